@@ -33,7 +33,17 @@ pub(crate) async fn scale(client: Client, workload: String, replicas: Option<usi
 /// Gives a workload a version whose pods no node takes, or the usual one.
 pub(crate) async fn roll_out(client: Client, workload: String, bad: bool) -> Result<()> {
     let selector = json!({ZONE_LABEL: bad.then_some("nowhere")});
-    patch(client, &workload, json!({"spec": {"template": {"spec": {"nodeSelector": selector}}}})).await
+    let template = json!({"spec": {"template": {"spec": {"nodeSelector": selector}}}});
+    patch(client.clone(), &workload, template).await?;
+    if !bad {
+        // A StatefulSet waits for its broken pod for ever; a person has to delete it.
+        let pods = Api::<Pod>::namespaced(client, SHOP);
+        let pending = ListParams::default().labels(&format!("app={workload}")).fields("status.phase=Pending");
+        for pod in pods.list_metadata(&pending).await? {
+            gone(pods.delete(&pod.name_any(), &DeleteParams::default()).await.map(drop))?;
+        }
+    }
+    Ok(())
 }
 
 async fn patch(client: Client, workload: &str, patch: Json) -> Result<()> {
