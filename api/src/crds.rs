@@ -71,11 +71,14 @@ pub const COUNTER_MAX: u64 = 9_007_199_254_740_991;
 /// Is this a label of DNS, as sources and gates are called: at most 63 letters in lower case, digits and `-`, neither first
 /// nor last a `-`?
 pub fn is_dns_label(text: &str) -> bool {
+    text.len() <= LABEL_MAX && is_label_of_any_length(text)
+}
+
+/// The same, however long it is.
+pub(crate) fn is_label_of_any_length(text: &str) -> bool {
     let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = [text.as_bytes().first(), text.as_bytes().last()];
-    text.len() <= LABEL_MAX
-        && ends.iter().all(|end| end.is_some_and(inner))
-        && text.bytes().all(|byte| inner(&byte) || byte == b'-')
+    ends.iter().all(|end| end.is_some_and(inner)) && text.bytes().all(|byte| inner(&byte) || byte == b'-')
 }
 
 /// Is this a boot id that the schemas take: at most [`BOOT_ID_MAX`] letters, digits, `.`, `_` and `-`? The kernel's is a

@@ -1,5 +1,7 @@
 //! Names that objects, labels and processes go by; most are upstream's, so that its users can switch.
 
+use crate::crds::{NAME_MAX, is_label_of_any_length};
+
 /// API group of both custom resources.
 pub const GROUP: &str = "brupop.bottlerocket.aws";
 
@@ -63,7 +65,7 @@ pub const RECONCILER_ACCOUNT: &str = "brupop-reconciler";
 pub const WEBHOOK_ACCOUNT: &str = "brupop-webhook";
 
 /// Longest node name whose shadow's name is legal, in characters.
-pub const NODE_NAME_MAX: usize = crate::crds::NAME_MAX - SHADOW_PREFIX.len();
+pub const NODE_NAME_MAX: usize = NAME_MAX - SHADOW_PREFIX.len();
 
 const SHADOW_PREFIX: &str = "brs-";
 
@@ -71,13 +73,7 @@ const SHADOW_PREFIX: &str = "brs-";
 /// goes through this before it becomes part of a path, a query or a command: fields can hold anything.
 /// <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names>
 pub fn is_object_name(text: &str) -> bool {
-    let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &str| {
-        let ends = [label.as_bytes().first(), label.as_bytes().last()];
-        ends.iter().all(|end| end.is_some_and(inner))
-            && label.bytes().all(|byte| inner(&byte) || byte == b'-')
-    };
-    text.len() <= crate::crds::NAME_MAX && text.split('.').all(is_label)
+    text.len() <= NAME_MAX && text.split('.').all(is_label_of_any_length)
 }
 
 /// Name of the shadow of a node: `brs-<node>`.

@@ -192,12 +192,7 @@ async fn an_image_the_prepare_denies_is_never_activated() {
         assert_eq!((status.staged, solo.count("activate-update")), (None, 0));
         // The next attempt trusts nothing of it.
         solo.faults(locked(None));
-        solo.spec(&json!({"state": "Idle"}));
-        solo.until_at(1, State::Idle).await;
-        solo.stage(2);
-        solo.until_at(2, STAGED).await;
-        solo.grant();
-        let status = solo.until_at(2, State::RebootedIntoUpdate).await;
+        let status = solo.second_attempt().await;
         assert_eq!(status.current_version.as_deref(), Some(NEW), "{told}");
     }
 }

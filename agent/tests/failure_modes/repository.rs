@@ -85,12 +85,7 @@ async fn a_set_that_is_armed_unsaid_is_downloaded_over() {
     solo.faults(Faults::default());
     let status = solo.until_at(1, State::ErrorReset).await;
     assert!(status.message.is_some_and(|message| message.contains("already marked")));
-    solo.spec(&json!({"state": "Idle"}));
-    solo.until_at(1, State::Idle).await;
-    solo.stage(2);
-    solo.until_at(2, STAGED).await;
-    solo.grant();
-    let status = solo.until_at(2, State::RebootedIntoUpdate).await;
+    let status = solo.second_attempt().await;
     assert_eq!(status.current_version.as_deref(), Some(NEW));
 }
 

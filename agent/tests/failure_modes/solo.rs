@@ -313,6 +313,16 @@ impl Solo {
         assert!(came.is_err(), "{what}: {:#?} {:?}", self.status(), self.actions());
     }
 
+    /// The first attempt is over, and the second one leads to a reboot. Returns the status after it.
+    pub async fn second_attempt(&self) -> BottlerocketShadowStatus {
+        self.spec(&json!({"state": "Idle"}));
+        self.until_at(1, State::Idle).await;
+        self.stage(2);
+        self.until_at(2, State::StagedAndPerformedUpdate).await;
+        self.grant();
+        self.until_at(2, State::RebootedIntoUpdate).await
+    }
+
     /// Plays the reconciler, and starts the agent again whenever it has died, until the update is over.
     pub async fn update(&mut self) {
         let (mut seen, mut died) = {

@@ -27,7 +27,8 @@ pub(crate) fn apply<'a>(
             continue;
         }
         for (version, seen) in seen.into_iter().flatten() {
-            let ripe = times::past(Some(seen), now).and_then(|since| since.checked_add(min_age).ok());
+            let ripe =
+                times::read(Some(seen)).and_then(|since| times::past(since, now).checked_add(min_age).ok());
             let waits = ripe.filter(|at| *at > now);
             next = [next, waits].into_iter().flatten().min();
             let until = if ripe.is_none() { Some(Until::Unknown) } else { waits.map(Until::At) };
@@ -58,7 +59,8 @@ pub(crate) fn notes<'a>(
     let seen =
         named.iter().filter(|(_, nodes)| **nodes >= WITNESSES.min(opted_in)).map(|(version, _)| *version);
     let now = times::read(Some(fleet.now));
-    let is_ahead = |at: &String| now.is_some_and(|now| times::is_ahead(Some(at), now));
+    let is_ahead =
+        |at: &String| now.zip(times::read(Some(at))).is_some_and(|(now, at)| times::is_ahead(at, now));
     let is_noted = |version: &str| fleet.seen.get(version).is_some_and(|at| !is_ahead(at));
     let (ahead, mut new): (Vec<&str>, Vec<&str>) =
         seen.filter(|version| !is_noted(version)).partition(|version| fleet.seen.contains_key(*version));

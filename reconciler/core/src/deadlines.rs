@@ -46,7 +46,7 @@ pub(crate) struct Times<'t> {
     durations: &'t Durations,
     shadow: Option<&'t ShadowFacts<'t>>,
     /// When the spec's state was set.
-    transition: Option<&'t str>,
+    transition: Option<Timestamp>,
     marker: Option<&'t Marker>,
     slot: Option<&'t Slot>,
     created: Option<Timestamp>,
@@ -103,7 +103,7 @@ impl<'t> Times<'t> {
         Self {
             durations,
             shadow,
-            transition: spec.and_then(|spec| spec.state_transition_timestamp.as_deref()),
+            transition: spec.and_then(|spec| times::read(spec.state_transition_timestamp.as_deref())),
             marker,
             slot,
             created: node.and_then(|node| node.created),
@@ -134,18 +134,18 @@ impl Clock {
     }
 
     /// Has so much time passed since then? No, if there is no time, or it cannot be read.
-    fn passed(&mut self, since: Option<&str>, wait: SignedDuration) -> bool {
-        times::past(since, self.now).is_some_and(|since| self.is_older(since, wait))
+    fn passed(&mut self, since: Option<Timestamp>, wait: SignedDuration) -> bool {
+        since.is_some_and(|since| self.is_older(times::past(since, self.now), wait))
     }
 
     /// Has so much time passed since then? Yes, if there is no time, or it cannot be read.
-    pub(crate) fn passed_or_unknown(&mut self, since: Option<&str>, wait: SignedDuration) -> bool {
-        times::past(since, self.now).is_none_or(|since| self.is_older(since, wait))
+    pub(crate) fn passed_or_unknown(&mut self, since: Option<Timestamp>, wait: SignedDuration) -> bool {
+        since.is_none_or(|since| self.is_older(times::past(since, self.now), wait))
     }
 
     /// Has a leader whose clock was ahead written this time?
-    pub(crate) fn is_ahead(&mut self, time: Option<&str>) -> bool {
-        let until = times::ahead_until(time, self.now);
+    pub(crate) fn is_ahead(&mut self, time: Option<Timestamp>) -> bool {
+        let until = time.and_then(|time| times::ahead_until(time, self.now));
         self.wake_at(until);
         until.is_some()
     }
@@ -159,9 +159,8 @@ impl Clock {
         at <= self.now
     }
 
-    /// Whole seconds since then; `None` if the time cannot be read, or lies ahead.
-    fn seconds_since(&self, since: &str) -> Option<u64> {
-        let since = times::read(Some(since))?;
+    /// Whole seconds since then; `None` if the time lies ahead.
+    fn seconds_since(&self, since: Timestamp) -> Option<u64> {
         u64::try_from(self.now.duration_since(since).as_secs()).ok()
     }
 
@@ -177,7 +176,8 @@ impl Clock {
         facts.transition_ahead = self.is_ahead(times.transition);
         facts.young = times.created.is_some_and(|created| !self.is_older(created, durations.min_node_age));
         if let Some(slot) = times.slot {
-            facts.slot_seconds = slot.since.as_deref().and_then(|since| self.seconds_since(since));
+            facts.slot_seconds =
+                times::read(slot.since.as_deref()).and_then(|since| self.seconds_since(since));
             facts.slot_overdue = self.slot_overdue(slot, times);
         }
         facts.canary_overdue =
@@ -212,7 +212,7 @@ impl Clock {
     /// Is this slot held for longer than the shadow's state, and what follows its deadline, may take? Without a shadow
     /// that can be read, a whole update may take so long.
     fn slot_overdue(&mut self, slot: &Slot, times: &Times<'_>) -> bool {
-        let (since, durations) = (slot.since.as_deref(), times.durations);
+        let (since, durations) = (times::read(slot.since.as_deref()), times.durations);
         let Some(shadow) = times.shadow else {
             let whole = State::ALL.iter().map(|state| longest(*state, durations)).sum();
             return self.passed(since, whole);
@@ -232,21 +232,22 @@ impl Clock {
             State::StagedAndPerformedUpdate => !shadow.reached(),
             State::RebootedIntoUpdate | State::MonitoringUpdate => false,
         });
-        stages && self.passed_or_unknown(slot.since.as_deref(), times.durations.settle)
+        stages && self.passed_or_unknown(times::read(slot.since.as_deref()), times.durations.settle)
     }
 
     fn drain(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
         let Some(marker) = times.marker else { return };
         let durations = times.durations;
         if marker.drain_started_at.is_none() && marker.excluded_at.is_some() {
-            facts.exclusion_over = self.passed_or_unknown(marker.excluded_at.as_deref(), durations.exclusion);
+            let excluded = times::read(marker.excluded_at.as_deref());
+            facts.exclusion_over = self.passed_or_unknown(excluded, durations.exclusion);
         }
         // From an empty node to the grant takes only moments.
         let settle = marker.drained_at.as_ref().map_or(SignedDuration::ZERO, |_| durations.settle);
         let detached = times.empty.map_or(SignedDuration::ZERO, |_| DETACHED);
         facts.volumes_overdue = times.empty.is_some_and(|since| self.is_older(since, DETACHED));
-        facts.drain_overdue =
-            self.passed(marker.drain_started_at.as_deref(), durations.drain + detached + settle);
+        let started = times::read(marker.drain_started_at.as_deref());
+        facts.drain_overdue = self.passed(started, durations.drain + detached + settle);
     }
 
     fn staging_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
@@ -268,7 +269,7 @@ impl Clock {
     /// Agents end such an attempt themselves, unless they, too, come and go with the host's API.
     fn host_silent(&mut self, shadow: &ShadowFacts<'_>, durations: &Durations) -> bool {
         shadow.status.problem == Some(Problem::HostUnreachable)
-            && self.passed(shadow.status.problem_since, durations.settle)
+            && self.passed(times::read(shadow.status.problem_since), durations.settle)
     }
 
     fn reboot_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
@@ -309,7 +310,7 @@ impl Clock {
     fn backing_off(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
         if let Some(failures) = shadow.spec.failures {
             let wait = back_off(times.durations.back_off_base, failures.count, shadow.uid);
-            if !self.passed_or_unknown(Some(&failures.at), wait) {
+            if !self.passed_or_unknown(times::read(Some(&failures.at)), wait) {
                 return true;
             }
         }
@@ -326,7 +327,7 @@ impl Clock {
 
 /// Is the drain that this marker records past its deadline, whatever came of it?
 pub fn drain_is_overdue(marker: &Marker, durations: &Durations, now: Timestamp) -> bool {
-    Clock::new(now).passed(marker.drain_started_at.as_deref(), durations.drain)
+    Clock::new(now).passed(times::read(marker.drain_started_at.as_deref()), durations.drain)
 }
 
 /// The longest time for which a slot stays in this state, if the reconciler can do what the state's deadline asks for.
@@ -443,17 +444,25 @@ mod tests {
     fn a_wait_ends_when_it_says() {
         let start: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
         let mut clock = Clock::new(start);
-        assert!(!clock.passed_or_unknown(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(60)));
-        assert!(!clock.passed_or_unknown(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(30)));
+        assert!(
+            !clock
+                .passed_or_unknown(times::read(Some("2026-11-21T04:00:00Z")), SignedDuration::from_secs(60))
+        );
+        assert!(
+            !clock
+                .passed_or_unknown(times::read(Some("2026-11-21T04:00:00Z")), SignedDuration::from_secs(30))
+        );
         let next = clock.next.unwrap();
         assert_eq!(next, "2026-11-21T04:00:30Z".parse().unwrap());
-        assert!(Clock::new(next).passed(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(30)));
+        assert!(
+            Clock::new(next).passed(times::read(Some("2026-11-21T04:00:00Z")), SignedDuration::from_secs(30))
+        );
     }
 
     #[test]
     fn an_unreadable_time_is_not_waited_for() {
         let mut clock = Clock::new(Timestamp::UNIX_EPOCH);
-        assert!(clock.passed_or_unknown(Some("soon"), SignedDuration::from_secs(60)));
+        assert!(clock.passed_or_unknown(times::read(Some("soon")), SignedDuration::from_secs(60)));
         assert!(!clock.passed(None, SignedDuration::from_secs(60)));
         assert_eq!(clock.next, None);
     }

@@ -320,8 +320,8 @@ pub fn obstacle<'p, P: Iterator<Item = &'p PodItem>>(
 
 /// Why the pods of one node can never all be evicted, as pods and budgets are now; `None` if they can. Either a pod has
 /// no controller, or its budgets allow no disruption with as many pods as there are, or a pod or a budget of its
-/// namespace cannot be read, or a pod should have ended by now. The operator's own pods (`is_operator_pod`) are exempt. `orphaned` finds pods whose
-/// `DaemonSet` is gone.
+/// namespace cannot be read, or a pod should have ended by now. The operator's own pods (`is_operator_pod`) are exempt.
+/// `orphaned` finds pods whose `DaemonSet` is gone.
 fn undrainable<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     budgets: &[impl AsRef<Item<Budget>>],
@@ -361,15 +361,13 @@ fn blocked<'p>(
     budgets: &[impl AsRef<Item<Budget>>],
     is_operator_pod: impl Fn(&PodItem) -> bool,
 ) -> Option<String> {
-    let evicted = pods
-        .into_iter()
-        .filter(|item| !is_operator_pod(item) && drain_action(item, false) == DrainAction::Evicted);
+    let evicted = evicted(pods, is_operator_pod);
     let evicted: Vec<(&str, &Pod)> = evicted
         .filter_map(|item| Some((item.namespace(), item.ok()?)))
         .filter(|(_, pod)| heeds(pod))
         .collect();
     let allows_none = budgets.iter().map(AsRef::as_ref).filter(|item| {
-        let Some(budget) = item.ok().filter(|budget| budget.allowed <= 0 && budget.observed) else {
+        let Some(budget) = item.ok().filter(|budget| is_shut(budget)) else {
             return false;
         };
         let covered =
@@ -382,6 +380,16 @@ fn blocked<'p>(
     });
     let why = allows_none.map(|item| format!("the PodDisruptionBudget {}/{}", item.namespace(), item.name()));
     why.min()
+}
+
+/// Those of these pods of a node, the operator's own aside, that a drain would evict.
+fn evicted<'p>(
+    pods: impl IntoIterator<Item = &'p PodItem>,
+    is_operator_pod: impl Fn(&PodItem) -> bool,
+) -> impl Iterator<Item = &'p PodItem> {
+    let stays =
+        move |item: &PodItem| is_operator_pod(item) || drain_action(item, false) != DrainAction::Evicted;
+    pods.into_iter().filter(move |item| !stays(item))
 }
 
 /// The annotation by which this pod, which is running, asks not to be disrupted.
@@ -398,10 +406,9 @@ fn undisturbed<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     is_operator_pod: impl Fn(&PodItem) -> bool,
 ) -> Option<String> {
-    let evicted = pods
-        .into_iter()
-        .filter(|item| !is_operator_pod(item) && drain_action(item, false) == DrainAction::Evicted);
-    evicted.filter_map(|item| Some(asks(item.namespace(), item.name(), item.ok().and_then(asks_for)?))).min()
+    evicted(pods, is_operator_pod)
+        .filter_map(|item| Some(asks(item.namespace(), item.name(), item.ok().and_then(asks_for)?)))
+        .min()
 }
 
 /// The first of these pods that a budget covers, as a sentence, and what makes it anew; `None` if there is none. A budget
@@ -426,6 +433,11 @@ pub fn covered<'p>(
 /// Do budgets hold up the eviction of this pod? They do not hold up one that has ended, or has not begun.
 fn heeds(pod: &Pod) -> bool {
     !pod.finished && !pod.pending
+}
+
+/// Does this budget allow no disruption now?
+fn is_shut(budget: &Budget) -> bool {
+    budget.allowed <= 0 && budget.observed
 }
 
 /// Does this budget, which covers the pod, let it go whatever it allows now, for the pod is not Ready?

@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 pub use node::WatchedNode;
+pub(crate) use node::runs_bottlerocket;
 
 /// Annotation of mirror pods, which a kubelet runs from its own files.
 const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";

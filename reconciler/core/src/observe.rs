@@ -1,7 +1,7 @@
 //! From objects and the time to facts: what is known of the fleet, and of each node. Pure: the clock is an argument.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Slot, VersionRecord};
@@ -17,11 +17,12 @@ use crate::facts::{
     BetweenUpdates, Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, PoolFacts, Pools, Steering,
     UnmanagedNode, Until, in_order, is_unavailable,
 };
-use crate::objects::{AgentPod, WatchedNode};
+use crate::objects::{AgentPod, WatchedNode, runs_bottlerocket};
 use crate::ownership::{DurationsByOwner, Owner};
 use crate::policy::Policy;
 use crate::pool;
 use crate::status::generation;
+use crate::times;
 
 /// Longest name of a shadow, as of any object in Kubernetes.
 const NAME_MAX: usize = 253;
@@ -91,17 +92,17 @@ pub fn observe<'a>(
     let mut views = Vec::with_capacity(cluster.entries.len());
     let (mut unreadable, mut too_long, mut not_opted_in) = (BTreeMap::new(), vec![], 0);
     for (name, entry) in &cluster.entries {
-        if let Some(node) = entry.node.as_ref().filter(|node| node.facts.labelled) {
-            labelled += 1;
-            fleet.unpooled += u64::from(nodes.steering(entry) == Steering::Environment);
-            fleet.all_in_service &= node.facts.readiness.is_some_and(|readiness| readiness.ready);
+        if let Some(node) = &entry.node {
+            let facts = &node.facts;
+            // Workloads of ours may be on any node.
+            fleet.all_in_service &= !facts.unschedulable && !facts.leaving;
+            not_opted_in += u64::from(!facts.labelled && runs_bottlerocket(&facts.os_image));
+            if facts.labelled {
+                labelled += 1;
+                fleet.unpooled += u64::from(nodes.steering(entry) == Steering::Environment);
+                fleet.all_in_service &= facts.readiness.is_some_and(|readiness| readiness.ready);
+            }
         }
-        // Workloads of ours may be on any node.
-        let is_drained =
-            entry.node.as_ref().is_some_and(|node| node.facts.unschedulable || node.facts.leaving);
-        fleet.all_in_service &= !is_drained;
-        let left_out = |node: &Arc<WatchedNode>| !node.facts.labelled && node.facts.runs_bottlerocket();
-        not_opted_in += u64::from(entry.node.as_ref().is_some_and(left_out));
         if entry.shadow.is_none() && !entry.node.as_ref().is_some_and(|node| node.is_managed()) {
             continue;
         }
@@ -227,6 +228,7 @@ fn fleet_facts<'a>(
 }
 
 fn between_updates(clock: &mut Clock, pause: SignedDuration, last_finished: Option<&str>) -> BetweenUpdates {
+    let last_finished = times::read(last_finished);
     if !pause.is_positive() {
         BetweenUpdates::NoPause
     } else if clock.is_ahead(last_finished) {

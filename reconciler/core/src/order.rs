@@ -93,7 +93,7 @@ fn over(done: Option<&Done>, soak: SignedDuration, now: Timestamp) -> Option<Tim
     if i64::try_from(done.longest_seconds).ok()? >= soak.as_secs() {
         return Some(Timestamp::MIN);
     }
-    times::past(done.since.as_deref(), now)?.checked_add(soak).ok()
+    times::past(times::read(done.since.as_deref())?, now).checked_add(soak).ok()
 }
 
 /// What the ledger should note of each version, where it is something else than it does: of the pools that others come after.

@@ -13,21 +13,17 @@ pub(crate) fn read(text: Option<&str>) -> Option<Timestamp> {
     text?.parse().ok()
 }
 
-/// The same, but for one that lies ahead: that counts as now.
-pub(crate) fn past(text: Option<&str>, now: Timestamp) -> Option<Timestamp> {
-    read(text).map(|time| if lies_ahead(time, now) { now } else { time })
+/// This time, but now if it lies ahead.
+pub(crate) fn past(time: Timestamp, now: Timestamp) -> Timestamp {
+    if is_ahead(time, now) { now } else { time }
 }
 
-/// Does a time stand there that lies ahead?
-pub(crate) fn is_ahead(text: Option<&str>, now: Timestamp) -> bool {
-    ahead_until(text, now).is_some()
-}
-
-/// Until when the time that stands there lies ahead, if it does.
-pub(crate) fn ahead_until(text: Option<&str>, now: Timestamp) -> Option<Timestamp> {
-    read(text).filter(|time| lies_ahead(*time, now))?.checked_sub(AHEAD).ok()
-}
-
-fn lies_ahead(time: Timestamp, now: Timestamp) -> bool {
+/// Does this time lie ahead?
+pub(crate) fn is_ahead(time: Timestamp, now: Timestamp) -> bool {
     time.duration_since(now) > AHEAD
+}
+
+/// Until when this time lies ahead, if it does.
+pub(crate) fn ahead_until(time: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    Some(time).filter(|time| is_ahead(*time, now))?.checked_sub(AHEAD).ok()
 }

@@ -310,6 +310,7 @@ impl Drainer {
 
     /// Notes with the nodes whose drains may fail now what they fail on.
     fn note_failing(&self, around: &Around<'_>, cluster: &mut Cluster) {
+        let mut budgets = None;
         for (name, entry) in &mut cluster.entries {
             entry.failing = self.node_pods.get(name).and_then(|found| {
                 let plan = &found.drain.as_ref()?.plan;
@@ -317,9 +318,10 @@ impl Drainer {
                 if !may_fail || found.from.idle {
                     return None;
                 }
-                let (pods, budgets) = (self.pods.pods(name), self.pods.budgets());
+                let (pods, budgets) =
+                    (self.pods.pods(name), budgets.get_or_insert_with(|| self.pods.budgets()));
                 let refused = |pod: &PodKey| self.evictions.is_refused(pod);
-                drain::failing_on(plan, || pods.iter().map(AsRef::as_ref), &budgets, refused, around.time)
+                drain::failing_on(plan, || pods.iter().map(AsRef::as_ref), budgets, refused, around.time)
             });
         }
     }

@@ -4,7 +4,7 @@ use brupop_api::{Problem, State};
 
 use super::input::{StepInput, failure};
 use super::written::{Instead, written_instead};
-use super::{Command, Ended, Report, UpdateState, Updates};
+use super::{Command, Ended, Report, UpdateFacts, UpdateState, Updates};
 
 /// What to do once there is nothing to report.
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ impl<'a> StepInput<'_, 'a> {
             }
         }
         if self.fell_back_unreported() {
-            report.crash(self.host.now, &self.fell_back());
+            report.crash(&self.fell_back());
             self.keep_cause(report);
         }
         report.state(State::Idle);
@@ -84,19 +84,19 @@ impl<'a> StepInput<'_, 'a> {
         let claim = self.shadow.status.reboot_requested;
         let granted = self.shadow.spec.reboot_from_boot_id;
         if claim.is_some_and(|claim| claim != self.host.boot_id && granted == Some(claim)) {
-            report.failure(self.host.now, &self.fell_back());
+            report.failure(&self.fell_back());
             self.keep_cause(report);
             return Next::Wait;
         }
         if granted.is_none() && self.shadow.reports(State::StagedAndPerformedUpdate) && self.is_disarmed() {
-            report.failure(self.host.now, &self.not_next());
+            report.failure(&self.not_next());
         }
         if granted != Some(self.host.boot_id) {
             return Next::Wait;
         }
         let claimed = claim == granted;
         if claimed && self.memory.refused {
-            report.failure(self.host.now, &self.refuses("to reboot"));
+            report.failure(&self.refuses("to reboot"));
             report.claim(None);
             return Next::Wait;
         }
@@ -125,7 +125,7 @@ impl<'a> StepInput<'_, 'a> {
                 Next::Poll
             }
             Updates::Known(_) => {
-                report.failure(self.host.now, &self.not_next());
+                report.failure(&self.not_next());
                 if claimed {
                     report.claim(None);
                 }
@@ -139,7 +139,7 @@ impl<'a> StepInput<'_, 'a> {
         if self.runs_wanted() {
             report.state(State::MonitoringUpdate);
         } else {
-            report.failure(self.host.now, &format!("the host fell back to {}", self.host.version));
+            report.failure(&format!("the host fell back to {}", self.host.version));
         }
         Next::Wait
     }
@@ -154,7 +154,7 @@ impl<'a> StepInput<'_, 'a> {
             Updates::Busy => Some(Next::Poll),
             Updates::Known(known) if self.adopt(&known, report) => None,
             _ => {
-                report.failure(self.host.now, &self.not_next());
+                report.failure(&self.not_next());
                 Some(Next::Wait)
             }
         }
@@ -193,9 +193,12 @@ impl<'a> StepInput<'_, 'a> {
 
     /// Is the update, which was next to boot, so no more? Somebody has deactivated it, or activated another.
     pub(super) fn is_disarmed(&self) -> bool {
-        self.host
-            .known()
-            .is_some_and(|known| known.state != UpdateState::Ready || !self.is_ours_and_wanted(&known))
+        self.host.known().is_some_and(|known| !self.is_armed(&known))
+    }
+
+    /// Is the update next to boot?
+    pub(super) fn is_armed(&self, known: &UpdateFacts<'_>) -> bool {
+        known.state == UpdateState::Ready && self.is_ours_and_wanted(known)
     }
 
     /// With the host's own words, which were said before.

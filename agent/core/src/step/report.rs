@@ -33,7 +33,7 @@ pub fn host_silence<'a>(shadow: &ShadowFacts<'a>, reason: &str, now: &'a str) ->
     };
     let mut report = Report::of(shadow, now);
     if ends && shadow.spec.attempt.is_some() {
-        report.failure(now, &format!("the host's API does not answer: {reason}"));
+        report.failure(&format!("the host's API does not answer: {reason}"));
     }
     report.write()
 }
@@ -127,21 +127,21 @@ impl<'a> Report<'a> {
     }
 
     /// Reports that the step cannot be done, once in an attempt.
-    pub(super) fn failure(&mut self, now: &'a str, sentence: &str) {
+    pub(super) fn failure(&mut self, sentence: &str) {
         if self.shadow.reports(State::ErrorReset) {
             return;
         }
         self.state(State::ErrorReset);
-        self.crash(now, sentence);
+        self.crash(sentence);
     }
 
     /// One more failure, and what it was.
-    pub(super) fn crash(&mut self, now: &'a str, sentence: &str) {
+    pub(super) fn crash(&mut self, sentence: &str) {
         self.problem(Problem::StepFailed, sentence);
         let crashes = self.read().crash_count.unwrap_or(0);
         self.crash_count(crashes.saturating_add(1));
         let read = Value::text_or_absent(self.read().failed_at);
-        self.differ(Field::FailureTimestamp, &read, Value::text(now));
+        self.differ(Field::FailureTimestamp, &read, Value::text(self.now));
     }
 
     /// Nothing has failed since the last success.

@@ -33,28 +33,26 @@ impl<'a> StepInput<'_, 'a> {
         if self.shadow.reached() {
             // A drain would lead nowhere.
             if self.is_disarmed() {
-                report.failure(self.host.now, &self.not_next());
+                report.failure(&self.not_next());
             }
             return Next::Wait;
         }
         if let Some((command, last)) = self.failed_for_good() {
             let sentence = failure(command.name(), &last);
-            report.failure(self.host.now, &sentence);
+            report.failure(&sentence);
             if self.ended.is_some_and(Ended::finds_no_partition) {
                 report.problem(Problem::NoInPlaceUpdates, &sentence);
             }
             return Next::Wait;
         }
-        let ready =
-            |known: &UpdateFacts<'_>| known.state == UpdateState::Ready && self.is_ours_and_wanted(known);
-        if self.memory.refused && !self.host.known().is_some_and(|known| ready(&known)) {
-            report.failure(self.host.now, &self.refused_for_good());
+        if self.memory.refused && !self.host.known().is_some_and(|known| self.is_armed(&known)) {
+            report.failure(&self.refused_for_good());
             return Next::Wait;
         }
         match self.host.updates {
             Updates::Busy => Next::Poll,
             Updates::Unknown => Next::Command(Command::Refresh),
-            Updates::Known(known) if ready(&known) => {
+            Updates::Known(known) if self.is_armed(&known) => {
                 report.state(State::StagedAndPerformedUpdate);
                 if self.reported_problem() == Some(Problem::StepFailed) {
                     report.no_problem();
@@ -140,7 +138,7 @@ impl<'a> StepInput<'_, 'a> {
             let told =
                 self.shadow.status.message.filter(|_| self.reported_problem() == Some(Problem::StepFailed));
             let told = told.unwrap_or("prepare did not write what the host has chosen");
-            report.failure(self.host.now, told);
+            report.failure(told);
             return Next::Wait;
         }
         match known.state {

@@ -13,7 +13,7 @@ use crate::times;
 /// The write that corrects the ledger, if one is needed.
 pub(super) fn of_ledger<'a>(fleet: &FleetFacts<'a>) -> Option<Write<'a>> {
     let (text, now) = (fleet.now, times::read(Some(fleet.now))?);
-    let ahead = |time: &Option<String>| times::is_ahead(time.as_deref(), now);
+    let ahead = |time: &Option<String>| is_ahead(time.as_deref(), now);
     let held = fleet.slots.iter().filter(|(_, slot)| ahead(&slot.since));
     let held = held.map(|(name, slot)| {
         let slot = Slot { since: Some(text.to_owned()), ..slot.clone() };
@@ -35,14 +35,18 @@ pub(super) fn of_ledger<'a>(fleet: &FleetFacts<'a>) -> Option<Write<'a>> {
 
 /// What corrects the shadow's spec, or else the marker of its Node, if one of them needs it.
 pub(super) fn of_node<'a>(case: Case<'_, 'a>) -> Option<Effect<'a>> {
-    let Case { fleet, node, .. } = case;
+    let Case { fleet, view, node, shadow, .. } = case;
+    // Most nodes have no other times.
+    if !view.time.transition_ahead && shadow.spec.failures.is_none() && node.marker.is_none() {
+        return None;
+    }
     let now = times::read(Some(fleet.now))?;
     let write = of_spec(case, now).or_else(|| of_marker(fleet, node, now));
     write.map(Effect::Correct)
 }
 
 fn of_spec<'a>(Case { fleet, view, shadow, .. }: Case<'_, 'a>, now: Timestamp) -> Option<Write<'a>> {
-    let failures = shadow.spec.failures.filter(|failures| times::is_ahead(Some(&failures.at), now));
+    let failures = shadow.spec.failures.filter(|failures| is_ahead(Some(&failures.at), now));
     let failures = failures.map(|failures| {
         let failures = Failures { at: fleet.now.to_owned(), ..failures.clone() };
         (Field::SpecFailures, Value::Failures(failures))
@@ -61,9 +65,14 @@ fn of_marker<'a>(fleet: &FleetFacts<'a>, node: &NodeFacts<'a>, now: Timestamp) -
         &mut marker.cordoned_at,
         &mut marker.drained_at,
     ];
-    let mut ahead: Vec<_> = all.into_iter().filter(|time| times::is_ahead(time.as_deref(), now)).collect();
+    let mut ahead: Vec<_> = all.into_iter().filter(|time| is_ahead(time.as_deref(), now)).collect();
     for time in &mut ahead {
         **time = Some(fleet.now.to_owned());
     }
     (!ahead.is_empty()).then(|| writes::mark(node, [], [], marker))
+}
+
+/// Does a time stand there that lies ahead?
+fn is_ahead(text: Option<&str>, now: Timestamp) -> bool {
+    times::read(text).is_some_and(|time| times::is_ahead(time, now))
 }

@@ -7,8 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use brupop_api::State;
 use brupop_api::facts::ShadowFacts;
-use brupop_api::{Problem, State};
 
 use super::pool::{self, Stage};
 use super::pool_halts;
@@ -110,10 +110,8 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
 
 /// Why the last update is not over yet: the agent undoes what its attempt did, or the host fails to.
 fn finishing<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
-    match shadow.status.problem {
-        Some(problem @ Problem::CannotDisarm) if !shadow.reports(State::Idle) => {
-            Reason::CannotDisarm(shadow.status.message.unwrap_or(problem.as_str()))
-        }
+    match Reason::of_status(&shadow.status) {
+        Some(reason @ Reason::CannotDisarm(_)) if !shadow.reports(State::Idle) => reason,
         _ => Reason::Finishing,
     }
 }

@@ -22,6 +22,7 @@ use brupop_api::fleet::{Counts, Slot};
 use brupop_api::{Field, Object, State, Value, Write, names};
 
 use crate::facts::{FleetFacts, Gate, NodeFacts, NodeView, UnmanagedNode};
+use crate::objects::runs_bottlerocket;
 use crate::observe::Observed;
 use crate::order::Survey;
 pub use idle::candidates;
@@ -293,7 +294,7 @@ pub fn opt_in<'a>(fleet: &FleetFacts<'a>, node: &UnmanagedNode<'a>) -> Option<Wr
         && fleet.gate != Gate::Paused
         && fleet.alone
         && node.label.is_none()
-        && node.os_image.starts_with(names::OS_IMAGE_PREFIX)
+        && runs_bottlerocket(node.os_image)
         && !node.young;
     wanted.then(|| Write {
         object: Object::Node(node.name),

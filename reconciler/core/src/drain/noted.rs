@@ -9,9 +9,11 @@ use brupop_api::shadow::{DrainObstacle, Failures, ObstacleKind};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    DrainAction, DrainPlan, Obstacle, PodKey, drain_action, gone_by, heeds, identity, selects, spares,
+    DrainAction, DrainPlan, Obstacle, PodKey, drain_action, gone_by, heeds, identity, is_shut, selects,
+    spares,
 };
 use crate::objects::{Budget, PodItem};
+use crate::times;
 
 /// A pod that is still there so long after its grace period is overdue.
 pub const LATE: SignedDuration = SignedDuration::from_secs(30);
@@ -35,7 +37,7 @@ impl<'f> Circumstances<'f> {
     /// What the last drain failed on, and until when that counts, if it still does.
     fn noted(&self) -> Option<(&'f DrainObstacle, Timestamp)> {
         let Failures { obstacle, at, .. } = self.failures?;
-        let until = at.parse::<Timestamp>().ok()?.checked_add(NOTED_FOR).ok()?;
+        let until = times::read(Some(at))?.checked_add(NOTED_FOR).ok()?;
         obstacle.as_ref().map(|obstacle| (obstacle, until)).filter(|(_, until)| self.time < *until)
     }
 
@@ -86,9 +88,8 @@ fn covers(budget: &Item<Budget>, pod: &PodItem) -> bool {
 
 /// Does this budget allow no disruption now, although the pod needs one?
 fn holds(item: &Item<Budget>, pod: &PodItem) -> bool {
-    let shut = |budget: &&Budget| budget.allowed <= 0 && budget.observed;
     let needs_it = |budget| pod.ok().is_some_and(|pod| heeds(pod) && !spares(budget, pod));
-    covers(item, pod) && item.ok().filter(shut).is_some_and(needs_it)
+    covers(item, pod) && item.ok().filter(|budget| is_shut(budget)).is_some_and(needs_it)
 }
 
 /// What a drain with this plan fails on if it fails now. `is_refused` finds pods whose eviction is refused, though not by a

@@ -61,9 +61,13 @@ impl KeptBudgets {
 
     /// The list is complete.
     pub fn list_ends(&mut self) {
-        let before = std::mem::replace(&mut self.now, std::mem::take(&mut self.listed));
+        let mut before = std::mem::replace(&mut self.now, std::mem::take(&mut self.listed));
         for (namespace, now) in &mut self.now.all {
-            now.ask(before.all.get(namespace), &mut self.asked);
+            let (keys, since) = before
+                .all
+                .remove(namespace)
+                .map_or_else(Default::default, |before| (before.keys, before.asked));
+            now.ask(&keys, since, &mut self.asked);
         }
         self.revision += 1;
     }
@@ -77,12 +81,8 @@ impl KeptBudgets {
         let asks_for_more = before.is_none_or(|before| selector(&before) != selector(&budget));
         self.now.put(budget);
         if asks_for_more && let Some(now) = self.now.all.get_mut(&namespace) {
-            let before = OfNamespace {
-                keys: std::mem::take(&mut now.keys),
-                asked: now.asked,
-                ..OfNamespace::default()
-            };
-            now.ask(Some(&before), &mut self.asked);
+            let (keys, since) = (std::mem::take(&mut now.keys), now.asked);
+            now.ask(&keys, since, &mut self.asked);
         }
         matters
     }
@@ -193,12 +193,12 @@ impl OfNamespace {
     }
 
     /// Notes the labels that they ask for. If there are some for which they had not asked before, that is counted.
-    fn ask(&mut self, before: Option<&Self>, asked: &mut u64) {
+    fn ask(&mut self, keys_before: &BTreeSet<String>, asked_before: u64, asked: &mut u64) {
         let expressions =
             self.budgets.values().flat_map(|budget| selector(budget).cloned().into_iter().flatten());
         self.keys = expressions.map(key).collect();
-        self.asked = before.map_or(0, |before| before.asked);
-        if before.map_or(!self.keys.is_empty(), |before| !self.keys.is_subset(&before.keys)) {
+        self.asked = asked_before;
+        if !self.keys.is_subset(keys_before) {
             *asked += 1;
             self.asked = *asked;
         }

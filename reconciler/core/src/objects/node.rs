@@ -221,11 +221,9 @@ impl Facts {
     }
 }
 
-impl Facts {
-    /// Does its kubelet say that it runs Bottlerocket?
-    pub(crate) fn runs_bottlerocket(&self) -> bool {
-        self.os_image.starts_with(names::OS_IMAGE_PREFIX)
-    }
+/// Is this the OS image of a host that runs Bottlerocket, as its kubelet says?
+pub(crate) fn runs_bottlerocket(os_image: &str) -> bool {
+    os_image.starts_with(names::OS_IMAGE_PREFIX)
 }
 
 /// From `Bottlerocket OS 1.19.4 (aws-k8s-1.29)`.

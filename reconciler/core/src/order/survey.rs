@@ -63,14 +63,22 @@ impl<'a> Survey<'a> {
             let versions = node.version.into_iter().chain(wants);
             survey.known.extend(versions.map(|version| (node.variant, version)));
             if let Some(pool) = pool::of(fleet, view).filter(|pool| survey.followed.contains(pool.name)) {
-                survey.note(pool.name, view, &node, slot.and_then(|slot| slot.version.as_deref()));
+                let comes = slot.and_then(|slot| slot.version.as_deref());
+                survey.note(pool.name, view, &node, wants, comes);
             }
         }
         survey
     }
 
-    /// Notes a node of this pool, which is on its way to this version.
-    fn note(&mut self, pool: &'a str, view: &NodeView<'a>, node: &NodeFacts<'a>, comes: Option<&'a str>) {
+    /// Notes a node of this pool, the version that it wants, and the one that it is on its way to.
+    fn note(
+        &mut self,
+        pool: &'a str,
+        view: &NodeView<'a>,
+        node: &NodeFacts<'a>,
+        wants: Option<&'a str>,
+        comes: Option<&'a str>,
+    ) {
         if let Some(version) = node.version.filter(|_| node.labelled && node.ready && node.marker.is_none()) {
             self.standing(pool, version).runs = true;
         }
@@ -80,7 +88,6 @@ impl<'a> Survey<'a> {
         if !node.labelled || node.leaving {
             return;
         }
-        let wants = view.shadow.and_then(|shadow| shadow.update()).filter(|it| Some(*it) != node.version);
         if let Some(version) = wants {
             self.standing(pool, version).wanted_by.insert(node.variant);
         }
