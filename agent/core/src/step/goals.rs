@@ -191,9 +191,10 @@ impl<'a> StepInput<'_, 'a> {
         }
     }
 
-    /// Is the update, which was next to boot, so no more? Somebody has deactivated it, or activated another.
+    /// Is the update, which was next to boot, so no more? Somebody has deactivated it, or activated another. Whose image it
+    /// is that upstream activated is decided once the reconciler has given the node an attempt.
     pub(super) fn is_disarmed(&self) -> bool {
-        self.host.known().is_some_and(|known| !self.is_armed(&known))
+        self.shadow.spec.attempt.is_some() && self.host.known().is_some_and(|known| !self.is_armed(&known))
     }
 
     /// Is the update next to boot?

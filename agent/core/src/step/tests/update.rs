@@ -319,8 +319,10 @@ fn upstreams_image_is_adopted_if_next_to_boot() {
     };
     let staged = || left(State::StagedAndPerformedUpdate, State::StagedAndPerformedUpdate);
     let about_to_reboot = || left(State::RebootedIntoUpdate, State::StagedAndPerformedUpdate);
+    let unseen = || with(about_to_reboot(), |spec, _| spec.attempt = None);
     let adopted = "StatusStaged StatusAttempt";
     check! {
+        "not seen by our reconciler yet": old(is_ready(last(Activate, true, 6))), unseen(), fresh() => "wait";
         "activated": old(is_ready(last(Activate, true, 6))), staged(), fresh() => adopted;
         "busy": old(Updates::Busy), staged(), fresh() => "poll";
         "not activated any more": old(Updates::Unknown), staged(), fresh()
