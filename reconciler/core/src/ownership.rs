@@ -27,9 +27,9 @@ const TOO_MANY: &str = "there are more than 128 pools, and the first 128 by name
                         into one pool";
 /// At most so many pools have the clock looked at for them without a pause: windows may be many and
 /// their steps, too.
-const LOOKS_AT_ONCE: usize = 4;
+const LOOKS_AT_ONCE: usize = 2;
 /// Nor are more requirements of selectors compared with labels than these, but for at least one node.
-const COMPARED_AT_ONCE: usize = 20_000;
+const COMPARED_AT_ONCE: usize = 10_000;
 
 /// Which pool owns a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
