@@ -50,6 +50,10 @@ pub struct Marker {
     /// We keep the cluster autoscaler from removing it; absent if somebody else did before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub scale_down_disabled: bool,
+    /// When the node came back into service, updated, and kept the annotations for autoscalers: the pods of the nodes that are
+    /// updated after it need room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_since: Option<String>,
     /// When the node was seen empty, after it was cordoned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained_at: Option<String>,
@@ -178,14 +182,24 @@ impl Marker {
         fits
     }
 
-    /// Does anything on the node still wait to be undone? (Owners are a record, not a change.)
+    /// Does anything on the node still wait to be undone? (Owners are a record, not a change.) Annotations that are kept wait
+    /// for other nodes, and hold up nothing.
     pub fn holds_changes(&self) -> bool {
         self.excluded_at.is_some()
             || self.cordoned_at.is_some()
             || self.tainted
-            || self.do_not_disrupt
-            || self.scale_down_disabled
+            || (self.keeps_autoscalers_away() && self.kept_since.is_none())
             || self.drain_started_at.is_some()
+    }
+
+    /// Is the node in service, and does nothing but its annotations keep autoscalers from removing it?
+    pub fn is_kept(&self) -> bool {
+        self.kept_since.is_some() && self.keeps_autoscalers_away() && !self.holds_changes()
+    }
+
+    /// Do annotations of ours keep autoscalers from removing the node?
+    pub fn keeps_autoscalers_away(&self) -> bool {
+        self.do_not_disrupt || self.scale_down_disabled
     }
 }
 

@@ -93,6 +93,8 @@ pub struct Mark {
     pub owners: bool,
     /// It leaves pods that come back on the node.
     pub left: bool,
+    /// It keeps the node from autoscalers, and nothing else.
+    pub kept: bool,
     /// The times in it are those of another cordon than the last one's.
     pub again: bool,
 }
@@ -176,6 +178,7 @@ impl Mark {
             tainted: marker.tainted,
             owners: !marker.evicted_owners.is_empty(),
             left: !marker.left_owners.is_empty(),
+            kept: marker.is_kept(),
             again: false,
         }
     }

@@ -33,7 +33,7 @@ impl Digits {
 }
 
 const ATTEMPTS: usize = ATTEMPTS_MAX + 1;
-const MARKERS_COUNT: usize = NODES_MAX * LIVES * ATTEMPTS * 128;
+const MARKERS_COUNT: usize = NODES_MAX * LIVES * ATTEMPTS * 256;
 /// A slot that is not taken, or one for a life and an attempt, whose node may be lost or not, and whose failure is counted or not.
 const SLOT: usize = 1 + LIVES * ATTEMPTS * 4;
 /// No time, or one of them.
@@ -47,7 +47,7 @@ static MARKERS: LazyLock<Vec<Marker>> = LazyLock::new(|| {
         let time = TIMES[digits.next(2)];
         let when = |set: bool| set.then(|| time.to_owned());
         let (index, life, attempt) = (digits.next(NODES_MAX), digits.next(LIVES), digits.next(ATTEMPTS));
-        Marker {
+        let mut marker = Marker {
             shadow_uid: UIDS[index][life].to_owned(),
             attempt: attempt as u64,
             cordoned_at: when(digits.flag()),
@@ -56,8 +56,13 @@ static MARKERS: LazyLock<Vec<Marker>> = LazyLock::new(|| {
             tainted: digits.flag(),
             evicted_owners: if digits.flag() { OWNERS.clone() } else { vec![] },
             left_owners: if digits.flag() { OWNERS.clone() } else { vec![] },
+            kept_since: when(digits.flag()),
             ..Marker::default()
-        }
+        };
+        // They are set with the cordon.
+        let annotated = marker.drain_started_at.is_some() || marker.kept_since.is_some();
+        (marker.do_not_disrupt, marker.scale_down_disabled) = (annotated, annotated);
+        marker
     };
     (0..MARKERS_COUNT).map(marker).collect()
 });
@@ -147,7 +152,7 @@ pub(crate) fn acknowledged(time: Option<u8>) -> &'static [AcknowledgedHalt] {
 }
 
 pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
-    let bits = [mark.cordoned, mark.started, mark.drained, mark.tainted, mark.owners, mark.left];
+    let bits = [mark.cordoned, mark.started, mark.drained, mark.tainted, mark.owners, mark.left, mark.kept];
     let numbers = [
         (usize::from(mark.again), 2),
         (usize::from(index), NODES_MAX),

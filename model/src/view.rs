@@ -200,6 +200,8 @@ pub(crate) fn view(
             volumes_overdue: false,
             soak_over: true,
             not_ready_for_long: late == Some(Late::Step),
+            kept_is_lost: false,
+            kept_for_long: false,
             workloads_overdue: false,
             canary_overdue: late.is_some() || waits_in_vain || place.silent,
             slot_seconds: None,

@@ -1,5 +1,6 @@
 //! What must hold of pools: limits, order, pauses and deletions; and what must be possible.
 
+use brupop_api::Marker;
 use brupop_api::State;
 use brupop_core::facts::{NodeView, PoolFacts};
 use stateright::Property;
@@ -132,7 +133,10 @@ impl Judged<'_> {
         }
         let first = || self.views.iter().enumerate().filter(|(at, _)| self.pool(*at) == Some(0));
         let runs = first().filter_map(|(_, view)| view.node).any(|node| {
-            node.version == Some(VERSIONS[1]) && node.ready && node.marker.is_none() && !node.unschedulable
+            node.version == Some(VERSIONS[1])
+                && node.ready
+                && node.marker.is_none_or(Marker::is_kept)
+                && !node.unschedulable
         });
         let wants = first().any(|(at, view)| {
             let wanted = view.shadow.and_then(|shadow| shadow.status.target_version);

@@ -169,7 +169,7 @@ impl Clock {
         let durations = times.durations;
         let exclude = durations.exclusion.is_positive();
         let mut facts = TimeFacts { exclude, exclusion_over: true, ..TimeFacts::default() };
-        self.drain(times, &mut facts);
+        self.marked(times, &mut facts);
         if let Some(shadow) = times.shadow {
             self.step(shadow, times, &mut facts);
         }
@@ -235,9 +235,16 @@ impl Clock {
         stages && self.passed_or_unknown(times::read(slot.since.as_deref()), times.durations.settle)
     }
 
-    fn drain(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
+    /// What the marker's times say.
+    fn marked(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
         let Some(marker) = times.marker else { return };
         let durations = times.durations;
+        if marker.is_kept() {
+            let lost = |since| self.is_older(since, LOST);
+            facts.kept_is_lost = times.ready.is_none() && times.not_ready.is_some_and(lost);
+            facts.kept_for_long =
+                self.passed_or_unknown(times::read(marker.kept_since.as_deref()), durations.stage);
+        }
         if marker.drain_started_at.is_none() && marker.excluded_at.is_some() {
             let excluded = times::read(marker.excluded_at.as_deref());
             facts.exclusion_over = self.passed_or_unknown(excluded, durations.exclusion);

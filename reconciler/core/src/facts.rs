@@ -400,6 +400,10 @@ pub struct TimeFacts {
     pub soak_over: bool,
     /// The node has not been Ready for so long, since its host began its reboot, that it may be lost.
     pub not_ready_for_long: bool,
+    /// The node, which keeps annotations for autoscalers, has not been Ready for so long that somebody may want to replace it.
+    pub kept_is_lost: bool,
+    /// The node has kept its annotations for as long as staging may take, which is the longest that another waits for it.
+    pub kept_for_long: bool,
     /// Evicted workloads have had long enough to be available again.
     pub workloads_overdue: bool,
     /// The current step takes longer than it may; or the slot has been held for longer than a short step may take, and the
@@ -432,6 +436,13 @@ impl<'a> NodeView<'a> {
     /// Does the node carry changes of ours that are not undone?
     pub fn marked(&self) -> bool {
         self.node.and_then(|node| node.marker).is_some_and(Marker::holds_changes)
+    }
+}
+
+impl NodeFacts<'_> {
+    /// Is nothing left on it of an update? Annotations that are kept for the pods of other nodes are not.
+    pub(crate) fn is_tidy(&self) -> bool {
+        self.marker.is_none_or(Marker::is_kept)
     }
 }
 

@@ -64,6 +64,7 @@ fn of_marker<'a>(fleet: &FleetFacts<'a>, node: &NodeFacts<'a>, now: Timestamp) -
         &mut marker.drain_started_at,
         &mut marker.cordoned_at,
         &mut marker.drained_at,
+        &mut marker.kept_since,
     ];
     let mut ahead: Vec<_> = all.into_iter().filter(|time| is_ahead(time.as_deref(), now)).collect();
     for time in &mut ahead {

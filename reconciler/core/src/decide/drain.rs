@@ -170,6 +170,7 @@ fn cordon<'a>(node: &NodeFacts<'a>, marker: Marker) -> Decision<'a> {
     let marker = Marker {
         do_not_disrupt: marker.do_not_disrupt || node.do_not_disrupt.is_none(),
         scale_down_disabled: marker.scale_down_disabled || node.scale_down_disabled.is_none(),
+        kept_since: None,
         ..marker
     };
     Decision::write(writes::mark(node, tests, sets, marker), Reason::Cordoning)

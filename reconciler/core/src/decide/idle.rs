@@ -22,7 +22,7 @@ impl<'a> Case<'_, 'a> {
     /// slot.
     pub(super) fn idle(self) -> Decision<'a> {
         let Self { fleet, view, node, shadow, slot } = self;
-        if node.marker.is_some() {
+        if node.marker.is_some_and(|marker| !marker.is_kept() || !node.labelled) {
             return undo_when_ready(node, Reason::Finishing, None);
         }
         if !node.labelled {
@@ -156,7 +156,7 @@ impl<'s, 'a> Candidates<'s, 'a> {
             if has_slot(index) {
                 *candidates.busy.entry(node.zone).or_default() += 1;
             } else if shadow.spec.state == State::Idle
-                && node.marker.is_none()
+                && node.is_tidy()
                 && startable(fleet, view).is_ok_and(|version| goes_on(view, version))
             {
                 order.push(index);

@@ -6,6 +6,7 @@
 mod corrections;
 mod drain;
 mod idle;
+mod kept;
 pub(crate) mod pool;
 mod pool_halts;
 mod reason;
@@ -155,6 +156,11 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
             nodes[at].reason = reason;
         }
     }
+    let waiting = kept::Waiting::of(views, holders.held(views), &slots);
+    let nodes_with_slots = nodes.into_iter().zip(with_slots.clone());
+    let mut nodes: Vec<_> = nodes_with_slots
+        .map(|(decision, (view, slot))| kept::released(fleet, view, slot, &waiting, decision))
+        .collect();
     for (&at, why) in unreadable {
         nodes[at] = Decision::wait(Reason::NotUnderstood(why));
     }
@@ -181,9 +187,10 @@ fn name_those_behind<'o>(
     }
 }
 
-/// What to do for one node now.
+/// What to do for one node now, if no other waits.
 pub fn node<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
-    node_holding(fleet, view, view.slot(fleet))
+    let slot = view.slot(fleet);
+    kept::released(fleet, view, slot, &kept::Waiting::none(), node_holding(fleet, view, slot))
 }
 
 /// The same for a node that has this slot. What the API server does not let us undo is told as that.

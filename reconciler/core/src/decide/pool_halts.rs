@@ -26,6 +26,13 @@ pub(super) struct PoolHalts<'a> {
     changed: BTreeMap<Key<'a>, VersionRecord>,
 }
 
+/// Is this version halted for this node, in the fleet or in its pool?
+pub(super) fn is_halted_anywhere(fleet: &FleetFacts<'_>, view: &NodeView<'_>, version: &str) -> bool {
+    let variant = view.node.and_then(|node| node.variant);
+    let record = fleet.versions.get(version);
+    record.is_some_and(|record| record.is_halted_for(variant)) || is_halted_for(fleet, view, version)
+}
+
 /// Is this version halted in the pool that steers this node?
 pub(super) fn is_halted_for(fleet: &FleetFacts<'_>, view: &NodeView<'_>, version: &str) -> bool {
     let Steering::Pool(index) = view.steering else { return false };

@@ -183,7 +183,7 @@ fn is_over(slot: &Slot, view: Option<&NodeView<'_>>) -> bool {
     if view.unreadable {
         return false;
     }
-    let tidy = node.marker.is_none();
+    let tidy = node.is_tidy();
     match view.shadow {
         None => !node.labelled && tidy && node.ready,
         Some(shadow) if shadow.uid != slot.uid => {

@@ -11,6 +11,7 @@ mod first_pools;
 mod fleets;
 mod gates;
 mod given_up;
+mod kept;
 mod lifting;
 mod objects;
 mod opt_in;

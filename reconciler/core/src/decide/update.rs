@@ -89,10 +89,8 @@ impl<'a> Case<'_, 'a> {
 
     /// Is the version halted? Then the update is given up, as long as the host does not run it.
     fn halted(self) -> Option<Abort> {
-        let Self { fleet, view, node, shadow, .. } = self;
-        let version = shadow.spec.version?;
-        let in_fleet = fleet.versions.get(version).is_some_and(|record| record.is_halted_for(node.variant));
-        (in_fleet || pool_halts::is_halted_for(fleet, view, version)).then_some(Abort::VersionHalted)
+        let version = self.shadow.spec.version?;
+        pool_halts::is_halted_anywhere(self.fleet, self.view, version).then_some(Abort::VersionHalted)
     }
 
     /// Takes over a shadow that upstream's operator left in mid-update: it has no attempt. First the cordon on its node
@@ -167,7 +165,9 @@ impl<'a> Case<'_, 'a> {
     fn back_into_service(self) -> Option<Decision<'a>> {
         let node = self.node;
         let marker = node.marker.filter(|marker| node.ready && marker.holds_changes())?;
-        let undo = writes::undo_and_keep_owners(node, marker);
+        // It is empty, which is what autoscalers remove, and the pods of the next node go there.
+        let updated = node.version == self.shadow.spec.version;
+        let undo = writes::undo_and_keep_owners(self.fleet, node, marker, updated);
         let decision = Decision::write(undo, Reason::ReturningToService);
         Some(decision.reaching(Milestone::ReturnedToService))
     }
@@ -237,8 +237,7 @@ impl<'a> Case<'_, 'a> {
         }
         let overdue = Reason::RebootOverdue(if in_same_boot { STAYED } else { NOT_BACK });
         // Who repairs nodes by replacing them may do so from now on.
-        let kept = |marker: &&Marker| marker.do_not_disrupt || marker.scale_down_disabled;
-        match node.marker.filter(kept) {
+        match node.marker.filter(|marker| marker.keeps_autoscalers_away()) {
             Some(marker) => Decision::write(writes::release_to_autoscalers(node, marker), overdue),
             None => Decision::wait(overdue),
         }

@@ -165,11 +165,8 @@ pub(super) fn mark<'a>(
 ) -> Write<'a> {
     let read = node.marker.map_or(Value::Absent, |marker| Value::Marker(Cow::Borrowed(marker)));
     let identity = [(Field::Uid, Value::text(node.uid)), (Field::Marker, read)];
-    let marker = if marker.holds_changes() || !marker.evicted_owners.is_empty() {
-        Value::Marker(Cow::Owned(marker))
-    } else {
-        Value::Absent
-    };
+    let says_something = marker.holds_changes() || marker.is_kept() || !marker.evicted_owners.is_empty();
+    let marker = if says_something { Value::Marker(Cow::Owned(marker)) } else { Value::Absent };
     Write {
         object: Object::Node(node.name),
         tests: identity.into_iter().chain(tests).collect(),
@@ -189,16 +186,29 @@ pub(super) fn undo<'a>(node: &NodeFacts<'a>, marker: &'a Marker) -> Write<'a> {
     undo_but(node, marker, Marker::default())
 }
 
-/// The same, but the marker stays as long as it names owners of evicted pods: they have to become available again.
-pub(super) fn undo_and_keep_owners<'a>(node: &NodeFacts<'a>, marker: &'a Marker) -> Write<'a> {
+/// The same, but the marker stays as long as it names owners of evicted pods: they have to become available again. If the node
+/// is to be `kept`, the annotations for autoscalers stay, too.
+pub(super) fn undo_and_keep_owners<'a>(
+    fleet: &FleetFacts<'a>,
+    node: &NodeFacts<'a>,
+    marker: &'a Marker,
+    kept: bool,
+) -> Write<'a> {
     let Marker { evicted_owners, owners_before, .. } = marker.clone();
-    undo_but(node, marker, Marker { evicted_owners, owners_before, ..Marker::default() })
+    let owners = Marker { evicted_owners, owners_before, ..Marker::default() };
+    if !kept || !marker.keeps_autoscalers_away() {
+        return undo_but(node, marker, owners);
+    }
+    let Marker { do_not_disrupt, scale_down_disabled, .. } = *marker;
+    let kept_since = Some(fleet.now.to_owned());
+    undo_but(node, marker, Marker { do_not_disrupt, scale_down_disabled, kept_since, ..owners })
 }
 
 /// Lets autoscalers have the node again. The rest stays as it is.
 pub(super) fn release_to_autoscalers<'a>(node: &NodeFacts<'a>, marker: &Marker) -> Write<'a> {
     let sets = our_autoscaler_annotations(node, marker).into_iter().map(|field| (field, Value::Absent));
-    let rest = Marker { do_not_disrupt: false, scale_down_disabled: false, ..marker.clone() };
+    let rest =
+        Marker { do_not_disrupt: false, scale_down_disabled: false, kept_since: None, ..marker.clone() };
     mark(node, [], sets.collect::<Vec<_>>(), rest)
 }
 
@@ -223,7 +233,8 @@ fn undo_but<'a>(node: &NodeFacts<'a>, marker: &'a Marker, kept: Marker) -> Write
     let rest =
         Marker { shadow_uid: marker.shadow_uid.clone(), attempt: marker.attempt, term: marker.term, ..kept };
     let undone = undone.into_iter().filter(|(_, set)| *set).map(|(field, _)| field);
-    let sets = undone.chain(our_autoscaler_annotations(node, marker)).map(|field| (field, Value::Absent));
+    let annotations = if rest.is_kept() { vec![] } else { our_autoscaler_annotations(node, marker) };
+    let sets = undone.chain(annotations).map(|field| (field, Value::Absent));
     mark(node, [], sets.collect::<Vec<_>>(), rest)
 }
 

@@ -79,7 +79,7 @@ impl<'a> Survey<'a> {
         wants: Option<&'a str>,
         comes: Option<&'a str>,
     ) {
-        if let Some(version) = node.version.filter(|_| node.labelled && node.ready && node.marker.is_none()) {
+        if let Some(version) = node.version.filter(|_| node.labelled && node.ready && node.is_tidy()) {
             self.standing(pool, version).runs = true;
         }
         if let Some(version) = comes {

@@ -123,7 +123,7 @@ fn autoscalers_are_kept_away_while_cordoned() {
             [node.do_not_disrupt, node.scale_down_disabled] = there.map(|it| it.or(Some(Words::Ours)));
         });
         let mut away = back;
-        rebooted(&mut back, NEW);
+        rebooted(&mut back, OLD);
         let decision = decide(&fleet(), &back);
         assert_eq!(decision.reason, Reason::ReturningToService);
         for (field, there) in kept.into_iter().zip(there) {

@@ -54,6 +54,6 @@ fn owners_of_evicted_pods_stay_in_the_marker() {
     let rest = Marker { evicted_owners: owners, owners_before, ..nothing_done() };
     let marker = Marker { tainted: true, drained_at: Some("then".into()), ..rest.clone() };
     let node = idle().node.unwrap();
-    let write = undo_and_keep_owners(&node, &marker);
+    let write = undo_and_keep_owners(&fleet(), &node, &marker, false);
     assert_eq!(sets(&write, Field::Marker), Some(Value::Marker(std::borrow::Cow::Owned(rest))));
 }

@@ -1,0 +1,105 @@
+//! How long an updated node, which came back empty, keeps the annotations that keep autoscalers from removing it. The pods of
+//! the nodes after it go there: were it removed, an autoscaler would launch others for them, perhaps of the old version, without
+//! end.
+
+use std::collections::BTreeSet;
+
+use brupop_api::fleet::Slot;
+use brupop_api::{Marker, State};
+
+use super::room::{Group, Place};
+use super::slots::{Slots, version_for};
+use super::{Decision, Effect, Reason, pool, pool_halts, writes};
+use crate::facts::{FleetFacts, Gate, NodeView};
+use crate::pool::PoolGate;
+
+/// The groups, and the versions, in which nodes have still to be drained: they have a slot, or lack nothing but a place.
+pub(super) struct Waiting<'a>(BTreeSet<(Group, &'a str)>);
+
+impl<'a> Waiting<'a> {
+    /// No node waits.
+    pub(super) fn none() -> Self {
+        Self(BTreeSet::new())
+    }
+
+    /// Of these views with their slots, by what becomes of the slots in this pass.
+    pub(super) fn of<'s>(
+        views: &[NodeView<'a>],
+        held: impl Iterator<Item = Option<&'s Slot>>,
+        slots: &Slots<'a>,
+    ) -> Self {
+        // Most of the time no node is kept.
+        if !views.iter().any(is_kept) {
+            return Self::none();
+        }
+        let undrained = views.iter().zip(held).filter(|(view, slot)| slot.is_some() && is_undrained(view));
+        let undrained = undrained.map(|(view, _)| view);
+        let lacks_a_place = |(at, reason): &(usize, Reason<'a>)| lacks_a_place(reason).then_some(*at);
+        let queued = slots.queued.iter().filter_map(lacks_a_place).chain(slots.taken.iter().copied());
+        let all = undrained.chain(queued.filter_map(|at| views.get(at)));
+        Self(all.filter_map(group).collect())
+    }
+
+    /// Does one of them have the node's group, and is it to run what the node runs?
+    fn needs(&self, view: &NodeView<'a>) -> bool {
+        let version = view.node.and_then(|node| node.version);
+        version.is_some_and(|version| self.0.contains(&(Place::of(view).group, version)))
+    }
+}
+
+/// Gives the node's annotations back once nobody needs the node any more, or something else comes first: a pause, a halt, or
+/// somebody who would replace a node that does not come back. Any other step of the node goes first.
+pub(super) fn released<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+    slot: Option<&Slot>,
+    waiting: &Waiting<'a>,
+    decision: Decision<'a>,
+) -> Decision<'a> {
+    let Some((node, marker)) = view.node.and_then(|node| Some((node, node.marker?))) else { return decision };
+    let in_use = || slot.is_some() || (waiting.needs(view) && !view.time.kept_for_long);
+    if decision.effect.is_some() || !marker.is_kept() || (!must_go(fleet, view) && in_use()) {
+        return decision;
+    }
+    // Until its update is over, the owners that the marker names are watched.
+    let is_over = view.shadow.is_none_or(|shadow| shadow.spec.state == State::Idle);
+    let write =
+        if is_over { writes::undo(&node, marker) } else { writes::release_to_autoscalers(&node, marker) };
+    Decision { effect: Some(Effect::Write(write)), ..decision }
+}
+
+/// Do the annotations go, whoever needs the node?
+fn must_go(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
+    let Some(node) = view.node else { return false };
+    let pool_paused = pool::of(fleet, view).is_some_and(|pool| pool.starts == PoolGate::Paused);
+    let halted = node.version.is_some_and(|version| pool_halts::is_halted_anywhere(fleet, view, version));
+    !node.labelled || fleet.gate == Gate::Paused || pool_paused || halted || view.time.kept_is_lost
+}
+
+fn is_kept(view: &NodeView<'_>) -> bool {
+    view.node.and_then(|node| node.marker).is_some_and(Marker::is_kept)
+}
+
+/// Has the update of this node, which has a slot, not come to the end of its drain?
+fn is_undrained(view: &NodeView<'_>) -> bool {
+    let drained = view.node.and_then(|node| node.marker).is_some_and(|marker| marker.drained_at.is_some());
+    let state = view.shadow.map(|shadow| shadow.spec.state);
+    !drained && matches!(state, Some(State::Idle | State::StagedAndPerformedUpdate))
+}
+
+/// Would the node begin if there was room, or once others are done?
+fn lacks_a_place(reason: &Reason<'_>) -> bool {
+    matches!(
+        reason,
+        Reason::LimitReached
+            | Reason::LimitUsedByUnavailableNodes
+            | Reason::VersionUnproven(_)
+            | Reason::WaitingForZone(_)
+            | Reason::CheckingPods
+            | Reason::PausingBetweenUpdates
+    )
+}
+
+fn group<'a>(view: &NodeView<'a>) -> Option<(Group, &'a str)> {
+    Some((Place::of(view).group, version_for(view)?))
+}
