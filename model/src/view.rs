@@ -200,6 +200,7 @@ pub(crate) fn view(
             volumes_overdue: false,
             soak_over: true,
             not_ready_for_long: late == Some(Late::Step),
+            removed_soon: false,
             kept_is_lost: false,
             kept_for_long: false,
             workloads_overdue: false,

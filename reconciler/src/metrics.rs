@@ -57,6 +57,7 @@ pub struct Metrics {
     writes: Family<[(&'static str, &'static str); 2], Counter>,
     evictions: Family<Word, Counter>,
     updates: Family<Word, Counter>,
+    removed: Counter,
     durations: Durations,
     /// Requests to the API server.
     pub api_requests: ApiRequests,
@@ -110,6 +111,7 @@ impl Metrics {
             Ended::Phase(phase, took) => {
                 self.durations.phases.get_or_create(&of_phase(phase)).observe(took.as_secs_f64());
             }
+            Ended::Removed => drop(self.removed.inc()),
             Ended::Update { result, took } => {
                 self.updates.get_or_create(&of_result(result)).inc();
                 if let Some(took) = took {
@@ -182,6 +184,11 @@ impl Metrics {
             "brupop_updates",
             "Updates that have given their slot back, by what became of them",
             self.updates.clone(),
+        );
+        registry.register(
+            "brupop_updated_nodes_removed",
+            "Nodes that were deleted soon after their update",
+            self.removed.clone(),
         );
         registry.register_with_unit(
             "brupop_update_duration",

@@ -49,6 +49,8 @@ pub(crate) struct Times<'t> {
     transition: Option<Timestamp>,
     marker: Option<&'t Marker>,
     slot: Option<&'t Slot>,
+    /// There is no Node.
+    is_gone: bool,
     created: Option<Timestamp>,
     /// Since when the node has been seen empty, if it is.
     empty: Option<Timestamp>,
@@ -106,6 +108,7 @@ impl<'t> Times<'t> {
             transition: spec.and_then(|spec| times::read(spec.state_transition_timestamp.as_deref())),
             marker,
             slot,
+            is_gone: node.is_none(),
             created: node.and_then(|node| node.created),
             empty: entry.empty_since,
             ready,
@@ -173,6 +176,8 @@ impl Clock {
         if let Some(shadow) = times.shadow {
             self.step(shadow, times, &mut facts);
         }
+        facts.removed_soon =
+            times.is_gone && times.transition.is_some_and(|since| !self.is_older(since, durations.stage));
         facts.transition_ahead = self.is_ahead(times.transition);
         facts.young = times.created.is_some_and(|created| !self.is_older(created, durations.min_node_age));
         if let Some(slot) = times.slot {

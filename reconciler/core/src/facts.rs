@@ -404,6 +404,8 @@ pub struct TimeFacts {
     pub kept_is_lost: bool,
     /// The node has kept its annotations for as long as staging may take, which is the longest that another waits for it.
     pub kept_for_long: bool,
+    /// The Node is gone, and its update has ended, or its soak begun, not longer ago than staging may take.
+    pub removed_soon: bool,
     /// Evicted workloads have had long enough to be available again.
     pub workloads_overdue: bool,
     /// The current step takes longer than it may; or the slot has been held for longer than a short step may take, and the

@@ -48,6 +48,8 @@ impl Phase {
 pub enum Ended {
     /// A phase is over, and took so long.
     Phase(Phase, SignedDuration),
+    /// A Node was deleted soon after its update.
+    Removed,
     /// An update is over.
     Update {
         /// What became of it, in one of the words of [`results`].
@@ -75,8 +77,8 @@ pub fn results() -> impl Iterator<Item = &'static str> {
     [UPDATED, GIVEN_UP, NOT_BEGUN, NODE_GONE, NOT_RETURNED, OTHER].into_iter().chain(failures)
 }
 
-/// The phase that is over once this decision is carried out, if one is.
-pub fn phase_of(
+/// What is over once this decision is carried out, if anything is; updates are over with their slots.
+pub fn ended_by(
     cluster: &Cluster,
     fleet: &FleetFacts<'_>,
     view: &NodeView<'_>,
@@ -105,6 +107,7 @@ pub fn phase_of(
             (Phase::Rebooting, transition()?, now)
         }
         (Some(Effect::Write(_)), _, Some(Milestone::Updated)) => (Phase::Soaking, transition()?, now),
+        (_, _, Some(Milestone::Removed)) => return Some(Ended::Removed),
         _ => return None,
     };
     Some(Ended::Phase(phase, lasted(since, until)))

@@ -340,6 +340,15 @@ impl EventText {
                 let (left, why) = (left_behind(&shadow, why), Reason::Aborting(why).message());
                 ("UpdateAborted", true, format!("{why} ({current}, wanted {version}){left}"))
             }
+            Milestone::Removed => (
+                "UpdatedNodeRemoved",
+                false,
+                format!(
+                    "the node {} was deleted soon after its update to {version}; if that goes on, an autoscaler removes what \
+                     is updated: docs/operations.md says under Autoscalers what to set",
+                    names::node_of_shadow(view.shadow_name).unwrap_or(view.shadow_name)
+                ),
+            ),
             Milestone::OptedOut => (
                 "OptedOut",
                 false,

@@ -9,7 +9,7 @@ use kube::api::Preconditions;
 use serde_json::{Value, json};
 
 use brupop_core::cluster::Cluster;
-use brupop_core::decide::{Decision, Effect, new_shadow};
+use brupop_core::decide::{Decision, Effect, Milestone, new_shadow};
 use brupop_core::facts::{FleetFacts, NodeView, UnmanagedNode};
 use brupop_core::outcome::{self, Ended};
 use brupop_core::status::EventText;
@@ -116,10 +116,14 @@ pub(super) fn ledger(
         context: Context {
             reason: event.as_ref().map_or("", |event| event.reason),
             event,
-            objects: cluster.ledger().map(|ledger| ledger.fleet.object_ref(&())).into_iter().collect(),
+            objects: of_fleet(cluster),
             ..Context::default()
         },
     }
+}
+
+fn of_fleet(cluster: &Cluster) -> Vec<ObjectReference> {
+    cluster.ledger().map(|ledger| ledger.fleet.object_ref(&())).into_iter().collect()
 }
 
 /// The request for what was decided for one node; `None` for evictions, which are many.
@@ -139,14 +143,13 @@ pub(super) fn of(
     let operation =
         operation(cluster, view, effect, fleet).unwrap_or_else(|misfit| Some(Operation::Misfit(misfit)))?;
     let event = decision.milestone.and_then(|milestone| EventText::of_milestone(view, milestone));
-    let ended = outcome::phase_of(cluster, fleet, view, decision).into_iter().collect();
-    Some(Request {
-        seen: key.version_in(cluster),
-        key,
-        operation,
-        begins_term: None,
-        context: Context { ended, ..Context::of(cluster, view, decision.reason.as_str(), event) },
-    })
+    let mut context = Context::of(cluster, view, decision.reason.as_str(), event);
+    if decision.milestone == Some(Milestone::Removed) {
+        // Nobody looks at the Events of objects that are gone.
+        context.objects = of_fleet(cluster);
+    }
+    context.ended = outcome::ended_by(cluster, fleet, view, decision).into_iter().collect();
+    Some(Request { seen: key.version_in(cluster), key, operation, begins_term: None, context })
 }
 
 /// What is asked of the API server for this effect; nothing if it is asked elsewhere, or what it is about was not read.

@@ -99,6 +99,8 @@ pub enum Milestone {
     Aborted(Abort),
     /// The node is no longer opted in, so its shadow goes.
     OptedOut,
+    /// The Node was deleted soon after its update: perhaps an autoscaler removes what is updated.
+    Removed,
 }
 
 /// A node that has both its Node and its shadow, in its fleet.
@@ -240,8 +242,13 @@ fn decided<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slo
 
 /// The Node is gone, so its shadow is deleted: the garbage collector would do that, too, but perhaps much later.
 fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
-    let effect = view.shadow.map(|shadow| Effect::DeleteShadow { uid: shadow.uid });
-    Decision { effect, ..Decision::wait(Reason::NodeGone) }
+    let Some(shadow) = view.shadow else { return Decision::wait(Reason::NodeGone) };
+    let in_service = matches!(shadow.spec.state, State::Idle | State::MonitoringUpdate);
+    let updated =
+        in_service && shadow.spec.version.is_some_and(|it| shadow.status.current_version == Some(it));
+    let milestone = (updated && view.time.removed_soon).then_some(Milestone::Removed);
+    let delete = Effect::DeleteShadow { uid: shadow.uid };
+    Decision { milestone, ..Decision::carry_out(delete, Reason::NodeGone) }
 }
 
 /// A labelled node gets a shadow. On a node that lost both label and shadow, our changes are undone.

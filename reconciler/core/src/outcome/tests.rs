@@ -111,7 +111,7 @@ impl World {
         let observed = observe(&cluster, &pools, &policy, &leader, Now { time, text: &text });
         let decided = decide::fleet(&observed);
         let (view, decision) = (&observed.views[0], &decided.nodes[0]);
-        let phase = phase_of(&cluster, &observed.fleet, view, decision);
+        let phase = ended_by(&cluster, &observed.fleet, view, decision);
         let updates = updates_of(&observed.fleet, &observed.views, &decided.slots);
         (decision.reason.as_str().to_owned(), phase, updates)
     }

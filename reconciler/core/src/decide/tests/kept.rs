@@ -146,7 +146,9 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
         let mut its = BTreeMap::new();
         if matches!(other, HasItsSlot | IsDrained | IsDrainedBeforeAnother | IsMonitored) {
             its = slot("brs-b", "brs-b", 1);
-            its.values_mut().for_each(|slot| slot.version = Some(NEW.to_owned()));
+            for slot in its.values_mut() {
+                slot.version = Some(NEW.to_owned());
+            }
             let state = match other {
                 HasItsSlot => StagedAndPerformedUpdate,
                 IsDrained | IsDrainedBeforeAnother => RebootedIntoUpdate,
@@ -243,4 +245,23 @@ fn the_release_is_one_write_that_leaves_no_marker() {
     let observed = Observed { views: vec![theirs], ..observed };
     let decided = decide_all(&observed);
     assert_eq!(sets(write(&decided.nodes[0]), Field::DoNotDisrupt), None);
+}
+
+#[test]
+fn a_node_that_is_removed_soon_after_its_update_is_told() {
+    let told = |state, ran, soon| {
+        let mut view = updating(state, state);
+        shadow(&mut view, |shadow| shadow.status.current_version = Some(ran));
+        (view.node, view.time.removed_soon) = (None, soon);
+        decide(&fleet(), &view).milestone == Some(Milestone::Removed)
+    };
+    for (state, ran, soon, expected) in [
+        (Idle, NEW, true, true),
+        (MonitoringUpdate, NEW, true, true),
+        (Idle, NEW, false, false),
+        (Idle, OLD, true, false),
+        (StagedAndPerformedUpdate, NEW, true, false),
+    ] {
+        assert_eq!(told(state, ran, soon), expected, "{state:?} {ran} {soon}");
+    }
 }

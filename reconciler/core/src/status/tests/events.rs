@@ -37,6 +37,7 @@ fn each_milestone_has_its_word() {
         (Milestone::Updated, "Updated", false, true),
         (Milestone::Aborted(Abort::FellBack), "UpdateAborted", true, true),
         (Milestone::OptedOut, "OptedOut", false, true),
+        (Milestone::Removed, "UpdatedNodeRemoved", false, false),
     ] {
         let event = EventText::of_milestone(&view(), milestone).unwrap();
         assert_eq!((event.reason, event.warning), (word, warning), "{milestone:?}");
