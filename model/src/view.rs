@@ -201,6 +201,7 @@ pub(crate) fn view(
             soak_over: true,
             not_ready_for_long: late == Some(Late::Step),
             removed_soon: false,
+            cordoned_lately: false,
             kept_is_lost: false,
             kept_for_long: false,
             workloads_overdue: false,

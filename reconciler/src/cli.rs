@@ -47,6 +47,9 @@ pub struct Settings {
     /// Seconds for which a new node is not updated
     #[arg(long, env = "MIN_NODE_AGE_SECONDS", default_value = "300", value_parser = seconds(0))]
     pub min_node_age_seconds: u64,
+    /// Seconds for which a node that somebody else has cordoned takes a place of the limit, from when the leader first saw it: a cordon that stays longer stops nobody
+    #[arg(long, env = "CORDONED_BY_OTHERS_SECONDS", default_value = "3600", value_parser = seconds(0))]
+    pub cordoned_by_others_seconds: u64,
     /// Seconds after the end of an update in which no other one starts, except those requested with the annotation update-now
     #[arg(long, env = "PAUSE_BETWEEN_UPDATES_SECONDS", default_value = "0", value_parser = seconds(0))]
     pub pause_between_updates_seconds: u64,
@@ -157,6 +160,7 @@ impl Settings {
             settle: of(self.settle_deadline_seconds),
             back_off_base: of(self.back_off_base_seconds),
             min_node_age: of(self.min_node_age_seconds),
+            others_cordon: of(self.cordoned_by_others_seconds),
             pause: of(self.pause_between_updates_seconds),
             min_remaining: of(self.scheduler_min_remaining_seconds),
         }

@@ -108,8 +108,8 @@ remedies! {
     LimitReached => "an update has to end and give its slot back, or somebody raises the limit (spec.maxUnavailable of the \
          pool or the fleet, MAX_CONCURRENT_UPDATE)",
     LimitUsedByUnavailableNodes =>
-        "nodes that are not Ready have to come back, or somebody raises the limit that they use up (spec.maxUnavailable, \
-         MAX_CONCURRENT_UPDATE)",
+        "nodes that are not Ready or cordoned have to come back, or somebody raises the limit that they use up \
+         (spec.maxUnavailable, MAX_CONCURRENT_UPDATE)",
     Starting => "nothing: the agent begins",
     Staging => "the host has to finish its download; STAGE_DEADLINE_SECONDS limits it",
     ExcludedFromLoadBalancers => "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC have to pass",

@@ -44,6 +44,8 @@ pub struct Entry {
     pub drain: Option<Arc<DrainPlan>>,
     /// Since when this process has seen the node empty, if it is.
     pub empty_since: Option<Timestamp>,
+    /// Since when its Node has been seen cordoned.
+    pub cordoned_since: Option<Timestamp>,
     /// What stands in the way of a drain. It is remembered for a while after the pods are no longer watched.
     pub obstacle: Option<Obstacle>,
     /// What its drain fails on if it fails now; known once that may be.
@@ -69,6 +71,12 @@ impl Entry {
     /// The agent's pod. During a rollout of the `DaemonSet` a node may have two: one that is Ready wins.
     pub fn agent(&self) -> Option<&AgentPod> {
         self.agents.values().find(|agent| agent.is_ready()).or(self.agents.values().next_back())
+    }
+
+    /// Notes that its Node is seen cordoned now, or that it is not.
+    pub fn note_cordon(&mut self, now: Timestamp) {
+        let is_cordoned = self.node.as_ref().is_some_and(|node| node.facts.unschedulable);
+        self.cordoned_since = self.cordoned_since.or(Some(now)).filter(|_| is_cordoned);
     }
 
     /// Notes what a drain has to do now, while the node's pods are known.

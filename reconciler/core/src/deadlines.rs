@@ -52,6 +52,8 @@ pub(crate) struct Times<'t> {
     /// There is no Node.
     is_gone: bool,
     created: Option<Timestamp>,
+    /// Since when the node has been seen cordoned by somebody else, if it stays.
+    cordoned: Option<Timestamp>,
     /// Since when the node has been seen empty, if it is.
     empty: Option<Timestamp>,
     /// Since when the node has been Ready without interruption, if it is.
@@ -110,6 +112,11 @@ impl<'t> Times<'t> {
             slot,
             is_gone: node.is_none(),
             created: node.and_then(|node| node.created),
+            cordoned: entry.cordoned_since.filter(|_| {
+                let ours = marker.is_some_and(|marker| marker.cordoned_at.is_some());
+                // What is about to go gets its successor first.
+                !ours && node.is_some_and(|node| node.unschedulable && !node.leaving)
+            }),
             empty: entry.empty_since,
             ready,
             all_ready: ready
@@ -176,6 +183,8 @@ impl Clock {
         if let Some(shadow) = times.shadow {
             self.step(shadow, times, &mut facts);
         }
+        let since = times.cordoned;
+        facts.cordoned_lately = since.is_some_and(|since| !self.is_older(since, durations.others_cordon));
         facts.removed_soon =
             times.is_gone && times.transition.is_some_and(|since| !self.is_older(since, durations.stage));
         facts.transition_ahead = self.is_ahead(times.transition);

@@ -404,6 +404,8 @@ pub struct TimeFacts {
     pub kept_is_lost: bool,
     /// The node has kept its annotations for as long as staging may take, which is the longest that another waits for it.
     pub kept_for_long: bool,
+    /// Somebody else has cordoned the node not long ago, perhaps to drain it.
+    pub cordoned_lately: bool,
     /// The Node is gone, and its update has ended, or its soak begun, not longer ago than staging may take.
     pub removed_soon: bool,
     /// Evicted workloads have had long enough to be available again.
@@ -450,7 +452,8 @@ impl NodeFacts<'_> {
 
 /// Is the node out of service?
 pub(crate) fn is_unavailable(view: &NodeView<'_>) -> bool {
-    view.node.is_some_and(|node| node.labelled && !node.ready) || view.marked()
+    let by_itself = |node: NodeFacts<'_>| node.labelled && (!node.ready || view.time.cordoned_lately);
+    view.node.is_some_and(by_itself) || view.marked()
 }
 
 impl FleetFacts<'static> {

@@ -46,6 +46,8 @@ pub struct Durations {
     pub back_off_base: SignedDuration,
     /// How old a node must be before it is updated.
     pub min_node_age: SignedDuration,
+    /// For how long a node that somebody else has cordoned takes a place of the limit.
+    pub others_cordon: SignedDuration,
     /// Between the end of an update and the start of another.
     pub pause: SignedDuration,
     /// How much of a window must be left for an update to start.
@@ -64,6 +66,7 @@ impl Default for Durations {
             settle: SignedDuration::from_mins(10),
             back_off_base: SignedDuration::from_mins(2),
             min_node_age: SignedDuration::from_mins(5),
+            others_cordon: SignedDuration::from_hours(1),
             pause: SignedDuration::ZERO,
             min_remaining: SignedDuration::ZERO,
         }

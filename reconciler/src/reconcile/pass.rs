@@ -96,6 +96,9 @@ impl Reconciler {
         let (around, drainer) = self.around(now);
         drainer.watch(&around, &mut cluster, &mut wake);
         self.note_denials(&mut cluster, &mut wake);
+        for entry in cluster.entries.values_mut() {
+            entry.note_cordon(now);
+        }
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let own_node = self.api.own_node.clone();

@@ -23,17 +23,21 @@ const DRAIN: &str = "drain node-0 --ignore-daemonsets --delete-emptydir-data --d
 
 #[tokio::test(flavor = "multi_thread")]
 async fn evictions_match_kubectl_drain_with_operator_pods_last() -> Result<()> {
-    let (_alone, mut fleet) = fleet(2, &[]).await?;
+    let (_alone, mut fleet) = fleet(2, &[("CORDONED_BY_OTHERS_SECONDS", "3600")]).await?;
     fleet.pause_node("node-1", true).await?;
-    // A node that is out of service for another reason uses up the limit of one.
-    fleet.report_ready("node-1", false).await?;
-    fleet.until_node("node-1", "it is not Ready", |seen| !seen.ready).await?;
+    // A node that is out of service for another reason uses up the limit of one: somebody drains it, then it is not Ready.
+    fleet.control_plane.kubectl(["cordon", "node-1"]).await?;
+    fleet.until_node("node-1", "it is cordoned", |seen| seen.cordoned).await?;
     fleet.publish(NEW)?;
     fleet
         .until_node("node-0", "the limit is used up", |seen| seen.reason == "LimitUsedByUnavailableNodes")
         .await?;
     let said = fleet.progressing("node-0").await?.message;
-    ensure!(said.contains("out of service"), "{said}");
+    ensure!(said.contains("out of service for other reasons, such as node-1"), "{said}");
+    fleet.report_ready("node-1", false).await?;
+    fleet.until_node("node-1", "it is not Ready", |seen| !seen.ready).await?;
+    fleet.control_plane.kubectl(["uncordon", "node-1"]).await?;
+    fleet.until_node("node-1", "it is not cordoned", |seen| !seen.cordoned).await?;
 
     // So all that is made now comes to node-0, and stays until node-1 is Ready again.
     let leaving = Box::pin(populate(&fleet)).await?;

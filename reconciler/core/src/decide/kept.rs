@@ -92,7 +92,7 @@ fn lacks_a_place(reason: &Reason<'_>) -> bool {
     matches!(
         reason,
         Reason::LimitReached
-            | Reason::LimitUsedByUnavailableNodes
+            | Reason::LimitUsedByUnavailableNodes(_)
             | Reason::VersionUnproven(_)
             | Reason::WaitingForZone(_)
             | Reason::CheckingPods

@@ -151,9 +151,10 @@ Reason<'a> {
     LimitReached =>
         "queued: concurrency limit reached, or pausing between updates (spec.maxUnavailable of its pool or of the \
          fleet, MAX_CONCURRENT_UPDATE, PAUSE_BETWEEN_UPDATES_SECONDS)",
-    LimitUsedByUnavailableNodes =>
-        "nodes that are out of service for other reasons use up the concurrency limit (spec.maxUnavailable of its \
-         pool or of the fleet, MAX_CONCURRENT_UPDATE)",
+    LimitUsedByUnavailableNodes(node: &'a str) =>
+        "nodes that are out of service for other reasons, such as {node}, use up the concurrency limit \
+         (spec.maxUnavailable of its pool or of the fleet, MAX_CONCURRENT_UPDATE): they are not Ready, or somebody has \
+         cordoned them within CORDONED_BY_OTHERS_SECONDS",
     Starting(version: &'a str) => "the update to {version} begins",
     Staging(version: &'a str) => "the host is downloading and activating {version}",
     ExcludedFromLoadBalancers =>
@@ -288,7 +289,7 @@ impl<'a> Reason<'a> {
                 | Self::PausingBetweenUpdates
                 | Self::CheckingPods
                 | Self::LimitReached
-                | Self::LimitUsedByUnavailableNodes
+                | Self::LimitUsedByUnavailableNodes(_)
                 | Self::Starting(_)
                 | Self::Finishing
         )

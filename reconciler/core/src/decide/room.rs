@@ -43,9 +43,9 @@ impl<'a> Place<'a> {
 
 /// What is left of the limits.
 pub(super) struct Room<'a> {
-    fleet: Places,
-    unpooled: Places,
-    pools: Vec<Places>,
+    fleet: Places<'a>,
+    unpooled: Places<'a>,
+    pools: Vec<Places<'a>>,
     /// For each pool that keeps zones apart: those that have an unavailable node.
     busy: BTreeMap<usize, BTreeSet<Zone<'a>>>,
     /// The node of the control plane that has a slot.
@@ -63,19 +63,26 @@ enum Zone<'a> {
 
 /// What is left of one limit.
 #[derive(Clone, Copy, Debug, Default)]
-struct Places {
+struct Places<'a> {
     limit: u64,
     /// Used by slots.
     slots: u64,
     /// Used by nodes that are out of service without a slot.
     unavailable: u64,
+    /// The first of them.
+    unavailable_node: Option<&'a str>,
     /// Nodes that get the places of these slots once they are given back.
     successors: u64,
 }
 
-impl Places {
+impl<'a> Places<'a> {
     fn of(limit: u64) -> Self {
         Self { limit, ..Self::default() }
+    }
+
+    fn note_unavailable(&mut self, node: &'a str) {
+        self.unavailable += 1;
+        self.unavailable_node.get_or_insert(node);
     }
 
     /// The ledger has room for so many slots, however many nodes may be unavailable.
@@ -145,10 +152,10 @@ impl<'a> Room<'a> {
         self.control_plane = self.control_plane.or(place.control_plane);
     }
 
-    /// A node is out of service there without a slot.
-    pub(super) fn note_unavailable(&mut self, place: Place<'a>) {
-        self.fleet.unavailable += 1;
-        self.places(place.group).unavailable += 1;
+    /// This node is out of service there without a slot.
+    pub(super) fn note_unavailable(&mut self, place: Place<'a>, node: &'a str) {
+        self.fleet.note_unavailable(node);
+        self.places(place.group).note_unavailable(node);
         self.keep_busy(place.group, Zone::Of(place.zone));
     }
 
@@ -157,8 +164,8 @@ impl<'a> Room<'a> {
         let places = self.of(place.group);
         let full = if places.is_full() { places } else { self.fleet };
         if full.is_full() {
-            let unavailable = full.slots == 0;
-            return if unavailable { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
+            let by_others = full.unavailable_node.filter(|_| full.slots == 0);
+            return by_others.map_or(Reason::LimitReached, Reason::LimitUsedByUnavailableNodes);
         }
         match (self.busy_elsewhere(place), self.control_plane.filter(|_| place.control_plane.is_some())) {
             (Some(Zone::Of(zone)), _) => Reason::WaitingForZone(zone.unwrap_or(NO_ZONE)),
@@ -182,14 +189,14 @@ impl<'a> Room<'a> {
         }
     }
 
-    fn of(&self, group: Group) -> Places {
+    fn of(&self, group: Group) -> Places<'a> {
         match group {
             Group::Unpooled => self.unpooled,
             Group::Pool(index) => self.pools.get(index).copied().unwrap_or_default(),
         }
     }
 
-    fn places(&mut self, group: Group) -> &mut Places {
+    fn places(&mut self, group: Group) -> &mut Places<'a> {
         match group {
             Group::Unpooled => &mut self.unpooled,
             // A pool without facts has no limit to count against; the fleet has.

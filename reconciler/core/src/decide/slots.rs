@@ -300,7 +300,8 @@ fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &
     }
     let unavailable = |at: &usize| !holders.keep(*at) && is_unavailable(&views[*at]) && !taken.contains(at);
     for at in (0..views.len()).filter(unavailable) {
-        room.note_unavailable(Place::of(&views[at]));
+        let name = views[at].node.map_or(views[at].shadow_name, |node| node.name);
+        room.note_unavailable(Place::of(&views[at]), name);
     }
     for at in others {
         let place = Place::of(&views[at]);

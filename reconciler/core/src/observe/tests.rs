@@ -404,6 +404,35 @@ fn a_pool_that_keeps_zones_apart_says_which_one_is_busy() {
 }
 
 #[test]
+fn somebody_elses_cordon_takes_a_place_for_an_hour() {
+    let marker = |cordoned: Option<&str>| {
+        let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "cordoned_at": cordoned});
+        json!({names::MARKER_ANNOTATION: marker.to_string()})
+    };
+    let (theirs, ours) = (marker(None), marker(Some(NOW)));
+    let tainted = json!([{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]);
+    for (annotations, unschedulable, taints, now, counts) in [
+        (&theirs, true, json!([]), NOW, true),
+        (&theirs, true, json!([]), "2026-11-21T04:59:59Z", true),
+        (&theirs, true, json!([]), "2026-11-21T05:00:00Z", false),
+        (&theirs, false, json!([]), NOW, false),
+        (&ours, true, json!([]), NOW, false),
+        (&theirs, true, tainted, NOW, false),
+    ] {
+        let spec = json!({"unschedulable": unschedulable, "taints": taints});
+        let node = json!({"metadata": {"annotations": annotations}, "spec": spec});
+        let mut cluster = cluster([("n", node)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
+        cluster.entry("brs-n").note_cordon(NOW.parse().unwrap());
+        let durations = Durations { others_cordon: SignedDuration::from_hours(1), ..durations() };
+        let observed = observe_at(&cluster, &durations, now);
+        assert_eq!(observed.views[0].time.cordoned_lately, counts, "{unschedulable} {annotations} {now}");
+        if counts {
+            assert!(observed.next.is_some_and(|next| next.to_string() == "2026-11-21T05:00:00Z"));
+        }
+    }
+}
+
+#[test]
 fn an_empty_node_has_two_minutes_for_its_volumes() {
     let started = "2026-11-21T03:44:00Z";
     let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "drain_started_at": started}).to_string();

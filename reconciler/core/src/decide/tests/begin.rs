@@ -368,16 +368,18 @@ fn who_is_out_of_service_goes_on_first() {
     let updated = left("brs-d", RebootedIntoUpdate, true, true);
     let back = left("brs-d", RebootedIntoUpdate, true, false);
     let dead = NodeView { shadow_name: "brs-0", ..away(idle()) };
-    let (by_limit, by_others) = (Reason::LimitReached, Reason::LimitUsedByUnavailableNodes);
+    let mut drained = NodeView { shadow_name: "brs-0", ..idle() };
+    drained.time.cordoned_lately = true;
+    let (by_limit, by_others) = (Reason::LimitReached, Reason::LimitUsedByUnavailableNodes("n"));
     // Out of load balancers, and nothing else.
     let marker = Marker { excluded_at: Some("then".into()), ..Marker::default() };
     let mut excluded = left("brs-e", StagedAndPerformedUpdate, false, false);
     node(&mut excluded, |node| node.marker = Some(&marker));
-    let rows: [Row<'_>; 13] = [
+    let rows: [Row<'_>; 16] = [
         ("updated before others", 1, &[staged, cordoned, updated], &[2], by_limit),
         ("then who is cordoned", 2, &[staged, cordoned, updated], &[2, 1], by_limit),
         ("then all", 3, &[staged, cordoned, updated], &[2, 1, 0], by_limit),
-        ("none is allowed", 0, &[updated], &[], by_others),
+        ("none is allowed", 0, &[updated], &[], by_limit),
         ("updated beside a dead one", 1, &[dead, updated], &[1], by_limit),
         ("cordoned beside a dead one", 1, &[dead, cordoned], &[1], by_limit),
         ("out of load balancers beside a dead one", 1, &[dead, excluded], &[1], by_limit),
@@ -385,6 +387,9 @@ fn who_is_out_of_service_goes_on_first() {
         ("in service beside a dead one", 1, &[dead, staged], &[], by_others),
         ("a person's cordon before the reboot", 1, &[dead, by_a_person], &[], by_others),
         ("a dead one takes its part from those in service", 2, &[dead, staged, updated], &[2], by_limit),
+        ("nobody beside somebody's drain", 1, &[drained, staged], &[], by_others),
+        ("nor itself", 1, &[drained], &[], by_others),
+        ("one more beside it", 2, &[drained, staged], &[1], by_limit),
         ("who cannot come back now lets those pass who can", 1, &[away(cordoned), updated], &[1], by_limit),
         ("and those who download", 2, &[staged, away(cordoned)], &[0], by_limit),
     ];

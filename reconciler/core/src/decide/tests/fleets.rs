@@ -269,6 +269,7 @@ impl Fleet {
                 agents: place.agent.clone().map(|agent| ("agent".to_owned(), agent)).into_iter().collect(),
                 drain: place.plan.clone().map(Arc::new),
                 empty_since: None,
+                cordoned_since: None,
                 respects_pods: None,
                 obstacle: place.crowded.then_some(Obstacle::TooManyPods).or(never).or(now),
                 failing: None,

@@ -28,6 +28,12 @@ pub(crate) fn marker(node: &Json) -> Json {
     serde_json::from_str(text(node, MARKER)).unwrap_or_default()
 }
 
+/// Is the node in service again, and does this marker only keep autoscalers from removing it?
+pub(crate) fn is_only_kept(marker: &Json) -> bool {
+    let changes = ["cordoned_at", "excluded_at", "drain_started_at", "tainted"];
+    marker["kept_since"].is_string() && changes.iter().all(|field| marker[field].is_null())
+}
+
 pub(crate) fn is_cordoned(node: &Json) -> bool {
     node.pointer("/spec/unschedulable") == Some(&Json::Bool(true))
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value as Json;
 
 use super::Violation;
-use super::json::{UPDATE_NOW, is_ready, is_set, marker, members, shadow_of, text};
+use super::json::{UPDATE_NOW, is_only_kept, is_ready, is_set, marker, members, shadow_of, text};
 use super::objects::GRACE;
 use answers::Answers;
 use versions::Versions;
@@ -103,7 +103,11 @@ impl Pools {
             self.asked_for.insert(shadow_of(name));
         }
         // One that is marked is not in service yet.
-        if text(node, "/metadata/labels/tier") != ORDER.1 || !is_ready(node) || !marker(node).is_null() {
+        if text(node, "/metadata/labels/tier") != ORDER.1 || !is_ready(node) {
+            return;
+        }
+        let marker = marker(node);
+        if !marker.is_null() && !is_only_kept(&marker) {
             return;
         }
         let image = text(node, "/status/nodeInfo/osImage");

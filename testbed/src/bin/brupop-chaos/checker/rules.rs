@@ -4,8 +4,8 @@ use serde_json::Value as Json;
 
 use super::Violation;
 use super::json::{
-    COMPONENT, EXCLUDED, is_cordoned, is_halted, is_halted_in_pool, is_set, marker, members, node_of, number,
-    shadow_of, text, texts,
+    COMPONENT, EXCLUDED, is_cordoned, is_halted, is_halted_in_pool, is_only_kept, is_set, marker, members,
+    node_of, number, shadow_of, text, texts,
 };
 use super::objects::{Objects, PodState};
 use brupop_testbed::operator::NAMESPACE;
@@ -131,7 +131,8 @@ fn given_back(shadow: &str, slot: &Json, objects: &Objects) -> Option<Violation>
             return violated("its spec has not reached that attempt");
         }
     }
-    if is_of(&marker(&node.object), slot) {
+    let marker = marker(&node.object);
+    if is_of(&marker, slot) && !is_only_kept(&marker) {
         violated("its Node is still marked for that attempt")
     } else {
         None
