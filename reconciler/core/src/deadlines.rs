@@ -335,12 +335,10 @@ impl Clock {
                 return true;
             }
         }
-        let failed =
-            shadow.spec.failures.is_some_and(|failures| Some(failures.attempt) == shadow.spec.attempt);
         let succeeded = shadow.spec.version == shadow.status.current_version;
         shadow.spec.attempt.is_some()
             && shadow.spec.version.is_some()
-            && !failed
+            && !shadow.has_failed()
             && !succeeded
             && !self.passed_or_unknown(times.transition, OTHER_TARGET_BACK_OFF)
     }
