@@ -61,7 +61,8 @@ pub(crate) fn shadow(shadow: &Shadow) -> ShadowFacts<'static> {
             staged: said_staged(shadow.staged),
             reboot_requested: shadow.claim.map(boot),
             problem: shadow.problem,
-            problem_since: None,
+            // The agent's clock stands still, so this is what it wrote.
+            problem_since: shadow.problem.map(|_| TIMES[0]),
             message: shadow.message,
         },
     }

@@ -113,7 +113,7 @@ impl<'a> Report<'a> {
 
     fn set_problem(&mut self, problem: Option<Problem>, message: Value<'a>) {
         let StatusFacts { problem: read, problem_since, .. } = *self.read();
-        let since = if problem == read { problem_since } else { problem.map(|_| self.now) };
+        let since = problem.map(|_| problem_since.filter(|_| problem == read).unwrap_or(self.now));
         self.differ(Field::StatusProblem, &Value::problem_or_absent(read), Value::problem_or_absent(problem));
         let read = Value::text_or_absent(problem_since);
         self.differ(Field::StatusProblemSince, &read, Value::text_or_absent(since));

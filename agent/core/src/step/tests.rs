@@ -134,6 +134,7 @@ fn with(
 fn says(shadow: BottlerocketShadow, problem: Problem, sentence: &str) -> BottlerocketShadow {
     with(shadow, |_, status| {
         status.problem = Some(problem);
+        status.problem_since = Some(NOW.into());
         status.message = Some(sentence.into());
     })
 }

@@ -99,10 +99,8 @@ fn only_an_image_still_chosen_is_activated() {
     let fails = |chosen, second| known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, false, second));
     let message = "refresh failed with exit status 1: no route";
     let failed = || {
-        with(waiting(), |_, status| {
-            status.staged = Some(staged(NEW, 7));
-            (status.problem, status.message) = (Some(Problem::RefreshFailed), Some(message.into()));
-        })
+        let told = says(waiting(), Problem::RefreshFailed, message);
+        with(told, |_, status| status.staged = Some(staged(NEW, 7)))
     };
     let moved = || with(dropped(), |_, status| status.target_version = Some(OTHER.into()));
     check! {
@@ -243,11 +241,9 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
     let refused = StepMemory { refused: true, ..call_fails() };
     let asked_for = StepMemory { reboot_may_come: true, ..fresh() };
     let deactivated = || {
-        with(goal(Some(BOOT), Some(BOOT)), |_, status| {
-            let message =
-                "1.20.1 is not what the host would boot next; a reboot that was asked for may still come";
-            (status.problem, status.message) = (Some(Problem::NotNextToBoot), Some(message.into()));
-        })
+        let message =
+            "1.20.1 is not what the host would boot next; a reboot that was asked for may still come";
+        says(goal(Some(BOOT), Some(BOOT)), Problem::NotNextToBoot, message)
     };
     let worded =
         || says(goal(Some(BOOT), Some(BOOT)), Problem::RebootRefused, "reboot was refused: inhibited");
@@ -389,4 +385,13 @@ fn trouble_with_the_host_is_said_once() {
     let standing = says(shadow(State::Idle), Problem::HostUnreachable, "no socket");
     assert_eq!(reported(&standing, "no socket"), None);
     assert_eq!(reported(&standing, "half an answer").as_deref(), Some("\"half an answer\""));
+}
+
+/// An agent of the release before has said it without a time.
+#[test]
+fn a_problem_without_a_time_gets_one() {
+    let told = says(shadow(State::StagedAndPerformedUpdate), Problem::HostUnreachable, "no socket");
+    let told = with(told, |_, status| status.problem_since = None);
+    let write = host_trouble(&facts(&told), Problem::HostUnreachable, "no socket", NOW);
+    assert_eq!(write.map(|write| write.sets), Some(vec![(Field::StatusProblemSince, Value::text(NOW))]));
 }
