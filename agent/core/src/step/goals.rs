@@ -18,6 +18,9 @@ pub(super) enum Next {
 impl<'a> StepInput<'_, 'a> {
     /// Idle: nothing of ours is pending; look for updates now and then.
     pub(super) fn toward_idle(&self, report: &mut Report<'a>) -> Next {
+        if let Some(next) = self.take_over_given_up(report) {
+            return next;
+        }
         if self.pending() {
             // What our attempt activated must not be booted by accident.
             report.staged(self.our_image.clone());
@@ -157,6 +160,19 @@ impl<'a> StepInput<'_, 'a> {
                 report.failure(&self.not_next());
                 Some(Next::Wait)
             }
+        }
+    }
+
+    /// The same if the update was given up before our agent said anything: what upstream's agent reported as activated counts
+    /// as ours, to be undone. What a person activates is in no such report.
+    fn take_over_given_up(&self, report: &mut Report<'a>) -> Option<Next> {
+        if self.our_image.is_some() || !self.left_by_upstream() || self.runs_wanted() {
+            return None;
+        }
+        match self.host.updates {
+            Updates::Busy => Some(Next::Poll),
+            Updates::Known(known) if self.adopt(&known, report) => Some(Next::Wait),
+            _ => None,
         }
     }
 

@@ -335,6 +335,37 @@ fn upstreams_image_is_adopted_if_next_to_boot() {
     }
 }
 
+/// Its version was halted, or the node paused, before our agent was there.
+#[test]
+fn upstreams_image_is_deactivated_if_its_update_is_given_up() {
+    let reporting = |attempt, reached, image| {
+        with(shadow(State::Idle), |_, status| {
+            (status.attempt, status.current_state, status.staged) = (attempt, Some(reached), image);
+        })
+    };
+    let given_up = |image| reporting(None, State::StagedAndPerformedUpdate, image);
+    let unseen = with(given_up(None), |spec, _| spec.attempt = None);
+    let armed = || old(is_ready(last(Activate, true, 6)));
+    let other = known(UpdateState::Ready, Some(OTHER), Some(OTHER), last(Activate, true, 6));
+    let disarmed = is_staged(last(Deactivate, true, 7));
+    check! {
+        "activated": armed(), given_up(None), fresh() => "StatusStaged";
+        "and said": armed(), given_up(Some(staged(NEW, 6))), fresh() => "deactivate";
+        "deactivated": old(disarmed), given_up(Some(staged(NEW, 6))), asked(Deactivate, 6)
+            => "Idle StatusAttempt StatusStaged(ahead)";
+        "busy": old(Updates::Busy), given_up(None), fresh() => "poll";
+        "another boot": host(OLD, NEXT_BOOT, Updates::Unknown), given_up(None), fresh() => "StatusBootId Idle StatusAttempt";
+        "it runs": host(NEW, NEXT_BOOT, Updates::Unknown), given_up(None), fresh()
+            => "CurrentVersion StatusBootId Idle StatusAttempt -TargetVersion";
+        "not activated any more": old(disarmed), given_up(None), fresh() => "Idle StatusAttempt";
+        "a person's, of another version": old(other), given_up(None), fresh() => "Idle StatusAttempt TargetVersion";
+        "a person's, as upstream says Idle": armed(), reporting(None, State::Idle, None), fresh() => "StatusAttempt";
+        "a person's, as our agent had begun": armed(), reporting(Some(1), State::StagedAndPerformedUpdate, None), fresh()
+            => "Idle";
+        "a person's, as our reconciler gave it no attempt": armed(), unseen, fresh() => "Idle";
+    }
+}
+
 /// What the shadow says after a prepare that failed with this on stderr.
 fn message_after(stderr: &str) -> String {
     let ended = LastCommand { stderr, ..last(Prepare, false, 2) };
