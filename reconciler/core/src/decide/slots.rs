@@ -282,7 +282,10 @@ struct Running<'a> {
 /// one that only needs uncordoning goes first.
 fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &Holders<'a>) -> Running<'a> {
     let mut room = Room::beside(fleet, holders.kept(views).map(|(view, (_, slot))| (slot, Place::of(view))));
-    let goes_on = |at: &usize| runs(&views[*at]) && (fleet.alone || !is_others(&views[*at]));
+    let goes_on = |at: &usize| {
+        let view = &views[*at];
+        runs(view) && (fleet.alone || !is_others(view)) && !awaits_agent(view)
+    };
     let running = (0..views.len()).filter(|at| !holders.have(*at) && goes_on(at));
     let (mut at_once, mut others): (Vec<_>, Vec<_>) = running.partition(|&at| goes_on_at_once(&views[at]));
     at_once.sort_by_key(|&at| !only_comes_back(&views[at]));
@@ -323,6 +326,14 @@ fn runs(view: &NodeView<'_>) -> bool {
 /// Did another operator begin what runs on this node? It may still be at it.
 fn is_others(view: &NodeView<'_>) -> bool {
     view.shadow.is_some_and(|shadow| shadow.spec.attempt.is_none())
+}
+
+/// Has another operator only staged an update on this node, and is no agent of ours there yet to take it up? A slot would begin
+/// the time in which the agent has to. Without the label none comes.
+pub(super) fn awaits_agent(view: &NodeView<'_>) -> bool {
+    let staged = view.shadow.is_some_and(|shadow| shadow.spec.state == State::StagedAndPerformedUpdate);
+    let away = view.node.is_some_and(|node| node.labelled && !node.agent_ready);
+    is_others(view) && staged && away && !goes_on_at_once(view)
 }
 
 /// Is the node of this running update out of service already, and Ready? Then it goes on at once, no matter how many

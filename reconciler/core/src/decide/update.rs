@@ -4,7 +4,7 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::DrainObstacle;
 use brupop_api::{Field, Marker, Problem, State, Value};
 
-use super::{Abort, Case, Decision, Effect, Milestone, Reason, pool, pool_halts, writes};
+use super::{Abort, Case, Decision, Effect, Milestone, Reason, pool, pool_halts, slots, writes};
 use crate::facts::{Evicted, NodeFacts};
 
 /// In which boot the host is, on facts of the Node alone.
@@ -102,7 +102,11 @@ impl<'a> Case<'_, 'a> {
     pub(super) fn adopt(self) -> Decision<'a> {
         let Self { fleet, node, shadow, .. } = self;
         let Some(slot) = self.slot else {
-            return Decision::wait(if fleet.alone { Reason::LimitReached } else { Reason::OtherOperator });
+            return Decision::wait(match fleet.alone {
+                false => Reason::OtherOperator,
+                true if slots::awaits_agent(self.view) => Reason::AgentSilent,
+                true => Reason::LimitReached,
+            });
         };
         let starting = Reason::Starting(shadow.spec.version.unwrap_or(""));
         let upstreams = node.labelled && shadow.spec.state != State::StagedAndPerformedUpdate;

@@ -401,6 +401,30 @@ fn who_is_out_of_service_goes_on_first() {
     }
 }
 
+/// The agent's image is still being pulled there. A node that is out of service needs no agent to come back.
+#[test]
+fn what_upstream_staged_waits_for_its_agent() {
+    use Reason::{AgentSilent, LimitReached};
+    let unlabelled = {
+        let mut view = left("brs-n", StagedAndPerformedUpdate, false, false);
+        node(&mut view, |node| node.labelled = false);
+        view
+    };
+    for (view, agent_ready, taken, why) in [
+        (left("brs-n", StagedAndPerformedUpdate, false, false), true, true, LimitReached),
+        (left("brs-n", StagedAndPerformedUpdate, false, false), false, false, AgentSilent),
+        (left("brs-n", StagedAndPerformedUpdate, false, true), false, false, AgentSilent),
+        (left("brs-n", StagedAndPerformedUpdate, true, false), false, true, LimitReached),
+        (left("brs-n", RebootedIntoUpdate, false, true), false, true, LimitReached),
+        (unlabelled, false, true, LimitReached),
+    ] {
+        let mut view = view;
+        node(&mut view, |node| node.agent_ready = agent_ready);
+        let found = (slots(&without_slots(), &[view]).taken == [0], decide(&without_slots(), &view).reason);
+        assert_eq!(found, (taken, why), "{view:?}");
+    }
+}
+
 #[test]
 fn a_new_shadow_is_idle_and_its_nodes() {
     let shadow =
