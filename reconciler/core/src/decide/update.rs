@@ -64,9 +64,11 @@ impl<'a> Case<'_, 'a> {
     fn given_up(self) -> Option<Abort> {
         let Self { view, node, shadow, .. } = self;
         let fails_for_ever = shadow.status.problem == Some(Problem::NoInPlaceUpdates);
+        // What was said before a reboot says nothing of the host that is back.
+        let silent = view.time.host_silent && self.boot() == Boot::Same;
         if shadow.reports(State::ErrorReset) && fails_for_ever {
             Some(Abort::NoInPlaceUpdates)
-        } else if shadow.reports(State::ErrorReset) || view.time.host_silent {
+        } else if shadow.reports(State::ErrorReset) || silent {
             Some(Abort::StepFailed)
         } else if !node.labelled {
             Some(Abort::NotLabelled)

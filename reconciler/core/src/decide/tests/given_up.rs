@@ -181,6 +181,23 @@ fn silence_of_the_host_ends_what_is_not_claimed() {
     }
 }
 
+/// A person has reset the machine: it is back with the update, and the pod of its agent still starts.
+#[test]
+fn silence_of_the_boot_before_ends_nothing() {
+    for granted_for in [None, Some(FIRST_BOOT)] {
+        let mut view = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+        rebooted(&mut view, NEW);
+        node(&mut view, |node| node.agent_ready = false);
+        shadow(&mut view, |shadow| {
+            shadow.spec.reboot_from_boot_id = granted_for;
+            shadow.status.problem = Some(Problem::HostUnreachable);
+        });
+        view.time.host_silent = true;
+        let decision = decide(&fleet(), &view);
+        assert_eq!((decision.reason, decision.effect), (Reason::NotReported, None), "{granted_for:?}");
+    }
+}
+
 #[test]
 fn what_is_wrong_on_the_host_is_the_reason() {
     let told = |mut view: NodeView<'static>, problem| {
