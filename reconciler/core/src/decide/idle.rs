@@ -108,12 +108,10 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     }
 }
 
-/// Why the last update is not over yet: the agent undoes what its attempt did, or the host fails to.
+/// Why the last update is not over yet: the agent undoes what its attempt did, or its host keeps it from that.
 fn finishing<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
-    match Reason::of_status(&shadow.status) {
-        Some(reason @ Reason::CannotDisarm(_)) if !shadow.reports(State::Idle) => reason,
-        _ => Reason::Finishing,
-    }
+    let told = Reason::against_report(&shadow.status).filter(|_| !shadow.reports(State::Idle));
+    told.unwrap_or(Reason::Finishing)
 }
 
 /// The first of these obstacles that is there, as an error.

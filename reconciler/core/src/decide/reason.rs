@@ -267,6 +267,13 @@ impl<'a> Reason<'a> {
         })
     }
 
+    /// The same, but only what keeps the agent from saying that an update is over.
+    pub(crate) fn against_report(status: &StatusFacts<'a>) -> Option<Self> {
+        Self::of_status(status).filter(|reason| {
+            matches!(reason, Self::HostUnreachable(_) | Self::CommandRefused(_) | Self::CannotDisarm(_))
+        })
+    }
+
     /// Does a node with an update wait for nothing but its turn or its time? What else holds it back is about the node
     /// itself.
     pub fn waits_for_turn(&self) -> bool {

@@ -221,12 +221,14 @@ impl<'a> Case<'_, 'a> {
     /// The node is in service with the new version: monitor it, once its agent has reported the reboot, too. A silent
     /// agent does not keep the slot for ever.
     fn watch_it(self) -> Decision<'a> {
-        let Self { fleet, shadow, .. } = self;
+        let Self { fleet, node, shadow, .. } = self;
         if shadow.reached() {
             return Decision::write(writes::monitor(fleet, shadow), Reason::Monitoring);
         }
+        // An agent that is not there yet may have said it before the reboot.
+        let told = Reason::against_report(&shadow.status).filter(|_| node.agent_ready);
         match self.given_up() {
-            Some(Abort::NodePaused) | None => Decision::wait(Reason::NotReported),
+            Some(Abort::NodePaused) | None => Decision::wait(told.unwrap_or(Reason::NotReported)),
             Some(why) => self.abort(why),
         }
     }

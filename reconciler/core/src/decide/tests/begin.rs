@@ -174,13 +174,15 @@ fn an_idle_node_says_why_it_waits() {
     }
 }
 
-/// The update was given up, and its host would boot into it.
+/// The update was given up, and its host would boot into it, or cannot even be asked.
 #[test]
 fn who_cannot_undo_its_last_update_says_why() {
     for (problem, reason) in [
         (None, Reason::Finishing),
         (Some(Problem::StepFailed), Reason::Finishing),
         (Some(Problem::CannotDisarm), Reason::CannotDisarm(ROUTE)),
+        (Some(Problem::HostUnreachable), Reason::HostUnreachable(ROUTE)),
+        (Some(Problem::CommandRefused), Reason::CommandRefused(ROUTE)),
     ] {
         let mut view = idle();
         shadow(&mut view, |it| {

@@ -219,6 +219,20 @@ fn what_is_wrong_on_the_host_is_the_reason() {
     assert_eq!(told(updating(StagedAndPerformedUpdate, Idle), Problem::HostUnreachable).0, "HostUnreachable");
 }
 
+/// It runs the update, and its agent cannot ask it.
+#[test]
+fn a_silent_host_that_is_back_says_so() {
+    let mut view = granted(true);
+    rebooted(&mut view, NEW);
+    node(&mut view, |node| (node.marker, node.unschedulable, node.tainted) = (None, false, false));
+    shadow(&mut view, |it| {
+        (it.status.problem, it.status.message) = (Some(Problem::HostUnreachable), Some("no answer"));
+    });
+    assert_eq!(decide(&fleet(), &view).reason, Reason::HostUnreachable("no answer"));
+    shadow(&mut view, |it| it.status.problem = Some(Problem::StepFailed));
+    assert_eq!(decide(&fleet(), &view).reason, Reason::NotReported);
+}
+
 /// A person may lift such a halt at once. But no word of an agent may hide a bad release.
 #[test]
 fn what_the_agent_knew_before_a_fall_back_is_told_and_counts() {
