@@ -51,12 +51,15 @@ impl<'a> Case<'_, 'a> {
         Decision::write(write, Reason::Aborting(why)).reaching(Milestone::Aborted(why))
     }
 
-    /// What a drain of the node fails on, as far as is known: it may have failed on it before. `None` once a drain has got past
-    /// everything.
+    /// What a drain of the node fails on, as far as is known. It may have failed on it before, unless a drain has got past
+    /// everything since.
     fn drain_obstacle(self) -> Option<&'a DrainObstacle> {
+        if self.boot() != Boot::Same {
+            return None;
+        }
         let drained = self.node.marker.is_some_and(|marker| marker.drained_at.is_some());
-        let before = || self.shadow.spec.failures?.obstacle.as_ref();
-        if drained || self.boot() != Boot::Same { None } else { self.view.pods.failing.or_else(before) }
+        let before = || self.shadow.spec.failures?.obstacle.as_ref().filter(|_| !drained);
+        self.view.pods.failing.or_else(before)
     }
 
     /// Why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent

@@ -100,21 +100,18 @@ fn what_a_drain_fails_on_is_noted_until_one_gets_past_it() {
         view
     };
     let owners = ["v1/Pod/shop/cart-0".to_owned()];
-    let comes_back = NodeView {
-        pods: PodFacts {
-            needed: Some("shop/cart-0"),
-            returning: &owners,
-            ..overdue(&begun, Some(&seen)).pods
-        },
-        time: TimeFacts::default(),
-        ..overdue(&begun, Some(&seen))
+    let comes_back = |marker| {
+        let view = overdue(marker, Some(&seen));
+        let pods = PodFacts { needed: Some("shop/cart-0"), returning: &owners, ..view.pods };
+        NodeView { pods, time: TimeFacts::default(), ..view }
     };
     let step_failed = updating(StagedAndPerformedUpdate, State::ErrorReset);
     let mut fell_back = updating(State::RebootedIntoUpdate, StagedAndPerformedUpdate);
     rebooted(&mut fell_back, OLD);
     for (says, mut view, why, noted) in [
         ("it failed", overdue(&begun, Some(&seen)), Abort::DrainTimedOut, Some(&seen)),
-        ("pods came back", comes_back, Abort::PodsComeBack, Some(&seen)),
+        ("pods came back", comes_back(&begun), Abort::PodsComeBack, Some(&seen)),
+        ("pods came back once it was over", comes_back(&emptied), Abort::PodsComeBack, Some(&seen)),
         ("nobody knows on what", overdue(&begun, None), Abort::DrainTimedOut, Some(&before)),
         ("it was not begun", step_failed, Abort::StepFailed, Some(&before)),
         ("it was over", overdue(&emptied, None), Abort::DrainTimedOut, None),
