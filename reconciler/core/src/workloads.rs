@@ -93,6 +93,9 @@ pub struct Scale {
     available: i64,
     /// Which revision its pods are to have, if it has revisions.
     revision: Option<Revision>,
+    /// Which one some of them still have, if it is a `StatefulSet` in the middle of a roll-out. Of one whose strategy is
+    /// `OnDelete`, Kubernetes may name the earlier revision for ever, so the number of pods tells.
+    earlier: Option<Revision>,
     /// Its Deployment rolls out another `ReplicaSet`, and has taken pods from this one.
     is_replaced: bool,
 }
@@ -138,30 +141,38 @@ impl Readable for Scale {
         #[serde(default, rename_all = "camelCase")]
         struct Status {
             observed_generation: Option<i64>,
+            replicas: Option<i64>,
             available_replicas: Option<i64>,
+            updated_replicas: Option<i64>,
+            current_revision: Option<String>,
             update_revision: Option<String>,
         }
 
         let Shape { metadata, spec, status } = serde_json::from_str(json)?;
         let wanted = spec.replicas.unwrap_or(1);
         let of_deployment = metadata.annotations.of_deployment.and_then(|number| number.parse().ok());
+        let rolls_out = status.updated_replicas < status.replicas;
+        let revision = |name: Option<String>| name.as_deref().and_then(Revision::of);
         Ok(Self {
             is_leaving: metadata.deletion_timestamp.is_some(),
             observed: metadata.generation.is_none_or(|latest| status.observed_generation >= Some(latest)),
             wanted,
             available: status.available_replicas.unwrap_or(0),
-            revision: status.update_revision.as_deref().and_then(Revision::of),
+            revision: revision(status.update_revision),
+            earlier: revision(status.current_revision.filter(|_| rolls_out)),
             is_replaced: of_deployment.is_some_and(|all: i64| all > wanted),
         })
     }
 }
 
 impl Scale {
-    /// How it is now, to be noted before its pods are evicted; `None` if it is not available.
+    /// How it is now, to be noted before its pods are evicted; `None` if it is not available. In the middle of a roll-out that
+    /// is the revision that is being replaced: a pod that is made again may get the other one.
     pub fn before(&self) -> Option<Before> {
-        let Self { available, revision, .. } = self;
+        let Self { available, revision, earlier, .. } = self;
         let available = u32::try_from(*available).unwrap_or(0);
-        self.is_back(None).then(|| Before { available, revision: revision.clone() })
+        let revision = earlier.as_ref().or(revision.as_ref());
+        self.is_back(None).then(|| Before { available, revision: revision.cloned() })
     }
 
     /// Are as many of its pods available as before, or as many as it wants now? If nothing was noted: as many as it wants.

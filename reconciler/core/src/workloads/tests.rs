@@ -142,3 +142,30 @@ fn a_revision_is_noted() {
     };
     assert_eq!(scale.before(), Some(noted(3, Some("6596ffb49b"))));
 }
+
+/// A `StatefulSet` of three: its revisions, how many of its pods have the new one, and how many are available.
+fn rolled_out(current: Option<&str>, update: &str, updated: Option<i64>, available: i64) -> Found {
+    let status = json!({"observedGeneration": 2, "replicas": 3, "availableReplicas": available,
+        "updatedReplicas": updated, "currentRevision": current, "updateRevision": update});
+    found(Kind::StatefulSet, 2, json!({"spec": {"replicas": 3}, "status": status}))
+}
+
+/// Its template was changed before the cordon; a partition, or `OnDelete`, keeps its pods as they are. The drain evicts one of
+/// them, and it is made again from the other template.
+#[test]
+fn a_pod_made_again_in_the_middle_of_a_roll_out_is_no_fault_of_the_release() {
+    for (what, current, updated, changed) in [
+        ("none has the new revision", Some("db-old"), None, true),
+        ("one is left without it", Some("db-old"), Some(2), true),
+        ("OnDelete, and all have it", Some("db-old"), Some(3), false),
+        ("no roll-out", Some("db-new"), Some(3), false),
+        ("no roll-out, while a pod is made", Some("db-new"), Some(2), false),
+        ("its current revision is not known", None, Some(2), false),
+    ] {
+        let Found::There(before) = rolled_out(current, "db-new", updated, 3) else { panic!("{what}") };
+        let owners = [("a".to_owned(), Some(before.before().unwrap()))];
+        let after = rolled_out(current, "db-new", updated, 2);
+        let seen = evicted(&owners, |_| Some(after.clone()));
+        assert_eq!(seen, Evicted::Missing { owner: "a", changed }, "{what}");
+    }
+}
