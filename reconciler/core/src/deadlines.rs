@@ -56,6 +56,8 @@ pub(crate) struct Times<'t> {
     cordoned: Option<Timestamp>,
     /// Since when the node has been seen empty, if it is.
     empty: Option<Timestamp>,
+    /// Has this process seen the pods of the node?
+    pods_known: bool,
     /// Since when the node has been Ready without interruption, if it is.
     ready: Option<Timestamp>,
     /// Since when node and agent both have been, if they are.
@@ -118,6 +120,7 @@ impl<'t> Times<'t> {
                 !ours && node.is_some_and(|node| node.unschedulable && !node.leaving)
             }),
             empty: entry.empty_since,
+            pods_known: entry.drain.is_some(),
             ready,
             all_ready: ready
                 .zip(readiness.and_then(Readiness::ready_since))
@@ -263,8 +266,11 @@ impl Clock {
             let excluded = times::read(marker.excluded_at.as_deref());
             facts.exclusion_over = self.passed_or_unknown(excluded, durations.exclusion);
         }
-        // From an empty node to the grant takes only moments.
-        let settle = marker.drained_at.as_ref().map_or(SignedDuration::ZERO, |_| durations.settle);
+        // From an empty node to the grant takes only moments. So does a new leader's first look at the pods, before which nobody
+        // knows what the drain fails on, or whether only volumes are waited for. If they are not known by then, whoever leads
+        // gives the update up.
+        let more = marker.drained_at.is_some() || times.empty.is_some() || !times.pods_known;
+        let settle = if more { durations.settle } else { SignedDuration::ZERO };
         let detached = times.empty.map_or(SignedDuration::ZERO, |_| DETACHED);
         facts.volumes_overdue = times.empty.is_some_and(|since| self.is_older(since, DETACHED));
         let started = times::read(marker.drain_started_at.as_deref());

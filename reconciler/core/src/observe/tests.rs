@@ -318,21 +318,30 @@ fn the_clock_has_its_say_in_each_state() {
 fn a_drain_and_its_grant_have_their_times() {
     let later =
         |seconds| (NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)).to_string();
-    for (drained, after) in [(None, 900), (Some(NOW.to_owned()), 900 + 600), (Some(later(890)), 900 + 600)] {
+    let now = || Some(NOW.to_owned());
+    for (drained, pods_known, after) in [
+        (None, true, 900),
+        (None, false, 900 + 600),
+        (now(), true, 900 + 600),
+        (now(), false, 900 + 600),
+        (Some(later(890)), true, 900 + 600),
+    ] {
         let marker =
             json!({"shadow_uid": "uid-brs-n", "attempt": 2, "drain_started_at": NOW, "drained_at": drained});
         let annotations = json!({names::MARKER_ANNOTATION: marker.to_string()});
         let spec =
             json!({"state": "StagedAndPerformedUpdate", "state_transition_timestamp": NOW, "attempt": 2});
-        let cluster = cluster(
+        let mut cluster = cluster(
             [("n", json!({"metadata": {"annotations": annotations}}))],
             [("brs-n", spec, json!({"current_state": "StagedAndPerformedUpdate", "attempt": 2}))],
         );
+        cluster.entry("brs-n").drain = pods_known.then(Arc::default);
         let durations = durations();
         for (seconds, expected) in [(after - 1, false), (after, true)] {
             let now = later(seconds);
             let observed = observe_at(&cluster, &durations, &now);
-            assert_eq!(observed.views[0].time.drain_overdue, expected, "{drained:?} after {seconds} s");
+            let overdue = observed.views[0].time.drain_overdue;
+            assert_eq!(overdue, expected, "{drained:?}, {pods_known}, after {seconds} s");
         }
     }
 }
@@ -439,7 +448,8 @@ fn an_empty_node_has_two_minutes_for_its_volumes() {
     let node = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: marker}}});
     let time = |since: Option<&str>| {
         let mut cluster = cluster([("n", node.clone())], [("brs-n", json!({"state": "Idle"}), json!({}))]);
-        cluster.entry("brs-n").empty_since = since.map(|since| since.parse().unwrap());
+        let entry = cluster.entry("brs-n");
+        (entry.drain, entry.empty_since) = (Some(Arc::default()), since.map(|since| since.parse().unwrap()));
         let durations = durations();
         let observed = observe_at(&cluster, &durations, NOW);
         (
@@ -452,4 +462,39 @@ fn an_empty_node_has_two_minutes_for_its_volumes() {
     let waits = (false, false, Some("2026-11-21T04:00:01Z".to_owned()));
     assert_eq!(time(Some("2026-11-21T03:58:01Z")), waits, "that counts against no deadline");
     assert!(time(Some("2026-11-21T03:58:00Z")).0);
+}
+
+/// It leads since just now, half a minute after the drain's deadline.
+#[test]
+fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
+    let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "cordoned_at": "2026-11-21T03:44:30Z",
+        "drain_started_at": "2026-11-21T03:44:30Z"});
+    let node = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: marker.to_string()}},
+        "spec": {"unschedulable": true}, "status": {"volumesInUse": ["kubernetes.io/csi/ebs^vol-1"]}});
+    let spec = json!({"state": "StagedAndPerformedUpdate", "state_transition_timestamp": "2026-11-21T03:30:00Z",
+        "attempt": 7, "version": "1.20.0", "baseline_boot_id": "boot-1"});
+    let status =
+        json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7, "target_version": "1.20.0"});
+    let mut cluster = cluster([("n", node)], [("brs-n", spec, status)]);
+    let slot = json!({"uid": "uid-brs-n", "attempt": 7, "since": "2026-11-21T03:30:00Z"});
+    let ledger =
+        json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4, "slots": {"brs-n": slot}}});
+    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    let durations = durations();
+    let reason = |cluster: &Cluster, now: &str| {
+        let observed = observe_at(cluster, &durations, now);
+        decide::fleet(&observed).nodes[0].reason.as_str()
+    };
+    assert_eq!(reason(&cluster, NOW), "Draining", "the pods are not known");
+    assert_eq!(reason(&cluster, "2026-11-21T04:09:29Z"), "Draining");
+    assert_eq!(reason(&cluster, "2026-11-21T04:09:30Z"), "Aborting", "they should be");
+    let mut empty = cluster.clone();
+    empty.entry("brs-n").note_drain(Some(Arc::default()), NOW.parse().unwrap());
+    assert_eq!(reason(&empty, NOW), "VolumesInUse");
+    assert_eq!(reason(&empty, "2026-11-21T04:01:59Z"), "VolumesInUse", "for two minutes");
+    assert_eq!(reason(&empty, "2026-11-21T04:02:00Z"), "Draining", "its reboot is granted");
+    let evict = vec![crate::drain::PodKey { namespace: "shop".into(), name: "cart".into(), uid: "c".into() }];
+    let plan = crate::drain::DrainPlan { evict, ..Default::default() };
+    cluster.entry("brs-n").note_drain(Some(Arc::new(plan)), NOW.parse().unwrap());
+    assert_eq!(reason(&cluster, NOW), "Aborting", "what the drain fails on is known, too");
 }
