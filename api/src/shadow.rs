@@ -164,6 +164,10 @@ pub struct DrainObstacle {
     /// Which: a pod's UID, a budget as `<namespace>/<name>`, or an owner as `<apiVersion>/<kind>/<namespace>/<name>`.
     #[schemars(schema_with = "crate::crds::obstacle")]
     pub of: String,
+    /// When that drain failed. Without it, when the last attempt failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::time_or_null")]
+    pub at: Option<String>,
 }
 
 /// What a drain can fail on.

@@ -353,8 +353,8 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
         Field::SpecFailures => (0_u64..3, 0_u64..3, any::<bool>())
             .prop_map(|(count, attempt, noted)| {
                 let (at, reason) = (TIMES[0].to_owned(), "DrainTimedOut".to_owned());
-                let obstacle =
-                    noted.then(|| DrainObstacle { kind: ObstacleKind::Budget, of: "shop/cart".to_owned() });
+                let (kind, of) = (ObstacleKind::Budget, "shop/cart".to_owned());
+                let obstacle = noted.then(|| DrainObstacle { kind, of, at: Some(at.clone()) });
                 Value::Failures(Failures { count, attempt, at, reason, obstacle })
             })
             .boxed(),

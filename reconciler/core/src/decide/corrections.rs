@@ -2,7 +2,6 @@
 //! write that changes nothing else. After that none lies ahead, so it is written once.
 
 use brupop_api::fleet::{Done, Slot, VersionRecord};
-use brupop_api::shadow::Failures;
 use brupop_api::{Field, Marker, Object, Value, Write};
 use jiff::Timestamp;
 
@@ -46,10 +45,13 @@ pub(super) fn of_node<'a>(case: Case<'_, 'a>) -> Option<Effect<'a>> {
 }
 
 fn of_spec<'a>(Case { fleet, view, shadow, .. }: Case<'_, 'a>, now: Timestamp) -> Option<Write<'a>> {
-    let failures = shadow.spec.failures.filter(|failures| is_ahead(Some(&failures.at), now));
-    let failures = failures.map(|failures| {
-        let failures = Failures { at: fleet.now.to_owned(), ..failures.clone() };
-        (Field::SpecFailures, Value::Failures(failures))
+    let failures = shadow.spec.failures.and_then(|read| {
+        let mut failures = read.clone();
+        let noted = failures.obstacle.iter_mut().filter_map(|obstacle| obstacle.at.as_mut());
+        for at in noted.chain([&mut failures.at]).filter(|at| is_ahead(Some(at), now)) {
+            fleet.now.clone_into(at);
+        }
+        (failures != *read).then_some((Field::SpecFailures, Value::Failures(failures)))
     });
     let transition =
         view.time.transition_ahead.then_some((Field::SpecTransitionTimestamp, Value::text(fleet.now)));

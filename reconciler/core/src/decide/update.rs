@@ -52,14 +52,19 @@ impl<'a> Case<'_, 'a> {
     }
 
     /// What a drain of the node fails on, as far as is known. It may have failed on it before, unless a drain has got past
-    /// everything since.
-    fn drain_obstacle(self) -> Option<&'a DrainObstacle> {
+    /// everything since. Then it keeps its time: it must not count for longer because something else has failed.
+    fn drain_obstacle(self) -> Option<DrainObstacle> {
         if self.boot() != Boot::Same {
             return None;
         }
         let drained = self.node.marker.is_some_and(|marker| marker.drained_at.is_some());
-        let before = || self.shadow.spec.failures?.obstacle.as_ref().filter(|_| !drained);
-        self.view.pods.failing.or_else(before)
+        let before = || {
+            let failures = self.shadow.spec.failures.filter(|_| !drained)?;
+            Some((failures.obstacle.as_ref()?, failures.at.as_str()))
+        };
+        let now = self.view.pods.failing.map(|failing| (failing, self.fleet.now));
+        let (obstacle, at) = now.or_else(before)?;
+        Some(DrainObstacle { at: obstacle.at.clone().or(Some(at.to_owned())), ..obstacle.clone() })
     }
 
     /// Why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent

@@ -139,7 +139,7 @@ pub(super) fn abort<'a>(
     fleet: &FleetFacts<'a>,
     shadow: &ShadowFacts<'a>,
     why: Abort,
-    obstacle: Option<&DrainObstacle>,
+    obstacle: Option<DrainObstacle>,
 ) -> Write<'a> {
     let mut sets =
         vec![(Field::SpecRebootFromBootId, Value::Absent), (Field::SpecBaselineBootId, Value::Absent)];
@@ -149,7 +149,7 @@ pub(super) fn abort<'a>(
             attempt: shadow.spec.attempt.unwrap_or(0),
             at: fleet.now.to_owned(),
             reason: why.as_str().to_owned(),
-            obstacle: obstacle.cloned(),
+            obstacle,
         };
         sets.push((Field::SpecFailures, Value::Failures(failures)));
     }

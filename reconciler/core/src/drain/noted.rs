@@ -36,9 +36,11 @@ pub struct Circumstances<'f> {
 impl<'f> Circumstances<'f> {
     /// What the last drain failed on, and until when that counts, if it still does.
     fn noted(&self) -> Option<(&'f DrainObstacle, Timestamp)> {
-        let Failures { obstacle, at, .. } = self.failures?;
+        let failures = self.failures?;
+        let obstacle = failures.obstacle.as_ref()?;
+        let at = obstacle.at.as_ref().unwrap_or(&failures.at);
         let until = times::read(Some(at))?.checked_add(NOTED_FOR).ok()?;
-        obstacle.as_ref().map(|obstacle| (obstacle, until)).filter(|(_, until)| self.time < *until)
+        (self.time < until).then_some((obstacle, until))
     }
 
     /// When time alone changes what stands in the way of a drain of these pods, for the next time.
@@ -92,8 +94,8 @@ fn holds(item: &Item<Budget>, pod: &PodItem) -> bool {
     covers(item, pod) && item.ok().filter(|budget| is_shut(budget)).is_some_and(needs_it)
 }
 
-/// What a drain with this plan fails on if it fails now. `is_refused` finds pods whose eviction is refused, though not by a
-/// budget.
+/// What a drain with this plan fails on if it fails now, without a time. `is_refused` finds pods whose eviction is refused,
+/// though not by a budget.
 pub fn failing_on<'p, P: Iterator<Item = &'p PodItem>>(
     plan: &DrainPlan,
     pods: impl Fn() -> P,
@@ -101,7 +103,7 @@ pub fn failing_on<'p, P: Iterator<Item = &'p PodItem>>(
     is_refused: impl Fn(&PodKey) -> bool,
     time: Timestamp,
 ) -> Option<DrainObstacle> {
-    let noted = |kind, of| DrainObstacle { kind, of };
+    let noted = |kind, of| DrainObstacle { kind, of, at: None };
     let find = |key: &PodKey| pods().find(|pod| pod.uid() == key.uid);
     let of_owner = |kind, key| Some(noted(kind, owner_of(find(key)?)));
     let comes_back = || {

@@ -1,7 +1,7 @@
 //! Times that a leader whose clock was ahead has written.
 
 use brupop_api::fleet::{Done, VersionRecord};
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::{DrainObstacle, Failures, ObstacleKind};
 use brupop_api::{Field, Marker, Object, State, Value};
 
 use super::world::*;
@@ -40,6 +40,22 @@ fn a_time_of_the_spec_that_lies_ahead_is_written_as_now() {
         assert_eq!(decision.milestone, None);
         corrected(decision.effect.as_ref()).unwrap_or_default()
     };
+    let noted = |at: &str, of_drain: &str| {
+        let (kind, of) = (ObstacleKind::Refused, "apps/v1/ReplicaSet/shop/cart".to_owned());
+        let obstacle = Some(DrainObstacle { kind, of, at: Some(of_drain.to_owned()) });
+        Failures { at: at.to_owned(), obstacle, ..Failures::default() }
+    };
+    for (read, written) in [
+        (noted(AHEAD, AHEAD), Some(noted(NOW, NOW))),
+        (noted("2026-11-21T03:00:00Z", AHEAD), Some(noted("2026-11-21T03:00:00Z", NOW))),
+        (noted(AHEAD, A_LITTLE), Some(noted(NOW, A_LITTLE))),
+        (noted(NOW, A_LITTLE), None),
+    ] {
+        let mut view = updating(State::StagedAndPerformedUpdate, State::Idle);
+        shadow(&mut view, |shadow| shadow.spec.failures = Some(&read));
+        let written = written.map(|failures| vec![(Field::SpecFailures, Value::Failures(failures))]);
+        assert_eq!(corrected(decide_node(&fleet, &view).effect.as_ref()), written, "{read:?}");
+    }
     let time = (Field::SpecTransitionTimestamp, Value::text(NOW));
     let failed =
         Failures { count: 2, attempt: 1, at: NOW.to_owned(), reason: "FellBack".to_owned(), obstacle: None };

@@ -88,9 +88,21 @@ fn a_drain_ends_at_its_deadline_as_configured() {
 /// Each later leader reads there what the next drain would fail on.
 #[test]
 fn what_a_drain_fails_on_is_noted_until_one_gets_past_it() {
-    let obstacle = |of: &str| DrainObstacle { kind: ObstacleKind::Budget, of: of.to_owned() };
-    let (seen, before) = (obstacle("shop/cart"), obstacle("shop/mail"));
-    let failed = Failures { obstacle: Some(before.clone()), ..Failures::default() };
+    let obstacle = |of: &str, at: Option<&str>| DrainObstacle {
+        kind: ObstacleKind::Budget,
+        of: of.to_owned(),
+        at: at.map(str::to_owned),
+    };
+    let then = Some("2026-11-20T04:30:00Z");
+    let (seen, now) = (obstacle("shop/cart", None), obstacle("shop/cart", Some(fleet().now)));
+    let before = obstacle("shop/mail", then);
+    let failed = |at: Option<&str>| Failures {
+        at: "2026-11-20T05:00:00Z".to_owned(),
+        obstacle: Some(obstacle("shop/mail", at)),
+        ..Failures::default()
+    };
+    let (failed, without_time) = (failed(then), failed(None));
+    let timed = obstacle("shop/mail", Some("2026-11-20T05:00:00Z"));
     let (begun, emptied) = (marker(1, false), marker(1, true));
     let staged = || updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
     let overdue = |marker, failing| {
@@ -109,9 +121,9 @@ fn what_a_drain_fails_on_is_noted_until_one_gets_past_it() {
     let mut fell_back = updating(State::RebootedIntoUpdate, StagedAndPerformedUpdate);
     rebooted(&mut fell_back, OLD);
     for (says, mut view, why, noted) in [
-        ("it failed", overdue(&begun, Some(&seen)), Abort::DrainTimedOut, Some(&seen)),
-        ("pods came back", comes_back(&begun), Abort::PodsComeBack, Some(&seen)),
-        ("pods came back once it was over", comes_back(&emptied), Abort::PodsComeBack, Some(&seen)),
+        ("it failed", overdue(&begun, Some(&seen)), Abort::DrainTimedOut, Some(&now)),
+        ("pods came back", comes_back(&begun), Abort::PodsComeBack, Some(&now)),
+        ("pods came back once it was over", comes_back(&emptied), Abort::PodsComeBack, Some(&now)),
         ("nobody knows on what", overdue(&begun, None), Abort::DrainTimedOut, Some(&before)),
         ("it was not begun", step_failed, Abort::StepFailed, Some(&before)),
         ("it was over", overdue(&emptied, None), Abort::DrainTimedOut, None),
@@ -125,6 +137,14 @@ fn what_a_drain_fails_on_is_noted_until_one_gets_past_it() {
         };
         assert_eq!(failures.obstacle.as_ref(), noted, "{says}");
     }
+    // As an earlier version has noted it.
+    let mut view = step_failed;
+    shadow(&mut view, |shadow| shadow.spec.failures = Some(&without_time));
+    let decision = decide(&fleet(), &view);
+    let Some(Value::Failures(failures)) = sets(write(&decision), Field::SpecFailures) else {
+        panic!("no failure")
+    };
+    assert_eq!(failures.obstacle, Some(timed));
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn budget(allowed: i32) -> std::sync::Arc<Item<Budget>> {
 }
 
 fn noted(kind: ObstacleKind, of: &str) -> Failures {
-    let obstacle = Some(DrainObstacle { kind, of: of.to_owned() });
+    let obstacle = Some(DrainObstacle { kind, of: of.to_owned(), at: None });
     Failures {
         count: 1,
         attempt: 1,
@@ -109,7 +109,7 @@ fn what_should_be_gone_is_overlooked() {
 fn a_failed_drain_says_what_it_failed_on() {
     let (cart, mail) = (plain("cart-0"), plain("mail-0"));
     let (stuck, ending) = (leaving("web-0", 60), leaving("web-1", -600));
-    let obstacle = |kind, of: &str| Some(DrainObstacle { kind, of: of.to_owned() });
+    let obstacle = |kind, of: &str| Some(DrainObstacle { kind, of: of.to_owned(), at: None });
     let budgets = [budget(0)];
     let none = "";
     for (says, pods, refused, budgets, expected) in [
@@ -197,6 +197,17 @@ fn what_a_drain_failed_on_holds_the_node_while_it_is_so() {
             assert_eq!(stands(&pods, &[], &at(after, &failures)), None, "{kind:?}");
             assert_eq!(at(now(), &failures).changes_at([&cart].into_iter()), Some(after), "{kind:?}");
         }
+    }
+}
+
+/// The next attempt failed before its cordon: that says nothing of the obstacle.
+#[test]
+fn a_note_is_as_old_as_its_drain() {
+    let cart = plain("cart-0");
+    for (since, expected) in [("2026-11-20T05:00:00Z", true), ("2026-11-20T04:00:00Z", false)] {
+        let mut failures = noted(ObstacleKind::Refused, OWNER);
+        failures.obstacle.as_mut().unwrap().at = Some(since.to_owned());
+        assert_eq!(stands(&[&cart], &[], &at(now(), &failures)).is_some(), expected, "{since}");
     }
 }
 
