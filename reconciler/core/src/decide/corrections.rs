@@ -32,7 +32,8 @@ pub(super) fn of_ledger<'a>(fleet: &FleetFacts<'a>) -> Option<Write<'a>> {
     (!sets.is_empty()).then(|| Write { object: Object::Fleet, tests: slots::tests(fleet, &sets), sets })
 }
 
-/// What corrects the shadow's spec, or else the marker of its Node, if one of them needs it.
+/// What corrects the shadow's spec, or else the marker of its Node, if one of them needs it. On a Node that the API server lets
+/// nobody change the marker stays as it is: what is decided, perhaps to give the update up, must not wait for that.
 pub(super) fn of_node<'a>(case: Case<'_, 'a>) -> Option<Effect<'a>> {
     let Case { fleet, view, node, shadow, .. } = case;
     // Most nodes have no other times.
@@ -40,7 +41,8 @@ pub(super) fn of_node<'a>(case: Case<'_, 'a>) -> Option<Effect<'a>> {
         return None;
     }
     let now = times::read(Some(fleet.now))?;
-    let write = of_spec(case, now).or_else(|| of_marker(fleet, node, now));
+    let of_marker = || if view.denied.is_none() { of_marker(fleet, node, now) } else { None };
+    let write = of_spec(case, now).or_else(of_marker);
     write.map(Effect::Correct)
 }
 

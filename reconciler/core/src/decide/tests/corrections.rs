@@ -5,7 +5,7 @@ use brupop_api::shadow::{DrainObstacle, Failures, ObstacleKind};
 use brupop_api::{Field, Marker, Object, State, Value};
 
 use super::world::*;
-use crate::decide::{Effect, Reason, node as decide_node, slots};
+use crate::decide::{Abort, Effect, Reason, node as decide_node, slots};
 use crate::facts::{BetweenUpdates, FleetFacts};
 use std::collections::BTreeMap;
 
@@ -93,6 +93,24 @@ fn a_time_of_the_marker_that_lies_ahead_is_written_as_now() {
     let after = after.clone().into_owned();
     marked(&mut view, &after);
     assert!(!matches!(decide_node(&fleet, &view).effect, Some(Effect::Correct(_))), "once");
+}
+
+#[test]
+fn a_node_that_takes_no_change_is_given_up_whatever_time_its_marker_names() {
+    let fleet = fleet();
+    for excluded_at in [NOW, AHEAD] {
+        let before = Marker { excluded_at: Some(excluded_at.to_owned()), ..marker(1, false) };
+        let mut view = updating(State::StagedAndPerformedUpdate, State::StagedAndPerformedUpdate);
+        marked(&mut view, &before);
+        view.denied = Some("denied by a policy of somebody else");
+        let decision = decide_node(&fleet, &view);
+        let object = match &decision.effect {
+            Some(Effect::Write(write)) => write.object,
+            other => panic!("{excluded_at}: {other:?}"),
+        };
+        let reason = Reason::Aborting(Abort::NodeChangesDenied);
+        assert_eq!((object, decision.reason), (Object::ShadowSpec(SHADOW), reason), "{excluded_at}");
+    }
 }
 
 #[test]
