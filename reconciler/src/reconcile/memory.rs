@@ -24,7 +24,8 @@ const DENIALS_IN_A_ROW: u32 = 3;
 /// For so long after the last denial no update of the node begins.
 const DENIAL_HOLDS_FOR: Duration = Duration::from_mins(5);
 /// How often a line may be logged about one node: its agent can change the reason as often as it likes, and its kubelet have
-/// the shadow made and deleted. An update has some twenty reasons, one after the other, and a dozen writes.
+/// the shadow made and deleted, or its Node unreadable now and then. An update has some twenty reasons, one after the other,
+/// and a dozen writes.
 const REASONS_LOGGED: Quota = Quota::new(60, Duration::from_mins(1));
 
 /// What is remembered. Instants are durations since any fixed moment of a monotonic clock.
@@ -155,9 +156,10 @@ impl Memory {
         }
     }
 
-    /// The node is left alone. Is the reason worth a line?
-    pub(super) fn leave_alone(&mut self, name: &str, why: &str) -> bool {
-        self.node(name).left_alone.is_new(why)
+    /// The node is left alone. Is the reason worth a line, and an Event? See [`REASONS_LOGGED`].
+    pub(super) fn leave_alone(&mut self, name: &str, why: &str, now: Duration) -> bool {
+        let memory = self.node(name);
+        memory.left_alone.is_new(why) && memory.explained.quota.take(now).is_some()
     }
 
     /// The node is not left alone any more.

@@ -22,7 +22,7 @@ impl Reconciler {
     /// Says, once, that a node cannot be interpreted and is left alone.
     pub(super) fn leave_alone(&mut self, cluster: &Cluster, view: &NodeView<'_>, why: &str) {
         let name = view.shadow_name;
-        if !self.leading.memory.leave_alone(name, why) {
+        if !self.leading.memory.leave_alone(name, why, self.epoch.elapsed()) {
             return;
         }
         tracing::error!(node = names::node_of_shadow(name), shadow = name, why, "this node is left alone");
@@ -41,7 +41,7 @@ impl Reconciler {
             "its name has more than {} characters, so no shadow can be named after it",
             names::NODE_NAME_MAX
         );
-        if !self.leading.memory.leave_alone(name, &note) {
+        if !self.leading.memory.leave_alone(name, &note, self.epoch.elapsed()) {
             return;
         }
         let long = names::node_of_shadow(name).unwrap_or(name).to_owned();

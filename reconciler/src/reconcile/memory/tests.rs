@@ -52,6 +52,18 @@ fn a_flapping_label_logs_no_more_than_its_quota() {
     assert!((0..200).all(|_| memory.may_log(&Key::Ledger, NOW)));
 }
 
+/// A kubelet has its Node unreadable, and readable again, as often as it likes: by an OS image of 300 bytes.
+#[test]
+fn a_node_that_is_unreadable_now_and_then_logs_no_more_than_its_quota() {
+    let mut memory = Memory::default();
+    let told = |_: &i32| {
+        let told = memory.leave_alone("brs-n", "its OS image is too long", NOW);
+        memory.look_after("brs-n");
+        told
+    };
+    assert_eq!((0..200).filter(told).count(), 60);
+}
+
 #[test]
 fn a_denial_within_a_grant_counts() {
     let patch = || json_patch::Patch(vec![]);
@@ -80,14 +92,14 @@ fn a_denial_within_a_grant_counts() {
 #[test]
 fn the_same_is_said_once_while_it_lasts() {
     let mut memory = Memory::default();
-    assert!(memory.leave_alone("brs-n", "?") && memory.leave_alone("brs-long", "too long"));
-    assert!(!memory.leave_alone("brs-n", "?"));
-    assert!(memory.leave_alone("brs-n", "!"), "something else is news");
+    assert!(memory.leave_alone("brs-n", "?", NOW) && memory.leave_alone("brs-long", "too long", NOW));
+    assert!(!memory.leave_alone("brs-n", "?", NOW));
+    assert!(memory.leave_alone("brs-n", "!", NOW), "something else is news");
     memory.look_after("brs-n");
-    assert!(memory.leave_alone("brs-n", "!"), "it came back");
-    assert!(!memory.leave_alone("brs-long", "too long"));
+    assert!(memory.leave_alone("brs-n", "!", NOW), "it came back");
+    assert!(!memory.leave_alone("brs-long", "too long", NOW));
     memory.prune(&cluster());
-    assert!(memory.leave_alone("brs-n", "!"), "it was left out in between");
+    assert!(memory.leave_alone("brs-n", "!", NOW), "it was left out in between");
 }
 
 #[test]
