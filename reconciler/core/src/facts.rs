@@ -452,8 +452,10 @@ impl NodeFacts<'_> {
 
 /// Is the node out of service?
 pub(crate) fn is_unavailable(view: &NodeView<'_>) -> bool {
+    // Nobody knows whether we have cordoned what cannot be read.
+    let unknown = |node: NodeFacts<'_>| view.unreadable && node.unschedulable;
     let by_itself = |node: NodeFacts<'_>| node.labelled && (!node.ready || view.time.cordoned_lately);
-    view.node.is_some_and(by_itself) || view.marked()
+    view.node.is_some_and(|node| by_itself(node) || unknown(node)) || view.marked()
 }
 
 impl FleetFacts<'static> {

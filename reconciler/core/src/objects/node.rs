@@ -45,7 +45,8 @@ const TAINTS_MAX: usize = 64 * 1024;
 /// a Node, at a cost that grows with their number and is limited: it might refuse to put the node back into service.
 const ENTRIES_MAX: usize = 1_000;
 
-/// A Node. One that cannot be read has a marker that cannot be read, so it is left alone and keeps its slot.
+/// A Node. One that cannot be read has a marker that cannot be read, so it is left alone and keeps its slot. It counts as one of
+/// its pool, its zone and the control plane all the same.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Item<Shape>")]
 pub struct WatchedNode {
@@ -159,18 +160,33 @@ impl Readable for Shape {
 
 impl From<Item<Shape>> for WatchedNode {
     fn from(item: Item<Shape>) -> Self {
-        let facts = item.body.and_then(Facts::of).unwrap_or_else(|why| Facts {
-            marker: Some(Err(format!("the Node cannot be read: {why}"))),
-            ..Facts::default()
-        });
+        let mut facts = Facts::default();
+        if let Err(why) = item.body.and_then(|shape| facts.read(shape)) {
+            facts.marker = Some(Err(format!("the Node cannot be read: {why}")));
+        }
         Self { metadata: item.metadata, facts }
     }
 }
 
 impl Facts {
-    fn of(shape: Shape) -> Result<Self, Unreadable> {
+    /// Reads first what other nodes depend on: where the node is, and whether it is in service. That is kept also if the rest
+    /// cannot be read.
+    fn read(&mut self, shape: Shape) -> Result<(), Unreadable> {
         let Shape { metadata, spec, status } = shape;
         let Status { conditions, node_info: NodeInfo { boot_id, os_image }, volumes_in_use } = status;
+        self.unschedulable = spec.unschedulable;
+        self.readiness = Readiness::among(&conditions);
+        let (labels, all_labels) = labels(metadata.labels.as_deref())?;
+        let count = all_labels.count.max(metadata.annotations.count);
+        let all_labels = all_labels.complete("labels").ok().filter(|_| count <= ENTRIES_MAX);
+        self.overgrown = all_labels.is_none();
+        self.all_labels = all_labels.flatten().unwrap_or_default();
+        self.labels = labels.complete("labels")?;
+        let label = |key| self.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+        self.labelled = label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION);
+        self.control_plane = label(names::CONTROL_PLANE_LABEL).is_some();
+        self.excluded = label(names::EXCLUDE_FROM_LB_LABEL).is_some();
+        self.zone = label(names::ZONE_LABEL).map(str::to_owned);
         if boot_id.len() > BOOT_ID_MAX {
             return Err(Unreadable::TooLong("boot id"));
         }
@@ -180,44 +196,27 @@ impl Facts {
         if json!(spec.taints).to_string().len() > TAINTS_MAX {
             return Err(Unreadable::TooLong("taints"));
         }
-        let (labels, all_labels) = labels(metadata.labels.as_deref())?;
-        let count = all_labels.count.max(metadata.annotations.count);
-        let all_labels = all_labels.complete("labels").ok().filter(|_| count <= ENTRIES_MAX);
-        let overgrown = all_labels.is_none();
-        let labels = labels.complete("labels")?;
         let annotations = metadata.annotations.complete("annotations")?;
-        let label = |key| labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
         let annotation = |key| annotations.as_ref().and_then(|them| them.get(key)).map(String::as_str);
         let has_taint = |key: &str| spec.taints.iter().any(|taint| taint["key"] == key);
-        Ok(Self {
-            created: metadata.creation_timestamp,
-            labelled: label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION),
-            control_plane: label(names::CONTROL_PLANE_LABEL).is_some(),
-            volumes_in_use: !volumes_in_use.is_empty(),
-            excluded: label(names::EXCLUDE_FROM_LB_LABEL).is_some(),
-            tainted: has_taint(names::UPDATING_TAINT),
-            do_not_disrupt: annotation(names::DO_NOT_DISRUPT_ANNOTATION).map(Words::of),
-            scale_down_disabled: annotation(names::SCALE_DOWN_DISABLED_ANNOTATION).map(Words::of),
-            leaving: metadata.deletion_timestamp.is_some()
-                || names::LEAVING_TAINTS.iter().any(|key| has_taint(key)),
-            // Whatever else people write there: nothing starts that they may not have meant to start.
-            paused: annotation(names::PAUSE_ANNOTATION).is_some_and(|value| value != "false"),
-            update_now: annotation(names::UPDATE_NOW_ANNOTATION) == Some("true"),
-            version: version(&os_image).map(str::to_owned),
-            variant: variant(&os_image).map(str::to_owned),
-            zone: label(names::ZONE_LABEL).map(str::to_owned),
-            marker: annotation(names::MARKER_ANNOTATION)
-                .map(|text| Marker::parse(text).map_err(|error| error.to_string())),
-            labels,
-            annotations,
-            all_labels: all_labels.flatten().unwrap_or_default(),
-            overgrown,
-            unschedulable: spec.unschedulable,
-            taints: spec.taints,
-            readiness: Readiness::among(&conditions),
-            boot_id,
-            os_image,
-        })
+        self.created = metadata.creation_timestamp;
+        self.volumes_in_use = !volumes_in_use.is_empty();
+        self.tainted = has_taint(names::UPDATING_TAINT);
+        self.do_not_disrupt = annotation(names::DO_NOT_DISRUPT_ANNOTATION).map(Words::of);
+        self.scale_down_disabled = annotation(names::SCALE_DOWN_DISABLED_ANNOTATION).map(Words::of);
+        self.leaving =
+            metadata.deletion_timestamp.is_some() || names::LEAVING_TAINTS.iter().any(|key| has_taint(key));
+        // Whatever else people write there: nothing starts that they may not have meant to start.
+        self.paused = annotation(names::PAUSE_ANNOTATION).is_some_and(|value| value != "false");
+        self.update_now = annotation(names::UPDATE_NOW_ANNOTATION) == Some("true");
+        self.version = version(&os_image).map(str::to_owned);
+        self.variant = variant(&os_image).map(str::to_owned);
+        self.marker = annotation(names::MARKER_ANNOTATION)
+            .map(|text| Marker::parse(text).map_err(|error| error.to_string()));
+        self.annotations = annotations;
+        self.taints = spec.taints;
+        (self.boot_id, self.os_image) = (boot_id, os_image);
+        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@ mod slots;
 mod together;
 mod unmanaged;
 mod unreachable;
+mod unreadable;
 mod workloads;
 
 use std::sync::Arc;
