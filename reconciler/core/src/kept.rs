@@ -18,7 +18,7 @@ use brupop_api::Item;
 const TEXT: usize = 32;
 
 /// What these texts take in memory.
-fn weight<'t>(texts: impl IntoIterator<Item = &'t str>) -> usize {
+pub(crate) fn weight<'t>(texts: impl IntoIterator<Item = &'t str>) -> usize {
     texts.into_iter().map(|text| TEXT + text.len()).sum()
 }
 

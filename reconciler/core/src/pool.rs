@@ -22,6 +22,8 @@ use serde_json::value::RawValue;
 
 use crate::facts::Until;
 use crate::gates::{Gate, Question};
+use crate::kept::weight;
+use crate::ownership::WatchedPool;
 use crate::policy::{Durations, FailureBudget, Limit};
 use crate::window::{self, Schedule, Span};
 
@@ -56,8 +58,10 @@ pub struct Pool {
     given_up: bool,
 }
 
-/// What a byte of a pool takes in memory.
-const IN_MEMORY: usize = 4;
+/// What a pool takes in memory beside what it says: a place, and sentences about it.
+const BESIDE: usize = size_of::<WatchedPool>() + 1024;
+/// What a byte of a status takes in memory.
+const IN_MEMORY: usize = 2;
 /// Why a pool is given up.
 const TOO_MUCH: &str = "there are more pools than are kept, or larger ones: 32 MiB in memory, and the largest are given up first. \
                         It holds the nodes that it selects; delete pools, or make this one smaller. \
@@ -99,26 +103,42 @@ impl Readable for Pool {
         }
         let Shape { metadata, spec, status } = serde_json::from_str(json)?;
         let spec: Result<BottlerocketPoolSpec, _> = serde_json::from_str(spec.map_or("null", RawValue::get));
-        let status = status.and_then(|status| serde_json::from_str(status.get()).ok());
+        let selector: Option<Vec<_>> = spec.as_ref().ok().map(|spec| requirements(&spec.node_selector));
+        let rules = spec
+            .as_ref()
+            .map_err(|error| Invalid::new("spec", Unreadable::from(error).to_string()))
+            .and_then(Rules::of);
+        let bytes = BESIDE
+            + IN_MEMORY * status.map_or(0, |status| status.get().len())
+            + selector.iter().flatten().map(weight_of).sum::<usize>()
+            + rules.as_ref().map_or(0, Rules::weight);
         Ok(Self {
             metadata: metadata.into(),
-            stored: status.unwrap_or_default(),
-            selector: spec.as_ref().ok().map(|spec| selector(&spec.node_selector)),
-            requirements: spec.as_ref().map_or(0, |spec| {
-                spec.node_selector.match_labels.len() + spec.node_selector.match_expressions.len()
-            }),
+            stored: status.and_then(|status| serde_json::from_str(status.get()).ok()).unwrap_or_default(),
+            requirements: selector.as_ref().map_or(0, Vec::len),
+            selector: selector.map(Selector::from_iter),
             priority: spec.as_ref().map_or(u64::MAX, |spec| spec.priority),
             paused: spec.as_ref().is_ok_and(|spec| spec.paused),
-            rules: spec
-                .map_err(|error| Invalid::new("spec", Unreadable::from(error).to_string()))
-                .and_then(|spec| Rules::of(&spec)),
-            bytes: json.len() * IN_MEMORY,
+            rules,
+            bytes,
             given_up: false,
         })
     }
 }
 
-fn selector(selector: &NodeSelector) -> Selector {
+/// What a requirement takes in memory, roughly.
+fn weight_of(requirement: &Expression) -> usize {
+    let (key, values): (_, Vec<&str>) = match requirement {
+        Expression::In(key, values) | Expression::NotIn(key, values) => {
+            (key, values.iter().map(String::as_str).collect())
+        }
+        Expression::Equal(key, value) | Expression::NotEqual(key, value) => (key, vec![value]),
+        Expression::Exists(key) | Expression::DoesNotExist(key) => (key, vec![]),
+    };
+    size_of::<Expression>() + weight(values.into_iter().chain([key.as_str()]))
+}
+
+fn requirements(selector: &NodeSelector) -> Vec<Expression> {
     let labels =
         selector.match_labels.iter().map(|(key, value)| Expression::Equal(key.clone(), value.clone()));
     let expressions = selector.match_expressions.iter().map(|requirement| {
@@ -215,6 +235,19 @@ impl Rules {
             workloads: step("spec.soak.workloadsTimeout", &soak.workloads_timeout)?,
             gates: gates.collect::<Result<_, _>>()?,
         })
+    }
+
+    /// What they take in memory beside themselves, roughly.
+    fn weight(&self) -> usize {
+        let after = self.after.iter().map(|(pool, _)| pool);
+        let halts = self.acknowledged.iter().flat_map(|halt| [&halt.version, &halt.halted_at]);
+        let gates = self.gates.iter().flat_map(|Gate { name, question }| {
+            [name, &question.source, &question.query].into_iter().chain(&question.requires)
+        });
+        let texts = after.chain(halts).chain(gates).chain([&self.topology.topology_key]);
+        self.windows.iter().map(Schedule::weight).sum::<usize>()
+            + size_of_val(self.freezes.as_slice())
+            + weight(texts.map(String::as_str))
     }
 
     /// How long things may take, where nothing else is said than this.

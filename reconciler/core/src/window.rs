@@ -120,6 +120,16 @@ impl Schedule {
         Ok(Self { kind, zone })
     }
 
+    /// What it takes in memory, roughly.
+    pub(crate) fn weight(&self) -> usize {
+        let beside = match &self.kind {
+            Kind::Always => 0,
+            Kind::WhileMatching(cron) => spans::weight_of(cron),
+            Kind::After(windows) => windows.weight(),
+        };
+        size_of::<Self>() + beside
+    }
+
     /// May updates start now, if at least `remaining` of the window must be left?
     pub fn is_open(&self, now: Timestamp, remaining: SignedDuration) -> bool {
         match &self.kind {

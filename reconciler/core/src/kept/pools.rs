@@ -2,7 +2,7 @@
 
 use crate::pool::Pool;
 
-/// Most bytes of all pools, as they are in memory: some 4,000 of usual size, and 160 of the largest.
+/// Most bytes of all pools, as they are in memory: some 4,000 of usual size, and 90 of the largest.
 const MAX: usize = 32 << 20;
 
 /// Gives the largest up until the others fit. Returns whether one was.

@@ -21,6 +21,11 @@ const HOURS_PER_DAY: i64 = 24;
 /// So many windows are looked at for one that is long enough: those of a month, or of half a year of weeks.
 const WINDOWS_TRIED: usize = 32;
 
+/// What an expression takes in memory beside itself: a byte for each year, and few for all else.
+pub(super) fn weight_of(cron: &Cron) -> usize {
+    usize::from(cron.pattern.years.max) + 512
+}
+
 /// Fire times of one day, in seconds of the clock on the wall, each no later after the one before than the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
@@ -57,6 +62,11 @@ impl Windows {
             }
         }
         Self { days, runs: runs.into(), length }
+    }
+
+    /// What they take in memory beside themselves, roughly.
+    pub(super) fn weight(&self) -> usize {
+        weight_of(&self.days) + size_of_val(&*self.runs)
     }
 
     /// How long the longest window is that it opens on one day.
