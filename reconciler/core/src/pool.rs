@@ -66,12 +66,24 @@ const IN_MEMORY: usize = 2;
 const TOO_MUCH: &str = "there are more pools than are kept, or larger ones: 32 MiB in memory, and the largest are given up first. \
                         It holds the nodes that it selects; delete pools, or make this one smaller. \
                         They are looked at again every five minutes";
+/// Why not even its selector is kept.
+const TOO_MUCH_LEFT: &str = "there are more pools than are kept, or larger ones, and so many that the selectors of the largest are \
+                             not kept either. It holds all nodes; delete pools, or make this one smaller. \
+                             They are looked at again every five minutes";
 
 impl Pool {
     /// Forgets what it says of its nodes; see [`crate::kept`].
     pub(crate) fn give_up(&mut self) {
         self.given_up = true;
+        self.bytes -= self.rules.as_ref().map_or(0, Rules::weight);
         self.rules = Err(Invalid::new("spec", TOO_MUCH));
+    }
+
+    /// Forgets which nodes it selects, too.
+    pub(crate) fn forget_selector(&mut self) {
+        self.bytes -= self.selector.take().into_iter().flatten().map(|it| weight_of(&it)).sum::<usize>();
+        (self.requirements, self.priority) = (0, u64::MAX);
+        self.rules = Err(Invalid::new("spec", TOO_MUCH_LEFT));
     }
 
     /// Is it forgotten what it says?
@@ -102,6 +114,8 @@ impl Readable for Pool {
             status: Option<&'j RawValue>,
         }
         let Shape { metadata, spec, status } = serde_json::from_str(json)?;
+        // Nobody bounds its owners, and nothing is asked of them.
+        let metadata = ObjectMeta { owner_references: None, ..metadata.into() };
         let spec: Result<BottlerocketPoolSpec, _> = serde_json::from_str(spec.map_or("null", RawValue::get));
         let selector: Option<Vec<_>> = spec.as_ref().ok().map(|spec| requirements(&spec.node_selector));
         let rules = spec
@@ -113,7 +127,7 @@ impl Readable for Pool {
             + selector.iter().flatten().map(weight_of).sum::<usize>()
             + rules.as_ref().map_or(0, Rules::weight);
         Ok(Self {
-            metadata: metadata.into(),
+            metadata,
             stored: status.and_then(|status| serde_json::from_str(status.get()).ok()).unwrap_or_default(),
             requirements: selector.as_ref().map_or(0, Vec::len),
             selector: selector.map(Selector::from_iter),

@@ -375,6 +375,53 @@ fn renamed(item: &Item<Pool>, name: String) -> Item<Pool> {
     another
 }
 
+#[test]
+fn what_is_left_of_pools_that_are_given_up_is_bounded_too() {
+    let text = |length: usize, number: usize| format!("{number:x>length$}");
+    let values: Vec<String> = (0..32).map(|number| text(63, number)).collect();
+    let expressions: Value =
+        (0..16).map(|nth| json!({"key": text(317, nth), "operator": "NotIn", "values": values})).collect();
+    // No schema bounds keys.
+    let labels: serde_json::Map<String, Value> = (0..16).map(|nth| (text(10_000, nth), json!("v"))).collect();
+    for selector in [json!({"matchExpressions": expressions}), json!({"matchLabels": labels})] {
+        let bytes = |item: &Item<Pool>| {
+            let requirements = item.ok().unwrap().selector.clone().into_iter().flatten();
+            requirements.map(|it| it.to_string().len()).sum::<usize>()
+        };
+        let one = pool("one", 9, &selector);
+        let number = (96 << 20) / bytes(&one);
+        let mut listed: Vec<_> = (0..number).map(|nth| renamed(&one, format!("p{nth:04}"))).collect();
+        listed.push(pool("small", 3, &json!({"matchLabels": {"tier": "web"}})));
+        Item::<Pool>::bound(&mut listed);
+        let kept: usize = listed.iter().map(bytes).sum();
+        assert!((24 << 20..48 << 20).contains(&kept), "{kept} bytes of {number} selectors");
+        let mut cluster = Cluster::default();
+        node("n", &json!({})).put(&mut cluster);
+        cluster.replace(listed);
+        while !cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO) {}
+        let all: Vec<&Pool> = cluster.pools.values().filter_map(|pool| pool.item.ok()).collect();
+        let [without, with] =
+            [all.iter().find(|pool| pool.selector.is_none()), all.last()].map(Option::unwrap);
+        let why = without.rules.as_ref().unwrap_err().to_string();
+        assert!(why.contains("It holds all nodes") && with.rules.is_ok(), "{why}");
+        assert!(matches!(cluster.entries["brs-n"].owner, Some(Owner::Conflict(_))), "they hold all nodes");
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_the_owners_of_pools() {
+    let owner = json!({"apiVersion": "v1", "kind": "A", "name": "b", "uid": "c"});
+    let read = |owners: usize| -> Item<Pool> {
+        serde_json::from_value(
+            json!({"metadata": {"name": "a", "uid": "u", "ownerReferences": vec![owner.clone(); owners]},
+            "spec": {"nodeSelector": {}}}),
+        )
+        .unwrap()
+    };
+    let [with, without] = [read(20_000), read(0)];
+    assert_eq!(with.body.unwrap().metadata, without.body.unwrap().metadata);
+}
+
 /// Each of them fires 1,440 times a day, of which one is kept for each.
 #[test]
 fn windows_weigh_what_they_are_in_memory() {
