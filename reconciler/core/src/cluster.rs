@@ -111,6 +111,18 @@ pub trait Member: Sized {
     /// Forgets of these, which are being listed, what is beyond a bound of their sum, if there is one.
     fn bound(_listed: &mut [Self]) {}
 
+    /// These are all, in place of those that are known.
+    fn replace(objects: impl IntoIterator<Item = Self>, cluster: &mut Cluster) {
+        let mut gone = Self::names(cluster);
+        for object in objects {
+            gone.remove(object.name());
+            object.put(cluster);
+        }
+        for name in gone {
+            Self::remove(&name, cluster);
+        }
+    }
+
     /// The names of all that are there.
     fn names(cluster: &Cluster) -> BTreeSet<String>;
 }
@@ -217,14 +229,7 @@ impl Member for PodItem {
 impl Cluster {
     /// All objects of this kind, in place of those that are known.
     pub fn replace<K: Member>(&mut self, objects: impl IntoIterator<Item = K>) {
-        let mut gone = K::names(self);
-        for object in objects {
-            gone.remove(object.name());
-            object.put(self);
-        }
-        for name in gone {
-            K::remove(&name, self);
-        }
+        K::replace(objects, self);
     }
 
     /// The entry of this name, which is made unless it is there.

@@ -70,6 +70,18 @@ struct AtTime {
 }
 
 impl WatchedPool {
+    /// The pool in place of what was known of it, and whether it says the same: most changes of a pool are those of its status,
+    /// which we write.
+    fn in_place_of(before: Option<Self>, item: Item<Pool>) -> (Self, bool) {
+        let says_the_same = |before: &Self| match (before.item.ok(), item.ok()) {
+            (Some(before), Some(now)) => now.says_the_same(before),
+            _ => false,
+        };
+        let same = before.filter(says_the_same).map(|before| (before.at, before.gate_states));
+        let (says_the_same, (at, gate_states)) = (same.is_some(), same.unwrap_or_default());
+        (Self { invalid: why_invalid(&item), item, at, gate_states }, says_the_same)
+    }
+
     /// The status that is stored.
     pub fn stored(&self) -> Option<&BottlerocketPoolStatus> {
         self.item.ok().map(|pool| &pool.stored)
@@ -158,19 +170,12 @@ fn why_invalid(item: &Item<Pool>) -> Option<String> {
 
 impl Member for Item<Pool> {
     fn put(self, cluster: &mut Cluster) -> bool {
-        let invalid = why_invalid(&self);
-        let mut pool = WatchedPool { item: self, invalid, at: None, gate_states: vec![] };
-        let before = cluster.pools.remove(pool.item.name());
-        let same_spec = |before: &WatchedPool| match (before.item.ok(), pool.item.ok()) {
-            (Some(before), Some(now)) => now.says_the_same(before),
-            _ => false,
-        };
-        // Most changes of a pool are those of its status, which we write.
-        match before.filter(same_spec) {
-            Some(before) => (pool.at, pool.gate_states) = (before.at, before.gate_states),
-            None => cluster.forget_owners(),
+        let name = self.name().to_owned();
+        let (pool, says_the_same) = WatchedPool::in_place_of(cluster.pools.remove(&name), self);
+        if !says_the_same {
+            cluster.forget_owners();
         }
-        cluster.pools.insert(pool.item.name().to_owned(), pool);
+        cluster.pools.insert(name, pool);
         if bound_pools(cluster.pools.values_mut().filter_map(|pool| pool.item.body.as_mut().ok())) {
             cluster.forget_owners();
             for pool in cluster.pools.values_mut() {
@@ -185,6 +190,23 @@ impl Member for Item<Pool> {
 
     fn bound(listed: &mut [Self]) {
         bound_pools(listed.iter_mut().filter_map(|item| item.body.as_mut().ok()));
+    }
+
+    /// There may be thousands, so their sum is looked at once.
+    fn replace(objects: impl IntoIterator<Item = Self>, cluster: &mut Cluster) {
+        let mut listed: Vec<Self> = objects.into_iter().collect();
+        Self::bound(&mut listed);
+        let mut before = std::mem::take(&mut cluster.pools);
+        let mut all_say_the_same = true;
+        for item in listed {
+            let name = item.name().to_owned();
+            let (pool, says_the_same) = WatchedPool::in_place_of(before.remove(&name), item);
+            all_say_the_same &= says_the_same;
+            cluster.pools.insert(name, pool);
+        }
+        if !(all_say_the_same && before.is_empty()) {
+            cluster.forget_owners();
+        }
     }
 
     fn remove(name: &str, cluster: &mut Cluster) {

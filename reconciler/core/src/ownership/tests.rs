@@ -146,6 +146,28 @@ fn no_pass_is_held_up_by_many_pools() {
     assert!(cluster.entries.values().all(|entry| entry.owner == Some(Owner::Nobody)));
 }
 
+/// It holds the reconciler's thread, and its cluster is locked.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "it is about how long it takes")]
+fn a_list_of_many_pools_is_taken_in_in_less_time_than_it_is_read() {
+    let mut cluster = Cluster::default();
+    for number in 0..5_000 {
+        node(&format!("n{number}"), &json!({})).put(&mut cluster);
+    }
+    let read = |priority: u64| -> Vec<Item<Pool>> {
+        let selector = |nth: usize| json!({"matchLabels": {"tier": nth.to_string()}});
+        (0..4_000).map(|nth| pool(&format!("p{nth:04}"), priority, &selector(nth))).collect()
+    };
+    for (what, priority) in [("new", 0), ("the same", 0), ("changed", 1)] {
+        let began = std::time::Instant::now();
+        let listed = read(priority);
+        let reading = began.elapsed();
+        let began = std::time::Instant::now();
+        cluster.replace(listed);
+        assert!(began.elapsed() < reading, "{what}: {:?} after {reading:?}", began.elapsed());
+    }
+}
+
 #[test]
 fn a_percentage_is_of_the_nodes_it_owns() {
     let mut cluster = Cluster::default();
