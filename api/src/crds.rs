@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt as _;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -136,7 +136,10 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         let annotations = crd.metadata.annotations.get_or_insert_default();
         annotations.extend(KEPT.map(|(key, value)| (key.to_owned(), value.to_owned())));
         let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
-        schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()).for_each(leave_out_defaults);
+        for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
+            leave_out_defaults(schema);
+            begin_unobserved(schema);
+        }
         crd
     };
     [BottlerocketShadow::crd(), BottlerocketFleet::crd(), BottlerocketPool::crd()].map(kept).into()
@@ -151,6 +154,18 @@ fn leave_out_defaults(schema: &mut JSONSchemaProps) {
     }
     if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
         leave_out_defaults(values);
+    }
+}
+
+/// Until the reconciler has seen an object, its status says so. kstatus, and with it Flux and Helm, would take an object
+/// without a status for one that is ready.
+fn begin_unobserved(schema: &mut JSONSchemaProps) {
+    let status = schema.properties.as_mut().and_then(|properties| properties.get_mut("status"));
+    let has = |status: &&mut JSONSchemaProps| {
+        status.properties.as_ref().is_some_and(|fields| fields.contains_key("observedGeneration"))
+    };
+    if let Some(status) = status.filter(has) {
+        status.default = Some(JSON(serde_json::json!({"observedGeneration": 0})));
     }
 }
 
@@ -383,6 +398,22 @@ mod tests {
             let read: Value = serde_yaml_ng::from_str(&text).unwrap();
             assert_eq!(read, json!(crd), "{file}: run `make manifests`");
         }
+    }
+
+    #[test]
+    fn what_kstatus_waits_for_begins_unobserved() {
+        let default = |crd: CustomResourceDefinition| {
+            let schema = crd.spec.versions[0].schema.clone()?.open_api_v3_schema?;
+            Some((crd.spec.names.kind, json!(schema.properties?["status"].default)))
+        };
+        let unobserved = json!({"observedGeneration": 0});
+        let found: Vec<_> = all().into_iter().filter_map(default).collect();
+        let expected = [
+            ("BottlerocketShadow", Value::Null),
+            ("BottlerocketFleet", unobserved.clone()),
+            ("BottlerocketPool", unobserved),
+        ];
+        assert_eq!(found, expected.map(|(kind, default)| (kind.to_owned(), default)));
     }
 
     #[test]

@@ -213,7 +213,8 @@ fn wait(
 
 /// What keeps all updates from starting.
 fn obstacles(status: Option<&BottlerocketFleetStatus>) -> Vec<String> {
-    let Some(status) = status else {
+    // What the API server puts into a new fleet has no term.
+    let Some(status) = status.filter(|status| status.term.is_some()) else {
         return vec!["no reconciler has written the fleet's status yet".to_owned()];
     };
     let wrong = |condition: &&Condition| match condition.type_.as_str() {

@@ -58,21 +58,25 @@ fn a_fleet_in_mid_update() {
 #[test]
 fn a_fleet_that_is_held_back() {
     let counts = json!({"nodes": 0, "inUse": 0, "updated": 0, "pending": 0, "notOptedIn": 2});
-    let status = json!({"counts": counts, "conditions": [
+    let status = json!({"term": 1, "counts": counts, "conditions": [
         {"type": "AdmissionEnforced", "status": "False", "reason": "NotRefused", "message": "the webhook let it through",
             "lastTransitionTime": "2026-11-21T01:00:00Z"},
         {"type": "OtherOperator", "status": "True", "reason": "NotRuledOut", "message": "brupop-apiserver is in the namespace x",
             "lastTransitionTime": "2026-11-21T01:00:00Z"},
     ]});
+    // A fleet out of Git begins with the status that the API server gives it.
+    let new = ledger(&json!({}), &json!({"observedGeneration": 0})).fleet;
     let ledger = Some(ledger(&json!({"paused": true}), &status).fleet);
     assert_snapshot!(
         "status_held_back",
         text(&status::of(&Fleet { ledger, shadows: vec![], pools: vec![] }))
     );
-    assert_snapshot!(
-        "status_without_operator",
-        text(&status::of(&Fleet { ledger: None, shadows: vec![], pools: vec![] }))
-    );
+    for ledger in [None, Some(new)] {
+        assert_snapshot!(
+            "status_without_operator",
+            text(&status::of(&Fleet { ledger, shadows: vec![], pools: vec![] }))
+        );
+    }
 }
 
 #[test]
