@@ -19,6 +19,12 @@ pub const HALTED: &str = "Halted";
 /// Condition type of the fleet: is no node being updated, and no change of the operator left on any Node.
 pub const IDLE: &str = "Idle";
 
+/// Condition type of the fleet, and of a pool, that kstatus reads for Flux and Helm: is the spec in force, also while
+/// nothing moves.
+pub const READY: &str = "Ready";
+/// Condition type of the fleet, and of a pool, that kstatus reads, too: is it invalid or halted, so that a person has to act.
+pub const STALLED: &str = "Stalled";
+
 /// Condition type of a pool: is its spec understood.
 pub const ACCEPTED: &str = "Accepted";
 /// Condition type of a pool: is there no update that is not done on each of its nodes.

@@ -1,5 +1,6 @@
 //! What people see: the conditions of shadows and of the fleet, and the texts of Events.
 
+mod health;
 mod pools;
 
 use std::collections::BTreeMap;
@@ -224,6 +225,7 @@ impl DesiredFleetStatus {
                 && status.counts == Some(self.counts)
                 && status.halted == self.halted
                 && [&self.halt, &self.idle].into_iter().all(is_stored)
+                && self.health(&status.conditions).iter().all(is_stored)
                 && self.may_be_unknown().all(|(_, wanted)| wanted.is_none_or(is_stored))
         })
     }
@@ -258,7 +260,9 @@ impl DesiredFleetStatus {
         if let Some(halted) = self.halted.as_deref().or(halted.filter(|text| !text.is_empty()).map(|_| "")) {
             status["halted"] = json!(halted);
         }
-        let always = [&self.halt, &self.idle].map(|wanted| wanted.stored_over(conditions, generation, now));
+        let health = self.health(conditions);
+        let always = [&self.halt, &self.idle].into_iter().chain(&health);
+        let always = always.map(|wanted| wanted.stored_over(conditions, generation, now));
         status["conditions"] = json!(known.chain(always).collect::<Vec<_>>());
         json!({
             "apiVersion": BottlerocketFleet::api_version(&()),

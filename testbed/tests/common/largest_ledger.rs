@@ -122,7 +122,7 @@ fn ledgers() -> [Texts; 2] {
             sentence: sentence.to_owned(),
             word: "AdmissionEnforced".len(),
             variant: "aws-k8s-1.36".len(),
-            conditions: 3,
+            conditions: 6,
             number: 7,
             noted: false,
             most_kilobytes: 200,

@@ -76,9 +76,11 @@ async fn what_a_person_wrote_is_said_to_be_observed(fleet: &Fleet) -> Result<()>
     };
     let before = fleet.ledger().get(FLEET).await?.metadata.generation.context("no generation")?;
     for (later, paused) in [(1, true), (2, false)] {
-        // Nothing else changes by it: every node is updated.
+        // Nothing else changes by it: every node is updated. Paused, the fleet is as ready as before.
         fleet.pause(paused).await?;
-        for condition in ["AdmissionEnforced", "Halted=false", "Idle", "OtherOperator=false"] {
+        for condition in
+            ["Ready", "Stalled=false", "AdmissionEnforced", "Halted=false", "Idle", "OtherOperator=false"]
+        {
             wait(condition, "brf/fleet").await?;
         }
         let seen = fleet.ledger().get(FLEET).await?;
@@ -87,7 +89,7 @@ async fn what_a_person_wrote_is_said_to_be_observed(fleet: &Fleet) -> Result<()>
         let status = seen.status.context("no status")?;
         let conditions = status.conditions.iter().map(|condition| condition.observed_generation);
         let observed: Vec<_> = conditions.chain([status.observed_generation]).collect();
-        ensure!(observed == [Some(generation); 5], "{observed:?} of {generation}");
+        ensure!(observed == [Some(generation); 7], "{observed:?} of {generation}");
     }
     for node in 0..4 {
         wait("Progressing=false", &format!("brs/brs-node-{node}")).await?;

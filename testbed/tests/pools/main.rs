@@ -83,10 +83,14 @@ fn condition(status: &BottlerocketPoolStatus, type_: &str) -> Option<(String, St
 }
 
 /// What a person types to wait for a pool.
-async fn wait_until_updated(fleet: &Fleet, pool: &str) -> Result<()> {
-    let object = format!("brp/{pool}");
-    let wait = ["wait", "--for=condition=Updated", &object, "-n", NAMESPACE, "--timeout=2m"];
+async fn wait(fleet: &Fleet, pool: &str, condition: &str) -> Result<()> {
+    let (object, condition) = (format!("brp/{pool}"), format!("--for=condition={condition}"));
+    let wait = ["wait", &condition, &object, "-n", NAMESPACE, "--timeout=2m"];
     fleet.control_plane.kubectl(wait).await.map(drop)
+}
+
+async fn wait_until_updated(fleet: &Fleet, pool: &str) -> Result<()> {
+    wait(fleet, pool, "Updated").await
 }
 
 /// Changes the spec of the fleet.

@@ -9,7 +9,7 @@ use brupop_testbed::operator::NAMESPACE;
 use serde_json::json;
 
 use super::{
-    TIER, apply, condition, delete, fleet, is_updated, of_tier, until_pool, wait_until_updated, waits,
+    TIER, apply, condition, delete, fleet, is_updated, of_tier, until_pool, wait, wait_until_updated, waits,
 };
 
 const DOCUMENT: &str = include_str!("../../../docs/pools.md");
@@ -37,6 +37,7 @@ async fn follow(fleet: &Fleet, yaml: &str) -> Result<Vec<String>> {
     let names = yaml.lines().filter_map(|line| line.strip_prefix("  name: "));
     let names: Vec<String> = names.map(str::to_owned).collect();
     for name in &names {
+        wait(fleet, name, "Ready").await?;
         let seen = until_pool(fleet, name, "is seen", |status| !status.conditions.is_empty()).await?;
         ensure!(
             condition(&seen, "Accepted") == Some(("True".into(), "Understood".into())),
@@ -61,6 +62,7 @@ async fn a_canary_goes_first() -> Result<()> {
         condition(status, "Halted") == Some(("True".into(), "VersionHalted".into()))
     });
     rest.await?;
+    wait(&fleet, "rest", "Stalled").await?;
 
     // The next release comes up. The rest follows once the canary has run it for the soak.
     let next = "1.20.1";
@@ -138,5 +140,6 @@ async fn recipes_do_what_they_say() -> Result<()> {
         condition(status, "Updated") == Some(("Unknown".into(), "NoNodes".into()))
     })
     .await?;
+    wait(&fleet, "other", "Ready").await?;
     fleet.check()
 }

@@ -121,7 +121,9 @@ async fn a_pool_that_means_nothing_is_refused() -> Result<()> {
     )
     .await?;
     let bad = until_pool(&fleet, "bad", "is seen", |status| !status.conditions.is_empty()).await?;
-    ensure!(condition(&bad, "Accepted") == Some(("False".into(), "PoolInvalid".into())), "{bad:?}");
+    for (type_, status) in [("Accepted", "False"), ("Ready", "False"), ("Stalled", "True")] {
+        ensure!(condition(&bad, type_) == Some((status.into(), "PoolInvalid".into())), "{bad:?}");
+    }
     fleet.publish(brupop_testbed::fleet::NEW)?;
     for webhook in fleet.processes("webhook") {
         fleet.kubelets.signal(NAMESPACE, &webhook.pod, Signal::CONT);

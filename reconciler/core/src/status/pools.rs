@@ -13,6 +13,7 @@ use kube::Resource as _;
 use semver::Version;
 use serde_json::{Value, json};
 
+use super::health::health;
 use super::{DesiredCondition, generation};
 use crate::decide::{Decision, HaltedIn, Reason, how_to_lift};
 use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering, in_order, is_unavailable};
@@ -27,7 +28,7 @@ pub struct DesiredPoolStatus {
     next_window: Option<NextWindow>,
     versions: Vec<VersionCount>,
     halts: Vec<AcknowledgedHalt>,
-    conditions: [DesiredCondition; 4],
+    conditions: [DesiredCondition; 6],
 }
 
 /// What is seen of the nodes of one pool.
@@ -113,12 +114,12 @@ impl<'a> Tally<'a> {
         versions.truncate(POOL_VERSIONS_MAX);
         let halted = HaltedIn { namespace, pool: Some(pool.name) };
         let records = records(fleet, pool);
-        let conditions = [
-            accepted(pool),
-            self.progressing(pool, fleet.seen),
-            self.updated(),
-            self.halted(halted, pool, &records),
-        ];
+        let (accepted, halted) = (accepted(pool), self.halted(halted, pool, &records));
+        let invalid = (accepted.status == ConditionStatus::False).then_some(&accepted);
+        let stalls = invalid.or_else(|| (halted.status == ConditionStatus::True).then_some(&halted));
+        let [ready, stalled] = health(stalls, None);
+        let progressing = self.progressing(pool, fleet.seen);
+        let conditions = [accepted, progressing, self.updated(), halted, ready, stalled];
         DesiredPoolStatus {
             halts: halts(&records),
             counts: self.counts,

@@ -1,6 +1,7 @@
 //! Which conditions are written, and when.
 
 mod events;
+mod health;
 mod idle;
 
 use super::*;

@@ -45,12 +45,13 @@ fn pool(spec: &Value, status: &Value) -> Item<Pool> {
 
 /// The status that the only pool should have.
 fn status(cluster: &mut Cluster) -> DesiredPoolStatus {
-    status_with(cluster, &json!({}))
+    status_with(cluster, json!({}))
 }
 
-/// The same, with these versions seen.
-fn status_with(cluster: &mut Cluster, seen: &Value) -> DesiredPoolStatus {
-    let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4, "seen": seen}});
+/// The same, with this ledger.
+fn status_with(cluster: &mut Cluster, mut ledger: Value) -> DesiredPoolStatus {
+    ledger["term"] = json!(4);
+    let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": ledger});
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let (time, policy) = (NOW.parse().unwrap(), Policy::default());
     cluster.prepare_pools(time, jiff::SignedDuration::ZERO);
@@ -93,7 +94,9 @@ fn a_pool_counts_its_nodes() {
             "Accepted=True/Understood",
             "Progressing=False/CheckingPods",
             "Updated=False/UpdatesPending",
-            "Halted=False/NotHalted"
+            "Halted=False/NotHalted",
+            "Ready=True/InForce",
+            "Stalled=False/NotStalled"
         ]
     );
 }
@@ -152,6 +155,86 @@ fn conditions_say_where_a_pool_stands() {
     }
 }
 
+/// A release is no change of a pool, so waiting for the pool is not waiting for the release.
+#[test]
+fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
+    const READY: &str = "Ready=True/InForce Stalled=False/NotStalled";
+    let (old, new) = ("1.19.4", Some("1.20.0"));
+    let with = |more: Value| {
+        let mut spec = json!({"nodeSelector": {}});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec
+    };
+    let halted = json!({"1.20.0": {"halted": {"at": NOW, "reason": "n (FellBack)"}}});
+    let in_pool = json!({"web/1.20.0": {"halted": {"at": NOW, "reason": "n (WorkloadsUnavailable)"}}});
+    let none = json!({});
+    for (what, spec, wants, ledger, expected) in [
+        ("no nodes", with(json!({})), None, &none, READY),
+        ("up to date", with(json!({})), Some(old), &none, READY),
+        ("next", with(json!({})), new, &none, READY),
+        (
+            "in mid-update",
+            with(json!({})),
+            new,
+            &json!({"slots": {"brs-n": {"uid": "n", "attempt": 1}}}),
+            READY,
+        ),
+        ("paused", with(json!({"paused": true})), new, &none, READY),
+        (
+            "outside its window",
+            with(json!({"windows": [{"schedule": "0 5 * * *", "duration": "1h"}]})),
+            new,
+            &none,
+            READY,
+        ),
+        ("halted for others only", with(json!({})), Some(old), &json!({"versions": halted}), READY),
+        (
+            "halted in the fleet",
+            with(json!({})),
+            new,
+            &json!({"versions": halted}),
+            "Ready=False/VersionHalted Stalled=True/VersionHalted",
+        ),
+        (
+            "halted in the pool",
+            with(json!({})),
+            new,
+            &json!({"poolVersions": in_pool}),
+            "Ready=False/VersionHaltedInPool Stalled=True/VersionHaltedInPool",
+        ),
+        (
+            "not understood",
+            with(json!({"maxUnavailable": 0})),
+            new,
+            &none,
+            "Ready=False/PoolInvalid Stalled=True/PoolInvalid",
+        ),
+        (
+            "not even read",
+            json!({"nodeSelector": 3}),
+            None,
+            &json!({"poolVersions": in_pool}),
+            "Ready=False/PoolInvalid Stalled=True/PoolInvalid",
+        ),
+    ] {
+        let mut cluster = Cluster::default();
+        pool(&spec, &json!({})).put(&mut cluster);
+        if wants.is_some() {
+            join(&mut cluster, "n", old, wants, false);
+        }
+        let status = status_with(&mut cluster, ledger.clone());
+        assert_eq!(words(&status)[4..].join(" "), expected, "{what}");
+        let [.., halted, ready, stalled] = &status.conditions;
+        let why = [&status.conditions[0], halted].map(|it| &it.message);
+        assert!(stalled.status == ConditionStatus::False || why.contains(&&stalled.message), "{what}");
+        assert_eq!(
+            ready.message == stalled.message,
+            stalled.status == ConditionStatus::True,
+            "{what}: {ready:?}"
+        );
+    }
+}
+
 /// What is applied once is not applied again, also for a pool that cannot be read.
 #[test]
 fn a_status_that_is_stored_is_not_written_again() {
@@ -181,7 +264,7 @@ fn a_pool_says_that_it_never_gets_to_a_version() {
         let mut cluster = Cluster::default();
         pool(spec, &json!({})).put(&mut cluster);
         join(&mut cluster, "n", "1.19.4", Some("1.21.0"), false);
-        let status = status_with(&mut cluster, seen);
+        let status = status_with(&mut cluster, json!({"seen": seen}));
         let condition = &status.conditions[1];
         (condition.reason, condition.message.clone())
     };

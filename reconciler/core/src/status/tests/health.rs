@@ -1,0 +1,97 @@
+//! What kstatus reads of the fleet.
+
+use std::collections::BTreeMap;
+
+use brupop_api::fleet::{Counts, Halt, VersionRecord};
+use serde_json::json;
+
+use super::super::{DesiredCondition, DesiredFleetStatus};
+use brupop_api::conditions::Condition;
+
+/// A check that found nothing wrong, one that did, and none yet.
+type Check = Option<Result<(), &'static str>>;
+const WELL: Check = Some(Ok(()));
+const WRONG: Check = Some(Err("this is wrong"));
+
+fn fleet(nodes: u64, admission: Check, alone: Check, halted: bool) -> DesiredFleetStatus {
+    let halt = halted.then(|| Halt { reason: "node-0 (FellBack)".to_owned(), ..Halt::default() });
+    let versions =
+        BTreeMap::from([("1.20.0".to_owned(), VersionRecord { halted: halt, ..VersionRecord::default() })]);
+    DesiredFleetStatus {
+        limit: 1,
+        counts: Counts { nodes, ..Counts::default() },
+        halted: None,
+        halt: DesiredCondition::halted("ns", &versions, &[]),
+        idle: DesiredCondition::idle(0),
+        admission: admission.map(DesiredCondition::admission),
+        other_operator: alone.map(DesiredCondition::other_operator),
+    }
+}
+
+fn words(fleet: &DesiredFleetStatus, stored: &[Condition]) -> String {
+    let health = fleet.health(stored);
+    health.map(|it| format!("{}={:?}/{}", it.type_, it.status, it.reason)).join(" ")
+}
+
+#[test]
+fn a_fleet_is_ready_once_its_rules_are_in_force_and_it_is_alone() {
+    for (what, nodes, admission, alone, halted, expected) in [
+        ("all is well", 3, WELL, WELL, false, "Ready=True/InForce Stalled=False/NotStalled"),
+        ("nothing is known", 3, None, None, false, "Ready=Unknown/NotTriedOut Stalled=False/NotStalled"),
+        ("rules not tried", 3, None, WELL, false, "Ready=Unknown/NotTriedOut Stalled=False/NotStalled"),
+        ("no node to try them on", 0, None, WELL, false, "Ready=True/InForce Stalled=False/NotStalled"),
+        ("nobody has looked", 0, None, None, false, "Ready=Unknown/NotTriedOut Stalled=False/NotStalled"),
+        (
+            "rules not in force",
+            3,
+            WRONG,
+            WELL,
+            false,
+            "Ready=False/AdmissionNotEnforced Stalled=False/NotStalled",
+        ),
+        ("not alone", 3, WELL, WRONG, false, "Ready=False/OtherOperator Stalled=False/NotStalled"),
+        (
+            "not alone, rules not tried",
+            3,
+            None,
+            WRONG,
+            false,
+            "Ready=False/OtherOperator Stalled=False/NotStalled",
+        ),
+        ("halted", 3, WELL, WELL, true, "Ready=False/FailureBudgetSpent Stalled=True/FailureBudgetSpent"),
+        (
+            "halted first",
+            3,
+            WRONG,
+            None,
+            true,
+            "Ready=False/FailureBudgetSpent Stalled=True/FailureBudgetSpent",
+        ),
+    ] {
+        assert_eq!(words(&fleet(nodes, admission, alone, halted), &[]), expected, "{what}");
+    }
+    let [ready, stalled] = fleet(3, WELL, WELL, true).health(&[]);
+    assert!(ready.message.starts_with("1.20.0: node-0 (FellBack)"), "{}", ready.message);
+    assert_eq!(ready.message, stalled.message);
+    assert_eq!(fleet(3, WRONG, WELL, false).health(&[])[0].message, "this is wrong");
+}
+
+/// A new leader has tried nothing out yet: until then it is what the one before it saw, so that nothing is written.
+#[test]
+fn what_the_last_leader_saw_stands() {
+    for (admission, alone) in [(WELL, WELL), (WRONG, WELL), (WELL, WRONG)] {
+        let before = fleet(3, admission, alone, false);
+        let nobody: brupop_api::BottlerocketFleet = serde_json::from_value(json!({
+            "apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
+            "metadata": {"name": "fleet", "uid": "u", "generation": 1}, "spec": {}, "status": {},
+        }))
+        .unwrap();
+        let patch = before.patch(&nobody, "2026-11-21T04:00:00Z");
+        let stored = brupop_api::BottlerocketFleet {
+            status: serde_json::from_value(patch["status"].clone()).unwrap(),
+            ..nobody
+        };
+        let after = fleet(3, None, None, false);
+        assert!(before.is_stored_in(&stored) && after.is_stored_in(&stored), "{admission:?} {alone:?}");
+    }
+}
