@@ -10,12 +10,12 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::Error;
 use crate::access::{Kind, Right};
 use crate::objects::{Event, Holder, ReconcilerPod, readable};
 use crate::page::shown;
 use crate::report::Done;
 use crate::steer::{Body, Change};
+use crate::{Error, FIELD_MANAGER};
 
 /// Where Kubernetes keeps Events about objects without a namespace.
 const EVENTS_OF_NODES: &str = "default";
@@ -211,7 +211,7 @@ where
 {
     let Change { body, says } = change;
     let changed = body.is_some();
-    let params = PatchParams::default();
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let answer = match body {
         None => return Ok(Done { changed, says }),
         Some(Body::Merge(patch)) => api.patch(name, &params, &Patch::Merge(patch)).await,

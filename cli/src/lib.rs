@@ -30,6 +30,9 @@ use steer::Change;
 
 /// The name by which kubectl finds the program.
 const PROGRAM: &str = "kubectl-brupop";
+/// Field manager of what it writes. Flux removes from objects in Git what managers have written whose names begin with
+/// `kubectl`, so a pause would hold until its next sync.
+const FIELD_MANAGER: &str = "brupop-cli";
 
 /// Does what is asked for.
 ///

@@ -104,3 +104,42 @@ fn the_configuration_selects_our_namespaces_accounts_only() {
     assert_eq!(of_pools["rules"][0]["apiGroups"], serde_json::json!([names::GROUP]));
     assert_eq!(of_pools["rules"][0]["resources"], serde_json::json!(["bottlerocketpools"]));
 }
+
+/// Every YAML document below this folder, also those that documents quote.
+fn documents(folder: PathBuf) -> Vec<Value> {
+    let mut documents = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            documents.extend(self::documents(path));
+            continue;
+        }
+        let text = |path| std::fs::read_to_string(path).unwrap();
+        let quoted = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("yaml") => text(path),
+            Some("md") => {
+                let fenced = text(path);
+                let quoted = fenced.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+                quoted.collect::<Vec<_>>().join("\n---\n")
+            }
+            _ => continue,
+        };
+        documents.extend(quoted.split("\n---\n").filter_map(|text| serde_yaml_ng::from_str(text).ok()));
+    }
+    documents
+}
+
+/// From objects without this annotation, Flux removes a pause that kubectl has written.
+#[test]
+fn flux_is_told_to_leave_pauses_alone() {
+    let objects: Vec<Value> = ["kustomize", "docs"]
+        .into_iter()
+        .flat_map(|name| documents(folder().join("..").join(name)))
+        .filter(|object| ["BottlerocketFleet", "BottlerocketPool"].map(Value::from).contains(&object["kind"]))
+        .collect();
+    assert!(objects.len() > 10, "some were not found: {objects:?}");
+    for object in objects {
+        let annotations = &object["metadata"]["annotations"];
+        assert_eq!(annotations["kustomize.toolkit.fluxcd.io/ssa"], "Merge", "{object}");
+    }
+}

@@ -1,5 +1,9 @@
 //! `kubectl brupop` on a real control plane: what it shows and writes, and which rights people need for it.
 
+#[path = "../common/custom_resources.rs"]
+mod custom_resources;
+mod flux;
+
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,7 +15,7 @@ use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
-use brupop_testbed::{Fleet, FleetOptions, await_until};
+use brupop_testbed::{ControlPlane, Fleet, FleetOptions, await_until};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
@@ -42,8 +46,8 @@ struct Person {
 }
 
 impl Person {
-    fn admin(fleet: &Fleet) -> Self {
-        Self { kubeconfig: fleet.control_plane.kubeconfig() }
+    fn admin(control_plane: &ControlPlane) -> Self {
+        Self { kubeconfig: control_plane.kubeconfig() }
     }
 
     /// A user to whom this `ClusterRole` is bound in the operator's namespace, if any is.
@@ -104,7 +108,7 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     let mut fleet = Fleet::start(&FleetOptions::quick(3, &[]), |_| ()).await?;
     let reader = Person::with(&fleet, "reader", Some("brupop-viewer")).await?;
     let operator = Person::with(&fleet, "operator", Some("brupop-operator")).await?;
-    let admin = Person::admin(&fleet);
+    let admin = Person::admin(&fleet.control_plane);
 
     a_reader_sees_and_changes_nothing(&fleet, &reader).await?;
     colours_are_shown_to_those_who_want_them(&reader).await?;
