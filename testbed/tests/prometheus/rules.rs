@@ -42,6 +42,19 @@ fn each_alert_has_a_section_in_the_runbook() -> Result<()> {
     Ok(())
 }
 
+/// Or what is well in one cluster hides what is wrong in another, where one Prometheus evaluates the rules for both.
+#[test]
+fn each_alert_tells_clusters_apart() -> Result<()> {
+    for rule in read(RULES)?["groups"][0]["rules"].as_array().context("no rules")? {
+        let expression = rule["expr"].as_str().context("no expression")?;
+        let merges = |name: &&str| expression.contains(&format!("{name}("));
+        ensure!(!["sum", "max", "min", "count", "avg"].iter().any(merges), "{rule}");
+        let grouped = expression.matches("by (").count();
+        ensure!(grouped > 0 && grouped == expression.matches("by (cluster").count(), "{rule}");
+    }
+    Ok(())
+}
+
 fn read(path: &'static str) -> Result<Value> {
     let text = std::fs::read_to_string(path).context(path)?;
     serde_yaml_ng::from_str(&text).context(path)
