@@ -143,3 +143,25 @@ fn flux_is_told_to_leave_pauses_alone() {
         assert_eq!(annotations["kustomize.toolkit.fluxcd.io/ssa"], "Merge", "{object}");
     }
 }
+
+/// The containers of all workloads, those of components, too.
+fn containers() -> Vec<Value> {
+    let all =
+        ["manifests", "kustomize"].into_iter().flat_map(|name| documents(folder().join("..").join(name)));
+    let lists = all.filter_map(|object| object["spec"]["template"]["spec"]["containers"].as_array().cloned());
+    let containers: Vec<Value> = lists.flatten().collect();
+    assert!(containers.len() > 3, "some were not found: {containers:?}");
+    containers
+}
+
+#[test]
+fn each_container_says_what_it_needs() {
+    let needed = ["/requests/cpu", "/requests/memory", "/requests/ephemeral-storage"];
+    let bounded = ["/limits/memory", "/limits/ephemeral-storage"];
+    for container in containers() {
+        for path in needed.iter().chain(&bounded) {
+            let found = container["resources"].pointer(path);
+            assert!(found.is_some_and(Value::is_string), "{}: no {path}", container["name"]);
+        }
+    }
+}

@@ -193,7 +193,8 @@ async fn apply(control_plane: &ControlPlane, components: &[&str]) -> Result<()> 
 }
 
 /// The default overlay, but for what stands in for the host: in all containers of this machine
-/// `/proc/sys/kernel/random/boot_id` is this machine's, so agents are told of another file.
+/// `/proc/sys/kernel/random/boot_id` is this machine's, so agents are told of another file. And these kubelets do not measure
+/// their disks, so no pod may ask for a part of one.
 fn overlay(components: &[&str]) -> Value {
     let patch = json!([
         {"op": "add", "path": "/spec/template/spec/containers/0/env/-",
@@ -203,10 +204,17 @@ fn overlay(components: &[&str]) -> Value {
         {"op": "add", "path": "/spec/template/spec/volumes/-",
          "value": {"name": "boot-id", "hostPath": {"path": "/run/boot-id", "type": "File"}}},
     ]);
+    let anywhere = json!(["requests", "limits"].map(|of| {
+        let field = format!("/spec/template/spec/containers/0/resources/{of}/ephemeral-storage");
+        json!({"op": "remove", "path": field})
+    }));
     json!({
         "resources": ["kustomize/overlays/default"],
         "components": components,
-        "patches": [{"target": {"kind": "DaemonSet"}, "patch": patch.to_string()}],
+        "patches": [
+            {"target": {"kind": "DaemonSet"}, "patch": patch.to_string()},
+            {"target": {"kind": "DaemonSet|Deployment"}, "patch": anywhere.to_string()},
+        ],
     })
 }
 
