@@ -26,8 +26,8 @@ pub struct Options {
     #[arg(long, env = "CERTIFICATES", value_enum, default_value_t = Certificates::Own)]
     pub certificates: Certificates,
     /// Name of the Secret that holds the certificates, in the webhook's own namespace
-    #[arg(long, env = "CERTIFICATES_SECRET")]
-    pub certificates_secret: String,
+    #[arg(long, env = "WEBHOOK_CERTIFICATES")]
+    pub webhook_certificates: String,
     /// Name of the webhook's `ValidatingWebhookConfiguration`
     #[arg(long, env = "WEBHOOK_CONFIGURATION")]
     pub webhook_configuration: String,
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     const NEEDED: [&str; 4] =
-        ["webhook", "--certificates-secret=c", "--webhook-configuration=w", "--webhook-service=s"];
+        ["webhook", "--webhook-certificates=c", "--webhook-configuration=w", "--webhook-service=s"];
 
     fn parse(more: &[&str]) -> Result<Options, clap::Error> {
         Options::try_parse_from(NEEDED.iter().chain(more))

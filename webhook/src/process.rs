@@ -104,7 +104,7 @@ fn look_after_certificate(
     shutdown: Shutdown,
 ) -> BoxFuture<'static, ()> {
     let (resolver, health, metrics) = (Arc::clone(resolver), health.clone(), Arc::clone(metrics));
-    let (secret, names) = (options.certificates_secret.clone(), options.certificate_names(namespace));
+    let (secret, names) = (options.webhook_certificates.clone(), options.certificate_names(namespace));
     match options.certificates {
         Certificates::Own => {
             let targets = Targets { secret, configuration: options.webhook_configuration.clone(), names };

@@ -165,3 +165,14 @@ fn each_container_says_what_it_needs() {
         }
     }
 }
+
+/// Policy engines take a variable for a secret in plain text if it is called like one.
+#[test]
+fn no_variable_reads_as_a_secret() {
+    for container in containers() {
+        for variable in container["env"].as_array().into_iter().flatten() {
+            let name = variable["name"].as_str().unwrap();
+            assert!(!["SECRET", "TOKEN", "PASSWORD", "KEY"].iter().any(|word| name.contains(word)), "{name}");
+        }
+    }
+}

@@ -134,7 +134,7 @@ fn of_workload(objects: &[Json], workload: &Json) -> Vec<String> {
             "WEBHOOK_CONFIGURATION" => needs("ValidatingWebhookConfiguration", &variable["value"]),
             "WEBHOOK_SERVICE" => needs("Service", &variable["value"]),
             // cert-manager makes its own.
-            "CERTIFICATES_SECRET" if variable["value"] != MADE_BY_CERT_MANAGER => {
+            "WEBHOOK_CERTIFICATES" if variable["value"] != MADE_BY_CERT_MANAGER => {
                 needs("Secret", &variable["value"]);
             }
             _ => {}

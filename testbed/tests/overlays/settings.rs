@@ -79,7 +79,7 @@ fn environment(objects: &[Json], container: &Json) -> Result<Vec<(String, String
 #[tokio::test]
 async fn invalid_settings_are_refused_with_a_hint() -> Result<()> {
     let folder = binaries(&PROGRAMS)?;
-    let needed = ["CERTIFICATES_SECRET", "WEBHOOK_CONFIGURATION", "WEBHOOK_SERVICE"].map(|name| (name, "x"));
+    let needed = ["WEBHOOK_CERTIFICATES", "WEBHOOK_CONFIGURATION", "WEBHOOK_SERVICE"].map(|name| (name, "x"));
     for (program, mistake, advice) in [
         ("brupop-reconciler", "MAX_CONCURENT_UPDATE", "write MAX_CONCURRENT_UPDATE instead"),
         ("brupop-webhook", "MAX_CONCURENT_UPDATE", "write MAX_CONCURRENT_UPDATE instead"),

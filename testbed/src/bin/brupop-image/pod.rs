@@ -106,7 +106,7 @@ impl<'a> Pod<'a> {
             ("KUBERNETES_SERVICE_HOST", API_SERVER),
             ("KUBERNETES_SERVICE_PORT", &self.port),
             ("POD_NAME", program),
-            ("CERTIFICATES_SECRET", "brupop-webhook-certificates"),
+            ("WEBHOOK_CERTIFICATES", "brupop-webhook-certificates"),
             ("WEBHOOK_CONFIGURATION", "brupop-webhook"),
             ("WEBHOOK_SERVICE", "brupop-webhook"),
             ("ADMISSION_ADDRESS", "127.0.0.1:0"),
