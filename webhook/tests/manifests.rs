@@ -176,3 +176,45 @@ fn no_variable_reads_as_a_secret() {
         }
     }
 }
+
+/// What a path of a kube-state-metrics configuration leads to, in the schema of a custom resource.
+fn at<'a>(schema: &'a Value, path: &Value) -> Option<&'a Value> {
+    path.as_array()
+        .into_iter()
+        .flatten()
+        .try_fold(schema, |schema, part| schema["properties"].get(part.as_str()?))
+}
+
+/// What a path from there on is about: each member, if it is a list or has keys that people choose.
+fn member(schema: &Value) -> &Value {
+    ["items", "additionalProperties"].iter().find_map(|of| schema.get(of)).unwrap_or(schema)
+}
+
+#[test]
+fn kube_state_metrics_is_told_of_fields_that_there_are() {
+    let text = std::fs::read_to_string(folder().join("../docs/kube-state-metrics.yaml")).unwrap();
+    let configuration: Value = serde_yaml_ng::from_str(&text).unwrap();
+    let mut kinds = vec![];
+    for resource in configuration["spec"]["resources"].as_array().unwrap() {
+        let of = &resource["groupVersionKind"];
+        let kind = of["kind"].as_str().unwrap();
+        kinds.push(kind);
+        let definition = object(&format!("{}-crd.yaml", kind.to_lowercase()));
+        assert_eq!(
+            (&of["group"], &of["version"]),
+            (&definition["spec"]["group"], &definition["spec"]["versions"][0]["name"])
+        );
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        for metric in resource["metrics"].as_array().unwrap() {
+            let each = &metric["each"];
+            let (_, each) = each.as_object().unwrap().iter().find(|(key, _)| *key != "type").unwrap();
+            let found = at(schema, &each["path"]).unwrap_or_else(|| panic!("{kind}: no {}", each["path"]));
+            let labels = each["labelsFromPath"].as_object().into_iter().flatten().map(|(_, path)| path);
+            for path in labels.chain([&each["valueFrom"]]) {
+                assert!(at(member(found), path).is_some(), "{kind}: no {path} in {}", each["path"]);
+            }
+            assert_eq!(each["list"], found["enum"], "{kind}: {}", each["path"]);
+        }
+    }
+    assert_eq!(kinds, ["BottlerocketShadow", "BottlerocketFleet", "BottlerocketPool"]);
+}
