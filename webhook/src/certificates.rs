@@ -14,6 +14,7 @@ pub mod issue;
 mod objects;
 mod pass;
 pub(crate) mod provided;
+mod repairs;
 pub(crate) mod rotator;
 mod stored;
 

@@ -48,9 +48,21 @@ impl StoredSecret {
     }
 }
 
-/// The `caBundle` of each entry of the webhook's configuration, in their order.
+/// Annotations by which cert-manager is told to write `caBundle`.
+const INJECTORS: [&str; 3] = [
+    "cert-manager.io/inject-ca-from",
+    "cert-manager.io/inject-ca-from-secret",
+    "cert-manager.io/inject-apiserver-ca",
+];
+
+/// What is read of the webhook's configuration.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bundles(pub(super) Vec<Option<ByteString>>);
+pub(super) struct Bundles {
+    /// The `caBundle` of each entry, in their order.
+    pub(super) of_entries: Vec<Option<ByteString>>,
+    /// The annotation that tells another program to write them.
+    pub(super) injector: Option<&'static str>,
+}
 
 impl Readable for Bundles {
     type Kind = ValidatingWebhookConfiguration;
@@ -58,6 +70,8 @@ impl Readable for Bundles {
     fn read(json: &str) -> Result<Self, Unreadable> {
         #[derive(Deserialize)]
         struct Shape {
+            #[serde(default)]
+            metadata: Value,
             #[serde(default)]
             webhooks: Option<Vec<Entry>>,
         }
@@ -75,8 +89,28 @@ impl Readable for Bundles {
             ca_bundle: Option<ByteString>,
         }
 
-        let Shape { webhooks } = serde_json::from_str(json)?;
+        let Shape { metadata, webhooks } = serde_json::from_str(json)?;
         let bundles = webhooks.unwrap_or_default().into_iter().map(|entry| entry.client_config.ca_bundle);
-        Ok(Self(bundles.collect()))
+        let injector = INJECTORS.into_iter().find(|key| metadata["annotations"].get(key).is_some());
+        Ok(Self { of_entries: bundles.collect(), injector })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn annotations_of_cert_manager_are_told_from_others() {
+        let read = |annotations: &Value| {
+            let configuration = json!({"metadata": {"name": "w", "annotations": annotations}});
+            Bundles::read(&configuration.to_string()).unwrap().injector
+        };
+        for key in INJECTORS {
+            assert_eq!(read(&json!({"a": "b", key: "ns/name"})), Some(key));
+        }
+        for others in [json!({"cert-manager.io/issuer": "i"}), json!("garbage"), Value::Null] {
+            assert_eq!(read(&others), None);
+        }
     }
 }

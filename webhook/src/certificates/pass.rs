@@ -32,6 +32,10 @@ pub(super) trait Store {
     async fn configuration(&self) -> Result<Self::Configuration, Self::Error>;
     /// What API servers trust that have read this configuration, as PEM.
     fn trusted(configuration: &Self::Configuration) -> String;
+    /// The annotation of the configuration that tells another program to write `caBundle`.
+    fn injector(_: &Self::Configuration) -> Option<&'static str> {
+        None
+    }
     /// Writes `caBundle` where it differs, provided that the configuration is as it was read.
     async fn publish(
         &self,
@@ -67,6 +71,7 @@ pub(super) struct Passed<E> {
 pub(super) struct Published {
     pub(super) bundle: String,
     pub(super) written: bool,
+    pub(super) injector: Option<&'static str>,
     pub(super) look_again: Timestamp,
 }
 
@@ -86,9 +91,9 @@ pub(super) async fn pass<S: Store>(
         return Err(store.outrun());
     };
     let bundle = bundle(&found);
-    let (trusted, published) = match configuration {
-        Ok(configuration) => (S::trusted(&configuration), store.publish(&configuration, &bundle).await),
-        Err(error) => (String::new(), Err(error)),
+    let (trusted, injector, published) = match configuration {
+        Ok(read) => (S::trusted(&read), S::injector(&read), store.publish(&read, &bundle).await),
+        Err(error) => (String::new(), None, Err(error)),
     };
     let serve = match published {
         Ok(Publication::Found | Publication::Written) => Some(generation),
@@ -99,7 +104,10 @@ pub(super) async fn pass<S: Store>(
     };
     let published = match published {
         Ok(Publication::Overtaken) => Err(store.overtaken()),
-        Ok(publication) => Ok(Published { bundle, written: publication == Publication::Written, look_again }),
+        Ok(publication) => {
+            let written = publication == Publication::Written;
+            Ok(Published { bundle, written, injector, look_again })
+        }
         Err(error) => Err(error),
     };
     Ok(Passed { serve: serve.filter(|serve| Some(*serve) != serving).cloned(), published })

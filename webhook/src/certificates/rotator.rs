@@ -5,6 +5,7 @@ mod error;
 
 use super::objects::Bundles;
 use super::pass::{Passed, Published, pass};
+use super::repairs::Repairs;
 use super::{CertificateGeneration, Policy, jumped};
 use crate::metrics::Metrics;
 use brupop_api::Item;
@@ -56,6 +57,7 @@ struct RotationState {
     serving: Option<CertificateGeneration>,
     /// The `caBundle` that was last in place.
     bundle: Option<String>,
+    repairs: Repairs,
     failures: u32,
     log: FailureLog,
     /// There is no configuration. When it comes back, the next round begins at once.
@@ -93,11 +95,10 @@ impl Rotator {
             };
             let passed = passed.unwrap_or(Err(RotationError::Timeout));
             let outcome = passed.and_then(|passed| self.on_pass(passed, &mut state));
-            let waiting = self.wait(
-                self.on_outcome(outcome, &mut state),
-                &mut changes,
-                state.failures == 0 || state.deleted,
-            );
+            let wait = self.on_outcome(outcome, &mut state);
+            let soonest = Instant::now() + FIRST_PAUSE;
+            let floor = state.repairs.next().map_or(soonest, |next| next.max(soonest));
+            let waiting = self.wait(wait, &mut changes, state.failures == 0 || state.deleted, floor);
             tokio::select! {
                 () = shutdown.requested() => return,
                 () = waiting => {}
@@ -117,11 +118,18 @@ impl Rotator {
             tracing::info!(not_after = %generation.not_after, names = %generation.names.join(","), "serving certificate");
             state.serving = Some(generation);
         }
-        let Published { bundle, written, look_again } = passed.published?;
+        let Published { bundle, written, injector, look_again } = passed.published?;
         let configuration = &self.store.targets.configuration;
         if written && state.bundle.as_ref() == Some(&bundle) {
             self.metrics.ca_bundle_repairs.inc();
-            tracing::warn!(%configuration, "somebody else had changed caBundle; the webhook has written it again");
+            state.repairs = state.repairs.with_one(Instant::now());
+            if state.repairs.next().is_none() {
+                tracing::warn!(%configuration, "somebody else had changed caBundle; the webhook has written it again");
+            } else {
+                tracing::warn!(%configuration, annotation = injector,
+                    "somebody else changes caBundle again and again, so the webhook repairs it once a minute only, and agents' \
+                     reports are refused meanwhile: remove the annotation, or let the other tool leave caBundle out");
+            }
         } else if written {
             tracing::info!(%configuration, "published the certificate authorities");
         }
@@ -159,14 +167,14 @@ impl Rotator {
     }
 
     /// Waits until it is time, or the clock jumps, or, if `heed` is set, the configuration changes. It is not set while the API
-    /// server refuses us: its events are no reason to ask it more often. Takes at least as long as the shortest pause.
+    /// server refuses us: its events are no reason to ask it more often. Does not end before `floor`.
     async fn wait(
         &self,
         wait: Wait,
         changes: &mut (impl Stream<Item = watcher::Result<watcher::Event<Item<Bundles>>>> + Unpin),
         heed: bool,
+        floor: Instant,
     ) {
-        let floor = Instant::now() + FIRST_PAUSE;
         let timer = wait.elapse();
         let mut timer = std::pin::pin!(timer);
         loop {

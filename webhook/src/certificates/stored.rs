@@ -30,7 +30,7 @@ pub(super) fn write(
 /// configuration that was read, of this resource version.
 pub(super) fn publication(version: Option<&str>, read: &Bundles, bundle: &str) -> Option<Value> {
     let wanted = ByteString(bundle.as_bytes().to_vec());
-    let stale = read.0.iter().enumerate().filter(|(_, found)| found.as_ref() != Some(&wanted));
+    let stale = read.of_entries.iter().enumerate().filter(|(_, found)| found.as_ref() != Some(&wanted));
     let mut patch: Vec<Value> = stale
         .map(|(index, _)| {
             json!({"op": "add", "path": format!("/webhooks/{index}/clientConfig/caBundle"), "value": wanted})
@@ -45,8 +45,10 @@ pub(super) fn publication(version: Option<&str>, read: &Bundles, bundle: &str) -
 
 /// The `caBundle` that all entries share; empty if they differ.
 pub(super) fn trusted(read: &Bundles) -> String {
-    let mut bundles =
-        read.0.iter().map(|found| found.as_ref().map(|bundle| bundle.0.as_slice()).unwrap_or_default());
+    let mut bundles = read
+        .of_entries
+        .iter()
+        .map(|found| found.as_ref().map(|bundle| bundle.0.as_slice()).unwrap_or_default());
     let first = bundles.next().unwrap_or_default();
     if bundles.all(|bundle| bundle == first) {
         String::from_utf8_lossy(first).into_owned()

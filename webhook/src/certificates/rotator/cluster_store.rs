@@ -81,6 +81,10 @@ impl Store for ClusterStore {
         configuration.ok().map(stored::trusted).unwrap_or_default()
     }
 
+    fn injector(configuration: &Item<Bundles>) -> Option<&'static str> {
+        configuration.ok().and_then(|bundles| bundles.injector)
+    }
+
     async fn publish(
         &self,
         configuration: &Item<Bundles>,
