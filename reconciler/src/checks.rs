@@ -164,12 +164,20 @@ enum Met {
     Nothing(String),
 }
 
+/// Part of the API server's answer if it does not trust the webhook's certificate.
+const UNTRUSTED: &str = "x509: ";
+
 /// What the answers to both dry-run writes mean: the one that only the webhook refuses, and the one that only the policy
 /// refuses.
 fn admission(webhook: &Met, policy: &Met) -> Finding {
     let sentence = |rule: &str, met: &Met| match met {
         Met::Refusal => None,
         Met::Nobody => Some(format!("{rule} did not refuse the dry run: the request was allowed")),
+        Met::Else(what) if what.contains(UNTRUSTED) => Some(format!(
+            "{rule} was not asked, for caBundle does not fit its certificate (if another tool writes caBundle, let it leave \
+             that out: without the component cert-manager, remove the annotation cert-manager.io/inject-ca-from from the \
+             ValidatingWebhookConfiguration): {what}"
+        )),
         Met::Else(what) => Some(format!("{rule} did not refuse the dry run: {what}")),
         Met::Nothing(why) => Some(format!("it is not known whether {rule} is enforced: {why}")),
     };

@@ -171,3 +171,16 @@ fn bad_news_of_one_half_is_enough() {
         assert_eq!(finding.is_unknown, unknown, "{finding:?}");
     }
 }
+
+#[test]
+fn a_ca_bundle_of_somebody_else_is_named() {
+    let answer = "failed calling webhook \"w\": tls: failed to verify certificate: x509: certificate signed by unknown authority";
+    let said = finding(&Met::Else(answer.into())).holds.unwrap_err();
+    assert!(
+        said.contains("remove the annotation cert-manager.io/inject-ca-from") && said.ends_with(answer),
+        "{said}"
+    );
+    let said =
+        finding(&Met::Else("failed calling webhook \"w\": connection refused".into())).holds.unwrap_err();
+    assert!(!said.contains("caBundle"), "{said}");
+}
