@@ -24,6 +24,18 @@ async fn refusal(fleet: &Fleet, spec: &Value) -> Result<Option<String>> {
     }
 }
 
+/// A pool in another namespace, which nobody would read, is refused.
+async fn none_elsewhere(fleet: &Fleet) -> Result<()> {
+    let elsewhere = Api::namespaced(fleet.client(), "default");
+    let pool: brupop_api::BottlerocketPool =
+        from_value(json!({"metadata": {"name": "web"}, "spec": {"nodeSelector": {}},
+        "apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketPool"}))?;
+    let refused = elsewhere.create(&PostParams::default(), &pool).await.map(drop);
+    let refused = refused.err().context("a pool elsewhere was stored")?.to_string();
+    ensure!(refused.contains("pool-namespace: nobody heeds"), "{refused}");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_means_nothing_is_refused() -> Result<()> {
     let mut fleet = fleet(&["web"], &[]).await?;
@@ -100,14 +112,7 @@ async fn a_pool_that_means_nothing_is_refused() -> Result<()> {
     let good = windows("0 2 * * SAT", "4h", "Europe/Berlin");
     ensure!(refusal(&fleet, &good).await?.is_none());
 
-    // Nobody heeds a pool elsewhere.
-    let elsewhere = Api::namespaced(fleet.client(), "default");
-    let pool: brupop_api::BottlerocketPool =
-        from_value(json!({"metadata": {"name": "web"}, "spec": {"nodeSelector": {}},
-        "apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketPool"}))?;
-    let refused = elsewhere.create(&PostParams::default(), &pool).await.map(drop);
-    let refused = refused.err().context("a pool elsewhere was stored")?.to_string();
-    ensure!(refused.contains("pool-namespace: nobody heeds"), "{refused}");
+    none_elsewhere(&fleet).await?;
 
     // With the webhook away, a pool is stored, and holds its nodes.
     for webhook in fleet.processes("webhook") {
