@@ -223,6 +223,29 @@ fn a_look_at_the_worst_windows_takes_no_time() {
     }
 }
 
+/// The search for a window that is long enough ends soon, however often windows follow each other.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "it is about how long a look takes")]
+fn to_find_no_window_long_enough_takes_little_longer_than_a_look() {
+    let windows: Vec<Value> = (0..16)
+        .map(|nth| json!({"schedule": format!("{}-59/2 * * * *", nth % 2), "duration": "1m", "timeZone": "Europe/Berlin"}))
+        .collect();
+    let rules = rules(json!({"windows": windows}));
+    let now = at("2026-11-21T02:00:00Z");
+    let shortest = |look: &dyn Fn()| {
+        let takes = |_| {
+            let began = std::time::Instant::now();
+            look();
+            began.elapsed()
+        };
+        (0..9).map(takes).min().unwrap()
+    };
+    assert!(rules.too_short(SignedDuration::from_hours(3), now).is_some());
+    let search = shortest(&|| _ = rules.too_short(SignedDuration::from_hours(3), now));
+    let look = shortest(&|| _ = rules.window(now));
+    assert!(search < look * 6, "{search:?}, a look {look:?}");
+}
+
 /// Whoever sleeps until the next change misses none.
 #[test]
 fn nothing_changes_before_the_next_change() {

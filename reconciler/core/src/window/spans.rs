@@ -18,8 +18,9 @@ const STEPS: usize = 36;
 /// Nor is the beginning or the end of a window looked for further away than this.
 const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(31 * 24);
 const HOURS_PER_DAY: i64 = 24;
-/// So many windows are looked at for one that is long enough: those of a month, or of half a year of weeks.
-const WINDOWS_TRIED: usize = 32;
+/// So many runs are looked at for a window that is long enough: those of a month of nights, or of half a year of weeks, also
+/// if each has two.
+const RUNS_TRIED: usize = 64;
 
 /// What an expression takes in memory beside itself: a byte for each year, and few for all else.
 pub(super) fn weight_of(cron: &Cron) -> usize {
@@ -167,28 +168,44 @@ impl<'z> Day<'z> {
     }
 }
 
+fn all(schedules: &[Schedule]) -> impl Iterator<Item = (&Windows, &TimeZone)> {
+    schedules.iter().filter_map(|schedule| match &schedule.kind {
+        Kind::After(windows) => Some((windows, &schedule.zone)),
+        Kind::Always | Kind::WhileMatching(_) => None,
+    })
+}
+
+/// Of the runs that are open at this time, the one that opens first.
+fn open_at(schedules: &[Schedule], at: Timestamp) -> Option<Span> {
+    all(schedules).filter_map(|(windows, zone)| windows.open_at(at, zone)).min()
+}
+
+/// When the runs that are open at this time are closed.
+fn closed_after(schedules: &[Schedule], at: Timestamp) -> Option<Timestamp> {
+    all(schedules).filter_map(|(windows, zone)| windows.open_at(at, zone)).map(|(_, end)| end).max()
+}
+
+/// The first run that opens after this time.
+fn after(schedules: &[Schedule], at: Timestamp) -> Option<Span> {
+    all(schedules).filter_map(|(windows, zone)| windows.after(at, zone)).min()
+}
+
 /// The window that is open at this time, or the first that opens after it.
 pub(crate) fn span(schedules: &[Schedule], now: Timestamp) -> Option<Span> {
-    let windows = || {
-        schedules.iter().filter_map(|schedule| match &schedule.kind {
-            Kind::After(windows) => Some((windows, &schedule.zone)),
-            Kind::Always | Kind::WhileMatching(_) => None,
-        })
-    };
-    let open_at = |at| windows().filter_map(move |(windows, zone)| windows.open_at(at, zone));
-    let open = open_at(now).min();
-    let (mut start, mut end) =
-        open.or_else(|| windows().filter_map(|(windows, zone)| windows.after(now, zone)).min())?;
+    let open = open_at(schedules, now);
+    let (mut start, mut end) = open.or_else(|| after(schedules, now))?;
     for _ in 0..STEPS {
-        let Some(later) = open_at(end).map(|(_, end)| end).max() else { break };
+        let Some(later) = closed_after(schedules, end) else { break };
         end = later;
         if end.duration_since(now) > LONGEST_SPAN {
             break;
         }
     }
     for _ in 0..open.map_or(0, |_| STEPS) {
-        let reaching = windows().filter_map(|(windows, zone)| windows.reaches(start, zone));
-        let Some(earlier) = reaching.min() else { break };
+        let Some(earlier) = all(schedules).filter_map(|(windows, zone)| windows.reaches(start, zone)).min()
+        else {
+            break;
+        };
         start = earlier;
         if now.duration_since(start) > LONGEST_SPAN {
             break;
@@ -203,12 +220,12 @@ pub(crate) fn leave(schedules: &[Schedule], remaining: SignedDuration, now: Time
         Kind::After(windows) => remaining <= windows.longest(),
         Kind::Always | Kind::WhileMatching(_) => true,
     };
-    let mut at = now;
-    let mut next = || {
-        let (start, end) = span(schedules, at)?;
-        at = end;
-        Some(end.duration_since(start))
+    let next = |(start, end): &Span| {
+        closed_after(schedules, *end).map(|end| (*start, end)).or_else(|| after(schedules, *end))
     };
+    let first = || open_at(schedules, now).or_else(|| after(schedules, now));
     schedules.iter().any(lasts)
-        || std::iter::from_fn(&mut next).take(WINDOWS_TRIED).any(|length| remaining <= length)
+        || std::iter::successors(first(), next)
+            .take(RUNS_TRIED)
+            .any(|(start, end)| remaining <= end.duration_since(start))
 }
