@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::discriminant;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ use crate::watches::{PodWatches, WantedPods, Watches, WorkloadWatches};
 use brupop_core::cluster::{Cluster, Entry};
 use brupop_core::deadlines::drain_is_overdue;
 use brupop_core::drain::{
-    self, Circumstances, DrainAction, DrainPlan, LATE, Obstacle, PodKey, drain_action, identity,
+    self, Circumstances, DrainAction, DrainPlan, LATE, LOOKS_AT_ONCE, Obstacle, PodKey, drain_action,
+    identity,
 };
 use brupop_core::kept::Dropped;
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
@@ -107,6 +109,13 @@ impl From {
             respects: entry.and_then(|entry| entry.respects_pods).unwrap_or(around.respects),
         }
     }
+
+    /// Is the update as far as it was, so that at most pods, budgets and workloads are others?
+    fn is_as_far_as(&self, other: &Self) -> bool {
+        let Self { revisions: _, marker, idle, failures, deadline, overdue, respects } = self;
+        (marker, idle, failures, deadline, overdue, respects)
+            == (&other.marker, &other.idle, &other.failures, &other.deadline, &other.overdue, &other.respects)
+    }
 }
 
 impl NodePods {
@@ -145,6 +154,8 @@ pub(super) struct Drainer {
     preflight: BTreeSet<String>,
     /// What follows from the pods of nodes, by name of the shadow.
     node_pods: BTreeMap<String, NodePods>,
+    /// The node whose pods were looked at last: the one after it is next, so that each has its turn.
+    looked_at: String,
     /// Nodes that are passed over because of their pods, by name of the shadow.
     passed_over: BTreeMap<String, PassedOver>,
     evictions: Evictions,
@@ -248,10 +259,12 @@ impl Drainer {
         self.evictions.held_up_by(plan, time)
     }
 
-    /// Looks at the pods of the nodes where something has changed. Returns whether anything else follows from them.
+    /// Looks at the pods of the nodes where something has changed, in turn. However many there are, it does a bounded part of
+    /// this at once, and then the loop goes on with it. Until then a node keeps what followed from its pods, unless its update has
+    /// come further: then nothing is known. Returns whether anything else follows from pods than before.
     pub(super) fn look_at_pods(&mut self, around: &Around<'_>, cluster: &Cluster) -> bool {
         let now = around.now;
-        let Self { pods: watched, workloads, node_pods, returns, .. } = self;
+        let Self { pods: watched, workloads, node_pods, returns, looked_at, .. } = self;
         let Some(budgets_revision) = watched.budgets_revision() else {
             return !std::mem::take(node_pods).is_empty();
         };
@@ -260,7 +273,8 @@ impl Drainer {
         let known = watched.known();
         node_pods.retain(|name, _| known.contains_key(name));
         let durations = cluster.durations(*around.durations);
-        for (name, pods) in &known {
+        let mut cost = 0;
+        for (name, pods) in after(&known, &looked_at.clone()) {
             let entry = cluster.entries.get(name);
             let durations = durations.of(entry.and_then(|entry| entry.owner.as_ref()));
             let revisions = [*pods, budgets_revision, workloads.revision()];
@@ -269,8 +283,16 @@ impl Drainer {
             if before.is_some_and(|it| it.from == from && it.until.is_none_or(|until| now < until)) {
                 continue;
             }
-            let budgets = budgets.get_or_insert_with(|| watched.budgets());
-            let look = Look { name, around, pods: &watched.pods(name), budgets, workloads };
+            if cost >= LOOKS_AT_ONCE {
+                around.watches.pods_changed.notify_one();
+                let is_past = before.is_some_and(|before| !before.from.is_as_far_as(&from));
+                changed |= is_past && node_pods.remove(name).is_some();
+                continue;
+            }
+            looked_at.clone_from(name);
+            let (pods, budgets) = (watched.pods(name), budgets.get_or_insert_with(|| watched.budgets()));
+            cost += drain::cost(pods.iter().map(AsRef::as_ref), budgets);
+            let look = Look { name, around, pods: &pods, budgets, workloads };
             let after = look.at(from, returns);
             changed |= before.is_none_or(|before| before.leads_to() != after.leads_to());
             node_pods.insert(name.clone(), after);
@@ -377,6 +399,12 @@ impl Drainer {
             State::Idle | State::MonitoringUpdate | State::ErrorReset => None,
         }
     }
+}
+
+/// All of them, and first those after the last one at which was looked.
+fn after<'k>(known: &'k BTreeMap<String, u64>, last: &str) -> impl Iterator<Item = (&'k String, &'k u64)> {
+    let after_it = known.range::<str, _>((Bound::Excluded(last), Bound::Unbounded));
+    after_it.chain(known.range::<str, _>((Bound::Unbounded, Bound::Included(last))))
 }
 
 /// A look at the pods of one node.

@@ -66,20 +66,21 @@ fn owner_of(pod: &PodItem) -> String {
     printable(&identity(pod), OBSTACLE_MAX).into_owned()
 }
 
-/// Is this pod, which a drain would evict or wait for, one of those that are noted?
-fn concerns(noted: &DrainObstacle, pod: &PodItem, budgets: &[impl AsRef<Item<Budget>>]) -> bool {
+/// Is this pod, which a drain would evict or wait for, one of those that are noted, perhaps with this budget?
+fn concerns(noted: &DrainObstacle, pod: &PodItem, budget: Option<&Item<Budget>>) -> bool {
     match noted.kind {
         ObstacleKind::Overdue => pod.uid() == noted.of,
         ObstacleKind::Refused | ObstacleKind::GracePeriod | ObstacleKind::ComesBack => {
             pod.body.is_ok() && owner_of(pod) == noted.of
         }
-        ObstacleKind::Budget => named(&noted.of, budgets).is_some_and(|budget| covers(budget, pod)),
+        ObstacleKind::Budget => budget.is_some_and(|budget| covers(budget, pod)),
     }
 }
 
-/// The budget of this name.
-fn named<'b>(name: &str, budgets: &'b [impl AsRef<Item<Budget>>]) -> Option<&'b Item<Budget>> {
-    let (namespace, name) = name.split_once('/')?;
+/// The budget that is noted, if one is.
+fn named<'b>(noted: &DrainObstacle, budgets: &'b [impl AsRef<Item<Budget>>]) -> Option<&'b Item<Budget>> {
+    let budget = Some(&noted.of).filter(|_| noted.kind == ObstacleKind::Budget);
+    let (namespace, name) = budget?.split_once('/')?;
     budgets.iter().map(AsRef::as_ref).find(|budget| budget.namespace() == namespace && budget.name() == name)
 }
 
@@ -116,7 +117,8 @@ pub fn failing_on<'p, P: Iterator<Item = &'p PodItem>>(
     };
     let refused = || of_owner(ObstacleKind::Refused, plan.evict.iter().find(|pod| is_refused(pod))?);
     let shut = || {
-        plan.evict.iter().filter_map(find).find_map(|pod| {
+        let evicted: BTreeSet<&str> = plan.evict.iter().map(|pod| pod.uid.as_str()).collect();
+        pods().filter(|pod| evicted.contains(pod.uid())).find_map(|pod| {
             let budget = budgets.iter().map(AsRef::as_ref).find(|budget| holds(budget, pod))?;
             Some(noted(ObstacleKind::Budget, format!("{}/{}", budget.namespace(), budget.name())))
         })
@@ -132,15 +134,15 @@ pub(super) fn still<'p>(
     now: &Circumstances<'_>,
 ) -> Option<Obstacle> {
     let (noted, until) = now.noted()?;
-    let of = &noted.of;
+    let (of, budget) = (&noted.of, named(noted, budgets));
     let is_leaving = |pod: &&PodItem| drain_action(pod, false) == DrainAction::Leaving;
     let mut pods =
-        pods.filter(|pod| drain_action(pod, false) != DrainAction::Stays && concerns(noted, pod, budgets));
+        pods.filter(|pod| drain_action(pod, false) != DrainAction::Stays && concerns(noted, pod, budget));
     let mut staying = || pods.find(|pod| !is_leaving(pod));
     let name = |pod: &PodItem| format!("{}/{}", pod.namespace(), pod.name());
     let why = match noted.kind {
         ObstacleKind::Budget => {
-            let budget = named(of, budgets)?;
+            let budget = budget?;
             let is_shut = pods.any(|pod| !is_leaving(&pod) && holds(budget, pod));
             let budget = format!("the PodDisruptionBudget {of}");
             return is_shut.then_some(Obstacle::Now { budget, for_long: false });
@@ -189,8 +191,9 @@ impl DrainPlan {
         if self.evict_operator_pods {
             return;
         }
+        let budget = named(noted, budgets);
         let first: BTreeSet<&str> =
-            pods.filter(|pod| concerns(noted, pod, budgets)).map(PodItem::uid).collect();
+            pods.filter(|pod| concerns(noted, pod, budget)).map(PodItem::uid).collect();
         let leaving = self.leaving.iter().map(|(_, pod)| pod);
         if self.evict.iter().chain(&self.held).chain(leaving).any(|pod| first.contains(pod.uid.as_str())) {
             let others = self.evict.extract_if(.., |pod| !first.contains(pod.uid.as_str()));

@@ -68,3 +68,11 @@ fn a_node_whose_pods_were_dropped_is_looked_at_again_in_turn() {
     let passed_over = &drainer.passed_over["brs-a"];
     assert_eq!((&passed_over.obstacle, passed_over.seen), (&obstacle, seen));
 }
+
+/// A look ends with the node at which it has cost enough, and the next one goes on behind it, whatever changes meanwhile.
+#[test]
+fn each_node_has_its_turn() {
+    let known = ["a", "b", "c"].map(|name| (name.to_owned(), 0)).into();
+    let order = |last: &str| after(&known, last).map(|(name, _)| name.as_str()).collect::<String>();
+    assert_eq!(["", "a", "b", "bb", "c", "d"].map(order), ["abc", "bca", "cab", "cab", "abc", "abc"]);
+}

@@ -104,13 +104,15 @@ fn what_can_never_be_evicted_is_named() {
         ("of a DaemonSet", &of("DaemonSet"), vec![over("all", "cart", 2, 2)], None),
         ("unmanaged", &pod("debug", None, "True"), vec![], Some("shop/debug has no controller")),
     ] {
-        let why = undrainable([pod], &budgets, |_| false, |_| false, Timestamp::UNIX_EPOCH);
+        let why =
+            undrainable([pod], &by_namespace([pod], &budgets), |_| false, |_| false, Timestamp::UNIX_EPOCH);
         assert_eq!(
             why.as_deref().map(|why| word.is_some_and(|word| why.contains(word))),
             word.map(|_| true),
             "{says}: {why:?}"
         );
-        let ours = undrainable([pod], &budgets, |_| true, |_| false, Timestamp::UNIX_EPOCH);
+        let ours =
+            undrainable([pod], &by_namespace([pod], &budgets), |_| true, |_| false, Timestamp::UNIX_EPOCH);
         assert_eq!(ours, None, "{says}, but ours");
     }
 }
@@ -157,10 +159,11 @@ fn a_shut_budget_is_waited_for() {
             false,
         ),
     ] {
-        let why = blocked(pods, &budgets, |_| false);
+        let here = by_namespace(pods.iter().copied(), &budgets);
+        let why = blocked(pods, &here, |_| false);
         assert_eq!(why.as_deref(), waits.then_some("the PodDisruptionBudget shop/some"), "{says}");
     }
-    assert_eq!(blocked([&ready], &allowing(0), |_| true), None, "ours");
+    assert_eq!(blocked([&ready], &by_namespace([&ready], &allowing(0)), |_| true), None, "ours");
     let why = "shop/cart-0, which the PodDisruptionBudget shop/some covers";
     let owner = "apps/v1/ReplicaSet/shop/cart";
     let of_it = Some((why.to_owned(), owner.to_owned()));
@@ -202,4 +205,48 @@ fn only_larger_allowances_are_asked_again() {
     assert!(look(&[budget("a", "x", 0), budget("b", "x", 1)]).is_empty());
     assert_eq!(look(&[budget("b", "x", 1)]), ["a"], "it is gone");
     assert!(look(&[budget("b", "x", 1)]).is_empty());
+}
+
+/// A budget of a namespace, with so many requirements, each of which has to be looked at for each pod.
+fn long(namespace: &str, name: &str, requirements: usize) -> Arc<Item<Budget>> {
+    let expressions: Vec<_> = (0..requirements)
+        .map(|key| json!({"key": format!("{name}-{key}"), "operator": "DoesNotExist"}))
+        .collect();
+    let budget = serde_json::from_value(json!({
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {"selector": {"matchExpressions": expressions}},
+        "status": {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 1, "expectedPods": 3},
+    }));
+    Arc::new(budget.unwrap())
+}
+
+/// However many pods and budgets there are, only so much is compared for a node without a pause.
+#[test]
+fn what_is_compared_for_a_node_is_bounded() {
+    let pods_of_node: Vec<_> =
+        (0..750).map(|nth| pod(&format!("cart-{nth}"), Some("ReplicaSet"), "True")).collect();
+    let of = |namespace: &'static str| (0..63).map(move |nth| long(namespace, &format!("b{nth:02}"), 64));
+    let (here, elsewhere): (Vec<_>, Vec<_>) = (of("shop").collect(), of("mail").collect());
+    let now = Circumstances {
+        time: Timestamp::UNIX_EPOCH,
+        deadline: jiff::SignedDuration::from_mins(15),
+        respects: false,
+        failures: None,
+    };
+    let look = |pods: usize, budgets: &[Arc<Item<Budget>>]| {
+        let pods = || pods_of_node[..pods].iter();
+        (obstacle(pods, budgets, |_| false, |_| false, &now), cost(pods(), budgets))
+    };
+    let too_many = Obstacle::Never(incomparable("shop"));
+    let (found, most) = look(110, &here);
+    assert_ne!(found, Some(too_many.clone()));
+    assert!(COMPARED_MAX - 64 * 64 < most && most < COMPARED_MAX + 110 * OF_POD + 63 * OF_BUDGET, "{most}");
+    // A pod more, and nothing is compared.
+    for pods in [111, 750] {
+        let (found, cost) = look(pods, &here);
+        assert_eq!(found, Some(too_many.clone()));
+        assert!(cost < LOOKS_AT_ONCE, "{cost}");
+    }
+    let (found, cost) = look(750, &elsewhere);
+    assert!(found.is_none() && cost < LOOKS_AT_ONCE, "{found:?}, {cost}");
 }
