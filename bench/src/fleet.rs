@@ -168,3 +168,33 @@ pub fn budgets() -> Vec<Arc<Item<Budget>>> {
     };
     (0..300).map(budget).collect()
 }
+
+/// The budgets of one namespace with the most requirements that are let pass, each of which is compared with each pod.
+pub fn worst_budgets() -> Vec<Arc<Item<Budget>>> {
+    let budget = |nth: usize| {
+        let absent = |key| json!({"key": format!("key-{nth}-{key}"), "operator": "DoesNotExist"});
+        let mut requires: Vec<_> = (0..63).map(absent).collect();
+        requires.push(json!({"key": "nobody", "operator": "Exists"}));
+        let budget = serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": format!("budget-{nth:02}")},
+            "spec": {"selector": {"matchExpressions": requires}},
+            "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 3},
+        }));
+        Arc::new(budget.expect("a budget"))
+    };
+    (0..63).map(budget).collect()
+}
+
+/// So many pods of a node in that namespace.
+pub fn worst_pods(number: usize) -> Vec<PodItem> {
+    let pod = |nth: usize| {
+        serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": format!("cart-{nth}"), "uid": format!("uid-{nth}"),
+                "labels": {"app": "cart"}, "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet",
+                    "name": "cart", "uid": "uid-cart", "controller": true}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        }))
+        .expect("a pod")
+    };
+    (0..number).map(pod).collect()
+}

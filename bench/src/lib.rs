@@ -11,6 +11,7 @@ pub mod review;
 use std::hint::black_box;
 
 use brupop_core::decide::{self, FleetDecision};
+use brupop_core::drain::{self, Circumstances, DrainPlan};
 use brupop_core::observe::observe;
 use brupop_core::status::DesiredCondition;
 use brupop_webhook::metrics::Metrics;
@@ -78,8 +79,9 @@ pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
     });
 }
 
-/// The longest part of a pass that anybody's pools make: what they own and when they open is found out part by part, and
-/// then all is decided. Where much has to be left of a window, none is long enough, and each is looked at.
+/// The longest part of a pass that anybody's objects make: what pools own and when they open is found out part by part, and
+/// then all is decided. Where much has to be left of a window, none is long enough, and each is looked at. So are pods and
+/// budgets.
 pub fn worst_pass(time: &mut dyn FnMut(&mut dyn FnMut())) {
     for remaining in [SignedDuration::ZERO, SignedDuration::from_hours(3)] {
         let (mut cluster, policy, now) = (worst(), policy(), now());
@@ -92,6 +94,32 @@ pub fn worst_pass(time: &mut dyn FnMut(&mut dyn FnMut())) {
             let observed = observe(&cluster, &pools, &policy, &LEADER, now);
             let decided = decide::fleet(&observed);
             black_box(say_why(&decided));
+        });
+    }
+    worst_looks(time);
+}
+
+/// Looks at the pods of 32 nodes: as many on each as are compared with all the budgets of their namespace, or 750.
+fn worst_looks(time: &mut dyn FnMut(&mut dyn FnMut())) {
+    let budgets = fleet::worst_budgets();
+    let nodes: Vec<_> = (0..32).map(|nth| fleet::worst_pods(if nth % 2 == 0 { 110 } else { 750 })).collect();
+    let circumstances = Circumstances {
+        time: now().time,
+        deadline: SignedDuration::from_mins(15),
+        respects: true,
+        failures: None,
+    };
+    let mut nodes = nodes.iter().peekable();
+    while nodes.peek().is_some() {
+        time(&mut || {
+            let mut cost = 0;
+            while cost < drain::LOOKS_AT_ONCE
+                && let Some(pods) = nodes.next()
+            {
+                cost += drain::cost(pods.iter(), &budgets);
+                black_box(DrainPlan::of(pods, |_| false, |_| false, None, None));
+                black_box(drain::obstacle(|| pods.iter(), &budgets, |_| false, |_| false, &circumstances));
+            }
         });
     }
 }
