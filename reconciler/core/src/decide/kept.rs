@@ -58,7 +58,8 @@ pub(super) fn released<'a>(
 ) -> Decision<'a> {
     let Some((node, marker)) = view.node.and_then(|node| Some((node, node.marker?))) else { return decision };
     let in_use = || slot.is_some() || (waiting.needs(view) && !view.time.kept_for_long);
-    if decision.effect.is_some() || !marker.is_kept() || (!must_go(fleet, view) && in_use()) {
+    let waits = decision.effect.is_none() && decision.reason != Reason::NotLeading;
+    if !waits || !marker.is_kept() || (!must_go(fleet, view) && in_use()) {
         return decision;
     }
     // Until its update is over, the owners that the marker names are watched.

@@ -239,6 +239,9 @@ fn the_release_is_one_write_that_leaves_no_marker() {
     let release = write(&decided.nodes[0]);
     assert!(releases(release));
     assert_eq!(sets(release, Field::Marker), Some(Value::Absent), "nobody watches the owners any more");
+    // A leader whose term is not in the ledger writes nothing.
+    let deposed = FleetFacts { ledger_term: Some(5), ..without_slots() };
+    assert!(!released(deposed, vec![kept(&owners)]));
     // What somebody else has written since stays.
     let mut theirs = kept(&owners);
     node(&mut theirs, |node| node.do_not_disrupt = Some(Words::Others));
