@@ -42,7 +42,7 @@ pub struct Seen {
     pub excluded: bool,
     /// The marker says so.
     pub drained: bool,
-    /// The Node carries a marker.
+    /// The Node carries a marker that says more than that autoscalers are kept away.
     pub marked: bool,
     /// `status.nodeInfo.bootID` of the Node.
     pub boot_id: String,
@@ -100,7 +100,7 @@ impl Seen {
         self.cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
         self.excluded = node.labels().contains_key(EXCLUDE_FROM_LB_LABEL);
         let marker = node.annotations().get(MARKER_ANNOTATION);
-        self.marked = marker.is_some();
+        self.marked = marker.is_some_and(|text| !Marker::parse(text).is_ok_and(|it| it.is_kept()));
         self.drained =
             marker.and_then(|text| Marker::parse(text).ok()).is_some_and(|m| m.drained_at.is_some());
         self.boot_id = status

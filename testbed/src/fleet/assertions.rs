@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_api::Marker;
 use brupop_api::conditions::{Condition, PROGRESSING};
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, FLEET, GROUP, MARKER_ANNOTATION, shadow_name};
@@ -106,12 +107,21 @@ impl Fleet {
         Ok(found.await?)
     }
 
-    /// Nothing of ours is left on this Node, and it is in service.
+    /// Nothing of ours is left on this Node, and it is in service. The annotations for autoscalers go once no other node waits,
+    /// which is a moment after its update.
     ///
     /// # Errors
-    /// It is not so; or the API server refuses.
+    /// It does not become so; or the API server refuses.
     pub async fn assert_node_is_clean(&self, node: &str) -> Result<()> {
-        let node = Api::<Node>::all(self.client()).get(node).await?;
+        let nodes = Api::<Node>::all(self.client());
+        let is_kept = |node: &Node| {
+            let marker = node.annotations().get(MARKER_ANNOTATION).map(|text| Marker::parse(text));
+            matches!(marker, Some(Ok(marker)) if marker.is_kept())
+        };
+        let node = await_until(format!("{node} is kept no more"), DEADLINE, async || {
+            nodes.get(node).await.ok().filter(|node| !is_kept(node))
+        })
+        .await?;
         let spec = node.spec.clone().unwrap_or_default();
         let tainted = spec.taints.iter().flatten().any(|taint| taint.key.starts_with(GROUP));
         let clean = spec.unschedulable != Some(true)
