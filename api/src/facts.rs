@@ -102,11 +102,6 @@ impl<'a> ShadowFacts<'a> {
             && self.status.attempt.unwrap_or(0) == self.spec.attempt.unwrap_or(0)
     }
 
-    /// Has the attempt that the spec asks for failed?
-    pub fn has_failed(&self) -> bool {
-        self.spec.failures.is_some_and(|failures| Some(failures.attempt) == self.spec.attempt)
-    }
-
     /// Has the agent claimed the reboot that is granted?
     pub fn is_claimed(&self) -> bool {
         self.spec.reboot_from_boot_id.is_some()

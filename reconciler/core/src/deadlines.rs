@@ -341,10 +341,12 @@ impl Clock {
                 return true;
             }
         }
+        let failed =
+            shadow.spec.failures.is_some_and(|failures| Some(failures.attempt) == shadow.spec.attempt);
         let succeeded = shadow.spec.version == shadow.status.current_version;
         shadow.spec.attempt.is_some()
             && shadow.spec.version.is_some()
-            && !shadow.has_failed()
+            && !failed
             && !succeeded
             && !self.passed_or_unknown(times.transition, OTHER_TARGET_BACK_OFF)
     }

@@ -231,8 +231,9 @@ impl<'a> StepInput<'_, 'a> {
     /// The reconciler saw from the Node that the host has fallen back, and gave up the attempt before we could say
     /// so. The claim, which goes with the same write, is there to say it once.
     fn fell_back_unreported(&self) -> bool {
+        let spec = &self.shadow.spec;
         self.shadow.status.reboot_requested.is_some_and(|claim| claim != self.host.boot_id)
-            && self.shadow.has_failed()
+            && spec.failures.is_some_and(|failures| Some(failures.attempt) == spec.attempt)
             && !self.runs_wanted()
             && !self.shadow.reports(State::ErrorReset)
     }

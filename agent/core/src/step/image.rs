@@ -32,8 +32,8 @@ pub(super) fn our_image_after(
     (!doubtful).then(|| Staged { at: ended.last.at.to_string(), ..staged.clone() })
 }
 
-/// Is this an image of an attempt that has failed, which could not be activated? What keeps it from that may stand in the
-/// partition table, and goes with another download. An attempt that was only given up may have lacked the repository.
+/// Is this an image of an attempt that is over, which could not be activated? What keeps it from that may stand in the
+/// partition table, and goes with another download.
 pub(super) fn is_unfit(
     image: &Staged,
     host: &HostFacts<'_>,
@@ -43,10 +43,7 @@ pub(super) fn is_unfit(
     let stands = |known: UpdateFacts<'_>| {
         known.state == UpdateState::Staged && known.last.is_some_and(|last| at(image) == Some(last.at))
     };
-    shadow.spec.state == State::Idle
-        && shadow.has_failed()
-        && memory.activate_failed.is_some()
-        && host.known().is_some_and(stands)
+    shadow.spec.state == State::Idle && memory.activate_failed.is_some() && host.known().is_some_and(stands)
 }
 
 fn at(staged: &Staged) -> Option<Timestamp> {

@@ -1,7 +1,5 @@
 //! The image of an attempt that was given up, row by row: it is kept for as long as nobody else has touched it.
 
-use brupop_api::shadow::Failures;
-
 use super::*;
 use Command::{Activate, Deactivate, Prepare, Refresh};
 
@@ -117,23 +115,15 @@ fn an_activate_that_fails_is_repeated_while_the_image_is_whole() {
 
 /// What keeps it from being activated may stand in the partition table, and only another download undoes that.
 #[test]
-fn an_image_that_could_not_be_activated_in_a_failed_attempt_is_not_kept() {
+fn an_image_that_cannot_be_activated_is_not_kept() {
     let over = StepMemory { activate_failed: Some(1), ..fresh() };
-    let failed = |second, attempt| {
-        with(given_up(second), |spec, _| spec.failures = Some(Failures { attempt, ..Failures::default() }))
-    };
     for last in [last(Activate, false, 8), last(Refresh, true, 8)] {
-        let read = failed(8, 1);
+        let read = given_up(8);
         let (report, memory) = step(&old(is_staged(last)), &facts(&read), &over);
         assert_eq!(words(&report), "Idle -StatusStaged");
         assert_eq!(memory.distrusted_at, Some(time(8)), "it may be downloaded over");
-        check! {
-            "the window closed while the repository was away": old(is_staged(last)), given_up(8), over
-                => "Idle StatusStaged(ahead)";
-            "an earlier attempt failed": old(is_staged(last)), failed(8, 0), over => "Idle StatusStaged(ahead)";
-        }
     }
-    let read = failed(7, 1);
+    let read = given_up(7);
     let (report, memory) = step(&old(is_staged(last(Prepare, true, 8))), &facts(&read), &over);
     assert_eq!((words(&report).as_str(), memory.distrusted_at), ("Idle -StatusStaged", None), "a person's");
 }
