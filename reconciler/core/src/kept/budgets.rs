@@ -131,11 +131,12 @@ impl Namespaces {
 
     fn put(&mut self, budget: Item<Budget>) {
         let namespace = budget.namespace().to_owned();
-        self.remove(&namespace, budget.name());
         let of = self.all.entry(namespace.clone()).or_default();
         if of.too_many {
             return;
         }
+        // In its place, also if it is the only one: which labels they ask for stays known.
+        self.bytes -= of.remove(budget.name());
         self.bytes += of.insert(budget);
         if of.bytes > OF_NAMESPACE_MAX {
             self.give_up(&namespace);
@@ -153,12 +154,8 @@ impl Namespaces {
     }
 
     fn remove(&mut self, namespace: &str, name: &str) {
-        if let Some(of) = self.all.get_mut(namespace).filter(|of| !of.too_many)
-            && let Some(budget) = of.budgets.remove(name)
-        {
-            let bytes = bytes(&budget);
-            of.bytes -= bytes;
-            self.bytes -= bytes;
+        if let Some(of) = self.all.get_mut(namespace).filter(|of| !of.too_many) {
+            self.bytes -= of.remove(name);
             if of.budgets.is_empty() {
                 self.forget(namespace);
             }
@@ -189,6 +186,13 @@ impl OfNamespace {
         let bytes = bytes(&budget);
         self.bytes += bytes;
         self.budgets.insert(budget.name().to_owned(), Arc::new(budget));
+        bytes
+    }
+
+    /// Returns how much it took.
+    fn remove(&mut self, name: &str) -> usize {
+        let bytes = self.budgets.remove(name).map_or(0, |budget| bytes(&budget));
+        self.bytes -= bytes;
         bytes
     }
 

@@ -81,3 +81,20 @@ fn each_change_is_counted_and_some_matter() {
     assert_eq!((budgets.revision(), budgets.all().len(), budgets.keys("shop")), (7, 0, None));
     assert_eq!((budgets.now.bytes, budgets.now.all.len()), (0, 0));
 }
+
+/// The controller of budgets writes their status all the time.
+#[test]
+fn a_budget_that_is_alone_and_changes_asks_for_its_labels_all_the_same() {
+    let mut budgets = KeptBudgets::default();
+    let asks_for =
+        |budgets: &KeptBudgets| budgets.keys("shop").map(|keys| keys.iter().cloned().collect::<Vec<_>>());
+    for allowed in [1, 0, 1] {
+        budgets.put(budget("shop", "cart", "app", allowed));
+        assert_eq!(asks_for(&budgets), Some(vec!["app".to_owned()]));
+    }
+    let asked = budgets.asked();
+    budgets.put(budget("shop", "cart", "tier", 1));
+    assert_eq!((asks_for(&budgets), budgets.asked()), (Some(vec!["tier".to_owned()]), asked + 1));
+    budgets.remove(&budget("shop", "cart", "tier", 1));
+    assert_eq!((asks_for(&budgets), budgets.all().len()), (None, 0));
+}
