@@ -99,10 +99,9 @@ impl Seen {
             conditions.clone().any(|condition| condition.type_ == "Ready" && condition.status == "True");
         self.cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
         self.excluded = node.labels().contains_key(EXCLUDE_FROM_LB_LABEL);
-        let marker = node.annotations().get(MARKER_ANNOTATION);
-        self.marked = marker.is_some_and(|text| !Marker::parse(text).is_ok_and(|it| it.is_kept()));
-        self.drained =
-            marker.and_then(|text| Marker::parse(text).ok()).is_some_and(|m| m.drained_at.is_some());
+        let marker = node.annotations().get(MARKER_ANNOTATION).map(|text| Marker::parse(text).ok());
+        self.marked = marker.as_ref().is_some_and(|read| !read.as_ref().is_some_and(Marker::is_kept));
+        self.drained = marker.flatten().is_some_and(|read| read.drained_at.is_some());
         self.boot_id = status
             .and_then(|status| status.node_info.as_ref())
             .map(|info| info.boot_id.clone())

@@ -47,29 +47,29 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// Gives the node's annotations back once nobody needs the node any more, or something else comes first: a pause, a halt, or
-/// somebody who would replace a node that does not come back. Any other step of the node goes first.
-pub(super) fn released<'a>(
+/// Gives the node's annotations back once no other node needs the node any more, or something else comes first: a pause, a
+/// halt, or somebody who would replace a node that does not come back. Any other step of the node goes first.
+pub(super) fn release<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,
     slot: Option<&Slot>,
     waiting: &Waiting<'a>,
-    decision: Decision<'a>,
-) -> Decision<'a> {
-    let Some((node, marker)) = view.node.and_then(|node| Some((node, node.marker?))) else { return decision };
+    decision: &mut Decision<'a>,
+) {
+    let Some((node, marker)) = view.node.and_then(|node| Some((node, node.marker?))) else { return };
     let in_use = || slot.is_some() || (waiting.needs(view) && !view.time.kept_for_long);
     let waits = decision.effect.is_none() && decision.reason != Reason::NotLeading;
     if !waits || !marker.is_kept() || (!must_go(fleet, view) && in_use()) {
-        return decision;
+        return;
     }
     // Until its update is over, the owners that the marker names are watched.
     let is_over = view.shadow.is_none_or(|shadow| shadow.spec.state == State::Idle);
     let write =
         if is_over { writes::undo(&node, marker) } else { writes::release_to_autoscalers(&node, marker) };
-    Decision { effect: Some(Effect::Write(write)), ..decision }
+    decision.effect = Some(Effect::Write(write));
 }
 
-/// Do the annotations go, whoever needs the node?
+/// Do the annotations go, even if another node needs the node?
 fn must_go(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
     let Some(node) = view.node else { return false };
     let pool_paused = pool::of(fleet, view).is_some_and(|pool| pool.starts == PoolGate::Paused);

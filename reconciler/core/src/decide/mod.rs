@@ -159,10 +159,9 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
         }
     }
     let waiting = kept::Waiting::of(views, holders.held(views), &slots);
-    let nodes_with_slots = nodes.into_iter().zip(with_slots.clone());
-    let mut nodes: Vec<_> = nodes_with_slots
-        .map(|(decision, (view, slot))| kept::released(fleet, view, slot, &waiting, decision))
-        .collect();
+    for (decision, (view, slot)) in nodes.iter_mut().zip(with_slots.clone()) {
+        kept::release(fleet, view, slot, &waiting, decision);
+    }
     for (&at, why) in unreadable {
         nodes[at] = Decision::wait(Reason::NotUnderstood(why));
     }
@@ -192,7 +191,9 @@ fn name_those_behind<'o>(
 /// What to do for one node now, if no other waits.
 pub fn node<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
     let slot = view.slot(fleet);
-    kept::released(fleet, view, slot, &kept::Waiting::none(), node_holding(fleet, view, slot))
+    let mut decision = node_holding(fleet, view, slot);
+    kept::release(fleet, view, slot, &kept::Waiting::none(), &mut decision);
+    decision
 }
 
 /// The same for a node that has this slot. What the API server does not let us undo is told as that.
