@@ -185,7 +185,7 @@ pub fn worst_budgets() -> Vec<Arc<Item<Budget>>> {
     (0..63).map(budget).collect()
 }
 
-/// So many pods of a node in that namespace.
+/// This number of pods of one node, in that namespace.
 pub fn worst_pods(number: usize) -> Vec<PodItem> {
     let pod = |nth: usize| {
         serde_json::from_value(json!({

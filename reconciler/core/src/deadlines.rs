@@ -267,7 +267,7 @@ impl Clock {
             facts.exclusion_over = self.passed_or_unknown(excluded, durations.exclusion);
         }
         // From an empty node to the grant takes only moments. So does a new leader's first look at the pods, before which nobody
-        // knows what the drain fails on, or whether only volumes are waited for. If they are not known by then, whoever leads
+        // knows what the drain fails on, or whether only volumes are waited for. If they are not known by then, the leader
         // gives the update up.
         let more = marker.drained_at.is_some() || times.empty.is_some() || !times.pods_known;
         let settle = if more { durations.settle } else { SignedDuration::ZERO };

@@ -207,7 +207,7 @@ fn only_larger_allowances_are_asked_again() {
     assert!(look(&[budget("b", "x", 1)]).is_empty());
 }
 
-/// A budget of a namespace, with so many requirements, each of which has to be looked at for each pod.
+/// A budget of a namespace, with this number of requirements. Each of them is compared with each pod.
 fn long(namespace: &str, name: &str, requirements: usize) -> Arc<Item<Budget>> {
     let expressions: Vec<_> = (0..requirements)
         .map(|key| json!({"key": format!("{name}-{key}"), "operator": "DoesNotExist"}))
