@@ -277,41 +277,29 @@ impl<'a> Reason<'a> {
     /// Does a node with an update wait for nothing but its turn or its time? What else holds it back is about the node
     /// itself.
     pub fn waits_for_turn(&self) -> bool {
-        matches!(
-            self,
-            Self::FleetPaused
-                | Self::PoolPaused
-                | Self::OutsideWindow(_)
-                | Self::Frozen(_)
-                | Self::AdmissionNotEnforced
-                | Self::OtherOperator
-                | Self::VersionUnproven(_)
-                | Self::WaitingForPool(_)
-                | Self::WaitingForZone(_)
-                | Self::ControlPlaneBusy(_)
-                | Self::VersionTooYoung(_)
-                | Self::GateClosed(_)
-                | Self::GateUnknown(_)
-                | Self::NodeTooYoung
-                | Self::PausingBetweenUpdates
-                | Self::CheckingPods
-                | Self::LimitReached
-                | Self::LimitUsedByUnavailableNodes(_)
-                | Self::Starting(_)
-                | Self::Finishing
-        )
+        matches!(self.standing(), Standing::Next | Standing::Queued | Standing::QueuedIdle)
     }
 
     /// The status of the condition Progressing.
     pub fn status(&self) -> ConditionStatus {
+        match self.standing() {
+            Standing::NotKnown => ConditionStatus::Unknown,
+            Standing::Moving | Standing::Next => ConditionStatus::True,
+            Standing::Queued | Standing::QueuedIdle | Standing::Held | Standing::HeldIdle => {
+                ConditionStatus::False
+            }
+        }
+    }
+
+    /// Every reason has its place here: a new one does not compile without.
+    fn standing(&self) -> Standing {
         match self {
             Self::NotReported
             | Self::AgentSilent
             | Self::NodeGone
             | Self::NotUnderstood(_)
-            | Self::NotLeading => ConditionStatus::Unknown,
-            Self::Starting(_)
-            | Self::Staging(_)
+            | Self::NotLeading => Standing::NotKnown,
+            Self::Staging(_)
             | Self::ExcludedFromLoadBalancers
             | Self::Cordoning
             | Self::Draining
@@ -321,11 +309,74 @@ impl<'a> Reason<'a> {
             | Self::ReturningToService
             | Self::Monitoring
             | Self::WorkloadsUnavailable(_)
-            | Self::Finishing
-            | Self::Aborting(_) => ConditionStatus::True,
-            _ => ConditionStatus::False,
+            | Self::Aborting(_) => Standing::Moving,
+            Self::Starting(_) | Self::Finishing => Standing::Next,
+            Self::OutsideWindow(_)
+            | Self::AdmissionNotEnforced
+            | Self::VersionUnproven(_)
+            | Self::WaitingForPool(_)
+            | Self::WaitingForZone(_)
+            | Self::ControlPlaneBusy(_)
+            | Self::VersionTooYoung(_)
+            | Self::GateClosed(_)
+            | Self::GateUnknown(_)
+            | Self::NodeTooYoung
+            | Self::PausingBetweenUpdates
+            | Self::CheckingPods
+            | Self::LimitReached
+            | Self::LimitUsedByUnavailableNodes(_) => Standing::Queued,
+            Self::FleetPaused | Self::PoolPaused | Self::Frozen(_) | Self::OtherOperator => {
+                Standing::QueuedIdle
+            }
+            Self::NodeReplaced
+            | Self::NotLabelled
+            | Self::NoUpdate
+            | Self::RefreshFailed(_)
+            | Self::CannotDisarm(_)
+            | Self::NoInPlaceUpdates(_)
+            | Self::HostUnreachable(_)
+            | Self::CommandRefused(_)
+            | Self::RebootRefused(_)
+            | Self::NotNextToBoot(_)
+            | Self::TooManyLabels
+            | Self::TooManyVersionsHalted
+            | Self::TooManyPods
+            | Self::CannotDrain(_)
+            | Self::BudgetAllowsNone(_)
+            | Self::NodeLeaving
+            | Self::NotBottlerocket
+            | Self::NodeChangesDenied(_)
+            | Self::RebootOverdue(_) => Standing::Held,
+            Self::NodeNotReady
+            | Self::NodePaused
+            | Self::PoolInvalid(_)
+            | Self::PoolConflict(_)
+            | Self::NoPool
+            | Self::VersionNotAllowed(_)
+            | Self::BackingOff
+            | Self::VersionHalted(_)
+            | Self::VersionHaltedInPool(_) => Standing::HeldIdle,
         }
     }
+}
+
+/// What a reason means for its node. *Idle*: meanwhile its agent downloads nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// The node is not seen, or not understood.
+    NotKnown,
+    /// An update is under way.
+    Moving,
+    /// An update begins or has ended: the node does not hold another one up.
+    Next,
+    /// It waits for its turn or its time.
+    Queued,
+    /// It waits for a person, a freeze or another operator.
+    QueuedIdle,
+    /// Something about the node itself holds it back.
+    Held,
+    /// Something about the node itself holds it back, and no image would be of use.
+    HeldIdle,
 }
 
 impl Abort {
@@ -369,25 +420,20 @@ mod tests {
         assert_eq!(Reason::of_word("Dreaming"), None);
     }
 
+    /// Agents read words, and have a list of their own of those that keep them from downloading.
     #[test]
-    fn agents_heed_words_that_are_written() {
-        let reasons = [
-            Reason::VersionHalted(""),
-            Reason::VersionHaltedInPool(""),
-            Reason::BackingOff,
-            Reason::FleetPaused,
-            Reason::NodePaused,
-            Reason::NodeNotReady,
-            Reason::OtherOperator,
-            Reason::Frozen(Until::Unknown),
-            Reason::PoolPaused,
-            Reason::PoolInvalid(""),
-            Reason::PoolConflict(""),
-            Reason::NoPool,
-            Reason::VersionNotAllowed(""),
-        ];
-        assert_eq!(reasons.map(|reason| reason.as_str()), REASONS_AGAINST_PREFETCH);
-        assert!(reasons.iter().all(|reason| reason.status() == ConditionStatus::False));
+    fn agents_know_each_word_against_prefetching() {
+        let idle =
+            |reason: &Reason<'_>| matches!(reason.standing(), Standing::QueuedIdle | Standing::HeldIdle);
+        let mut words: Vec<_> = Reason::WORDS
+            .iter()
+            .filter(|word| Reason::of_word(word).is_some_and(|it| idle(&it)))
+            .copied()
+            .collect();
+        let mut known = REASONS_AGAINST_PREFETCH.to_vec();
+        words.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(words, known);
     }
 
     /// The first column of its tables, by section: people look a word up there.
