@@ -108,6 +108,11 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     }
 }
 
+/// Will the node wait for its turn once it is old enough?
+pub(super) fn is_too_young(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
+    view.time.young && able(fleet, view) == Err(Reason::NodeTooYoung)
+}
+
 /// Why the last update is not over yet: the agent undoes what its attempt did, or its host keeps it from that.
 fn finishing<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
     let told = Reason::against_report(&shadow.status).filter(|_| !shadow.reports(State::Idle));

@@ -7,13 +7,17 @@ use std::collections::BTreeSet;
 use brupop_api::fleet::Slot;
 use brupop_api::{Marker, State};
 
+use super::idle::is_too_young;
 use super::room::{Group, Place};
 use super::slots::{Slots, version_for};
 use super::{Decision, Effect, Reason, pool, pool_halts, writes};
 use crate::facts::{FleetFacts, Gate, NodeView};
 use crate::pool::PoolGate;
 
-/// The groups, and the versions, in which nodes have still to be drained: they have a slot, or lack nothing but a place.
+/// The groups, and the versions, in which an update is under way, or a node lacks nothing but a place.
+///
+/// An update counts to its end: while its node reboots and is monitored, an autoscaler launches a node of the old version for
+/// its pods. That one has to be removed, and none that is up to date.
 pub(super) struct Waiting<'a>(BTreeSet<(Group, &'a str)>);
 
 impl<'a> Waiting<'a> {
@@ -24,6 +28,7 @@ impl<'a> Waiting<'a> {
 
     /// Of these views with their slots, by what becomes of the slots in this pass.
     pub(super) fn of<'s>(
+        fleet: &FleetFacts<'a>,
         views: &[NodeView<'a>],
         held: impl Iterator<Item = Option<&'s Slot>>,
         slots: &Slots<'a>,
@@ -32,11 +37,10 @@ impl<'a> Waiting<'a> {
         if !views.iter().any(is_kept) {
             return Self::none();
         }
-        let undrained = views.iter().zip(held).filter(|(view, slot)| slot.is_some() && is_undrained(view));
-        let undrained = undrained.map(|(view, _)| view);
+        let waits = views.iter().zip(held).filter(|(view, slot)| slot.is_some() || is_too_young(fleet, view));
         let lacks_a_place = |(at, reason): &(usize, Reason<'a>)| lacks_a_place(reason).then_some(*at);
         let queued = slots.queued.iter().filter_map(lacks_a_place).chain(slots.taken.iter().copied());
-        let all = undrained.chain(queued.filter_map(|at| views.get(at)));
+        let all = waits.map(|(view, _)| view).chain(queued.filter_map(|at| views.get(at)));
         Self(all.filter_map(group).collect())
     }
 
@@ -79,13 +83,6 @@ fn must_go(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
 
 fn is_kept(view: &NodeView<'_>) -> bool {
     view.node.and_then(|node| node.marker).is_some_and(Marker::is_kept)
-}
-
-/// Has the update of this node, which has a slot, not come to the end of its drain?
-fn is_undrained(view: &NodeView<'_>) -> bool {
-    let drained = view.node.and_then(|node| node.marker).is_some_and(|marker| marker.drained_at.is_some());
-    let state = view.shadow.map(|shadow| shadow.spec.state);
-    !drained && matches!(state, Some(State::Idle | State::StagedAndPerformedUpdate))
 }
 
 /// Would the node begin if there was room, or once others are done?

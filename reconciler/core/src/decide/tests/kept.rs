@@ -98,8 +98,9 @@ enum Other {
     IsUnknown,
     HasItsSlot,
     IsDrained,
-    IsDrainedBeforeAnother,
     IsMonitored,
+    IsTooYoung,
+    IsTooYoungForAnother,
     WaitsForAnother,
     IsOfAnotherPool,
     IsNotReady,
@@ -125,10 +126,11 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
         (Waits, pausing, true),
         (Waits, unchanged, true),
         (HasItsSlot, unchanged, true),
-        (IsDrained, unchanged, false),
-        (IsDrainedBeforeAnother, unchanged, true),
+        (IsDrained, unchanged, true),
         (IsUnknown, unchanged, true),
-        (IsMonitored, unchanged, false),
+        (IsMonitored, unchanged, true),
+        (IsTooYoung, unchanged, true),
+        (IsTooYoungForAnother, unchanged, false),
         (WaitsForAnother, unchanged, false),
         (IsOfAnotherPool, unchanged, false),
         (IsNotReady, unchanged, false),
@@ -144,14 +146,14 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
         let (marker, drained) = (kept_marker(), marker(1, true));
         let mut b = placed("brs-b", 0, None);
         let mut its = BTreeMap::new();
-        if matches!(other, HasItsSlot | IsDrained | IsDrainedBeforeAnother | IsMonitored) {
+        if matches!(other, HasItsSlot | IsDrained | IsMonitored) {
             its = slot("brs-b", "brs-b", 1);
             for slot in its.values_mut() {
                 slot.version = Some(NEW.to_owned());
             }
             let state = match other {
                 HasItsSlot => StagedAndPerformedUpdate,
-                IsDrained | IsDrainedBeforeAnother => RebootedIntoUpdate,
+                IsDrained => RebootedIntoUpdate,
                 _ => MonitoringUpdate,
             };
             shadow(&mut b, |shadow| {
@@ -162,9 +164,15 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
         }
         match other {
             IsUnknown => b.pods.known = false,
-            IsDrained | IsDrainedBeforeAnother => marked(&mut b, &drained),
+            IsDrained => marked(&mut b, &drained),
             IsMonitored => rebooted(&mut b, NEW),
-            WaitsForAnother => shadow(&mut b, |shadow| shadow.status.target_version = Some("1.21.0")),
+            IsTooYoung | IsTooYoungForAnother => b.time.young = true,
+            _ => {}
+        }
+        match other {
+            IsTooYoungForAnother | WaitsForAnother => {
+                shadow(&mut b, |shadow| shadow.status.target_version = Some("1.21.0"));
+            }
             IsNotReady => node(&mut b, |node| node.ready = false),
             IsNew => b = updated("brs-b", 0, None),
             _ => {}
@@ -172,9 +180,6 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
         let in_pool = matches!(other, IsOfAnotherPool);
         b.steering = if in_pool { Steering::Pool(0) } else { Steering::Environment };
         let mut views = vec![kept(&marker), b];
-        if matches!(other, IsDrainedBeforeAnother) {
-            views.push(NodeView { steering: Steering::Environment, ..placed("brs-c", 0, None) });
-        }
         let open = rules(&json!({}));
         let pools = [pool("other", &open)];
         let mut fleet = FleetFacts { slots: &its, pools: &pools, limit: 1, ..fleet() };
