@@ -17,6 +17,7 @@ ARCHES ?= $(ARCH)
 folder = $(1)$(patsubst %,-%,$(filter-out $(NATIVE),$(2)))
 
 CARGO_DENY_VERSION := 0.20.2
+CARGO_MACHETE_VERSION := 0.9.2
 CARGO_MUTANTS_VERSION := 27.1.0
 ACTIONLINT_VERSION := 1.7.12
 PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
@@ -345,8 +346,9 @@ lint: ## Runs clippy, warnings denied
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 .PHONY: deny
-deny: ## Checks licences, bans and sources of our dependencies
+deny: ## Checks licences, bans and sources of our dependencies, and that each is used
 	@.ci/cargo-tool deny $(CARGO_DENY_VERSION) check --hide-inclusion-graph bans licenses sources
+	@.ci/cargo-tool machete $(CARGO_MACHETE_VERSION)
 
 .PHONY: workflows-check
 workflows-check: ## Checks GitHub's workflows, with actionlint
