@@ -203,6 +203,12 @@ test-oldest: control-plane build ## Runs the tests that depend most on Kubernete
 	cargo build --locked --workspace --bins
 	@BRUPOP_KUBERNETES=oldest $(MAKE) --no-print-directory -j$(JOBS) --output-sync=target $(OLDEST:%=test-%)
 
+.PHONY: neighbours
+neighbours: control-plane build ## Runs Karpenter, Flux's and Argo CD's engines and cert-manager beside a roll-out, and prints what held (builds them once, some ten minutes; then ten minutes; ONLY=karpenter)
+	@testbed/build-neighbours >/dev/null
+	@cargo build --locked --quiet -p brupop-testbed --bin brupop-neighbours
+	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-neighbours --plugin $(PLUGIN)/kubectl-brupop $(ONLY:%=--only %)
+
 .PHONY: e2e
 e2e: e2e-tools build control-plane ## Runs the image and the default overlay on real kubelets, in namespaces of this machine (six minutes; needs root; STAY=true)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-e2e

@@ -41,6 +41,15 @@ pub async fn others_definitions() -> Result<PathBuf> {
     folder_of(concat!(env!("CARGO_MANIFEST_DIR"), "/fetch-definitions")).await
 }
 
+/// Builds what is missing (minutes the first time) and returns the folder with `karpenter`, `flux-apply`, `argocd-diff` and
+/// `cert-manager`, their `versions`, and the `definitions` of their resources.
+///
+/// # Errors
+/// The build failed; it has said why.
+pub async fn neighbours() -> Result<PathBuf> {
+    folder_of(concat!(env!("CARGO_MANIFEST_DIR"), "/build-neighbours")).await
+}
+
 async fn folder_of(script: &str) -> Result<PathBuf> {
     let output = tokio::process::Command::new(script)
         .stdin(Stdio::null())

@@ -39,6 +39,7 @@ pub mod waiting;
 
 pub use audit::AuditLog;
 pub use bearer::Bearer;
+pub use components::free_port;
 pub use control_plane::{ControlPlane, Options, Presents, Reach};
 pub use fleet::{Fleet, FleetOptions};
 pub use kubelet::{Kubelets, Program};

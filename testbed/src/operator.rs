@@ -2,7 +2,9 @@
 
 use crate::control_plane::ControlPlane;
 use crate::kubelet::Program;
+use crate::nodes::NewNode;
 use anyhow::{Context as _, Result, ensure};
+use brupop_api::names;
 use brupop_runtime::Program as Settings;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, Client};
@@ -12,6 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 pub use crate::components::NAMESPACE;
+
+/// Label of the nodes that reconciler and webhook run on, if these are not the nodes that are updated.
+const INFRASTRUCTURE: &str = "testbed/infrastructure";
 
 /// What API servers say each time that agents are applied, for the namespace warns of what `restricted` refuses.
 pub const AGENT_WARNING: &str = "Warning: would violate PodSecurity \"restricted:latest\": seLinuxOptions (pod set \
@@ -88,6 +93,30 @@ pub async fn apply_overlay(control_plane: &ControlPlane, overlay: impl AsRef<Pat
         path.display()
     );
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Three nodes that are not opted in, and the default overlay with reconciler and webhook on them.
+///
+/// # Errors
+/// As [`apply_overlay`].
+pub async fn apply_elsewhere(control_plane: &ControlPlane) -> Result<String> {
+    for number in 0..3 {
+        let mut node = NewNode::numbered(number)?;
+        node.name = format!("infrastructure-{number}");
+        node.labels.remove(names::UPDATER_INTERFACE_LABEL);
+        node.labels.insert(INFRASTRUCTURE.to_owned(), "true".to_owned());
+        node.create(&control_plane.client()).await.with_context(|| node.name.clone())?;
+    }
+    let selector = json!({"kubernetes.io/os": "linux", INFRASTRUCTURE: "true"});
+    let there = json!([{"op": "add", "path": "/spec/template/spec/nodeSelector", "value": selector}]);
+    let patch =
+        |name: &str| json!({"target": {"kind": "Deployment", "name": name}, "patch": there.to_string()});
+    let overlay = json!({
+        "resources": ["kustomize/overlays/default"],
+        "patches": [patch("brupop-reconciler"), patch("brupop-webhook")],
+    });
+    let overlay = throw_away_overlay(control_plane, "elsewhere", overlay)?;
+    apply_overlay(control_plane, overlay).await
 }
 
 /// Name of the `ConfigMap` that reconcilers read now: it carries a hash of its data.

@@ -3,13 +3,11 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use brupop_api::names;
+use anyhow::Result;
 use brupop_testbed::history::History;
 use brupop_testbed::host::Durations;
-use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs, throw_away_overlay};
-use brupop_testbed::{ControlPlane, Fleet, FleetOptions, NewNode, Options};
-use serde_json::json;
+use brupop_testbed::operator::{NAMESPACE, apply_elsewhere, apply_overlay, binaries, programs};
+use brupop_testbed::{ControlPlane, Fleet, FleetOptions, Options};
 
 /// How long a host is away for a reboot; all else that hosts do takes no time.
 pub const REBOOT: Duration = Duration::from_secs(2);
@@ -26,8 +24,6 @@ const AUDIT_POLICY: &str = r#"{
     {"level": "Metadata"}
   ]
 }"#;
-/// Label of the nodes that reconciler and webhook run on, if these are not the nodes that are updated.
-const INFRASTRUCTURE: &str = "bench/infrastructure";
 
 /// Where reconciler and webhook run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +60,7 @@ pub async fn start(nodes: usize, place: Place, settings: &[(&str, &str)]) -> Res
     let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
         match place {
             Place::OnTheFleet => apply_overlay(control_plane, "default").await?,
-            Place::Elsewhere => install_elsewhere(control_plane).await?,
+            Place::Elsewhere => apply_elsewhere(control_plane).await?,
         };
         Ok(programs(&binaries, env))
     };
@@ -83,27 +79,6 @@ pub async fn start(nodes: usize, place: Place, settings: &[(&str, &str)]) -> Res
         fleet.control_plane.kubectl(arguments).await?;
     }
     Ok(fleet)
-}
-
-/// Three nodes that are not opted in, and the default overlay with reconciler and webhook on them.
-async fn install_elsewhere(control_plane: &ControlPlane) -> Result<String> {
-    for number in 0..3 {
-        let mut node = NewNode::numbered(number)?;
-        node.name = format!("infrastructure-{number}");
-        node.labels.remove(names::UPDATER_INTERFACE_LABEL);
-        node.labels.insert(INFRASTRUCTURE.to_owned(), "true".to_owned());
-        node.create(&control_plane.client()).await.with_context(|| node.name.clone())?;
-    }
-    let selector = json!({"kubernetes.io/os": "linux", INFRASTRUCTURE: "true"});
-    let there = json!([{"op": "add", "path": "/spec/template/spec/nodeSelector", "value": selector}]);
-    let patch =
-        |name: &str| json!({"target": {"kind": "Deployment", "name": name}, "patch": there.to_string()});
-    let overlay = json!({
-        "resources": ["kustomize/overlays/default"],
-        "patches": [patch("brupop-reconciler"), patch("brupop-webhook")],
-    });
-    let overlay = throw_away_overlay(control_plane, "elsewhere", overlay)?;
-    apply_overlay(control_plane, overlay).await
 }
 
 /// Awaits that every node that is opted in runs this version, Idle, with nothing left on it.

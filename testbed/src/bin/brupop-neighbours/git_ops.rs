@@ -1,0 +1,227 @@
+//! What applies or compares the objects in Git again and again, while the fleet is updated.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::fleet::NEW;
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs, throw_away_overlay};
+use brupop_testbed::{ControlPlane, Fleet, FleetOptions};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+use crate::report::{Check, rests};
+
+const NODES: usize = 5;
+/// Longest time without a change of any node.
+const DEADLINE: Duration = Duration::from_secs(90);
+
+/// What the engines say of an object.
+#[derive(Debug, Deserialize)]
+struct Line {
+    object: String,
+    #[serde(default)]
+    action: String,
+    #[serde(default)]
+    modified: bool,
+    #[serde(default)]
+    diff: String,
+}
+
+/// The engine of one of them, and what is in Git.
+struct Engine<'a> {
+    program: &'static str,
+    path: PathBuf,
+    control_plane: &'a ControlPlane,
+    git: &'a str,
+}
+
+impl Engine<'_> {
+    /// Applies or compares everything; returns what was told of each object.
+    async fn run(&self) -> Result<Vec<Line>> {
+        let mut child = Command::new(&self.path)
+            .arg(self.control_plane.kubeconfig())
+            .env_clear()
+            .env("HOME", self.control_plane.dir())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| self.path.display().to_string())?;
+        let mut stdin = child.stdin.take().context("no standard input")?;
+        let write = async {
+            stdin.write_all(self.git.as_bytes()).await?;
+            drop(stdin);
+            anyhow::Ok(())
+        };
+        let (written, output) = tokio::join!(write, child.wait_with_output());
+        let Output { status, stdout, stderr } = output?;
+        ensure!(status.success(), "{}: {}", self.program, String::from_utf8_lossy(&stderr));
+        written?;
+        let lines = String::from_utf8(stdout)?;
+        lines.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    }
+}
+
+/// The fleet and its only pool, which monitors no node, with all else that ships.
+async fn in_git(control_plane: &ControlPlane) -> Result<(PathBuf, String)> {
+    let soak = json!([{"op": "add", "path": "/spec/soak", "value": {"readyFor": "0s"}}]).to_string();
+    let kustomization = json!({
+        "resources": ["kustomize/overlays/default"], "components": ["kustomize/components/pools"],
+        "patches": [{"target": {"kind": "BottlerocketPool"}, "patch": soak}],
+    });
+    let folder = throw_away_overlay(control_plane, "git", kustomization)?;
+    let text = control_plane.kubectl(["kustomize".as_ref(), folder.as_os_str()]).await?;
+    Ok((folder, text))
+}
+
+/// Flux: a sync in mid-update changes nothing, and pauses survive it.
+///
+/// # Errors
+/// Something does not start, or the engine fails.
+pub async fn flux(neighbours: &Path, plugin: &Path) -> Result<Vec<Check>> {
+    const PROGRAM: &str = "flux-apply";
+    let mut git = String::new();
+    let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
+    let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
+        git = in_git(control_plane).await?.1;
+        let (path, git) = (neighbours.join(PROGRAM), git.as_str());
+        Engine { program: PROGRAM, path, control_plane, git }.run().await?;
+        Ok(programs(&binaries, env))
+    };
+    let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[]), install, |_| ()).await?;
+    let control_plane = &fleet.control_plane;
+    let engine = Engine { program: PROGRAM, path: neighbours.join(PROGRAM), control_plane, git: &git };
+    let mut checks = vec![];
+
+    let paused = |object: &str| {
+        let get = format!("get {object} -n {NAMESPACE} -o jsonpath={{.spec.paused}}");
+        async move {
+            let get = get.split(' ').map(str::to_owned).collect::<Vec<_>>();
+            anyhow::Ok(control_plane.kubectl(get).await? == "true")
+        }
+    };
+    for (object, arguments) in
+        [("brf/fleet", &["pause"][..]), ("brp/default", &["pause", "--pool", "default"])]
+    {
+        for by in ["kubectl brupop", "kubectl patch"] {
+            let patch =
+                ["patch", object, "-n", NAMESPACE, "--type=merge", "-p", r#"{"spec":{"paused":true}}"#];
+            if by == "kubectl brupop" {
+                run_plugin(plugin, control_plane, arguments).await?;
+            } else {
+                control_plane.kubectl(patch).await?;
+            }
+            ensure!(paused(object).await?, "{object} is not paused by {by}");
+            engine.run().await?;
+            let still = paused(object).await?;
+            let found = if still { "paused" } else { "undone" };
+            checks.push(Check::new(
+                PROGRAM,
+                &format!("{object}, paused by {by}, after a sync: paused"),
+                found,
+                still,
+            ));
+            let resume =
+                ["patch", object, "-n", NAMESPACE, "--type=merge", "-p", r#"{"spec":{"paused":null}}"#];
+            control_plane.kubectl(resume).await?;
+        }
+    }
+
+    let mut changed = vec![];
+    let syncs = during_update(&fleet, &engine, |line| {
+        if !matches!(line.action.as_str(), "unchanged" | "skipped") {
+            changed.push(format!("{} {}", line.object, line.action));
+        }
+    })
+    .await?;
+    changed.dedup();
+    checks.push(drift(PROGRAM, syncs, &changed));
+    checks.push(rests(PROGRAM, &control_plane.audit()).await?);
+    Ok(checks)
+}
+
+/// Argo CD: nothing differs from Git, before, in and after an update.
+///
+/// # Errors
+/// Something does not start, or the engine fails.
+pub async fn argo_cd(neighbours: &Path) -> Result<Vec<Check>> {
+    const PROGRAM: &str = "argocd-diff";
+    let mut git = String::new();
+    let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
+    let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
+        let (folder, text) = in_git(control_plane).await?;
+        git = text;
+        // Fleet and pool need their definitions first.
+        apply_overlay(control_plane, "default").await?;
+        apply_overlay(control_plane, folder).await?;
+        Ok(programs(&binaries, env))
+    };
+    let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[]), install, |_| ()).await?;
+    let control_plane = &fleet.control_plane;
+    let engine = Engine { program: PROGRAM, path: neighbours.join(PROGRAM), control_plane, git: &git };
+    let mut differs = vec![];
+    let comparisons = during_update(&fleet, &engine, |line| {
+        if line.modified {
+            differs.push(format!("{}: {}", line.object, line.diff));
+        }
+    })
+    .await?;
+    differs.dedup();
+    Ok(vec![drift(PROGRAM, comparisons, &differs)])
+}
+
+/// Updates the fleet, and lets the engine go over everything before, meanwhile and after that. Returns how often.
+async fn during_update(fleet: &Fleet, engine: &Engine<'_>, mut see: impl FnMut(Line)) -> Result<usize> {
+    engine.run().await?.into_iter().for_each(&mut see);
+    fleet.publish(NEW)?;
+    let mut times = 1;
+    let mut updated = std::pin::pin!(fleet.until_updated(NEW, DEADLINE));
+    let mut done = false;
+    loop {
+        let after = done;
+        let mut lines = std::pin::pin!(engine.run());
+        let lines = loop {
+            tokio::select! {
+                ended = &mut updated, if !done => {
+                    ended?;
+                    done = true;
+                }
+                lines = &mut lines => break lines?,
+            }
+        };
+        times += 1;
+        lines.into_iter().for_each(&mut see);
+        if after {
+            return Ok(times);
+        }
+    }
+}
+
+fn drift(program: &'static str, times: usize, changed: &[String]) -> Check {
+    let found = match changed {
+        [] => format!("none in {times} times over all objects"),
+        [first, ..] => format!("{} times, the first: {first}", changed.len()),
+    };
+    Check::new(program, "drift before, in and after an update: none", found, changed.is_empty())
+}
+
+async fn run_plugin(plugin: &Path, control_plane: &ControlPlane, arguments: &[&str]) -> Result<()> {
+    let output = Command::new(plugin)
+        .args(arguments)
+        .env_clear()
+        .env("HOME", control_plane.dir())
+        .env("KUBECONFIG", control_plane.kubeconfig())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .with_context(|| plugin.display().to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {said}", arguments.join(" "));
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! The machines of nodes that an autoscaler launches: each Node that it makes gets a simulated host, and loses it when the
+//! Node is deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context as _, Result};
+use brupop_api::Marker;
+use brupop_api::names::MARKER_ANNOTATION;
+use brupop_testbed::fleet::OLD;
+use brupop_testbed::host::{Durations, Faults, Host, HostOptions};
+use brupop_testbed::{Fleet, NewNode};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::api::Api;
+use kube::runtime::watcher::{self, Event};
+
+/// Karpenter's taint of a node that it removes.
+const DISRUPTED: &str = "karpenter.sh/disrupted";
+
+/// What is known of the nodes that were launched.
+#[derive(Default)]
+pub struct Launched(Mutex<Seen>);
+
+/// What was seen so far.
+#[derive(Default)]
+pub struct Seen {
+    hosts: BTreeMap<String, Host>,
+    offered: Option<String>,
+    /// Nodes that the operator holds out of service now.
+    ours: BTreeSet<String>,
+    /// Nodes that the autoscaler removes now.
+    theirs: BTreeSet<String>,
+    /// Nodes that were launched.
+    pub launched: usize,
+    /// Nodes that were removed.
+    pub removed: usize,
+    /// Of these, those that ran the version that is offered.
+    pub removed_updated: usize,
+    /// How often the operator has cordoned a node.
+    pub drains: usize,
+    /// The most nodes that the operator held out of service at once.
+    pub most_ours: usize,
+    /// The most nodes that the autoscaler was removing at once.
+    pub most_theirs: usize,
+}
+
+impl Launched {
+    /// What was seen so far.
+    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every host's repository has a new image, now and in future; new nodes start with the old version all the same.
+    ///
+    /// # Errors
+    /// The version is not semver.
+    pub fn offer(&self, version: &str) -> Result<()> {
+        let mut seen = self.seen();
+        seen.offered = Some(version.to_owned());
+        seen.hosts.values().try_for_each(|host| host.publish(version))
+    }
+
+    /// Follows the Nodes, as long as it is polled.
+    ///
+    /// # Errors
+    /// A host cannot be started.
+    pub async fn follow(&self, fleet: &Fleet) -> Result<()> {
+        let nodes = Api::<Node>::all(fleet.client());
+        let mut events = watcher::watcher(nodes, watcher::Config::default()).boxed();
+        while let Some(event) = events.next().await {
+            match event? {
+                Event::InitApply(node) | Event::Apply(node) => self.apply(fleet, &node).await?,
+                Event::Delete(node) => self.delete(&node),
+                Event::Init | Event::InitDone => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn apply(&self, fleet: &Fleet, node: &Node) -> Result<()> {
+        let provider = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+        if !provider.is_some_and(|id| id.starts_with("kwok://")) {
+            return Ok(());
+        }
+        let name = node.name_any();
+        if !self.seen().hosts.contains_key(&name) {
+            let host = boot(fleet, &name).await?;
+            let mut seen = self.seen();
+            if let Some(version) = &seen.offered {
+                host.publish(version)?;
+            }
+            seen.launched += 1;
+            seen.hosts.insert(name.clone(), host);
+        }
+        self.seen().note(&name, node);
+        Ok(())
+    }
+
+    fn delete(&self, node: &Node) {
+        let mut seen = self.seen();
+        let name = node.name_any();
+        if let Some(host) = seen.hosts.remove(&name) {
+            seen.removed += 1;
+            seen.removed_updated += usize::from(seen.offered.as_ref() == Some(&host.version()));
+        }
+        seen.ours.remove(&name);
+        seen.theirs.remove(&name);
+    }
+}
+
+impl Seen {
+    /// How many of the nodes that are there run the version that is offered; and how many there are.
+    pub fn updated(&self) -> (usize, usize) {
+        let updated = self.hosts.values().filter(|host| self.offered.as_ref() == Some(&host.version()));
+        (updated.count(), self.hosts.len())
+    }
+
+    /// All of it, in a line; launches since there were so many.
+    pub fn line(&self, before: usize) -> String {
+        let (updated, all) = self.updated();
+        let Self { drains, launched, removed, .. } = self;
+        let launched = launched - before;
+        format!("{updated} of {all} up to date, {drains} drains, {launched} launches, {removed} removed")
+    }
+
+    fn note(&mut self, name: &str, node: &Node) {
+        let spec = node.spec.as_ref();
+        let marker = node.annotations().get(MARKER_ANNOTATION).and_then(|text| Marker::parse(text).ok());
+        let cordoned = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
+        if cordoned && marker.is_some_and(|marker| !marker.is_kept()) {
+            self.drains += usize::from(self.ours.insert(name.to_owned()));
+        } else {
+            self.ours.remove(name);
+        }
+        let taints = spec.and_then(|spec| spec.taints.as_ref()).into_iter().flatten();
+        let leaves = node.metadata.deletion_timestamp.is_some()
+            || taints.into_iter().any(|taint| taint.key == DISRUPTED);
+        if leaves {
+            self.theirs.insert(name.to_owned());
+        } else {
+            self.theirs.remove(name);
+        }
+        self.most_ours = self.most_ours.max(self.ours.len());
+        self.most_theirs = self.most_theirs.max(self.theirs.len());
+    }
+}
+
+/// A host of the old version, whose kubelet tells what a Node shows.
+async fn boot(fleet: &Fleet, node: &str) -> Result<Host> {
+    let durations = Durations { reboot: std::time::Duration::from_secs(2), ..Durations::default() };
+    let host = Host::start(HostOptions {
+        socket: fleet.kubelets.api_socket(node)?,
+        socket_group: None,
+        version: OLD.to_owned(),
+        variant: "aws-k8s-1.36".to_owned(),
+        arch: "x86_64".to_owned(),
+        boot_id_file: fleet.kubelets.boot_id_file(node)?,
+        durations,
+        faults: Faults::default(),
+    })
+    .await
+    .with_context(|| format!("the host of {node}"))?;
+    let mut told = NewNode::numbered(0)?;
+    node.clone_into(&mut told.name);
+    told.os_image = host.pretty_name();
+    told.boot_id = host.boot_id();
+    told.tell(&fleet.client()).await?;
+    fleet.kubelets.attach(node, host.power());
+    Ok(host)
+}

@@ -1,0 +1,78 @@
+//! `make neighbours`: programs that users run in the same cluster, as they are published, beside the shipped operator.
+
+mod cert_manager;
+mod git_ops;
+mod karpenter;
+mod launched;
+mod report;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use brupop_testbed::await_signal;
+use brupop_testbed::binaries::neighbours;
+use clap::{Parser, ValueEnum};
+use report::Report;
+
+/// Runs programs that users have in the same cluster beside the shipped operator, while it updates simulated hosts on a
+/// real control plane. Prints what held.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "brupop-neighbours", version)]
+struct Arguments {
+    /// Run only these
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Neighbour>,
+    /// kubectl's plugin, kubectl-brupop
+    #[arg(long)]
+    plugin: PathBuf,
+}
+
+/// Who runs beside the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Neighbour {
+    /// Karpenter removes nodes that are empty and launches others (seven minutes)
+    Karpenter,
+    /// Flux' engine applies what is in Git again and again (one minute)
+    Flux,
+    /// Argo CD's engine compares what is in Git with the cluster (one minute)
+    ArgoCd,
+    /// cert-manager renews the webhook's certificate every ten seconds (three minutes)
+    CertManager,
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    tokio::select! {
+        result = run(&arguments) => result,
+        signal = await_signal() => {
+            let (by, code) = signal?;
+            eprintln!("\n{by}; nothing is left behind");
+            Ok(ExitCode::from(code))
+        }
+    }
+}
+
+/// One after the other. One that cannot be run is named in the end; the others are run all the same.
+async fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let wanted = |it: &Neighbour| arguments.only.is_empty() || arguments.only.contains(it);
+    let programs = neighbours().await?;
+    let mut report = Report::of(&programs)?;
+    for neighbour in Neighbour::value_variants().iter().filter(|it| wanted(it)) {
+        eprintln!("-- {neighbour:?}");
+        let checked = match neighbour {
+            Neighbour::Karpenter => karpenter::check(&programs).await,
+            Neighbour::Flux => git_ops::flux(&programs, &arguments.plugin).await,
+            Neighbour::ArgoCd => git_ops::argo_cd(&programs).await,
+            Neighbour::CertManager => cert_manager::check(&programs).await,
+        };
+        match checked {
+            Ok(checks) => report.add(checks),
+            Err(error) => report.failed(&format!("{neighbour:?}"), &error),
+        }
+    }
+    println!("\n{}", report.render());
+    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
