@@ -26,7 +26,7 @@ const LOST_AFTER: Duration = Duration::from_secs(10);
 pub(crate) struct Pace {
     pub(crate) polls: Polls,
     repeats: Repeats,
-    /// Those of an activate, between which there are looks for updates.
+    /// Repeats of an activate, between which there are looks for updates.
     activates: Repeats,
     pub(crate) prefetches: Prefetches,
     pub(crate) command: RunningCommand,

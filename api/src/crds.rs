@@ -74,7 +74,7 @@ pub fn is_dns_label(text: &str) -> bool {
     text.len() <= LABEL_MAX && is_label_of_any_length(text)
 }
 
-/// The same, however long it is.
+/// Is this text made of the letters of a DNS label, however long it is?
 pub(crate) fn is_label_of_any_length(text: &str) -> bool {
     let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = [text.as_bytes().first(), text.as_bytes().last()];

@@ -27,8 +27,8 @@ use brupop_core::objects::{PodItem, is_operator_pod};
 
 /// Longest wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The same for a change of a Node: the API server needs this long for our policies if its kubelet has given it tens of
-/// thousands of labels or annotations.
+/// Longest wait for the answer to a change of a Node: the API server needs this long for our policies if its kubelet has
+/// given it tens of thousands of labels or annotations.
 const NODE_TIMEOUT: Duration = Duration::from_secs(28);
 
 /// What is asked of the API server.
@@ -116,11 +116,11 @@ pub struct Confirm {
 pub enum Outcome {
     /// Done. Holds the object's new `resourceVersion`, if the answer has one.
     Written(Option<u64>),
-    /// The same of a grant, which has written the Node, too.
+    /// A grant is done, which has written the Node, too.
     Granted {
         /// The new `resourceVersion` of the Node.
         node: Option<u64>,
-        /// That of the shadow.
+        /// The new `resourceVersion` of the shadow.
         shadow: Option<u64>,
     },
     /// The object is gone, as wanted.
@@ -129,7 +129,7 @@ pub enum Outcome {
     Refused(String),
     /// A rule, or the API server itself, does not take this change, whatever the version of the object.
     Denied(String),
-    /// The same of the change of a Node, also of one that comes before another write.
+    /// A rule, or the API server itself, does not take this change of a Node, also if it comes before another write.
     NodeDenied(String),
     /// A fresh list of the node's pods shows that it is not drained.
     NotConfirmed,

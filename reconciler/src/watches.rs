@@ -117,7 +117,7 @@ trait Kept<K>: Send + 'static {
 /// Keeps the objects of one kind in the cluster.
 struct InCluster<K> {
     cluster: Arc<Mutex<Cluster>>,
-    /// Those of a list that is not complete yet.
+    /// Objects of a list that is not complete yet.
     listed: Vec<K>,
 }
 

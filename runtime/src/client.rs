@@ -63,7 +63,7 @@ impl ClusterConfig {
         Ok(Self { config: bounded(config, component)?, requests: ApiRequests::default() })
     }
 
-    /// The same, whose clients count their requests here.
+    /// Lets clients count their requests here.
     #[must_use]
     pub fn counting(self, requests: &ApiRequests) -> Self {
         Self { requests: requests.clone(), ..self }
@@ -100,8 +100,7 @@ impl ClusterConfig {
     }
 }
 
-/// The same cluster, with a limit on each wait for a connection and on silence, and with the name of a component and the
-/// version as user agent.
+/// Adds a limit on each wait for a connection and on silence, and the name of a component and the version as user agent.
 ///
 /// # Errors
 /// The name is not valid in a header.

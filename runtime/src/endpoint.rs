@@ -41,7 +41,7 @@ impl Health {
         Self { unready: Arc::new(RwLock::new(Some(reason.into()))), heartbeat: None }
     }
 
-    /// The same, but `/livez` answers 503 while the loop of this heartbeat is stuck.
+    /// Lets `/livez` answer 503 while the loop of this heartbeat is stuck.
     #[must_use]
     pub fn with_loop(self, heartbeat: Heartbeat) -> Self {
         Self { heartbeat: Some(heartbeat), ..self }

@@ -65,7 +65,7 @@ impl From<AnswerError> for Error {
 /// Lists all objects that these parameters select.
 ///
 /// # Errors
-/// Those of [`Listing::begin`] and [`Listing::next`].
+/// As [`Listing::begin`] and [`Listing::next`].
 pub async fn list<K>(api: &Api<K>, params: &ListParams) -> kube::Result<Vec<K>>
 where
     K: Resource + Clone + DeserializeOwned,
@@ -171,7 +171,7 @@ where
     list_and_watch_in_turn(api, params, Arc::new(Semaphore::new(1)))
 }
 
-/// The same among others that have the same semaphore, each of whose permits lets one of them list.
+/// Lists and watches, beside others with this semaphore, each of whose permits lets one of them list.
 pub fn list_and_watch_in_turn<K>(
     api: Api<K>,
     params: ListParams,
@@ -214,7 +214,7 @@ enum State<K> {
     Listing(Box<Listing<K>>, Option<OwnedSemaphorePermit>),
     /// All changes up to this version are known.
     Known { version: String },
-    /// The same, and further ones come from here.
+    /// All changes up to now are known, and further ones come from here.
     Watching(Watching<K>),
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Status {
     pub in_use: usize,
     /// All nodes that have a shadow.
     pub nodes: usize,
-    /// Those of them that run what their host would choose.
+    /// Nodes that run what their host would choose.
     pub up_to_date: usize,
     /// What keeps all updates from starting, in sentences.
     pub obstacles: Vec<String>,

@@ -130,7 +130,7 @@ impl<'t> Times<'t> {
         }
     }
 
-    /// The same, for a node of a pool with gates.
+    /// These times, for a node of a pool with gates.
     pub(crate) fn gated(self, gated: Gated) -> Self {
         Self { gated, ..self }
     }

@@ -191,7 +191,7 @@ impl DrainPlan {
         unmanaged.chain(unreadable).chain(asking)
     }
 
-    /// The same plan, but pods about which a person has to decide are removed, too.
+    /// Also removes pods about which a person has to decide.
     #[must_use]
     pub fn forced(mut self) -> Self {
         self.evict.append(&mut self.unmanaged);
@@ -201,7 +201,7 @@ impl DrainPlan {
         self
     }
 
-    /// The same plan, but those of these pods that ask not to be disrupted are not evicted; the operator's own are.
+    /// Does not evict the pods that ask not to be disrupted, the operator's own aside.
     pub fn respect<'p>(&mut self, pods: impl IntoIterator<Item = &'p PodItem>) {
         if self.evict_operator_pods {
             return;
@@ -218,7 +218,7 @@ impl DrainPlan {
         });
     }
 
-    /// The same plan, but these pods (UIDs) are not evicted now.
+    /// Does not evict these pods (UIDs) now.
     pub fn hold(&mut self, pods: &BTreeSet<String>) {
         let evict = std::mem::take(&mut self.evict);
         (self.held, self.evict) = evict.into_iter().partition(|pod| pods.contains(&pod.uid));
@@ -440,7 +440,7 @@ fn blocked<'p>(
     why.min()
 }
 
-/// Those of these pods of a node, the operator's own aside, that a drain would evict.
+/// The pods of a node that a drain would evict, the operator's own aside.
 fn evicted<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     is_operator_pod: impl Fn(&PodItem) -> bool,

@@ -48,7 +48,7 @@ pub struct Leader<'a> {
 pub struct Now<'a> {
     /// The time.
     pub time: Timestamp,
-    /// The same time, as it is written into objects.
+    /// This time, as it is written into objects.
     pub text: &'a str,
 }
 

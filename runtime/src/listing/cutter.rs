@@ -34,7 +34,7 @@ impl Cutter {
     /// Takes in what has arrived, and hands over each object that is complete.
     ///
     /// # Errors
-    /// That of `found`, or an object is too long to be one.
+    /// `found` has failed, or an object is too long to be one.
     pub(super) fn cut(
         &mut self,
         bytes: &[u8],

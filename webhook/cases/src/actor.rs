@@ -24,15 +24,15 @@ pub enum Actor {
     FormerNodeBound,
     /// The agents' account, by the token of a pod on a Node that was deleted and made again, taken before that.
     FormerNode,
-    /// The same, taken afterwards.
+    /// The agents' account, by the token of a pod on a Node that was deleted and made again, taken after that.
     NewNode,
     /// An account and a pod of the agents' names in another namespace, on the first node.
     Elsewhere,
     /// A person who may do everything, and impersonates the agent on the first node with all that its token tells.
     Impersonator,
-    /// The same, with two node names.
+    /// That person, with two node names.
     ImpersonatorOfTwo,
-    /// The same, without what a token tells.
+    /// That person, without what a token tells.
     ImpersonatorOfTheAccount,
     /// The reconciler, by the token of its pod.
     Reconciler,

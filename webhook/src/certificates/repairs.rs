@@ -18,7 +18,7 @@ pub(super) struct Repairs {
 }
 
 impl Repairs {
-    /// The same with one that was made now.
+    /// These repairs and one more, made now.
     pub(super) fn with_one(self, now: Instant) -> Self {
         let goes_on = self.last.is_some_and(|last| now < last + QUIET);
         Self { in_a_row: if goes_on { self.in_a_row.saturating_add(1) } else { 1 }, last: Some(now) }

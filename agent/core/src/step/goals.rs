@@ -163,8 +163,8 @@ impl<'a> StepInput<'_, 'a> {
         }
     }
 
-    /// The same if the update was given up before our agent said anything: what upstream's agent reported as activated counts
-    /// as ours, to be undone. What a person activates is in no such report.
+    /// Takes over an update of upstream's that was given up before our agent said anything: what upstream's agent reported as
+    /// activated counts as ours, to be undone. What a person activates is in no such report.
     fn take_over_given_up(&self, report: &mut Report<'a>) -> Option<Next> {
         if self.our_image.is_some() || !self.left_by_upstream() || self.runs_wanted() {
             return None;

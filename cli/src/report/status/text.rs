@@ -9,7 +9,7 @@ use crate::page::{Page, Tone, View, age, section, table};
 
 /// Characters of the progress bar.
 const BAR: usize = 30;
-/// The same of a pool.
+/// Characters of the progress bar of a pool.
 const POOL_BAR: usize = 10;
 /// So many nodes that wait for one reason are named to people; programs are told all.
 const NAMED: usize = 6;

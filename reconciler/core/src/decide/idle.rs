@@ -60,7 +60,8 @@ pub(super) fn startable<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Resu
     }
 }
 
-/// The same, whatever budgets allow now: who has a slot waits for them before its cordon.
+/// The version to which the node could be updated, whatever budgets allow now, or why not: a node with a slot waits for
+/// budgets before its cordon.
 fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reason<'a>> {
     let (Some(node), Some(shadow)) = (view.node, view.shadow) else { return Err(Reason::NodeGone) };
     let reported = shadow.status.current_version.is_some() && shadow.status.boot_id == Some(node.boot_id);

@@ -196,7 +196,7 @@ pub fn node<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
     decision
 }
 
-/// The same for a node that has this slot. What the API server does not let us undo is told as that.
+/// Decides for a node that has this slot. What the API server does not let us undo is told as that.
 fn node_holding<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slot>) -> Decision<'a> {
     let decision = decided(fleet, view, slot);
     let changes_node =

@@ -267,7 +267,7 @@ impl<'a> Reason<'a> {
         })
     }
 
-    /// The same, but only what keeps the agent from saying that an update is over.
+    /// What is wrong on the host, if that keeps the agent from saying that an update is over.
     pub(crate) fn against_report(status: &StatusFacts<'a>) -> Option<Self> {
         Self::of_status(status).filter(|reason| {
             matches!(reason, Self::HostUnreachable(_) | Self::CommandRefused(_) | Self::CannotDisarm(_))

@@ -14,7 +14,7 @@ use crate::observe::NO_ZONE;
 pub(super) enum Group {
     /// No pool owns them.
     Unpooled,
-    /// Those of the pool with this index.
+    /// The pool with this index owns them.
     Pool(usize),
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Room<'a> {
 enum Zone<'a> {
     /// The one of this name. Nodes that have none are a zone, too.
     Of(Option<&'a str>),
-    /// That of a node that has left the pool.
+    /// The zone of a node that has left the pool.
     Unknown,
 }
 
@@ -128,7 +128,8 @@ impl<'a> Room<'a> {
         keeps_quorum && self.has_places(place.group) && self.busy_elsewhere(place).is_none()
     }
 
-    /// The same, whatever zones are busy, and whoever of the control plane is.
+    /// Do the limits of this group and of the fleet leave a place, whatever zones are busy, and whichever node of the control plane
+    /// is?
     pub(super) fn has_places(&self, group: Group) -> bool {
         !self.fleet.is_full() && !self.of(group).is_full()
     }

@@ -47,7 +47,7 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
     of_holders(fleet, views, &holders, &survey)
 }
 
-/// The same, once it is known who has slots, and what nodes say of pools that go first.
+/// What becomes of the slots, once it is known which nodes have one, and what nodes say of pools that go first.
 pub(super) fn of_holders<'a>(
     fleet: &FleetFacts<'a>,
     views: &[NodeView<'a>],

@@ -424,7 +424,7 @@ fn halted_variants(before: Option<&Halt>, spent: &BTreeSet<Option<&str>>) -> Vec
     if all.len() > VARIANTS_MAX { vec![] } else { all.into_iter().map(str::to_owned).collect() }
 }
 
-/// Those of these failures that count in this variant. Where it is not known, all of them do, and a failure of an unknown one
+/// The failures that count in this variant. Where it is not known, all of them do, and a failure of an unknown one
 /// counts everywhere.
 fn of_variant<'f>(failures: &[&'f NodeFailure], variant: Option<&str>) -> Vec<&'f NodeFailure> {
     let counts = |failure: &&&NodeFailure| {

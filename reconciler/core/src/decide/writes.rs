@@ -186,7 +186,7 @@ pub(super) fn undo<'a>(node: &NodeFacts<'a>, marker: &'a Marker) -> Write<'a> {
     undo_but(node, marker, Marker::default())
 }
 
-/// The same, but the marker stays as long as it names owners of evicted pods: they have to become available again. If the node
+/// Undoes what we changed. The marker stays as long as it names owners of evicted pods: they have to become available again. If the node
 /// is to be `kept`, the annotations for autoscalers stay, too.
 pub(super) fn undo_and_keep_owners<'a>(
     fleet: &FleetFacts<'a>,
@@ -217,7 +217,7 @@ pub(super) fn autoscaler_annotations<'a>(node: &NodeFacts<'_>) -> [(Field<'a>, O
     [(Field::DoNotDisrupt, node.do_not_disrupt), (Field::ScaleDownDisabled, node.scale_down_disabled)]
 }
 
-/// Those of them that we have written, and nobody since.
+/// The annotations that keep autoscalers away, as far as we have written them, and nobody since.
 fn our_autoscaler_annotations<'a>(node: &NodeFacts<'_>, marker: &Marker) -> Vec<Field<'a>> {
     let set = [marker.do_not_disrupt, marker.scale_down_disabled];
     let all = autoscaler_annotations(node).into_iter().zip(set);

@@ -180,7 +180,7 @@ pub(super) fn still<'p>(
 }
 
 impl DrainPlan {
-    /// The same plan, but as long as pods are there on which an earlier drain failed, no others are evicted.
+    /// Evicts no other pods as long as pods are there on which an earlier drain failed.
     pub fn put_first<'p>(
         &mut self,
         pods: impl Iterator<Item = &'p PodItem>,

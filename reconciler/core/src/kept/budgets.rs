@@ -23,7 +23,7 @@ const REQUIREMENT: usize = 96;
 #[derive(Debug, Default)]
 pub struct KeptBudgets {
     now: Namespaces,
-    /// Those of a list that is not complete yet.
+    /// Budgets of a list that is not complete yet.
     listed: Namespaces,
     revision: u64,
     /// How many times budgets of a namespace began to ask for a label for which none of them had asked before.

@@ -35,7 +35,7 @@ pub struct KeptPods {
 #[derive(Debug, Default)]
 struct OfNode {
     now: Pods,
-    /// Those of a list that is not complete yet.
+    /// Pods of a list that is not complete yet.
     listed: Pods,
     /// The node is passed over.
     spare: bool,

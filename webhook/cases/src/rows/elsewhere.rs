@@ -15,7 +15,7 @@ fn node(body: Value) -> Ask {
     Ask::Other(Method::PATCH, "/api/v1/nodes/node-0", body)
 }
 
-/// The same with the marker, in which stands whatever the reconciler changes.
+/// A patch of node-0 that also writes the marker, in which stands what the reconciler changes.
 fn marked(body: &Value) -> Ask {
     let mut patch = body.clone();
     patch["metadata"]["annotations"] = json!({names::MARKER_ANNOTATION: "{}"});

@@ -71,7 +71,7 @@ pub(super) fn reports() -> Vec<Row> {
     rows
 }
 
-/// The same by everybody else: nobody but a person may.
+/// Reports by everybody but the node's agent: only a person may make them.
 pub(super) fn reports_of_others() -> Vec<Row> {
     let mut rows = Vec::new();
     for actor in [OtherAgent, Reconciler, Webhook, Stray, Admin] {

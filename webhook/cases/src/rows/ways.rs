@@ -98,7 +98,7 @@ pub(super) fn of_agents() -> Vec<Row> {
     }
 }
 
-/// The same by the others.
+/// The ways of everybody but the agents.
 pub(super) fn of_others() -> Vec<Row> {
     let condition = || json!({"status": conditions("NoUpdate")});
     let mut rows = rows! {
