@@ -1,11 +1,10 @@
 //! The two pools: what people say of them, and which of them steers a node.
 
+use brupop_core::facts::{NodeView, PoolFacts, Starts, Steering};
+use brupop_core::order;
+use brupop_core::pool::Rules;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
-
-use brupop_core::facts::{NodeView, PoolFacts, Steering};
-use brupop_core::order;
-use brupop_core::pool::{PoolGate, Rules};
 
 use crate::objects::{NODES_MAX, POOLS, VERSIONS, small};
 use crate::state::{Config, Safeguard};
@@ -62,7 +61,7 @@ static AFTER: LazyLock<Option<Rules>> = LazyLock::new(|| {
 fn known_facts(pools: Pools, turn: Turn, weak: bool) -> Vec<PoolFacts<'static>> {
     let there = (0..2).filter(|at| !pools[*at].gone);
     let facts = there.map(|at| {
-        let gate = |paused| if paused { PoolGate::Paused } else { PoolGate::Open };
+        let gate = |paused| if paused { Starts::Paused } else { Starts::Open };
         let ordered = at == 1 && turn != Turn::Any;
         let first = (turn == Turn::Waits).then_some(POOLS[0]);
         PoolFacts {

@@ -3,7 +3,7 @@
 use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-use brupop_core::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, TimeFacts};
+use brupop_core::facts::{Evicted, FleetFacts, NodeFacts, NodeView, PodFacts, Starts, TimeFacts};
 use brupop_core::policy::FailureBudget;
 
 use crate::ledger::{Ledger, Record};
@@ -129,7 +129,7 @@ pub(crate) fn fleet_of(
         ledger_term: Some(ledger.term.into()),
         uid: Some(FLEET_UID),
         generation: Some(ledger.generation.into()),
-        gate: if ledger.paused { Gate::Paused } else { Gate::Open },
+        starts: if ledger.paused { Starts::Paused } else { Starts::Open },
         slots: tables::slots(ledger),
         versions,
         acknowledged: tables::acknowledged(ledger.acknowledged),

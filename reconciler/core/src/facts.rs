@@ -11,7 +11,7 @@ use brupop_api::{Marker, names};
 use jiff::Timestamp;
 
 use crate::policy::FailureBudget;
-use crate::pool::{PoolGate, Rules};
+use crate::pool::Rules;
 
 /// What holds for the whole fleet.
 #[derive(Clone, Copy, Debug)]
@@ -47,10 +47,8 @@ pub struct FleetFacts<'a> {
     pub ceiling: u64,
     /// The pools, sorted by name.
     pub pools: &'a [PoolFacts<'a>],
-    /// When the environment's window opens next.
-    pub opens: Until,
     /// May new updates start?
-    pub gate: Gate,
+    pub starts: Starts<'a>,
     /// Were our own admission rules seen to be in force? `gate` says this only if the fleet is not paused.
     pub enforced: bool,
     /// Was no other operator seen here?
@@ -121,9 +119,9 @@ pub struct PoolFacts<'a> {
     /// Does it keep two of its zones from being unavailable together?
     pub one_zone_at_a_time: bool,
     /// Does it let updates start now?
-    pub starts: PoolGate<'a>,
+    pub starts: Starts<'a>,
     /// Does it let updates that have begun go on to the cordon?
-    pub goes_on: PoolGate<'a>,
+    pub goes_on: Starts<'a>,
     /// Has it gates?
     pub has_gates: bool,
     /// Of its gates one that is not open.
@@ -202,17 +200,21 @@ pub enum Steering<'a> {
     Nobody,
 }
 
-/// May new updates start anywhere?
+/// May updates start in the fleet, or in a pool?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
+pub enum Starts<'a> {
     /// Yes.
     Open,
-    /// A person paused the fleet.
+    /// A person paused it.
     Paused,
-    /// The schedule's window is shut.
-    OutsideWindow,
-    /// Our own admission rules were not seen to be in force.
+    /// It is frozen: a pool only.
+    Frozen(Until),
+    /// None of its windows is open, or too little is left of it.
+    OutsideWindow(Until),
+    /// Our own admission rules were not seen to be in force: the fleet only.
     AdmissionNotEnforced,
+    /// It cannot be understood. Says why. A pool only.
+    Invalid(&'a str),
 }
 
 /// One node, its shadow and its slot, joined by name.
@@ -481,8 +483,7 @@ impl FleetFacts<'static> {
         unpooled: 1,
         ceiling: SLOTS_MAX,
         pools: &[],
-        opens: Until::Unknown,
-        gate: Gate::Open,
+        starts: Starts::Open,
     };
 }
 

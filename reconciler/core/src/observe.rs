@@ -14,7 +14,7 @@ use crate::cluster::{Cluster, Entry};
 use crate::deadlines::{Clock, Gated, Times};
 use crate::drain::Obstacle;
 use crate::facts::{
-    BetweenUpdates, Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, PoolFacts, Pools, Steering,
+    BetweenUpdates, Evicted, FleetFacts, NodeFacts, NodeView, PodFacts, PoolFacts, Pools, Starts, Steering,
     UnmanagedNode, Until, in_order, is_unavailable,
 };
 use crate::objects::{AgentPod, WatchedNode, runs_bottlerocket};
@@ -199,7 +199,7 @@ fn fleet_facts<'a>(
     let window_open = policy.schedule.is_open(now.time, policy.durations.min_remaining);
     let opens = if window_open { None } else { policy.schedule.opens(now.time) };
     clock.wake_at(opens);
-    let opens = opens.map_or(Until::Never, Until::At);
+    let window = if window_open { Ok(()) } else { Err(opens.map_or(Until::Never, Until::At)) };
     let paused = ledger.is_some_and(|ledger| ledger.fleet.spec.paused);
     FleetFacts {
         now: now.text,
@@ -217,8 +217,7 @@ fn fleet_facts<'a>(
         unpooled: 0,
         ceiling: 0,
         pools: &pools.all,
-        opens,
-        gate: gate(paused, leader.enforced, window_open),
+        starts: starts(paused, leader.enforced, window),
         enforced: leader.enforced,
         alone: leader.alone,
         all_in_service: true,
@@ -242,12 +241,12 @@ fn between_updates(clock: &mut Clock, pause: SignedDuration, last_finished: Opti
 
 /// May new updates start? A person's pause comes first. Rules that are not in force come before the schedule, because
 /// some nodes are exempt from the schedule.
-fn gate(paused: bool, admission_enforced: bool, window_open: bool) -> Gate {
-    match (paused, admission_enforced, window_open) {
-        (true, _, _) => Gate::Paused,
-        (_, false, _) => Gate::AdmissionNotEnforced,
-        (_, _, false) => Gate::OutsideWindow,
-        (false, true, true) => Gate::Open,
+fn starts(paused: bool, admission_enforced: bool, window: Result<(), Until>) -> Starts<'static> {
+    match (paused, admission_enforced, window) {
+        (true, _, _) => Starts::Paused,
+        (_, false, _) => Starts::AdmissionNotEnforced,
+        (_, _, Err(until)) => Starts::OutsideWindow(until),
+        (false, true, Ok(())) => Starts::Open,
     }
 }
 

@@ -9,12 +9,12 @@ use kube::core::SelectorExt as _;
 
 use crate::age;
 use crate::cluster::{Cluster, Member};
-use crate::facts::{PoolFacts, Pools};
+use crate::facts::{PoolFacts, Pools, Starts};
 use crate::gates::{Gate, GateState};
 use crate::kept::bound_pools;
 use crate::order;
 use crate::policy::Durations;
-use crate::pool::{Pool, PoolGate, Rules};
+use crate::pool::{Pool, Rules};
 use crate::window::Span;
 
 /// Why a pool is not heeded before the clock was looked at for it.
@@ -62,8 +62,8 @@ struct AtTime {
     from: Timestamp,
     /// When it changes.
     until: Option<Timestamp>,
-    starts: PoolGate<'static>,
-    goes_on: PoolGate<'static>,
+    starts: Starts<'static>,
+    goes_on: Starts<'static>,
     next_window: Option<Span>,
     /// Why no update would ever start, found out once.
     too_short: Option<String>,
@@ -124,8 +124,8 @@ impl WatchedPool {
             AtTime {
                 from: now,
                 until: rules.next_change(now, min_remaining, window),
-                starts: rules.gate(now, min_remaining, window),
-                goes_on: rules.gate(now, SignedDuration::ZERO, window),
+                starts: rules.starts(now, min_remaining, window),
+                goes_on: rules.starts(now, SignedDuration::ZERO, window),
                 next_window: window,
                 too_short,
             }
@@ -139,17 +139,17 @@ impl WatchedPool {
         let (rules, at) = (self.rules(), self.at.as_ref());
         let too_short = at.and_then(|at| at.too_short.as_deref());
         let invalid = self.invalid.as_deref().or(misplaced).or(too_short);
-        let gate = |of: fn(&AtTime) -> PoolGate<'static>| match (invalid, at) {
+        let starts = |of: fn(&AtTime) -> Starts<'static>| match (invalid, at) {
             (None, Some(at)) => of(at),
-            (why, _) => PoolGate::Invalid(why.unwrap_or(NOT_LOOKED_AT)),
+            (why, _) => Starts::Invalid(why.unwrap_or(NOT_LOOKED_AT)),
         };
         PoolFacts {
             name: self.item.name(),
             nodes,
             limit: rules.map_or(1, |rules| rules.limit(nodes)),
             one_zone_at_a_time: rules.is_some_and(Rules::one_zone_at_a_time),
-            starts: gate(|at| at.starts),
-            goes_on: gate(|at| at.goes_on),
+            starts: starts(|at| at.starts),
+            goes_on: starts(|at| at.goes_on),
             has_gates: !self.gates().is_empty(),
             gate: self.closed_gate(),
             next_window: at.and_then(|at| at.next_window),
@@ -285,8 +285,8 @@ impl Cluster {
         let status = self.status();
         let by_order = order::apply(&mut all[..heeded], status.map(|status| &status.versions), now);
         let by_age = age::apply(&mut all[..heeded], status.map(|status| &status.seen), now);
-        let by_gates = self.pools.values().filter_map(|pool| pool.at.as_ref()?.until).min();
-        Pools { all, next: [by_order, by_age, by_gates].into_iter().flatten().min() }
+        let by_clock = self.pools.values().filter_map(|pool| pool.at.as_ref()?.until).min();
+        Pools { all, next: [by_order, by_age, by_clock].into_iter().flatten().min() }
     }
 }
 

@@ -2,6 +2,12 @@
 
 use std::fmt;
 
+use crate::facts::{Starts, Until};
+use crate::gates::{Gate, Question};
+use crate::kept::weight;
+use crate::ownership::WatchedPool;
+use crate::policy::{Durations, FailureBudget, Limit};
+use crate::window::{self, Schedule, Span};
 use brupop_api::BottlerocketPool;
 use brupop_api::crds::{QUERY_MAX, is_dns_label};
 use brupop_api::fleet::AcknowledgedHalt;
@@ -19,13 +25,6 @@ use kube::core::{Expression, Selector};
 use semver::Version;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use crate::facts::Until;
-use crate::gates::{Gate, Question};
-use crate::kept::weight;
-use crate::ownership::WatchedPool;
-use crate::policy::{Durations, FailureBudget, Limit};
-use crate::window::{self, Schedule, Span};
 
 /// Longest window.
 const WINDOW_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
@@ -291,21 +290,21 @@ impl Rules {
     }
 
     /// May updates start now, if so much of the window must be left? That is the open one, or else the next one.
-    pub(crate) fn gate(
+    pub(crate) fn starts(
         &self,
         now: Timestamp,
         remaining: SignedDuration,
         window: Option<Span>,
-    ) -> PoolGate<'static> {
+    ) -> Starts<'static> {
         if self.paused {
-            PoolGate::Paused
+            Starts::Paused
         } else if let Some(end) = self.frozen_until(now) {
-            PoolGate::Frozen(Until::At(end))
+            Starts::Frozen(Until::At(end))
         } else if self.windows.is_empty() || window.is_some_and(|span| window::is_open(span, now, remaining))
         {
-            PoolGate::Open
+            Starts::Open
         } else {
-            PoolGate::OutsideWindow(window::opens(&self.windows, now).map_or(Until::Never, Until::At))
+            Starts::OutsideWindow(window::opens(&self.windows, now).map_or(Until::Never, Until::At))
         }
     }
 
@@ -463,21 +462,6 @@ fn schedule(nth: usize, window: &Window) -> Result<Schedule, Invalid> {
     }
     let length = duration(field("duration"), &window.duration, SignedDuration::from_secs(1), WINDOW_MAX)?;
     Schedule::new(&window.schedule, zone, Some(length)).map_err(|why| Invalid::new(field("schedule"), why))
-}
-
-/// Does a pool let updates start now?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PoolGate<'a> {
-    /// Yes.
-    Open,
-    /// It cannot be understood. Says why.
-    Invalid(&'a str),
-    /// A person paused it.
-    Paused,
-    /// It is frozen.
-    Frozen(Until),
-    /// None of its windows is open, or too little is left of it.
-    OutsideWindow(Until),
 }
 
 #[cfg(test)]

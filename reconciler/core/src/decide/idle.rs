@@ -15,7 +15,7 @@ use super::pool_halts;
 use super::room::{Group, Place};
 use super::versions::is_full;
 use super::{Case, Decision, Effect, Milestone, Reason, undo_when_ready, writes};
-use crate::facts::{FleetFacts, Gate, NodeView};
+use crate::facts::{FleetFacts, NodeView, Starts};
 
 impl<'a> Case<'_, 'a> {
     /// Wanted: nothing. What is left of the last update is undone first; then the next one begins if the node has a
@@ -94,8 +94,8 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     pool::allows(fleet, view, &node, Stage::Start)?;
     pool::allows_version(fleet, view, version)?;
     first([
-        (fleet.gate == Gate::Paused, Reason::FleetPaused),
-        (fleet.gate == Gate::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
+        (fleet.starts == Starts::Paused, Reason::FleetPaused),
+        (fleet.starts == Starts::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
         (!fleet.alone, Reason::OtherOperator),
         // It ends by itself, so whatever else holds the node is told first.
         (view.time.backing_off, Reason::BackingOff),

@@ -11,8 +11,7 @@ use super::idle::is_too_young;
 use super::room::{Group, Place};
 use super::slots::{Slots, version_for};
 use super::{Decision, Effect, Reason, pool, pool_halts, writes};
-use crate::facts::{FleetFacts, Gate, NodeView};
-use crate::pool::PoolGate;
+use crate::facts::{FleetFacts, NodeView, Starts};
 
 /// The groups, and the versions, in which an update is under way, or a node lacks nothing but a place.
 ///
@@ -76,9 +75,9 @@ pub(super) fn release<'a>(
 /// Do the annotations go, even if another node needs the node?
 fn must_go(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
     let Some(node) = view.node else { return false };
-    let pool_paused = pool::of(fleet, view).is_some_and(|pool| pool.starts == PoolGate::Paused);
+    let pool_paused = pool::of(fleet, view).is_some_and(|pool| pool.starts == Starts::Paused);
     let halted = node.version.is_some_and(|version| pool_halts::is_halted_anywhere(fleet, view, version));
-    !node.labelled || fleet.gate == Gate::Paused || pool_paused || halted || view.time.kept_is_lost
+    !node.labelled || fleet.starts == Starts::Paused || pool_paused || halted || view.time.kept_is_lost
 }
 
 fn is_kept(view: &NodeView<'_>) -> bool {

@@ -18,14 +18,13 @@ mod writes;
 
 use std::collections::BTreeMap;
 
-use brupop_api::facts::ShadowFacts;
-use brupop_api::fleet::{Counts, Slot};
-use brupop_api::{Field, Object, State, Value, Write, names};
-
-use crate::facts::{FleetFacts, Gate, NodeFacts, NodeView, UnmanagedNode};
+use crate::facts::{FleetFacts, NodeFacts, NodeView, Starts, UnmanagedNode};
 use crate::objects::runs_bottlerocket;
 use crate::observe::Observed;
 use crate::order::Survey;
+use brupop_api::facts::ShadowFacts;
+use brupop_api::fleet::{Counts, Slot};
+use brupop_api::{Field, Object, State, Value, Write, names};
 pub use idle::candidates;
 pub use reason::{Abort, FirstPool, Reason};
 use slots::Holders;
@@ -306,7 +305,7 @@ fn counts<'v, 'a: 'v>(
 /// node, too, no node is labelled.
 pub fn opt_in<'a>(fleet: &FleetFacts<'a>, node: &UnmanagedNode<'a>) -> Option<Write<'a>> {
     let wanted = fleet.ledger_term == Some(fleet.term)
-        && fleet.gate != Gate::Paused
+        && fleet.starts != Starts::Paused
         && fleet.alone
         && node.label.is_none()
         && runs_bottlerocket(node.os_image)

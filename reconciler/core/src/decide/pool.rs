@@ -1,8 +1,7 @@
 //! What the pool of a node, or the environment, says of its update.
 
 use super::{Abort, Case, Decision, FirstPool, Reason};
-use crate::facts::{ClosedGate, FleetFacts, Gate, NodeFacts, NodeView, PoolFacts, Steering};
-use crate::pool::PoolGate;
+use crate::facts::{ClosedGate, FleetFacts, NodeFacts, NodeView, PoolFacts, Starts, Steering};
 
 /// How far an update has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,22 +30,23 @@ pub(super) fn allows<'a>(
     node: &NodeFacts<'a>,
     stage: Stage,
 ) -> Result<(), Reason<'a>> {
-    let gate = match (view.steering, of(fleet, view)) {
+    let starts = match (view.steering, of(fleet, view)) {
         (Steering::Conflict(pools), _) => return Err(Reason::PoolConflict(pools)),
-        (Steering::Environment, _) if fleet.gate == Gate::OutsideWindow && stage == Stage::Start => {
-            PoolGate::OutsideWindow(fleet.opens)
-        }
-        (Steering::Environment, _) => PoolGate::Open,
+        (Steering::Environment, _) => match fleet.starts {
+            Starts::OutsideWindow(until) if stage == Stage::Start => Starts::OutsideWindow(until),
+            _ => Starts::Open,
+        },
         (Steering::Pool(_), Some(pool)) if stage == Stage::Start => pool.starts,
         (Steering::Pool(_), Some(pool)) => pool.goes_on,
         (Steering::Pool(_) | Steering::Nobody, _) => return Err(Reason::NoPool),
     };
-    match gate {
-        PoolGate::Invalid(why) => Err(Reason::PoolInvalid(why)),
-        PoolGate::Paused => Err(Reason::PoolPaused),
-        PoolGate::Frozen(until) if !node.update_now => Err(Reason::Frozen(until)),
-        PoolGate::OutsideWindow(until) if !node.update_now => Err(Reason::OutsideWindow(until)),
-        PoolGate::Open | PoolGate::Frozen(_) | PoolGate::OutsideWindow(_) => match awaited(fleet, view) {
+    match starts {
+        Starts::AdmissionNotEnforced => Err(Reason::AdmissionNotEnforced),
+        Starts::Invalid(why) => Err(Reason::PoolInvalid(why)),
+        Starts::Paused => Err(Reason::PoolPaused),
+        Starts::Frozen(until) if !node.update_now => Err(Reason::Frozen(until)),
+        Starts::OutsideWindow(until) if !node.update_now => Err(Reason::OutsideWindow(until)),
+        Starts::Open | Starts::Frozen(_) | Starts::OutsideWindow(_) => match awaited(fleet, view) {
             Some(_) if stage == Stage::Cordon => Ok(()),
             _ => well(fleet, view),
         },
@@ -102,7 +102,7 @@ impl<'a> Case<'_, 'a> {
         let version = shadow.spec.version.unwrap_or_default();
         let still_allowed =
             allows(fleet, view, node, Stage::Cordon).and_then(|()| allows_version(fleet, view, version));
-        let paused = fleet.gate == Gate::Paused && of(fleet, view).is_some();
+        let paused = fleet.starts == Starts::Paused && of(fleet, view).is_some();
         if still_allowed.is_err() || paused || view.busy_zone.is_some() {
             return Some(self.abort(Abort::PoolClosed));
         }

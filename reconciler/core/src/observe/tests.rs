@@ -260,11 +260,12 @@ fn a_name_that_is_too_long_is_told() {
 }
 
 #[test]
-fn the_gates_reasons_have_an_order() {
-    assert_eq!(gate(true, false, false), Gate::Paused);
-    assert_eq!(gate(false, false, false), Gate::AdmissionNotEnforced);
-    assert_eq!(gate(false, true, false), Gate::OutsideWindow);
-    assert_eq!(gate(false, true, true), Gate::Open);
+fn what_keeps_a_fleet_from_starting_has_an_order() {
+    let closed = Err(Until::Never);
+    assert_eq!(starts(true, false, closed), Starts::Paused);
+    assert_eq!(starts(false, false, closed), Starts::AdmissionNotEnforced);
+    assert_eq!(starts(false, true, closed), Starts::OutsideWindow(Until::Never));
+    assert_eq!(starts(false, true, Ok(())), Starts::Open);
 }
 
 #[test]

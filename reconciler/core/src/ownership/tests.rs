@@ -1,7 +1,7 @@
 //! Whose a node is, in every order of pools.
 
 use super::*;
-use crate::facts::NO_POOLS;
+use crate::facts::{NO_POOLS, Starts};
 use crate::objects::WatchedNode;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -140,8 +140,8 @@ fn no_pass_is_held_up_by_many_pools() {
     assert!(longest.as_secs() < 2, "{longest:?} of {parts} parts");
     assert!(parts > POOLS_MAX / LOOKS_AT_ONCE, "{parts}");
     let pools = cluster.pools_at(now);
-    assert_eq!(pools.all[POOLS_MAX].starts, PoolGate::Invalid(TOO_MANY));
-    assert!(pools.all[POOLS_MAX - 1].starts != PoolGate::Invalid(TOO_MANY) && pools.all.len() == 600);
+    assert_eq!(pools.all[POOLS_MAX].starts, Starts::Invalid(TOO_MANY));
+    assert!(pools.all[POOLS_MAX - 1].starts != Starts::Invalid(TOO_MANY) && pools.all.len() == 600);
     assert!(TOO_MANY.contains(&format!(" {POOLS_MAX} ")));
     assert!(cluster.entries.values().all(|entry| entry.owner == Some(Owner::Nobody)));
 }
@@ -198,7 +198,7 @@ fn only_another_spec_is_looked_at_anew() {
     let mut cluster = Cluster::default();
     node("n", &json!({})).put(&mut cluster);
     of(0, 2).put(&mut cluster);
-    assert!(matches!(cluster.pools_at(at("2026-11-21T02:30:00Z")).all[0].starts, PoolGate::Invalid(_)));
+    assert!(matches!(cluster.pools_at(at("2026-11-21T02:30:00Z")).all[0].starts, Starts::Invalid(_)));
     let mut starts = |pool: Option<Item<Pool>>, now: &str| {
         let owner_is_kept = pool.is_none_or(|pool| {
             pool.put(&mut cluster);
@@ -206,7 +206,7 @@ fn only_another_spec_is_looked_at_anew() {
         });
         cluster.prepare_pools(at(now), SignedDuration::ZERO);
         let pools = cluster.pools_at(at(now));
-        (owner_is_kept, pools.all[0].starts == PoolGate::Open, pools.next.map(|next| next.to_string()))
+        (owner_is_kept, pools.all[0].starts == Starts::Open, pools.next.map(|next| next.to_string()))
     };
     let next = |text: &str| Some(text.to_owned());
     assert_eq!(starts(None, "2026-11-21T02:30:00Z"), (true, true, next("2026-11-21T03:00:00Z")));
@@ -232,8 +232,8 @@ fn a_pool_whose_windows_are_all_too_short_says_so() {
         cluster.prepare_pools(now, remaining);
         let pools = cluster.pools_at(now);
         match pools.all[0].starts {
-            PoolGate::Invalid(why) => Err(why.to_owned()),
-            starts => Ok(starts == PoolGate::Open),
+            Starts::Invalid(why) => Err(why.to_owned()),
+            starts => Ok(starts == Starts::Open),
         }
     };
     let window = |schedule: &str| json!({"schedule": schedule, "duration": "1h"});

@@ -1,7 +1,7 @@
 //! What a spec means, and what is refused.
 
 use super::*;
-use crate::facts::Until;
+use crate::facts::{Starts, Until};
 use serde_json::{Value, json};
 
 const NONE: SignedDuration = SignedDuration::ZERO;
@@ -21,8 +21,8 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-fn gate(rules: &Rules, now: Timestamp, remaining: SignedDuration) -> PoolGate<'static> {
-    rules.gate(now, remaining, rules.window(now))
+fn gate(rules: &Rules, now: Timestamp, remaining: SignedDuration) -> Starts<'static> {
+    rules.starts(now, remaining, rules.window(now))
 }
 
 fn until(text: &str) -> Until {
@@ -94,18 +94,18 @@ fn windows_are_a_union() {
         {"schedule": "0 22 * * SAT", "duration": "4h", "timeZone": "Europe/Berlin"},
     ]}));
     for (now, expected) in [
-        ("2026-11-21T01:59:59Z", PoolGate::OutsideWindow(until("2026-11-21T02:00:00Z"))),
-        ("2026-11-21T02:00:00Z", PoolGate::Open),
-        ("2026-11-21T03:59:59Z", PoolGate::Open),
-        ("2026-11-21T04:00:00Z", PoolGate::OutsideWindow(until("2026-11-21T21:00:00Z"))),
-        ("2026-11-21T21:00:00Z", PoolGate::Open),
-        ("2026-11-22T01:30:00Z", PoolGate::OutsideWindow(until("2026-11-22T02:00:00Z"))),
+        ("2026-11-21T01:59:59Z", Starts::OutsideWindow(until("2026-11-21T02:00:00Z"))),
+        ("2026-11-21T02:00:00Z", Starts::Open),
+        ("2026-11-21T03:59:59Z", Starts::Open),
+        ("2026-11-21T04:00:00Z", Starts::OutsideWindow(until("2026-11-21T21:00:00Z"))),
+        ("2026-11-21T21:00:00Z", Starts::Open),
+        ("2026-11-22T01:30:00Z", Starts::OutsideWindow(until("2026-11-22T02:00:00Z"))),
     ] {
         assert_eq!(gate(&rules, at(now), NONE), expected, "{now}");
     }
     let half_an_hour = SignedDuration::from_mins(30);
-    assert_eq!(gate(&rules, at("2026-11-21T03:30:00Z"), half_an_hour), PoolGate::Open);
-    assert!(matches!(gate(&rules, at("2026-11-21T03:30:01Z"), half_an_hour), PoolGate::OutsideWindow(_)));
+    assert_eq!(gate(&rules, at("2026-11-21T03:30:00Z"), half_an_hour), Starts::Open);
+    assert!(matches!(gate(&rules, at("2026-11-21T03:30:01Z"), half_an_hour), Starts::OutsideWindow(_)));
 }
 
 #[test]
@@ -118,13 +118,13 @@ fn a_freeze_is_half_open_and_beats_windows() {
             freeze("audit", "2026-12-26T23:00:00Z", "2027-01-07T00:00:00+01:00"),
         ],
     }));
-    let frozen = PoolGate::Frozen(until("2027-01-06T23:00:00Z"));
+    let frozen = Starts::Frozen(until("2027-01-06T23:00:00Z"));
     for (now, expected) in [
-        ("2026-12-19T22:59:59Z", PoolGate::Open),
+        ("2026-12-19T22:59:59Z", Starts::Open),
         ("2026-12-19T23:00:00Z", frozen),
         ("2026-12-26T23:00:00Z", frozen),
         ("2027-01-06T22:59:59Z", frozen),
-        ("2027-01-06T23:00:00Z", PoolGate::Open),
+        ("2027-01-06T23:00:00Z", Starts::Open),
     ] {
         assert_eq!(gate(&rules, at(now), NONE), expected, "{now}");
     }
@@ -144,7 +144,7 @@ fn daylight_saving_skips_and_repeats_no_window() {
         ("2026-10-25T01:29:59Z", true),
         ("2026-10-25T01:30:00Z", false),
     ] {
-        assert_eq!(gate(&rules, at(now), NONE) == PoolGate::Open, open, "{now}");
+        assert_eq!(gate(&rules, at(now), NONE) == Starts::Open, open, "{now}");
     }
 }
 
@@ -194,7 +194,7 @@ fn windows_that_overlap_or_touch_are_one() {
         for now in ["2026-11-21T02:00:00Z", "2026-11-21T02:30:07Z", "2026-11-21T04:59:59Z"] {
             assert_eq!(rules.window(at(now)), Some((at(start), at(end))), "{windows} at {now}");
         }
-        assert_ne!(gate(&rules, at(end), NONE), PoolGate::Open, "{windows}: it is over at its end");
+        assert_ne!(gate(&rules, at(end), NONE), Starts::Open, "{windows}: it is over at its end");
     }
 }
 
@@ -217,7 +217,7 @@ fn a_look_at_the_worst_windows_takes_no_time() {
         let began = std::time::Instant::now();
         let now = at("2026-11-21T02:00:00Z");
         let window = rules.window(now);
-        let _ = (rules.gate(now, NONE, window), rules.next_change(now, NONE, window));
+        let _ = (rules.starts(now, NONE, window), rules.next_change(now, NONE, window));
         let took = began.elapsed();
         assert!(took.as_millis() < 200, "{schedule} for {duration}: {took:?}");
     }
@@ -259,7 +259,7 @@ fn nothing_changes_before_the_next_change() {
     let gates = |now| (gate(&rules, now, remaining), gate(&rules, now, NONE));
     let is_open = |now| {
         let (start, go_on) = gates(now);
-        (start == PoolGate::Open, go_on == PoolGate::Open)
+        (start == Starts::Open, go_on == Starts::Open)
     };
     let mut changes = 0;
     while now < end {

@@ -16,10 +16,9 @@ use serde_json::{Value, json};
 use super::health::health;
 use super::{DesiredCondition, generation};
 use crate::decide::{Decision, HaltedIn, Reason, how_to_lift};
-use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering, in_order, is_unavailable};
+use crate::facts::{FleetFacts, NodeView, PoolFacts, Starts, Steering, in_order, is_unavailable};
 use crate::observe::Observed;
 use crate::ownership::WatchedPool;
-use crate::pool::PoolGate;
 
 /// What the status of a pool should show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +132,7 @@ impl<'a> Tally<'a> {
     /// Why the pool moves, or why not: what most of the nodes that wait wait for.
     fn progressing(&self, pool: &PoolFacts<'_>, seen: &BTreeMap<String, String>) -> DesiredCondition {
         let (status, reason, message) = match pool.starts {
-            PoolGate::Invalid(why) => (ConditionStatus::False, "PoolInvalid", why.to_owned()),
+            Starts::Invalid(why) => (ConditionStatus::False, "PoolInvalid", why.to_owned()),
             _ if self.counts.updating_nodes > 0 => {
                 (ConditionStatus::True, "Updating", "nodes of the pool are being updated".to_owned())
             }
@@ -237,7 +236,7 @@ const NO_NODES: &str = "the pool owns no node that is opted in";
 
 fn accepted(pool: &PoolFacts<'_>) -> DesiredCondition {
     match pool.starts {
-        PoolGate::Invalid(why) => DesiredCondition::of(ACCEPTED, ConditionStatus::False, "PoolInvalid", why),
+        Starts::Invalid(why) => DesiredCondition::of(ACCEPTED, ConditionStatus::False, "PoolInvalid", why),
         _ => DesiredCondition::of(ACCEPTED, ConditionStatus::True, "Understood", "the pool is understood"),
     }
 }

@@ -15,7 +15,7 @@ use super::world::{
     updating, without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, Gate, NodeView, Until};
+use crate::facts::{FleetFacts, NodeView, Starts, Until};
 
 #[test]
 fn nothing_is_written_without_our_term() {
@@ -200,25 +200,27 @@ fn who_cannot_undo_its_last_update_says_why() {
 }
 
 #[test]
-fn gates_hold_new_updates_back_and_nothing_else() {
-    for (gate, reason) in [
-        (Gate::Paused, Reason::FleetPaused),
-        (Gate::OutsideWindow, Reason::OutsideWindow(Until::Unknown)),
-        (Gate::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
+fn pause_window_and_admission_hold_new_updates_back_and_nothing_else() {
+    for (starts, reason) in [
+        (Starts::Paused, Reason::FleetPaused),
+        (Starts::OutsideWindow(Until::Unknown), Reason::OutsideWindow(Until::Unknown)),
+        (Starts::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
     ] {
-        let closed = FleetFacts { gate, ..without_slots() };
+        let closed = FleetFacts { starts, ..without_slots() };
         assert_eq!(decide(&closed, &idle()).reason, reason);
         assert_eq!(slots(&closed, &[idle()]).write, None);
         // What has begun is finished.
         let view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-        assert!(decide(&FleetFacts { gate, ..fleet() }, &view).effect.is_some());
+        assert!(decide(&FleetFacts { starts, ..fleet() }, &view).effect.is_some());
     }
     let mut asked_for = idle();
     node(&mut asked_for, |node| node.update_now = true);
     assert!(
-        slots(&FleetFacts { gate: Gate::OutsideWindow, ..without_slots() }, &[asked_for]).write.is_some()
+        slots(&FleetFacts { starts: Starts::OutsideWindow(Until::Unknown), ..without_slots() }, &[asked_for])
+            .write
+            .is_some()
     );
-    assert!(slots(&FleetFacts { gate: Gate::Paused, ..without_slots() }, &[asked_for]).write.is_none());
+    assert!(slots(&FleetFacts { starts: Starts::Paused, ..without_slots() }, &[asked_for]).write.is_none());
 }
 
 #[test]

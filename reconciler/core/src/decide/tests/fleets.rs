@@ -23,7 +23,7 @@ use crate::cluster::{Cluster, Entry};
 use crate::decide::new_shadow;
 use crate::decide::{Decision, Effect};
 use crate::drain::{DrainPlan, Obstacle, PodKey};
-use crate::facts::Gate;
+use crate::facts::{Starts, Until};
 use crate::gates::GateState;
 use crate::objects::{AgentPod, Readiness};
 use crate::observe::{Leader, Now, Observed, observe};
@@ -58,7 +58,7 @@ pub(super) struct Fleet {
     /// The pools, as JSON; perhaps none.
     pub(super) pools: Vec<serde_json::Value>,
     pub(super) limit: Limit,
-    pub(super) gate: Gate,
+    pub(super) starts: Starts<'static>,
     pub(super) alone: bool,
     pub(super) force: bool,
     pub(super) durations: Durations,
@@ -228,12 +228,12 @@ impl Fleet {
             pools: pools(dice),
             places,
             limit: dice.one_of(&[Limit::Nodes(2), Limit::Percent(40), Limit::Nodes(1), Limit::Unlimited]),
-            gate: dice.one_of(&[
-                Gate::Open,
-                Gate::Open,
-                Gate::OutsideWindow,
-                Gate::Paused,
-                Gate::AdmissionNotEnforced,
+            starts: dice.one_of(&[
+                Starts::Open,
+                Starts::Open,
+                Starts::OutsideWindow(Until::Unknown),
+                Starts::Paused,
+                Starts::AdmissionNotEnforced,
             ]),
             force: dice.rarely(4),
             alone: !dice.rarely(6),
@@ -296,7 +296,7 @@ impl Fleet {
             Policy { limit: self.limit, durations: self.durations, force: self.force, ..Policy::default() };
         let leader = Leader {
             term: TERM,
-            enforced: self.gate != Gate::AdmissionNotEnforced,
+            enforced: self.starts != Starts::AdmissionNotEnforced,
             alone: self.alone,
             own_node: Some("n0"),
         };
@@ -304,7 +304,7 @@ impl Fleet {
         // Facts borrow from it, and tests are short.
         let pools = Box::leak(Box::new(cluster.pools_at(time)));
         let mut observed = observe(cluster, pools, &policy, &leader, Now { time, text: NOW });
-        observed.fleet.gate = self.gate;
+        observed.fleet.starts = self.starts;
         observed
     }
 

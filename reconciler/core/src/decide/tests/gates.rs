@@ -5,8 +5,7 @@ use State::{Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate
 use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, node as decide, slots};
-use crate::facts::{ClosedGate, Evicted, FleetFacts, NodeView, PoolFacts, Steering};
-use crate::pool::PoolGate;
+use crate::facts::{ClosedGate, Evicted, FleetFacts, NodeView, PoolFacts, Starts, Steering};
 
 const CLOSED: Option<ClosedGate<'static>> = Some(ClosedGate::Closed("quiet"));
 const UNKNOWN: Option<ClosedGate<'static>> = Some(ClosedGate::Unknown("quiet"));
@@ -88,7 +87,7 @@ fn what_has_begun_waits_for_a_new_leader_to_ask() {
     let (marker, mut cordoned) = (marker(1, false), staged());
     marked(&mut cordoned, &marker);
     assert_eq!(decide(&fleet, &cordoned).reason, Reason::Draining);
-    let pools = [PoolFacts { goes_on: PoolGate::Paused, ..pool(AWAITED) }];
+    let pools = [PoolFacts { goes_on: Starts::Paused, ..pool(AWAITED) }];
     let fleet = FleetFacts { pools: &pools, ..fleet };
     assert_eq!(decide(&fleet, &staged()).reason, Reason::Aborting(Abort::PoolClosed));
 }

@@ -11,9 +11,8 @@ use super::pool_halts::{placed, pool, rules, updated};
 use super::world::*;
 use super::*;
 use crate::decide::{Milestone, fleet as decide_all, node as decide, slots};
-use crate::facts::{BetweenUpdates, FleetFacts, Gate, NodeView, Steering, Words, is_unavailable};
+use crate::facts::{BetweenUpdates, FleetFacts, NodeView, Starts, Steering, Until, Words, is_unavailable};
 use crate::observe::Observed;
-use crate::pool::PoolGate;
 
 /// Of a node with both annotations, in service since `kept_since`, or in mid-update.
 fn with_annotations(marker: Marker) -> Marker {
@@ -112,9 +111,9 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
     use Other::*;
     type Change = fn(&mut NodeView<'_>, &mut FleetFacts<'_>);
     let unchanged: Change = |_, _| ();
-    let paused: Change = |_, fleet| fleet.gate = Gate::Paused;
+    let paused: Change = |_, fleet| fleet.starts = Starts::Paused;
     let pausing: Change = |_, fleet| fleet.between_updates = BetweenUpdates::Pausing;
-    let outside: Change = |_, fleet| fleet.gate = Gate::OutsideWindow;
+    let outside: Change = |_, fleet| fleet.starts = Starts::OutsideWindow(Until::Unknown);
     let unlabelled: Change = |view, _| node(view, |node| node.labelled = false);
     let lost: Change = |view, _| {
         node(view, |node| node.ready = false);
@@ -206,10 +205,10 @@ fn a_pause_or_halt_of_its_pool_gives_the_annotations_back() {
     let in_pool = BTreeMap::from([(format!("web/{NEW}"), halted)]);
     let (none, its) = (BTreeMap::new(), slot("brs-a", "brs-a", 1));
     for (gate, versions, pool_versions, gone) in [
-        (PoolGate::Open, &none, &none, false),
-        (PoolGate::Paused, &none, &none, true),
-        (PoolGate::Open, &in_fleet, &none, true),
-        (PoolGate::Open, &none, &in_pool, true),
+        (Starts::Open, &none, &none, false),
+        (Starts::Paused, &none, &none, true),
+        (Starts::Open, &in_fleet, &none, true),
+        (Starts::Open, &none, &in_pool, true),
     ] {
         let mut web = pool("web", &open);
         web.starts = gate;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::decide::opt_in;
-use crate::facts::{FleetFacts, Gate, UnmanagedNode};
+use crate::facts::{FleetFacts, Starts, UnmanagedNode, Until};
 use brupop_api::write::apply;
 use brupop_api::{Write, names};
 use k8s_openapi::api::core::v1::Node;
@@ -18,8 +18,12 @@ pub(super) const BARE: UnmanagedNode<'static> = UnmanagedNode {
     young: false,
 };
 
-fn decided(node: &UnmanagedNode<'static>, gate: Gate, ledger_term: u64) -> Option<Write<'static>> {
-    let fleet = FleetFacts { ledger_term: Some(ledger_term), gate, ..FleetFacts::EXAMPLE };
+fn decided(
+    node: &UnmanagedNode<'static>,
+    starts: Starts<'static>,
+    ledger_term: u64,
+) -> Option<Write<'static>> {
+    let fleet = FleetFacts { ledger_term: Some(ledger_term), starts, ..FleetFacts::EXAMPLE };
     assert_eq!(opt_in(&FleetFacts { alone: false, ..fleet }, node), None, "another operator is here");
     opt_in(&fleet, node)
 }
@@ -28,28 +32,28 @@ fn decided(node: &UnmanagedNode<'static>, gate: Gate, ledger_term: u64) -> Optio
 fn only_undecided_bottlerocket_nodes_are_opted_in() {
     let os = |os_image| UnmanagedNode { os_image, ..BARE };
     let label = |label| UnmanagedNode { label: Some(label), ..BARE };
-    for (says, node, gate, term, wanted) in [
-        ("a host without the label", BARE, Gate::Open, 4, true),
-        ("outside of the window", BARE, Gate::OutsideWindow, 4, true),
-        ("before there is a shadow to prove admission on", BARE, Gate::AdmissionNotEnforced, 4, true),
-        ("a paused fleet", BARE, Gate::Paused, 4, false),
-        ("another leads", BARE, Gate::Open, 5, false),
-        ("left out", label("none"), Gate::Open, 4, false),
-        ("of an earlier interface", label("1.0.0"), Gate::Open, 4, false),
-        ("labelled with nothing", label(""), Gate::Open, 4, false),
-        ("labelled already", label("2.0.0"), Gate::Open, 4, false),
-        ("Debian", os("Debian GNU/Linux 13 (trixie)"), Gate::Open, 4, false),
-        ("a name that contains it", os("Not Bottlerocket OS 1.19.4"), Gate::Open, 4, false),
-        ("its kubelet has said nothing yet", os(""), Gate::Open, 4, false),
-        ("a new one", UnmanagedNode { young: true, ..BARE }, Gate::Open, 4, false),
+    for (says, node, starts, term, wanted) in [
+        ("a host without the label", BARE, Starts::Open, 4, true),
+        ("outside of the window", BARE, Starts::OutsideWindow(Until::Unknown), 4, true),
+        ("before there is a shadow to prove admission on", BARE, Starts::AdmissionNotEnforced, 4, true),
+        ("a paused fleet", BARE, Starts::Paused, 4, false),
+        ("another leads", BARE, Starts::Open, 5, false),
+        ("left out", label("none"), Starts::Open, 4, false),
+        ("of an earlier interface", label("1.0.0"), Starts::Open, 4, false),
+        ("labelled with nothing", label(""), Starts::Open, 4, false),
+        ("labelled already", label("2.0.0"), Starts::Open, 4, false),
+        ("Debian", os("Debian GNU/Linux 13 (trixie)"), Starts::Open, 4, false),
+        ("a name that contains it", os("Not Bottlerocket OS 1.19.4"), Starts::Open, 4, false),
+        ("its kubelet has said nothing yet", os(""), Starts::Open, 4, false),
+        ("a new one", UnmanagedNode { young: true, ..BARE }, Starts::Open, 4, false),
     ] {
-        assert_eq!(decided(&node, gate, term).is_some(), wanted, "{says}");
+        assert_eq!(decided(&node, starts, term).is_some(), wanted, "{says}");
     }
 }
 
 #[test]
 fn the_label_needs_the_node_as_seen() {
-    let write = decided(&BARE, Gate::Open, 4).unwrap();
+    let write = decided(&BARE, Starts::Open, 4).unwrap();
     let node = |uid: &str, os_image: &str, label: Option<&str>| -> Node {
         let labels = label.map(|value| BTreeMap::from([(names::UPDATER_INTERFACE_LABEL, value)]));
         serde_json::from_value(json!({

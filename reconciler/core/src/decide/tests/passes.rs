@@ -12,8 +12,7 @@ use proptest::test_runner::TestRunner;
 use super::fleets::Fleet;
 use crate::decide::idle::startable;
 use crate::decide::{Abort, Decision, Effect, Milestone, Reason, candidates, node as decide, slots};
-use crate::facts::{BetweenUpdates, Gate, NodeView, Steering};
-use crate::pool::PoolGate;
+use crate::facts::{BetweenUpdates, NodeView, Starts, Steering, Until};
 
 /// Most passes until a reconciler has done all that it can do by itself.
 const PASSES_MAX: usize = 16;
@@ -244,20 +243,20 @@ proptest! {
             prop_assert!(fleet.alone);
             let steered = match view.steering {
                 Steering::Environment => {
-                    fleet.gate == Gate::Open || (fleet.gate == Gate::OutsideWindow && node.update_now)
+                    fleet.starts == Starts::Open || (matches!(fleet.starts, Starts::OutsideWindow(_)) && node.update_now)
                 }
                 Steering::Pool(index) => {
                     let pool = &observed.fleet.pools[index];
-                    let closed_by_time = matches!(pool.starts, PoolGate::OutsideWindow(_) | PoolGate::Frozen(_));
+                    let closed_by_time = matches!(pool.starts, Starts::OutsideWindow(_) | Starts::Frozen(_));
                     let version = view.shadow.unwrap().update().unwrap();
                     let allowed = pool.rules.unwrap().allow(version) && pool.waits_for(version).is_none();
                     let allowed = allowed && (node.update_now || pool.ripens(version).is_none());
                     let allowed = allowed && pool.gate.is_none();
-                    allowed && (pool.starts == PoolGate::Open || (closed_by_time && node.update_now))
+                    allowed && (pool.starts == Starts::Open || (closed_by_time && node.update_now))
                 }
                 Steering::Conflict(_) | Steering::Nobody => false,
             };
-            prop_assert!(steered && [Gate::Open, Gate::OutsideWindow].contains(&fleet.gate));
+            prop_assert!(steered && matches!(fleet.starts, Starts::Open | Starts::OutsideWindow(_)));
             prop_assert!(node.update_now || !view.time.young);
             // Who has its slot has begun.
             prop_assert!(starts || node.update_now || observed.fleet.between_updates != BetweenUpdates::Pausing);
@@ -304,11 +303,12 @@ proptest! {
     }
 
     #[test]
-    fn what_has_begun_is_finished(fleet in fleet(), gate in 1..4_usize) {
+    fn what_has_begun_is_finished(fleet in fleet(), held_by in 1..4_usize) {
         let (mut free, mut held) = (fleet.clone(), fleet);
-        free.gate = Gate::Open;
-        held.gate = [Gate::Open, Gate::Paused, Gate::OutsideWindow, Gate::AdmissionNotEnforced][gate];
-        held.alone = gate != 2;
+        free.starts = Starts::Open;
+        held.starts =
+            [Starts::Open, Starts::Paused, Starts::OutsideWindow(Until::Unknown), Starts::AdmissionNotEnforced][held_by];
+        held.alone = held_by != 2;
         held.durations.pause = jiff::SignedDuration::from_hours(1000);
         held.durations.min_node_age = jiff::SignedDuration::from_hours(1000);
         let (free_snapshot, held_snapshot) = (free.cluster(), held.cluster());
@@ -321,7 +321,7 @@ proptest! {
             // But no node is emptied while its reboot could not be granted, and what another operator has begun is left
             // to it. In a pool, what is not cordoned yet heeds a pause.
             let not_yet = [Reason::AdmissionNotEnforced, Reason::OtherOperator];
-            if gate == 1 && in_held.reason == Reason::Aborting(Abort::PoolClosed) {
+            if held_by == 1 && in_held.reason == Reason::Aborting(Abort::PoolClosed) {
                 continue;
             }
             if [&in_free, &in_held].iter().any(|decision| not_yet.contains(&decision.reason)) {

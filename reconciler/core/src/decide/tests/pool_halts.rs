@@ -13,8 +13,8 @@ use super::versions::{acknowledged, failures, halted, names, over};
 use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, Slots, node as decide, slots};
-use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
-use crate::pool::{PoolGate, Rules};
+use crate::facts::{FleetFacts, NodeView, PoolFacts, Starts, Steering};
+use crate::pool::Rules;
 
 const WORKLOADS: &str = "WorkloadsUnavailable";
 
@@ -30,8 +30,8 @@ pub(super) fn pool<'a>(name: &'a str, rules: &'a Rules) -> PoolFacts<'a> {
         nodes: 4,
         limit: 4,
         one_zone_at_a_time: false,
-        starts: PoolGate::Open,
-        goes_on: PoolGate::Open,
+        starts: Starts::Open,
+        goes_on: Starts::Open,
         has_gates: false,
         gate: None,
         next_window: None,

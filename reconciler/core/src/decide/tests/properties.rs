@@ -10,7 +10,7 @@ use super::super::{Effect, Holders, Reason, new_term, node as decide, opt_in, sl
 use super::opt_in::BARE;
 use super::sets;
 use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT, UID, fleet, idle, marker};
-use crate::facts::{FleetFacts, Gate, NodeView};
+use crate::facts::{FleetFacts, NodeView, Starts};
 
 /// A node in any state, consistent or not, with the marker it may carry.
 #[derive(Clone, Debug)]
@@ -111,8 +111,8 @@ impl Arena {
             .collect()
     }
 
-    fn fleet(&self, limit: u64, gate: Gate) -> FleetFacts<'_> {
-        FleetFacts { slots: &self.slots, limit, gate, ..fleet() }
+    fn fleet(&self, limit: u64, starts: Starts<'static>) -> FleetFacts<'_> {
+        FleetFacts { slots: &self.slots, limit, starts, ..fleet() }
     }
 }
 
@@ -126,7 +126,7 @@ proptest! {
         }
         let mut views = arena.views(&odds);
         views.remove(usize::from(missing) % views.len());
-        let fleet = arena.fleet(500, Gate::Open);
+        let fleet = arena.fleet(500, Starts::Open);
         let holders = Holders::of(&fleet, &views);
         let held = holders.held(&views).collect::<Vec<_>>();
         prop_assert_eq!(held, views.iter().map(|view| view.slot(&fleet)).collect::<Vec<_>>());
@@ -142,7 +142,7 @@ proptest! {
     ) {
         let arena = Arena::of(&odds);
         let views = arena.views(&odds);
-        let fleet = arena.fleet(limit, Gate::Open);
+        let fleet = arena.fleet(limit, Starts::Open);
         let Some(write) = slots(&fleet, &views).write else { return Ok(()) };
         let taken = write.sets.iter().filter(|(_, value)| matches!(value, Value::Slot(slot) if !slot.counted)).count();
         let freed =
@@ -175,7 +175,7 @@ proptest! {
     fn deciding_twice_gives_the_same(odds in prop::collection::vec(odd(), 1..6)) {
         let arena = Arena::of(&odds);
         let views = arena.views(&odds);
-        let fleet = arena.fleet(2, Gate::Open);
+        let fleet = arena.fleet(2, Starts::Open);
         prop_assert_eq!(slots(&fleet, &views), slots(&fleet, &views));
         for view in &views {
             prop_assert_eq!(decide(&fleet, view), decide(&fleet, view));
@@ -186,7 +186,7 @@ proptest! {
     fn every_write_fits_its_object(odds in prop::collection::vec(odd(), 1..6)) {
         let arena = Arena::of(&odds);
         let views = arena.views(&odds);
-        let fleet = arena.fleet(2, Gate::Open);
+        let fleet = arena.fleet(2, Starts::Open);
         let decisions: Vec<_> = views.iter().map(|view| decide(&fleet, view)).collect();
         let of_nodes = decisions.iter().flat_map(|decision| match &decision.effect {
             Some(Effect::Write(write)) => vec![write],
@@ -207,7 +207,7 @@ proptest! {
         let odds = [odd];
         let arena = Arena::of(&odds);
         let view = arena.views(&odds)[0];
-        let fleet = arena.fleet(500, Gate::Open);
+        let fleet = arena.fleet(500, Starts::Open);
         let (node, shadow) = (view.node.unwrap(), view.shadow.unwrap());
         match decide(&fleet, &view).effect {
             Some(Effect::Grant { confirm, grant }) => {
@@ -233,7 +233,7 @@ proptest! {
             marker.cordoned_at = cordoned.then(|| "then".to_owned());
         }
         let view = arena.views(&odds)[0];
-        let decision = decide(&arena.fleet(500, Gate::Open), &view);
+        let decision = decide(&arena.fleet(500, Starts::Open), &view);
         let Some(Effect::Write(write)) = &decision.effect else { return Ok(()) };
         if sets(write, Field::Unschedulable) == Some(Value::Absent) {
             prop_assert!(arena.markers[0].as_ref().is_some_and(|marker| marker.cordoned_at.is_some()));
@@ -252,7 +252,7 @@ proptest! {
         shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
         shadow.status.reboot_requested = Some(FIRST_BOOT);
         view.node.as_mut().unwrap().boot_id = FIRST_BOOT;
-        let decision = decide(&arena.fleet(500, Gate::Open), &view);
+        let decision = decide(&arena.fleet(500, Starts::Open), &view);
         prop_assert!(!matches!(decision.reason, Reason::Aborting(_)), "{:?}", decision);
     }
 }

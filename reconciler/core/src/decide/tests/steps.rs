@@ -9,7 +9,7 @@ use super::world::{
     slot, updating, without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, Gate, NodeView, PodFacts};
+use crate::facts::{FleetFacts, NodeView, PodFacts, Starts};
 
 #[test]
 fn a_staged_node_is_taken_out_in_order() {
@@ -93,7 +93,7 @@ fn each_step_reaches_its_milestone() {
 #[test]
 fn no_node_is_emptied_without_admission() {
     let alone = FleetFacts { enforced: false, ..fleet() };
-    for (fleet, exclude) in [(alone, false), (FleetFacts { gate: Gate::Paused, ..alone }, true)] {
+    for (fleet, exclude) in [(alone, false), (FleetFacts { starts: Starts::Paused, ..alone }, true)] {
         let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
         view.time.exclude = exclude;
         let decision = decide(&fleet, &view);

@@ -7,8 +7,7 @@ use brupop_api::fleet::Slot;
 use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, node as decide, slots};
-use crate::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, Steering};
-use crate::pool::PoolGate;
+use crate::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, Starts, Steering};
 use State::StagedAndPerformedUpdate;
 
 pub(super) fn pool(name: &'static str) -> PoolFacts<'static> {
@@ -17,8 +16,8 @@ pub(super) fn pool(name: &'static str) -> PoolFacts<'static> {
         nodes: 4,
         limit: 3,
         one_zone_at_a_time: name == "db",
-        starts: PoolGate::Open,
-        goes_on: PoolGate::Open,
+        starts: Starts::Open,
+        goes_on: Starts::Open,
         has_gates: false,
         gate: None,
         next_window: None,
