@@ -38,6 +38,9 @@ pub struct Marker {
     /// When the drain began: the clock of its deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_started_at: Option<String>,
+    /// There were pods to evict when the node was cordoned.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub emptied: bool,
     /// When we cordoned the node; absent if we did not (it was cordoned before, and stays so).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordoned_at: Option<String>,

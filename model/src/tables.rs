@@ -59,6 +59,8 @@ static MARKERS: LazyLock<Vec<Marker>> = LazyLock::new(|| {
             kept_since: when(digits.flag()),
             ..Marker::default()
         };
+        // Whatever is evicted here has an owner.
+        marker.emptied = !marker.evicted_owners.is_empty();
         // They are set with the cordon.
         let annotated = marker.drain_started_at.is_some() || marker.kept_since.is_some();
         (marker.do_not_disrupt, marker.scale_down_disabled) = (annotated, annotated);

@@ -63,6 +63,7 @@ impl<'a> Case<'_, 'a> {
         }
         let cordoned = Marker {
             drain_started_at: now(),
+            emptied: !view.pods.drained,
             // A cordon that was adopted stays ours; a person's never becomes ours.
             cordoned_at: if node.unschedulable { marker.cordoned_at.clone() } else { now() },
             tainted: true,

@@ -179,9 +179,10 @@ impl<'a> Case<'_, 'a> {
     fn back_into_service(self) -> Option<Decision<'a>> {
         let node = self.node;
         let marker = node.marker.filter(|marker| node.ready && marker.holds_changes())?;
-        // It is empty, which is what autoscalers remove, and the pods of the next node go there.
-        let updated = node.version == self.shadow.spec.version;
-        let undo = writes::undo_and_keep_owners(self.fleet, node, marker, updated);
+        // It is empty, which is what autoscalers remove, and the pods of the next node go there. One that was empty before is
+        // theirs.
+        let kept = marker.emptied && node.version == self.shadow.spec.version;
+        let undo = writes::undo_and_keep_owners(self.fleet, node, marker, kept);
         let decision = Decision::write(undo, Reason::ReturningToService);
         Some(decision.reaching(Milestone::ReturnedToService))
     }

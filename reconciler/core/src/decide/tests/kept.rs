@@ -51,18 +51,18 @@ fn releases(write: &Write<'_>) -> bool {
 #[test]
 fn an_updated_node_comes_back_with_its_annotations() {
     let both = Some(Words::Ours);
-    let emptied = with_annotations(marker(1, true));
-    // It runs what it was to run; or it fell back.
-    for (version, stay) in [(NEW, true), (OLD, false)] {
+    // It runs what it was to run; or it fell back; or it was empty before.
+    for (version, emptied, stay) in [(NEW, true, true), (OLD, true, false), (NEW, false, false)] {
+        let drained = Marker { emptied, ..with_annotations(marker(1, true)) };
         let mut view = updating(RebootedIntoUpdate, RebootedIntoUpdate);
-        marked(&mut view, &emptied);
+        marked(&mut view, &drained);
         node(&mut view, |node| (node.do_not_disrupt, node.scale_down_disabled) = (both, both));
         rebooted(&mut view, version);
         let back = decide(&fleet(), &view);
         assert_eq!(back.milestone, Some(Milestone::ReturnedToService));
         assert_eq!(sets(write(&back), Field::Unschedulable), Some(Value::Absent));
         let Some(Value::Marker(rest)) = sets(write(&back), Field::Marker) else { panic!("no marker") };
-        assert_eq!((releases(write(&back)), rest.is_kept()), (!stay, stay), "{version}");
+        assert_eq!((releases(write(&back)), rest.is_kept()), (!stay, stay), "{version} {emptied}");
         assert_eq!(rest.kept_since.as_deref(), stay.then_some(fleet().now));
         let rest = rest.into_owned();
         assert!(!rest.holds_changes() && !rest.evicted_owners.is_empty());

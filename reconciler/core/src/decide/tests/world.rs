@@ -34,6 +34,7 @@ pub(super) fn marker(attempt: u64, drained: bool) -> Marker {
         term: 4,
         cordoned_at: then(),
         drain_started_at: then(),
+        emptied: true,
         tainted: true,
         drained_at: drained.then(|| "then".to_owned()),
         evicted_owners: vec!["apps/v1/ReplicaSet/shop/cart".to_owned()],
