@@ -24,6 +24,7 @@ const LEFT_OWNERS_BYTES: usize = 2048;
 
 /// What we changed on a node. A field of a step is removed when the step is undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Marker {
     /// UID of the shadow on whose behalf.
     pub shadow_uid: String,

@@ -128,8 +128,7 @@ impl<'a> Room<'a> {
         keeps_quorum && self.has_places(place.group) && self.busy_elsewhere(place).is_none()
     }
 
-    /// Do the limits of this group and of the fleet leave a place, whatever zones are busy, and whichever node of the control plane
-    /// is?
+    /// Do the limits of this group and of the fleet leave a place, whatever zone or node of the control plane is busy?
     pub(super) fn has_places(&self, group: Group) -> bool {
         !self.fleet.is_full() && !self.of(group).is_full()
     }

@@ -186,8 +186,8 @@ pub(super) fn undo<'a>(node: &NodeFacts<'a>, marker: &'a Marker) -> Write<'a> {
     undo_but(node, marker, Marker::default())
 }
 
-/// Undoes what we changed. The marker stays as long as it names owners of evicted pods: they have to become available again. If the node
-/// is to be `kept`, the annotations for autoscalers stay, too.
+/// Undoes what we changed. The marker stays as long as it names owners of evicted pods: they have to become available again.
+/// If the node is to be `kept`, the annotations for autoscalers stay, too.
 pub(super) fn undo_and_keep_owners<'a>(
     fleet: &FleetFacts<'a>,
     node: &NodeFacts<'a>,
