@@ -294,8 +294,9 @@ fn counts<'v, 'a: 'v>(
         if slot.is_some() {
             continue;
         }
-        counts.pending += u64::from(shadow.update().is_some());
-        counts.updated += u64::from(shadow.update().is_none() && !shadow.status.cannot_update());
+        let pending = shadow.update().is_some();
+        counts.pending += u64::from(pending);
+        counts.updated += u64::from(!pending && !shadow.status.cannot_update());
     }
     counts
 }
