@@ -50,6 +50,7 @@ impl Reconciler {
             }
             Outcome::Removed => {
                 in_flight.removed(request.seen, now);
+                request.context.ended.iter().for_each(|ended| self.metrics.ended(ended));
                 if logged {
                     tracing::info!(node, reason, object, "removed");
                     self.publisher.publish(request.context);
@@ -266,5 +267,30 @@ impl Publisher {
             };
             tracing::debug!(reason = event.reason, error, "an Event could not be published");
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests::{holds_up, reconciler};
+    use brupop_core::outcome::Ended;
+    use jiff::Timestamp;
+    use kube::api::Preconditions;
+    use tokio::sync::{mpsc::unbounded_channel, watch};
+
+    #[tokio::test]
+    async fn a_node_that_is_removed_after_its_update_is_counted() {
+        let (wrote, _writes) = unbounded_channel();
+        let (_, elected) = watch::channel(None);
+        let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
+        let name = "brs-a".to_owned();
+        let delete = Operation::DeleteShadow { name: name.clone(), preconditions: Preconditions::default() };
+        let context = Context { ended: vec![Ended::Removed], ..Context::default() };
+        let (key, seen) = (Key::Shadow(name), Some(1));
+        let request = Request { key, operation: delete, seen, begins_term: None, context };
+        reconciler.request_completed(request, Outcome::Removed);
+        let text = reconciler.metrics.render(None, 0, Timestamp::UNIX_EPOCH);
+        assert!(text.contains("brupop_updated_nodes_removed_total 1"), "{text}");
     }
 }
