@@ -109,9 +109,20 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     }
 }
 
-/// Will the node wait for its turn once it is old enough?
-pub(super) fn is_too_young(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
-    view.time.young && able(fleet, view) == Err(Reason::NodeTooYoung)
+/// Does the node wait only for what ends by itself, most often soon, or what a new leader does not know yet?
+pub(super) fn is_held_for_a_while(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
+    matches!(
+        startable(fleet, view),
+        Err(Reason::NodeTooYoung
+            | Reason::BudgetAllowsNone(_)
+            | Reason::BackingOff
+            | Reason::ControlPlaneBusy(_)
+            | Reason::AgentSilent
+            | Reason::GateClosed(_)
+            | Reason::GateUnknown(_)
+            | Reason::AdmissionNotEnforced
+            | Reason::OtherOperator)
+    )
 }
 
 /// Why the last update is not over yet: the agent undoes what its attempt did, or its host keeps it from that.

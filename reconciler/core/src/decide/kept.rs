@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use brupop_api::fleet::Slot;
 use brupop_api::{Marker, State};
 
-use super::idle::is_too_young;
+use super::idle::is_held_for_a_while;
 use super::room::{Group, Place};
 use super::slots::{Slots, version_for};
 use super::{Decision, Effect, Reason, pool, pool_halts, writes};
@@ -36,7 +36,8 @@ impl<'a> Waiting<'a> {
         if !views.iter().any(is_kept) {
             return Self::none();
         }
-        let waits = views.iter().zip(held).filter(|(view, slot)| slot.is_some() || is_too_young(fleet, view));
+        let waits =
+            views.iter().zip(held).filter(|(view, slot)| slot.is_some() || is_held_for_a_while(fleet, view));
         let lacks_a_place = |(at, reason): &(usize, Reason<'a>)| lacks_a_place(reason).then_some(*at);
         let queued = slots.queued.iter().filter_map(lacks_a_place).chain(slots.taken.iter().copied());
         let all = waits.map(|(view, _)| view).chain(queued.filter_map(|at| views.get(at)));

@@ -11,7 +11,9 @@ use super::pool_halts::{placed, pool, rules, updated};
 use super::world::*;
 use super::*;
 use crate::decide::{Milestone, fleet as decide_all, node as decide, slots};
-use crate::facts::{BetweenUpdates, FleetFacts, NodeView, Starts, Steering, Until, Words, is_unavailable};
+use crate::facts::{
+    BetweenUpdates, ClosedGate, FleetFacts, NodeView, Starts, Steering, Until, Words, is_unavailable,
+};
 use crate::observe::Observed;
 
 /// Of a node with both annotations, in service since `kept_since`, or in mid-update.
@@ -270,5 +272,34 @@ fn a_node_that_is_removed_soon_after_its_update_is_told() {
         (StagedAndPerformedUpdate, NEW, true, false),
     ] {
         assert_eq!(told(state, ran, soon), expected, "{state:?} {ran} {soon}");
+    }
+}
+
+/// The other node's update begins once this is over, which ends by itself: the emptied node is needed then.
+#[test]
+fn what_ends_by_itself_releases_nothing() {
+    type Change = fn(&mut NodeView<'_>, &mut FleetFacts<'_>);
+    let hindrances: [(&str, Change, Option<ClosedGate<'_>>); 8] = [
+        ("rules not tried out by a new leader", |_, fleet| fleet.starts = Starts::AdmissionNotEnforced, None),
+        ("other operator not looked for by a new leader", |_, fleet| fleet.alone = false, None),
+        ("budget", |view, _| view.pods.blocked = Some("shop/cart"), None),
+        ("back-off", |view, _| view.time.backing_off = true, None),
+        ("control plane", |view, _| view.busy_control_plane = Some("c"), None),
+        ("agent restarts", |view, _| node(view, |node| node.agent_ready = false), None),
+        ("gate not asked by a new leader", |_, _| (), Some(ClosedGate::Awaited("quiet"))),
+        ("gate", |_, _| (), Some(ClosedGate::Closed("quiet"))),
+    ];
+    let (marker, none, open) = (kept_marker(), BTreeMap::new(), rules(&json!({})));
+    for (what, change, gate) in hindrances {
+        let (mut a, mut b) = (kept(&marker), placed("brs-b", 0, None));
+        let mut web = pool("web", &open);
+        web.gate = gate;
+        let pools = [web];
+        let mut fleet = FleetFacts { slots: &none, pools: &pools, limit: 1, ..fleet() };
+        (a.steering, b.steering) = (Steering::Pool(0), Steering::Pool(0));
+        change(&mut b, &mut fleet);
+        assert!(!released(fleet, vec![a, b]), "{what}");
+        a.time.kept_for_long = true;
+        assert!(released(fleet, vec![a, b]), "{what}, for long");
     }
 }
