@@ -79,6 +79,15 @@ async fn give_everything(bed: &Bed) -> Result<()> {
         "subjects": [subject("brupop-reconciler"), subject("brupop-webhook")],
     });
     bed.must(Method::POST, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await?;
+    // On the oldest Kubernetes kubelets may write Events by the older API only.
+    let group = "rbac.authorization.k8s.io";
+    let may = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": "events"},
+        "rules": [{"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]});
+    bed.must(Method::POST, &format!("/apis/{group}/v1/clusterroles"), &may).await?;
+    let kubelets = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "events"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "events"},
+        "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:nodes"}]});
+    bed.must(Method::POST, &format!("/apis/{group}/v1/clusterrolebindings"), &kubelets).await?;
     for actor in [Actor::Reconciler, Actor::Webhook] {
         let heard = await_until("the roles are wide open", DEADLINE, async || {
             let answer = bed.ask(actor, None, Method::GET, "/api/v1/secrets", &Json::Null).await.ok()?;
