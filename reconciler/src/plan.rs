@@ -153,6 +153,7 @@ pub async fn run(
     let now = Now { time, text: &text };
     let own_node = leaders_node(&client, namespace).await?;
     while !cluster.prepare_pools(time, policy.durations.min_remaining) {}
+    cluster.entries.values_mut().for_each(|entry| entry.note_cordon(time));
     look_at_workloads(&client, &mut cluster, &policy).await?;
     look_at_gates(&Sources::new(gate_sources), &mut cluster).await;
     let mut daemon_sets = DaemonSets::default();

@@ -73,10 +73,12 @@ impl Entry {
         self.agents.values().find(|agent| agent.is_ready()).or(self.agents.values().next_back())
     }
 
-    /// Notes that its Node is seen cordoned now, or that it is not.
+    /// Notes that its Node is seen cordoned now, or that it is not. Since when it is so, its taint says, whoever led then.
     pub fn note_cordon(&mut self, now: Timestamp) {
-        let is_cordoned = self.node.as_ref().is_some_and(|node| node.facts.unschedulable);
-        self.cordoned_since = self.cordoned_since.or(Some(now)).filter(|_| is_cordoned);
+        let node = self.node.as_ref();
+        let is_cordoned = node.is_some_and(|node| node.facts.unschedulable);
+        let tainted = node.and_then(|node| node.facts.cordoned_at).filter(|since| *since <= now);
+        self.cordoned_since = tainted.or(self.cordoned_since).or(Some(now)).filter(|_| is_cordoned);
     }
 
     /// Notes what a drain has to do now, while the node's pods are known.

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::facts::Words;
+use crate::times;
 
 use super::{Condition, Keep, Kept, Readiness};
 
@@ -39,6 +40,8 @@ const KEPT_MAX: usize = 16 * 1024;
 const ALL_LABELS_MAX: usize = 64 * 1024;
 /// Longest name of an OS image. A kubelet may report one of more than a megabyte.
 const OS_IMAGE_MAX: usize = 256;
+/// The taint that the node lifecycle controller adds to a node that is cordoned.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Most bytes of taints, as JSON.
 const TAINTS_MAX: usize = 64 * 1024;
 /// A Node with more labels, or more annotations, is not updated. The API server evaluates our policies on each change of
@@ -67,6 +70,8 @@ pub(crate) struct Facts {
     /// It has so many labels or annotations that the API server might refuse changes of it.
     pub(crate) overgrown: bool,
     pub(crate) unschedulable: bool,
+    /// Since when it is cordoned, as the taint says that the node lifecycle controller adds.
+    pub(crate) cordoned_at: Option<Timestamp>,
     /// As they were read, including fields that we do not know.
     pub(crate) taints: Vec<Value>,
     pub(crate) readiness: Option<Readiness>,
@@ -200,6 +205,8 @@ impl Facts {
         let annotation = |key| annotations.as_ref().and_then(|them| them.get(key)).map(String::as_str);
         let has_taint = |key: &str| spec.taints.iter().any(|taint| taint["key"] == key);
         self.created = metadata.creation_timestamp;
+        let cordoned = spec.taints.iter().find(|taint| taint["key"] == UNSCHEDULABLE);
+        self.cordoned_at = cordoned.and_then(|taint| times::read(taint["timeAdded"].as_str()));
         self.volumes_in_use = !volumes_in_use.is_empty();
         self.tainted = has_taint(names::UPDATING_TAINT);
         self.do_not_disrupt = annotation(names::DO_NOT_DISRUPT_ANNOTATION).map(Words::of);

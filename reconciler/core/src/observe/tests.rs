@@ -422,6 +422,7 @@ fn somebody_elses_cordon_takes_a_place_for_an_hour() {
     };
     let (theirs, ours) = (marker(None), marker(Some(NOW)));
     let tainted = json!([{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]);
+    let since = |at: &str| json!([{"key": "node.kubernetes.io/unschedulable", "timeAdded": at}]);
     for (annotations, unschedulable, taints, now, counts) in [
         (&theirs, true, json!([]), NOW, true),
         (&theirs, true, json!([]), "2026-11-21T04:59:59Z", true),
@@ -429,6 +430,9 @@ fn somebody_elses_cordon_takes_a_place_for_an_hour() {
         (&theirs, false, json!([]), NOW, false),
         (&ours, true, json!([]), NOW, false),
         (&theirs, true, tainted, NOW, false),
+        (&theirs, true, since(NOW), NOW, true),
+        // Another leader has seen it for weeks.
+        (&theirs, true, since("2026-11-01T04:00:00Z"), NOW, false),
     ] {
         let spec = json!({"unschedulable": unschedulable, "taints": taints});
         let node = json!({"metadata": {"annotations": annotations}, "spec": spec});
