@@ -47,7 +47,7 @@ pub struct Settings {
     /// Seconds for which a new node is not updated
     #[arg(long, env = "MIN_NODE_AGE_SECONDS", default_value = "300", value_parser = seconds(0))]
     pub min_node_age_seconds: u64,
-    /// Seconds for which a node that somebody else has cordoned takes a place of the limit, from when the leader first saw it: a cordon that stays longer stops nobody
+    /// Seconds for which a node that somebody else has cordoned takes a place of the limit, since its taint was added: a cordon that stays longer stops nobody
     #[arg(long, env = "CORDONED_BY_OTHERS_SECONDS", default_value = "3600", value_parser = seconds(0))]
     pub cordoned_by_others_seconds: u64,
     /// Seconds after the end of an update in which no other one starts, except those requested with the annotation update-now
