@@ -61,7 +61,7 @@ impl Right {
             Kind::Pools if self.verb == "patch" => {
                 format!("the operator's ClusterRole brupop-pool-editor gives this right, bound in the namespace {place}")
             }
-            Kind::Shadows | Kind::Fleet | Kind::Pools => format!(
+            Kind::Shadows | Kind::Fleet | Kind::Pools | Kind::Lease => format!(
                 "the operator's ClusterRole brupop-viewer gives this right (and with it Kubernetes' own view, edit and admin), \
                  and so does brupop-operator, bound in the namespace {place}"
             ),
@@ -69,7 +69,7 @@ impl Right {
                             without the rest of it: a ClusterRole of your own has to"
                 .to_owned(),
             Kind::Events | Kind::Pods => format!("Kubernetes' ClusterRole view gives this right, bound in the namespace {place}"),
-            Kind::Lease | Kind::Exec => {
+            Kind::Exec => {
                 format!("Kubernetes' ClusterRole edit gives this right, bound in the namespace {place}")
             }
         }

@@ -49,6 +49,9 @@ pub enum Error {
     /// There is no such thing.
     #[error("there is no {0}")]
     Missing(String),
+    /// No reconciler leads, or the caller may not know. Says so.
+    #[error("{0}")]
+    NoLeader(String),
     /// The Lease names a leader that is no reconciler's pod.
     #[error(
         "the Lease brupop-reconciler says that {0} leads, and no reconciler's pod has that name: if this stays so, somebody \

@@ -6,12 +6,15 @@ use brupop_api::crds::NAME_MAX;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
 use brupop_core::objects::{Ledger, WatchedNode};
 use brupop_core::pool::Pool;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::access::{Kind, Right};
-use crate::objects::{Event, Holder, ReconcilerPod, readable};
+use crate::leads::Leads;
+use crate::objects::{Event, Held, ReconcilerPod, readable};
 use crate::page::shown;
 use crate::report::Done;
 use crate::steer::{Body, Change};
@@ -34,6 +37,7 @@ pub(crate) struct Fleet {
     pub ledger: Option<BottlerocketFleet>,
     pub shadows: Vec<Item<BottlerocketShadow>>,
     pub pools: Vec<Item<Pool>>,
+    pub leads: Leads,
 }
 
 /// What is known of a node.
@@ -46,6 +50,7 @@ pub(crate) struct AboutNode {
     pub events: Vec<Event>,
     /// What could not be looked at, and why.
     pub notes: Vec<String>,
+    pub leads: Leads,
 }
 
 /// What has happened to the fleet.
@@ -67,7 +72,7 @@ impl ApiServer {
         let ledger = self.ledger_if_any().await?.map(|ledger| ledger.fleet);
         let shadows = list(&self.ours(), ListParams::default(), self.right("list", Kind::Shadows)).await?;
         let pools = list(&self.ours(), ListParams::default(), self.right("list", Kind::Pools)).await?;
-        Ok(Fleet { ledger, shadows, pools })
+        Ok(Fleet { ledger, shadows, pools, leads: self.leads().await? })
     }
 
     /// The ledger.
@@ -103,7 +108,7 @@ impl ApiServer {
         let of_shadow = about("BottlerocketShadow", &shadow_name);
         let mut events = self.events(&self.namespace, &of_shadow, &mut notes).await?;
         events.extend(self.events(EVENTS_OF_NODES, &about("Node", node), &mut notes).await?);
-        Ok(AboutNode { shadow, ledger, node: node_seen, events, notes })
+        Ok(AboutNode { shadow, ledger, node: node_seen, events, notes, leads: self.leads().await? })
     }
 
     /// The ledger, and the reconciler's Events.
@@ -158,12 +163,7 @@ impl ApiServer {
     /// The pod that leads. The Lease is believed only if a reconciler's pod has the name that it holds: who has a
     /// reconciler's token can write any, and a command is run in this pod with the rights of the caller.
     pub async fn leader(&self) -> Result<Option<String>, Error> {
-        let leases: Api<Item<Holder>> = self.ours();
-        let found = leases.get_opt(names::LEASE).await;
-        let found = found.map_err(|error| self.right("get", Kind::Lease).failed(error))?;
-        let Some(lease) = found else { return Ok(None) };
-        let holder = lease.body.map_err(|why| unreadable("the Lease brupop-reconciler", &why))?;
-        let Some(holder) = holder.0 else { return Ok(None) };
+        let Some(holder) = self.lease().await?.and_then(|lease| lease.holder) else { return Ok(None) };
         let pod = if names::is_object_name(&holder) {
             let pods: Api<Item<ReconcilerPod>> = self.ours();
             let found = pods.get_opt(&holder).await;
@@ -175,6 +175,35 @@ impl ApiServer {
             Some(ReconcilerPod { is_one: true }) => Ok(Some(holder)),
             _ => Err(Error::NoReconciler(shown(&holder, NAME_MAX))),
         }
+    }
+
+    async fn lease(&self) -> Result<Option<Held>, Error> {
+        let leases: Api<Item<Held>> = self.ours();
+        let found = leases.get_opt(names::LEASE).await;
+        let found = found.map_err(|error| self.right("get", Kind::Lease).failed(error))?;
+        found
+            .map(|lease| lease.body.map_err(|why| unreadable("the Lease brupop-reconciler", &why)))
+            .transpose()
+    }
+
+    /// Does a reconciler lead, by the clock of the API server?
+    pub async fn leads(&self) -> Result<Leads, Error> {
+        match self.lease().await {
+            Ok(lease) => Ok(Leads::of(lease.as_ref(), self.time().await)),
+            Err(forbidden @ Error::Forbidden(_)) => Ok(Leads::NotKnown(forbidden.to_string())),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The time of the API server, from the head of an answer; our own, if that has none.
+    async fn time(&self) -> Timestamp {
+        let told = async || {
+            let request = http::Request::get("/version").body(kube::client::Body::empty()).ok()?;
+            let answer = self.client.send(request).await.ok()?;
+            let date = answer.headers().get(http::header::DATE)?.to_str().ok()?;
+            Some(rfc2822::parse(date).ok()?.timestamp())
+        };
+        told().await.unwrap_or_else(Timestamp::now)
     }
 
     /// Changes the fleet, if there is anything to change.

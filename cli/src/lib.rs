@@ -10,6 +10,7 @@ mod connection;
 mod error;
 mod exec;
 mod gather;
+mod leads;
 mod live;
 mod objects;
 mod page;
@@ -77,19 +78,26 @@ async fn carry_out(server: &ApiServer, steering: Steering) -> Result<Done, Error
         Steering::UpdateNow { node, cancel: true } => change_node(server, &node, steer::not_now).await,
         Steering::ResumeVersion { version } => {
             let change = steer::resume_version(&server.ledger().await?, &version)?;
-            server.change_fleet(change).await
+            heard(server, server.change_fleet(change).await?).await
         }
     }
 }
 
 async fn pause_fleet(server: &ApiServer, paused: bool) -> Result<Done, Error> {
     let change = steer::pause_fleet(&server.ledger().await?.fleet, paused);
-    server.change_fleet(change).await
+    heard(server, server.change_fleet(change).await?).await
+}
+
+/// What is so now; and if no reconciler hears of it, that.
+async fn heard(server: &ApiServer, done: Done) -> Result<Done, Error> {
+    let warning = server.leads().await?.warning();
+    let says = warning.map_or(done.says.clone(), |warning| format!("{}; {warning}", done.says));
+    Ok(Done { says, ..done })
 }
 
 async fn pause_pool(server: &ApiServer, pool: &str, paused: bool) -> Result<Done, Error> {
     let change = steer::pause_pool(&server.pool(pool).await?, paused);
-    server.change_pool(pool, change).await
+    heard(server, server.change_pool(pool, change).await?).await
 }
 
 async fn change_node(
@@ -99,5 +107,5 @@ async fn change_node(
 ) -> Result<Done, Error> {
     let missing = || Error::Missing(format!("Node {name}"));
     let node = server.node(name).await?.ok_or_else(missing)?;
-    server.change_node(name, change(&node)).await
+    heard(server, server.change_node(name, change(&node)).await?).await
 }

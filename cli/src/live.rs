@@ -20,11 +20,14 @@ use crate::Error;
 use crate::access::{Kind, Right};
 use crate::arguments::Output;
 use crate::gather::{ApiServer, Fleet};
+use crate::leads::Leads;
 use crate::page::{Page, Size, Tone, rendered, shown, terminal, tinted, write_out, write_to_terminal};
 use crate::report::status;
 
 /// At most so often it is drawn, however much changes.
 const SHORTEST: Duration = Duration::from_millis(200);
+/// How often the Lease is looked at: it changes every few seconds, and few may watch it.
+const LEASE: Duration = Duration::from_secs(5);
 /// On a terminal it is drawn after so many times [`SHORTEST`] though nothing has changed, for the ages.
 const STALE: u32 = 5;
 /// Goes to the first line, and has the terminal cut long lines.
@@ -42,7 +45,7 @@ pub(crate) async fn watch(server: &ApiServer, output: Output) -> Result<(), Erro
     let mut pools = pin!(patient(pools));
     let mut ledgers = pin!(watch_one(server.ours::<Item<Ledger>>(), names::FLEET));
     let (mut brought, mut screen) = (Brought::default(), Screen::new(output));
-    let mut tick = ticks();
+    let (mut tick, mut lease) = (ticks(SHORTEST), ticks(LEASE));
     loop {
         tokio::select! {
             event = next(&mut shadows) => match event {
@@ -57,13 +60,17 @@ pub(crate) async fn watch(server: &ApiServer, output: Output) -> Result<(), Erro
                 Ok(found) => brought.ledger(found),
                 Err(error) => brought.failed(error, |verb| server.right(verb, Kind::Fleet))?,
             },
+            _ = lease.tick() => {
+                let leads = server.leads().await;
+                brought.leads(leads.unwrap_or_else(|error| Leads::NotKnown(describe(&error))));
+            }
             _ = tick.tick() => screen.draw(&mut brought)?,
         }
     }
 }
 
-fn ticks() -> Interval {
-    let mut tick = interval(SHORTEST);
+fn ticks(period: Duration) -> Interval {
+    let mut tick = interval(period);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick
 }
@@ -109,6 +116,8 @@ struct Brought {
     ledger: Option<BottlerocketFleet>,
     /// Has the watch of the ledger told anything?
     ledger_told: bool,
+    /// `None` before the Lease was looked at.
+    leads: Option<Leads>,
     /// What is wrong with a watch now.
     trouble: Option<String>,
     changed: bool,
@@ -131,6 +140,12 @@ impl Brought {
         let read = found.map(|item| item.body).transpose();
         self.trouble = read.as_ref().err().map(|why| format!("the fleet cannot be read: {why}"));
         self.ledger = read.ok().flatten().map(|ledger| ledger.fleet);
+    }
+
+    fn leads(&mut self, leads: Leads) {
+        let leads = Some(leads);
+        self.changed |= self.leads != leads;
+        self.leads = leads;
     }
 
     fn now(&mut self) {
@@ -167,6 +182,7 @@ impl Brought {
             ledger: self.ledger.clone(),
             shadows: shadows.values().cloned().collect(),
             pools: pools.values().cloned().collect(),
+            leads: self.leads.clone()?,
         })
     }
 }
@@ -250,6 +266,7 @@ mod tests {
             let status = kube::core::Status { code, message, ..kube::core::Status::default() };
             let mut brought = Brought::default();
             if begun {
+                brought.leads(Leads::Yes);
                 brought.ledger(None);
                 brought.pool(Event::InitDone);
                 brought.shadow(Event::InitDone);
@@ -276,6 +293,8 @@ mod tests {
         assert_eq!(names(&brought), None);
         brought.shadow(Event::InitApply(updated("b")));
         brought.shadow(Event::InitDone);
+        assert_eq!(names(&brought), None);
+        brought.leads(Leads::Yes);
         assert_eq!(names(&brought).as_deref(), Some("brs-a brs-b"));
         brought.shadow(Event::Delete(updated("a")));
         brought.shadow(Event::Apply(updated("c")));

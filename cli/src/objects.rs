@@ -80,11 +80,18 @@ impl Readable for Event {
     }
 }
 
-/// Who holds the Lease: the name of the pod that leads.
+/// Who holds the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Holder(pub Option<String>);
+pub(crate) struct Held {
+    /// The name of the pod that leads.
+    pub holder: Option<String>,
+    /// When it last said so, by its own clock.
+    pub renewed: Option<Timestamp>,
+    /// For how long that holds.
+    pub seconds: u32,
+}
 
-impl Readable for Holder {
+impl Readable for Held {
     type Kind = Lease;
 
     fn read(json: &str) -> Result<Self, Unreadable> {
@@ -98,10 +105,14 @@ impl Readable for Holder {
         #[serde(default, rename_all = "camelCase")]
         struct Spec {
             holder_identity: Option<String>,
+            #[serde(deserialize_with = "lenient_time")]
+            renew_time: Option<Timestamp>,
+            lease_duration_seconds: Option<u32>,
         }
 
         let Shape { spec } = serde_json::from_str(json)?;
-        Ok(Self(spec.holder_identity.filter(|holder| !holder.is_empty())))
+        let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
+        Ok(Self { holder, renewed: spec.renew_time, seconds: spec.lease_duration_seconds.unwrap_or(0) })
     }
 }
 
@@ -197,8 +208,8 @@ mod tests {
             (json!({"holderIdentity": ""}), None),
             (json!({"holderIdentity": "p"}), Some("p")),
         ] {
-            let read = Holder::read(&json!({"spec": spec}).to_string()).unwrap();
-            assert_eq!(read.0.as_deref(), holder, "{spec}");
+            let read = Held::read(&json!({"spec": spec}).to_string()).unwrap();
+            assert_eq!(read.holder.as_deref(), holder, "{spec}");
         }
     }
 }

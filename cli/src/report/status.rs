@@ -124,7 +124,7 @@ pub(crate) fn of(fleet: &Fleet) -> Status {
         limit: status.and_then(|status| status.limit),
         in_use: status.map_or(0, |status| status.slots.len()),
         nodes: fleet.shadows.len(),
-        obstacles: obstacles(status),
+        obstacles: fleet.leads.warning().into_iter().chain(obstacles(status)).collect(),
         halted: halted(status),
         pools: fleet.pools.iter().map(pool).collect(),
         not_opted_in: status.and_then(|status| status.counts).map_or(0, |counts| counts.not_opted_in),

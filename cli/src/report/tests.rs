@@ -8,6 +8,7 @@ use super::fixtures::{draining, event, fleet, idle, item, ledger, node, page, po
 use super::{history, latest, status, why};
 use crate::arguments::Output;
 use crate::gather::{AboutNode, Fleet, Past};
+use crate::leads::Leads;
 use crate::page::{Page, View, rendered};
 
 fn text(view: &impl View) -> String {
@@ -19,7 +20,14 @@ fn yaml(view: &impl View) -> String {
 }
 
 fn about(shadow: brupop_api::Item<brupop_api::BottlerocketShadow>) -> AboutNode {
-    AboutNode { shadow: Some(shadow), ledger: Some(fleet()), node: Ok(None), events: vec![], notes: vec![] }
+    AboutNode {
+        shadow: Some(shadow),
+        ledger: Some(fleet()),
+        node: Ok(None),
+        events: vec![],
+        notes: vec![],
+        leads: Leads::Yes,
+    }
 }
 
 const LIMIT: [&str; 3] =
@@ -45,7 +53,12 @@ fn a_fleet_in_mid_update() {
         item("node-6", json!({"spec": {"state": "Dreaming"}})),
     ];
     shadows.extend((10..18).map(|number| idle(&format!("node-{number}"), LIMIT)));
-    let view = status::of(&Fleet { ledger: Some(fleet()), shadows, pools: vec![pool("web"), pool("db")] });
+    let view = status::of(&Fleet {
+        ledger: Some(fleet()),
+        shadows,
+        pools: vec![pool("web"), pool("db")],
+        leads: Leads::Yes,
+    });
     assert_eq!((view.nodes, view.up_to_date, view.moving.len()), (15, 2, 2));
     assert_snapshot!("status", text(&view));
     assert_snapshot!("status_yaml", yaml(&view));
@@ -67,14 +80,15 @@ fn a_fleet_that_is_held_back() {
     // A fleet out of Git begins with the status that the API server gives it.
     let new = ledger(&json!({}), &json!({"observedGeneration": 0})).fleet;
     let ledger = Some(ledger(&json!({"paused": true}), &status).fleet);
+    let gone = "2026-11-21T03:00:00Z".parse().ok();
     assert_snapshot!(
         "status_held_back",
-        text(&status::of(&Fleet { ledger, shadows: vec![], pools: vec![] }))
+        text(&status::of(&Fleet { ledger, shadows: vec![], pools: vec![], leads: Leads::No(gone) }))
     );
     for ledger in [None, Some(new)] {
         assert_snapshot!(
             "status_without_operator",
-            text(&status::of(&Fleet { ledger, shadows: vec![], pools: vec![] }))
+            text(&status::of(&Fleet { ledger, shadows: vec![], pools: vec![], leads: Leads::Yes }))
         );
     }
 }
@@ -124,7 +138,14 @@ fn a_node_that_waits() {
 
 #[test]
 fn a_node_without_a_shadow() {
-    let without = |node| AboutNode { shadow: None, ledger: None, node, events: vec![], notes: vec![] };
+    let without = |node| AboutNode {
+        shadow: None,
+        ledger: None,
+        node,
+        events: vec![],
+        notes: vec![],
+        leads: Leads::Yes,
+    };
     let unlabelled = why::of("node-0", &without(Ok(Some(node(&json!({}), &json!({})))))).unwrap();
     assert_eq!(unlabelled.reason.as_deref(), Some("NotLabelled"));
     assert_snapshot!("why_not_labelled", text(&unlabelled));
@@ -207,6 +228,7 @@ fn nobody_else_drives_the_terminal() {
         ledger: Some(ledger),
         shadows: vec![shadow(), draining(evil), item(evil, json!({}))],
         pools: vec![pool(evil)],
+        leads: Leads::Yes,
     };
     let (status, why, history) = (status::of(&fleet), why::of(evil, &found).unwrap(), history::of(&past));
     let texts = [text(&status), text(&why), text(&history)];

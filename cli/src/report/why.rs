@@ -49,6 +49,8 @@ pub(crate) struct Why {
     pub events: Vec<EventRow>,
     /// What could not be looked at.
     pub notes: Vec<String>,
+    /// That no reconciler leads, so all of this may be old; or that this is not known.
+    pub no_leader: Option<String>,
 }
 
 /// The last failed attempt since the last success.
@@ -81,6 +83,7 @@ pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
     why.node = name(node);
     why.events = latest(found.events.clone(), EVENTS);
     why.notes.extend(found.notes.iter().cloned());
+    why.no_leader = found.leads.warning();
     Ok(why)
 }
 
@@ -144,7 +147,11 @@ fn without_shadow(node: &str, seen: &Result<Option<WatchedNode>, String>) -> Res
 impl View for Why {
     fn text(&self, page: &Page) -> String {
         let reason = or_dash(self.reason.as_deref());
-        let mut text = format!("{}: {}\n{}\n\n", self.node, self.standing().0.paint(reason), self.message);
+        let mut text = format!("{}: {}\n{}\n", self.node, self.standing().0.paint(reason), self.message);
+        if let Some(warning) = &self.no_leader {
+            text.extend([&Tone::Bad.paint(warning), "\n"]);
+        }
+        text += "\n";
         let lines = self.lines(page);
         let width = lines.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
         for (key, value) in lines {

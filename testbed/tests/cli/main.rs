@@ -168,6 +168,7 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     a_halt_is_seen_and_lifted(&fleet, &reader, &operator).await?;
     an_update_is_asked_for(&fleet, &admin).await?;
     what_happened_is_told(&fleet, &admin).await?;
+    a_dead_reconciler_is_told(&fleet, &reader, &operator).await?;
     fleet.check()
 }
 
@@ -206,7 +207,7 @@ async fn a_reader_sees_and_changes_nothing(fleet: &Fleet, reader: &Person) -> Re
         .is_refused("pause", &["you may not", pause, "ClusterRole brupop-operator gives this right"])
         .await?;
     reader.is_refused("pause node-0", &[node, "none of the operator's roles"]).await?;
-    reader.is_refused("plan", &["you may not get leases.coordination.k8s.io", "ClusterRole edit"]).await?;
+    reader.is_refused("plan", &["you may not get pods", "ClusterRole view gives this right"]).await?;
     reader.says("why node-9", &["the node has no shadow", node]).await?;
     let asked = audit.read()?;
     let refused = asked.iter().filter(|event| event.user.username == "reader" && event.verb == "patch");
@@ -308,6 +309,22 @@ async fn an_update_is_asked_for(fleet: &Fleet, admin: &Person) -> Result<()> {
     admin.says("update-now node-2 --cancel", &["no longer asked for"]).await?;
     ensure!(annotation(fleet, "node-2", UPDATE_NOW_ANNOTATION).await?.is_none());
     ensure!(annotation(fleet, "node-2", PAUSE_ANNOTATION).await?.is_none());
+    Ok(())
+}
+
+async fn a_dead_reconciler_is_told(fleet: &Fleet, reader: &Person, operator: &Person) -> Result<()> {
+    let gone = "no reconciler has led since 20";
+    ensure!(!reader.says("status", &[]).await?.contains(gone));
+    let scale = ["scale", "deployment/brupop-reconciler", "-n", NAMESPACE, "--replicas=0"];
+    fleet.control_plane.kubectl(scale).await?;
+    let told = await_until("the plugin says that none leads", DEADLINE, async || {
+        let said = reader.says("status", &[gone, "nothing will happen"]).await.ok()?;
+        said.lines().nth(1).is_some_and(|line| line.contains(gone)).then_some(())
+    });
+    told.await?;
+    reader.says("why node-0", &[gone]).await?;
+    reader.is_refused("plan", &[gone]).await?;
+    operator.says("pause", &["the fleet is paused", gone]).await?;
     Ok(())
 }
 

@@ -1,0 +1,82 @@
+//! Does a reconciler lead? Without one nothing happens, whatever objects still say.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::objects::Held;
+
+/// A Lease that was given back, or is renewed late, may have a holder again within this time.
+const HAND_OVER: SignedDuration = SignedDuration::from_secs(15);
+
+/// Does a reconciler lead?
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Leads {
+    /// Yes.
+    #[default]
+    Yes,
+    /// No; since when, if one ever did.
+    No(Option<Timestamp>),
+    /// The caller may not know. Says why.
+    NotKnown(String),
+}
+
+impl Leads {
+    /// By the Lease, if there is one, at this time of the API server.
+    pub(crate) fn of(lease: Option<&Held>, now: Timestamp) -> Self {
+        let Some(Held { holder, renewed: Some(renewed), seconds }) = lease else { return Self::No(None) };
+        let valid = SignedDuration::from_secs(if holder.is_some() { i64::from(*seconds) } else { 0 });
+        let silent = now.duration_since(*renewed) > valid.max(HAND_OVER);
+        if silent { Self::No(Some(*renewed)) } else { Self::Yes }
+    }
+
+    /// What to tell people, unless one leads.
+    pub(crate) fn warning(&self) -> Option<String> {
+        match self {
+            Self::Yes => None,
+            Self::No(Some(since)) => Some(format!(
+                "no reconciler has led since {since:.0}: nothing will happen before one does, and what is shown may be old"
+            )),
+            Self::No(None) => {
+                Some("no reconciler has ever led: nothing will happen before one does".to_owned())
+            }
+            Self::NotKnown(why) => Some(format!("whether a reconciler leads is not known: {why}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_is_not_renewed_has_no_leader() {
+        let renewed: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
+        for (holder, seconds, after, leads) in [
+            (true, 15, 14, true),
+            (true, 15, 16, false),
+            (true, 60, 59, true),
+            (true, 60, 61, false),
+            // Given back: another one may be about to take it.
+            (false, 1, 14, true),
+            (false, 1, 16, false),
+            // The leader's clock is ahead.
+            (true, 15, -60, true),
+        ] {
+            let holder = holder.then(|| "p".to_owned());
+            let lease = Held { holder, renewed: Some(renewed), seconds };
+            let expected = if leads { Leads::Yes } else { Leads::No(Some(renewed)) };
+            let now = renewed + SignedDuration::from_secs(after);
+            assert_eq!(Leads::of(Some(&lease), now), expected, "{lease:?} after {after} s");
+        }
+        let never = Held { holder: None, renewed: None, seconds: 0 };
+        assert_eq!(Leads::of(Some(&never), renewed), Leads::No(None));
+        assert_eq!(Leads::of(None, renewed), Leads::No(None));
+    }
+
+    #[test]
+    fn it_is_told_since_when() {
+        let since = "2026-11-21T04:00:00.123Z".parse().ok();
+        let told = Leads::No(since).warning().unwrap();
+        assert!(told.starts_with("no reconciler has led since 2026-11-21T04:00:00Z: nothing"), "{told}");
+        assert_eq!(Leads::Yes.warning(), None);
+    }
+}
