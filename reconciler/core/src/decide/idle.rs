@@ -115,7 +115,6 @@ pub(super) fn is_held_for_a_while(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -
         startable(fleet, view),
         Err(Reason::NodeTooYoung
             | Reason::BudgetAllowsNone(_)
-            | Reason::BackingOff
             | Reason::ControlPlaneBusy(_)
             | Reason::AgentSilent
             | Reason::GateClosed(_)

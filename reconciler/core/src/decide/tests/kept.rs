@@ -279,11 +279,10 @@ fn a_node_that_is_removed_soon_after_its_update_is_told() {
 #[test]
 fn what_ends_by_itself_releases_nothing() {
     type Change = fn(&mut NodeView<'_>, &mut FleetFacts<'_>);
-    let hindrances: [(&str, Change, Option<ClosedGate<'_>>); 8] = [
+    let hindrances: [(&str, Change, Option<ClosedGate<'_>>); 7] = [
         ("rules not tried out by a new leader", |_, fleet| fleet.starts = Starts::AdmissionNotEnforced, None),
         ("other operator not looked for by a new leader", |_, fleet| fleet.alone = false, None),
         ("budget", |view, _| view.pods.blocked = Some("shop/cart"), None),
-        ("back-off", |view, _| view.time.backing_off = true, None),
         ("control plane", |view, _| view.busy_control_plane = Some("c"), None),
         ("agent restarts", |view, _| node(view, |node| node.agent_ready = false), None),
         ("gate not asked by a new leader", |_, _| (), Some(ClosedGate::Awaited("quiet"))),
