@@ -206,6 +206,8 @@ pub struct DesiredFleetStatus {
     pub halted: Option<String>,
     /// Has the failure budget of a version been spent?
     pub halt: DesiredCondition,
+    /// Does a node wait because of that? Once all want a later version, nobody has to act.
+    pub halt_holds_nodes: bool,
     /// Is no node in mid-update?
     pub idle: DesiredCondition,
     /// Are our admission rules in force? `None` = not tried out yet.

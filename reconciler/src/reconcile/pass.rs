@@ -277,7 +277,7 @@ impl Reconciler {
             last_pass.skip("Node");
             self.refuse_name(pass.cluster, name);
         }
-        self.sum_up(pass, counts);
+        self.sum_up(pass, counts, &nodes);
         self.sum_up_pools(pass, &nodes);
         self.leading.memory.prune(pass.cluster);
         last_pass

@@ -181,7 +181,7 @@ impl Reconciler {
     }
 
     /// Writes the fleet's limit, counts and conditions, once they no longer change.
-    pub(super) fn sum_up(&mut self, pass: &mut Pass<'_>, counts: Counts) {
+    pub(super) fn sum_up(&mut self, pass: &mut Pass<'_>, counts: Counts, nodes: &[Decision<'_>]) {
         let Pass { cluster, observed, .. } = *pass;
         let Some(ledger) = cluster.ledger() else { return };
         let busy_nodes = cluster.busy_nodes(observed.fleet.slots);
@@ -194,6 +194,7 @@ impl Reconciler {
             counts,
             halted: (!halted.is_empty()).then(|| printable(&halted.join(","), MESSAGE_MAX).into_owned()),
             halt: DesiredCondition::halted(&self.api.namespace, versions, observed.fleet.acknowledged),
+            halt_holds_nodes: nodes.iter().any(|it| matches!(it.reason, Reason::VersionHalted(_))),
             idle: DesiredCondition::idle(busy_nodes),
             admission: admission.is_known().then(|| DesiredCondition::admission(admission.holds())),
             other_operator: alone.is_known().then(|| DesiredCondition::other_operator(alone.holds())),

@@ -28,7 +28,12 @@ pub(super) fn health(
         }
         None => [
             ready.unwrap_or_else(|| of(READY, ConditionStatus::True, "InForce", IN_FORCE)),
-            of(STALLED, ConditionStatus::False, "NotStalled", "it is neither invalid nor halted"),
+            of(
+                STALLED,
+                ConditionStatus::False,
+                "NotStalled",
+                "it is not invalid, contends for no node, and no halt holds nodes",
+            ),
         ],
     }
 }
@@ -53,6 +58,6 @@ impl DesiredFleetStatus {
             Some(DesiredCondition::of(READY, status, reason, message))
         });
         let ready = hindrances.min_by_key(|it| it.status == ConditionStatus::Unknown);
-        health((self.halt.status == ConditionStatus::True).then_some(&self.halt), ready)
+        health(self.halt_holds_nodes.then_some(&self.halt), ready)
     }
 }

@@ -1,8 +1,8 @@
 //! What people see of a pool: its status.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use brupop_api::conditions::{ACCEPTED, ConditionStatus, HALTED, PROGRESSING, UPDATED};
+use brupop_api::conditions::{ACCEPTED, ConditionStatus, HALTED, PROGRESSING, STALLED, UPDATED};
 use brupop_api::crds::{MESSAGE_MAX, POOL_HALTS_MAX, POOL_VERSIONS_MAX, VERSION_MAX};
 use brupop_api::fleet::{AcknowledgedHalt, VersionRecord};
 use brupop_api::pool::{NextWindow, PoolCounts, VersionCount};
@@ -41,6 +41,8 @@ struct Tally<'a> {
     waiting: BTreeMap<&'static str, Waiting<'a>>,
     /// Why a version is halted that one of them wants.
     halted: Option<Reason<'a>>,
+    /// Why neither this pool nor another one owns some nodes.
+    contends: Option<Reason<'a>>,
 }
 
 /// Nodes that wait for the same.
@@ -57,12 +59,22 @@ pub fn pools(observed: &Observed<'_>, nodes: &[Decision<'_>], namespace: &str) -
     let fleet = &observed.fleet;
     let mut tallies: Vec<Tally<'_>> = fleet.pools.iter().map(|_| Tally::default()).collect();
     let mut slot_of = in_order(fleet.slots);
+    let mut contended = BTreeSet::new();
     for (view, decision) in observed.views.iter().zip(nodes) {
         let slot = slot_of(view.shadow_name).filter(|slot| view.holds(slot));
         if let Steering::Pool(index) = view.steering
             && let Some(tally) = tallies.get_mut(index)
         {
             tally.count(view, slot.is_some(), decision.reason);
+        }
+        if let Steering::Conflict(pools) = view.steering {
+            contended.insert(pools);
+        }
+    }
+    for pools in contended {
+        let is_named = |pool: &PoolFacts<'_>| pools.split(" and ").any(|name| name == pool.name);
+        for (_, tally) in fleet.pools.iter().zip(&mut tallies).filter(|(pool, _)| is_named(pool)) {
+            tally.contends = Some(Reason::PoolConflict(pools));
         }
     }
     fleet.pools.iter().zip(tallies).map(|(pool, tally)| tally.status(fleet, pool, namespace)).collect()
@@ -115,7 +127,11 @@ impl<'a> Tally<'a> {
         let records = records(fleet, pool);
         let (accepted, halted) = (accepted(pool), self.halted(halted, pool, &records));
         let invalid = (accepted.status == ConditionStatus::False).then_some(&accepted);
-        let stalls = invalid.or_else(|| (halted.status == ConditionStatus::True).then_some(&halted));
+        let contends = self.contends.map(|reason| {
+            DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &reason.message())
+        });
+        let is_halted = (halted.status == ConditionStatus::True).then_some(&halted);
+        let stalls = invalid.or(contends.as_ref()).or(is_halted);
         let [ready, stalled] = health(stalls, None);
         let progressing = self.progressing(pool, fleet.seen);
         let conditions = [accepted, progressing, self.updated(), halted, ready, stalled];

@@ -107,6 +107,7 @@ fn the_fleet_keeps_conditions_not_known_yet() {
         halted: None,
         idle: DesiredCondition::idle(0),
         halt: DesiredCondition::halted("ns", &BTreeMap::new(), &[]),
+        halt_holds_nodes: false,
         admission: Some(DesiredCondition::admission(Err("the webhook let through what it must refuse"))),
         other_operator: Some(DesiredCondition::other_operator(Err("upstream's is here"))),
     };

@@ -136,7 +136,7 @@ async fn until_converged(fleet: &Fleet, launched: &Launched, before: usize) -> O
         }
         sleep(Duration::from_millis(100)).await;
     }
-    done_since.map(|since| since - began)
+    done_since.filter(|since| since.elapsed() >= QUIET).map(|since| since - began)
 }
 
 /// A node class, a pool with default settings, and a workload that fills its nodes.

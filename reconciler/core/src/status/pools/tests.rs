@@ -290,3 +290,19 @@ fn a_pool_says_that_it_never_gets_to_a_version() {
         assert_eq!(progressing(spec, &seen).0, expected, "{what}");
     }
 }
+
+/// Nobody updates the node until a person has changed one of the pools.
+#[test]
+fn a_pool_that_contends_for_nodes_is_stalled() {
+    let mut cluster = Cluster::default();
+    let spec = json!({"nodeSelector": {}});
+    pool(&spec, &json!({})).put(&mut cluster);
+    let other: Item<Pool> = serde_json::from_value(
+        json!({"metadata": {"name": "other", "uid": "o", "generation": 1, "resourceVersion": "8"}, "spec": spec}),
+    )
+    .unwrap();
+    other.put(&mut cluster);
+    join(&mut cluster, "n", "1.19.4", Some("1.20.0"), false);
+    let words = words(&status(&mut cluster)).join(" ");
+    assert!(words.contains("Stalled=True"), "{words}");
+}

@@ -22,6 +22,7 @@ fn fleet(nodes: u64, admission: Check, alone: Check, halted: bool) -> DesiredFle
         counts: Counts { nodes, ..Counts::default() },
         halted: None,
         halt: DesiredCondition::halted("ns", &versions, &[]),
+        halt_holds_nodes: halted,
         idle: DesiredCondition::idle(0),
         admission: admission.map(DesiredCondition::admission),
         other_operator: alone.map(DesiredCondition::other_operator),
@@ -73,6 +74,9 @@ fn a_fleet_is_ready_once_its_rules_are_in_force_and_it_is_alone() {
     let [ready, stalled] = fleet(3, WELL, WELL, true).health(&[]);
     assert!(ready.message.starts_with("1.20.0: node-0 (FellBack)"), "{}", ready.message);
     assert_eq!(ready.message, stalled.message);
+    // A later version has come: nobody waits for the halted one.
+    let superseded = DesiredFleetStatus { halt_holds_nodes: false, ..fleet(3, WELL, WELL, true) };
+    assert_eq!(words(&superseded, &[]), "Ready=True/InForce Stalled=False/NotStalled");
     assert_eq!(fleet(3, WRONG, WELL, false).health(&[])[0].message, "this is wrong");
 }
 
