@@ -55,7 +55,8 @@ async fn the_next_node_waits_for_evicted_workloads() -> Result<()> {
 /// An autoscaler does this all day: more pods are wanted while a node reboots, and there is room for as many as before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workload_that_is_scaled_up_is_back_as_it_was() -> Result<()> {
-    let (_alone, mut fleet) = fleet(1, &[("SOAK_SECONDS", "1"), ("WORKLOADS_DEADLINE_SECONDS", "1")]).await?;
+    let (_alone, mut fleet) =
+        fleet(1, &[("SOAK_SECONDS", "1"), ("WORKLOADS_DEADLINE_SECONDS", "15")]).await?;
     fleet.deploy("cart", 1, "100%").await?;
     let kubectl = async |command: &str| fleet.control_plane.kubectl(command.split(' ')).await;
     kubectl("create quota room-for-one --hard=pods=1 -n shop").await?;
