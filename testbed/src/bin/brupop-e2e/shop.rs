@@ -73,7 +73,9 @@ impl Shop {
     /// # Errors
     /// The API server refuses.
     pub async fn pods_on(&self, node: &str) -> Result<usize> {
-        let there = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        // Of a pod that has ended, the kubelet may not have deleted the object yet.
+        let runs = format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed");
+        let there = ListParams::default().fields(&runs);
         Ok(Api::<Pod>::namespaced(self.client.clone(), NAMESPACE).list(&there).await?.items.len())
     }
 
