@@ -49,7 +49,7 @@ pub enum Error {
     /// There is no such thing.
     #[error("there is no {0}")]
     Missing(String),
-    /// No reconciler leads, or the caller may not know. Says so.
+    /// No reconciler leads. Says since when.
     #[error("{0}")]
     NoLeader(String),
     /// The Lease names a leader that is no reconciler's pod.

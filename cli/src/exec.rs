@@ -24,11 +24,7 @@ const ANSWER_MAX: u64 = 16 << 20;
 
 /// Prints the plan of the reconciler that leads.
 pub(crate) async fn plan(server: &ApiServer, output: Output) -> Result<(), Error> {
-    if let Some(warning) = server.leads().await?.warning() {
-        return Err(Error::NoLeader(warning));
-    }
-    let missing = || Error::Missing("reconciler that leads: look at the reconciler's pods".to_owned());
-    let pod = server.leader().await?.ok_or_else(missing)?;
+    let pod = server.leader().await?;
     let pods: Api<Pod> = server.ours();
     let words = if output == Output::Table { &COMMAND[..2] } else { &COMMAND[..] };
     let streams = AttachParams { container: Some(CONTAINER.to_owned()), ..AttachParams::default() };

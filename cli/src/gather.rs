@@ -6,6 +6,7 @@ use brupop_api::crds::NAME_MAX;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
 use brupop_core::objects::{Ledger, WatchedNode};
 use brupop_core::pool::Pool;
+use brupop_runtime::errors::describe;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -72,7 +73,7 @@ impl ApiServer {
         let ledger = self.ledger_if_any().await?.map(|ledger| ledger.fleet);
         let shadows = list(&self.ours(), ListParams::default(), self.right("list", Kind::Shadows)).await?;
         let pools = list(&self.ours(), ListParams::default(), self.right("list", Kind::Pools)).await?;
-        Ok(Fleet { ledger, shadows, pools, leads: self.leads().await? })
+        Ok(Fleet { ledger, shadows, pools, leads: self.leads().await })
     }
 
     /// The ledger.
@@ -108,7 +109,7 @@ impl ApiServer {
         let of_shadow = about("BottlerocketShadow", &shadow_name);
         let mut events = self.events(&self.namespace, &of_shadow, &mut notes).await?;
         events.extend(self.events(EVENTS_OF_NODES, &about("Node", node), &mut notes).await?);
-        Ok(AboutNode { shadow, ledger, node: node_seen, events, notes, leads: self.leads().await? })
+        Ok(AboutNode { shadow, ledger, node: node_seen, events, notes, leads: self.leads().await })
     }
 
     /// The ledger, and the reconciler's Events.
@@ -162,8 +163,13 @@ impl ApiServer {
 
     /// The pod that leads. The Lease is believed only if a reconciler's pod has the name that it holds: who has a
     /// reconciler's token can write any, and a command is run in this pod with the rights of the caller.
-    pub async fn leader(&self) -> Result<Option<String>, Error> {
-        let Some(holder) = self.lease().await?.and_then(|lease| lease.holder) else { return Ok(None) };
+    pub async fn leader(&self) -> Result<String, Error> {
+        let lease = self.lease().await?;
+        if let Some(warning) = Leads::of(lease.as_ref(), self.time().await).warning() {
+            return Err(Error::NoLeader(warning));
+        }
+        let missing = || Error::Missing("reconciler that leads: look at the reconciler's pods".to_owned());
+        let holder = lease.and_then(|lease| lease.holder).ok_or_else(missing)?;
         let pod = if names::is_object_name(&holder) {
             let pods: Api<Item<ReconcilerPod>> = self.ours();
             let found = pods.get_opt(&holder).await;
@@ -172,7 +178,7 @@ impl ApiServer {
             None
         };
         match pod.and_then(|pod| pod.body.ok()) {
-            Some(ReconcilerPod { is_one: true }) => Ok(Some(holder)),
+            Some(ReconcilerPod { is_one: true }) => Ok(holder),
             _ => Err(Error::NoReconciler(shown(&holder, NAME_MAX))),
         }
     }
@@ -186,12 +192,11 @@ impl ApiServer {
             .transpose()
     }
 
-    /// Does a reconciler lead, by the clock of the API server?
-    pub async fn leads(&self) -> Result<Leads, Error> {
+    /// Does a reconciler lead, by the clock of the API server? Whatever else was asked for is answered all the same.
+    pub async fn leads(&self) -> Leads {
         match self.lease().await {
-            Ok(lease) => Ok(Leads::of(lease.as_ref(), self.time().await)),
-            Err(forbidden @ Error::Forbidden(_)) => Ok(Leads::NotKnown(forbidden.to_string())),
-            Err(error) => Err(error),
+            Ok(lease) => Leads::of(lease.as_ref(), self.time().await),
+            Err(error) => Leads::NotKnown(describe(&error)),
         }
     }
 

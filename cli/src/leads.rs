@@ -8,14 +8,13 @@ use crate::objects::Held;
 const HAND_OVER: SignedDuration = SignedDuration::from_secs(15);
 
 /// Does a reconciler lead?
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leads {
     /// Yes.
-    #[default]
     Yes,
     /// No; since when, if one ever did.
     No(Option<Timestamp>),
-    /// The caller may not know. Says why.
+    /// It cannot be found out. Says why.
     NotKnown(String),
 }
 

@@ -78,26 +78,27 @@ async fn carry_out(server: &ApiServer, steering: Steering) -> Result<Done, Error
         Steering::UpdateNow { node, cancel: true } => change_node(server, &node, steer::not_now).await,
         Steering::ResumeVersion { version } => {
             let change = steer::resume_version(&server.ledger().await?, &version)?;
-            heard(server, server.change_fleet(change).await?).await
+            Ok(heard(server, server.change_fleet(change).await?).await)
         }
     }
 }
 
 async fn pause_fleet(server: &ApiServer, paused: bool) -> Result<Done, Error> {
     let change = steer::pause_fleet(&server.ledger().await?.fleet, paused);
-    heard(server, server.change_fleet(change).await?).await
+    Ok(heard(server, server.change_fleet(change).await?).await)
 }
 
 /// What is so now; and if no reconciler hears of it, that.
-async fn heard(server: &ApiServer, done: Done) -> Result<Done, Error> {
-    let warning = server.leads().await?.warning();
-    let says = warning.map_or(done.says.clone(), |warning| format!("{}; {warning}", done.says));
-    Ok(Done { says, ..done })
+async fn heard(server: &ApiServer, mut done: Done) -> Done {
+    if let Some(warning) = server.leads().await.warning() {
+        done.says.extend(["; ", &warning]);
+    }
+    done
 }
 
 async fn pause_pool(server: &ApiServer, pool: &str, paused: bool) -> Result<Done, Error> {
     let change = steer::pause_pool(&server.pool(pool).await?, paused);
-    heard(server, server.change_pool(pool, change).await?).await
+    Ok(heard(server, server.change_pool(pool, change).await?).await)
 }
 
 async fn change_node(
@@ -107,5 +108,5 @@ async fn change_node(
 ) -> Result<Done, Error> {
     let missing = || Error::Missing(format!("Node {name}"));
     let node = server.node(name).await?.ok_or_else(missing)?;
-    heard(server, server.change_node(name, change(&node)).await?).await
+    Ok(heard(server, server.change_node(name, change(&node)).await?).await)
 }

@@ -60,10 +60,7 @@ pub(crate) async fn watch(server: &ApiServer, output: Output) -> Result<(), Erro
                 Ok(found) => brought.ledger(found),
                 Err(error) => brought.failed(error, |verb| server.right(verb, Kind::Fleet))?,
             },
-            _ = lease.tick() => {
-                let leads = server.leads().await;
-                brought.leads(leads.unwrap_or_else(|error| Leads::NotKnown(describe(&error))));
-            }
+            _ = lease.tick() => brought.leads(server.leads().await),
             _ = tick.tick() => screen.draw(&mut brought)?,
         }
     }
