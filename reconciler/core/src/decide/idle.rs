@@ -109,21 +109,6 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     }
 }
 
-/// Does the node wait only for what ends by itself, most often soon, or what a new leader does not know yet?
-pub(super) fn is_held_for_a_while(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
-    matches!(
-        startable(fleet, view),
-        Err(Reason::NodeTooYoung
-            | Reason::BudgetAllowsNone(_)
-            | Reason::ControlPlaneBusy(_)
-            | Reason::AgentSilent
-            | Reason::GateClosed(_)
-            | Reason::GateUnknown(_)
-            | Reason::AdmissionNotEnforced
-            | Reason::OtherOperator)
-    )
-}
-
 /// Why the last update is not over yet: the agent undoes what its attempt did, or its host keeps it from that.
 fn finishing<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
     let told = Reason::against_report(&shadow.status).filter(|_| !shadow.reports(State::Idle));

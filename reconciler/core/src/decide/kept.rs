@@ -7,9 +7,8 @@ use std::collections::BTreeSet;
 use brupop_api::fleet::Slot;
 use brupop_api::{Marker, State};
 
-use super::idle::is_held_for_a_while;
 use super::room::{Group, Place};
-use super::slots::{Slots, version_for};
+use super::slots::version_for;
 use super::{Decision, Effect, Reason, pool, pool_halts, writes};
 use crate::facts::{FleetFacts, NodeView, Starts};
 
@@ -25,23 +24,19 @@ impl<'a> Waiting<'a> {
         Self(BTreeSet::new())
     }
 
-    /// Of these views with their slots, by what becomes of the slots in this pass.
+    /// Of these views with their slots, by what was decided for each.
     pub(super) fn of<'s>(
-        fleet: &FleetFacts<'a>,
         views: &[NodeView<'a>],
         held: impl Iterator<Item = Option<&'s Slot>>,
-        slots: &Slots<'a>,
+        nodes: &[Decision<'_>],
     ) -> Self {
         // Most of the time no node is kept.
         if !views.iter().any(is_kept) {
             return Self::none();
         }
-        let waits =
-            views.iter().zip(held).filter(|(view, slot)| slot.is_some() || is_held_for_a_while(fleet, view));
-        let lacks_a_place = |(at, reason): &(usize, Reason<'a>)| lacks_a_place(reason).then_some(*at);
-        let queued = slots.queued.iter().filter_map(lacks_a_place).chain(slots.taken.iter().copied());
-        let all = waits.map(|(view, _)| view).chain(queued.filter_map(|at| views.get(at)));
-        Self(all.filter_map(group).collect())
+        let waiting = views.iter().zip(held).zip(nodes);
+        let waiting = waiting.filter(|((_, slot), decision)| slot.is_some() || waits(&decision.reason));
+        Self(waiting.filter_map(|((view, _), _)| group(view)).collect())
     }
 
     /// Does one of them have the node's group, and is it to run what the node runs?
@@ -85,16 +80,26 @@ fn is_kept(view: &NodeView<'_>) -> bool {
     view.node.and_then(|node| node.marker).is_some_and(Marker::is_kept)
 }
 
-/// Would the node begin if there was room, or once others are done?
-fn lacks_a_place(reason: &Reason<'_>) -> bool {
+/// Would the node begin if there was room, once others are done, or once something is over that ends by itself or that a new
+/// leader does not know yet?
+fn waits(reason: &Reason<'_>) -> bool {
     matches!(
         reason,
-        Reason::LimitReached
+        Reason::Starting(_)
+            | Reason::LimitReached
             | Reason::LimitUsedByUnavailableNodes(_)
             | Reason::VersionUnproven(_)
             | Reason::WaitingForZone(_)
             | Reason::CheckingPods
             | Reason::PausingBetweenUpdates
+            | Reason::NodeTooYoung
+            | Reason::BudgetAllowsNone(_)
+            | Reason::ControlPlaneBusy(_)
+            | Reason::AgentSilent
+            | Reason::GateClosed(_)
+            | Reason::GateUnknown(_)
+            | Reason::AdmissionNotEnforced
+            | Reason::OtherOperator
     )
 }
 

@@ -157,7 +157,7 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
             nodes[at].reason = reason;
         }
     }
-    let waiting = kept::Waiting::of(fleet, views, holders.held(views), &slots);
+    let waiting = kept::Waiting::of(views, holders.held(views), &nodes);
     for (decision, (view, slot)) in nodes.iter_mut().zip(with_slots.clone()) {
         kept::release(fleet, view, slot, &waiting, decision);
     }
