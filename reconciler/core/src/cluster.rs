@@ -73,7 +73,7 @@ impl Entry {
         self.agents.values().find(|agent| agent.is_ready()).or(self.agents.values().next_back())
     }
 
-    /// Notes that its Node is seen cordoned now, or that it is not. Since when it is so, its taint says, whoever led then.
+    /// Notes that its Node is seen cordoned now, or that it is not. The time of its taint says since when, so that a new leader knows it, too.
     pub fn note_cordon(&mut self, now: Timestamp) {
         let node = self.node.as_ref();
         let is_cordoned = node.is_some_and(|node| node.facts.unschedulable);

@@ -117,7 +117,7 @@ impl Seen {
         (updated.count(), self.hosts.len())
     }
 
-    /// All of it, in a line; launches since there were so many.
+    /// The counts, in a line for people; launches are those after the first `before` nodes.
     pub fn line(&self, before: usize) -> String {
         let (updated, all) = self.updated();
         let Self { drains, launched, removed, .. } = self;
