@@ -227,15 +227,6 @@ chaos: control-plane build ## Makes faults from a seed while 20 nodes are update
 	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-chaos --to $(TARGET)/chaos --shrink $(SHRINK) \
 	  $(if $(SCHEDULE),--schedule $(SCHEDULE),--seconds $(CHAOS_SECONDS) --seeds $(SEEDS) $(SEED:%=--seed %))
 
-.PHONY: chaos-planted
-chaos-planted: control-plane ## Plants faults into a copy of the sources, one at a time: chaos must find each within ten minutes (PLANTED=name)
-	@cargo build --locked --quiet -p brupop-testbed --bin brupop-chaos
-	@testbed/planted/run $(TARGET) $(PLANTED)
-
-.PHONY: planted-check
-planted-check:
-	@testbed/planted/run --check
-
 # The programs of benchmarks that ask as often as they can, or act for thousands of nodes: optimized.
 BENCH := cargo build --release --locked --quiet -p brupop-testbed
 FIGURES := $(TARGET)/figures
@@ -336,7 +327,7 @@ model: ## Checks the model in larger worlds; prints states and time (some minute
 	model/check
 
 .PHONY: check
-check: fmt-check lint manifests-check overlays-check planted-check workflows-check ## Checks format, lints, generated manifests, overlays, workflows, purity of the decisions
+check: fmt-check lint manifests-check overlays-check workflows-check ## Checks format, lints, generated manifests, overlays, workflows, purity of the decisions
 	@.ci/pure-crates
 
 .PHONY: fmt
