@@ -25,17 +25,49 @@ mod tests;
 pub use fit::Misfit;
 use fit::{SET, TEST};
 
-/// The object, and the part of it, that a write goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Object<'a> {
-    /// The shadow of this name; its spec, by the reconciler.
-    ShadowSpec(&'a str),
-    /// The shadow of this name, through `/status`, by its agent.
-    ShadowStatus(&'a str),
+/// An object, and the part of it, that is written. `N` is the type of its name: `&str`, or `String` for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Object<N> {
+    /// The shadow of this name: itself and its spec, by the reconciler.
+    ShadowSpec(N),
+    /// The shadow of this name, through `/status`: by its agent, but for the conditions, which are the reconciler's.
+    ShadowStatus(N),
     /// The Node of this name.
-    Node(&'a str),
-    /// The fleet's ledger, through `/status`.
-    Fleet,
+    Node(N),
+    /// The fleet, through `/status`: slots and records, on which decisions rest. Also the fleet itself, when it is created.
+    Ledger,
+    /// The fleet, through `/status`: limit, counts and conditions, which only people read.
+    FleetStatus,
+    /// The pool of this name, through `/status`.
+    PoolStatus(N),
+}
+
+impl<N> Object<N> {
+    /// The word for metrics and logs.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::ShadowSpec(_) => "shadow",
+            Self::ShadowStatus(_) => "shadow-status",
+            Self::Node(_) => "node",
+            Self::Ledger => "ledger",
+            Self::FleetStatus => "fleet-status",
+            Self::PoolStatus(_) => "pool-status",
+        }
+    }
+}
+
+impl Object<&str> {
+    /// The object by an owned name.
+    pub fn owned(self) -> Object<String> {
+        match self {
+            Self::ShadowSpec(name) => Object::ShadowSpec(name.to_owned()),
+            Self::ShadowStatus(name) => Object::ShadowStatus(name.to_owned()),
+            Self::Node(name) => Object::Node(name.to_owned()),
+            Self::Ledger => Object::Ledger,
+            Self::FleetStatus => Object::FleetStatus,
+            Self::PoolStatus(name) => Object::PoolStatus(name.to_owned()),
+        }
+    }
 }
 
 /// A place in an object.
@@ -184,7 +216,7 @@ impl<'a> Value<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write<'a> {
     /// Where it goes.
-    pub object: Object<'a>,
+    pub object: Object<&'a str>,
     /// What must still be so.
     pub tests: Vec<(Field<'a>, Value<'a>)>,
     /// What will be so.

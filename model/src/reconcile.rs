@@ -225,7 +225,7 @@ impl World {
                     self.broken.get_or_insert(broken);
                 }
             }
-            Object::ShadowStatus(_) | Object::Fleet => {}
+            Object::ShadowStatus(_) | Object::Ledger | Object::FleetStatus | Object::PoolStatus(_) => {}
         }
     }
 
@@ -266,8 +266,8 @@ impl Config {
     pub(crate) fn weakened<'a>(&self, mut write: Write<'a>) -> Write<'a> {
         let object = write.object;
         let left_out = |field: Field<'_>| match self.without {
-            Some(Safeguard::Generation) => field == Field::Generation && object != Object::Fleet,
-            Some(Safeguard::Pause) => field == Field::Generation && object == Object::Fleet,
+            Some(Safeguard::Generation) => field == Field::Generation && object != Object::Ledger,
+            Some(Safeguard::Pause) => field == Field::Generation && object == Object::Ledger,
             Some(Safeguard::Slots) => field == Field::Slots,
             Some(Safeguard::Claim) => field == Field::StatusRebootRequested,
             Some(Safeguard::Marker) => field == Field::Marker,

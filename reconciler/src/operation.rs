@@ -1,14 +1,10 @@
-//! What is asked of the API server: an [`Operation`] owns its data, has a time-out, and ends in an [`Outcome`].
+//! What is asked of the API server: an [`Operation`] owns its data, has a time-out, and ends in a [`Reply`].
 
 use std::time::Duration;
 
 use brupop_api::crds::MESSAGE_MAX;
-use brupop_api::item::IdentityOnly;
 use brupop_api::printable::printable;
-use brupop_api::write::Misfit;
-use brupop_api::{
-    BottlerocketFleet, BottlerocketFleetSpec, BottlerocketPool, BottlerocketShadow, Item, Marker, names,
-};
+use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, Marker, Object, names};
 use brupop_runtime::Listing;
 use brupop_runtime::errors::{describe, status_message};
 use jiff::Timestamp;
@@ -16,8 +12,9 @@ use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::Status;
-use kube::{Client, Error};
+use kube::core::{Request, Status};
+use kube::{Client, Error, Resource as _};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -31,70 +28,20 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// given it tens of thousands of labels or annotations.
 const NODE_TIMEOUT: Duration = Duration::from_secs(28);
 
-/// What is asked of the API server.
+/// What is asked of the API server about one object.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    /// A conditional patch of a shadow's spec.
-    PatchShadow {
-        /// Its name.
-        name: String,
-        /// The patch.
-        patch: JsonPatch,
-    },
-    /// A conditional patch of a Node.
-    PatchNode {
-        /// Its name.
-        name: String,
-        /// The patch.
-        patch: JsonPatch,
-    },
-    /// Makes sure that a node is drained, and grants its reboot. What changes between the two is not seen any more.
-    Grant {
-        /// How to make sure of it.
-        confirm: Box<Confirm>,
-        /// The shadow's name.
-        name: String,
-        /// The conditional patch of the shadow's spec.
-        patch: JsonPatch,
-    },
-    /// A conditional patch of a Node that opts it in.
-    LabelNode {
-        /// Its name.
-        name: String,
-        /// The patch.
-        patch: JsonPatch,
-    },
-    /// A conditional patch of the ledger.
-    PatchLedger(JsonPatch),
-    /// Creation of a shadow.
-    CreateShadow(Box<BottlerocketShadow>),
-    /// Deletion of a shadow that is no longer needed.
-    DeleteShadow {
-        /// Its name.
-        name: String,
-        /// UID and `resourceVersion` of the shadow that was decided on: it may have been put to use again since.
-        preconditions: Preconditions,
-    },
-    /// Creation of the `BottlerocketFleet`.
-    CreateFleet,
-    /// Server-side apply to a shadow's status.
-    ApplyToShadow {
-        /// Its name.
-        name: String,
-        /// What is applied.
-        status: Value,
-    },
-    /// Server-side apply to a pool's status.
-    ApplyToPool {
-        /// Its name.
-        name: String,
-        /// What is applied.
-        status: Value,
-    },
-    /// Server-side apply to the fleet's status.
-    ApplyToFleet(Value),
-    /// Nothing: what was decided does not fit its object. That is a mistake of ours, and fails.
-    Misfit(Misfit),
+    /// A conditional patch.
+    Patch(JsonPatch),
+    /// Server-side apply to a status.
+    Apply(Value),
+    /// The creation of this object.
+    Create(Value),
+    /// The deletion of an object with this UID and `resourceVersion`: it may have been put to use again since.
+    Delete(Preconditions),
+    /// Makes sure that a node is drained, and grants its reboot by a conditional patch of the shadow. What changes between
+    /// the two is not seen any more.
+    Grant(Box<Confirm>, JsonPatch),
 }
 
 /// How to make sure that a node is drained: by a fresh list of its pods, and then by a patch that tests that the Node is
@@ -111,9 +58,9 @@ pub struct Confirm {
     pub overlooked: Option<Timestamp>,
 }
 
-/// What came of it.
+/// The API server's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Reply {
     /// Done. Holds the object's new `resourceVersion`, if the answer has one.
     Written(Option<u64>),
     /// A grant is done, which has written the Node, too.
@@ -129,7 +76,7 @@ pub enum Outcome {
     Refused(String),
     /// A rule, or the API server itself, does not take this change, whatever the version of the object.
     Denied(String),
-    /// A rule, or the API server itself, does not take this change of a Node, also if it comes before another write.
+    /// It does not take the change of the Node that comes before a grant.
     NodeDenied(String),
     /// A fresh list of the node's pods shows that it is not drained.
     NotConfirmed,
@@ -137,7 +84,7 @@ pub enum Outcome {
     Failed(String),
 }
 
-impl Outcome {
+impl Reply {
     /// The word for metrics; a write that changed nothing has another one.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -152,41 +99,12 @@ impl Outcome {
 }
 
 impl Operation {
-    /// What a patch would write, to tell whether it would write the same again; `None` for what always changes something.
-    pub fn patch(&self) -> Option<Value> {
+    /// What would be written, to tell whether it would be the same again; `None` for what always changes something.
+    pub fn content(&self) -> Option<Value> {
         match self {
-            Self::PatchShadow { patch, .. }
-            | Self::PatchNode { patch, .. }
-            | Self::Grant { patch, .. }
-            | Self::LabelNode { patch, .. }
-            | Self::PatchLedger(patch) => Some(json!(patch)),
-            Self::ApplyToShadow { status, .. }
-            | Self::ApplyToPool { status, .. }
-            | Self::ApplyToFleet(status) => Some(status.clone()),
-            Self::CreateShadow(_) | Self::DeleteShadow { .. } | Self::CreateFleet | Self::Misfit(_) => None,
-        }
-    }
-
-    /// Has a Node been changed once this is done?
-    pub fn changes_node(&self) -> bool {
-        matches!(self, Self::PatchNode { .. } | Self::LabelNode { .. })
-    }
-
-    /// The word for metrics and logs: what is written.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::PatchShadow { .. } => "shadow",
-            Self::PatchNode { .. } => "node",
-            Self::Grant { .. } => "grant",
-            Self::LabelNode { .. } => "node-label",
-            Self::PatchLedger(_) => "ledger",
-            Self::CreateShadow(_) => "shadow-create",
-            Self::DeleteShadow { .. } => "shadow-delete",
-            Self::CreateFleet => "fleet-create",
-            Self::ApplyToShadow { .. } => "shadow-condition",
-            Self::ApplyToPool { .. } => "pool-status",
-            Self::ApplyToFleet(_) => "fleet-status",
-            Self::Misfit(_) => "misfit",
+            Self::Patch(patch) | Self::Grant(_, patch) => Some(json!(patch)),
+            Self::Apply(status) => Some(status.clone()),
+            Self::Create(_) | Self::Delete(_) => None,
         }
     }
 }
@@ -204,95 +122,82 @@ pub struct ApiServer {
 
 impl ApiServer {
     /// Carries it out.
-    pub async fn send(&self, operation: &Operation) -> Outcome {
-        let longest = match operation {
-            Operation::PatchNode { .. } | Operation::Grant { .. } => NODE_TIMEOUT,
+    pub async fn send(&self, object: &Object<String>, operation: &Operation) -> Reply {
+        let longest = match (object, operation) {
+            (Object::Node(_), _) | (_, Operation::Grant(..)) => NODE_TIMEOUT,
             _ => TIMEOUT,
         };
-        timeout(longest, self.answer(operation))
+        timeout(longest, self.reply(object, operation))
             .await
-            .unwrap_or_else(|_| Outcome::Failed(format!("no answer within {} s", longest.as_secs())))
+            .unwrap_or_else(|_| Reply::Failed(format!("no answer within {} s", longest.as_secs())))
     }
 
-    async fn answer(&self, operation: &Operation) -> Outcome {
-        let params = PatchParams::default();
-        let apply = PatchParams::apply(names::CONDITIONS_MANAGER).force();
-        let json = |patch: &JsonPatch| Patch::Json::<()>(patch.clone());
-        match operation {
-            Operation::PatchShadow { name, patch } => self.patch_shadow(name, patch).await,
-            Operation::PatchNode { name, patch } => self.patch_node(name, patch).await,
-            Operation::Grant { confirm, name, patch } => match self.confirm(confirm).await {
-                Outcome::Written(node) => match self.patch_shadow(name, patch).await {
-                    Outcome::Written(shadow) => Outcome::Granted { node, shadow },
-                    refused => refused,
-                },
-                unconfirmed => unconfirmed,
+    async fn reply(&self, object: &Object<String>, operation: &Operation) -> Reply {
+        let node = match operation {
+            Operation::Grant(confirm, _) => match self.confirm(confirm).await {
+                Reply::Written(node) => Some(node),
+                Reply::Denied(why) => return Reply::NodeDenied(why),
+                unconfirmed => return unconfirmed,
             },
-            Operation::LabelNode { name, patch } => {
-                match written(self.nodes().patch(name, &params, &json(patch)).await) {
-                    Outcome::Denied(why) => Outcome::Failed(why),
-                    outcome => outcome,
-                }
+            _ => None,
+        };
+        let written = match self.write(object, operation).await {
+            Ok(written) => written.version(),
+            Err(Error::Api(status)) if status.code == 404 && matches!(operation, Operation::Delete(_)) => {
+                None
             }
-            Operation::PatchLedger(patch) => {
-                written(self.fleets().patch_status(names::FLEET, &params, &json(patch)).await)
-            }
-            Operation::CreateShadow(shadow) => {
-                let shadows = Api::<BottlerocketShadow>::namespaced(self.client.clone(), &self.namespace);
-                created(shadows.create(&PostParams::default(), shadow).await.map(|shadow| shadow.metadata))
-            }
-            Operation::DeleteShadow { name, preconditions } => self.delete_shadow(name, preconditions).await,
-            Operation::CreateFleet => {
-                let fleets = Api::<BottlerocketFleet>::namespaced(self.client.clone(), &self.namespace);
-                let fleet = BottlerocketFleet::new(names::FLEET, BottlerocketFleetSpec::default());
-                created(fleets.create(&PostParams::default(), &fleet).await.map(|fleet| fleet.metadata))
-            }
-            Operation::ApplyToShadow { name, status } => {
-                written(self.shadows().patch_status(name, &apply, &Patch::Apply(status)).await)
-            }
-            Operation::ApplyToPool { name, status } => {
-                let pools = Api::<Item<IdentityOnly<BottlerocketPool>>>::namespaced(
-                    self.client.clone(),
-                    &self.namespace,
-                );
-                written(pools.patch_status(name, &apply, &Patch::Apply(status)).await)
-            }
-            Operation::ApplyToFleet(status) => {
-                written(self.fleets().patch_status(names::FLEET, &apply, &Patch::Apply(status)).await)
-            }
-            Operation::Misfit(misfit) => Outcome::Failed(misfit.to_string()),
+            Err(error) => return failure(&error),
+        };
+        match (operation, node) {
+            (Operation::Delete(_), _) => Reply::Removed,
+            (_, Some(node)) => Reply::Granted { node, shadow: written },
+            (_, None) => Reply::Written(written),
         }
     }
 
-    /// Makes sure that the node is drained; it is if the patch is [`Outcome::Written`].
-    async fn confirm(&self, confirm: &Confirm) -> Outcome {
+    /// Makes the one request of this operation; of a grant, the patch of the shadow.
+    async fn write(&self, object: &Object<String>, operation: &Operation) -> kube::Result<Written> {
+        let ours = Some(self.namespace.as_str());
+        let status = Some("status");
+        let (path, name, subresource) = match object {
+            Object::Node(name) => (Node::url_path(&(), None), name.as_str(), None),
+            Object::ShadowSpec(name) => (BottlerocketShadow::url_path(&(), ours), name.as_str(), None),
+            Object::ShadowStatus(name) => (BottlerocketShadow::url_path(&(), ours), name.as_str(), status),
+            Object::Ledger | Object::FleetStatus => {
+                (BottlerocketFleet::url_path(&(), ours), names::FLEET, status)
+            }
+            Object::PoolStatus(name) => (BottlerocketPool::url_path(&(), ours), name.as_str(), status),
+        };
+        let request = Request::new(path);
+        let patched = |params: &PatchParams, patch: &Patch<&Value>| match subresource {
+            Some(subresource) => request.patch_subresource(subresource, name, params, patch),
+            None => request.patch(name, params, patch),
+        };
+        let request = match operation {
+            Operation::Patch(json) | Operation::Grant(_, json) => {
+                patched(&PatchParams::default(), &Patch::Json(json.clone()))
+            }
+            Operation::Apply(status) => {
+                patched(&PatchParams::apply(names::CONDITIONS_MANAGER).force(), &Patch::Apply(status))
+            }
+            Operation::Create(new) => request.create(&PostParams::default(), new.to_string().into_bytes()),
+            Operation::Delete(preconditions) => {
+                request.delete(name, &DeleteParams::default().preconditions(preconditions.clone()))
+            }
+        };
+        self.client.request(request.map_err(Error::BuildRequest)?).await
+    }
+
+    /// Makes sure that the node is drained; it is if the patch is [`Reply::Written`].
+    async fn confirm(&self, confirm: &Confirm) -> Reply {
         let Confirm { node, patch, marker, overlooked } = confirm;
         match self.is_drained(node, marker.as_ref(), *overlooked).await {
-            Ok(true) => self.patch_node(node, patch).await,
-            Ok(false) => Outcome::NotConfirmed,
+            Ok(true) => {
+                let patched = self.write(&Object::Node(node.clone()), &Operation::Patch(patch.clone())).await;
+                patched.map_or_else(|error| failure(&error), |written| Reply::Written(written.version()))
+            }
+            Ok(false) => Reply::NotConfirmed,
             Err(error) => failure(&error),
-        }
-    }
-
-    async fn patch_shadow(&self, name: &str, patch: &JsonPatch) -> Outcome {
-        let patch = Patch::Json::<()>(patch.clone());
-        written(self.shadows().patch(name, &PatchParams::default(), &patch).await)
-    }
-
-    async fn delete_shadow(&self, name: &str, preconditions: &Preconditions) -> Outcome {
-        let params = DeleteParams::default().preconditions(preconditions.clone());
-        match self.shadows().delete(name, &params).await {
-            Ok(_) => Outcome::Removed,
-            Err(Error::Api(status)) if status.code == 404 => Outcome::Removed,
-            Err(error) => failure(&error),
-        }
-    }
-
-    async fn patch_node(&self, name: &str, patch: &JsonPatch) -> Outcome {
-        let patch = Patch::Json::<()>(patch.clone());
-        match written(self.nodes().patch(name, &PatchParams::default(), &patch).await) {
-            Outcome::Denied(why) => Outcome::NodeDenied(why),
-            outcome => outcome,
         }
     }
 
@@ -312,17 +217,24 @@ impl ApiServer {
         }
         Ok(true)
     }
+}
 
-    fn nodes(&self) -> Api<Item<IdentityOnly<Node>>> {
-        Api::all(self.client.clone())
-    }
+/// An object as it was answered, of which only the version matters; or the [`Status`] of one that is deleted.
+#[derive(Deserialize)]
+struct Written {
+    #[serde(default)]
+    metadata: WrittenMetadata,
+}
 
-    fn shadows(&self) -> Api<Item<IdentityOnly<BottlerocketShadow>>> {
-        Api::namespaced(self.client.clone(), &self.namespace)
-    }
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenMetadata {
+    resource_version: Option<String>,
+}
 
-    fn fleets(&self) -> Api<Item<IdentityOnly<BottlerocketFleet>>> {
-        Api::namespaced(self.client.clone(), &self.namespace)
+impl Written {
+    fn version(&self) -> Option<u64> {
+        self.metadata.resource_version.as_ref()?.parse().ok()
     }
 }
 
@@ -331,29 +243,18 @@ pub fn resource_version(metadata: &ObjectMeta) -> Option<u64> {
     metadata.resource_version.as_ref()?.parse().ok()
 }
 
-fn written<T>(answer: kube::Result<Item<T>>) -> Outcome {
-    created(answer.map(|object| object.metadata))
-}
-
-fn created(answer: kube::Result<ObjectMeta>) -> Outcome {
-    match answer {
-        Ok(metadata) => Outcome::Written(resource_version(&metadata)),
-        Err(error) => failure(&error),
-    }
-}
-
 /// What the API server or a webhook answered, fit for conditions, Events and log lines.
 fn message(status: &Status) -> String {
     printable(&status_message(status), MESSAGE_MAX).into_owned()
 }
 
-fn failure(error: &Error) -> Outcome {
+fn failure(error: &Error) -> Reply {
     match error {
-        Error::Api(status) if is_denied(status) => Outcome::Denied(message(status)),
+        Error::Api(status) if is_denied(status) => Reply::Denied(message(status)),
         // 404: gone. 409: it exists already, or has another UID or version. 422 without causes: a `test` of the patch
         // does not hold.
-        Error::Api(status) if matches!(status.code, 404 | 409 | 422) => Outcome::Refused(message(status)),
-        error => Outcome::Failed(describe(error)),
+        Error::Api(status) if matches!(status.code, 404 | 409 | 422) => Reply::Refused(message(status)),
+        error => Reply::Failed(describe(error)),
     }
 }
 

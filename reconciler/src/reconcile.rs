@@ -1,11 +1,11 @@
 //! The one loop: changes, answers and deadlines wake it; then it observes, decides and starts calls.
 
 mod asked;
+mod calls;
 mod drainer;
 mod memory;
 mod outcomes;
 mod pass;
-mod requests;
 mod status_writer;
 
 use std::sync::Arc;
@@ -24,17 +24,17 @@ use crate::evict;
 use crate::gates::Sources;
 use crate::leadership::{Elected, leads_now, next_while_leading};
 use crate::metrics::Metrics;
-use crate::operation::{ApiServer, Outcome};
+use crate::operation::{ApiServer, Reply};
 use crate::watches::Watches;
 use asked::Asked;
 use brupop_core::drain::PodKey;
 use brupop_core::gates::Question;
 use brupop_core::gates::answer::Answer;
 use brupop_core::policy::Policy;
+use calls::Call;
 use drainer::Drainer;
 use memory::Memory;
 use outcomes::Publisher;
-use requests::Request;
 
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed makes no calls.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
@@ -95,7 +95,7 @@ struct Leading {
 
 /// What was under way, and what came of it.
 enum Completed {
-    Request(Box<Request>, Outcome),
+    Call(Box<Call>, Reply),
     Probe(Finding),
     LookedAround(Finding),
     Asked(Question, Result<Answer, String>),

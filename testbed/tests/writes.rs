@@ -107,7 +107,7 @@ impl Server {
     /// What is stored after the write; `None` if the server refuses, in which case nothing has changed.
     async fn write(&self, write: &Write<'_>, read: &Json, now: &Found) -> Result<Option<Json>> {
         let sub =
-            if matches!(write.object, Object::ShadowStatus(_) | Object::Fleet) { "/status" } else { "" };
+            if matches!(write.object, Object::ShadowStatus(_) | Object::Ledger) { "/status" } else { "" };
         let patch = serde_json::to_value(write.patch(read)?)?;
         match self.request(Method::PATCH, &format!("{}{sub}", now.path), &patch).await {
             Ok(stored) => Ok(Some(stored)),
@@ -121,12 +121,12 @@ impl Server {
     }
 }
 
-fn object(kind: Kind) -> Object<'static> {
+fn object(kind: Kind) -> Object<&'static str> {
     match kind {
         Kind::ShadowSpec => Object::ShadowSpec(NAME),
         Kind::ShadowStatus => Object::ShadowStatus(NAME),
         Kind::Node => Object::Node(NAME),
-        Kind::Fleet => Object::Fleet,
+        Kind::Fleet => Object::Ledger,
     }
 }
 
@@ -327,7 +327,7 @@ async fn of_two_who_take_a_slot_one_has_it(client: &Client) -> Result<()> {
     // The first leader finds no status, and so neither a map of slots nor one of versions.
     let mut fleet = server.make(&json!({"spec": {}})).await?;
     let first = Write {
-        object: Object::Fleet,
+        object: Object::Ledger,
         tests: vec![(Field::Term, Value::Absent), (Field::Slots, Value::Slots(Cow::default()))],
         sets: vec![
             (Field::Slot("brs-n"), Value::Slot(Slot { uid: "u".to_owned(), attempt: 0, ..Slot::default() })),
@@ -357,7 +357,7 @@ async fn of_two_who_take_a_slot_one_has_it(client: &Client) -> Result<()> {
                 Value::Slot(Slot { uid: "u".to_owned(), attempt: round, ..Slot::default() }),
             );
             Write {
-                object: Object::Fleet,
+                object: Object::Ledger,
                 tests: vec![
                     (Field::Term, Value::Number(1)),
                     (Field::Slots, Value::Slots(Cow::Borrowed(&slots))),
@@ -388,7 +388,7 @@ async fn of_two_who_take_a_slot_one_has_it(client: &Client) -> Result<()> {
     let as_read = |field| Ok::<_, anyhow::Error>((field, read.get(field).context("a field")?));
     let tests = vec![as_read(Field::Term)?, as_read(Field::Slots)?];
     let sets = vec![(Field::LastFinished, Value::text("2026-01-01T00:00:00Z"))];
-    let late = Write { object: Object::Fleet, tests, sets };
+    let late = Write { object: Object::Ledger, tests, sets };
     let mut next = fleet.json.clone();
     next["status"]["term"] = json!(2);
     let now = server.put(&fleet, &next).await?;

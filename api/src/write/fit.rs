@@ -53,14 +53,16 @@ enum Part {
     Ledger,
 }
 
-impl Object<'_> {
+impl Object<&str> {
     /// Does a write to this object get at the field?
     fn has(self, field: Field<'_>, to_set: bool) -> bool {
         let (own, also_tested): (Part, &[Part]) = match self {
             Self::ShadowSpec(_) => (Part::Spec, &[Part::Identity, Part::Status]),
             Self::ShadowStatus(_) => (Part::Status, &[Part::Identity, Part::Spec]),
             Self::Node(_) => (Part::Node, &[Part::Identity]),
-            Self::Fleet => (Part::Ledger, &[Part::Identity]),
+            Self::Ledger => (Part::Ledger, &[Part::Identity]),
+            // They are applied whole.
+            Self::FleetStatus | Self::PoolStatus(_) => return false,
         };
         let only_tested = matches!(field, Field::OsImage | Field::Slots);
         let is_own = field.part() == own;
@@ -210,11 +212,11 @@ mod tests {
             (node, Field::OsImage, &text, true, false),
             (node, Field::Marker, &text, true, false),
             (node, Field::SpecState, &state, false, false),
-            (Object::Fleet, Field::Generation, &number, true, false),
-            (Object::Fleet, Field::Slots, &slots, true, false),
-            (Object::Fleet, Field::Slots, &Value::Absent, false, false),
-            (Object::Fleet, Field::Term, &number, true, true),
-            (Object::Fleet, Field::SpecAttempt, &number, false, false),
+            (Object::Ledger, Field::Generation, &number, true, false),
+            (Object::Ledger, Field::Slots, &slots, true, false),
+            (Object::Ledger, Field::Slots, &Value::Absent, false, false),
+            (Object::Ledger, Field::Term, &number, true, true),
+            (Object::Ledger, Field::SpecAttempt, &number, false, false),
         ] {
             let fits = |tests, sets| Write { object, tests, sets }.fits().is_ok();
             let row = vec![(field, value.clone())];

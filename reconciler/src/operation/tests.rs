@@ -40,32 +40,33 @@ fn api_server(frozen: &'static str) -> ApiServer {
 async fn a_denial_is_of_node_or_shadow() {
     let patch = || JsonPatch(vec![]);
     let confirm = || Box::new(Confirm { node: "n".into(), patch: patch(), marker: None, overlooked: None });
-    let node = || Operation::PatchNode { name: "n".into(), patch: patch() };
-    let shadow = || Operation::PatchShadow { name: "brs-n".into(), patch: patch() };
-    let grant = || Operation::Grant { confirm: confirm(), name: "brs-n".into(), patch: patch() };
-    let of_node = || Outcome::NodeDenied("frozen".into());
-    let of_shadow = || Outcome::Denied("frozen".into());
-    let done = || Outcome::Written(Some(10));
-    for (frozen, call, outcome) in [
-        ("/nodes/", node(), of_node()),
-        ("/nodes/", grant(), of_node()),
+    let node = || (Object::Node("n".into()), Operation::Patch(patch()));
+    let shadow = || (Object::ShadowSpec("brs-n".into()), Operation::Patch(patch()));
+    let grant = || (Object::ShadowSpec("brs-n".into()), Operation::Grant(confirm(), patch()));
+    let denied = || Reply::Denied("frozen".into());
+    let node_denied = || Reply::NodeDenied("frozen".into());
+    let done = || Reply::Written(Some(10));
+    for (frozen, (object, operation), reply) in [
+        ("/nodes/", node(), denied()),
+        ("/nodes/", grant(), node_denied()),
         ("/nodes/", shadow(), done()),
-        ("/bottlerocketshadows/", grant(), of_shadow()),
-        ("/bottlerocketshadows/", shadow(), of_shadow()),
+        ("/bottlerocketshadows/", grant(), denied()),
+        ("/bottlerocketshadows/", shadow(), denied()),
         ("/bottlerocketshadows/", node(), done()),
-        ("/nothing/", grant(), Outcome::Granted { node: Some(10), shadow: Some(10) }),
+        ("/nothing/", grant(), Reply::Granted { node: Some(10), shadow: Some(10) }),
     ] {
-        assert_eq!(api_server(frozen).send(&call).await, outcome, "{frozen}: {call:?}");
+        let answered = api_server(frozen).send(&object, &operation).await;
+        assert_eq!(answered, reply, "{frozen}: {object:?}: {operation:?}");
     }
 }
 
 /// Sends a grant to an API server that gives this answer to who asks for the node's pods; also returns how many writes came.
-async fn grant_beside(pods: &str) -> (Outcome, usize) {
+async fn grant_beside(pods: &str) -> (Reply, usize) {
     grant_overlooking(pods, None).await
 }
 
-/// The same, when pods that should have been gone by then are not waited for.
-async fn grant_overlooking(pods: &str, overlooked: Option<Timestamp>) -> (Outcome, usize) {
+/// Sends such a grant when pods that should have been gone by then are not waited for.
+async fn grant_overlooking(pods: &str, overlooked: Option<Timestamp>) -> (Reply, usize) {
     let (pods, writes) = (pods.to_owned(), Arc::new(AtomicUsize::new(0)));
     let written = Arc::clone(&writes);
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -81,8 +82,8 @@ async fn grant_overlooking(pods: &str, overlooked: Option<Timestamp>) -> (Outcom
     let server = ApiServer { client: Client::new(service, "ns"), namespace: "ns".into(), own_node: None };
     let patch = || JsonPatch(vec![]);
     let confirm = Box::new(Confirm { node: "n".into(), patch: patch(), marker: None, overlooked });
-    let outcome = server.send(&Operation::Grant { confirm, name: "brs-n".into(), patch: patch() }).await;
-    (outcome, writes.load(Ordering::Relaxed))
+    let reply = server.send(&Object::ShadowSpec("brs-n".into()), &Operation::Grant(confirm, patch())).await;
+    (reply, writes.load(Ordering::Relaxed))
 }
 
 /// A host that is rebooted with pods on it is what all of this is there to prevent.
@@ -100,13 +101,13 @@ async fn no_reboot_is_granted_without_a_whole_list_of_pods_that_may_stay() {
     let stays = pod("DaemonSet", json!({}));
     let list = |metadata: Value, items: Value| json!({"metadata": metadata, "items": items}).to_string();
     let whole = |items: Value| list(json!({"resourceVersion": "9"}), items);
-    let granted = Outcome::Granted { node: Some(10), shadow: Some(10) };
+    let granted = Reply::Granted { node: Some(10), shadow: Some(10) };
     assert_eq!(grant_beside(&whole(json!([stays]))).await, (granted.clone(), 2));
     assert_eq!(grant_beside(&whole(json!([]))).await, (granted.clone(), 2));
     let stuck =
         json!([pod("ReplicaSet", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}))]);
     for (overlooked, expected) in
-        [("2025-12-31T23:59:59Z", (Outcome::NotConfirmed, 0)), ("2026-01-01T00:00:00Z", (granted, 2))]
+        [("2025-12-31T23:59:59Z", (Reply::NotConfirmed, 0)), ("2026-01-01T00:00:00Z", (granted, 2))]
     {
         let overlooked = Some(overlooked.parse().unwrap());
         assert_eq!(grant_overlooking(&whole(stuck.clone()), overlooked).await, expected, "{overlooked:?}");
@@ -117,11 +118,11 @@ async fn no_reboot_is_granted_without_a_whole_list_of_pods_that_may_stay() {
         json!([pod("DaemonSet", json!({"metadata": {"ownerReferences": "unreadable"}}))]),
         json!([{}]),
     ] {
-        assert_eq!(grant_beside(&whole(items.clone())).await, (Outcome::NotConfirmed, 0), "{items}");
+        assert_eq!(grant_beside(&whole(items.clone())).await, (Reply::NotConfirmed, 0), "{items}");
     }
     // The first pod that has to go is enough: there may be any number of them.
     let endless = whole(json!([pod("ReplicaSet", json!({})), stays]));
-    assert_eq!(grant_beside(&endless[..endless.len() - 3]).await, (Outcome::NotConfirmed, 0));
+    assert_eq!(grant_beside(&endless[..endless.len() - 3]).await, (Reply::NotConfirmed, 0));
     let all = whole(json!([stays, stays]));
     for answer in [
         &all[..all.len() / 2],
@@ -132,8 +133,8 @@ async fn no_reboot_is_granted_without_a_whole_list_of_pods_that_may_stay() {
         &whole(json!([null])),
         &json!({"kind": "Status", "status": "Failure", "code": 500, "items": null}).to_string(),
     ] {
-        let (outcome, writes) = grant_beside(answer).await;
-        assert!(matches!(outcome, Outcome::Failed(_)), "{answer}: {outcome:?}");
+        let (reply, writes) = grant_beside(answer).await;
+        assert!(matches!(reply, Reply::Failed(_)), "{answer}: {reply:?}");
         assert_eq!(writes, 0, "{answer}");
     }
 }
@@ -164,9 +165,9 @@ fn a_denial_is_not_a_failed_test() {
 fn a_refusal_is_not_a_failure() {
     let of = |code| failure(&Error::Api(Status { code, ..Status::default() }.boxed()));
     for code in [404, 409, 422] {
-        assert!(matches!(of(code), Outcome::Refused(_)), "{code}");
+        assert!(matches!(of(code), Reply::Refused(_)), "{code}");
     }
     for code in [401, 429, 500, 503] {
-        assert!(matches!(of(code), Outcome::Failed(_)), "{code}");
+        assert!(matches!(of(code), Reply::Failed(_)), "{code}");
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use brupop_api::{Object, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::Debounced;
 use brupop_core::status::{DesiredCondition, DesiredFleetStatus, DesiredPoolStatus};
@@ -16,8 +17,7 @@ use brupop_runtime::logs::Quota;
 use brupop_runtime::waits::doubled;
 use serde_json::Value;
 
-use super::requests::Key;
-use crate::operation::{Operation, Outcome};
+use crate::operation::Reply;
 
 /// So many denials in a row are no accident.
 const DENIALS_IN_A_ROW: u32 = 3;
@@ -86,15 +86,15 @@ pub(super) struct Denials {
 }
 
 impl Memory {
-    /// The last request about this object.
-    pub(super) fn in_flight(&mut self, key: &Key) -> &mut InFlight {
-        match key {
-            Key::Ledger => &mut self.ledger,
-            Key::FleetStatus => &mut self.fleet_status,
-            Key::PoolStatus(name) => &mut self.pool(name).status,
-            Key::Shadow(name) => &mut self.node(name).shadow,
-            Key::Node(name) => &mut self.node(name).node,
-            Key::Condition(name) => &mut self.node(name).condition,
+    /// The last call about this object.
+    pub(super) fn in_flight(&mut self, object: &Object<String>) -> &mut InFlight {
+        match object {
+            Object::Ledger => &mut self.ledger,
+            Object::FleetStatus => &mut self.fleet_status,
+            Object::PoolStatus(name) => &mut self.pool(name).status,
+            Object::ShadowSpec(name) => &mut self.node(name).shadow,
+            Object::ShadowStatus(name) => &mut self.node(name).condition,
+            Object::Node(name) => &mut self.node(&names::shadow_name(name)).node,
         }
     }
 
@@ -108,28 +108,39 @@ impl Memory {
         self.pools.entry(name.to_owned()).or_default()
     }
 
-    /// Books a change of a Node that was denied, or made. A grant has the key of its shadow, and changes the Node first.
-    pub(super) fn note_denial(&mut self, key: &Key, operation: &Operation, outcome: &Outcome, now: Duration) {
-        let (Key::Node(shadow) | Key::Shadow(shadow)) = key else { return };
-        match outcome {
-            Outcome::NodeDenied(why) => self.node(shadow).denials.denied(why, now),
-            Outcome::Granted { .. } => self.node(shadow).denials.resolved(),
-            Outcome::Written(_) if operation.changes_node() => self.node(shadow).denials.resolved(),
+    /// Books a change of a Node that was denied, or made. A grant is about its shadow, and changes the Node first.
+    pub(super) fn note_denial(&mut self, object: &Object<String>, reply: &Reply, now: Duration) {
+        let shadow = match object {
+            Object::Node(node) => &names::shadow_name(node),
+            Object::ShadowSpec(shadow) => shadow,
+            _ => return,
+        };
+        match (object, reply) {
+            (Object::Node(_), Reply::Denied(why)) | (_, Reply::NodeDenied(why)) => {
+                self.node(shadow).denials.denied(why, now);
+            }
+            (Object::Node(_), Reply::Written(_)) | (_, Reply::Granted { .. }) => {
+                self.node(shadow).denials.resolved();
+            }
             _ => {}
         }
     }
 
     /// A grant has written the Node in this version, too.
-    pub(super) fn note_node_written(&mut self, key: &Key, version: Option<u64>, now: Duration) {
-        if let Key::Shadow(shadow) = key {
+    pub(super) fn note_node_written(&mut self, object: &Object<String>, version: Option<u64>, now: Duration) {
+        if let Object::ShadowSpec(shadow) = object {
             self.node(shadow).node.wait_for_version(version, now);
         }
     }
 
-    /// Until when to wait for what was written of this key's Node, which is known in this version. A decision about a shadow
-    /// rests on both: a grant whose Node is not seen yet to be drained would be taken back.
-    pub(super) fn node_lags(&mut self, key: &Key, version: Option<u64>, now: Duration) -> Option<Duration> {
-        let Key::Shadow(shadow) = key else { return None };
+    /// Until when to wait for what was written of this shadow's Node, which is known in this version. A decision about a
+    /// shadow rests on both: a grant whose Node is not seen yet to be drained would be taken back.
+    pub(super) fn node_lags(
+        &mut self,
+        shadow: &str,
+        version: Option<u64>,
+        now: Duration,
+    ) -> Option<Duration> {
         version?;
         let node = &self.node(shadow).node;
         match node.readiness(version, now) {
@@ -146,14 +157,14 @@ impl Memory {
         (reasons, holding().map(|(_, memory)| memory.denials.until).min())
     }
 
-    /// May a line be logged about what came of this request? See [`REASONS_LOGGED`].
-    pub(super) fn may_log(&mut self, key: &Key, now: Duration) -> bool {
-        match key {
-            Key::Shadow(name) | Key::Node(name) | Key::Condition(name) => {
-                self.node(name).explained.quota.take(now).is_some()
-            }
-            Key::Ledger | Key::FleetStatus | Key::PoolStatus(_) => true,
-        }
+    /// May a line be logged about what came of a call about this object? See [`REASONS_LOGGED`].
+    pub(super) fn may_log(&mut self, object: &Object<String>, now: Duration) -> bool {
+        let shadow = match object {
+            Object::ShadowSpec(name) | Object::ShadowStatus(name) => name,
+            Object::Node(name) => &names::shadow_name(name),
+            Object::Ledger | Object::FleetStatus | Object::PoolStatus(_) => return true,
+        };
+        self.node(shadow).explained.quota.take(now).is_some()
     }
 
     /// The node is left alone. Is the reason worth a line, and an Event? See [`REASONS_LOGGED`].
@@ -293,10 +304,10 @@ impl InFlight {
         reason: &'static str,
         seen: Option<u64>,
         written: Option<u64>,
-        patch: Option<Value>,
+        content: Option<Value>,
         now: Duration,
     ) -> Wrote {
-        if let Some(idle) = seen.filter(|_| seen == written).zip(patch) {
+        if let Some(idle) = seen.filter(|_| seen == written).zip(content) {
             let first = self.idle.replace(idle).is_none();
             // The patch may name the time, and so be another one each time.
             self.wait_for_change(seen, now);
@@ -319,11 +330,11 @@ impl InFlight {
         };
     }
 
-    /// Would this patch of the object in this version change nothing once more?
-    pub(super) fn would_repeat(&self, seen: Option<u64>, patch: impl FnOnce() -> Option<Value>) -> bool {
+    /// Would this change of the object in this version change nothing once more?
+    pub(super) fn would_repeat(&self, seen: Option<u64>, content: impl FnOnce() -> Option<Value>) -> bool {
         self.idle
             .as_ref()
-            .is_some_and(|(version, last)| seen == Some(*version) && patch().as_ref() == Some(last))
+            .is_some_and(|(version, last)| seen == Some(*version) && content().as_ref() == Some(last))
     }
 
     /// The request removed the object whose version was `from`.

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
+use brupop_api::Object;
 use brupop_runtime::errors::describe;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
+use super::calls::{Call, Context, Purpose};
 use super::memory::Wrote;
-use super::requests::{Context, Key, Request};
 use super::{Completed, Reconciler};
 use crate::checks::Finding;
 use crate::evict::Answer;
-use crate::operation::{Operation, Outcome};
+use crate::operation::{Operation, Reply};
 use brupop_core::drain::PodKey;
 use brupop_core::status::EventText;
 
@@ -23,7 +24,7 @@ const OPT_IN_PAUSE: Duration = Duration::from_secs(30);
 impl Reconciler {
     pub(super) fn completed(&mut self, completed: Completed) {
         match completed {
-            Completed::Request(request, outcome) => self.request_completed(*request, outcome),
+            Completed::Call(call, reply) => self.replied(*call, reply),
             Completed::Probe(finding) => self.probe_completed(finding),
             Completed::LookedAround(looked) => self.looked_around(looked),
             Completed::Asked(question, answer) => {
@@ -32,31 +33,36 @@ impl Reconciler {
         }
     }
 
-    fn request_completed(&mut self, request: Request, outcome: Outcome) {
+    fn replied(&mut self, call: Call, reply: Reply) {
+        // That a node cannot be labelled says nothing of its updates.
+        let reply = match reply {
+            Reply::Denied(why) if call.purpose == Purpose::OptIn => Reply::Failed(why),
+            reply => reply,
+        };
         let now = self.now();
-        let object = request.operation.as_str();
-        self.leading.memory.note_denial(&request.key, &request.operation, &outcome, now);
-        if !matches!(outcome, Outcome::Written(_) | Outcome::Granted { .. }) {
-            self.metrics.wrote(object, outcome.as_str());
+        let object = call.object.as_str();
+        self.leading.memory.note_denial(&call.object, &reply, now);
+        if !matches!(reply, Reply::Written(_) | Reply::Granted { .. }) {
+            self.metrics.wrote(object, reply.as_str());
         }
-        let logged = matches!(outcome, Outcome::Removed) && self.leading.memory.may_log(&request.key, now);
-        let in_flight = self.leading.memory.in_flight(&request.key);
-        let Context { node, reason, .. } = &request.context;
-        match outcome {
-            Outcome::Written(version) => self.written(request, version),
-            Outcome::Granted { node: of_node, shadow } => {
-                self.leading.memory.note_node_written(&request.key, of_node, now);
-                self.written(request, shadow);
+        let logged = matches!(reply, Reply::Removed) && self.leading.memory.may_log(&call.object, now);
+        let in_flight = self.leading.memory.in_flight(&call.object);
+        let Context { node, reason, .. } = &call.context;
+        match reply {
+            Reply::Written(version) => self.written(call, version),
+            Reply::Granted { node: of_node, shadow } => {
+                self.leading.memory.note_node_written(&call.object, of_node, now);
+                self.written(call, shadow);
             }
-            Outcome::Removed => {
-                in_flight.removed(request.seen, now);
-                request.context.ended.iter().for_each(|ended| self.metrics.ended(ended));
+            Reply::Removed => {
+                in_flight.removed(call.seen, now);
+                call.context.ended.iter().for_each(|ended| self.metrics.ended(ended));
                 if logged {
                     tracing::info!(node, reason, object, "removed");
-                    self.publisher.publish(request.context);
+                    self.publisher.publish(call.context);
                 }
             }
-            Outcome::NotConfirmed => {
+            Reply::NotConfirmed => {
                 tracing::debug!(
                     node,
                     reason,
@@ -64,66 +70,70 @@ impl Reconciler {
                 );
                 in_flight.postponed(now);
             }
-            Outcome::Refused(why) | Outcome::NodeDenied(why) => {
-                log_refusal(in_flight.refused(request.seen, now), &request, &why);
+            Reply::Refused(why) | Reply::NodeDenied(why) => {
+                log_refusal(in_flight.refused(call.seen, now), &call, &why);
             }
-            Outcome::Denied(why) => {
-                log_refusal(in_flight.refused(request.seen, now), &request, &why);
-                self.doubt_admission(&request.operation, &why, now);
+            Reply::Denied(why) => {
+                log_refusal(in_flight.refused(call.seen, now), &call, &why);
+                self.doubt_admission(&call, &why, now);
             }
-            Outcome::Failed(why) => self.failed(request, &why),
+            Reply::Failed(why) => self.failed(call, &why),
         }
     }
 
     /// Dry runs need a shadow. Where the webhook cannot be reached there may never be one, and this is all that tells.
-    fn doubt_admission(&mut self, operation: &Operation, why: &str, now: Duration) {
-        if matches!(operation, Operation::CreateShadow(_)) {
+    fn doubt_admission(&mut self, call: &Call, why: &str, now: Duration) {
+        if let (Object::ShadowSpec(_), Ok(Operation::Create(_))) = (&call.object, &call.operation) {
             self.leading.admission.doubt(format!("a shadow could not be created: {why}"), now);
         }
     }
 
-    /// A request failed; it is made again later.
-    fn failed(&mut self, request: Request, why: &str) {
-        let Request { key, operation, context, .. } = request;
+    /// A call failed; it is made again later.
+    fn failed(&mut self, call: Call, why: &str) {
         let now = self.now();
-        let news = self.leading.memory.in_flight(&key).failed(why, now);
-        self.doubt_admission(&operation, why, now);
-        if matches!(operation, Operation::LabelNode { .. }) {
+        let news = self.leading.memory.in_flight(&call.object).failed(why, now);
+        self.doubt_admission(&call, why, now);
+        if call.purpose == Purpose::OptIn {
             self.leading.opt_in_from = now + OPT_IN_PAUSE;
-            self.not_opted_in(context, why);
+            self.not_opted_in(call.context, why);
         } else if news {
-            let Context { node, version, state, reason, .. } = &context;
-            let object = operation.as_str();
+            let Context { node, version, state, reason, .. } = &call.context;
+            let object = call.object.as_str();
             tracing::warn!(node, version, state, reason, object, why, "a request failed; trying again");
         }
     }
 
-    /// A request changed its object, or nothing.
-    fn written(&mut self, request: Request, version_written: Option<u64>) {
-        let Request { key, operation, seen, begins_term, context } = request;
-        let (now, object) = (self.now(), operation.as_str());
+    /// A call changed its object, or nothing.
+    fn written(&mut self, call: Call, version_written: Option<u64>) {
+        let Call { object, operation, seen, purpose, context } = call;
+        let now = self.now();
         let Context { node, version, state, reason, .. } = &context;
-        let in_flight = self.leading.memory.in_flight(&key);
+        let in_flight = self.leading.memory.in_flight(&object);
         // Conditions change with the words of agents, and have a brake of their own.
-        let written_for = if matches!(key, Key::Node(_) | Key::Shadow(_)) { *reason } else { "" };
-        let wrote = in_flight.written(written_for, seen, version_written, operation.patch(), now);
-        log_write_without_effect(wrote, &context, object);
+        let written_for =
+            if matches!(object, Object::Node(_) | Object::ShadowSpec(_)) { *reason } else { "" };
+        let content = operation.ok().and_then(|operation| operation.content());
+        let wrote = in_flight.written(written_for, seen, version_written, content, now);
+        log_write_without_effect(wrote, &context, object.as_str());
         if matches!(wrote, Wrote::Nothing { .. }) {
-            self.metrics.wrote(object, "unchanged");
+            self.metrics.wrote(object.as_str(), "unchanged");
             return;
         }
-        self.metrics.wrote(object, "written");
+        self.metrics.wrote(object.as_str(), "written");
         context.ended.iter().for_each(|ended| self.metrics.ended(ended));
-        if matches!(operation, Operation::LabelNode { .. }) {
-            self.leading.memory.opt_in.resolved();
+        let told = matches!(object, Object::Node(_) | Object::ShadowSpec(_) | Object::Ledger);
+        match purpose {
+            Purpose::BeginTerm(term) => {
+                self.leading.term = Some(term);
+                tracing::info!(term, "this process leads");
+            }
+            _ if told && self.leading.memory.may_log(&object, now) => {
+                tracing::info!(node, version, state, reason, object = object.as_str(), "written");
+            }
+            _ => {}
         }
-        if let Some(term) = begins_term {
-            self.leading.term = Some(term);
-            tracing::info!(term, "this process leads");
-        } else if !matches!(key, Key::Condition(_) | Key::FleetStatus | Key::PoolStatus(_))
-            && self.leading.memory.may_log(&key, now)
-        {
-            tracing::info!(node, version, state, reason, object, "written");
+        if purpose == Purpose::OptIn {
+            self.leading.memory.opt_in.resolved();
         }
         self.publisher.publish(context);
     }
@@ -210,9 +220,9 @@ fn log_write_without_effect(wrote: Wrote, Context { node, reason, .. }: &Context
 
 /// One refusal comes from a stale view, and the next version of the object settles it. Repeated refusals are a mistake of
 /// ours, or there is a rule against it.
-fn log_refusal(in_a_row: u32, request: &Request, why: &str) {
-    let object = request.operation.as_str();
-    let Context { node, version, state, reason, .. } = &request.context;
+fn log_refusal(in_a_row: u32, call: &Call, why: &str) {
+    let object = call.object.as_str();
+    let Context { node, version, state, reason, .. } = &call.context;
     match in_a_row {
         1 => tracing::debug!(node, reason, object, why, "refused"),
         3 => tracing::error!(node, version, state, reason, object, why, "refused three times in a row"),
@@ -285,11 +295,10 @@ mod tests {
         let (_, elected) = watch::channel(None);
         let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
         let name = "brs-a".to_owned();
-        let delete = Operation::DeleteShadow { name: name.clone(), preconditions: Preconditions::default() };
+        let operation = Ok(Operation::Delete(Preconditions::default()));
         let context = Context { ended: vec![Ended::Removed], ..Context::default() };
-        let (key, seen) = (Key::Shadow(name), Some(1));
-        let request = Request { key, operation: delete, seen, begins_term: None, context };
-        reconciler.request_completed(request, Outcome::Removed);
+        let (object, purpose) = (Object::ShadowSpec(name), Purpose::Other);
+        reconciler.replied(Call { object, operation, seen: Some(1), purpose, context }, Reply::Removed);
         let text = reconciler.metrics.render(None, 0, Timestamp::UNIX_EPOCH);
         assert!(text.contains("brupop_updated_nodes_removed_total 1"), "{text}");
     }

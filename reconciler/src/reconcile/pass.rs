@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_api::Object;
 use brupop_api::fleet::VersionRecord;
+use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, Object, names};
 use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
+use kube::Resource as _;
+use serde_json::json;
 
+use super::calls::{self, Call, Context, Purpose, version_of};
 use super::drainer::{Around, Drainer};
 use super::memory::Readiness;
-use super::requests::{self, Context, Key, Request};
 use super::{Completed, Reconciler};
 use crate::leadership::leads_now;
 use crate::metrics::LastPass;
-use crate::operation::Operation;
+use crate::operation::{Operation, Reply, resource_version};
 use crate::watches::LOOK_AGAIN;
 use crate::{checks, evict};
 use brupop_core::cluster::Cluster;
@@ -165,22 +167,17 @@ impl Reconciler {
     fn ensure_term(&mut self, pass: &mut Pass<'_>) -> bool {
         let Pass { cluster, observed, .. } = *pass;
         if cluster.ledger().is_none() {
-            let context = Context::default();
-            let request = Request {
-                key: Key::Ledger,
-                operation: Operation::CreateFleet,
-                seen: None,
-                begins_term: None,
-                context,
-            };
-            self.send(pass, request);
+            let fleet = json!(BottlerocketFleet::new(names::FLEET, BottlerocketFleetSpec::default()));
+            let create = Ok(Operation::Create(fleet));
+            self.send(pass, Call::about(cluster, Object::Ledger, create, Context::default()));
             return false;
         }
         if self.leading.term.is_some() && self.leading.term == observed.fleet.ledger_term {
             return true;
         }
         let (term, write) = decide::new_term(cluster.status(), &observed.views);
-        self.send(pass, requests::ledger(cluster, &write, Some(term), None));
+        let call = calls::ledger(cluster, &write, None);
+        self.send(pass, Call { purpose: Purpose::BeginTerm(term), ..call });
         false
     }
 
@@ -229,9 +226,9 @@ impl Reconciler {
         pass.wake.by_time(next, now, self.now());
         for node in &unmanaged {
             if let Some(write) = decide::opt_in(&observed.fleet, node)
-                && let Some(request) = requests::opt_in(cluster, node, &write)
+                && let Some(call) = calls::opt_in(cluster, node, &write)
             {
-                self.send(pass, request);
+                self.send(pass, call);
             }
         }
     }
@@ -242,9 +239,9 @@ impl Reconciler {
         let FleetDecision { slots, nodes, counts } = decide::fleet(pass.observed);
         if let Some(write) = &slots.write {
             let event = EventText::of_halts(&slots.halted);
-            let mut request = requests::ledger(pass.cluster, write, None, event);
-            request.context.ended = outcome::updates_of(fleet, views, &slots);
-            self.send(pass, request);
+            let mut call = calls::ledger(pass.cluster, write, event);
+            call.context.ended = outcome::updates_of(fleet, views, &slots);
+            self.send(pass, call);
         }
         self.preflight(pass, &slots);
         let mut last_pass = LastPass {
@@ -328,17 +325,16 @@ impl Reconciler {
             (Effect::Evict | Effect::Delete, None) => return,
             _ => {}
         }
-        let both = [Key::Node(name.to_owned()), Key::Shadow(name.to_owned())];
-        if both.iter().any(|key| !self.is_ready(pass, key)) {
+        if !self.is_node_ready(pass, name) || !self.is_ready(pass, &Object::ShadowSpec(name.to_owned())) {
             return;
         }
-        if let Some(mut request) = requests::of(cluster, view, decision, &observed.fleet) {
-            if let Some(event) = &mut request.context.event
+        if let Some(mut call) = calls::of(cluster, view, decision, &observed.fleet) {
+            if let Some(event) = &mut call.context.event
                 && let Some(more) = self.detail(pass, name, &decision.reason)
             {
                 event.note = format!("{}; {more}", event.note);
             }
-            self.send(pass, request);
+            self.send(pass, call);
         }
     }
 
@@ -370,17 +366,22 @@ impl Reconciler {
         drainer.look_at_pods(&around, &cluster)
     }
 
-    /// May a request of this key be sent now? If not, the pass notes when it may.
-    pub(super) fn is_ready(&mut self, pass: &mut Pass<'_>, key: &Key) -> bool {
-        let (version, now) = (key.version_in(pass.cluster), self.now());
-        if let Key::Shadow(name) = key
-            && let of_node = Key::Node(name.clone()).version_in(pass.cluster)
-            && let Some(until) = self.leading.memory.node_lags(key, of_node, now)
+    /// May a call about the Node of this shadow be made now? If not, the pass notes when it may.
+    fn is_node_ready(&mut self, pass: &mut Pass<'_>, shadow: &str) -> bool {
+        names::node_of_shadow(shadow).is_none_or(|node| self.is_ready(pass, &Object::Node(node.to_owned())))
+    }
+
+    /// May a call about this object be made now? If not, the pass notes when it may.
+    fn is_ready(&mut self, pass: &mut Pass<'_>, object: &Object<String>) -> bool {
+        let (version, now) = (version_of(object, pass.cluster), self.now());
+        if let Object::ShadowSpec(name) = object
+            && let of_node = pass.cluster.node(name).and_then(|node| resource_version(node.meta()))
+            && let Some(until) = self.leading.memory.node_lags(name, of_node, now)
         {
             pass.wake.by(until);
             return false;
         }
-        match self.leading.memory.in_flight(key).readiness(version, now) {
+        match self.leading.memory.in_flight(object).readiness(version, now) {
             Readiness::Ready => true,
             Readiness::UnderWay => false,
             Readiness::Until(until) => {
@@ -395,26 +396,29 @@ impl Reconciler {
         self.leading.under_way.len() < MAX_REQUESTS_BEFORE_CONDITION
     }
 
-    /// Sends a request, if none of the same key is under way, there is room for it, and it would not once more change
+    /// Makes a call, if none about its object is under way, there is room for it, and it would not once more change
     /// nothing.
-    pub(super) fn send(&mut self, pass: &mut Pass<'_>, request: Request) {
-        let most = if matches!(request.key, Key::Condition(_) | Key::PoolStatus(_)) {
+    pub(super) fn send(&mut self, pass: &mut Pass<'_>, call: Call) {
+        let most = if matches!(call.object, Object::ShadowStatus(_) | Object::PoolStatus(_)) {
             MAX_REQUESTS_BEFORE_CONDITION
         } else {
             MAX_REQUESTS
         };
-        if !self.is_ready(pass, &request.key) || self.leading.under_way.len() >= most {
+        if !self.is_ready(pass, &call.object) || self.leading.under_way.len() >= most {
             return;
         }
-        let in_flight = self.leading.memory.in_flight(&request.key);
-        if in_flight.would_repeat(request.seen, || request.operation.patch()) {
+        let in_flight = self.leading.memory.in_flight(&call.object);
+        if in_flight.would_repeat(call.seen, || call.operation.as_ref().ok()?.content()) {
             return;
         }
         in_flight.sent();
         let api = self.api.clone();
         let sent = async move {
-            let outcome = api.send(&request.operation).await;
-            Completed::Request(Box::new(request), outcome)
+            let reply = match &call.operation {
+                Ok(operation) => api.send(&call.object, operation).await,
+                Err(misfit) => Reply::Failed(misfit.to_string()),
+            };
+            Completed::Call(Box::new(call), reply)
         };
         self.leading.under_way.push(sent.boxed());
     }

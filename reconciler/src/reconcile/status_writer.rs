@@ -2,14 +2,15 @@
 
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::fleet::Counts;
-use brupop_api::names;
 use brupop_api::printable::printable;
+use brupop_api::{Object, names};
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use kube::Resource as _;
+use serde_json::Value;
 
 use super::Reconciler;
+use super::calls::{Call, Context};
 use super::pass::Pass;
-use super::requests::{Context, Key, Request};
 use crate::operation::Operation;
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::{back_off_text, other_target_text};
@@ -90,15 +91,8 @@ impl Reconciler {
             return;
         }
         let status = status::shadow_patch(shadow, &wanted, &text(pass.now));
-        let key = Key::Condition(name.to_owned());
-        let request = Request {
-            seen: key.version_in(cluster),
-            key,
-            operation: Operation::ApplyToShadow { name: name.to_owned(), status },
-            begins_term: None,
-            context: Context { node: name.to_owned(), reason, ..Context::default() },
-        };
-        self.send(pass, request);
+        let context = Context { node: name.to_owned(), reason, ..Context::default() };
+        self.apply(pass, Object::ShadowStatus(name.to_owned()), status, context);
     }
 
     /// Logs the reason and publishes its Event, if it is another than the last one that was logged or, before that, stored.
@@ -208,12 +202,10 @@ impl Reconciler {
             pass.wake.by(due);
             return;
         }
-        let operation = Operation::ApplyToFleet(wanted.patch(&ledger.fleet, observed.fleet.now));
+        let status = wanted.patch(&ledger.fleet, observed.fleet.now);
         let event = wanted.new_obstacle(&ledger.fleet).map(EventText::of_other_operator);
         let objects = vec![ledger.fleet.object_ref(&())];
-        let (key, context) = (Key::FleetStatus, Context { event, objects, ..Context::default() });
-        let seen = key.version_in(cluster);
-        self.send(pass, Request { key, operation, seen, begins_term: None, context });
+        self.apply(pass, Object::FleetStatus, status, Context { event, objects, ..Context::default() });
     }
 }
 
@@ -233,17 +225,14 @@ impl Reconciler {
                 pass.wake.by(due);
                 continue;
             }
-            let key = Key::PoolStatus(name.clone());
             let status = wanted.patch(pool, &text(pass.now));
-            let request = Request {
-                seen: key.version_in(cluster),
-                key,
-                operation: Operation::ApplyToPool { name: name.clone(), status },
-                begins_term: None,
-                context: Context::default(),
-            };
-            self.send(pass, request);
+            self.apply(pass, Object::PoolStatus(name.clone()), status, Context::default());
         }
+    }
+
+    fn apply(&mut self, pass: &mut Pass<'_>, object: Object<String>, status: Value, context: Context) {
+        let call = Call::about(pass.cluster, object, Ok(Operation::Apply(status)), context);
+        self.send(pass, call);
     }
 }
 

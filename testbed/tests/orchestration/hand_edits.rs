@@ -39,7 +39,7 @@ async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
     fleet
         .wait_for_metrics(
             "reconciler",
-            &[r#"brupop_writes_total{object="shadow-condition",result="unchanged"} 1"#],
+            &[r#"brupop_writes_total{object="shadow-status",result="unchanged"} 1"#],
         )
         .await?;
 

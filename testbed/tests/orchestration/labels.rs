@@ -149,7 +149,7 @@ async fn with_it_the_node_is_labelled_and_updated(fleet: &Fleet) -> Result<()> {
     only_the_first_is_in(fleet).await?;
     // Whoever leads now may have to leave node-0 when that is emptied, and what it counted goes with it.
     fleet
-        .wait_for_metrics("reconciler", &[r#"brupop_writes_total{object="node-label",result="written"} 1"#])
+        .wait_for_metrics("reconciler", &[r#"brupop_writes_total{object="node",result="written"} 1"#])
         .await?;
     fleet.publish(NEW)?;
     fleet.until_node("node-0", "is updated", |seen| seen.runs(NEW) && seen.reason == "NoUpdate").await

@@ -29,7 +29,7 @@ pub(super) fn of_ledger<'a>(fleet: &FleetFacts<'a>) -> Option<Write<'a>> {
     let ended = (fleet.between_updates == BetweenUpdates::EndedAhead)
         .then_some((Field::LastFinished, Value::text(text)));
     let sets: Vec<_> = held.chain(done).chain(ended).collect();
-    (!sets.is_empty()).then(|| Write { object: Object::Fleet, tests: slots::tests(fleet, &sets), sets })
+    (!sets.is_empty()).then(|| Write { object: Object::Ledger, tests: slots::tests(fleet, &sets), sets })
 }
 
 /// What corrects the shadow's spec, or else the marker of its Node, if one of them needs it. On a Node that the API server lets

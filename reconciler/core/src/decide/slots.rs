@@ -91,7 +91,7 @@ pub(super) fn of_holders<'a>(
             tests.push((Field::Uid, Value::text_or_absent(fleet.uid)));
             tests.push((Field::Generation, Value::number_or_absent(fleet.generation)));
         }
-        Write { object: Object::Fleet, tests, sets }
+        Write { object: Object::Ledger, tests, sets }
     });
     Slots { write, taken, queued, preflight, halted, freed: holders.freed.clone() }
 }

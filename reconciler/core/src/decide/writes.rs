@@ -276,7 +276,7 @@ pub fn new_term<'a>(ledger: Option<&'a BottlerocketFleetStatus>, views: &[NodeVi
             (Field::Slot(view.shadow_name), Value::Slot(Slot { uid, attempt, ..Slot::default() }))
         }));
     }
-    (term, Write { object: Object::Fleet, tests, sets })
+    (term, Write { object: Object::Ledger, tests, sets })
 }
 
 /// A new shadow of a node, Idle. From `now` on, its agent has a limited time to report.

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use Readiness::{Ready, UnderWay, Until};
 
 use super::*;
-use crate::operation::Confirm;
 use brupop_core::drain::DrainPlan;
 use serde_json::json;
 
@@ -39,17 +38,17 @@ fn three_denials_hold_a_node_for_a_while() {
 
 #[test]
 fn a_flapping_label_logs_no_more_than_its_quota() {
-    let (mut memory, cluster, key) = (Memory::default(), cluster(), Key::Shadow("brs-n".into()));
+    let (mut memory, cluster, object) = (Memory::default(), cluster(), Object::ShadowSpec("brs-n".into()));
     // The shadow goes each time.
     let mut flip = || {
-        let logged = memory.may_log(&key, NOW);
+        let logged = memory.may_log(&object, NOW);
         memory.prune(&cluster);
         logged
     };
     let logged = (0..200).filter(|_| flip()).count();
     assert_eq!(logged, 60);
-    assert!(memory.may_log(&key, NOW + Duration::from_mins(1)));
-    assert!((0..200).all(|_| memory.may_log(&Key::Ledger, NOW)));
+    assert!(memory.may_log(&object, NOW + Duration::from_mins(1)));
+    assert!((0..200).all(|_| memory.may_log(&Object::Ledger, NOW)));
 }
 
 /// A kubelet has its Node unreadable, and readable again, as often as it likes: by an OS image of 300 bytes.
@@ -66,26 +65,22 @@ fn a_node_that_is_unreadable_now_and_then_logs_no_more_than_its_quota() {
 
 #[test]
 fn a_denial_within_a_grant_counts() {
-    let patch = || json_patch::Patch(vec![]);
-    let confirm = || Box::new(Confirm { node: "n".into(), patch: patch(), marker: None, overlooked: None });
-    let grant = Operation::Grant { confirm: confirm(), name: "brs-n".into(), patch: patch() };
-    let spec = Operation::PatchShadow { name: "brs-n".into(), patch: patch() };
-    let (of_node, of_shadow) = (Key::Node("brs-n".into()), Key::Shadow("brs-n".into()));
-    let frozen = Outcome::NodeDenied("frozen".into());
+    let (of_node, of_shadow) = (Object::Node("n".into()), Object::ShadowSpec("brs-n".into()));
+    let denied = || Reply::Denied("frozen".into());
+    let node_denied = || Reply::NodeDenied("frozen".into());
     let mut memory = Memory::default();
     let held = |memory: &Memory| memory.denied(NOW).0.values().map(ToString::to_string).collect::<Vec<_>>();
-    memory.note_denial(&of_node, &Operation::PatchNode { name: "n".into(), patch: patch() }, &frozen, NOW);
-    memory.note_denial(&of_shadow, &grant, &frozen, NOW);
+    memory.note_denial(&of_node, &denied(), NOW);
+    memory.note_denial(&of_shadow, &node_denied(), NOW);
     assert!(held(&memory).is_empty());
-    memory.note_denial(&of_shadow, &grant, &frozen, NOW);
+    memory.note_denial(&of_shadow, &node_denied(), NOW);
     assert_eq!(held(&memory), ["frozen"]);
-    memory.note_denial(&of_shadow, &spec, &Outcome::Written(None), NOW);
-    memory.note_denial(&of_shadow, &grant, &Outcome::Refused(String::new()), NOW);
+    memory.note_denial(&of_shadow, &Reply::Written(None), NOW);
+    memory.note_denial(&of_shadow, &Reply::Refused(String::new()), NOW);
     assert_eq!(held(&memory), ["frozen"], "neither has changed the Node");
-    memory.note_denial(&of_shadow, &grant, &Outcome::Granted { node: None, shadow: None }, NOW);
+    memory.note_denial(&of_shadow, &Reply::Granted { node: None, shadow: None }, NOW);
     assert!(held(&memory).is_empty());
-    let shadow_denied = Outcome::Denied("the shadow".into());
-    (0..3).for_each(|_| memory.note_denial(&of_shadow, &grant, &shadow_denied, NOW));
+    (0..3).for_each(|_| memory.note_denial(&of_shadow, &denied(), NOW));
     assert!(held(&memory).is_empty(), "that is no change of the Node");
 }
 
@@ -108,7 +103,7 @@ fn only_requests_under_way_outlive_their_node() {
     for name in ["brs-n", "brs-gone", "brs-sent"] {
         (0..3).for_each(|_| memory.node(name).denials.denied("frozen", NOW));
     }
-    memory.in_flight(&Key::Shadow("brs-sent".into())).sent();
+    memory.in_flight(&Object::ShadowSpec("brs-sent".into())).sent();
     memory.prune(&cluster());
     assert_eq!(memory.nodes.keys().collect::<Vec<_>>(), ["brs-n", "brs-sent"]);
     assert!(memory.denied(NOW).0.is_empty(), "the shadow is gone, and its update with it");
@@ -151,18 +146,17 @@ fn a_write_waits_until_it_comes_back() {
 #[test]
 fn a_shadow_waits_for_what_its_grant_wrote_to_the_node() {
     let mut memory = Memory::default();
-    let (shadow, other) = (Key::Shadow("brs-n".into()), Key::Shadow("brs-other".into()));
-    assert_eq!(memory.node_lags(&shadow, Some(6), s(1)), None);
-    memory.note_node_written(&shadow, Some(7), s(1));
-    assert_eq!(memory.node_lags(&shadow, Some(6), s(2)), Some(s(31)));
-    assert_eq!(memory.node_lags(&Key::Node("brs-n".into()), Some(6), s(2)), None, "it has its own wait");
-    assert_eq!(memory.node_lags(&other, Some(6), s(2)), None);
-    assert_eq!(memory.node_lags(&shadow, None, s(2)), None, "the Node is gone");
-    assert_eq!(memory.node_lags(&shadow, Some(7), s(2)), None);
-    assert_eq!(memory.node_lags(&shadow, Some(6), s(31)), None, "the watch missed it");
-    memory.in_flight(&Key::Node("brs-n".into())).failed("timeout", s(40));
+    let (shadow, other) = ("brs-n", "brs-other");
+    assert_eq!(memory.node_lags(shadow, Some(6), s(1)), None);
+    memory.note_node_written(&Object::ShadowSpec(shadow.into()), Some(7), s(1));
+    assert_eq!(memory.node_lags(shadow, Some(6), s(2)), Some(s(31)));
+    assert_eq!(memory.node_lags(other, Some(6), s(2)), None);
+    assert_eq!(memory.node_lags(shadow, None, s(2)), None, "the Node is gone");
+    assert_eq!(memory.node_lags(shadow, Some(7), s(2)), None);
+    assert_eq!(memory.node_lags(shadow, Some(6), s(31)), None, "the watch missed it");
+    memory.in_flight(&Object::Node("n".into())).failed("timeout", s(40));
     assert_eq!(
-        memory.node_lags(&shadow, Some(6), s(40)),
+        memory.node_lags(shadow, Some(6), s(40)),
         None,
         "an update can be given up although its Node cannot be written"
     );

@@ -134,7 +134,7 @@ fn times_of_the_ledger_that_lie_ahead_are_written_as_now() {
     let views = [updating(State::StagedAndPerformedUpdate, State::Idle), other];
     let decided = slots(&fleet, &views);
     let write = decided.write.unwrap();
-    assert_eq!((write.object, decided.taken.len()), (Object::Fleet, 0));
+    assert_eq!((write.object, decided.taken.len()), (Object::Ledger, 0));
     let mut slot = held[SHADOW].clone();
     slot.since = Some(NOW.to_owned());
     assert_eq!(

@@ -1,7 +1,7 @@
-//! An effect as a request that owns what it needs, and the Event about it.
+//! An effect as a call that owns what it needs, and the Event about it.
 
 use brupop_api::write::Misfit;
-use brupop_api::{Object, Write};
+use brupop_api::{Object, Write, names};
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
@@ -16,37 +16,32 @@ use brupop_core::status::EventText;
 
 use crate::operation::{Confirm, Operation, resource_version};
 
-/// Which object a request writes. While a request of this key is under way, or what it wrote has not come back through the
-/// watch, no other request of this key is sent.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key {
-    /// The ledger.
-    Ledger,
-    /// The shadow of this name: itself.
-    Shadow(String),
-    /// The Node of the shadow of this name.
-    Node(String),
-    /// The shadow of this name: its conditions.
-    Condition(String),
-    /// The fleet: limit, counts, conditions.
-    FleetStatus,
-    /// The pool of this name: its status.
-    PoolStatus(String),
-}
-
-/// One request to the API server, with what is needed when its answer comes.
+/// One call of the API server, with what is needed when its reply comes. While a call about an object is under way, or what it
+/// wrote has not come back through the watch, no other call about it is made.
 #[derive(Debug)]
-pub(super) struct Request {
-    pub(super) key: Key,
-    pub(super) operation: Operation,
+pub(super) struct Call {
+    /// What is written.
+    pub(super) object: Object<String>,
+    /// What is asked; or why what was decided does not fit its object. That is a mistake of ours, and fails.
+    pub(super) operation: Result<Operation, Misfit>,
     /// The `resourceVersion` of the object that it was decided on.
     pub(super) seen: Option<u64>,
-    /// The leader's term that begins once this request succeeds.
-    pub(super) begins_term: Option<u64>,
+    pub(super) purpose: Purpose,
     pub(super) context: Context,
 }
 
-/// The node of a request, for logs, and the Event to publish once the request succeeds.
+/// What a call is for, if its reply means more than that the object was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To write this leader's term: this process leads once it succeeds.
+    BeginTerm(u64),
+    /// To label a node.
+    OptIn,
+    /// Anything else.
+    Other,
+}
+
+/// The node of a call, for logs, and the Event to publish once the call succeeds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Context {
     pub(super) node: String,
@@ -56,12 +51,12 @@ pub(super) struct Context {
     pub(super) event: Option<EventText>,
     /// The objects on which the Event is published.
     pub(super) objects: Vec<ObjectReference>,
-    /// What has ended once the request succeeds.
+    /// What has ended once the call succeeds.
     pub(super) ended: Vec<Ended>,
 }
 
 impl Context {
-    /// The context of a request for one node.
+    /// The context of a call for one node.
     pub(super) fn of(
         cluster: &Cluster,
         view: &NodeView<'_>,
@@ -74,7 +69,7 @@ impl Context {
         let node = cluster.node(name).filter(|_| on_node).map(|node| node.object_ref(&()));
         let facts = view.shadow;
         Self {
-            node: brupop_api::names::node_of_shadow(name).unwrap_or(name).to_owned(),
+            node: names::node_of_shadow(name).unwrap_or(name).to_owned(),
             version: facts.and_then(|shadow| shadow.spec.version).unwrap_or_default().to_owned(),
             state: facts.map_or("", |shadow| shadow.spec.state.as_str()),
             reason,
@@ -85,63 +80,56 @@ impl Context {
     }
 }
 
-impl Key {
-    /// The `resourceVersion` in which the object of this key is known.
-    pub(super) fn version_in(&self, cluster: &Cluster) -> Option<u64> {
-        match self {
-            Self::Ledger | Self::FleetStatus => resource_version(&cluster.ledger()?.fleet.metadata),
-            Self::Shadow(name) | Self::Condition(name) => {
-                resource_version(&cluster.entries.get(name)?.shadow.as_ref()?.metadata)
-            }
-            Self::PoolStatus(name) => resource_version(&cluster.pools.get(name)?.item.metadata),
-            Self::Node(name) => resource_version(cluster.node(name)?.meta()),
-        }
+impl Call {
+    /// A call about this object, as it is known.
+    pub(super) fn about(
+        cluster: &Cluster,
+        object: Object<String>,
+        operation: Result<Operation, Misfit>,
+        context: Context,
+    ) -> Self {
+        Self { seen: version_of(&object, cluster), object, operation, purpose: Purpose::Other, context }
     }
 }
 
-/// The request for a write to the ledger, and the Event to publish once it is made.
-pub(super) fn ledger(
-    cluster: &Cluster,
-    write: &Write<'_>,
-    begins_term: Option<u64>,
-    event: Option<EventText>,
-) -> Request {
+/// The `resourceVersion` in which the object is known.
+pub(super) fn version_of(object: &Object<String>, cluster: &Cluster) -> Option<u64> {
+    resource_version(match object {
+        Object::Ledger | Object::FleetStatus => &cluster.ledger()?.fleet.metadata,
+        Object::ShadowSpec(name) | Object::ShadowStatus(name) => {
+            &cluster.entries.get(name)?.shadow.as_ref()?.metadata
+        }
+        Object::PoolStatus(name) => &cluster.pools.get(name)?.item.metadata,
+        Object::Node(name) => cluster.node(&names::shadow_name(name))?.meta(),
+    })
+}
+
+/// The call for a write to the ledger, and the Event to publish once it is made.
+pub(super) fn ledger(cluster: &Cluster, write: &Write<'_>, event: Option<EventText>) -> Call {
     let nothing = Value::Null;
     let quoted = cluster.ledger().map_or(&nothing, |ledger| &ledger.quoted);
-    Request {
-        key: Key::Ledger,
-        operation: write.patch(quoted).map_or_else(Operation::Misfit, Operation::PatchLedger),
-        seen: Key::Ledger.version_in(cluster),
-        begins_term,
-        context: Context {
-            reason: event.as_ref().map_or("", |event| event.reason),
-            event,
-            objects: of_fleet(cluster),
-            ..Context::default()
-        },
-    }
+    let reason = event.as_ref().map_or("", |event| event.reason);
+    let context = Context { reason, event, objects: of_fleet(cluster), ..Context::default() };
+    Call::about(cluster, Object::Ledger, write.patch(quoted).map(Operation::Patch), context)
 }
 
 fn of_fleet(cluster: &Cluster) -> Vec<ObjectReference> {
     cluster.ledger().map(|ledger| ledger.fleet.object_ref(&())).into_iter().collect()
 }
 
-/// The request for what was decided for one node; `None` for evictions, which are many.
+/// The call for what was decided for one node; `None` for evictions, which are many, and for what was not read.
 pub(super) fn of(
     cluster: &Cluster,
     view: &NodeView<'_>,
     decision: &Decision<'_>,
     fleet: &FleetFacts<'_>,
-) -> Option<Request> {
-    let name = view.shadow_name.to_owned();
+) -> Option<Call> {
     let effect = decision.effect.as_ref()?;
-    let key = match effect {
-        Effect::Write(Write { object: Object::Node(_), .. })
-        | Effect::Correct(Write { object: Object::Node(_), .. }) => Key::Node(name),
-        _ => Key::Shadow(name),
+    let object = match effect {
+        Effect::Write(write) | Effect::Correct(write) => write.object,
+        _ => Object::ShadowSpec(view.shadow_name),
     };
-    let operation =
-        operation(cluster, view, effect, fleet).unwrap_or_else(|misfit| Some(Operation::Misfit(misfit)))?;
+    let operation = operation(cluster, view, effect, fleet).transpose()?;
     let event = decision.milestone.and_then(|milestone| EventText::of_milestone(view, milestone));
     let mut context = Context::of(cluster, view, decision.reason.as_str(), event);
     if decision.milestone == Some(Milestone::Removed) {
@@ -149,7 +137,7 @@ pub(super) fn of(
         context.objects = of_fleet(cluster);
     }
     context.ended = outcome::ended_by(cluster, fleet, view, decision).into_iter().collect();
-    Some(Request { seen: key.version_in(cluster), key, operation, begins_term: None, context })
+    Some(Call::about(cluster, object.owned(), operation, context))
 }
 
 /// What is asked of the API server for this effect; nothing if it is asked elsewhere, or what it is about was not read.
@@ -160,31 +148,22 @@ fn operation(
     fleet: &FleetFacts<'_>,
 ) -> Result<Option<Operation>, Misfit> {
     let shadow = view.shadow_name;
-    let name = || shadow.to_owned();
     Ok(match effect {
-        Effect::Write(write) | Effect::Correct(write) => {
-            match (&write.object, patch(cluster, shadow, write)?) {
-                (Object::ShadowSpec(_), Some(patch)) => Some(Operation::PatchShadow { name: name(), patch }),
-                (Object::Node(node), Some(patch)) => {
-                    Some(Operation::PatchNode { name: (*node).to_owned(), patch })
-                }
-                _ => None,
-            }
-        }
+        Effect::Write(write) | Effect::Correct(write) => patch(cluster, shadow, write)?.map(Operation::Patch),
         Effect::Grant { confirm: write, grant } => confirm(cluster, view, write)?
             .zip(patch(cluster, shadow, grant)?)
-            .map(|(confirm, patch)| Operation::Grant { confirm: Box::new(confirm), name: name(), patch }),
+            .map(|(confirm, patch)| Operation::Grant(Box::new(confirm), patch)),
         Effect::CreateShadow { attempt } => view.node.map(|node| {
             let shadow = new_shadow(node.name, node.uid, *attempt, fleet.term, fleet.now);
-            Operation::CreateShadow(Box::new(shadow))
+            Operation::Create(json!(shadow))
         }),
         Effect::DeleteShadow { uid } => {
             let read = cluster.shadow(shadow).and_then(|shadow| shadow.metadata.resource_version.clone());
-            read.map(|version| {
-                let preconditions =
-                    Preconditions { uid: Some((*uid).to_owned()), resource_version: Some(version) };
-                Operation::DeleteShadow { name: name(), preconditions }
-            })
+            let delete = |version| {
+                let uid = Some((*uid).to_owned());
+                Operation::Delete(Preconditions { uid, resource_version: Some(version) })
+            };
+            read.map(delete)
         }
         Effect::Evict | Effect::Delete => None,
     })
@@ -196,8 +175,8 @@ fn patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Result<Option<Json
         // The type knows every field that a patch quotes, and absent is as good as null to the API server.
         Object::ShadowSpec(_) => cluster.shadow(name).map(|shadow| write.patch(&json!(shadow))).transpose(),
         Object::Node(_) => cluster.node(name).map(|node| write.patch(&node.quoted())).transpose(),
-        // The reconciler writes no status of a shadow here, and the ledger belongs to no node.
-        Object::ShadowStatus(_) | Object::Fleet => Ok(None),
+        // The reconciler writes no status by conditional patches, and the ledger belongs to no node.
+        _ => Ok(None),
     }
 }
 
@@ -212,27 +191,20 @@ fn confirm(cluster: &Cluster, view: &NodeView<'_>, write: &Write<'_>) -> Result<
     }))
 }
 
-/// The request that labels this node.
-pub(super) fn opt_in(cluster: &Cluster, unmanaged: &UnmanagedNode<'_>, write: &Write<'_>) -> Option<Request> {
+/// The call that labels this node.
+pub(super) fn opt_in(cluster: &Cluster, unmanaged: &UnmanagedNode<'_>, write: &Write<'_>) -> Option<Call> {
     let node = cluster.node(unmanaged.shadow_name)?;
-    let key = Key::Node(unmanaged.shadow_name.to_owned());
     let event = EventText::of_opt_in(unmanaged.name);
-    Some(Request {
-        seen: key.version_in(cluster),
-        key,
-        operation: write.patch(&node.quoted()).map_or_else(Operation::Misfit, |patch| Operation::LabelNode {
-            name: unmanaged.name.to_owned(),
-            patch,
-        }),
-        begins_term: None,
-        context: Context {
-            node: unmanaged.name.to_owned(),
-            reason: event.reason,
-            event: Some(event),
-            objects: vec![node.object_ref(&())],
-            ..Context::default()
-        },
-    })
+    let context = Context {
+        node: unmanaged.name.to_owned(),
+        reason: event.reason,
+        event: Some(event),
+        objects: vec![node.object_ref(&())],
+        ..Context::default()
+    };
+    let patch = write.patch(&node.quoted()).map(Operation::Patch);
+    let call = Call::about(cluster, write.object.owned(), patch, context);
+    Some(Call { purpose: Purpose::OptIn, ..call })
 }
 
 #[cfg(test)]
@@ -240,15 +212,15 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use brupop_api::Field;
     use brupop_api::facts::ShadowFacts;
+    use brupop_api::{BottlerocketShadow, Field};
     use brupop_core::decide::Reason;
     use brupop_core::facts::NodeFacts;
 
     const NOW: &str = "2026-11-21T04:00:00Z";
 
-    /// The request for an effect on the node, with this shadow or none.
-    fn call(shadow: Option<Value>, effect: Effect<'_>) -> Option<Operation> {
+    /// What is asked for an effect on the node, with this shadow or none.
+    fn call(shadow: Option<Value>, effect: Effect<'_>) -> Option<Result<Operation, Misfit>> {
         let mut cluster = Cluster::default();
         if let Some(shadow) = shadow {
             cluster.entry("brs-n").shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
@@ -260,7 +232,7 @@ mod tests {
         };
         let fleet = FleetFacts { now: NOW, term: 7, ledger_term: Some(7), ..FleetFacts::EXAMPLE };
         let decision = Decision { effect: Some(effect), reason: Reason::NotLabelled, milestone: None };
-        of(&cluster, &view, &decision, &fleet).map(|request| request.operation)
+        of(&cluster, &view, &decision, &fleet).map(|call| call.operation)
     }
 
     fn shadow(metadata: &Value) -> Value {
@@ -275,12 +247,11 @@ mod tests {
     #[test]
     fn a_shadow_is_deleted_only_as_read() {
         let delete = || Effect::DeleteShadow { uid: "u" };
-        let Some(Operation::DeleteShadow { name, preconditions }) =
+        let Some(Ok(Operation::Delete(preconditions))) =
             call(Some(shadow(&json!({"resourceVersion": "41"}))), delete())
         else {
             panic!("it is deleted")
         };
-        assert_eq!(name, "brs-n");
         assert_eq!(
             serde_json::to_value(preconditions).unwrap(),
             json!({"uid": "u", "resourceVersion": "41"})
@@ -289,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_of_ours_is_a_request_that_fails() {
+    fn a_mistake_of_ours_is_no_request() {
         let shadow = Some(shadow(&json!({})));
         let write = |field| Write {
             object: Object::ShadowSpec("brs-n"),
@@ -297,17 +268,18 @@ mod tests {
             sets: vec![(field, brupop_api::Value::Number(1))],
         };
         let fits = call(shadow.clone(), Effect::Write(write(Field::SpecAttempt)));
-        assert!(matches!(fits, Some(Operation::PatchShadow { .. })), "{fits:?}");
+        assert!(matches!(fits, Some(Ok(Operation::Patch(_)))), "{fits:?}");
         let mistaken = call(shadow, Effect::Write(write(Field::StatusAttempt)));
-        assert!(matches!(mistaken, Some(Operation::Misfit(_))), "{mistaken:?}");
+        assert!(matches!(mistaken, Some(Err(_))), "{mistaken:?}");
     }
 
     #[test]
     fn a_new_shadow_says_since_when_it_waits() {
-        let Some(Operation::CreateShadow(shadow)) = call(None, Effect::CreateShadow { attempt: Some(3) })
+        let Some(Ok(Operation::Create(shadow))) = call(None, Effect::CreateShadow { attempt: Some(3) })
         else {
             panic!("it is created")
         };
+        let shadow: BottlerocketShadow = serde_json::from_value(shadow).unwrap();
         let spec = &shadow.spec;
         assert_eq!((spec.attempt, spec.leader_term), (Some(3), Some(7)));
         assert_eq!(spec.state_transition_timestamp.as_deref(), Some(NOW));
