@@ -141,7 +141,7 @@ fn other_operator(found: &[String], unknown: Option<&str>) -> Finding {
         }
         (found, _) => Err(format!(
             "upstream's operator is installed, too (Deployments {}), and two operators would reboot the same nodes: take \
-             one of them away, as docs/from-upstream.md says",
+             one of them away, as docs/migrating.md says",
             found.join(", ")
         )),
     };

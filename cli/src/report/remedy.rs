@@ -73,7 +73,7 @@ remedies! {
         "the hosts have to find another version, or somebody changes what the pool allows (spec.versions)",
     AdmissionNotEnforced =>
         "webhook and policies have to be in force: look at the webhook's pods, and apply the overlay again",
-    OtherOperator => "somebody has to uninstall upstream's operator, as docs/from-upstream.md says",
+    OtherOperator => "somebody has to uninstall upstream's operator, as docs/migrating.md says",
     BackingOff =>
         "the wait after the failure has to pass; repair its cause before, or delete the shadow to wait no longer",
     VersionHalted =>

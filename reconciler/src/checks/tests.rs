@@ -77,7 +77,7 @@ fn an_operator_found_counts_before_all_is_known() {
     assert_eq!(other_operator(&[], None).holds, Ok(()));
     let both = other_operator(&["a/brupop-apiserver".to_owned()], Some("timeout"));
     let why = both.holds.unwrap_err();
-    assert!(why.contains("a/brupop-apiserver") && why.contains("docs/from-upstream.md"), "{why}");
+    assert!(why.contains("a/brupop-apiserver") && why.contains("docs/migrating.md"), "{why}");
     assert!(!both.is_unknown);
     let silent = other_operator(&[], Some("timeout"));
     assert!(silent.is_unknown && silent.holds.unwrap_err().contains("too: timeout"));

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::DEADLINE;
 
-const DOCUMENT: &str = include_str!("../../../docs/from-upstream.md");
+const DOCUMENT: &str = include_str!("../../../docs/migrating.md");
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
 
 /// The blocks of commands under this heading, in their order.

@@ -1,4 +1,4 @@
-//! From upstream's operator to ours and back, by the commands of docs/from-upstream.md.
+//! From upstream's operator to ours and back, by the commands of docs/migrating.md.
 //!
 //! One fleet at a time: each takes both cores of a small machine.
 
