@@ -24,7 +24,7 @@ pub use error::HostError;
 use brupop_agent_core::answer::Nonsense;
 use brupop_agent_core::shorten::Shortened;
 use brupop_agent_core::step::{Command, HostCall};
-use calls::Answer;
+use calls::AnswerWord;
 
 /// Longest answer that is kept, in bytes, when its long strings are cut. A status document with 40,000 versions has less
 /// than half of it.
@@ -43,7 +43,7 @@ pub struct Host {
 
 /// What `GET /updates/status` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum StatusAnswer {
     /// 404: no update command has run since boot.
     Unknown,
     /// 423: an update command runs.
@@ -54,7 +54,7 @@ pub enum Status {
 
 /// What a call that does something says; the sentences are the host's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommandAnswer {
     /// 204: begun, not done.
     Begun,
     /// 404: there is nothing to do it with, such as no chosen update.
@@ -100,18 +100,18 @@ impl Host {
     ///
     /// # Errors
     /// No answer in time, or not one that the API may give.
-    pub async fn status(&self) -> Result<Status, HostError> {
+    pub async fn status(&self) -> Result<StatusAnswer, HostError> {
         self.counted("status", self.ask_status().await)
     }
 
-    async fn ask_status(&self) -> Result<Status, HostError> {
+    async fn ask_status(&self) -> Result<StatusAnswer, HostError> {
         const CALL: &str = "GET /updates/status";
         match self.exchange(Method::GET, "/updates/status", CALL).await? {
             (StatusCode::OK, body) => UpdateStatus::parse(&body)
-                .map(Status::Known)
+                .map(StatusAnswer::Known)
                 .map_err(|Nonsense(why)| HostError::Nonsense { call: CALL, why }),
-            (StatusCode::NOT_FOUND, _) => Ok(Status::Unknown),
-            (StatusCode::LOCKED, _) => Ok(Status::Busy),
+            (StatusCode::NOT_FOUND, _) => Ok(StatusAnswer::Unknown),
+            (StatusCode::LOCKED, _) => Ok(StatusAnswer::Busy),
             other => Err(unexpected(CALL, &other)),
         }
     }
@@ -120,11 +120,11 @@ impl Host {
     ///
     /// # Errors
     /// No answer in time, or not one that the API may give: then it may have begun all the same.
-    pub async fn call(&self, call: HostCall) -> Result<Outcome, HostError> {
+    pub async fn call(&self, call: HostCall) -> Result<CommandAnswer, HostError> {
         self.counted(call.name(), self.make(call).await)
     }
 
-    async fn make(&self, call: HostCall) -> Result<Outcome, HostError> {
+    async fn make(&self, call: HostCall) -> Result<CommandAnswer, HostError> {
         let (path, name) = match call {
             HostCall::Command(Command::Refresh) => {
                 ("/actions/refresh-updates", "POST /actions/refresh-updates")
@@ -142,16 +142,20 @@ impl Host {
         };
         let answer = self.exchange(Method::POST, path, name).await?;
         match answer.0 {
-            StatusCode::NO_CONTENT => Ok(Outcome::Begun),
-            StatusCode::NOT_FOUND => Ok(Outcome::NotFound(sentence(&answer.1))),
-            StatusCode::CONFLICT => Ok(Outcome::NotAllowed(sentence(&answer.1))),
-            StatusCode::LOCKED => Ok(Outcome::Busy),
-            StatusCode::INTERNAL_SERVER_ERROR => Ok(Outcome::Failed(sentence(&answer.1))),
+            StatusCode::NO_CONTENT => Ok(CommandAnswer::Begun),
+            StatusCode::NOT_FOUND => Ok(CommandAnswer::NotFound(sentence(&answer.1))),
+            StatusCode::CONFLICT => Ok(CommandAnswer::NotAllowed(sentence(&answer.1))),
+            StatusCode::LOCKED => Ok(CommandAnswer::Busy),
+            StatusCode::INTERNAL_SERVER_ERROR => Ok(CommandAnswer::Failed(sentence(&answer.1))),
             _ => Err(unexpected(name, &answer)),
         }
     }
 
-    fn counted<T: Answer>(&self, call: &'static str, answer: Result<T, HostError>) -> Result<T, HostError> {
+    fn counted<T: AnswerWord>(
+        &self,
+        call: &'static str,
+        answer: Result<T, HostError>,
+    ) -> Result<T, HostError> {
         if let Some(calls) = &self.calls {
             calls.count(call, &answer);
         }

@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use brupop_agent::host::{Host, HostError, Outcome, Status};
+use brupop_agent::host::{CommandAnswer, Host, HostError, StatusAnswer};
 use brupop_agent::metrics::Metrics;
 use brupop_agent_core::step::{Command, HostCall, UpdateState};
 use brupop_testbed::host::{Answer, Call, Durations, Faults, HostPower};
@@ -20,11 +20,11 @@ fn client(place: &Place) -> Host {
     Host::new(place.socket(), TIMEOUT)
 }
 
-async fn settled(client: &Host) -> Status {
+async fn settled(client: &Host) -> StatusAnswer {
     let wait = async {
         loop {
             match client.status().await.unwrap() {
-                Status::Busy => tokio::task::yield_now().await,
+                StatusAnswer::Busy => tokio::task::yield_now().await,
                 settled => return settled,
             }
         }
@@ -33,9 +33,9 @@ async fn settled(client: &Host) -> Status {
 }
 
 async fn run(client: &Host, command: Command) -> UpdateState {
-    assert_eq!(client.call(HostCall::Command(command)).await.unwrap(), Outcome::Begun);
+    assert_eq!(client.call(HostCall::Command(command)).await.unwrap(), CommandAnswer::Begun);
     match settled(client).await {
-        Status::Known(status) => {
+        StatusAnswer::Known(status) => {
             let last = status.facts().last.unwrap();
             assert_eq!((last.kind, last.success), (Some(command), true));
             status.facts().state
@@ -49,7 +49,7 @@ async fn a_whole_update() {
     let place = Place::new(Durations::default()).await;
     let client = client(&place);
     assert_eq!(client.os().await.unwrap().version, "1.19.4");
-    assert_eq!(client.status().await.unwrap(), Status::Unknown);
+    assert_eq!(client.status().await.unwrap(), StatusAnswer::Unknown);
     assert_eq!(run(&client, Command::Refresh).await, UpdateState::Available);
     assert_eq!(run(&client, Command::Prepare).await, UpdateState::Staged);
     assert_eq!(run(&client, Command::Activate).await, UpdateState::Ready);
@@ -57,11 +57,11 @@ async fn a_whole_update() {
     assert_eq!(run(&client, Command::Activate).await, UpdateState::Ready);
     let mut power = place.host.power();
     let before = place.host.boot_id();
-    assert_eq!(client.call(HostCall::Reboot).await.unwrap(), Outcome::Begun);
+    assert_eq!(client.call(HostCall::Reboot).await.unwrap(), CommandAnswer::Begun);
     let up = |power: &HostPower| matches!(power, HostPower::Up { boot_id, .. } if *boot_id != before);
     tokio::time::timeout(DEADLINE, power.wait_for(up)).await.unwrap().unwrap();
     assert_eq!(client.os().await.unwrap().version, "1.20.1");
-    assert_eq!(client.status().await.unwrap(), Status::Unknown);
+    assert_eq!(client.status().await.unwrap(), StatusAnswer::Unknown);
 }
 
 #[tokio::test]
@@ -70,14 +70,14 @@ async fn refusals_keep_the_hosts_sentence() {
     let place = Place::new(Durations { prepare: hour, ..Durations::default() }).await;
     let client = client(&place);
     let activate = client.call(HostCall::Command(Command::Activate)).await.unwrap();
-    assert!(matches!(activate, Outcome::NotAllowed(sentence) if sentence.contains("not allowed")));
+    assert!(matches!(activate, CommandAnswer::NotAllowed(sentence) if sentence.contains("not allowed")));
     run(&client, Command::Refresh).await;
-    assert_eq!(client.call(HostCall::Command(Command::Prepare)).await.unwrap(), Outcome::Begun);
-    assert_eq!(client.call(HostCall::Command(Command::Refresh)).await.unwrap(), Outcome::Busy);
-    assert_eq!(client.status().await.unwrap(), Status::Busy);
+    assert_eq!(client.call(HostCall::Command(Command::Prepare)).await.unwrap(), CommandAnswer::Begun);
+    assert_eq!(client.call(HostCall::Command(Command::Refresh)).await.unwrap(), CommandAnswer::Busy);
+    assert_eq!(client.status().await.unwrap(), StatusAnswer::Busy);
     place.host.set_faults(Faults::answer(Call::Reboot, Answer::Refused("inhibited by a shell".into())));
     let reboot = client.call(HostCall::Reboot).await.unwrap();
-    assert_eq!(reboot, Outcome::Failed("inhibited by a shell".into()));
+    assert_eq!(reboot, CommandAnswer::Failed("inhibited by a shell".into()));
 }
 
 type Check = fn(&HostError) -> bool;

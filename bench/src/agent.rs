@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use brupop_agent_core::answer::{Os, UpdateStatus};
-use brupop_agent_core::step::{Asked, Command, HostFacts, Prefetch, Step, StepMemory, Updates, step};
+use brupop_agent_core::step::{BegunCommand, Command, HostFacts, Prefetch, Step, StepMemory, Updates, step};
 use brupop_api::BottlerocketShadow;
 use brupop_api::facts::ShadowFacts;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ impl Agent {
         let mut shadow = review::shadow();
         shadow["status"]["staged"] = json!({"version": "1.27.1", "at": "2026-11-20T09:15:01.123456789Z"});
         let image = json!({"image": image("1.27.1"), "next_to_boot": true});
-        let asked = Asked {
+        let asked = BegunCommand {
             command: Command::Activate,
             before: Some("2026-11-20T09:15:01.123456789Z".parse().expect("a time")),
             is_first_look: false,

@@ -1,6 +1,6 @@
 //! What agents and hosts do, and what is said in an agent's name.
 
-use brupop_agent_core::step::{Asked, Command, HostCall, Step, StepMemory, UpdateState, step};
+use brupop_agent_core::step::{BegunCommand, Command, HostCall, Step, StepMemory, UpdateState, step};
 use brupop_api::transitions::status_may_become;
 use brupop_api::{Field, State, Value, Write};
 
@@ -76,7 +76,7 @@ impl World {
         // A refresh that failed is due again when the agent's timer says so.
         let refresh_due = memory.refresh_due || (command == Command::Refresh && !success);
         place.memory = StepMemory {
-            asked: memory.asked.map(|asked| Asked { before: None, ..asked }),
+            asked: memory.asked.map(|asked| BegunCommand { before: None, ..asked }),
             refresh_due,
             ..memory
         };

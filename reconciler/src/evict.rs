@@ -20,7 +20,7 @@ const MAX_MESSAGE: usize = 300;
 
 /// What the API server answered to an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum EvictionAnswer {
     /// The pod will go.
     Accepted,
     /// There is no such pod any more.
@@ -35,7 +35,7 @@ pub enum Answer {
     Failed(String),
 }
 
-impl Answer {
+impl EvictionAnswer {
     /// The word for metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -77,24 +77,24 @@ fn quoted(message: &str) -> String {
 }
 
 /// Evicts a pod, if it still has this UID. Use a client that returns 429 instead of trying again.
-pub async fn evict(client: Client, pod: &PodKey) -> Answer {
+pub async fn evict(client: Client, pod: &PodKey) -> EvictionAnswer {
     let (eviction, params) = (eviction(pod), PostParams::default());
     let pods = Api::<Pod>::namespaced(client, &pod.namespace);
     match pods.create_subresource::<_, Status>("eviction", &pod.name, &params, &eviction).await {
-        Ok(_) => Answer::Accepted,
-        Err(kube::Error::Api(status)) => Answer::of(&status),
-        Err(error) => Answer::Failed(quoted(&describe(&error))),
+        Ok(_) => EvictionAnswer::Accepted,
+        Err(kube::Error::Api(status)) => EvictionAnswer::of(&status),
+        Err(error) => EvictionAnswer::Failed(quoted(&describe(&error))),
     }
 }
 
 /// Deletes a pod, if it still has this UID. It keeps its termination grace period.
-pub async fn delete(client: Client, pod: &PodKey) -> Answer {
+pub async fn delete(client: Client, pod: &PodKey) -> EvictionAnswer {
     let preconditions = kube::api::Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
     let params = DeleteParams::default().preconditions(preconditions);
     match Api::<Pod>::namespaced(client, &pod.namespace).delete(&pod.name, &params).await {
-        Ok(_) => Answer::Accepted,
-        Err(kube::Error::Api(status)) => Answer::of(&status),
-        Err(error) => Answer::Failed(quoted(&describe(&error))),
+        Ok(_) => EvictionAnswer::Accepted,
+        Err(kube::Error::Api(status)) => EvictionAnswer::of(&status),
+        Err(error) => EvictionAnswer::Failed(quoted(&describe(&error))),
     }
 }
 
@@ -156,18 +156,18 @@ impl Evictions {
     }
 
     /// A call was answered. Returns whether the answer is news.
-    pub fn answered(&mut self, pod: &PodKey, answer: &Answer, now: Duration) -> bool {
+    pub fn answered(&mut self, pod: &PodKey, answer: &EvictionAnswer, now: Duration) -> bool {
         let Some(tried) = self.tried.get_mut(pod) else { return false };
         let (wait, why) = match answer {
-            Answer::Accepted | Answer::Gone => (ACCEPTED_WAIT, None),
-            Answer::Leaving => {
+            EvictionAnswer::Accepted | EvictionAnswer::Gone => (ACCEPTED_WAIT, None),
+            EvictionAnswer::Leaving => {
                 let why = "its namespace is being deleted, and the pod with it";
                 (ACCEPTED_WAIT, Some(why.to_owned()))
             }
-            Answer::Blocked(why, asked_for) => (RETRY.max(*asked_for), Some(why.clone())),
-            Answer::Refused(why) | Answer::Failed(why) => (RETRY, Some(why.clone())),
+            EvictionAnswer::Blocked(why, asked_for) => (RETRY.max(*asked_for), Some(why.clone())),
+            EvictionAnswer::Refused(why) | EvictionAnswer::Failed(why) => (RETRY, Some(why.clone())),
         };
-        tried.refused = matches!(answer, Answer::Leaving | Answer::Refused(_));
+        tried.refused = matches!(answer, EvictionAnswer::Leaving | EvictionAnswer::Refused(_));
         tried.not_before = Some(now + wait);
         std::mem::replace(&mut tried.why, why) != tried.why
     }

@@ -67,7 +67,7 @@ pub enum Output {
 /// What becomes of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "what", content = "turn")]
-pub enum Next {
+pub enum NodePlan {
     /// It is being updated.
     Running,
     /// Its update starts now.
@@ -91,7 +91,7 @@ pub struct Row {
     /// The version that it is, or would be, updated to.
     pub target: Option<String>,
     /// What becomes of it.
-    pub next: Next,
+    pub next: NodePlan,
     /// Why: a stable word, as in the condition Progressing.
     pub reason: &'static str,
     /// Why, for people.
@@ -395,20 +395,20 @@ fn leader<'a>(cluster: &Cluster, own_node: Option<&'a str>) -> Leader<'a> {
 fn plan(observed: &Observed<'_>) -> Plan {
     let fleet = &observed.fleet;
     let FleetDecision { slots, nodes: decisions, .. } = decide::fleet(observed);
-    let mut nexts: BTreeMap<usize, Next> =
-        slots.taken.into_iter().map(|index| (index, Next::Starts)).collect();
+    let mut nexts: BTreeMap<usize, NodePlan> =
+        slots.taken.into_iter().map(|index| (index, NodePlan::Starts)).collect();
     let candidates = decide::candidates(fleet, &observed.views).into_iter();
     let waits: Vec<usize> = candidates.filter(|index| !nexts.contains_key(index)).collect();
-    nexts.extend(waits.into_iter().zip((1..).map(Next::Waits)));
+    nexts.extend(waits.into_iter().zip((1..).map(NodePlan::Waits)));
     let decided = observed.views.iter().zip(&decisions).enumerate();
     let mut nodes: Vec<Row> = decided
         .map(|(index, (view, decision))| row(fleet, view, &decision.reason, nexts.get(&index).copied()))
         .collect();
     nodes.sort_by_key(|row| match row.next {
-        Next::Running => (0, 0),
-        Next::Starts => (1, 0),
-        Next::Waits(turn) => (2, turn),
-        Next::Stays => (3, 0),
+        NodePlan::Running => (0, 0),
+        NodePlan::Starts => (1, 0),
+        NodePlan::Waits(turn) => (2, turn),
+        NodePlan::Stays => (3, 0),
     });
     let records = fleet.versions.iter().chain(fleet.pool_versions);
     let halted = records.filter(|(_, record)| record.halted.is_some());
@@ -421,12 +421,12 @@ fn plan(observed: &Observed<'_>) -> Plan {
 }
 
 /// One node of the plan; `next` is what becomes of its update if it is a candidate.
-fn row(fleet: &FleetFacts<'_>, view: &NodeView<'_>, reason: &Reason<'_>, next: Option<Next>) -> Row {
+fn row(fleet: &FleetFacts<'_>, view: &NodeView<'_>, reason: &Reason<'_>, next: Option<NodePlan>) -> Row {
     let slot = view.slot(fleet).is_some();
     let next = match reason {
-        Reason::NotUnderstood(_) => Next::Stays,
-        _ if slot => Next::Running,
-        _ => next.unwrap_or(Next::Stays),
+        Reason::NotUnderstood(_) => NodePlan::Stays,
+        _ if slot => NodePlan::Running,
+        _ => next.unwrap_or(NodePlan::Stays),
     };
     let pool = match view.steering {
         Steering::Pool(index) => fleet.pools.get(index),
@@ -474,10 +474,10 @@ fn table(plan: &Plan) -> String {
 fn cells(row: &Row) -> [String; 7] {
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let next = match row.next {
-        Next::Running => "running".to_owned(),
-        Next::Starts => "starts".to_owned(),
-        Next::Waits(turn) => format!("waits ({turn})"),
-        Next::Stays => "-".to_owned(),
+        NodePlan::Running => "running".to_owned(),
+        NodePlan::Starts => "starts".to_owned(),
+        NodePlan::Waits(turn) => format!("waits ({turn})"),
+        NodePlan::Stays => "-".to_owned(),
     };
     [
         row.node.clone(),

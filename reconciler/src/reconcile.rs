@@ -1,8 +1,8 @@
 //! The one loop: changes, answers and deadlines wake it; then it observes, decides and starts calls.
 
-mod asked;
 mod calls;
 mod drainer;
+mod gate_answers;
 mod memory;
 mod outcomes;
 mod pass;
@@ -26,13 +26,13 @@ use crate::leadership::{Elected, leads_now, next_while_leading};
 use crate::metrics::Metrics;
 use crate::operation::{ApiServer, Reply};
 use crate::watches::Watches;
-use asked::Asked;
 use brupop_core::drain::PodKey;
 use brupop_core::gates::Question;
 use brupop_core::gates::answer::Answer;
 use brupop_core::policy::Policy;
 use calls::Call;
 use drainer::Drainer;
+use gate_answers::GateAnswers;
 use memory::Memory;
 use outcomes::Publisher;
 
@@ -63,7 +63,7 @@ pub struct Reconciler {
     epoch: Instant,
     /// Evictions under way. They are never dropped half-way: the API server could have counted the disruption without
     /// deleting the pod, and then the budget allows no other eviction for two minutes.
-    evicting: JoinSet<(PodKey, evict::Answer)>,
+    evicting: JoinSet<(PodKey, evict::EvictionAnswer)>,
     /// What it publishes was done, also if this process no longer leads.
     publisher: Publisher,
     /// Forgotten as a whole when this process no longer leads.
@@ -88,7 +88,7 @@ struct Leading {
     /// That no other operator is here.
     alone: Check,
     /// What is known of the gates of pools.
-    gates: Asked,
+    gates: GateAnswers,
     /// All are conditional writes, dry runs or questions, so they may be dropped half-way.
     under_way: FuturesUnordered<BoxFuture<'static, Completed>>,
 }
@@ -98,7 +98,7 @@ enum Completed {
     Call(Box<Call>, Reply),
     Probe(Finding),
     LookedAround(Finding),
-    Asked(Question, Result<Answer, String>),
+    GateAnswer(Question, Result<Answer, String>),
 }
 
 impl Leading {
@@ -112,7 +112,7 @@ impl Leading {
             pools_again: Duration::ZERO,
             admission: Check::new(asking.canary_interval),
             alone: Check::new(asking.canary_interval),
-            gates: Asked::new(asking.gate_interval, now),
+            gates: GateAnswers::new(asking.gate_interval, now),
             under_way: FuturesUnordered::new(),
         }
     }

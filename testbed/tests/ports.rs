@@ -9,7 +9,7 @@ use brupop_runtime::tls::Resolver;
 use brupop_runtime::{Health, Shutdown, endpoint, install_crypto_provider, metrics_endpoint};
 use brupop_testbed::await_until;
 use brupop_testbed::flood::{Behaviour, Flood, OwnRuntime, Port, raise_open_files};
-use brupop_webhook::certificates::{Policy, issue::issue};
+use brupop_webhook::certificates::{Lifetimes, issue::issue};
 use brupop_webhook::serve::{LIMITS, serve};
 use futures::future::join_all;
 use http::{Request, Response, StatusCode};
@@ -82,7 +82,8 @@ where
     F: Future<Output = ()> + Send,
 {
     let now = Timestamp::now();
-    let generation = issue(&[NAME.to_owned()], Policy::of_lifetime(SignedDuration::from_hours(1)), now, now)?;
+    let generation =
+        issue(&[NAME.to_owned()], Lifetimes::of_lifetime(SignedDuration::from_hours(1)), now, now)?;
     let resolver = Arc::new(Resolver::default());
     resolver.serve(&generation.certificate, &generation.key)?;
     let (address, runtime) = start(move |listener, shutdown| serve(listener, resolver, shutdown)).await?;

@@ -33,14 +33,14 @@ const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
 
 /// How long certificates last.
 #[derive(Clone, Copy, Debug)]
-pub struct Policy {
+pub struct Lifetimes {
     /// Time from now until a new certificate expires. It is renewed when a third of this is left.
     pub lifetime: SignedDuration,
     /// Time between the publication of an authority and the first use of its certificate.
     pub overlap: SignedDuration,
 }
 
-impl Policy {
+impl Lifetimes {
     /// Certificates of this lifetime. They are published a minute before their first use, or a tenth of the lifetime if that
     /// is less.
     pub fn of_lifetime(lifetime: SignedDuration) -> Self {
@@ -86,8 +86,8 @@ impl CertificateGeneration {
         now < self.serve_from && self.serve_from <= later(now, LONGEST_WAIT)
     }
 
-    fn renewed_at(&self, policy: Policy) -> Timestamp {
-        self.not_after.saturating_sub(policy.lifetime / 3).unwrap_or(Timestamp::MIN)
+    fn renewed_at(&self, lifetimes: Lifetimes) -> Timestamp {
+        self.not_after.saturating_sub(lifetimes.lifetime / 3).unwrap_or(Timestamp::MIN)
     }
 }
 
@@ -113,14 +113,14 @@ enum RotationStep<'a> {
 fn plan<'a>(
     found: &'a [CertificateGeneration],
     names: &[String],
-    policy: Policy,
+    lifetimes: Lifetimes,
     now: Timestamp,
 ) -> RotationStep<'a> {
     let good = || found.iter().filter(|generation| generation.good_for(names, now));
     let served = newest(found, names, now);
-    let renewal = good().map(|generation| generation.renewed_at(policy)).max();
+    let renewal = good().map(|generation| generation.renewed_at(lifetimes)).max();
     let (Some(generation), Some(renewal)) = (served, renewal.filter(|renewal| now < *renewal)) else {
-        let wait = if served.is_some() { policy.overlap } else { SignedDuration::ZERO };
+        let wait = if served.is_some() { lifetimes.overlap } else { SignedDuration::ZERO };
         return RotationStep::Renew { serve_from: later(now, wait) };
     };
     let next =

@@ -1,6 +1,6 @@
 //! Puts the webhook together and runs it.
 
-use crate::certificates::Policy;
+use crate::certificates::Lifetimes;
 use crate::certificates::provided::Provided;
 use crate::certificates::rotator::{Rotator, Targets};
 use crate::metrics::Metrics;
@@ -108,8 +108,8 @@ fn look_after_certificate(
     match options.certificates {
         Certificates::Own => {
             let targets = Targets { secret, configuration: options.webhook_configuration.clone(), names };
-            let policy = Policy::of_lifetime(options.certificate_lifetime);
-            let rotator = Rotator::new(client, namespace, targets, policy, resolver, health, metrics);
+            let lifetimes = Lifetimes::of_lifetime(options.certificate_lifetime);
+            let rotator = Rotator::new(client, namespace, targets, lifetimes, resolver, health, metrics);
             async move { rotator.run(shutdown).await }.boxed()
         }
         Certificates::Provided => {

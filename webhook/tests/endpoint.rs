@@ -4,7 +4,7 @@
 
 use brupop_runtime::connections::Limits;
 use brupop_runtime::{Shutdown, shutdown::Trigger, tls::Resolver};
-use brupop_webhook::certificates::{CertificateGeneration, Policy, issue::issue};
+use brupop_webhook::certificates::{CertificateGeneration, Lifetimes, issue::issue};
 use brupop_webhook::metrics::Metrics;
 use brupop_webhook::serve::{LIMITS, serve};
 use http::{Request, StatusCode};
@@ -44,8 +44,8 @@ struct Server {
 
 fn generation() -> CertificateGeneration {
     let now = Timestamp::now();
-    let policy = Policy::of_lifetime(SignedDuration::from_hours(1));
-    issue(&[NAME.to_owned()], policy, now, now).unwrap()
+    let lifetimes = Lifetimes::of_lifetime(SignedDuration::from_hours(1));
+    issue(&[NAME.to_owned()], lifetimes, now, now).unwrap()
 }
 
 /// The shipped limits, with the patience of a test.

@@ -20,8 +20,8 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::{Problem, State, Write};
 use jiff::Timestamp;
 
-use memory::Ended;
-pub use memory::{Asked, Prefetch, StepMemory};
+use memory::EndedCommand;
+pub use memory::{BegunCommand, Prefetch, StepMemory};
 use report::Report;
 pub use report::{host_silence, host_trouble};
 pub use written::has_no_in_place_updates;

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use brupop_agent_core::step::{
-    Asked, Command, HostCall, HostFacts, StepMemory, Updates, has_no_in_place_updates,
+    BegunCommand, Command, HostCall, HostFacts, StepMemory, Updates, has_no_in_place_updates,
 };
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{Problem, State};
 
 use super::host_session::{HostFailures, HostSession, chosen};
-use crate::host::{HostError, Outcome};
+use crate::host::{CommandAnswer, HostError};
 
 /// What came of a call.
 pub(super) struct CallMade {
@@ -35,7 +35,7 @@ impl HostSession {
         let outcome = self.host.call(call).await;
         let idle = matches!(facts.spec.state, State::Idle | State::ErrorReset);
         let prefetch = chosen(host).filter(|_| idle && call == HostCall::Command(Command::Prepare));
-        if let Some(version) = prefetch.filter(|_| !matches!(outcome, Ok(Outcome::Busy))) {
+        if let Some(version) = prefetch.filter(|_| !matches!(outcome, Ok(CommandAnswer::Busy))) {
             self.pace.prefetches.asked(version, self.options.refresh_interval);
         }
         self.refusals.on_answer(call, &outcome);
@@ -45,13 +45,17 @@ impl HostSession {
             self.pace.command.begun();
         }
         let wait = match outcome {
-            Ok(Outcome::Begun) => {
+            Ok(CommandAnswer::Begun) => {
                 self.on_begun(call, facts.generation);
                 log_begun(call, facts, due, prefetch);
                 self.next_poll()
             }
-            Ok(Outcome::Busy) => self.next_poll(),
-            Ok(Outcome::NotFound(sentence) | Outcome::NotAllowed(sentence) | Outcome::Failed(sentence)) => {
+            Ok(CommandAnswer::Busy) => self.next_poll(),
+            Ok(
+                CommandAnswer::NotFound(sentence)
+                | CommandAnswer::NotAllowed(sentence)
+                | CommandAnswer::Failed(sentence),
+            ) => {
                 let problem = if has_no_in_place_updates(&sentence) {
                     Problem::NoInPlaceUpdates
                 } else {
@@ -90,7 +94,7 @@ impl HostSession {
     /// Forgets a command that had begun and of whose end the host says nothing. It may then be asked for again.
     pub(super) fn forget_lost(&self, memory: &mut StepMemory, host: &HostFacts<'_>) {
         if host.updates != Updates::Busy
-            && let Some(Asked { command, .. }) = memory.asked
+            && let Some(BegunCommand { command, .. }) = memory.asked
             && self.pace.command.is_lost()
         {
             tracing::warn!(
@@ -115,9 +119,9 @@ impl HostFailures {
 }
 
 /// If the host was there but gave no answer, it may have begun. Then its end is seen; otherwise it counts as lost.
-fn may_have_begun(outcome: &Result<Outcome, HostError>) -> bool {
+fn may_have_begun(outcome: &Result<CommandAnswer, HostError>) -> bool {
     match outcome {
-        Ok(outcome) => *outcome == Outcome::Begun,
+        Ok(outcome) => *outcome == CommandAnswer::Begun,
         Err(error) => !matches!(error, HostError::Unreachable { .. }),
     }
 }

@@ -11,7 +11,7 @@ use jiff::{Timestamp, Unit};
 use super::SocketAbandoned;
 use super::absence::Absence;
 use super::refusals::Refusals;
-use crate::host::{Host, HostCalls, HostError, Status, parse_boot_id};
+use crate::host::{Host, HostCalls, HostError, StatusAnswer, parse_boot_id};
 use crate::options::Options;
 use crate::pace::Pace;
 use crate::retry::{LASTING, Retry};
@@ -46,7 +46,7 @@ pub(super) struct HostFailures {
 pub(super) struct HostAnswers {
     boot_id: String,
     pub(super) version: String,
-    status: Status,
+    status: StatusAnswer,
     now: String,
 }
 
@@ -56,9 +56,9 @@ impl HostAnswers {
             boot_id: &self.boot_id,
             version: &self.version,
             updates: match &self.status {
-                Status::Unknown => Updates::Unknown,
-                Status::Busy => Updates::Busy,
-                Status::Known(status) => Updates::Known(status.facts()),
+                StatusAnswer::Unknown => Updates::Unknown,
+                StatusAnswer::Busy => Updates::Busy,
+                StatusAnswer::Known(status) => Updates::Known(status.facts()),
             },
             now: &self.now,
         }

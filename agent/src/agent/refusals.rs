@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::host::{HostError, Outcome};
+use crate::host::{CommandAnswer, HostError};
 use brupop_agent_core::step::HostCall;
 
 /// A reboot that was asked for, and that the host accepted, has come by then, or does not come: the host stops its services
@@ -54,12 +54,12 @@ impl Refusals {
     }
 
     /// What the host said to a call.
-    pub(super) fn on_answer(&mut self, call: HostCall, answer: &Result<Outcome, HostError>) {
+    pub(super) fn on_answer(&mut self, call: HostCall, answer: &Result<CommandAnswer, HostError>) {
         let since = if call == HostCall::Reboot { &mut self.reboot_since } else { &mut self.command_since };
         match answer {
             // It was never asked.
             Err(HostError::Unreachable { .. }) => {}
-            Ok(Outcome::Begun) | Err(_) => {
+            Ok(CommandAnswer::Begun) | Err(_) => {
                 // It said yes, or nobody knows what it said.
                 *since = None;
                 if call == HostCall::Reboot {
@@ -102,8 +102,8 @@ mod tests {
     const DEADLINE: Duration = Duration::from_secs(50);
     const PREPARE: HostCall = HostCall::Command(Command::Prepare);
 
-    fn no() -> Outcome {
-        Outcome::NotAllowed("inhibited".to_owned())
+    fn no() -> CommandAnswer {
+        CommandAnswer::NotAllowed("inhibited".to_owned())
     }
 
     #[tokio::test(start_paused = true)]
@@ -122,7 +122,7 @@ mod tests {
                 refusals.on_claim();
             }
             if accepted {
-                refusals.on_answer(HostCall::Reboot, &Ok(Outcome::Begun));
+                refusals.on_answer(HostCall::Reboot, &Ok(CommandAnswer::Begun));
             }
             refusals.on_answer(HostCall::Reboot, &Ok(no()));
             tokio::time::advance(waited).await;
@@ -145,7 +145,7 @@ mod tests {
         assert!(!refusals.reboot_may_come(), "nobody could ask before the claim");
         refusals.on_answer(HostCall::Reboot, &Ok(no()));
         assert!(!refusals.reboot_may_come());
-        refusals.on_answer(HostCall::Reboot, &Ok(Outcome::Begun));
+        refusals.on_answer(HostCall::Reboot, &Ok(CommandAnswer::Begun));
         assert!(refusals.reboot_may_come());
         tokio::time::advance(OVER).await;
         assert!(!refusals.reboot_may_come());
@@ -161,13 +161,13 @@ mod tests {
         refusals.begin_attempt(Some(1));
         refusals.on_answer(PREPARE, &Ok(no()));
         tokio::time::advance(DEADLINE).await;
-        refusals.on_answer(PREPARE, &Ok(Outcome::Busy));
+        refusals.on_answer(PREPARE, &Ok(CommandAnswer::Busy));
         assert!(refusals.command_for_good(DEADLINE) && !refusals.reboot_for_good(DEADLINE));
         refusals.on_busy();
         assert!(!refusals.command_for_good(DEADLINE));
         refusals.on_answer(PREPARE, &Ok(no()));
         tokio::time::advance(DEADLINE).await;
-        refusals.on_answer(PREPARE, &Ok(Outcome::Begun));
+        refusals.on_answer(PREPARE, &Ok(CommandAnswer::Begun));
         assert!(!refusals.command_for_good(DEADLINE));
     }
 }

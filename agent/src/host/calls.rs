@@ -5,7 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Metric;
 
-use super::{HostError, Os, Outcome, Status};
+use super::{CommandAnswer, HostError, Os, StatusAnswer};
 
 /// Each label has a handful of words, whatever the host says.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -25,24 +25,24 @@ impl HostCalls {
     }
 
     /// Counts a call by its answer.
-    pub(super) fn count<T: Answer>(&self, call: &'static str, answer: &Result<T, HostError>) {
+    pub(super) fn count<T: AnswerWord>(&self, call: &'static str, answer: &Result<T, HostError>) {
         self.0.get_or_create(&Made { call, result: result(answer) }).inc();
     }
 }
 
 /// What the host answers to a call.
-pub(super) trait Answer {
+pub(super) trait AnswerWord {
     /// In one word.
     fn word(&self) -> &'static str;
 }
 
-impl Answer for Os {
+impl AnswerWord for Os {
     fn word(&self) -> &'static str {
         "ok"
     }
 }
 
-impl Answer for Status {
+impl AnswerWord for StatusAnswer {
     fn word(&self) -> &'static str {
         match self {
             Self::Known(_) => "ok",
@@ -52,7 +52,7 @@ impl Answer for Status {
     }
 }
 
-impl Answer for Outcome {
+impl AnswerWord for CommandAnswer {
     fn word(&self) -> &'static str {
         match self {
             Self::Begun => "begun",
@@ -65,7 +65,7 @@ impl Answer for Outcome {
 }
 
 /// What came of a call, in one word.
-fn result<T: Answer>(answer: &Result<T, HostError>) -> &'static str {
+fn result<T: AnswerWord>(answer: &Result<T, HostError>) -> &'static str {
     match answer {
         Ok(answer) => answer.word(),
         Err(HostError::Unreachable { .. }) => "no-connection",
@@ -90,19 +90,21 @@ mod tests {
     #[test]
     fn each_answer_has_its_word() {
         let known = UpdateStatus::parse(br#"{"update_state": "Idle"}"#).unwrap();
-        for (answer, word) in
-            [(Status::Known(known), "ok"), (Status::Unknown, "not-found"), (Status::Busy, "busy")]
-        {
+        for (answer, word) in [
+            (StatusAnswer::Known(known), "ok"),
+            (StatusAnswer::Unknown, "not-found"),
+            (StatusAnswer::Busy, "busy"),
+        ] {
             assert_eq!(result(&Ok(answer)), word);
         }
         assert_eq!(result(&Ok(Os::parse(br#"{"version_id": "1.20.0"}"#).unwrap())), "ok");
         let why = || "the host's own words".to_owned();
         for (answer, word) in [
-            (Outcome::Begun, "begun"),
-            (Outcome::NotFound(why()), "not-found"),
-            (Outcome::NotAllowed(why()), "not-allowed"),
-            (Outcome::Busy, "busy"),
-            (Outcome::Failed(why()), "failed"),
+            (CommandAnswer::Begun, "begun"),
+            (CommandAnswer::NotFound(why()), "not-found"),
+            (CommandAnswer::NotAllowed(why()), "not-allowed"),
+            (CommandAnswer::Busy, "busy"),
+            (CommandAnswer::Failed(why()), "failed"),
         ] {
             assert_eq!(result(&Ok(answer)), word);
         }
@@ -120,7 +122,7 @@ mod tests {
             (HostError::Nonsense { call: CALL, why: String::new() }, "nonsense"),
             (HostError::Unexpected { call: CALL, status: 418, sentence: String::new() }, "unexpected"),
         ] {
-            assert_eq!(result::<Outcome>(&Err(error)), word);
+            assert_eq!(result::<CommandAnswer>(&Err(error)), word);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brupop_agent::agent::Agent;
-use brupop_agent::host::{Host, Outcome, Status};
+use brupop_agent::host::{CommandAnswer, Host, StatusAnswer};
 use brupop_agent::options::Options;
 use brupop_agent::shadow::Seen;
 use brupop_agent_core::step::{Command, HostCall};
@@ -278,9 +278,13 @@ impl Solo {
     pub async fn person(&self, commands: &[Command]) {
         for command in commands {
             let api = Host::new(self.place.socket(), DEADLINE);
-            assert_eq!(api.call(HostCall::Command(*command)).await.unwrap(), Outcome::Begun, "{command:?}");
+            assert_eq!(
+                api.call(HostCall::Command(*command)).await.unwrap(),
+                CommandAnswer::Begun,
+                "{command:?}"
+            );
             let mut ticks = tokio::time::interval(Duration::from_secs(10));
-            while api.status().await.unwrap() == Status::Busy {
+            while api.status().await.unwrap() == StatusAnswer::Busy {
                 ticks.tick().await;
             }
         }

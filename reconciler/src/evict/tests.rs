@@ -31,19 +31,19 @@ fn each_answer_is_understood() {
         Status { code, message: "the message".into(), details: Some(details), ..Status::default() }
     };
     for (code, cause, answer) in [
-        (404, None, Answer::Gone),
-        (409, None, Answer::Gone),
-        (429, Some("DisruptionBudget"), Answer::Blocked("the cause".into(), Duration::from_secs(10))),
-        (429, None, Answer::Blocked("the message".into(), Duration::from_secs(10))),
-        (403, Some("NamespaceTerminating"), Answer::Leaving),
-        (403, None, Answer::Refused("the message".into())),
-        (500, None, Answer::Refused("the message".into())),
-        (503, None, Answer::Failed("the message".into())),
+        (404, None, EvictionAnswer::Gone),
+        (409, None, EvictionAnswer::Gone),
+        (429, Some("DisruptionBudget"), EvictionAnswer::Blocked("the cause".into(), Duration::from_secs(10))),
+        (429, None, EvictionAnswer::Blocked("the message".into(), Duration::from_secs(10))),
+        (403, Some("NamespaceTerminating"), EvictionAnswer::Leaving),
+        (403, None, EvictionAnswer::Refused("the message".into())),
+        (500, None, EvictionAnswer::Refused("the message".into())),
+        (503, None, EvictionAnswer::Failed("the message".into())),
     ] {
-        assert_eq!(Answer::of(&status(code, cause)), answer, "{code} {cause:?}");
+        assert_eq!(EvictionAnswer::of(&status(code, cause)), answer, "{code} {cause:?}");
     }
     let hostile = Status { code: 500, message: "\u{1b}[2J\n".repeat(200), ..Status::default() };
-    let Answer::Refused(why) = Answer::of(&hostile) else { panic!("it is refused") };
+    let EvictionAnswer::Refused(why) = EvictionAnswer::of(&hostile) else { panic!("it is refused") };
     assert!(why.starts_with("\\u{1b}[2J\\n\\u{1b}") && why.len() <= MAX_MESSAGE, "{why}");
 }
 
@@ -55,8 +55,8 @@ fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-fn blocked() -> Answer {
-    Answer::Blocked("budget cart needs 2".into(), Duration::ZERO)
+fn blocked() -> EvictionAnswer {
+    EvictionAnswer::Blocked("budget cart needs 2".into(), Duration::ZERO)
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_blocked_pod_holds_up_no_other() {
         "shop/a is not evicted: budget cart needs 2"
     );
     evictions.begin(pod("a"));
-    assert!(evictions.answered(&pod("a"), &Answer::Accepted, now), "that it goes now is news");
+    assert!(evictions.answered(&pod("a"), &EvictionAnswer::Accepted, now), "that it goes now is news");
     assert_eq!(evictions.held_up_by(&plan, Timestamp::MIN), None);
 }
 
@@ -91,7 +91,7 @@ fn a_budget_that_allows_more_ends_the_wait() {
         evictions.begin(pod(name));
     }
     evictions.answered(&pod("a"), &blocked(), ms(0));
-    evictions.answered(&pod("b"), &Answer::Accepted, ms(0));
+    evictions.answered(&pod("b"), &EvictionAnswer::Accepted, ms(0));
     evictions.retry("elsewhere", ms(100));
     assert!(evictions.due(&plan, ms(100)).is_empty());
     evictions.retry("shop", ms(100));
@@ -120,7 +120,7 @@ fn no_eviction_is_repeated_while_the_pod_leaves() {
     let mut evictions = Evictions::default();
     let plan = plan(&["a"]);
     evictions.begin(pod("a"));
-    evictions.answered(&pod("a"), &Answer::Accepted, ms(0));
+    evictions.answered(&pod("a"), &EvictionAnswer::Accepted, ms(0));
     assert!(evictions.due(&plan, ms(29_999)).is_empty());
     assert_eq!(evictions.due(&plan, ms(30_000)).len(), 1);
 }
@@ -164,7 +164,11 @@ fn the_wait_that_is_asked_for_is_kept() {
     let plan = plan(&["a"]);
     evictions.begin(pod("a"));
     let wait = Duration::from_secs(10);
-    evictions.answered(&pod("a"), &Answer::Blocked("the budget is being counted".into(), wait), ms(0));
+    evictions.answered(
+        &pod("a"),
+        &EvictionAnswer::Blocked("the budget is being counted".into(), wait),
+        ms(0),
+    );
     assert_eq!(evictions.next(&plan, ms(0)), Some(wait));
 }
 
@@ -175,7 +179,7 @@ fn a_deletion_by_force_is_remembered() {
     let forced = plan.clone().forced();
     assert_eq!(evictions.due(&forced, ms(0)), [&pod("a")]);
     evictions.begin(pod("a"));
-    evictions.answered(&pod("a"), &Answer::Accepted, ms(0));
+    evictions.answered(&pod("a"), &EvictionAnswer::Accepted, ms(0));
     evictions.retain([&plan].into_iter());
     assert!(evictions.due(&forced, ms(1)).is_empty());
 }

@@ -80,12 +80,12 @@ fn rows_say_who_runs_starts_and_waits() {
     assert_eq!(
         rows,
         [
-            ("e", Next::Running, "Staging"),
-            ("a", Next::Starts, "Starting"),
-            ("d", Next::Waits(1), "LimitReached"),
-            ("f", Next::Waits(2), "LimitReached"),
-            ("b", Next::Stays, "NodePaused"),
-            ("c", Next::Stays, "CannotDrain"),
+            ("e", NodePlan::Running, "Staging"),
+            ("a", NodePlan::Starts, "Starting"),
+            ("d", NodePlan::Waits(1), "LimitReached"),
+            ("f", NodePlan::Waits(2), "LimitReached"),
+            ("b", NodePlan::Stays, "NodePaused"),
+            ("c", NodePlan::Stays, "CannotDrain"),
         ]
     );
     let text = table(&plan);

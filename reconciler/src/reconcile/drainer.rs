@@ -13,7 +13,7 @@ use brupop_api::{Item, Marker, State, names};
 use jiff::{SignedDuration, Timestamp};
 
 use super::pass::Wake;
-use crate::evict::{Answer, Evictions};
+use crate::evict::{EvictionAnswer, Evictions};
 use crate::operation::ApiServer;
 use crate::watches::{PodWatches, WantedPods, Watches, WorkloadWatches};
 use brupop_core::cluster::{Cluster, Entry};
@@ -245,7 +245,7 @@ impl Drainer {
     }
 
     /// A removal was answered. Returns whether the answer is news.
-    pub(super) fn answered(&mut self, pod: &PodKey, answer: &Answer, now: Duration) -> bool {
+    pub(super) fn answered(&mut self, pod: &PodKey, answer: &EvictionAnswer, now: Duration) -> bool {
         self.evictions.answered(pod, answer, now)
     }
 

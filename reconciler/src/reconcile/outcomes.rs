@@ -13,7 +13,7 @@ use super::calls::{Call, Context, Purpose};
 use super::memory::Wrote;
 use super::{Completed, Reconciler};
 use crate::checks::Finding;
-use crate::evict::Answer;
+use crate::evict::EvictionAnswer;
 use crate::operation::{Operation, Reply};
 use brupop_core::drain::PodKey;
 use brupop_core::status::EventText;
@@ -27,7 +27,7 @@ impl Reconciler {
             Completed::Call(call, reply) => self.replied(*call, reply),
             Completed::Probe(finding) => self.probe_completed(finding),
             Completed::LookedAround(looked) => self.looked_around(looked),
-            Completed::Asked(question, answer) => {
+            Completed::GateAnswer(question, answer) => {
                 self.leading.gates.answered(&question, answer, self.epoch.elapsed());
             }
         }
@@ -149,7 +149,7 @@ impl Reconciler {
         }
     }
 
-    pub(super) fn evicted(&mut self, joined: Result<(PodKey, Answer), JoinError>) {
+    pub(super) fn evicted(&mut self, joined: Result<(PodKey, EvictionAnswer), JoinError>) {
         // These tasks are neither cancelled nor do they panic, so there is no error.
         let Ok((pod, answer)) = joined else { return };
         let now = self.now();
@@ -159,14 +159,16 @@ impl Reconciler {
         }
         let PodKey { namespace, name, .. } = pod;
         match answer {
-            Answer::Accepted | Answer::Gone => tracing::info!(namespace, name, "the pod can be evicted now"),
-            Answer::Leaving => {
+            EvictionAnswer::Accepted | EvictionAnswer::Gone => {
+                tracing::info!(namespace, name, "the pod can be evicted now");
+            }
+            EvictionAnswer::Leaving => {
                 tracing::info!(namespace, name, "the pod's namespace is being deleted, and the pod with it");
             }
-            Answer::Blocked(why, _) => {
+            EvictionAnswer::Blocked(why, _) => {
                 tracing::info!(namespace, name, why, "a PodDisruptionBudget blocks an eviction");
             }
-            Answer::Refused(why) | Answer::Failed(why) => {
+            EvictionAnswer::Refused(why) | EvictionAnswer::Failed(why) => {
                 tracing::warn!(namespace, name, why, "an eviction failed; trying again");
             }
         }

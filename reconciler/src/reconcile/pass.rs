@@ -348,7 +348,7 @@ impl Reconciler {
                 let answer = match removal {
                     // The loop was held up since this was decided.
                     _ if leads_now(&elected).is_none() => {
-                        evict::Answer::Failed("this process no longer leads".to_owned())
+                        evict::EvictionAnswer::Failed("this process no longer leads".to_owned())
                     }
                     Removal::Evict => evict::evict(client, &pod).await,
                     Removal::Delete => evict::delete(client, &pod).await,

@@ -1,6 +1,6 @@
 //! Makes a generation: an authority, and the one certificate it signs.
 
-use super::{CertificateGeneration, Policy};
+use super::{CertificateGeneration, Lifetimes};
 use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -19,17 +19,17 @@ pub struct IssueError {
 }
 
 /// Makes a generation for these names (DNS names or addresses). It is valid from 1970 on, so that a clock that is behind
-/// does no harm. It expires `policy.lifetime` after `now`.
+/// does no harm. It expires `lifetimes.lifetime` after `now`.
 ///
 /// # Errors
 /// A name is neither a DNS name nor an address, or there is no randomness to be had.
 pub fn issue(
     names: &[String],
-    policy: Policy,
+    lifetimes: Lifetimes,
     now: Timestamp,
     serve_from: Timestamp,
 ) -> Result<CertificateGeneration, IssueError> {
-    let not_after = super::later(now, policy.lifetime);
+    let not_after = super::later(now, lifetimes.lifetime);
     let make = || -> Result<CertificateGeneration, rcgen::Error> {
         let authority_key = KeyPair::generate()?;
         let mut authority = dated(CertificateParams::default(), not_after);

@@ -73,12 +73,12 @@ impl Readable for Bundles {
             #[serde(default)]
             metadata: Value,
             #[serde(default)]
-            webhooks: Option<Vec<Entry>>,
+            webhooks: Option<Vec<Webhook>>,
         }
 
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Entry {
+        struct Webhook {
             client_config: ClientConfig,
         }
 

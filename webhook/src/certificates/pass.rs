@@ -1,7 +1,7 @@
 //! One round: read, make what is missing, publish, say what to serve. Storage is behind a trait, so that tests can run the
 //! same code in memory, with replicas that race and clocks that jump.
 
-use super::{CertificateGeneration, Policy, RotationStep, bundle, fallback, plan, retained};
+use super::{CertificateGeneration, Lifetimes, RotationStep, bundle, fallback, plan, retained};
 use jiff::Timestamp;
 
 /// Times a renewal is tried while other replicas write the Secret, too.
@@ -79,14 +79,14 @@ pub(super) struct Published {
 pub(super) async fn pass<S: Store>(
     store: &S,
     names: &[String],
-    policy: Policy,
+    lifetimes: Lifetimes,
     serving: Option<&CertificateGeneration>,
 ) -> Result<Passed<S::Error>, S::Error> {
     // Read before the Secret: if somebody publishes in between, the configuration changes and our patch is refused.
     let configuration = store.configuration().await;
-    let found = generations(store, names, policy).await?;
+    let found = generations(store, names, lifetimes).await?;
     let now = store.now();
-    let RotationStep::Serve { generation, look_again } = plan(&found, names, policy, now) else {
+    let RotationStep::Serve { generation, look_again } = plan(&found, names, lifetimes, now) else {
         // It was renewed just now: the clock must have jumped in between.
         return Err(store.outrun());
     };
@@ -118,12 +118,14 @@ pub(super) async fn pass<S: Store>(
 async fn generations<S: Store>(
     store: &S,
     names: &[String],
-    policy: Policy,
+    lifetimes: Lifetimes,
 ) -> Result<Vec<CertificateGeneration>, S::Error> {
     for _ in 0..RACES {
         let (secret, found) = store.secret().await?;
         let now = store.now();
-        let RotationStep::Renew { serve_from } = plan(&found, names, policy, now) else { return Ok(found) };
+        let RotationStep::Renew { serve_from } = plan(&found, names, lifetimes, now) else {
+            return Ok(found);
+        };
         let mut wanted = retained(&found);
         wanted.push(store.issue(now, serve_from)?);
         if store.replace(secret, &wanted).await? {

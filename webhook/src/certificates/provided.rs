@@ -175,14 +175,14 @@ fn checked(certificate: &str, names: &[String]) -> Result<i64, Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certificates::{Policy, issue::issue};
+    use crate::certificates::{Lifetimes, issue::issue};
     use jiff::{SignedDuration, Timestamp};
 
     #[test]
     fn a_certificates_names_and_expiry_are_checked() {
-        let (now, policy) = (Timestamp::now(), Policy::of_lifetime(SignedDuration::from_hours(2)));
+        let (now, lifetimes) = (Timestamp::now(), Lifetimes::of_lifetime(SignedDuration::from_hours(2)));
         let names = ["s.ns.svc".to_owned(), "10.0.0.1".to_owned()];
-        let made = issue(&names, policy, now, now).unwrap();
+        let made = issue(&names, lifetimes, now, now).unwrap();
         assert_eq!(checked(&made.certificate, &names), Ok(made.not_after.as_second()));
         assert_eq!(checked(&made.certificate, &["t.ns.svc".to_owned()]), Err(Some("t.ns.svc".to_owned())));
         for garbage in ["", "x", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {

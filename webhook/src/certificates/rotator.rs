@@ -6,7 +6,7 @@ mod error;
 use super::objects::Bundles;
 use super::pass::{Passed, Published, pass};
 use super::repairs::Repairs;
-use super::{CertificateGeneration, Policy, jumped};
+use super::{CertificateGeneration, Lifetimes, jumped};
 use crate::metrics::Metrics;
 use brupop_api::Item;
 use brupop_runtime::errors::describe;
@@ -45,7 +45,7 @@ pub(crate) struct Targets {
 /// Keeps the certificates of one replica. Replicas agree through the Secret.
 pub(crate) struct Rotator {
     store: ClusterStore,
-    policy: Policy,
+    lifetimes: Lifetimes,
     resolver: Arc<Resolver>,
     health: Health,
     metrics: Arc<Metrics>,
@@ -70,14 +70,14 @@ impl Rotator {
         client: Client,
         namespace: &str,
         targets: Targets,
-        policy: Policy,
+        lifetimes: Lifetimes,
         resolver: Arc<Resolver>,
         health: Health,
         metrics: Arc<Metrics>,
     ) -> Self {
         let (configurations, namespace) = (Api::all(client.clone()), namespace.to_owned());
-        let store = ClusterStore { client, namespace, configurations, targets, policy };
-        Self { store, policy, resolver, health, metrics }
+        let store = ClusterStore { client, namespace, configurations, targets, lifetimes };
+        Self { store, lifetimes, resolver, health, metrics }
     }
 
     /// Looks after the certificates until the shutdown is requested: when it is time, when the clock jumps, and whenever the
@@ -88,7 +88,8 @@ impl Rotator {
         let mut changes = std::pin::pin!(patient(watcher(self.store.configurations.clone(), ours)));
         let mut state = RotationState::default();
         loop {
-            let passing = pass(&self.store, &self.store.targets.names, self.policy, state.serving.as_ref());
+            let passing =
+                pass(&self.store, &self.store.targets.names, self.lifetimes, state.serving.as_ref());
             let passed = tokio::select! {
                 () = shutdown.requested() => return,
                 passed = tokio::time::timeout(PASS_TIMEOUT, passing) => passed,

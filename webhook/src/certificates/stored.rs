@@ -102,7 +102,7 @@ fn is_sound(generation: &CertificateGeneration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certificates::{Policy, issue::issue};
+    use crate::certificates::{Lifetimes, issue::issue};
     use brupop_api::item::Readable as _;
     use jiff::{SignedDuration, Timestamp};
 
@@ -151,9 +151,9 @@ mod tests {
     #[test]
     fn a_damaged_generation_is_ignored_others_stay() {
         brupop_runtime::install_crypto_provider();
-        let policy = Policy::of_lifetime(SignedDuration::from_hours(1));
+        let lifetimes = Lifetimes::of_lifetime(SignedDuration::from_hours(1));
         let now = Timestamp::now();
-        let make = || issue(&["a.b.svc".to_owned(), "10.0.0.1".to_owned()], policy, now, now).unwrap();
+        let make = || issue(&["a.b.svc".to_owned(), "10.0.0.1".to_owned()], lifetimes, now, now).unwrap();
         let (good, other) = (make(), make());
         let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
         for (says, damaged) in [
@@ -191,9 +191,9 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         brupop_runtime::install_crypto_provider();
-        let policy = Policy::of_lifetime(SignedDuration::from_hours(1));
+        let lifetimes = Lifetimes::of_lifetime(SignedDuration::from_hours(1));
         let now = Timestamp::now();
-        let made = [issue(&["a.b.svc".to_owned()], policy, now, now).unwrap()];
+        let made = [issue(&["a.b.svc".to_owned()], lifetimes, now, now).unwrap()];
         let shipped = json!({"metadata": {"name": "s", "labels": {"a": "b"},
             "managedFields": [{"time": "10000-01-01T23:58:59Z"}]}, "type": "Opaque"});
         let shipped: Item<StoredSecret> = serde_json::from_value(shipped).unwrap();

@@ -2,8 +2,8 @@ mod races;
 
 use super::*;
 
-const POLICY: Policy =
-    Policy { lifetime: SignedDuration::from_hours(90), overlap: SignedDuration::from_mins(1) };
+const LIFETIMES: Lifetimes =
+    Lifetimes { lifetime: SignedDuration::from_hours(90), overlap: SignedDuration::from_mins(1) };
 
 fn at(minutes: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_mins(1_000_000 + minutes)
@@ -24,7 +24,7 @@ fn generation(id: &str, serve_from: i64, not_after: i64) -> CertificateGeneratio
 fn summary(found: &[CertificateGeneration], names: &[&str], now: i64) -> String {
     let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
     let minute = |time: Timestamp| (time - at(0)).total(jiff::Unit::Minute).unwrap();
-    match plan(found, &names, POLICY, at(now)) {
+    match plan(found, &names, LIFETIMES, at(now)) {
         RotationStep::Renew { serve_from } => format!("renew, serve from {}", minute(serve_from)),
         RotationStep::Serve { generation, look_again } => {
             format!("serve {}, look at {}", generation.certificate, minute(look_again))

@@ -4,11 +4,11 @@ use brupop_api::{Problem, State};
 
 use super::input::{StepInput, failure};
 use super::written::{Instead, written_instead};
-use super::{Command, Ended, Report, UpdateFacts, UpdateState, Updates};
+use super::{Command, EndedCommand, Report, UpdateFacts, UpdateState, Updates};
 
 /// What to do once there is nothing to report.
 #[derive(Clone, Copy)]
-pub(super) enum Next {
+pub(super) enum NextAction {
     Wait,
     Poll,
     Command(Command),
@@ -17,7 +17,7 @@ pub(super) enum Next {
 
 impl<'a> StepInput<'_, 'a> {
     /// Idle: nothing of ours is pending; look for updates now and then.
-    pub(super) fn toward_idle(&self, report: &mut Report<'a>) -> Next {
+    pub(super) fn toward_idle(&self, report: &mut Report<'a>) -> NextAction {
         if let Some(next) = self.take_over_given_up(report) {
             return next;
         }
@@ -25,20 +25,20 @@ impl<'a> StepInput<'_, 'a> {
             // What our attempt activated must not be booted by accident.
             report.staged(self.our_image.clone());
             match self.host.updates {
-                Updates::Busy => return Next::Poll,
-                Updates::Unknown => return Next::Command(Command::Refresh),
+                Updates::Busy => return NextAction::Poll,
+                Updates::Unknown => return NextAction::Command(Command::Refresh),
                 Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours(&known) => {
-                    if let Some(Ended { command: Command::Deactivate, last, .. }) = self.ended {
+                    if let Some(EndedCommand { command: Command::Deactivate, last, .. }) = self.ended {
                         let (version, why) =
                             (known.staged_version.unwrap_or(""), failure("deactivate", &last));
                         let sentence = format!("armed for {version}, cannot be disarmed: {why}");
                         report.problem(Problem::CannotDisarm, &sentence);
                     }
-                    return Next::Command(Command::Deactivate);
+                    return NextAction::Command(Command::Deactivate);
                 }
                 // It may be carried out yet.
                 Updates::Known(_) if self.memory.asked.is_some_and(|it| it.command == Command::Activate) => {
-                    return Next::Poll;
+                    return NextAction::Poll;
                 }
                 Updates::Known(_) => {}
             }
@@ -57,67 +57,67 @@ impl<'a> StepInput<'_, 'a> {
         self.look_for_updates(report)
     }
 
-    fn look_for_updates(&self, report: &mut Report<'a>) -> Next {
+    fn look_for_updates(&self, report: &mut Report<'a>) -> NextAction {
         if self.failed_refresh().is_none() {
             self.report_target(report);
         }
         if self.memory.refresh_due {
-            return Next::Command(Command::Refresh);
+            return NextAction::Command(Command::Refresh);
         }
         match self.host.updates {
-            _ if self.prefetch_is_due() => Next::Command(Command::Prepare),
-            Updates::Busy => Next::Poll,
-            _ => Next::Wait,
+            _ if self.prefetch_is_due() => NextAction::Command(Command::Prepare),
+            Updates::Busy => NextAction::Poll,
+            _ => NextAction::Wait,
         }
     }
 
     /// Wanted: the host runs `spec.version`. It may be rebooted from the granted boot, once that is claimed.
-    pub(super) fn toward_rebooted(&self, report: &mut Report<'a>) -> Next {
+    pub(super) fn toward_rebooted(&self, report: &mut Report<'a>) -> NextAction {
         if let Some(next) = self.take_over(report) {
             return next;
         }
         report.attempt();
         if self.runs_wanted() {
             report.state(State::RebootedIntoUpdate);
-            return Next::Wait;
+            return NextAction::Wait;
         }
         if self.shadow.reports(State::ErrorReset) {
-            return Next::Wait;
+            return NextAction::Wait;
         }
         let claim = self.shadow.status.reboot_requested;
         let granted = self.shadow.spec.reboot_from_boot_id;
         if claim.is_some_and(|claim| claim != self.host.boot_id && granted == Some(claim)) {
             report.failure(&self.fell_back());
             self.keep_cause(report);
-            return Next::Wait;
+            return NextAction::Wait;
         }
         if granted.is_none() && self.shadow.reports(State::StagedAndPerformedUpdate) && self.is_disarmed() {
             report.failure(&self.not_next());
         }
         if granted != Some(self.host.boot_id) {
-            return Next::Wait;
+            return NextAction::Wait;
         }
         let claimed = claim == granted;
         if claimed && self.memory.refused {
             report.failure(&self.refuses("to reboot"));
             report.claim(None);
-            return Next::Wait;
+            return NextAction::Wait;
         }
         self.reboot(claimed, report)
     }
 
     /// Claims the reboot that is granted for this boot, and once it is `claimed`, asks for it; fails if the host would boot
     /// something else.
-    fn reboot(&self, claimed: bool, report: &mut Report<'a>) -> Next {
+    fn reboot(&self, claimed: bool, report: &mut Report<'a>) -> NextAction {
         match self.host.updates {
-            Updates::Busy => Next::Poll,
-            Updates::Unknown => Next::Command(Command::Refresh),
+            Updates::Busy => NextAction::Poll,
+            Updates::Unknown => NextAction::Command(Command::Refresh),
             Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours_and_wanted(&known) => {
                 report.claim(Some(self.host.boot_id));
                 if self.reported_problem() == Some(Problem::NotNextToBoot) {
                     report.no_problem();
                 }
-                if claimed { Next::Reboot } else { Next::Wait }
+                if claimed { NextAction::Reboot } else { NextAction::Wait }
             }
             // The claim stays for as long as the node may go down.
             Updates::Known(_) if claimed && self.memory.reboot_may_come => {
@@ -125,53 +125,53 @@ impl<'a> StepInput<'_, 'a> {
                     let still = format!("{}; a reboot that was asked for may still come", self.not_next());
                     report.problem(Problem::NotNextToBoot, &still);
                 }
-                Next::Poll
+                NextAction::Poll
             }
             Updates::Known(_) => {
                 report.failure(&self.not_next());
                 if claimed {
                     report.claim(None);
                 }
-                Next::Wait
+                NextAction::Wait
             }
         }
     }
 
     /// Wanted: the host goes on running `spec.version`.
-    pub(super) fn toward_monitoring(&self, report: &mut Report<'a>) -> Next {
+    pub(super) fn toward_monitoring(&self, report: &mut Report<'a>) -> NextAction {
         if self.runs_wanted() {
             report.state(State::MonitoringUpdate);
         } else {
             report.failure(&format!("the host fell back to {}", self.host.version));
         }
-        Next::Wait
+        NextAction::Wait
     }
 
     /// Upstream's agent reported that the host would boot the update next. If that is so, the image counts as ours; if not,
     /// this step has failed.
-    pub(super) fn take_over(&self, report: &mut Report<'a>) -> Option<Next> {
+    pub(super) fn take_over(&self, report: &mut Report<'a>) -> Option<NextAction> {
         if !self.left_by_upstream() || self.runs_wanted() {
             return None;
         }
         match self.host.updates {
-            Updates::Busy => Some(Next::Poll),
+            Updates::Busy => Some(NextAction::Poll),
             Updates::Known(known) if self.adopt(&known, report) => None,
             _ => {
                 report.failure(&self.not_next());
-                Some(Next::Wait)
+                Some(NextAction::Wait)
             }
         }
     }
 
     /// Takes over an update of upstream's that was given up before our agent said anything: what upstream's agent reported as
     /// activated counts as ours, to be undone. What a person activates is in no such report.
-    fn take_over_given_up(&self, report: &mut Report<'a>) -> Option<Next> {
+    fn take_over_given_up(&self, report: &mut Report<'a>) -> Option<NextAction> {
         if self.our_image.is_some() || !self.left_by_upstream() || self.runs_wanted() {
             return None;
         }
         match self.host.updates {
-            Updates::Busy => Some(Next::Poll),
-            Updates::Known(known) if self.adopt(&known, report) => Some(Next::Wait),
+            Updates::Busy => Some(NextAction::Poll),
+            Updates::Known(known) if self.adopt(&known, report) => Some(NextAction::Wait),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ use brupop_api::shadow::Staged;
 use jiff::Timestamp;
 
 use super::input::StepInput;
-use super::{Command, Ended, HostFacts, Report, StepMemory, UpdateFacts, UpdateState};
+use super::{Command, EndedCommand, HostFacts, Report, StepMemory, UpdateFacts, UpdateState};
 
 /// The image that we staged, as of the host's last command. No command of ours but a prepare writes to it: if one follows
 /// right after the command that the image was known by, its time takes the place of that command's. But if the first refresh
@@ -15,10 +15,10 @@ use super::{Command, Ended, HostFacts, Report, StepMemory, UpdateFacts, UpdateSt
 pub(super) fn our_image_after(
     shadow: &ShadowFacts<'_>,
     host: &HostFacts<'_>,
-    ended: Option<Ended<'_>>,
+    ended: Option<EndedCommand<'_>>,
 ) -> Option<Staged> {
     let staged = shadow.status.staged?;
-    let follows = |ended: &Ended<'_>| {
+    let follows = |ended: &EndedCommand<'_>| {
         ended.command != Command::Prepare && ended.before.is_some() && ended.before == at(staged)
     };
     let Some(ended) = ended.filter(follows) else { return Some(staged.clone()) };

@@ -4,20 +4,20 @@ use brupop_api::Problem;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Staged;
 
-use super::{Ended, HostFacts, LastCommand, StepMemory};
+use super::{EndedCommand, HostFacts, LastCommand, StepMemory};
 
 /// What is known of host, shadow and this process when a step is decided.
 pub(super) struct StepInput<'g, 'a> {
     pub(super) host: &'g HostFacts<'a>,
     pub(super) shadow: &'g ShadowFacts<'a>,
     pub(super) memory: &'g StepMemory,
-    pub(super) ended: Option<Ended<'a>>,
+    pub(super) ended: Option<EndedCommand<'a>>,
     /// See [`super::image::our_image_after`].
     pub(super) our_image: Option<Staged>,
 }
 
 /// A word to decide on, and a sentence for people.
-pub(super) type Finding = (Problem, String);
+pub(super) type ProblemText = (Problem, String);
 
 impl StepInput<'_, '_> {
     /// What the status says is wrong, unless it is known from elsewhere that it no longer is.

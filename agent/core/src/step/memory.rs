@@ -5,7 +5,7 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Staged;
 use jiff::Timestamp;
 
-use super::goals::Next;
+use super::goals::NextAction;
 use super::written::{has_no_in_place_updates, written_instead};
 use super::{Command, HostCall, HostFacts, LastCommand, Step, Updates};
 
@@ -14,7 +14,7 @@ use super::{Command, HostCall, HostFacts, LastCommand, Step, Updates};
 #[allow(clippy::struct_excessive_bools, reason = "each comes from elsewhere, and none excludes another")]
 pub struct StepMemory {
     /// The command that was begun and whose end was not seen.
-    pub asked: Option<Asked>,
+    pub asked: Option<BegunCommand>,
     /// The attempt that this process began. In any other attempt, an earlier process may have asked the host for something.
     pub began: Option<u64>,
     /// A refresh had begun, and the host never said how it ended. The shell sets it; the end of a refresh clears it.
@@ -47,7 +47,7 @@ pub struct StepMemory {
 
 /// A command of ours that the host has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Asked {
+pub struct BegunCommand {
     /// The command.
     pub command: Command,
     /// When the host's command before it had ended, by the host's clock; `None` if there was none since boot.
@@ -70,16 +70,16 @@ pub enum Prefetch {
 
 /// How a command of ours ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ended<'a> {
+pub(super) struct EndedCommand<'a> {
     pub(super) command: Command,
     /// When the host's command before it had ended.
     pub(super) before: Option<Timestamp>,
-    /// See [`Asked::is_first_look`].
+    /// See [`BegunCommand::is_first_look`].
     pub(super) is_first_look: bool,
     pub(super) last: LastCommand<'a>,
 }
 
-impl Ended<'_> {
+impl EndedCommand<'_> {
     /// Is it a prepare that failed because there is nowhere to write an update to?
     pub(super) fn finds_no_partition(self) -> bool {
         self.command == Command::Prepare && !self.last.success && has_no_in_place_updates(self.last.stderr)
@@ -92,10 +92,10 @@ impl StepMemory {
         &mut self,
         host: &HostFacts<'_>,
         shadow: &ShadowFacts<'_>,
-        ended: Option<Ended<'_>>,
+        ended: Option<EndedCommand<'_>>,
         our_image: Option<&Staged>,
     ) {
-        self.no_in_place_updates |= ended.is_some_and(Ended::finds_no_partition);
+        self.no_in_place_updates |= ended.is_some_and(EndedCommand::finds_no_partition);
         if shadow.status.staged.is_some() && our_image.is_none() {
             self.distrusted_at = host.last().map(|last| last.at);
         }
@@ -110,15 +110,15 @@ impl StepMemory {
     }
 
     /// The step toward what is wanted, once there is nothing to report.
-    pub(super) fn next_step(&mut self, wanted: Next, host: &HostFacts<'_>) -> Step<'static> {
+    pub(super) fn next_step(&mut self, wanted: NextAction, host: &HostFacts<'_>) -> Step<'static> {
         match wanted {
-            Next::Wait if self.asked.is_some() => Step::Poll,
-            Next::Wait => Step::Wait,
-            Next::Poll => Step::Poll,
-            Next::Reboot => Step::Call(HostCall::Reboot),
-            Next::Command(_) if self.asked.is_some() || host.updates == Updates::Busy => Step::Poll,
-            Next::Command(command) => {
-                self.asked = Some(Asked {
+            NextAction::Wait if self.asked.is_some() => Step::Poll,
+            NextAction::Wait => Step::Wait,
+            NextAction::Poll => Step::Poll,
+            NextAction::Reboot => Step::Call(HostCall::Reboot),
+            NextAction::Command(_) if self.asked.is_some() || host.updates == Updates::Busy => Step::Poll,
+            NextAction::Command(command) => {
+                self.asked = Some(BegunCommand {
                     command,
                     before: host.last().map(|last| last.at),
                     is_first_look: !host.last().is_some_and(LastCommand::found_updates),
@@ -133,8 +133,12 @@ impl StepMemory {
     }
 
     /// How the command that we asked for ended, if it has. Then it is no longer waited for.
-    pub(super) fn ended<'a>(&mut self, host: &HostFacts<'a>, shadow: &ShadowFacts<'_>) -> Option<Ended<'a>> {
-        let Asked { command, before, is_first_look } = self.asked?;
+    pub(super) fn ended<'a>(
+        &mut self,
+        host: &HostFacts<'a>,
+        shadow: &ShadowFacts<'_>,
+    ) -> Option<EndedCommand<'a>> {
+        let BegunCommand { command, before, is_first_look } = self.asked?;
         let last = host.last()?;
         // Not "later": a clock that was set back must not hide it.
         if last.kind != Some(command) || before == Some(last.at) {
@@ -155,6 +159,6 @@ impl StepMemory {
             Command::Prepare | Command::Activate => self.activate_failed = None,
             Command::Deactivate => {}
         }
-        Some(Ended { command, before, is_first_look, last })
+        Some(EndedCommand { command, before, is_first_look, last })
     }
 }

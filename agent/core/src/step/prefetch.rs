@@ -5,8 +5,8 @@ use brupop_api::Problem;
 use brupop_api::shadow::Staged;
 
 use super::image::said_to_be_chosen;
-use super::input::{Finding, StepInput, failure};
-use super::{Command, Ended, Prefetch, UpdateFacts, UpdateState, Updates};
+use super::input::{ProblemText, StepInput, failure};
+use super::{Command, EndedCommand, Prefetch, UpdateFacts, UpdateState, Updates};
 
 const IN_THE_WAY: &str = "prefetch waits: the inactive partition holds an image that is not known to be ours; it is \
     overwritten when the node's turn comes";
@@ -62,13 +62,13 @@ impl StepInput<'_, '_> {
     }
 
     /// A download has just failed, or there cannot be one.
-    pub(super) fn prefetch_problem(&self) -> Option<Finding> {
+    pub(super) fn prefetch_problem(&self) -> Option<ProblemText> {
         if self.memory.prefetch == Prefetch::Off {
             return None;
         }
         match self.ended {
-            Some(Ended { command: Command::Prepare, last, .. }) if !last.success => {
-                let nowhere = self.ended.is_some_and(Ended::finds_no_partition);
+            Some(EndedCommand { command: Command::Prepare, last, .. }) if !last.success => {
+                let nowhere = self.ended.is_some_and(EndedCommand::finds_no_partition);
                 let problem = if nowhere { Problem::NoInPlaceUpdates } else { Problem::PrefetchFailed };
                 return Some((problem, failure("prefetch", &last)));
             }

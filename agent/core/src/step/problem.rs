@@ -2,7 +2,7 @@
 
 use brupop_api::{Problem, State};
 
-use super::input::{Finding, StepInput};
+use super::input::{ProblemText, StepInput};
 use super::{LastCommand, Prefetch, Report};
 
 impl StepInput<'_, '_> {
@@ -16,7 +16,7 @@ impl StepInput<'_, '_> {
     }
 
     /// Reports this, or takes back what is over.
-    pub(super) fn report_problem(&self, report: &mut Report<'_>, found: Option<Finding>) {
+    pub(super) fn report_problem(&self, report: &mut Report<'_>, found: Option<ProblemText>) {
         match found {
             _ if self.host_api_fails() => {}
             Some((problem, sentence)) => report.problem(problem, &sentence),

@@ -3,13 +3,13 @@
 use brupop_api::Problem;
 use semver::Version;
 
-use super::input::{Finding, StepInput, failure};
+use super::input::{ProblemText, StepInput, failure};
 use super::{Command, LastCommand, Prefetch, Report, UpdateFacts, Updates};
 
 impl<'a> StepInput<'_, 'a> {
     /// An update is available which the host does not choose. Its refresh is a success all the same if it could not read its
     /// settings.
-    pub(super) fn unchosen(&self) -> Option<Finding> {
+    pub(super) fn unchosen(&self) -> Option<ProblemText> {
         let known = self.host.known().filter(|known| known.last.is_some_and(LastCommand::found_updates))?;
         let newest = self.newer(&known).filter(|_| known.chosen.is_none())?;
         let sentence = format!(
@@ -41,7 +41,7 @@ impl<'a> StepInput<'_, 'a> {
 
     /// The last look for updates failed, or cannot be made. A refresh that runs for long says nothing about the one before,
     /// if that failed: it may fail, too, and then one thing would be said in turn with the other.
-    pub(super) fn refresh_problem(&self) -> Option<Finding> {
+    pub(super) fn refresh_problem(&self) -> Option<ProblemText> {
         let sentence = if let Some(last) = self.failed_refresh() {
             failure("refresh", &last)
         } else if self.memory.refresh_lost {

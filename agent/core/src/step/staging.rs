@@ -8,56 +8,56 @@
 use brupop_api::shadow::Staged;
 use brupop_api::{Problem, State};
 
-use super::goals::Next;
+use super::goals::NextAction;
 use super::input::{StepInput, failure};
-use super::{Command, Ended, LastCommand, Report, UpdateFacts, UpdateState, Updates};
+use super::{Command, EndedCommand, LastCommand, Report, UpdateFacts, UpdateState, Updates};
 
 impl<'a> StepInput<'_, 'a> {
     /// Wanted: the host boots `spec.version` next.
-    pub(super) fn toward_staged(&self, report: &mut Report<'a>) -> Next {
+    pub(super) fn toward_staged(&self, report: &mut Report<'a>) -> NextAction {
         report.staged(self.our_image.clone());
         if self.shadow.spec.attempt.is_none() {
             // Upstream's: the reconciler gives it an attempt first.
-            return Next::Wait;
+            return NextAction::Wait;
         }
         if self.shadow.status.attempt != self.shadow.spec.attempt {
             return self.begin_attempt(report);
         }
         if self.shadow.reports(State::ErrorReset) {
-            return Next::Wait;
+            return NextAction::Wait;
         }
         if self.runs_wanted() {
             report.state(State::StagedAndPerformedUpdate);
-            return Next::Wait;
+            return NextAction::Wait;
         }
         if self.shadow.reached() {
             // A drain would lead nowhere.
             if self.is_disarmed() {
                 report.failure(&self.not_next());
             }
-            return Next::Wait;
+            return NextAction::Wait;
         }
         if let Some((command, last)) = self.failed_for_good() {
             let sentence = failure(command.name(), &last);
             report.failure(&sentence);
-            if self.ended.is_some_and(Ended::finds_no_partition) {
+            if self.ended.is_some_and(EndedCommand::finds_no_partition) {
                 report.problem(Problem::NoInPlaceUpdates, &sentence);
             }
-            return Next::Wait;
+            return NextAction::Wait;
         }
         if self.memory.refused && !self.host.known().is_some_and(|known| self.is_armed(&known)) {
             report.failure(&self.refused_for_good());
-            return Next::Wait;
+            return NextAction::Wait;
         }
         match self.host.updates {
-            Updates::Busy => Next::Poll,
-            Updates::Unknown => Next::Command(Command::Refresh),
+            Updates::Busy => NextAction::Poll,
+            Updates::Unknown => NextAction::Command(Command::Refresh),
             Updates::Known(known) if self.is_armed(&known) => {
                 report.state(State::StagedAndPerformedUpdate);
                 if self.reported_problem() == Some(Problem::StepFailed) {
                     report.no_problem();
                 }
-                Next::Wait
+                NextAction::Wait
             }
             Updates::Known(known) => {
                 self.report_problem(report, self.refresh_problem());
@@ -67,7 +67,7 @@ impl<'a> StepInput<'_, 'a> {
     }
 
     /// Reports the attempt, before the host is touched.
-    fn begin_attempt(&self, report: &mut Report<'a>) -> Next {
+    fn begin_attempt(&self, report: &mut Report<'a>) -> NextAction {
         if let Some(next) = self.take_over(report) {
             return next;
         }
@@ -78,13 +78,13 @@ impl<'a> StepInput<'_, 'a> {
         report.attempt();
         report.claim(None);
         report.no_problem();
-        Next::Wait
+        NextAction::Wait
     }
 
     /// The command of ours that has just failed, if that ends the attempt. A refresh or an activate that fails while an image
     /// of ours waits does not: it is repeated, so that no download is wasted. The step's deadline is the reconciler's.
     fn failed_for_good(&self) -> Option<(Command, LastCommand<'a>)> {
-        let Ended { command, last, .. } = self.ended.filter(|ended| !ended.last.success)?;
+        let EndedCommand { command, last, .. } = self.ended.filter(|ended| !ended.last.success)?;
         let waits = || self.host.known().is_some_and(|known| self.whole(&known).is_some());
         (!matches!(command, Command::Refresh | Command::Activate) || !waits()).then_some((command, last))
     }
@@ -103,35 +103,35 @@ impl<'a> StepInput<'_, 'a> {
 
     /// Activates the image that waits, once the host has looked for updates after the prepare and still chooses it. `None`
     /// if no image waits that could be activated.
-    fn activate(&self, known: &UpdateFacts<'a>, report: &mut Report<'a>) -> Option<Next> {
+    fn activate(&self, known: &UpdateFacts<'a>, report: &mut Report<'a>) -> Option<NextAction> {
         if self.failed_refresh().is_some() && self.whole(known).is_some() {
             // A look that failed says nothing of what the host chooses.
-            return Some(Next::Command(Command::Refresh));
+            return Some(NextAction::Command(Command::Refresh));
         }
         let staged = self.whole_and_wanted(known)?;
-        if let Some(Ended { command: command @ Command::Activate, last, .. }) = self.ended {
+        if let Some(EndedCommand { command: command @ Command::Activate, last, .. }) = self.ended {
             report.problem(Problem::StepFailed, &failure(command.name(), &last));
         }
         let looked = self.has_looked(known);
         // Reported before it is activated: so a restarted agent, and a later Idle, know it for this attempt's. What was
         // downloaded ahead of the turn becomes this attempt's only now.
         report.staged(Some(Staged { prefetched: staged.prefetched && !looked, ..staged }));
-        Some(Next::Command(if looked { Command::Activate } else { Command::Refresh }))
+        Some(NextAction::Command(if looked { Command::Activate } else { Command::Refresh }))
     }
 
     /// Downloads the update, if the host still chooses `spec.version`.
-    fn prepare(&self, known: &UpdateFacts<'a>, report: &mut Report<'a>) -> Next {
+    fn prepare(&self, known: &UpdateFacts<'a>, report: &mut Report<'a>) -> NextAction {
         if let Some(sentence) = self.wrote_instead() {
             report.problem(Problem::StepFailed, &sentence);
         }
         let wrote_instead = self.memory.wrote_instead == self.shadow.spec.attempt;
         if self.memory.refreshed != self.shadow.spec.attempt || (wrote_instead && !self.has_looked(known)) {
-            return Next::Command(Command::Refresh);
+            return NextAction::Command(Command::Refresh);
         }
         self.report_target(report);
         if known.chosen != self.shadow.spec.version {
             // The reconciler gives up this attempt; nothing has failed.
-            return Next::Wait;
+            return NextAction::Wait;
         }
         if wrote_instead {
             // The host still wants this version, and its updater another: a further prepare would go the same way.
@@ -139,16 +139,16 @@ impl<'a> StepInput<'_, 'a> {
                 self.shadow.status.message.filter(|_| self.reported_problem() == Some(Problem::StepFailed));
             let told = told.unwrap_or("prepare did not write what the host has chosen");
             report.failure(told);
-            return Next::Wait;
+            return NextAction::Wait;
         }
         match known.state {
-            UpdateState::Ready => Next::Command(Command::Deactivate),
+            UpdateState::Ready => NextAction::Command(Command::Deactivate),
             UpdateState::Staged | UpdateState::Available => {
                 // What stands there is about to be overwritten: from now on it is not to be trusted.
                 report.staged(None);
-                Next::Command(Command::Prepare)
+                NextAction::Command(Command::Prepare)
             }
-            UpdateState::Idle => Next::Wait,
+            UpdateState::Idle => NextAction::Wait,
         }
     }
 

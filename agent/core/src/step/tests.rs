@@ -171,13 +171,13 @@ fn refreshed() -> StepMemory {
 }
 
 /// This command was begun when the last one, a refresh that succeeded, had ended at this second.
-fn call(command: Command, before: i64) -> Asked {
-    Asked { command, before: Some(time(before)), is_first_look: false }
+fn call(command: Command, before: i64) -> BegunCommand {
+    BegunCommand { command, before: Some(time(before)), is_first_look: false }
 }
 
 /// A refresh was begun when another command had ended at this second.
-fn first_look(before: i64) -> Asked {
-    Asked { is_first_look: true, ..call(Command::Refresh, before) }
+fn first_look(before: i64) -> BegunCommand {
+    BegunCommand { is_first_look: true, ..call(Command::Refresh, before) }
 }
 
 /// See [`call`].

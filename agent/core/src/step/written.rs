@@ -7,7 +7,7 @@ use std::fmt;
 
 use semver::Version;
 
-use super::{Command, Ended, HostFacts, LastCommand};
+use super::{Command, EndedCommand, HostFacts, LastCommand};
 
 /// Begins the line that names what is written.
 const STARTING: &str = "Starting update to ";
@@ -66,7 +66,7 @@ impl LastCommand<'_> {
 }
 
 /// What a prepare of ours, which has just gone well, wrote in place of the image that the host shows.
-pub(super) fn written_instead(host: &HostFacts<'_>, ended: Option<Ended<'_>>) -> Option<Instead> {
+pub(super) fn written_instead(host: &HostFacts<'_>, ended: Option<EndedCommand<'_>>) -> Option<Instead> {
     let ended = ended.filter(|ended| ended.command == Command::Prepare && ended.last.success)?;
     ended.last.wrote_instead_of(host.known()?.staged_version?)
 }
@@ -137,7 +137,7 @@ mod tests {
             (Command::Refresh, true, false),
         ] {
             let last = last(command, success);
-            let ended = Ended { command, before: None, is_first_look: false, last };
+            let ended = EndedCommand { command, before: None, is_first_look: false, last };
             assert_eq!(written_instead(&host(last), Some(ended)).is_some(), other, "{command:?} {success}");
         }
         assert_eq!(written_instead(&host(last(Command::Prepare, true)), None), None);

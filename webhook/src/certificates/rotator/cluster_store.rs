@@ -2,7 +2,7 @@
 
 use super::super::objects::{Bundles, StoredSecret};
 use super::super::pass::{Publication, Store};
-use super::super::{CertificateGeneration, Policy, issue, stored};
+use super::super::{CertificateGeneration, Lifetimes, issue, stored};
 use super::{RotationError, Targets};
 use brupop_api::Item;
 use brupop_runtime::requests;
@@ -23,7 +23,7 @@ pub(super) struct ClusterStore {
     pub(super) namespace: String,
     pub(super) configurations: Api<Item<Bundles>>,
     pub(super) targets: Targets,
-    pub(super) policy: Policy,
+    pub(super) lifetimes: Lifetimes,
 }
 
 impl ClusterStore {
@@ -46,7 +46,7 @@ impl Store for ClusterStore {
     }
 
     fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<CertificateGeneration, RotationError> {
-        Ok(issue::issue(&self.targets.names, self.policy, now, serve_from)?)
+        Ok(issue::issue(&self.targets.names, self.lifetimes, now, serve_from)?)
     }
 
     async fn secret(&self) -> Result<(StoredSecret, Vec<CertificateGeneration>), RotationError> {

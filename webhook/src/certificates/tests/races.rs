@@ -53,7 +53,7 @@ impl Store for Seen {
 
     fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<CertificateGeneration, Outrun> {
         let number = self.world.made.replace(self.world.made.get() + 1);
-        let not_after = later(now, POLICY.lifetime);
+        let not_after = later(now, LIFETIMES.lifetime);
         Ok(CertificateGeneration { serve_from, not_after, ..generation(&format!("#{number}"), 0, 0) })
     }
 
@@ -153,7 +153,7 @@ impl Replica {
             let serving = self.serving.clone();
             self.passing =
                 Some(Box::pin(
-                    async move { pass(&seen, &[NAME.to_owned()], POLICY, serving.as_ref()).await },
+                    async move { pass(&seen, &[NAME.to_owned()], LIFETIMES, serving.as_ref()).await },
                 ));
         }
         let passing = self.passing.as_mut()?;

@@ -114,7 +114,7 @@ fn a_refresh_that_is_due_is_due_until_it_begins() {
 fn a_refresh_that_begins_notes_what_ended_before_it() {
     let due = StepMemory { refresh_due: true, ..fresh() };
     for (updates, asked) in [
-        (Updates::Unknown, Asked { before: None, ..first_look(0) }),
+        (Updates::Unknown, BegunCommand { before: None, ..first_look(0) }),
         (available(), call(Refresh, 1)),
         (is_staged(last(Command::Prepare, true, 5)), first_look(5)),
     ] {

@@ -140,7 +140,7 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
 
 fn any_memory() -> impl Strategy<Value = StepMemory> {
     let asked = (command(), prop::option::of((0..3i64).prop_map(time)), any::<bool>())
-        .prop_map(|(command, before, is_first_look)| Asked { command, before, is_first_look });
+        .prop_map(|(command, before, is_first_look)| BegunCommand { command, before, is_first_look });
     let prefetch = prop::sample::select(vec![Prefetch::Off, Prefetch::Later, Prefetch::Due]);
     let asked = (prop::option::weighted(0.3, asked), any::<bool>());
     let timers = (any::<bool>(), prefetch, any::<bool>(), any::<bool>(), (any::<bool>(), any::<bool>()));

@@ -17,13 +17,13 @@ use super::{Completed, Reconciler};
 const QUERY_LOGGED: usize = 256;
 
 /// What is known, and what was logged of it.
-pub(super) struct Asked {
+pub(super) struct GateAnswers {
     gates: Gates,
     /// Why questions have no answer.
     failures: BTreeMap<Question, FailureLog>,
 }
 
-impl Asked {
+impl GateAnswers {
     /// From now on each question is asked, and again after each interval.
     pub(super) fn new(interval: Duration, now: Duration) -> Self {
         Self { gates: Gates::new(interval, now), failures: BTreeMap::new() }
@@ -65,7 +65,7 @@ impl Reconciler {
             let sources = self.asking.sources.clone();
             let asking = async move {
                 let answer = sources.ask(&question).await.map_err(|error| describe(&error));
-                Completed::Asked(question, answer)
+                Completed::GateAnswer(question, answer)
             };
             self.leading.under_way.push(asking.boxed());
         }
