@@ -29,13 +29,13 @@ pub struct Options {
         value_name = "PATH"
     )]
     pub boot_id_file: PathBuf,
-    /// How often the host looks for updates while it is Idle; varies by a tenth, so that hosts do not all ask at once
+    /// How often an idle host looks for updates; varies by a tenth
     #[arg(long, env = "REFRESH_INTERVAL", default_value = "10m", value_parser = between::<1_000, DAY>)]
     pub refresh_interval: Duration,
-    /// Longest wait before the first look for updates: agents of a fleet that start together wait for different times
+    /// Longest wait before the first look for updates
     #[arg(long, env = "START_JITTER", default_value = "30s", value_parser = between::<0, DAY>)]
     pub start_jitter: Duration,
-    /// Longest wait between two looks at a command that runs on the host
+    /// Longest wait between two looks at a running command
     #[arg(long, env = "POLL_INTERVAL", default_value = "2s", value_parser = between::<10, MINUTE>)]
     pub poll_interval: Duration,
     /// How long to wait for an answer of Bottlerocket's API
@@ -44,11 +44,10 @@ pub struct Options {
     /// How often to ask again for a reboot that does not happen
     #[arg(long, env = "REBOOT_REPEAT_INTERVAL", default_value = "1m", value_parser = between::<1_000, DAY>)]
     pub reboot_repeat_interval: Duration,
-    /// The update is given up once the host has refused its commands, or to reboot, or has not answered, for this long
+    /// How long the host may refuse or not answer before the update is given up
     #[arg(long, env = "REFUSED_DEADLINE", default_value = "5m", value_parser = between::<0, DAY>)]
     pub refused_deadline: Duration,
-    /// Download the chosen update while the node waits for its turn. This makes the turn shorter, and overwrites the old
-    /// image in the inactive partition earlier
+    /// Download the chosen update while the node waits for its turn
     #[arg(
         long,
         env = "PREFETCH",
@@ -59,8 +58,7 @@ pub struct Options {
         action = clap::ArgAction::Set
     )]
     pub prefetch: bool,
-    /// Address and port for /metrics (TLS), for accounts that may get the nonResourceURL /metrics; without it the agent listens
-    /// nowhere. The component agent-metrics sets it, and gives agents the rights that it takes
+    /// Address and port for /metrics (TLS); the component agent-metrics sets it, and without it the agent listens nowhere
     #[arg(long, env = "METRICS_ADDRESS")]
     pub metrics_address: Option<SocketAddr>,
     /// Not needed; if set, it must name the same node as the token

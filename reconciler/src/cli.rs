@@ -22,23 +22,22 @@ pub struct Settings {
     /// How many nodes may be updated at once: an integer, a percentage of the labelled nodes, or `unlimited`
     #[arg(long, env = "MAX_CONCURRENT_UPDATE", default_value = "1")]
     pub max_concurrent_update: Limit,
-    /// After how many failed nodes of a variant a version is halted for it, as long as none of them has reached it; or
-    /// `unlimited`
+    /// Failed nodes of a variant after which a version that none of them has reached is halted for it; or `unlimited`
     #[arg(long, env = "MAX_FAILURES_OF_NEW_VERSION", default_value = "1")]
     pub max_failures_of_new_version: MaxFailures,
-    /// After how many failed nodes of a variant a version is halted for it, once one of them has reached it; or `unlimited`
+    /// Failed nodes of a variant after which a version that one of them has reached is halted for it; or `unlimited`
     #[arg(long, env = "MAX_FAILURES", default_value = "2")]
     pub max_failures: MaxFailures,
     /// Seconds between a node's exclusion from load balancers and its drain; 0 leaves load balancers alone
     #[arg(long, env = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", default_value = "0", value_parser = seconds(0))]
     pub exclude_from_lb_wait_time_in_sec: u64,
-    /// When updates may start: a cron expression of seven fields, seconds first; with a window's duration also of five, minutes first
+    /// When updates may start: a cron expression of seven fields, seconds first; with a duration five are enough
     #[arg(long, env = "SCHEDULER_CRON_EXPRESSION", default_value = "* * * * * * *")]
     pub scheduler_cron_expression: String,
-    /// Time zone of the cron expression: a name of the IANA database, such as `Europe/Berlin`
+    /// Time zone of the cron expression, such as `Europe/Berlin`
     #[arg(long, env = "SCHEDULER_TIME_ZONE", default_value = "UTC", value_parser = time_zone)]
     pub scheduler_time_zone: TimeZone,
-    /// How long a window stays open each time the cron expression fires, such as `4h` or `90m`
+    /// How long each fire time opens a window, such as `4h` or `90m`
     #[arg(long, env = "SCHEDULER_WINDOW_DURATION", value_parser = window)]
     pub scheduler_window_duration: Option<SignedDuration>,
     /// Seconds of a window that must be left for an update to start
@@ -47,63 +46,63 @@ pub struct Settings {
     /// Seconds for which a new node is not updated
     #[arg(long, env = "MIN_NODE_AGE_SECONDS", default_value = "300", value_parser = seconds(0))]
     pub min_node_age_seconds: u64,
-    /// Seconds for which a node that somebody else has cordoned takes a place of the limit, since its taint was added: a cordon that stays longer stops nobody
+    /// Seconds for which a node that somebody else has cordoned counts against the limit
     #[arg(long, env = "CORDONED_BY_OTHERS_SECONDS", default_value = "3600", value_parser = seconds(0))]
     pub cordoned_by_others_seconds: u64,
-    /// Seconds after the end of an update in which no other one starts, except those requested with the annotation update-now
+    /// Seconds after an update in which no other one starts, except by update-now
     #[arg(long, env = "PAUSE_BETWEEN_UPDATES_SECONDS", default_value = "0", value_parser = seconds(0))]
     pub pause_between_updates_seconds: u64,
-    /// Seconds for which an updated node and its agent must be Ready, without interruption, before its update counts as done
+    /// Seconds for which an updated node and its agent must stay Ready before its update is done
     #[arg(long, env = "SOAK_SECONDS", default_value = "60", value_parser = seconds(0))]
     pub soak_seconds: u64,
-    /// Seconds after that in which evicted workloads must be available again, if they were before; 0 turns this check off
+    /// Seconds after that in which evicted workloads must be available again; 0 turns this check off
     #[arg(long, env = "WORKLOADS_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(0))]
     pub workloads_deadline_seconds: u64,
-    /// Seconds allowed for download and activation; allow for the slowest network, because an agent never gives up a download that is making progress
+    /// Seconds allowed for download and activation on the slowest network
     #[arg(long, env = "STAGE_DEADLINE_SECONDS", default_value = "14400", value_parser = seconds(1))]
     pub stage_deadline_seconds: u64,
     /// Seconds allowed for a drain
     #[arg(long, env = "DRAIN_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(1))]
     pub drain_deadline_seconds: u64,
-    /// What becomes of a drain that takes too long: `abort` gives the update up; `force` deletes the remaining pods, whatever their budgets say, and needs the component force-drain
+    /// After a drain that takes too long: `abort` gives the update up, `force` deletes the remaining pods and needs the component force-drain
     #[arg(long, env = "DRAIN_ON_DEADLINE", default_value = "abort")]
     pub drain_on_deadline: OnDeadline,
-    /// Respect pods that ask not to be disrupted (karpenter.sh/do-not-disrupt: "true", cluster-autoscaler.kubernetes.io/safe-to-evict: "false"): no update begins on a node where one is running
+    /// Start no update on a node with a running pod that asks autoscalers not to disrupt it
     #[arg(long, env = "RESPECT_DO_NOT_DISRUPT", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true")]
     pub respect_do_not_disrupt: bool,
     /// Seconds allowed for a reboot, from its grant on
     #[arg(long, env = "REBOOT_DEADLINE_SECONDS", default_value = "1800", value_parser = seconds(1))]
     pub reboot_deadline_seconds: u64,
-    /// Seconds allowed for short steps: an agent that takes up an update or confirms its end, a node that becomes Ready again while it is watched
+    /// Seconds allowed for short steps of an agent or a node
     #[arg(long, env = "SETTLE_DEADLINE_SECONDS", default_value = "600", value_parser = seconds(1))]
     pub settle_deadline_seconds: u64,
-    /// Seconds that a node waits after its first failure; each further failure doubles this, up to a day
+    /// Seconds that a node waits after its first failure; each further one doubles this, up to a day
     #[arg(long, env = "BACK_OFF_BASE_SECONDS", default_value = "120", value_parser = seconds(1))]
     pub back_off_base_seconds: u64,
-    /// Seconds after which another replica takes over from a leader that is silent
+    /// Seconds after which another replica takes over from a silent leader
     #[arg(long, env = "LEASE_DURATION_SECONDS", default_value = "15", value_parser = value_parser!(u64).range(3..=300))]
     pub lease_duration_seconds: u64,
-    /// Label nodes that run Bottlerocket and do not have the label bottlerocket.aws/updater-interface-version; needs the component auto-label, or the policy refuses
+    /// Label Bottlerocket nodes without the opt-in label; needs the component auto-label
     #[arg(long, env = "AUTO_LABEL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true")]
     pub auto_label: bool,
-    /// Seconds between two dry runs that check whether webhook and policy are enforced
+    /// Seconds between two checks that webhook and policies are enforced
     #[arg(long, env = "CANARY_INTERVAL_SECONDS", default_value = "60", value_parser = value_parser!(u64).range(1..=3600))]
     pub canary_interval_seconds: u64,
-    /// Folder with the sources of the gates of pools: the Secret brupop-gate-sources, as it is mounted
+    /// Folder with the sources of gates: the mounted Secret brupop-gate-sources
     #[arg(long, env = "GATE_SOURCES", default_value = "/etc/brupop/gate-sources")]
     pub gate_sources: PathBuf,
-    /// Seconds between two questions for a gate of a pool
+    /// Seconds between two queries of a gate
     #[arg(long, env = "GATE_INTERVAL_SECONDS", default_value = "30", value_parser = value_parser!(u64).range(1..=300))]
     pub gate_interval_seconds: u64,
     /// Address and port for /livez and /readyz
     #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
     pub health_address: SocketAddr,
-    /// Address and port for /metrics (TLS), for accounts that may get the nonResourceURL /metrics
+    /// Address and port for /metrics (TLS)
     #[arg(long, env = "METRICS_ADDRESS", default_value = "[::]:8444")]
     pub metrics_address: SocketAddr,
-    /// Name of this pod; the Lease and Events carry it
+    /// Name of this pod
     #[arg(long, env = "POD_NAME")]
     pub pod_name: Option<String>,
     /// What to do instead of reconciling

@@ -22,39 +22,38 @@ pub enum Certificates {
 #[derive(Clone, Debug, Parser)]
 #[command(name = "brupop-webhook", version)]
 pub struct Options {
-    /// Who makes the certificate, and writes `caBundle` of the `ValidatingWebhookConfiguration`
+    /// Who makes the certificate and writes `caBundle`
     #[arg(long, env = "CERTIFICATES", value_enum, default_value_t = Certificates::Own)]
     pub certificates: Certificates,
-    /// Name of the Secret that holds the certificates, in the webhook's own namespace
+    /// Name of the Secret that holds the certificates
     #[arg(long, env = "WEBHOOK_CERTIFICATES")]
     pub webhook_certificates: String,
     /// Name of the webhook's `ValidatingWebhookConfiguration`
     #[arg(long, env = "WEBHOOK_CONFIGURATION")]
     pub webhook_configuration: String,
-    /// Name of the Service through which API servers call the webhook, in its own namespace
+    /// Name of the Service through which API servers call the webhook
     #[arg(long, env = "WEBHOOK_SERVICE")]
     pub webhook_service: String,
-    /// More DNS names or addresses for which the certificate is valid, separated by commas
+    /// More DNS names or addresses of the certificate, separated by commas
     #[arg(long, env = "EXTRA_CERTIFICATE_NAMES", value_delimiter = ',')]
     pub extra_certificate_names: Vec<String>,
-    /// Lifetime of a certificate, such as `2160h`; it is renewed when a third of that is left
+    /// Lifetime of a certificate; it is renewed when a third is left
     #[arg(long, env = "CERTIFICATE_LIFETIME", default_value = "2160h", value_parser = lifetime)]
     pub certificate_lifetime: SignedDuration,
     /// Address and port for admission reviews (TLS)
     #[arg(long, env = "ADMISSION_ADDRESS", default_value = "[::]:8443")]
     pub admission_address: SocketAddr,
-    /// Refuse reviews from callers without a token of this cluster. Configure API servers to present one first
-    /// (`--admission-control-config-file`)
+    /// Refuse reviews from callers without a token of this cluster; let API servers present one first
     #[arg(long, env = "REQUIRE_CALLER_TOKEN", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true")]
     pub require_caller_token: bool,
     /// Address and port for /livez and /readyz
     #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
     pub health_address: SocketAddr,
-    /// Address and port for /metrics (TLS), for accounts that may get the nonResourceURL /metrics
+    /// Address and port for /metrics (TLS)
     #[arg(long, env = "METRICS_ADDRESS", default_value = "[::]:8444")]
     pub metrics_address: SocketAddr,
-    /// Seconds to go on serving after SIGTERM, until every API server has noticed
+    /// Seconds to go on serving after SIGTERM
     #[arg(long, env = "LINGER_SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u64).range(0..=60))]
     pub linger_seconds: u64,
 }
