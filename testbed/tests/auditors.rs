@@ -1,4 +1,4 @@
-//! What `docs/auditors.md` shows of the API server's audit log is what stands there.
+//! What `docs/security.md` shows of the API server's audit log is what stands there.
 
 #[path = "common/raw.rs"]
 mod raw;
@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const DOCUMENT: &str = include_str!("../../docs/auditors.md");
+const DOCUMENT: &str = include_str!("../../docs/security.md");
 /// What policies note.
 const POLICY: &str = "validation.policy.admission.k8s.io/validation_failure";
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -198,6 +198,6 @@ async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
         }
         wrong.extend(differences.into_iter().map(|difference| format!("{name}: {difference}")));
     }
-    ensure!(wrong.is_empty(), "docs/auditors.md does not show what is:\n{}", wrong.join("\n"));
+    ensure!(wrong.is_empty(), "docs/security.md does not show what is:\n{}", wrong.join("\n"));
     Ok(())
 }
