@@ -150,7 +150,7 @@ async fn lead_in_turn(
 }
 
 /// The text of /metrics.
-fn render(watches: Arc<Watches>, metrics: Metrics) -> impl Fn() -> String {
+fn render(watches: Arc<Watches>, metrics: Metrics) -> impl Fn() -> String + Clone {
     move || {
         let cluster = watches.synced().then(|| watches.cluster().ok()).flatten();
         metrics.render(cluster.as_deref(), watches.failures.load(Ordering::Relaxed), Timestamp::now())

@@ -1,19 +1,19 @@
 //! The plain HTTP endpoint of a process, for the kubelet: `/livez` and `/readyz`.
 
-use crate::connections::{self, Drops, Limits, Page, page};
+use crate::connections::{self, Drops, Limits, Pages};
 use crate::{Heartbeat, Shutdown};
-use http::{Method, StatusCode};
-use std::future::ready;
+use http::StatusCode;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
+use warp::reply::{Reply as _, Response, with_status};
+use warp::{Filter as _, path};
 
-/// The kubelet opens a connection for each probe. There is no TLS.
+/// The kubelet opens a connection for each probe. There is no TLS, and no body is read.
 const LIMITS: Limits = Limits {
     port: "health",
     connections: 64,
-    one_body: 0,
     all_bodies: 0,
     handshake: Duration::ZERO,
     head: Duration::from_secs(5),
@@ -97,24 +97,22 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
 
 /// Serves `/livez` and `/readyz` until the shutdown is requested.
 pub async fn serve(listener: TcpListener, health: Health, drops: Drops, shutdown: Shutdown) {
-    let handler =
-        move |_, request: http::Request<_>| ready(answer(request.method(), request.uri().path(), &health));
-    connections::serve(listener, None, LIMITS, drops, handler, shutdown).await;
+    connections::serve(listener, None, LIMITS, drops, pages(health), shutdown).await;
 }
 
-fn answer(method: &Method, path: &str, health: &Health) -> Page {
-    if method != Method::GET && method != Method::HEAD {
-        return page(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
-    }
-    match path {
-        "/livez" if health.is_stuck() => page(StatusCode::SERVICE_UNAVAILABLE, "the loop is stuck\n"),
-        "/livez" => page(StatusCode::OK, "ok\n"),
-        "/readyz" => match health.unready() {
-            None => page(StatusCode::OK, "ok\n"),
-            Some(reason) => page(StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),
-        },
-        _ => page(StatusCode::NOT_FOUND, "try /livez or /readyz\n"),
-    }
+fn pages(health: Health) -> Pages {
+    let alive = health.clone();
+    let livez = path!("livez").map(move || answer(alive.is_stuck().then(|| "the loop is stuck".to_owned())));
+    let readyz = path!("readyz").map(move || answer(health.unready()));
+    connections::reads().and(livez.or(readyz).unify()).boxed()
+}
+
+fn answer(why_not: Option<String>) -> Response {
+    let (status, text) = match why_not {
+        None => (StatusCode::OK, "ok".to_owned()),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason),
+    };
+    with_status(text + "\n", status).into_response()
 }
 
 #[cfg(test)]

@@ -1,22 +1,19 @@
-//! The admission endpoint: warp's routes behind TLS.
+//! The admission endpoint.
 
 use crate::metrics::Metrics;
 use crate::pools;
 use crate::review::{self, ReviewError};
 use brupop_runtime::authorizer::Authorizer;
-use brupop_runtime::connections::{self, Limits, Page, page};
+use brupop_runtime::connections::{self, Limits, Pages};
 use brupop_runtime::{Shutdown, tls::Resolver};
-use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
-use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Bytes;
-use hyper::service::Service as _;
-use hyper_util::service::TowerToHyperService;
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::Mutex;
-use warp::Filter;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use warp::reply::{Reply as _, Response, with_header, with_status};
+use warp::{Filter, Rejection, path};
 
 /// What API servers may spend. They speak HTTP/1.1 to webhooks and use a connection for each review that is under way.
 /// They give up after 3 seconds, and keep idle connections for 90, at most 25 each.
@@ -34,7 +31,6 @@ use warp::Filter;
 pub const LIMITS: Limits = Limits {
     port: "admission",
     connections: 512,
-    one_body: 3_670_016,
     all_bodies: 16 * 1024 * 1024,
     handshake: Duration::from_secs(5),
     head: Duration::from_secs(10),
@@ -45,34 +41,12 @@ pub const LIMITS: Limits = Limits {
     closing: Duration::from_secs(10),
 };
 
+/// Longest review, in bytes.
+const LONGEST_BODY: u64 = 3_670_016;
+
 /// Bodies longer than this, in bytes, are judged one at a time: a crafted body takes up to twenty times its length once it is
 /// parsed ([`review::answer`] limits that). Usual reviews of a shadow are far shorter.
 const LONG_BODY: usize = 64 * 1024;
-
-/// `POST /validate` for shadows, `POST /validate-pool` for pools, and nothing else.
-pub fn routes(
-    metrics: Arc<Metrics>,
-) -> impl Filter<Extract = (Response<Vec<u8>>,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
-    let of_pools = Arc::clone(&metrics);
-    let body = || warp::post().and(warp::body::bytes());
-    let shadows =
-        warp::path!("validate").and(body()).map(move |body: Bytes| respond(review::answer(&body, &metrics)));
-    let pools = warp::path!("validate-pool")
-        .and(body())
-        .map(move |body: Bytes| respond(pools::answer(&body, &of_pools)));
-    shadows.or(pools).unify()
-}
-
-fn respond(answered: Result<Vec<u8>, ReviewError>) -> Response<Vec<u8>> {
-    let (status, kind, text) = match answered {
-        Ok(answer) => (StatusCode::OK, "application/json", answer),
-        Err(error) => (StatusCode::BAD_REQUEST, "text/plain", error.to_string().into_bytes()),
-    };
-    let mut response = Response::new(text);
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
-}
 
 /// Serves reviews until the shutdown is requested and the reviews in flight are answered. With an `authorizer`, only those callers
 /// come in whom it lets in.
@@ -84,45 +58,51 @@ pub async fn serve(
     authorizer: Option<Arc<Authorizer>>,
     shutdown: Shutdown,
 ) {
-    let drops = metrics.drops.clone();
-    let routes = TowerToHyperService::new(warp::service(routes(metrics)));
-    let one_at_a_time = Arc::new(Mutex::new(()));
-    let handler = move |peer, request: Request<Vec<u8>>| {
-        let (routes, authorizer, one_at_a_time) =
-            (routes.clone(), authorizer.clone(), Arc::clone(&one_at_a_time));
-        async move {
-            if let Some(authorizer) = authorizer
-                && let Err(status) = authorizer.admit(peer, request.headers()).await
-            {
-                return stranger(status);
-            }
-            // Whoever has the turn needs nobody else to be done with it.
-            let _turn =
-                if request.body().len() > LONG_BODY { Some(one_at_a_time.lock().await) } else { None };
-            let Ok(response) = routes.call(request.map(|body| Full::new(Bytes::from(body)))).await;
-            let (head, body) = response.into_parts();
-            match body.collect().await {
-                Ok(body) => Response::from_parts(head, Full::new(body.to_bytes())),
-                Err(error) => page(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-            }
-        }
-    };
-    connections::serve(listener, Some(resolver), limits, drops, handler, shutdown).await;
+    let (drops, pages) = (metrics.drops.clone(), pages(metrics, authorizer));
+    connections::serve(listener, Some(resolver), limits, drops, pages, shutdown).await;
 }
 
-/// Answers a caller that is not let in. The sentence is for people who try it by hand: of an answer like this, an API
+/// `POST /validate` for shadows, `POST /validate-pool` for pools, and nothing else.
+fn pages(metrics: Arc<Metrics>, authorizer: Option<Arc<Authorizer>>) -> Pages {
+    let of_pools = Arc::clone(&metrics);
+    let body = body();
+    let shadows = path!("validate")
+        .and(body.clone())
+        .map(move |body: Vec<u8>, _turn| respond(review::answer(&body, &metrics)));
+    let pools = path!("validate-pool")
+        .and(body)
+        .map(move |body: Vec<u8>, _turn| respond(pools::answer(&body, &of_pools)));
+    connections::admitted(authorizer, refusal).and(shadows.or(pools).unify()).boxed()
+}
+
+/// What is posted, and the turn that a long body needs. Whoever has it needs nobody else to be done with it.
+fn body() -> impl Filter<Extract = (Vec<u8>, Option<OwnedMutexGuard<()>>), Error = Rejection> + Clone {
+    let turns = Arc::new(Mutex::new(()));
+    let with_turn = move |body: Vec<u8>| {
+        let turns = Arc::clone(&turns);
+        async move {
+            let turn = if body.len() > LONG_BODY { Some(turns.lock_owned().await) } else { None };
+            (body, turn)
+        }
+    };
+    warp::post().and(connections::body(LONGEST_BODY)).then(with_turn).untuple_one()
+}
+
+fn respond(answered: Result<Vec<u8>, ReviewError>) -> Response {
+    match answered {
+        Ok(answer) => with_header(answer, CONTENT_TYPE, "application/json").into_response(),
+        Err(error) => with_status(error.to_string(), StatusCode::BAD_REQUEST).into_response(),
+    }
+}
+
+/// What a caller is told that is not let in. The sentence is for people who try it by hand: of an answer like this, an API
 /// server passes on the status code only.
-fn stranger(status: StatusCode) -> Page {
-    let says = match status {
+fn refusal(status: StatusCode) -> &'static str {
+    match status {
         StatusCode::UNAUTHORIZED => {
             "this webhook wants the API server's token: see --admission-control-config-file, or unset REQUIRE_CALLER_TOKEN\n"
         }
         StatusCode::TOO_MANY_REQUESTS => "too many tokens that this webhook does not know: try again\n",
         _ => "this webhook cannot ask the API server whose token this is: try again\n",
-    };
-    let mut response = page(status, says);
-    if status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    response
 }

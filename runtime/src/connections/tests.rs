@@ -1,18 +1,18 @@
 use super::*;
-use futures::stream;
-use http_body_util::StreamBody;
-use hyper::body::Frame;
+use crate::authorizer::{Authorizer, Refusals, Right, Unknown};
+use kube::Client;
+use kube::client::Body;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::net::{Ipv4Addr, SocketAddr};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpSocket;
 use tokio::sync::Semaphore;
+use warp::{Filter as _, Reply as _};
 
 const LIMITS: Limits = Limits {
     port: "test",
     connections: 4,
-    one_body: 1000,
     all_bodies: 2000,
     handshake: Duration::from_secs(1),
     head: Duration::from_secs(1),
@@ -43,19 +43,25 @@ struct Echo {
 
 impl Echo {
     async fn start(limits: Limits) -> Self {
+        Self::start_for(limits, None).await
+    }
+
+    /// It answers those whom the authorizer lets in.
+    async fn start_for(limits: Limits, authorizer: Option<Arc<Authorizer>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (turns, drops) = (Arc::new(Semaphore::new(1)), Drops::default());
         let (trigger, shutdown) = Shutdown::by_hand();
         let answering = Arc::clone(&turns);
-        let handler = move |_, request: Request<Vec<u8>>| {
+        let answer = move |body: Vec<u8>| {
             let turns = Arc::clone(&answering);
             async move {
                 let _turn = turns.acquire().await;
-                page(StatusCode::OK, format!("{} bytes!", request.body().len()))
+                format!("{} bytes!", body.len()).into_response()
             }
         };
-        let task = tokio::spawn(serve(listener, None, limits, drops.clone(), handler, shutdown));
+        let pages = admitted(authorizer, |_| "who are you?!").and(body(1000)).then(answer).boxed();
+        let task = tokio::spawn(serve(listener, None, limits, drops.clone(), pages, shutdown));
         Self { address, drops, turns, trigger, task }
     }
 
@@ -214,18 +220,20 @@ async fn shutdown_closes_idle_connections_and_answers_the_rest() {
 }
 
 #[tokio::test]
-async fn no_frame_of_a_body_is_kept() {
-    // A frame is asked for only when the last one has been copied: then nobody else may hold on to the buffer.
-    let frames = stream::unfold((Bytes::from(vec![b'x'; 8192]), 0), |(buffer, sent)| async move {
-        assert!(buffer.is_unique(), "the frame before number {sent} is kept");
-        let frame = Frame::data(buffer.slice(sent..=sent));
-        (sent < 100).then_some((Ok::<_, ()>(frame), (buffer, sent + 1)))
-    });
-    assert_eq!(gather(StreamBody::new(frames), 100).await, Ok(vec![b'x'; 100]));
-}
-
-#[tokio::test]
-async fn a_body_that_breaks_off_is_an_error() {
-    let frames = [Ok(Frame::data(Bytes::from("a"))), Err("gone")];
-    assert_eq!(gather(StreamBody::new(stream::iter(frames)), 2).await, Err("gone"));
+async fn nobody_is_let_in_by_a_body() {
+    let asks_nobody =
+        tower::service_fn(|_: Request<Body>| async { Err::<http::Response<Body>, _>("nobody is asked") });
+    let client = Client::new(asks_nobody, "ns");
+    let authorizer = Authorizer::new(client, Right::Token, Unknown::OF_A_REPLICA, Refusals::default());
+    let server = Echo::start_for(PATIENT, Some(authorizer)).await;
+    // Nothing of the body is waited for, and too long a one is no other error for those who are not let in.
+    for length in [3, 1001] {
+        let mut stream = connect(server.address, 1).await;
+        let answer = ask(&mut stream, &post(length, "")).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 401 ") && answer.contains("www-authenticate: Bearer"),
+            "{answer}"
+        );
+        assert!(answer.ends_with("who are you?!"), "{answer}");
+    }
 }

@@ -8,7 +8,6 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const LIMITS: Limits = Limits {
     port: "test",
     connections: 4,
-    one_body: 100,
     all_bodies: 200,
     handshake: SECOND,
     head: SECOND.saturating_mul(2),
