@@ -12,6 +12,7 @@ use brupop_bench_cases::say_why;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide;
 use brupop_core::drain::{self, Circumstances, DrainPlan, Obstacle};
+use brupop_core::known::Known;
 use brupop_core::objects::PodItem;
 use brupop_core::observe::observe;
 use brupop_core::status;
@@ -25,17 +26,17 @@ fn pass(criterion: &mut Criterion) {
 }
 
 fn pass_with(criterion: &mut Criterion, cluster: &Cluster, count: usize) {
-    let (policy, now) = (policy(), now());
+    let (known, policy, now) = (Known::default(), policy(), now());
     let mut group = criterion.benchmark_group(format!("{NODES} nodes, {count} pools"));
     group.bench_function("observe", |bencher| {
         bencher.iter(|| {
             let pools = cluster.pools_at(now.time);
-            let observed = observe(black_box(cluster), &pools, &policy, &LEADER, black_box(now));
+            let observed = observe(black_box(cluster), &known, &pools, &policy, &LEADER, black_box(now));
             observed.views.len()
         });
     });
     let pools = cluster.pools_at(now.time);
-    let observed = observe(cluster, &pools, &policy, &LEADER, now);
+    let observed = observe(cluster, &known, &pools, &policy, &LEADER, now);
     group.bench_function("decide", |bencher| {
         bencher.iter(|| decide::fleet(black_box(&observed)));
     });

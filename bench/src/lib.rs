@@ -12,6 +12,7 @@ use std::hint::black_box;
 
 use brupop_core::decide::{self, FleetDecision};
 use brupop_core::drain::{self, Circumstances, DrainPlan};
+use brupop_core::known::Known;
 use brupop_core::observe::observe;
 use brupop_core::status::DesiredCondition;
 use brupop_webhook::metrics::Metrics;
@@ -59,15 +60,15 @@ pub fn say_why(decided: &FleetDecision<'_>) -> Vec<DesiredCondition> {
 
 /// A part of a pass over 5,000 nodes with so many pools.
 pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
-    let (cluster, policy, now) = (prepared(pools), policy(), now());
+    let (cluster, known, policy, now) = (prepared(pools), Known::default(), policy(), now());
     if part == Part::Observe {
         return drive(&mut || {
             let pools = black_box(&cluster).pools_at(now.time);
-            black_box(observe(&cluster, &pools, &policy, &LEADER, now));
+            black_box(observe(&cluster, &known, &pools, &policy, &LEADER, now));
         });
     }
     let pools = cluster.pools_at(now.time);
-    let observed = observe(&cluster, &pools, &policy, &LEADER, now);
+    let observed = observe(&cluster, &known, &pools, &policy, &LEADER, now);
     if part == Part::Decide {
         return drive(&mut || {
             black_box(decide::fleet(black_box(&observed)));
@@ -84,14 +85,14 @@ pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
 /// budgets.
 pub fn worst_pass(time: &mut dyn FnMut(&mut dyn FnMut())) {
     for remaining in [SignedDuration::ZERO, SignedDuration::from_hours(3)] {
-        let (mut cluster, policy, now) = (worst(), policy(), now());
+        let (mut cluster, known, policy, now) = (worst(), Known::default(), policy(), now());
         let mut done = false;
         while !done {
             time(&mut || done = cluster.prepare_pools(now.time, remaining));
         }
         time(&mut || {
             let pools = cluster.pools_at(now.time);
-            let observed = observe(&cluster, &pools, &policy, &LEADER, now);
+            let observed = observe(&cluster, &known, &pools, &policy, &LEADER, now);
             let decided = decide::fleet(&observed);
             black_box(say_why(&decided));
         });

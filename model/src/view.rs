@@ -184,6 +184,7 @@ pub(crate) fn view(
             owners_before: &[],
             returning: if config.stubborn && drains && !empty && !left { &tables::OWNERS } else { &[] },
             needed: None,
+            overlooked: None,
             operator_pods: &[],
         },
         denied: None,

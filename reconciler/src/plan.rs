@@ -33,6 +33,7 @@ use brupop_core::facts::{FleetFacts, NodeView, Steering};
 use brupop_core::gates::answer::Answer;
 use brupop_core::gates::{self, GateState, QUESTIONS_MAX, Question};
 use brupop_core::kept::{KeptBudgets, KeptPods};
+use brupop_core::known::{Known, KnownDrain};
 use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
 use brupop_core::observe::{self, Leader, Now, Observed};
 use brupop_core::policy::Policy;
@@ -153,15 +154,17 @@ pub async fn run(
     let now = Now { time, text: &text };
     let own_node = leaders_node(&client, namespace).await?;
     while !cluster.prepare_pools(time, policy.durations.min_remaining) {}
-    cluster.entries.values_mut().for_each(|entry| entry.note_cordon(time));
-    look_at_workloads(&client, &mut cluster, &policy).await?;
+    let mut known = Known::default();
+    known.note_cordons(&cluster, time);
+    look_at_workloads(&client, &cluster, &mut known, &policy).await?;
     look_at_gates(&Sources::new(gate_sources), &mut cluster).await;
-    let mut daemon_sets = DaemonSets::default();
+    let daemon_sets = DaemonSets::default();
+    let mut pods = Pods { client: &client, namespace, policy: &policy, time, daemon_sets };
     // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
-    while cluster.entries.values().filter(|entry| entry.drain.is_some()).count() < MAX_POD_WATCHES {
+    while known.drains.len() < MAX_POD_WATCHES {
         let leader = leader(&cluster, own_node.as_deref());
         let pools = cluster.pools_at(time);
-        let observed = observe::observe(&cluster, &pools, &policy, &leader, now);
+        let observed = observe::observe(&cluster, &known, &pools, &policy, &leader, now);
         let candidates = decide::candidates(&observed.fleet, &observed.views).into_iter();
         let room = usize::try_from(observed.fleet.total_limit()).unwrap_or(MAX_POD_WATCHES);
         let first = candidates.take(room.clamp(AT_ONCE, MAX_POD_WATCHES));
@@ -170,11 +173,11 @@ pub async fn run(
         if next.is_empty() {
             break;
         }
-        look_at_pods(&client, namespace, &mut cluster, &mut daemon_sets, &policy, time, next).await?;
+        pods.look(&cluster, &mut known, next).await?;
     }
     let leader = leader(&cluster, own_node.as_deref());
     let pools = cluster.pools_at(time);
-    let mut observed = observe::observe(&cluster, &pools, &policy, &leader, now);
+    let mut observed = observe::observe(&cluster, &known, &pools, &policy, &leader, now);
     // Decide as if this process led, even if none has led yet.
     observed.fleet.ledger_term = Some(observed.fleet.term);
     let plan = plan(&observed);
@@ -215,55 +218,67 @@ async fn read(client: &Client, namespace: &str) -> Result<Cluster, PlanError> {
     Ok(cluster)
 }
 
-async fn look_at_pods(
-    client: &Client,
-    namespace: &str,
-    cluster: &mut Cluster,
-    daemon_sets: &mut DaemonSets,
-    policy: &Policy,
+/// What a look at the pods of nodes needs to know beside the cluster.
+struct Pods<'p> {
+    client: &'p Client,
+    namespace: &'p str,
+    policy: &'p Policy,
     time: Timestamp,
-    shadows: Vec<String>,
-) -> Result<(), PlanError> {
-    let mut budgets = KeptBudgets::default();
-    budgets.list_begins();
-    let every = Api::<Item<Budget>>::all(client.clone());
-    each("the PodDisruptionBudgets", &every, ListParams::default(), |budget| {
-        budgets.listed(budget);
-        true
-    })
-    .await?;
-    budgets.list_ends();
-    let all_budgets = budgets.all();
-    for shadow in shadows {
-        let Some(node) = names::node_of_shadow(&shadow) else { continue };
-        let mut kept = KeptPods::default();
-        kept.want([(shadow.as_str(), false)]);
-        kept.list_begins(&shadow, &budgets);
-        each("the pods", &Api::<PodItem>::all(client.clone()), on_node(node), |pod| {
-            kept.listed(&shadow, pod, &budgets);
-            !kept.has_dropped()
+    daemon_sets: DaemonSets,
+}
+
+impl Pods<'_> {
+    /// Looks at the pods of these nodes, and notes what drains have to do there.
+    async fn look(
+        &mut self,
+        cluster: &Cluster,
+        known: &mut Known,
+        shadows: Vec<String>,
+    ) -> Result<(), PlanError> {
+        let Self { client, namespace, policy, time, ref mut daemon_sets } = *self;
+        let mut budgets = KeptBudgets::default();
+        budgets.list_begins();
+        let every = Api::<Item<Budget>>::all(client.clone());
+        each("the PodDisruptionBudgets", &every, ListParams::default(), |budget| {
+            budgets.listed(budget);
+            true
         })
         .await?;
-        kept.list_ends(&shadow);
-        if kept.has_dropped() {
-            cluster.entry(&shadow).obstacle = Some(Obstacle::TooManyPods);
-            continue;
+        budgets.list_ends();
+        let all_budgets = budgets.all();
+        for shadow in shadows {
+            let Some(node) = names::node_of_shadow(&shadow) else { continue };
+            let mut kept = KeptPods::default();
+            kept.want([(shadow.as_str(), false)]);
+            kept.list_begins(&shadow, &budgets);
+            each("the pods", &Api::<PodItem>::all(client.clone()), on_node(node), |pod| {
+                kept.listed(&shadow, pod, &budgets);
+                !kept.has_dropped()
+            })
+            .await?;
+            kept.list_ends(&shadow);
+            if kept.has_dropped() {
+                known.obstacles.insert(shadow, Obstacle::TooManyPods);
+                continue;
+            }
+            let pods = kept.of(&shadow);
+            let pods = || pods.iter().map(AsRef::as_ref);
+            daemon_sets.find(client, pods()).await?;
+            let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
+            let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
+            let durations = cluster.durations(policy.durations);
+            let Some(entry) = cluster.entries.get(&shadow) else { continue };
+            let deadline = durations.of(entry.owner.as_ref()).drain;
+            let failures = entry.shadow().and_then(|shadow| shadow.spec.failures.as_ref());
+            let respects = entry.respects_pods.unwrap_or(policy.respect_do_not_disrupt);
+            let now = Circumstances { time, deadline, respects, failures };
+            let obstacle = drain::obstacle(pods, &all_budgets, ours, orphaned, &now);
+            known.obstacles.extend(obstacle.map(|obstacle| (shadow.clone(), obstacle)));
+            let plan = Arc::new(DrainPlan::of(pods(), ours, orphaned, entry.marker(), None));
+            known.drains.insert(shadow, KnownDrain { plan, ..KnownDrain::default() });
         }
-        let pods = kept.of(&shadow);
-        let pods = || pods.iter().map(AsRef::as_ref);
-        daemon_sets.find(client, pods()).await?;
-        let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
-        let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
-        let durations = cluster.durations(policy.durations);
-        let entry = cluster.entry(&shadow);
-        let deadline = durations.of(entry.owner.as_ref()).drain;
-        let failures = entry.shadow().and_then(|shadow| shadow.spec.failures.as_ref());
-        let respects = entry.respects_pods.unwrap_or(policy.respect_do_not_disrupt);
-        let now = Circumstances { time, deadline, respects, failures };
-        entry.obstacle = drain::obstacle(pods, &all_budgets, ours, orphaned, &now);
-        entry.drain = Some(Arc::new(DrainPlan::of(pods(), ours, orphaned, entry.marker(), None)));
+        Ok(())
     }
-    Ok(())
 }
 
 /// Lists all, within the bound of their kind.
@@ -301,8 +316,13 @@ where
     Ok(())
 }
 
-/// Looks at the workloads that the leader would wait for, and notes their state in the cluster.
-async fn look_at_workloads(client: &Client, cluster: &mut Cluster, policy: &Policy) -> Result<(), PlanError> {
+/// Looks at the workloads that the leader would wait for, and notes their state.
+async fn look_at_workloads(
+    client: &Client,
+    cluster: &Cluster,
+    known: &mut Known,
+    policy: &Policy,
+) -> Result<(), PlanError> {
     let monitored = cluster.monitored(&cluster.durations(policy.durations));
     let owners: BTreeSet<&String> = monitored.values().flatten().map(|(owner, _)| owner).collect();
     let mut found = BTreeMap::new();
@@ -313,8 +333,8 @@ async fn look_at_workloads(client: &Client, cluster: &mut Cluster, policy: &Poli
         found.insert(owner.as_str(), find(client, &workload).await?);
     }
     // Workloads beyond the limit, or of other kinds, are not waited for.
-    let known = |owner: &str| Some(found.get(owner).cloned().unwrap_or(Found::Unknown));
-    cluster.note_evicted(&monitored, |owners| workloads::evicted(owners, known));
+    let state = |owner: &str| Some(found.get(owner).cloned().unwrap_or(Found::Unknown));
+    known.note_evicted(&monitored, |owners| workloads::evicted(owners, state));
     Ok(())
 }
 

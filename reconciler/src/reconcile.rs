@@ -29,6 +29,7 @@ use crate::watches::Watches;
 use brupop_core::drain::PodKey;
 use brupop_core::gates::Question;
 use brupop_core::gates::answer::Answer;
+use brupop_core::known::Known;
 use brupop_core::policy::Policy;
 use calls::Call;
 use drainer::Drainer;
@@ -77,6 +78,7 @@ pub struct Reconciler {
 struct Leading {
     /// The term that was written into the ledger.
     term: Option<u64>,
+    known: Known,
     drainer: Drainer,
     memory: Memory,
     /// When nodes may be opted in again, after one could not be.
@@ -106,6 +108,7 @@ impl Leading {
     fn new(asking: &Asking, now: Duration) -> Self {
         Self {
             term: None,
+            known: Known::default(),
             drainer: Drainer::default(),
             memory: Memory::default(),
             opt_in_from: Duration::ZERO,

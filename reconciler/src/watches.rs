@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-use brupop_core::cluster::{Cluster, Entry, Member};
+use brupop_core::cluster::{Cluster, Member};
 use brupop_core::objects::{Ledger, PodItem, WatchedNode};
 use brupop_core::pool::Pool;
 pub(crate) use drains::{LOOK_AGAIN, MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, on_node};
@@ -103,7 +103,6 @@ impl Watches {
     /// Forgets what only a leader looks at.
     pub fn forget_what_leaders_know(&self) {
         let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
-        cluster.entries.values_mut().for_each(Entry::forget_what_leaders_know);
         cluster.forget_gates();
     }
 }

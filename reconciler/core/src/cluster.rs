@@ -1,15 +1,11 @@
-//! What is known of the cluster: one entry for each node, kept up to date by watches. Pure.
+//! What the API server says of the cluster: one entry for each node, kept up to date by watches. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
-use brupop_api::shadow::DrainObstacle;
 use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
-use jiff::Timestamp;
 
-use crate::drain::{DrainPlan, Obstacle};
-use crate::facts::Evicted;
 use crate::objects::{AgentPod, Ledger, PodItem, WatchedNode};
 use crate::ownership::{DurationsByOwner, Owner, WatchedPool};
 use crate::workloads::{EvictedOwner, evicted_owners};
@@ -40,21 +36,6 @@ pub struct Entry {
     pub respects_pods: Option<bool>,
     /// The pods of its agent, by name.
     pub agents: BTreeMap<String, AgentPod>,
-    /// What a drain has to do, while the node's pods are watched and known.
-    pub drain: Option<Arc<DrainPlan>>,
-    /// Since when this process has seen the node empty, if it is.
-    pub empty_since: Option<Timestamp>,
-    /// Since when its Node has been seen cordoned.
-    pub cordoned_since: Option<Timestamp>,
-    /// What stands in the way of a drain. It is remembered for a while after the pods are no longer watched.
-    pub obstacle: Option<Obstacle>,
-    /// What its drain fails on if it fails now; known once that may be.
-    pub failing: Option<DrainObstacle>,
-    /// Why the API server takes no change of the Node, if that is so.
-    pub denied: Option<String>,
-    /// The first workload that is not available again, if there is one, and whether somebody has changed it; known only once
-    /// all were looked at.
-    pub evicted: Option<Option<(String, bool)>>,
 }
 
 impl Entry {
@@ -71,21 +52,6 @@ impl Entry {
     /// The agent's pod. During a rollout of the `DaemonSet` a node may have two: one that is Ready wins.
     pub fn agent(&self) -> Option<&AgentPod> {
         self.agents.values().find(|agent| agent.is_ready()).or(self.agents.values().next_back())
-    }
-
-    /// Notes that its Node is seen cordoned now, or that it is not. The time of its taint says since when, so that a new leader knows it, too.
-    pub fn note_cordon(&mut self, now: Timestamp) {
-        let node = self.node.as_ref();
-        let is_cordoned = node.is_some_and(|node| node.facts.unschedulable);
-        let tainted = node.and_then(|node| node.facts.cordoned_at).filter(|since| *since <= now);
-        self.cordoned_since = tainted.or(self.cordoned_since).or(Some(now)).filter(|_| is_cordoned);
-    }
-
-    /// Notes what a drain has to do now, while the node's pods are known.
-    pub fn note_drain(&mut self, drain: Option<Arc<DrainPlan>>, now: Timestamp) {
-        let is_empty = drain.as_ref().is_some_and(|plan| plan.is_done());
-        self.empty_since = self.empty_since.or(Some(now)).filter(|_| is_empty);
-        self.drain = drain;
     }
 
     /// Forgets what only a leader looks at.
@@ -264,16 +230,6 @@ impl Cluster {
         self.entries.get(name)?.node.as_ref()
     }
 
-    /// What a drain of this node has to do.
-    pub fn drain(&self, name: &str) -> Option<&DrainPlan> {
-        self.entries.get(name)?.drain.as_deref()
-    }
-
-    /// The drains of nodes whose pods are watched and known.
-    pub fn drains(&self) -> impl Iterator<Item = &DrainPlan> {
-        self.entries.values().filter_map(|entry| entry.drain.as_deref())
-    }
-
     /// Is there a shadow of this name?
     pub fn has_shadow(&self, name: &str) -> bool {
         self.entries.get(name).is_some_and(|entry| entry.shadow.is_some())
@@ -330,22 +286,6 @@ impl Cluster {
             Some((name.clone(), evicted_owners(entry.marker().filter(|_| watched)?)))
         });
         owners.collect()
-    }
-
-    /// Notes the state of the workloads whose pods were evicted from these nodes, by name of the shadow. Nothing is known
-    /// of others any more.
-    pub fn note_evicted<'o>(
-        &mut self,
-        monitored: &'o BTreeMap<String, Vec<EvictedOwner>>,
-        state: impl Fn(&'o [EvictedOwner]) -> Evicted<'o>,
-    ) {
-        for (name, entry) in &mut self.entries {
-            entry.evicted = monitored.get(name).and_then(|owners| match state(owners) {
-                Evicted::Unknown => None,
-                Evicted::Back => Some(None),
-                Evicted::Missing { owner, changed } => Some(Some((owner.to_owned(), changed))),
-            });
-        }
     }
 }
 

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::cluster::Entry;
 use crate::facts::{PoolFacts, TimeFacts};
+use crate::known::KnownNode;
 use crate::objects::Readiness;
 use crate::policy::Durations;
 use crate::times;
@@ -95,6 +96,7 @@ impl<'t> Times<'t> {
     /// Of this entry. Marker, shadow and slot count as far as they can be read.
     pub(crate) fn of(
         entry: &'t Entry,
+        known: KnownNode<'t>,
         marker: Option<&'t Marker>,
         shadow: Option<&'t ShadowFacts<'t>>,
         slot: Option<&'t Slot>,
@@ -114,13 +116,13 @@ impl<'t> Times<'t> {
             slot,
             is_gone: node.is_none(),
             created: node.and_then(|node| node.created),
-            cordoned: entry.cordoned_since.filter(|_| {
+            cordoned: known.cordoned.filter(|_| {
                 let ours = marker.is_some_and(|marker| marker.cordoned_at.is_some());
                 // What is about to go gets its successor first.
                 !ours && node.is_some_and(|node| node.unschedulable && !node.leaving)
             }),
-            empty: entry.empty_since,
-            pods_known: entry.drain.is_some(),
+            empty: known.drain.and_then(|drain| drain.empty_since),
+            pods_known: known.drain.is_some(),
             ready,
             all_ready: ready
                 .zip(readiness.and_then(Readiness::ready_since))

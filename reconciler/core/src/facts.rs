@@ -77,14 +77,14 @@ pub enum BetweenUpdates {
 /// A slot, and the name of the shadow that it is for, as the ledger has it.
 pub(crate) type NamedSlot<'a> = (&'a str, &'a Slot);
 
-/// Finds slots by name. Names are asked for in their order: to walk along both costs less than to search for each.
-pub(crate) fn in_order<'a>(
-    slots: &'a BTreeMap<String, Slot>,
-) -> impl FnMut(&str) -> Option<&'a Slot> + use<'a> {
-    let mut slots = slots.iter().peekable();
+/// Finds values by name. Names are asked for in their order: to walk along both costs less than to search for each.
+pub(crate) fn in_order<'a, T>(
+    values: &'a BTreeMap<String, T>,
+) -> impl FnMut(&str) -> Option<&'a T> + use<'a, T> {
+    let mut values = values.iter().peekable();
     move |wanted| {
-        while slots.next_if(|(name, _)| name.as_str() < wanted).is_some() {}
-        slots.peek().filter(|(name, _)| *name == wanted).map(|(_, slot)| *slot)
+        while values.next_if(|(name, _)| name.as_str() < wanted).is_some() {}
+        values.peek().filter(|(name, _)| *name == wanted).map(|(_, value)| *value)
     }
 }
 
@@ -356,6 +356,8 @@ pub struct PodFacts<'a> {
     pub needed: Option<&'a str>,
     /// What the drain of the node fails on if it fails now.
     pub failing: Option<&'a DrainObstacle>,
+    /// Pods that should have been gone by then are not waited for any more.
+    pub overlooked: Option<Timestamp>,
     /// No other pod is left to evict, so it is the turn of these pods of the operator itself, which no marker lists yet.
     /// Their UIDs.
     pub operator_pods: &'a [String],

@@ -73,9 +73,9 @@ impl GateState {
     }
 }
 
-/// What is known of one question.
+/// What was heard of one question.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct Heard {
     state: GateState,
     good: u8,
     /// Until when it was known before the last answer.
@@ -87,7 +87,7 @@ struct Known {
     under_way: bool,
 }
 
-impl Known {
+impl Heard {
     /// Until when the last answer holds.
     fn until(&self, holds_for: Duration) -> Option<Duration> {
         self.answered.map(|at| at + holds_for)
@@ -128,7 +128,7 @@ pub struct Gates {
     interval: Duration,
     /// Since when anybody could be asked.
     since: Duration,
-    known: BTreeMap<Question, Known>,
+    known: BTreeMap<Question, Heard>,
 }
 
 impl Gates {
@@ -151,7 +151,7 @@ impl Gates {
     }
 
     /// Until when this is waited for if it is not known.
-    fn awaited_until(&self, known: &Known) -> Duration {
+    fn awaited_until(&self, known: &Heard) -> Duration {
         let since = known.lasts_until(self.holds_for()).map_or(self.since, |until| until.max(self.since));
         since + self.interval * AWAITED_INTERVALS
     }

@@ -1,7 +1,8 @@
 //! What the reconciler decides, without client, runtime, clock, environment or randomness: observe → decide.
 //!
-//! - [`cluster`] has one entry of [`objects`] for each node; [`policy`] is how the fleet is updated.
-//! - [`observe`] turns both and the time into [`facts`]; [`deadlines`] compares times, and says when to look again.
+//! - [`cluster`] has one entry of [`objects`] for each node; [`known`] is what a leader knows besides; [`policy`] is how the
+//!   fleet is updated.
+//! - [`observe`] turns these and the time into [`facts`]; [`deadlines`] compares times, and says when to look again.
 //! - [`decide`] turns facts into writes and reasons.
 //! - [`kept`] bounds what is kept of other people's pods and budgets.
 //! - [`drain`] and [`workloads`] say which pods go, what stands in the way, and what has to come back.
@@ -19,6 +20,7 @@ pub mod drain;
 pub mod facts;
 pub mod gates;
 pub mod kept;
+pub mod known;
 pub mod objects;
 pub mod observe;
 pub mod order;

@@ -17,6 +17,7 @@ use crate::facts::{
     BetweenUpdates, Evicted, FleetFacts, NodeFacts, NodeView, PodFacts, PoolFacts, Pools, Starts, Steering,
     UnmanagedNode, Until, in_order, is_unavailable,
 };
+use crate::known::{Known, KnownDrain, KnownNode};
 use crate::objects::{AgentPod, WatchedNode, runs_bottlerocket};
 use crate::ownership::{DurationsByOwner, Owner};
 use crate::policy::Policy;
@@ -69,9 +70,10 @@ pub struct Observed<'a> {
     pub next: Option<Timestamp>,
 }
 
-/// Turns objects and the time into facts.
+/// Turns objects, what else is known, and the time into facts.
 pub fn observe<'a>(
     cluster: &'a Cluster,
+    known: &'a Known,
     pools: &'a Pools<'a>,
     policy: &Policy,
     leader: &Leader<'a>,
@@ -87,7 +89,7 @@ pub fn observe<'a>(
         unpooled: unpooled(cluster),
         clock,
     };
-    let mut slot_of = in_order(fleet.slots);
+    let (mut slot_of, mut known_of) = (in_order(fleet.slots), known.nodes());
     let mut labelled = 0;
     let mut views = Vec::with_capacity(cluster.entries.len());
     let (mut unreadable, mut too_long, mut not_opted_in) = (BTreeMap::new(), vec![], 0);
@@ -110,7 +112,7 @@ pub fn observe<'a>(
             too_long.push(name.as_str());
             continue;
         }
-        let (view, why) = nodes.view(name, entry, slot_of(name));
+        let (view, why) = nodes.view(name, entry, known_of(name), slot_of(name));
         unreadable.extend(why.map(|why| (views.len(), why)));
         views.push(view);
     }
@@ -278,6 +280,7 @@ impl<'a> Observer<'a> {
         &mut self,
         name: &'a str,
         entry: &'a Entry,
+        known: KnownNode<'a>,
         slot: Option<&'a Slot>,
     ) -> (NodeView<'a>, Option<String>) {
         let mut unreadable = None;
@@ -295,7 +298,8 @@ impl<'a> Observer<'a> {
         };
         let marker = node.and_then(|node| node.marker);
         let durations = self.durations.of(entry.owner.as_ref());
-        let times = Times::of(entry, marker, shadow.as_ref(), slot, durations).gated(self.gated(entry));
+        let times =
+            Times::of(entry, known, marker, shadow.as_ref(), slot, durations).gated(self.gated(entry));
         // Earlier versions of the operator recorded owners without checking that they were available, and no `since`.
         let checked = marker.filter(|_| slot.is_some_and(|slot| slot.since.is_some()));
         let watched = checked.filter(|_| !durations.workloads.is_zero());
@@ -306,9 +310,9 @@ impl<'a> Observer<'a> {
             shadow,
             unreadable: unreadable.is_some(),
             owner_uid: shadow.and(entry.shadow()).and_then(owner_uid),
-            pods: pods(entry),
-            denied: entry.denied.as_deref(),
-            evicted: evicted(entry, watched),
+            pods: pods(known),
+            denied: known.denied,
+            evicted: evicted(known, watched),
             busy_zone: None,
             busy_control_plane: None,
             time: self.clock.facts(&times),
@@ -371,8 +375,8 @@ impl<'a> Observer<'a> {
 }
 
 /// The workloads whose pods were evicted, if this marker is there to name them.
-fn evicted<'a>(entry: &'a Entry, marker: Option<&Marker>) -> Evicted<'a> {
-    match &entry.evicted {
+fn evicted<'a>(known: KnownNode<'a>, marker: Option<&Marker>) -> Evicted<'a> {
+    match known.evicted {
         _ if marker.is_none_or(|marker| marker.evicted_owners.is_empty()) => Evicted::Back,
         None => Evicted::Unknown,
         Some(None) => Evicted::Back,
@@ -380,28 +384,29 @@ fn evicted<'a>(entry: &'a Entry, marker: Option<&Marker>) -> Evicted<'a> {
     }
 }
 
-fn pods(entry: &Entry) -> PodFacts<'_> {
-    let known = match entry.drain.as_deref() {
-        Some(plan) => PodFacts {
+fn pods(known: KnownNode<'_>) -> PodFacts<'_> {
+    let pods = match known.drain {
+        Some(KnownDrain { plan, failing, .. }) => PodFacts {
             known: true,
             drained: plan.is_done(),
             owners: &plan.owners,
             owners_before: &plan.owners_before,
             returning: &plan.returning,
             needed: plan.needed.as_deref(),
-            failing: entry.failing.as_ref(),
+            failing: failing.as_ref(),
+            overlooked: plan.overlooked,
             operator_pods: &plan.operator_pods,
             ..PodFacts::default()
         },
         None => PodFacts::default(),
     };
-    match &entry.obstacle {
-        Some(Obstacle::Never(why)) => PodFacts { undrainable: Some(why), ..known },
-        Some(Obstacle::TooManyPods) => PodFacts { too_many: true, ..known },
+    match known.obstacle {
+        Some(Obstacle::Never(why)) => PodFacts { undrainable: Some(why), ..pods },
+        Some(Obstacle::TooManyPods) => PodFacts { too_many: true, ..pods },
         Some(Obstacle::Now { budget, for_long }) => {
-            PodFacts { blocked: Some(budget), blocked_for_long: *for_long, ..known }
+            PodFacts { blocked: Some(budget), blocked_for_long: *for_long, ..pods }
         }
-        None => known,
+        None => pods,
     }
 }
 

@@ -187,7 +187,7 @@ fn confirm(cluster: &Cluster, view: &NodeView<'_>, write: &Write<'_>) -> Result<
         node: node.name.to_owned(),
         patch,
         marker: node.marker.cloned(),
-        overlooked: cluster.drain(view.shadow_name).and_then(|plan| plan.overlooked),
+        overlooked: view.pods.overlooked,
     }))
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_api::facts::ShadowFacts;
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::{DrainObstacle, Failures};
 use brupop_api::{Item, Marker, State, names};
 use jiff::{SignedDuration, Timestamp};
 
@@ -23,6 +23,7 @@ use brupop_core::drain::{
     identity,
 };
 use brupop_core::kept::Dropped;
+use brupop_core::known::Known;
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::policy::Durations;
 use brupop_core::workloads::owner;
@@ -126,9 +127,9 @@ impl NodePods {
 }
 
 impl PassedOver {
-    /// Notes the obstacle with the node, unless the last look at its pods is too long ago. Returns whether it is not.
-    fn stands(&mut self, entry: &mut Entry, patience: Duration, now: Duration, wake: &mut Wake) -> bool {
-        if entry.drain.is_none() {
+    /// Does it stand still? Not if the last look at the pods is too long ago.
+    fn stands(&mut self, pods_known: bool, patience: Duration, now: Duration, wake: &mut Wake) -> bool {
+        if !pods_known {
             wake.by(self.seen + PASSED_OVER);
             if now >= self.seen + PASSED_OVER {
                 return false;
@@ -140,7 +141,6 @@ impl PassedOver {
                 wake.by(self.since + patience);
             }
         }
-        entry.obstacle = Some(self.obstacle.clone());
         true
     }
 }
@@ -179,7 +179,13 @@ pub(super) struct Around<'a> {
 impl Drainer {
     /// Watches the pods of nodes that are being emptied, or will be soon, and makes drain plans from those that are
     /// known.
-    pub(super) fn watch(&mut self, around: &Around<'_>, cluster: &mut Cluster, wake: &mut Wake) {
+    pub(super) fn watch(
+        &mut self,
+        around: &Around<'_>,
+        cluster: &Cluster,
+        known: &mut Known,
+        wake: &mut Wake,
+    ) {
         let &Around { api, watches, now, .. } = around;
         self.note_dropped(self.pods.take_dropped(), now);
         let wanted = self.wanted(cluster).into_iter();
@@ -187,13 +193,13 @@ impl Drainer {
             wanted.map(|(why, shadow, node)| WantedPods { shadow, node, spare: why == For::Another });
         self.pods.want(&api.client, watches, wanted, now);
         self.look_at_pods(around, cluster);
-        self.watch_workloads(around, cluster);
+        self.watch_workloads(around, cluster, known);
         // The watches of workloads have just changed.
         self.look_at_pods(around, cluster);
-        self.note_drains(around, cluster, wake);
-        self.note_failing(around, cluster);
-        self.evictions.retain(cluster.drains());
-        self.returns.retain(|name| cluster.drain(name).is_some());
+        known.note_drains(self.drains(around, cluster, wake).into_iter(), around.time);
+        known.obstacles = self.obstacles(around, cluster, known, wake);
+        self.evictions.retain(known.drains.values().map(|drain| &*drain.plan));
+        self.returns.retain(|name| known.drains.contains_key(name));
         for namespace in self.pods.relaxed() {
             self.evictions.retry(&namespace, now);
         }
@@ -300,19 +306,48 @@ impl Drainer {
         changed
     }
 
-    /// Notes what follows from pods with the nodes, and which nodes are passed over for that.
-    fn note_drains(&mut self, around: &Around<'_>, cluster: &mut Cluster, wake: &mut Wake) {
-        let now = around.now;
-        let Self { node_pods, passed_over, .. } = self;
-        for (name, entry) in &mut cluster.entries {
-            let found = node_pods.get(name);
-            if let Some(until) = found.and_then(|found| found.until) {
+    /// The drains of nodes whose pods are known, and what those fail on that may fail now.
+    fn drains(
+        &self,
+        around: &Around<'_>,
+        cluster: &Cluster,
+        wake: &mut Wake,
+    ) -> Vec<(String, Arc<DrainPlan>, Option<DrainObstacle>)> {
+        let mut budgets = None;
+        let mut drains = vec![];
+        for (name, found) in self.node_pods.iter().filter(|(name, _)| cluster.entries.contains_key(*name)) {
+            if let Some(until) = found.until {
                 wake.by(until);
             }
-            let drain = found.and_then(|found| found.drain.as_ref());
-            entry.note_drain(drain.map(|drain| Arc::clone(&drain.plan)), around.time);
-            entry.obstacle = None;
-            let Some(NodeDrain { obstacle, .. }) = drain else { continue };
+            let Some(NodeDrain { plan, .. }) = &found.drain else { continue };
+            let may_fail = found.from.overdue || plan.needed.is_some() || !plan.returning.is_empty();
+            let fails = may_fail && !found.from.idle;
+            let failing = || {
+                let (pods, budgets) =
+                    (self.pods.pods(name), budgets.get_or_insert_with(|| self.pods.budgets()));
+                let refused = |pod: &PodKey| self.evictions.is_refused(pod);
+                drain::failing_on(plan, || pods.iter().map(AsRef::as_ref), budgets, refused, around.time)
+            };
+            drains.push((name.clone(), Arc::clone(plan), fails.then(failing).flatten()));
+        }
+        drains
+    }
+
+    /// Notes which nodes are passed over because of their pods. Returns what stands in the way of their drains.
+    fn obstacles(
+        &mut self,
+        around: &Around<'_>,
+        cluster: &Cluster,
+        known: &Known,
+        wake: &mut Wake,
+    ) -> BTreeMap<String, Obstacle> {
+        let now = around.now;
+        let Self { node_pods, passed_over, .. } = self;
+        for name in known.drains.keys() {
+            let Some(NodeDrain { obstacle, .. }) = node_pods.get(name).and_then(|it| it.drain.as_ref())
+            else {
+                continue;
+            };
             let before = passed_over.remove(name);
             if let Some(obstacle) = obstacle.clone() {
                 let same = |before: &PassedOver| discriminant(&before.obstacle) == discriminant(&obstacle);
@@ -322,34 +357,18 @@ impl Drainer {
         }
         let durations = cluster.durations(*around.durations);
         passed_over.retain(|name, passed_over| {
-            let entry = cluster.entries.get_mut(name).filter(|entry| entry.shadow.is_some());
+            let entry = cluster.entries.get(name).filter(|entry| entry.shadow.is_some());
             entry.is_some_and(|entry| {
                 let patience = durations.of(entry.owner.as_ref()).drain;
-                passed_over.stands(entry, Duration::try_from(patience).unwrap_or_default(), now, wake)
+                let patience = Duration::try_from(patience).unwrap_or_default();
+                passed_over.stands(known.drains.contains_key(name), patience, now, wake)
             })
         });
-    }
-
-    /// Notes with the nodes whose drains may fail now what they fail on.
-    fn note_failing(&self, around: &Around<'_>, cluster: &mut Cluster) {
-        let mut budgets = None;
-        for (name, entry) in &mut cluster.entries {
-            entry.failing = self.node_pods.get(name).and_then(|found| {
-                let plan = &found.drain.as_ref()?.plan;
-                let may_fail = found.from.overdue || plan.needed.is_some() || !plan.returning.is_empty();
-                if !may_fail || found.from.idle {
-                    return None;
-                }
-                let (pods, budgets) =
-                    (self.pods.pods(name), budgets.get_or_insert_with(|| self.pods.budgets()));
-                let refused = |pod: &PodKey| self.evictions.is_refused(pod);
-                drain::failing_on(plan, || pods.iter().map(AsRef::as_ref), budgets, refused, around.time)
-            });
-        }
+        passed_over.iter().map(|(name, it)| (name.clone(), it.obstacle.clone())).collect()
     }
 
     /// Watches the workloads whose pods are about to be evicted, and those that have to become available again.
-    fn watch_workloads(&mut self, around: &Around<'_>, cluster: &mut Cluster) {
+    fn watch_workloads(&mut self, around: &Around<'_>, cluster: &Cluster, known: &mut Known) {
         let evicted = cluster.monitored(&cluster.durations(*around.durations));
         let slots = cluster.status().map(|status| &status.slots);
         let mut of_updates: BTreeSet<Workload> =
@@ -361,7 +380,7 @@ impl Drainer {
             of.extend(node_pods.workloads.iter().cloned());
         }
         self.workloads.want(&around.api.client, around.watches, [of_updates, of_others]);
-        cluster.note_evicted(&evicted, |owners| self.workloads.evicted(owners));
+        known.note_evicted(&evicted, |owners| self.workloads.evicted(owners));
     }
 
     /// The nodes whose pods should be watched (name of the shadow, name of the node), the most important first.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use brupop_api::{Object, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::Debounced;
+use brupop_core::known::Known;
 use brupop_core::status::{DesiredCondition, DesiredFleetStatus, DesiredPoolStatus};
 use brupop_runtime::FailureLog;
 use brupop_runtime::logs::Quota;
@@ -151,9 +152,9 @@ impl Memory {
 
     /// Why the API server takes no change of each of these nodes, by name of the shadow; and when the first of these is
     /// forgotten.
-    pub(super) fn denied(&self, now: Duration) -> (BTreeMap<&str, &str>, Option<Duration>) {
+    pub(super) fn denied(&self, now: Duration) -> (BTreeMap<String, String>, Option<Duration>) {
         let holding = || self.nodes.iter().filter(|(_, memory)| memory.denials.hold(now));
-        let reasons = holding().map(|(name, memory)| (name.as_str(), memory.denials.why.as_str())).collect();
+        let reasons = holding().map(|(name, memory)| (name.clone(), memory.denials.why.clone())).collect();
         (reasons, holding().map(|(_, memory)| memory.denials.until).min())
     }
 
@@ -186,7 +187,7 @@ impl Memory {
     }
 
     /// Forgets nodes, shadows and pools that are gone, and drains that have ended.
-    pub(super) fn prune(&mut self, cluster: &Cluster) {
+    pub(super) fn prune(&mut self, cluster: &Cluster, known: &Known) {
         self.pools.retain(|name, memory| memory.status.is_under_way() || cluster.pools.contains_key(name));
         self.nodes.retain(|name, memory| {
             let entry = cluster.entries.get(name);
@@ -198,7 +199,7 @@ impl Memory {
                     memory.left_alone.resolved();
                 }
             }
-            if entry.is_none_or(|entry| entry.drain.is_none()) {
+            if known.drain(name).is_none() {
                 memory.refusals.clear();
             }
             let under_way =

@@ -24,6 +24,7 @@ use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decision, Effect, FleetDecision, Reason, Slots};
 use brupop_core::drain::DrainPlan;
 use brupop_core::facts::{FleetFacts, NodeView};
+use brupop_core::known::Known;
 use brupop_core::observe::{Leader, Now, Observed, observe};
 use brupop_core::outcome;
 use brupop_core::policy::Policy;
@@ -48,6 +49,7 @@ enum Removal {
 /// What one pass saw at its beginning, and when to look again.
 pub(super) struct Pass<'p> {
     pub(super) cluster: &'p Cluster,
+    pub(super) known: &'p Known,
     pub(super) observed: &'p Observed<'p>,
     pub(super) now: Timestamp,
     pub(super) wake: Wake,
@@ -79,6 +81,14 @@ impl Wake {
 impl Reconciler {
     /// One pass. Returns when to look again, if nothing changes until then.
     pub(super) fn pass(&mut self) -> Option<Duration> {
+        let mut known = std::mem::take(&mut self.leading.known);
+        let wake = self.pass_on(&mut known);
+        self.leading.known = known;
+        wake
+    }
+
+    /// A pass on what is known, which it brings up to date.
+    fn pass_on(&mut self, known: &mut Known) -> Option<Duration> {
         let mut wake = Wake::default();
         let watches = Arc::clone(&self.watches);
         let mut cluster = match watches.cluster() {
@@ -96,20 +106,19 @@ impl Reconciler {
         }
         self.look_again_at_pools(&cluster, &mut wake);
         let (around, drainer) = self.around(now);
-        drainer.watch(&around, &mut cluster, &mut wake);
-        self.note_denials(&mut cluster, &mut wake);
-        for entry in cluster.entries.values_mut() {
-            entry.note_cordon(now);
-        }
+        drainer.watch(&around, &cluster, known, &mut wake);
+        self.note_denials(known, &mut wake);
+        known.note_cordons(&cluster, now);
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let own_node = self.api.own_node.clone();
         cluster.note_gates(|question| self.leading.gates.state(question, self.now()));
         let pools = cluster.pools_at(now);
         let leader = self.leader(own_node.as_deref());
-        let observed = observe(&cluster, &pools, &self.policy, &leader, Now { time: now, text: &now_text });
+        let observed =
+            observe(&cluster, known, &pools, &self.policy, &leader, Now { time: now, text: &now_text });
         wake.by_time(observed.next, now, self.now());
-        let mut pass = Pass { cluster: &cluster, observed: &observed, now, wake };
+        let mut pass = Pass { cluster: &cluster, known, observed: &observed, now, wake };
         if self.ensure_term(&mut pass) {
             self.start_probe(&mut pass);
             self.look_around(&mut pass);
@@ -152,11 +161,9 @@ impl Reconciler {
     }
 
     /// Notes of each node why the API server takes no change of it.
-    fn note_denials(&self, cluster: &mut Cluster, wake: &mut Wake) {
+    fn note_denials(&self, known: &mut Known, wake: &mut Wake) {
         let (denied, until) = self.leading.memory.denied(self.now());
-        for (name, entry) in &mut cluster.entries {
-            entry.denied = denied.get(name.as_str()).map(ToString::to_string);
-        }
+        known.denied = denied;
         if let Some(until) = until {
             wake.by(until);
         }
@@ -249,7 +256,7 @@ impl Reconciler {
             limit: fleet.total_limit(),
             admission_enforced: self.leading.admission.holds().is_ok(),
             other_operator: self.leading.alone.is_known() && self.leading.alone.holds().is_err(),
-            skipped: self.unreadable(pass.cluster),
+            skipped: self.unreadable(pass),
             halted: halted(fleet),
             not_opted_in: counts.not_opted_in,
             ..LastPass::default()
@@ -276,13 +283,14 @@ impl Reconciler {
         }
         self.sum_up(pass, counts, &nodes);
         self.sum_up_pools(pass, &nodes);
-        self.leading.memory.prune(pass.cluster);
+        self.leading.memory.prune(pass.cluster, pass.known);
         last_pass
     }
 
     /// How many of the pods and budgets that are watched now, and of the pools, cannot be read or understood.
-    fn unreadable(&self, cluster: &Cluster) -> BTreeMap<&'static str, i64> {
-        let of_drains: usize = cluster.drains().map(|plan| plan.unreadable.len()).sum();
+    fn unreadable(&self, pass: &Pass<'_>) -> BTreeMap<&'static str, i64> {
+        let Pass { cluster, known, .. } = *pass;
+        let of_drains: usize = known.drains.values().map(|drain| drain.plan.unreadable.len()).sum();
         let budgets = self.leading.drainer.unreadable_budgets();
         let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
         BTreeMap::from([
@@ -307,10 +315,10 @@ impl Reconciler {
 
     /// Carries out what was decided for a node, unless a request for it is under way or its result was not seen yet.
     fn execute(&mut self, pass: &mut Pass<'_>, view: &NodeView<'_>, decision: &Decision<'_>) {
-        let Pass { cluster, observed, .. } = *pass;
+        let Pass { cluster, known, observed, .. } = *pass;
         let name = view.shadow_name;
         let Some(effect) = &decision.effect else { return };
-        let plan = cluster.drain(name);
+        let plan = known.drain(name);
         if plan.is_none() && waits_for_pods(decision) {
             // The watch of its pods will wake the loop.
             return;

@@ -62,7 +62,7 @@ impl Reconciler {
             return;
         }
         if matches!(reason, Reason::Draining) {
-            self.publish_refusal(cluster, view);
+            self.publish_refusal(pass, view);
         }
         let mut message = reason.message().into_owned();
         if let Some(more) = self.detail(pass, name, reason) {
@@ -126,17 +126,17 @@ impl Reconciler {
 
     /// What this process knows beyond the reason. The text changes no more often than the reason.
     pub(super) fn detail(&self, pass: &Pass<'_>, name: &str, reason: &Reason<'_>) -> Option<String> {
-        let Pass { cluster, now, .. } = *pass;
+        let Pass { cluster, known, now, .. } = *pass;
         match reason {
             Reason::Draining | Reason::Aborting(Abort::DrainTimedOut) => {
-                let held_up = || self.leading.drainer.held_up_by(cluster.drain(name)?, now);
+                let held_up = || self.leading.drainer.held_up_by(known.drain(name)?, now);
                 held_up().or_else(|| left(cluster, name))
             }
             Reason::RebootGranted | Reason::Rebooting | Reason::RebootOverdue(_) => left(cluster, name),
-            Reason::Aborting(Abort::PodsComeBack) => cluster.drain(name)?.needed.clone(),
-            Reason::Aborting(Abort::NodeChangesDenied) => cluster.entries.get(name)?.denied.clone(),
+            Reason::Aborting(Abort::PodsComeBack) => known.drain(name)?.needed.clone(),
+            Reason::Aborting(Abort::NodeChangesDenied) => known.denied.get(name).cloned(),
             Reason::Aborting(Abort::CannotDrain | Abort::BudgetAllowsNone) => {
-                Some(match cluster.entries.get(name)?.obstacle.as_ref()? {
+                Some(match known.obstacles.get(name)? {
                     Obstacle::Never(why) => why.clone(),
                     Obstacle::TooManyPods => "now it has too many pods to look at".to_owned(),
                     // Another one may have been in the way before.
@@ -147,7 +147,7 @@ impl Reconciler {
                 Abort::WorkloadsUnavailable
                 | Abort::WorkloadsUnavailableAmongOthers
                 | Abort::WorkloadsChanged,
-            ) => cluster.entries.get(name)?.evicted.clone().flatten().map(|(owner, _)| owner),
+            ) => known.evicted.get(name)?.as_ref().map(|(owner, _)| owner.clone()),
             Reason::BackingOff => {
                 let shadow = cluster.shadow(name)?;
                 let (spec, base) = (&shadow.spec, self.policy.durations.back_off_base);
@@ -164,13 +164,13 @@ impl Reconciler {
     }
 
     /// Publishes, once for each answer, why evictions of a drain are refused.
-    fn publish_refusal(&mut self, cluster: &Cluster, view: &NodeView<'_>) {
+    fn publish_refusal(&mut self, pass: &Pass<'_>, view: &NodeView<'_>) {
         let name = view.shadow_name;
-        let Some(plan) = cluster.drain(name) else { return };
+        let Some(plan) = pass.known.drain(name) else { return };
         let Some((pod, why)) = self.leading.drainer.refusal(plan) else { return };
         if self.leading.memory.refused(name, why) {
             let event = EventText::of_refusal(view, pod, why);
-            self.publisher.publish(Context::of(cluster, view, Reason::Draining.as_str(), Some(event)));
+            self.publisher.publish(Context::of(pass.cluster, view, Reason::Draining.as_str(), Some(event)));
         }
     }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::cluster::{Cluster, Member as _};
 use crate::decide::Reason;
+use crate::known::Known;
 use crate::observe::{Leader, Now, observe};
 use crate::policy::Policy;
 use brupop_api::Item;
@@ -57,9 +58,9 @@ fn pool(min_age: &str) -> Value {
 fn noted(named: &[&str], pools: &[Value], seen: &Value) -> Vec<(String, Option<String>)> {
     let cluster = cluster(named, pools, seen);
     let pools = cluster.pools_at(time());
-    let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
+    let (known, leader) = (Known::default(), Leader { term: 4, enforced: true, alone: true, own_node: None });
     let policy = Policy::default();
-    let observed = observe(&cluster, &pools, &policy, &leader, Now { time: time(), text: NOW });
+    let observed = observe(&cluster, &known, &pools, &policy, &leader, Now { time: time(), text: NOW });
     let notes = notes(&observed.fleet, &observed.views).into_iter();
     notes.map(|(version, at)| (version.to_owned(), at.map(str::to_owned))).collect()
 }
@@ -164,9 +165,11 @@ fn a_young_version_waits_unless_somebody_asks_for_it() {
         node.put(&mut cluster);
         cluster.prepare_pools(time(), SignedDuration::ZERO);
         let pools = cluster.pools_at(time());
-        let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
+        let (known, leader) =
+            (Known::default(), Leader { term: 4, enforced: true, alone: true, own_node: None });
         let policy = Policy::default();
-        let mut observed = observe(&cluster, &pools, &policy, &leader, Now { time: time(), text: NOW });
+        let mut observed =
+            observe(&cluster, &known, &pools, &policy, &leader, Now { time: time(), text: NOW });
         observed.views[0].node.as_mut().unwrap().agent_ready = true;
         crate::decide::node(&observed.fleet, &observed.views[0]).reason.as_str()
     };

@@ -1,7 +1,6 @@
 //! What watches bring, in whatever order.
 
 use super::*;
-use crate::drain::PodKey;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -142,23 +141,6 @@ fn of_two_agents_the_ready_one_counts() {
 }
 
 #[test]
-fn earlier_updates_evictions_are_forgotten() {
-    let mut cluster = Cluster::default();
-    node("n", true).put(&mut cluster);
-    let monitored =
-        BTreeMap::from([("brs-n".to_owned(), vec![("apps/v1/ReplicaSet/shop/cart".to_owned(), None)])]);
-    let seen = |cluster: &Cluster| cluster.entries["brs-n"].evicted.clone();
-    cluster.note_evicted(&monitored, |_| Evicted::Back);
-    assert_eq!(seen(&cluster), Some(None));
-    cluster.note_evicted(&monitored, |_| Evicted::Unknown);
-    assert_eq!(seen(&cluster), None, "nobody knows now");
-    cluster.note_evicted(&monitored, |owners| Evicted::Missing { owner: &owners[0].0, changed: true });
-    assert_eq!(seen(&cluster), Some(Some(("apps/v1/ReplicaSet/shop/cart".to_owned(), true))));
-    cluster.note_evicted(&BTreeMap::new(), |_| Evicted::Back);
-    assert_eq!(seen(&cluster), None, "it is monitored no more");
-}
-
-#[test]
 fn a_readable_agents_pod_is_not_counted() {
     let mut cluster = Cluster::default();
     assert!(agent("a", None, true).put(&mut cluster));
@@ -168,48 +150,4 @@ fn a_readable_agents_pod_is_not_counted() {
         serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "ns"}, "spec": {}})).unwrap();
     assert!(nowhere.put(&mut cluster));
     assert_eq!(cluster.unreadable_agents(), 0);
-}
-
-#[test]
-fn a_leaders_knowledge_goes_and_the_objects_stay() {
-    let mut cluster = Cluster::default();
-    node("n", true).put(&mut cluster);
-    let entry = cluster.entry("brs-n");
-    (entry.denied, entry.evicted) = (Some("a rule".into()), Some(None));
-    entry.forget_what_leaders_know();
-    assert!(entry.node.is_some() && entry.denied.is_none() && entry.evicted.is_none());
-}
-
-#[test]
-fn what_the_watches_bring_outlives_a_leader() {
-    let mut cluster = Cluster::default();
-    for event in [Event::Node(1, true), Event::Shadow(1, true), Event::Agent(1, Some(1), true)] {
-        event.happen(&mut cluster);
-    }
-    let entry = cluster.entry("brs-n1");
-    (entry.denied, entry.evicted) = (Some("a rule".into()), Some(None));
-    entry.forget_what_leaders_know();
-    assert!(entry.node.is_some() && entry.shadow.is_some() && !entry.agents.is_empty());
-    assert!(entry.denied.is_none() && entry.evicted.is_none());
-}
-
-#[test]
-fn an_empty_node_knows_since_when() {
-    let full = DrainPlan {
-        evict: vec![PodKey { namespace: "shop".into(), name: "a".into(), uid: "u".into() }],
-        ..DrainPlan::default()
-    };
-    let at = |second: i64| Timestamp::from_second(second).unwrap();
-    let mut entry = Entry::default();
-    for (second, plan, since) in [
-        (1, Some(full.clone()), None),
-        (2, Some(DrainPlan::default()), Some(2)),
-        (3, Some(DrainPlan::default()), Some(2)),
-        (4, Some(full), None),
-        (5, Some(DrainPlan::default()), Some(5)),
-        (6, None, None),
-    ] {
-        entry.note_drain(plan.map(Arc::new), at(second));
-        assert_eq!(entry.empty_since, since.map(at), "at {second}");
-    }
 }

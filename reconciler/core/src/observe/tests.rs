@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::*;
 use crate::deadlines::back_off;
 use crate::decide::{self, Effect, Reason};
+use crate::drain::DrainPlan;
 use crate::objects::Readiness;
 use crate::policy::{Durations, Limit};
 use brupop_api::{Item, names};
@@ -93,12 +94,27 @@ fn cluster(
 }
 
 fn observe_at<'a>(cluster: &'a Cluster, durations: &'a Durations, now: &'a str) -> Observed<'a> {
+    observe_knowing(cluster, Box::leak(Box::default()), durations, now)
+}
+
+/// What is known where the pods of these nodes are, and none is left.
+fn with_drains(names: impl IntoIterator<Item: ToString>) -> Known {
+    let drains = names.into_iter().map(|name| (name.to_string(), KnownDrain::default())).collect();
+    Known { drains, ..Known::default() }
+}
+
+fn observe_knowing<'a>(
+    cluster: &'a Cluster,
+    known: &'a Known,
+    durations: &'a Durations,
+    now: &'a str,
+) -> Observed<'a> {
     let policy = Policy { limit: Limit::Percent(50), durations: *durations, ..Policy::default() };
     let leader = Leader { term: 4, enforced: true, alone: true, own_node: Some("n") };
     let time = now.parse().unwrap();
     // Facts borrow from it, and tests are short.
     let pools = Box::leak(Box::new(cluster.pools_at(time)));
-    observe(cluster, pools, &policy, &leader, Now { time, text: now })
+    observe(cluster, known, pools, &policy, &leader, Now { time, text: now })
 }
 
 #[test]
@@ -333,15 +349,15 @@ fn a_drain_and_its_grant_have_their_times() {
         let annotations = json!({names::MARKER_ANNOTATION: marker.to_string()});
         let spec =
             json!({"state": "StagedAndPerformedUpdate", "state_transition_timestamp": NOW, "attempt": 2});
-        let mut cluster = cluster(
+        let cluster = cluster(
             [("n", json!({"metadata": {"annotations": annotations}}))],
             [("brs-n", spec, json!({"current_state": "StagedAndPerformedUpdate", "attempt": 2}))],
         );
-        cluster.entry("brs-n").drain = pods_known.then(Arc::default);
+        let known = with_drains(pods_known.then_some("brs-n"));
         let durations = durations();
         for (seconds, expected) in [(after - 1, false), (after, true)] {
             let now = later(seconds);
-            let observed = observe_at(&cluster, &durations, &now);
+            let observed = observe_knowing(&cluster, &known, &durations, &now);
             let overdue = observed.views[0].time.drain_overdue;
             assert_eq!(overdue, expected, "{drained:?}, {pods_known}, after {seconds} s");
         }
@@ -436,10 +452,11 @@ fn somebody_elses_cordon_takes_a_place_for_an_hour() {
     ] {
         let spec = json!({"unschedulable": unschedulable, "taints": taints});
         let node = json!({"metadata": {"annotations": annotations}, "spec": spec});
-        let mut cluster = cluster([("n", node)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
-        cluster.entry("brs-n").note_cordon(NOW.parse().unwrap());
+        let cluster = cluster([("n", node)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
+        let mut known = Known::default();
+        known.note_cordons(&cluster, NOW.parse().unwrap());
         let durations = Durations { others_cordon: SignedDuration::from_hours(1), ..durations() };
-        let observed = observe_at(&cluster, &durations, now);
+        let observed = observe_knowing(&cluster, &known, &durations, now);
         assert_eq!(observed.views[0].time.cordoned_lately, counts, "{unschedulable} {annotations} {now}");
         if counts {
             assert!(observed.next.is_some_and(|next| next.to_string() == "2026-11-21T05:00:00Z"));
@@ -453,11 +470,12 @@ fn an_empty_node_has_two_minutes_for_its_volumes() {
     let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "drain_started_at": started}).to_string();
     let node = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: marker}}});
     let time = |since: Option<&str>| {
-        let mut cluster = cluster([("n", node.clone())], [("brs-n", json!({"state": "Idle"}), json!({}))]);
-        let entry = cluster.entry("brs-n");
-        (entry.drain, entry.empty_since) = (Some(Arc::default()), since.map(|since| since.parse().unwrap()));
+        let cluster = cluster([("n", node.clone())], [("brs-n", json!({"state": "Idle"}), json!({}))]);
+        let drain =
+            KnownDrain { empty_since: since.map(|since| since.parse().unwrap()), ..KnownDrain::default() };
+        let known = Known { drains: [("brs-n".to_owned(), drain)].into(), ..Known::default() };
         let durations = durations();
-        let observed = observe_at(&cluster, &durations, NOW);
+        let observed = observe_knowing(&cluster, &known, &durations, NOW);
         (
             observed.views[0].time.volumes_overdue,
             observed.views[0].time.drain_overdue,
@@ -487,20 +505,24 @@ fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
         json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4, "slots": {"brs-n": slot}}});
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let durations = durations();
-    let reason = |cluster: &Cluster, now: &str| {
-        let observed = observe_at(cluster, &durations, now);
+    let reason = |known: &Known, now: &str| {
+        let observed = observe_knowing(&cluster, known, &durations, now);
         decide::fleet(&observed).nodes[0].reason.as_str()
     };
-    assert_eq!(reason(&cluster, NOW), "Draining", "the pods are not known");
-    assert_eq!(reason(&cluster, "2026-11-21T04:09:29Z"), "Draining");
-    assert_eq!(reason(&cluster, "2026-11-21T04:09:30Z"), "Aborting", "they should be");
-    let mut empty = cluster.clone();
-    empty.entry("brs-n").note_drain(Some(Arc::default()), NOW.parse().unwrap());
+    let nothing = Known::default();
+    assert_eq!(reason(&nothing, NOW), "Draining", "the pods are not known");
+    assert_eq!(reason(&nothing, "2026-11-21T04:09:29Z"), "Draining");
+    assert_eq!(reason(&nothing, "2026-11-21T04:09:30Z"), "Aborting", "they should be");
+    let known = |plan| {
+        let mut known = Known::default();
+        known.note_drains([("brs-n".to_owned(), Arc::new(plan), None)].into_iter(), NOW.parse().unwrap());
+        known
+    };
+    let empty = known(DrainPlan::default());
     assert_eq!(reason(&empty, NOW), "VolumesInUse");
     assert_eq!(reason(&empty, "2026-11-21T04:01:59Z"), "VolumesInUse", "for two minutes");
     assert_eq!(reason(&empty, "2026-11-21T04:02:00Z"), "Draining", "its reboot is granted");
     let evict = vec![crate::drain::PodKey { namespace: "shop".into(), name: "cart".into(), uid: "c".into() }];
-    let plan = crate::drain::DrainPlan { evict, ..Default::default() };
-    cluster.entry("brs-n").note_drain(Some(Arc::new(plan)), NOW.parse().unwrap());
-    assert_eq!(reason(&cluster, NOW), "Aborting", "what the drain fails on is known, too");
+    let full = known(DrainPlan { evict, ..DrainPlan::default() });
+    assert_eq!(reason(&full, NOW), "Aborting", "what the drain fails on is known, too");
 }

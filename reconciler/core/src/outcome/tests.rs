@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::decide;
-use crate::drain::DrainPlan;
+use crate::known::{Known, KnownDrain};
 use crate::objects::{AgentPod, Readiness};
 use crate::observe::{Leader, Now, observe};
 use crate::policy::{Durations, Policy};
@@ -89,7 +89,6 @@ impl World {
         let entry = cluster.entry("brs-n");
         entry.node = Some(Arc::new(serde_json::from_value(node).unwrap()));
         entry.shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
-        entry.drain = Some(Arc::new(DrainPlan::default()));
         let since = Some(minute(0).parse().unwrap());
         let agent = AgentPod { node: "n".to_owned(), readiness: Some(Readiness { ready: true, since }) };
         entry.agents.insert("agent".to_owned(), agent);
@@ -108,7 +107,9 @@ impl World {
         let policy = Policy { durations, ..Policy::default() };
         let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
         let pools = cluster.pools_at(time);
-        let observed = observe(&cluster, &pools, &policy, &leader, Now { time, text: &text });
+        let known =
+            Known { drains: [("brs-n".to_owned(), KnownDrain::default())].into(), ..Known::default() };
+        let observed = observe(&cluster, &known, &pools, &policy, &leader, Now { time, text: &text });
         let decided = decide::fleet(&observed);
         let (view, decision) = (&observed.views[0], &decided.nodes[0]);
         let phase = ended_by(&cluster, &observed.fleet, view, decision);

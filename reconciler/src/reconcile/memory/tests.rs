@@ -3,7 +3,7 @@ use std::sync::Arc;
 use Readiness::{Ready, UnderWay, Until};
 
 use super::*;
-use brupop_core::drain::DrainPlan;
+use brupop_core::known::KnownDrain;
 use serde_json::json;
 
 const NOW: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ fn a_flapping_label_logs_no_more_than_its_quota() {
     // The shadow goes each time.
     let mut flip = || {
         let logged = memory.may_log(&object, NOW);
-        memory.prune(&cluster);
+        memory.prune(&cluster, &Known::default());
         logged
     };
     let logged = (0..200).filter(|_| flip()).count();
@@ -93,7 +93,7 @@ fn the_same_is_said_once_while_it_lasts() {
     memory.look_after("brs-n");
     assert!(memory.leave_alone("brs-n", "!", NOW), "it came back");
     assert!(!memory.leave_alone("brs-long", "too long", NOW));
-    memory.prune(&cluster());
+    memory.prune(&cluster(), &Known::default());
     assert!(memory.leave_alone("brs-n", "!", NOW), "it was left out in between");
 }
 
@@ -104,7 +104,7 @@ fn only_requests_under_way_outlive_their_node() {
         (0..3).for_each(|_| memory.node(name).denials.denied("frozen", NOW));
     }
     memory.in_flight(&Object::ShadowSpec("brs-sent".into())).sent();
-    memory.prune(&cluster());
+    memory.prune(&cluster(), &Known::default());
     assert_eq!(memory.nodes.keys().collect::<Vec<_>>(), ["brs-n", "brs-sent"]);
     assert!(memory.denied(NOW).0.is_empty(), "the shadow is gone, and its update with it");
 }
@@ -112,15 +112,14 @@ fn only_requests_under_way_outlive_their_node() {
 #[test]
 fn a_refusal_is_published_once_a_drain() {
     let mut memory = Memory::default();
-    let mut cluster = cluster();
-    cluster.entry("brs-n").drain = Some(Arc::new(DrainPlan::default()));
+    let cluster = cluster();
+    let known = Known { drains: [("brs-n".to_owned(), KnownDrain::default())].into(), ..Known::default() };
     let published = ["a", "b", "a", "b"].map(|why| {
-        memory.prune(&cluster);
+        memory.prune(&cluster, &known);
         memory.refused("brs-n", why)
     });
     assert_eq!(published, [true, true, false, false], "though two budgets take turns");
-    cluster.entry("brs-n").drain = None;
-    memory.prune(&cluster);
+    memory.prune(&cluster, &Known::default());
     assert!(memory.refused("brs-n", "a"), "another drain");
 }
 

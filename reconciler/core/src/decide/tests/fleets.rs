@@ -25,6 +25,7 @@ use crate::decide::{Decision, Effect};
 use crate::drain::{DrainPlan, Obstacle, PodKey};
 use crate::facts::{Starts, Until};
 use crate::gates::GateState;
+use crate::known::{Known, KnownDrain};
 use crate::objects::{AgentPod, Readiness};
 use crate::observe::{Leader, Now, Observed, observe};
 use crate::policy::{Durations, Limit, Policy};
@@ -258,25 +259,13 @@ impl Fleet {
         let mut cluster = Cluster::default();
         cluster.ledger = Some(Arc::new(serde_json::from_value(json!(self.ledger)).unwrap()));
         for (name, place) in &self.places {
-            let budget = || "a budget".to_owned();
-            let never = place.undrainable.then(|| Obstacle::Never(budget()));
-            let now = place.blocked.map(|for_long| Obstacle::Now { budget: budget(), for_long });
             let read = |object: &serde_json::Value| serde_json::from_value(object.clone()).unwrap();
             let entry = Entry {
                 node: place.node.as_ref().map(|node| Arc::new(serde_json::from_value(json!(node)).unwrap())),
                 owner: None,
                 shadow: place.shadow.as_ref().map(|shadow| Arc::new(read(&json!(shadow)))),
                 agents: place.agent.clone().map(|agent| ("agent".to_owned(), agent)).into_iter().collect(),
-                drain: place.plan.clone().map(Arc::new),
-                empty_since: None,
-                cordoned_since: None,
                 respects_pods: None,
-                obstacle: place.crowded.then_some(Obstacle::TooManyPods).or(never).or(now),
-                failing: None,
-                denied: place.denied.then(|| "a rule".to_owned()),
-                evicted: place.missing.map(|(missing, changed)| {
-                    missing.then(|| ("apps/v1/ReplicaSet/shop/cart".to_owned(), changed))
-                }),
             };
             cluster.entries.insert(name.clone(), entry);
         }
@@ -288,6 +277,27 @@ impl Fleet {
             GateState::ALL.into_iter().find(|state| state.as_str() == question.query).unwrap()
         });
         cluster
+    }
+
+    /// What is known besides.
+    fn known(&self) -> Known {
+        let mut known = Known::default();
+        for (name, place) in &self.places {
+            let plan = place.plan.clone().map(Arc::new);
+            known
+                .drains
+                .extend(plan.map(|plan| (name.clone(), KnownDrain { plan, ..KnownDrain::default() })));
+            let budget = || "a budget".to_owned();
+            let never = place.undrainable.then(|| Obstacle::Never(budget()));
+            let now = place.blocked.map(|for_long| Obstacle::Now { budget: budget(), for_long });
+            let obstacle = place.crowded.then_some(Obstacle::TooManyPods).or(never).or(now);
+            known.obstacles.extend(obstacle.map(|obstacle| (name.clone(), obstacle)));
+            known.denied.extend(place.denied.then(|| (name.clone(), "a rule".to_owned())));
+            known.evicted.extend(place.missing.map(|(missing, changed)| {
+                (name.clone(), missing.then(|| ("apps/v1/ReplicaSet/shop/cart".to_owned(), changed)))
+            }));
+        }
+        known
     }
 
     /// What is seen in the objects.
@@ -302,8 +312,8 @@ impl Fleet {
         };
         let time = NOW.parse().unwrap();
         // Facts borrow from it, and tests are short.
-        let pools = Box::leak(Box::new(cluster.pools_at(time)));
-        let mut observed = observe(cluster, pools, &policy, &leader, Now { time, text: NOW });
+        let (pools, known) = (Box::leak(Box::new(cluster.pools_at(time))), Box::leak(Box::new(self.known())));
+        let mut observed = observe(cluster, known, pools, &policy, &leader, Now { time, text: NOW });
         observed.fleet.starts = self.starts;
         observed
     }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::world::{NEW, OLD};
 use crate::cluster::{Cluster, Member as _};
 use crate::decide::node as decide;
+use crate::known::{Known, KnownDrain};
 use crate::objects::WatchedNode;
 use crate::observe::{Leader, Now, observe};
 use crate::policy::Policy;
@@ -56,13 +57,12 @@ fn reason(pools: &[(&str, Value)], fleet_spec: &Value, cordoned: bool) -> String
     }));
     let time = NOW.parse().unwrap();
     cluster.prepare_pools(time, SignedDuration::ZERO);
-    // Its pods are known, and one is left.
-    let entry = cluster.entries.get_mut("brs-n").unwrap();
-    entry.drain = Some(Arc::default());
+    // Its pods are known, and none is left.
+    let known = Known { drains: [("brs-n".to_owned(), KnownDrain::default())].into(), ..Known::default() };
     let pools = cluster.pools_at(time);
     let (policy, leader) =
         (Policy::default(), Leader { term: 4, enforced: true, alone: true, own_node: None });
-    let observed = observe(&cluster, &pools, &policy, &leader, Now { time, text: NOW });
+    let observed = observe(&cluster, &known, &pools, &policy, &leader, Now { time, text: NOW });
     let decision = decide(&observed.fleet, &observed.views[0]);
     format!("{:?}", decision.reason)
 }

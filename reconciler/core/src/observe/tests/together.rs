@@ -17,7 +17,6 @@ fn staged(nodes: &[(&'static str, Value)]) -> Cluster {
         let mut shadow = json!(shadow(&name, &spec, &status).ok().unwrap());
         shadow["metadata"]["ownerReferences"] = json!([]);
         cluster.entry(&name).shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
-        cluster.entry(&name).drain = Some(Arc::default());
     }
     let ledger = json!({"metadata": {"uid": "f"}, "spec": {"maxUnavailable": 3}, "status": {"term": 4, "slots": slots}});
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
@@ -27,7 +26,8 @@ fn staged(nodes: &[(&'static str, Value)]) -> Cluster {
 /// The reasons, by what is decided for all nodes at once.
 fn reasons(cluster: &Cluster) -> Vec<String> {
     let durations = Durations { exclusion: SignedDuration::ZERO, ..durations() };
-    let observed = observe_at(cluster, &durations, NOW);
+    let known = with_drains(cluster.entries.keys());
+    let observed = observe_knowing(cluster, &known, &durations, NOW);
     decide::fleet(&observed).nodes.iter().map(|decision| format!("{:?}", decision.reason)).collect()
 }
 

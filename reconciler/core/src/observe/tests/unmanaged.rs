@@ -79,9 +79,9 @@ fn bottlerocket_nodes_that_are_not_opted_in_are_counted() {
         runs("other", None, "Debian GNU/Linux 13"),
     ];
     cluster.replace(nodes);
-    let leader = Leader { term: 1, enforced: true, alone: true, own_node: None };
+    let (known, leader) = (Known::default(), Leader { term: 1, enforced: true, alone: true, own_node: None });
     let now = Now { time: NOW.parse().unwrap(), text: NOW };
-    let observed = observe(&cluster, &NO_POOLS, &Policy::default(), &leader, now);
+    let observed = observe(&cluster, &known, &NO_POOLS, &Policy::default(), &leader, now);
     assert_eq!(observed.not_opted_in, 2);
     assert_eq!(decide::fleet(&observed).counts.not_opted_in, 2);
 }

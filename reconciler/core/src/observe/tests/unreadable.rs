@@ -21,8 +21,7 @@ fn begins(a: Value, b: Value, pool: Option<Value>) -> bool {
     let entry = cluster.entry("brs-b");
     let mut shadow = json!(entry.shadow().unwrap());
     shadow["metadata"]["ownerReferences"] = json!([]);
-    (entry.shadow, entry.drain) =
-        (Some(Arc::new(serde_json::from_value(shadow).unwrap())), Some(Arc::default()));
+    entry.shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
     let ledger = json!({"metadata": {"uid": "f"}, "spec": {"maxUnavailable": 3},
         "status": {"term": 4, "versions": {"1.20.0": {"succeeded": 3, "provenVariants": ["aws-k8s-1.29"]}}}});
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
@@ -32,7 +31,8 @@ fn begins(a: Value, b: Value, pool: Option<Value>) -> bool {
     }
     while !cluster.prepare_pools(NOW.parse().unwrap(), SignedDuration::ZERO) {}
     let durations = durations();
-    let observed = observe_at(&cluster, &durations, NOW);
+    let known = with_drains(["brs-b"]);
+    let observed = observe_knowing(&cluster, &known, &durations, NOW);
     let taken = slots(&observed.fleet, &observed.views).taken;
     taken.iter().any(|&at| observed.views[at].shadow_name == "brs-b")
 }

@@ -30,8 +30,9 @@ fn watched<T>(
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"slots": {"brs-n": slot}}});
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let monitored = BTreeMap::from([("brs-n".to_owned(), vec![])]);
-    cluster.note_evicted(&monitored, |_| found);
-    see(&observe_at(&cluster, durations, now).views[0])
+    let mut known = Known::default();
+    known.note_evicted(&monitored, |_| found);
+    see(&observe_knowing(&cluster, &known, durations, now).views[0])
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::cluster::{Cluster, Member as _};
 use crate::decide;
+use crate::known::Known;
 use crate::objects::{AgentPod, Readiness, WatchedNode};
 use crate::observe::{Leader, Now, observe};
 use crate::policy::Policy;
@@ -56,8 +57,8 @@ fn status_with(cluster: &mut Cluster, mut ledger: Value) -> DesiredPoolStatus {
     let (time, policy) = (NOW.parse().unwrap(), Policy::default());
     cluster.prepare_pools(time, jiff::SignedDuration::ZERO);
     let pools = cluster.pools_at(time);
-    let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
-    let observed = observe(cluster, &pools, &policy, &leader, Now { time, text: NOW });
+    let (known, leader) = (Known::default(), Leader { term: 4, enforced: true, alone: true, own_node: None });
+    let observed = observe(cluster, &known, &pools, &policy, &leader, Now { time, text: NOW });
     let decided = decide::fleet(&observed);
     super::pools(&observed, &decided.nodes, "ns").pop().unwrap()
 }

@@ -1,0 +1,116 @@
+//! What a leader knows beside what the API server says. It is worked out from the cluster, the time and what the shell reports,
+//! and ends with the leadership. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use brupop_api::shadow::DrainObstacle;
+use jiff::Timestamp;
+
+use crate::cluster::Cluster;
+use crate::drain::{DrainPlan, Obstacle};
+use crate::facts::{Evicted, in_order};
+use crate::workloads::EvictedOwner;
+
+/// What a leader knows of nodes, by name of the shadow.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// The drains of nodes whose pods are watched and known.
+    pub drains: BTreeMap<String, KnownDrain>,
+    /// What stands in the way of drains. It is remembered for a while after the pods are no longer watched.
+    pub obstacles: BTreeMap<String, Obstacle>,
+    /// Why the API server takes no change of a Node.
+    pub denied: BTreeMap<String, String>,
+    /// Of the workloads whose pods were evicted, the first that is not available again, if there is one, and whether somebody
+    /// has changed it; known only once all were looked at.
+    pub evicted: BTreeMap<String, Option<(String, bool)>>,
+    /// Since when Nodes have been seen cordoned.
+    pub cordoned: BTreeMap<String, Timestamp>,
+}
+
+/// The drain of a node whose pods are known.
+#[derive(Clone, Debug, Default)]
+pub struct KnownDrain {
+    /// What it has to do.
+    pub plan: Arc<DrainPlan>,
+    /// Since when this process has seen the node empty, if it is.
+    pub empty_since: Option<Timestamp>,
+    /// What it fails on if it fails now; known once that may be.
+    pub failing: Option<DrainObstacle>,
+}
+
+/// What is known of one node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KnownNode<'k> {
+    pub(crate) drain: Option<&'k KnownDrain>,
+    pub(crate) obstacle: Option<&'k Obstacle>,
+    pub(crate) denied: Option<&'k str>,
+    pub(crate) evicted: Option<&'k Option<(String, bool)>>,
+    pub(crate) cordoned: Option<Timestamp>,
+}
+
+impl Known {
+    /// What the drain of this node has to do.
+    pub fn drain(&self, name: &str) -> Option<&DrainPlan> {
+        self.drains.get(name).map(|drain| &*drain.plan)
+    }
+
+    /// Finds what is known of nodes, which are asked for in the order of their names.
+    pub(crate) fn nodes<'k>(&'k self) -> impl FnMut(&str) -> KnownNode<'k> {
+        let (mut drains, mut obstacles) = (in_order(&self.drains), in_order(&self.obstacles));
+        let (mut denied, mut evicted) = (in_order(&self.denied), in_order(&self.evicted));
+        let mut cordoned = in_order(&self.cordoned);
+        move |name| KnownNode {
+            drain: drains(name),
+            obstacle: obstacles(name),
+            denied: denied(name).map(String::as_str),
+            evicted: evicted(name),
+            cordoned: cordoned(name).copied(),
+        }
+    }
+
+    /// Notes what drains have to do now, and what those fail on that fail now.
+    pub fn note_drains(
+        &mut self,
+        plans: impl Iterator<Item = (String, Arc<DrainPlan>, Option<DrainObstacle>)>,
+        now: Timestamp,
+    ) {
+        let before = std::mem::take(&mut self.drains);
+        let drains = plans.map(|(name, plan, failing)| {
+            let empty_since = before.get(&name).and_then(|before| before.empty_since).or(Some(now));
+            let empty_since = empty_since.filter(|_| plan.is_done());
+            (name, KnownDrain { plan, empty_since, failing })
+        });
+        self.drains = drains.collect();
+    }
+
+    /// Notes which Nodes are seen cordoned now. The time of the taint says since when, so that a new leader knows it, too.
+    pub fn note_cordons(&mut self, cluster: &Cluster, now: Timestamp) {
+        let before = std::mem::take(&mut self.cordoned);
+        let cordoned = cluster.nodes().filter(|(_, node)| node.facts.unschedulable).map(|(name, node)| {
+            let tainted = node.facts.cordoned_at.filter(|since| *since <= now);
+            (name.to_owned(), tainted.or(before.get(name).copied()).unwrap_or(now))
+        });
+        self.cordoned = cordoned.collect();
+    }
+
+    /// Notes the state of the workloads whose pods were evicted from these nodes. Nothing is known of others any more.
+    pub fn note_evicted<'o>(
+        &mut self,
+        monitored: &'o BTreeMap<String, Vec<EvictedOwner>>,
+        state: impl Fn(&'o [EvictedOwner]) -> Evicted<'o>,
+    ) {
+        let evicted = monitored.iter().filter_map(|(name, owners)| {
+            let missing = match state(owners) {
+                Evicted::Unknown => return None,
+                Evicted::Back => None,
+                Evicted::Missing { owner, changed } => Some((owner.to_owned(), changed)),
+            };
+            Some((name.clone(), missing))
+        });
+        self.evicted = evicted.collect();
+    }
+}
+
+#[cfg(test)]
+mod tests;
