@@ -327,7 +327,7 @@ model: ## Checks the model in larger worlds; prints states and time (some minute
 	model/check
 
 .PHONY: check
-check: fmt-check lint manifests-check overlays-check workflows-check ## Checks format, lints, generated manifests, overlays, workflows, purity of the decisions
+check: fmt-check lint manifests-check overlays-check links-check workflows-check ## Checks format, lints, generated manifests, overlays, workflows, purity of the decisions
 	@.ci/pure-crates
 
 .PHONY: fmt
@@ -392,6 +392,10 @@ kind-rollout: ## Applies the overlay dev with that image, and opts the nodes in;
 	  deployment/brupop-webhook deployment/brupop-reconciler daemonset/brupop-agent
 	kubectl --context kind-brupop -n brupop-bottlerocket-aws rollout status --timeout=2m deployment/brupop-webhook
 	kubectl --context kind-brupop -n brupop-bottlerocket-aws rollout status --timeout=2m deployment/brupop-reconciler
+
+.PHONY: links-check
+links-check: ## Checks that every link of the documents leads somewhere
+	@.ci/links
 
 .PHONY: overlays-check
 overlays-check: control-plane
