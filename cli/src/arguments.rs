@@ -12,14 +12,14 @@ use clap_complete::Shell;
     name = "kubectl-brupop",
     bin_name = "kubectl brupop",
     version,
-    after_help = "Put the program kubectl-brupop into PATH, and kubectl finds it. All that it shows and does can be had with plain \
-                  kubectl, too: `kubectl brupop help COMMAND` says how."
+    after_help = "Put the program kubectl-brupop into PATH, and kubectl finds it. Plain kubectl can show and do the same: \
+                  `kubectl brupop help COMMAND` says how."
 )]
 pub struct Arguments {
     /// Where the operator is.
     #[command(flatten)]
     pub target: Target,
-    /// How to print
+    /// Output format
     #[arg(long, short, global = true, value_enum, default_value = "table")]
     pub output: Output,
     /// What to do.
@@ -33,10 +33,10 @@ pub struct Target {
     /// Namespace of the operator
     #[arg(long, short, global = true, default_value = "brupop-bottlerocket-aws", value_parser = object_name)]
     pub namespace: String,
-    /// Context of the kubeconfig, if not the current one
+    /// Context of the kubeconfig in place of the current one
     #[arg(long, global = true)]
     pub context: Option<String>,
-    /// File of the kubeconfig, if neither KUBECONFIG nor ~/.kube/config
+    /// Kubeconfig file in place of KUBECONFIG and ~/.kube/config
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 }
@@ -55,11 +55,11 @@ pub enum Output {
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Show the fleet at a glance: how far it is, what moves now, who waits and why
+    /// Show the fleet at a glance: its progress, which nodes move now, which wait and why
     ///
     /// With plain kubectl: `kubectl get brf,brs -n NAMESPACE` (`-w`), and `kubectl describe` for the sentences.
     Status {
-        /// Show it anew whenever something changes, until Ctrl-C
+        /// Show every change, until Ctrl-C
         #[arg(long, short)]
         watch: bool,
     },
@@ -77,9 +77,9 @@ pub enum Command {
     /// This runs `/brupop-reconciler plan` in the pod of the reconciler that leads, because the answer depends on its
     /// settings. With plain kubectl: `kubectl exec -n NAMESPACE deploy/brupop-reconciler -- /brupop-reconciler plan`.
     Plan,
-    /// Show what became of each version, and the operator's Events
+    /// Show the outcome of each version, and the operator's Events
     ///
-    /// The cluster keeps Events for an hour, unless its API server is told otherwise. With plain kubectl: `status.versions` in
+    /// API servers keep Events for an hour by default. With plain kubectl: `status.versions` in
     /// `kubectl get brf fleet -n NAMESPACE -o yaml`, and `kubectl events -n NAMESPACE`.
     History,
     /// What changes something.
@@ -99,8 +99,8 @@ pub enum Command {
 pub enum Steering {
     /// Pause the fleet, a pool, or one node
     ///
-    /// While the fleet or a pool is paused, no update starts there, and what has begun is finished. A node that is paused in mid-update is
-    /// put back into service, unless its reboot has begun. With plain kubectl:
+    /// While the fleet or a pool is paused, no update starts there. Updates before the cordon are given up, and cordoned nodes are
+    /// finished. A node that is paused in mid-update is put back into service, unless its reboot has begun. With plain kubectl:
     /// `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":true}}'`, and
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause=true`.
     Pause {
@@ -111,7 +111,7 @@ pub enum Steering {
         #[arg(long, conflicts_with = "node", value_parser = object_name)]
         pool: Option<String>,
     },
-    /// Take a pause back, of the fleet, of a pool, or of one node
+    /// Resume the fleet, a pool, or one node
     ///
     /// With plain kubectl: `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":false}}'`, and
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause-`.
@@ -123,22 +123,22 @@ pub enum Steering {
         #[arg(long, conflicts_with = "node", value_parser = object_name)]
         pool: Option<String>,
     },
-    /// Ask for a node's update now: before others, and outside the maintenance window
+    /// Request a node's update now: before others, and outside the maintenance window
     ///
-    /// This stays in effect until it is cancelled. With plain kubectl: `kubectl annotate node NODE
+    /// The request stays in effect until it is cancelled. With plain kubectl: `kubectl annotate node NODE
     /// brupop.bottlerocket.aws/update-now=true`, and to cancel it `brupop.bottlerocket.aws/update-now-`.
     UpdateNow {
         /// Name of the node
         #[arg(value_parser = object_name)]
         node: String,
-        /// Take it back
+        /// Cancel the request
         #[arg(long)]
         cancel: bool,
     },
     /// Lift the halt of a version that too many nodes failed to reach
     ///
-    /// It lifts the halt as it is seen now: if another node has failed meanwhile, nothing is changed. With plain kubectl: the
-    /// command that the fleet's condition Halted names (`kubectl describe brf fleet -n NAMESPACE`).
+    /// It lifts the halt as you see it: if another node has failed meanwhile, it changes nothing. With plain kubectl: the command
+    /// that the fleet's condition Halted names (`kubectl describe brf fleet -n NAMESPACE`).
     ResumeVersion {
         /// The version, as in `kubectl brupop status`
         version: String,
