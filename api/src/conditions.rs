@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::schema::{Counter, Sentence, Time, Word};
+
 /// Condition type of a shadow, and of a pool: is its update moving, and if not, why not.
 pub const PROGRESSING: &str = "Progressing";
 /// Condition type of a shadow, which it has only while that is so: its node's update holds its slot for longer than the
@@ -36,22 +38,22 @@ pub const UPDATED: &str = "Updated";
 pub struct Condition {
     /// What this condition is about, in CamelCase.
     #[serde(rename = "type")]
-    #[schemars(schema_with = "crate::crds::word")]
+    #[schemars(with = "Word")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: ConditionStatus,
     /// A stable word for the state, in CamelCase; safe to alert on.
-    #[schemars(schema_with = "crate::crds::word")]
+    #[schemars(with = "Word")]
     pub reason: String,
     /// A sentence for people.
-    #[schemars(schema_with = "crate::crds::message")]
+    #[schemars(with = "Sentence")]
     pub message: String,
     /// The generation of the spec that this is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub observed_generation: Option<u64>,
     /// When `status` last changed.
-    #[schemars(schema_with = "crate::crds::time")]
+    #[schemars(with = "Time")]
     pub last_transition_time: String,
 }
 

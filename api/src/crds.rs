@@ -6,9 +6,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt as _;
-use schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::printable::PATTERN;
+use crate::schema::LABEL_MAX;
 use crate::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow};
 
 /// Longest name of a Kubernetes object, in characters.
@@ -88,41 +87,6 @@ pub fn is_boot_id(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// See [`is_variant`].
-const VARIANT: &str = "^[0-9A-Za-z._-]+$";
-/// <https://semver.org/#is-there-a-suggested-regular-expression-regex-to-check-a-semver-string>
-const SEMVER: &str = concat!(
-    r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)",
-    r"(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?",
-    r"(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?$"
-);
-
-const BOOT_ID: &str = r"^[0-9A-Za-z._-]+$";
-/// RFC 3339, as far as characters go. The API server's own check of the format `date-time` lets other text follow.
-const TIME: &str = r"^[0-9TZtz:.+-]*$";
-const UID: &str = r"^[0-9A-Za-z._-]*$";
-/// Names of Nodes: <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names>
-const NAME: &str = r"^[0-9a-z.-]*$";
-/// In CamelCase.
-const WORD: &str = r"^[A-Z][A-Za-z]*$";
-
-/// Longest name or value of a label.
-const LABEL_MAX: usize = 63;
-const LABEL_VALUE: &str = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
-const LABEL_KEY: &str = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
-const DNS_LABEL: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-/// What cron expressions consist of, as far as characters go.
-const CRON: &str = r"^[0-9A-Za-z*/,#? -]+$";
-/// Hours, minutes, seconds.
-const DURATION: &str = r"^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,6}s)?$";
-const TIME_ZONE: &str = r"^[A-Za-z][A-Za-z0-9_+/-]*$";
-/// The rule for limits.
-pub(crate) const MAX_UNAVAILABLE_RULE: &str =
-    "type(self) == int ? self >= 1 && self <= 100000 : self.matches('^(100|[1-9][0-9]?)%$')";
-/// What to write instead.
-pub(crate) const MAX_UNAVAILABLE_HINT: &str =
-    "write a number from 1, such as 2, or a percentage from 1% to 100%, such as \"10%\"";
-
 /// Argo CD, Helm and Flux do not delete a definition that has these: with it would go all shadows, and the ledger.
 const KEPT: [(&str, &str); 3] = [
     ("argocd.argoproj.io/sync-options", "Prune=false,Delete=false"),
@@ -169,157 +133,10 @@ fn begin_unobserved(schema: &mut JSONSchemaProps) {
     }
 }
 
-pub(crate) fn version(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "maxLength": VERSION_MAX, "pattern": SEMVER})
-}
-
 /// Which letters a variant may have.
 pub fn is_variant(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     (1..=VARIANT_MAX).contains(&text.len()) && text.bytes().all(plain)
-}
-
-pub(crate) fn variant_or_null(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "nullable": true, "maxLength": VARIANT_MAX, "pattern": VARIANT})
-}
-
-pub(crate) fn variants(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array", "maxItems": VARIANTS_MAX, "x-kubernetes-list-type": "set",
-        "items": {"type": "string", "maxLength": VARIANT_MAX, "pattern": VARIANT},
-    })
-}
-
-pub(crate) fn version_or_null(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "nullable": true, "maxLength": VERSION_MAX, "pattern": SEMVER})
-}
-
-pub(crate) fn name(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "maxLength": NAME_MAX, "pattern": NAME})
-}
-
-pub(crate) fn pool_name(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "minLength": 1, "maxLength": POOL_NAME_MAX, "pattern": NAME})
-}
-
-pub(crate) fn pool_name_or_null(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "nullable": true, "maxLength": POOL_NAME_MAX, "pattern": NAME})
-}
-
-pub(crate) fn priority(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "integer", "format": "int32", "minimum": 0, "maximum": 1000})
-}
-
-pub(crate) fn failures(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "integer", "format": "int32", "minimum": 1, "maximum": POOL_FAILURES_MAX})
-}
-
-pub(crate) fn max_unavailable(_: &mut SchemaGenerator) -> Schema {
-    // Not nullable: API servers drop a `null` then, and fill in the default. `kube` would make it nullable.
-    json_schema!({"x-kubernetes-int-or-string": true, "nullable": false})
-}
-
-pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object", "maxProperties": 16,
-        "additionalProperties": {"type": "string", "maxLength": LABEL_MAX, "pattern": LABEL_VALUE},
-    })
-}
-
-pub(crate) fn label_key(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "maxLength": NAME_MAX + 1 + LABEL_MAX, "pattern": LABEL_KEY})
-}
-
-pub(crate) fn label_values(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array", "maxItems": 32, "x-kubernetes-list-type": "set",
-        "items": {"type": "string", "maxLength": LABEL_MAX, "pattern": LABEL_VALUE},
-    })
-}
-
-pub(crate) fn label_name(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "minLength": 1, "maxLength": LABEL_MAX, "pattern": LABEL_VALUE})
-}
-
-pub(crate) fn dns_label(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "minLength": 1, "maxLength": LABEL_MAX, "pattern": DNS_LABEL})
-}
-
-pub(crate) fn query(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "minLength": 1, "maxLength": QUERY_MAX})
-}
-
-pub(crate) fn query_or_null(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "nullable": true, "minLength": 1, "maxLength": QUERY_MAX})
-}
-
-pub(crate) fn cron(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "minLength": 1, "maxLength": 128, "pattern": CRON})
-}
-
-pub(crate) fn duration(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "minLength": 2, "maxLength": 32, "pattern": DURATION})
-}
-
-pub(crate) fn time_zone(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "minLength": 1, "maxLength": 64, "pattern": TIME_ZONE})
-}
-
-pub(crate) fn word(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "minLength": 1, "maxLength": WORD_MAX, "pattern": WORD})
-}
-
-pub(crate) fn obstacle(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "maxLength": OBSTACLE_MAX, "pattern": PATTERN})
-}
-
-pub(crate) fn message(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "maxLength": MESSAGE_MAX, "pattern": PATTERN})
-}
-
-pub(crate) fn message_or_null(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "nullable": true, "maxLength": MESSAGE_MAX, "pattern": PATTERN})
-}
-
-pub(crate) fn halt_reason(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "maxLength": HALT_REASON_MAX, "pattern": PATTERN})
-}
-
-pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "format": "date-time", "maxLength": TIME_MAX, "pattern": TIME})
-}
-
-pub(crate) fn time_or_null(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "string", "format": "date-time", "nullable": true, "maxLength": TIME_MAX, "pattern": TIME
-    })
-}
-
-/// Times by version.
-pub(crate) fn times(generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "object", "maxProperties": SEEN_MAX, "additionalProperties": time(generator)})
-}
-
-/// A time that is copied from the host, and needs no more than to be recognized.
-pub(crate) fn time_of_host(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "minLength": 1, "maxLength": TIME_MAX, "pattern": TIME})
-}
-
-pub(crate) fn boot_id(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "minLength": 1, "maxLength": BOOT_ID_MAX, "pattern": BOOT_ID})
-}
-
-pub(crate) fn uid(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "maxLength": UID_MAX, "pattern": UID})
-}
-
-pub(crate) fn counter(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "integer", "format": "int64", "minimum": 0, "maximum": COUNTER_MAX})
-}
-
-/// Without a default: an absent flag is not stored.
-pub(crate) fn flag(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "boolean"})
 }
 
 #[cfg(test)]

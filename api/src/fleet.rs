@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
+use crate::crds::{UID_MAX, VARIANTS_MAX};
 use crate::pool::UnpooledNodes;
+use crate::schema::{self, Counter, Sentence, Time, Variant, Version, Word};
 
 /// What people ask of the fleet.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -47,8 +49,8 @@ pub struct BottlerocketFleetSpec {
     /// percentage of the labelled nodes from 1% to 100%. Without it, pools have their own limits only, and
     /// `MAX_CONCURRENT_UPDATE` limits the nodes that no pool selects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::max_unavailable")]
-    #[x_kube(validation = Rule::new(crate::crds::MAX_UNAVAILABLE_RULE).message(crate::crds::MAX_UNAVAILABLE_HINT))]
+    #[schemars(with = "IntOrString", extend("nullable" = false))]
+    #[x_kube(validation = Rule::new(schema::MAX_UNAVAILABLE_RULE).message(schema::MAX_UNAVAILABLE_HINT))]
     pub max_unavailable: Option<IntOrString>,
     /// What becomes of nodes that no pool selects.
     #[serde(default)]
@@ -60,11 +62,11 @@ pub struct BottlerocketFleetSpec {
 #[serde(rename_all = "camelCase")]
 pub struct AcknowledgedHalt {
     /// The version.
-    #[schemars(schema_with = "crate::crds::version")]
+    #[schemars(with = "Version")]
     pub version: String,
     /// The time `halted.at` of its record in the status. One that has not come yet, and is not that of a halt, lifts
     /// nothing.
-    #[schemars(schema_with = "crate::crds::time")]
+    #[schemars(with = "Time")]
     pub halted_at: String,
 }
 
@@ -76,7 +78,7 @@ pub struct AcknowledgedHalt {
 pub struct BottlerocketFleetStatus {
     /// Term of the leader; one more with each change of leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub term: Option<u64>,
     /// The slots in use, by name of the shadow.
     #[serde(default)]
@@ -93,26 +95,26 @@ pub struct BottlerocketFleetStatus {
     /// When each version was first seen on two nodes at a time, for pools that let versions ripen; noted while there are
     /// pools. One that is published again keeps its time.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "crate::crds::times")]
+    #[schemars(with = "BTreeMap<String, Time>", extend("maxProperties" = crate::crds::SEEN_MAX))]
     pub seen: BTreeMap<String, String>,
     /// How many nodes may be updated at once now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub limit: Option<u64>,
     /// Figures for `kubectl get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
     /// The versions that no new node is updated to, joined by commas; for `kubectl get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::message_or_null")]
+    #[schemars(with = "Option<Sentence>")]
     pub halted: Option<String>,
     /// The generation of the spec that `limit`, `counts`, `halted` and the conditions are about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub observed_generation: Option<u64>,
     /// When an update last finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::time_or_null")]
+    #[schemars(with = "Option<Time>")]
     pub last_finished: Option<String>,
     /// Conditions of the fleet; written by the reconciler only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -125,22 +127,22 @@ pub struct BottlerocketFleetStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Slot {
     /// UID of the shadow, so that a recreated shadow has no slot.
-    #[schemars(schema_with = "crate::crds::uid")]
+    #[schemars(length(max = UID_MAX), regex(pattern = schema::UID))]
     pub uid: String,
     /// The attempt this slot is for: the shadow's `spec.attempt` once its spec has moved.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub attempt: u64,
     /// When it was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::time_or_null")]
+    #[schemars(with = "Option<Time>")]
     pub since: Option<String>,
     /// The version to which it lets the node be updated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::version_or_null")]
+    #[schemars(with = "Option<Version>")]
     pub version: Option<String>,
     /// The pool that owned the node then, and in which the slot counts for as long as it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::pool_name_or_null")]
+    #[schemars(length(max = crate::crds::POOL_NAME_MAX), regex(pattern = schema::NAME))]
     pub pool: Option<String>,
     /// The host claimed its reboot, and its node was not Ready for long: if the Node is deleted now, the update has failed.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -161,7 +163,7 @@ fn is_false(flag: &bool) -> bool {
 pub struct VersionRecord {
     /// When the record was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::time_or_null")]
+    #[schemars(with = "Option<Time>")]
     pub first_seen: Option<String>,
     /// The last nodes that failed to reach it, on facts of Nodes and workloads; each node once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -172,18 +174,18 @@ pub struct VersionRecord {
     pub failures: Vec<NodeFailure>,
     /// How many nodes have reached it.
     #[serde(default)]
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub succeeded: u64,
     /// Variants of which a node has reached it; the first ones, if they are many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::crds::variants")]
+    #[schemars(with = "Vec<Variant>", length(max = VARIANTS_MAX), extend("x-kubernetes-list-type" = "set"))]
     pub proven_variants: Vec<String>,
     /// Set when no new node is to be updated to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<Halt>,
     /// Up to when a person has acknowledged its halts (`spec.acknowledgedHalts`): only failures after that count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::time_or_null")]
+    #[schemars(with = "Option<Time>")]
     pub acknowledged_at: Option<String>,
     /// Pools that others come after (`spec.after`), once they have been done with this version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -197,11 +199,11 @@ pub struct VersionRecord {
 pub struct Done {
     /// Since when it is done; absent while it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::time_or_null")]
+    #[schemars(with = "Option<Time>")]
     pub since: Option<String>,
     /// For how long it had been done before, in seconds: the longest time.
     #[serde(default)]
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub longest_seconds: u64,
 }
 
@@ -209,17 +211,17 @@ pub struct Done {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeFailure {
     /// Name of the node.
-    #[schemars(schema_with = "crate::crds::name")]
+    #[schemars(length(max = crate::crds::NAME_MAX), regex(pattern = schema::NAME))]
     pub node: String,
     /// When it was counted: later than what a person had acknowledged by then.
-    #[schemars(schema_with = "crate::crds::time")]
+    #[schemars(with = "Time")]
     pub at: String,
     /// Why, in CamelCase.
-    #[schemars(schema_with = "crate::crds::word")]
+    #[schemars(with = "Word")]
     pub reason: String,
     /// The variant that its Node showed. Without it, the failure counts in every variant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::variant_or_null")]
+    #[schemars(with = "Option<Variant>")]
     pub variant: Option<String>,
 }
 
@@ -227,14 +229,14 @@ pub struct NodeFailure {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Halt {
     /// When the last failure was counted, also while it is halted: what a person acknowledges to lift this.
-    #[schemars(schema_with = "crate::crds::time")]
+    #[schemars(with = "Time")]
     pub at: String,
     /// Why.
-    #[schemars(schema_with = "crate::crds::halt_reason")]
+    #[schemars(length(max = crate::crds::HALT_REASON_MAX), regex(pattern = crate::printable::PATTERN))]
     pub reason: String,
     /// The variants in which it is halted; none = in every one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::crds::variants")]
+    #[schemars(with = "Vec<Variant>", length(max = VARIANTS_MAX), extend("x-kubernetes-list-type" = "set"))]
     pub variants: Vec<String>,
 }
 
@@ -264,19 +266,19 @@ impl Halt {
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// Labelled nodes.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub nodes: u64,
     /// Slots in use.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub in_use: u64,
     /// Nodes for which there is no update.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub updated: u64,
     /// Nodes for which there is an update that has not begun.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub pending: u64,
     /// Nodes that run Bottlerocket and are not opted in.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     #[serde(default)]
     pub not_opted_in: u64,
 }

@@ -19,6 +19,7 @@ pub mod names;
 pub mod pool;
 pub mod printable;
 pub mod problem;
+mod schema;
 #[allow(clippy::duplicated_attributes, reason = "every printcolumn has a type")]
 pub mod shadow;
 pub mod transitions;

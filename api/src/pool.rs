@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::conditions::Condition;
 use crate::fleet::AcknowledgedHalt;
 use crate::names::ZONE_LABEL;
+use crate::schema::{self, Counter, DnsLabel, Duration, FailureCount, LabelKey, LabelValue, Time, Version};
 
 /// How and when the nodes of this pool are updated.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,7 +52,7 @@ pub struct BottlerocketPoolSpec {
     /// Decides between pools that select the same node: the highest priority owns it. If that is a tie, no update of the
     /// node starts.
     #[serde(default)]
-    #[schemars(schema_with = "crate::crds::priority")]
+    #[schemars(with = "i32", range(min = 0, max = 1000))]
     pub priority: u64,
     /// No new update starts while this is true. Nodes that are cordoned already are finished.
     #[serde(default)]
@@ -59,8 +60,8 @@ pub struct BottlerocketPoolSpec {
     /// How many nodes of the pool may be unavailable at once: a number from 1, or a percentage of its nodes from 1% to 100%,
     /// which is rounded down, but to no less than 1. Nodes that are not Ready count.
     #[serde(default = "one")]
-    #[schemars(schema_with = "crate::crds::max_unavailable")]
-    #[x_kube(validation = Rule::new(crate::crds::MAX_UNAVAILABLE_RULE).message(crate::crds::MAX_UNAVAILABLE_HINT))]
+    #[schemars(extend("nullable" = false))]
+    #[x_kube(validation = Rule::new(schema::MAX_UNAVAILABLE_RULE).message(schema::MAX_UNAVAILABLE_HINT))]
     pub max_unavailable: IntOrString,
     /// Updates start only while one of these windows is open; without any, at all times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -114,7 +115,7 @@ fn one() -> IntOrString {
 pub struct NodeSelector {
     /// Labels that a node must have, with these values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "crate::crds::labels")]
+    #[schemars(with = "BTreeMap<String, LabelValue>", extend("maxProperties" = 16))]
     pub match_labels: BTreeMap<String, String>,
     /// What else must hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -128,13 +129,13 @@ pub struct NodeSelector {
     .message("In and NotIn need values; Exists and DoesNotExist take none"))]
 pub struct NodeRequirement {
     /// The key.
-    #[schemars(schema_with = "crate::crds::label_key")]
+    #[schemars(with = "LabelKey")]
     pub key: String,
     /// How the label's value relates to `values`.
     pub operator: Operator,
     /// The values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::crds::label_values")]
+    #[schemars(with = "Vec<LabelValue>", length(max = 32), extend("x-kubernetes-list-type" = "set"))]
     pub values: Vec<String>,
 }
 
@@ -159,15 +160,15 @@ pub const FIVE_FIELDS: &str = "write five fields (minute hour day month weekday)
 #[serde(rename_all = "camelCase")]
 pub struct Window {
     /// When it opens: a cron expression of five fields (minute hour day month weekday), such as `0 2 * * SAT`.
-    #[schemars(schema_with = "crate::crds::cron")]
+    #[schemars(length(min = 1, max = 128), regex(pattern = schema::CRON))]
     #[x_kube(validation = Rule::new("self.matches('^ *([^ ]+ +){4}[^ ]+ *$')").message(FIVE_FIELDS))]
     pub schedule: String,
     /// How long it stays open, in hours, minutes and seconds, such as `4h` or `1h30m`; at most a week.
-    #[schemars(schema_with = "crate::crds::duration")]
+    #[schemars(with = "Duration")]
     pub duration: String,
     /// The time zone of the schedule: a name of the IANA database, such as `Europe/Berlin`.
     #[serde(default = "utc")]
-    #[schemars(schema_with = "crate::crds::time_zone")]
+    #[schemars(length(min = 1, max = 64), regex(pattern = schema::TIME_ZONE))]
     pub time_zone: String,
 }
 
@@ -180,13 +181,13 @@ fn utc() -> String {
 #[x_kube(validation = Rule::new("self.start < self.end").message("start comes before end"))]
 pub struct Freeze {
     /// What people call it.
-    #[schemars(schema_with = "crate::crds::label_name")]
+    #[schemars(with = "LabelValue", length(min = 1))]
     pub name: String,
     /// When it begins, such as `2026-12-20T00:00:00+01:00`.
-    #[schemars(schema_with = "crate::crds::time")]
+    #[schemars(with = "Time")]
     pub start: String,
     /// When it is over: the first moment at which updates may start again.
-    #[schemars(schema_with = "crate::crds::time")]
+    #[schemars(with = "Time")]
     pub end: String,
 }
 
@@ -195,7 +196,7 @@ pub struct Freeze {
 #[serde(rename_all = "camelCase", default)]
 pub struct Topology {
     /// The label of Nodes whose values are the zones. Nodes without it are a zone, too.
-    #[schemars(schema_with = "crate::crds::label_key")]
+    #[schemars(with = "LabelKey")]
     pub topology_key: String,
     /// How.
     pub mode: TopologyMode,
@@ -222,10 +223,10 @@ pub enum TopologyMode {
 #[serde(rename_all = "camelCase", default)]
 pub struct FailureThreshold {
     /// As long as no node of the fleet has reached the version.
-    #[schemars(schema_with = "crate::crds::failures")]
+    #[schemars(with = "FailureCount")]
     pub unproven: u64,
     /// Once a node has.
-    #[schemars(schema_with = "crate::crds::failures")]
+    #[schemars(with = "FailureCount")]
     pub proven: u64,
 }
 
@@ -241,10 +242,10 @@ impl Default for FailureThreshold {
 pub struct Drain {
     /// How long a drain may take, such as `15m`; at least a second, at most a week. After that the update is given up, or
     /// forced if the reconciler is set so.
-    #[schemars(schema_with = "crate::crds::duration")]
+    #[schemars(with = "Duration")]
     pub timeout: String,
     /// How long a node is kept out of load balancers before it is cordoned, such as `90s`; `0s` = not at all.
-    #[schemars(schema_with = "crate::crds::duration")]
+    #[schemars(with = "Duration")]
     pub load_balancer_delay: String,
     /// Are pods respected that ask not to be disrupted (`karpenter.sh/do-not-disrupt: "true"`,
     /// `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`)? Then no update begins on a node where one is running.
@@ -266,11 +267,11 @@ impl Default for Drain {
 #[serde(rename_all = "camelCase", default)]
 pub struct Soak {
     /// For how long node and agent must have been Ready without interruption, such as `1m`; at most a week.
-    #[schemars(schema_with = "crate::crds::duration")]
+    #[schemars(with = "Duration")]
     pub ready_for: String,
     /// How long the workloads whose pods were evicted may take after that to be available again, such as `15m`; at most a
     /// week. `0s` = nobody looks at them.
-    #[schemars(schema_with = "crate::crds::duration")]
+    #[schemars(with = "Duration")]
     pub workloads_timeout: String,
 }
 
@@ -287,7 +288,7 @@ impl Default for Soak {
     .message("a gate of type Prometheus needs prometheus: say which source is asked, and what (spec.gates)"))]
 pub struct Gate {
     /// What people call it, as a label of DNS.
-    #[schemars(schema_with = "crate::crds::dns_label")]
+    #[schemars(with = "DnsLabel")]
     pub name: String,
     /// What is asked.
     #[serde(rename = "type")]
@@ -308,16 +309,16 @@ pub enum GateType {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrometheusGate {
     /// The source, as the operator's administrator has named it in the Secret `brupop-gate-sources`.
-    #[schemars(schema_with = "crate::crds::dns_label")]
+    #[schemars(with = "DnsLabel")]
     pub source: String,
     /// An expression of `PromQL` that finds nothing as long as all is well, such as
     /// `ALERTS{severity="critical",alertstate="firing"}`. What it finds closes the gate.
-    #[schemars(schema_with = "crate::crds::query")]
+    #[schemars(length(min = 1, max = crate::crds::QUERY_MAX))]
     pub query: String,
     /// An expression that finds something as long as the source knows what it is asked for, such as
     /// `ALERTS{alertname="Watchdog"}`. If it finds nothing, the gate closes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::query_or_null")]
+    #[schemars(length(min = 1, max = crate::crds::QUERY_MAX))]
     pub requires: Option<String>,
 }
 
@@ -327,16 +328,16 @@ pub struct PrometheusGate {
 pub struct Versions {
     /// This version and later ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::version_or_null")]
+    #[schemars(with = "Option<Version>")]
     pub at_least: Option<String>,
     /// Earlier versions than this one, by the order of semantic versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::version_or_null")]
+    #[schemars(with = "Option<Version>")]
     pub below: Option<String>,
     /// How old a version must be, in hours, minutes and seconds, such as `72h`; at most 90 days. Its age counts from when
     /// the fleet first saw it on two nodes at a time (on one, where there is only one) while there were pools.
     #[serde(default = "at_once")]
-    #[schemars(schema_with = "crate::crds::duration")]
+    #[schemars(with = "Duration")]
     pub min_age: String,
 }
 
@@ -350,12 +351,12 @@ impl Default for Versions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct After {
     /// Its name. A pool that does not exist is never done.
-    #[schemars(schema_with = "crate::crds::pool_name")]
+    #[schemars(length(min = 1, max = crate::crds::POOL_NAME_MAX), regex(pattern = schema::NAME))]
     pub pool: String,
     /// For how long it must have been done without interruption, in hours, minutes and seconds, such as `24h`. Once that has
     /// been so, nodes that join it later change nothing; a halt of the version does.
     #[serde(default = "at_once")]
-    #[schemars(schema_with = "crate::crds::duration")]
+    #[schemars(with = "Duration")]
     pub soak: String,
 }
 
@@ -379,7 +380,7 @@ pub enum UnpooledNodes {
 pub struct BottlerocketPoolStatus {
     /// The generation of the spec that all of this is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub observed_generation: Option<u64>,
     /// Figures of its nodes.
     #[serde(flatten)]
@@ -409,25 +410,25 @@ pub struct BottlerocketPoolStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct PoolCounts {
     /// Nodes that the pool owns.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub nodes: u64,
     /// Nodes for which there is no update.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub updated_nodes: u64,
     /// Nodes whose update is under way.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub updating_nodes: u64,
     /// Nodes whose update has not begun, and only waits for its turn or its time.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub pending_nodes: u64,
     /// Nodes whose update cannot begin because of something about the node; its shadow's condition Progressing says what.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub blocked_nodes: u64,
     /// Nodes that are out of service, whatever the reason.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub unavailable_nodes: u64,
     /// How many may be.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub unavailable_limit: u64,
 }
 
@@ -435,10 +436,10 @@ pub struct PoolCounts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NextWindow {
     /// When it opens, or has opened.
-    #[schemars(schema_with = "crate::crds::time")]
+    #[schemars(with = "Time")]
     pub start: String,
     /// When it closes.
-    #[schemars(schema_with = "crate::crds::time")]
+    #[schemars(with = "Time")]
     pub end: String,
 }
 
@@ -446,9 +447,9 @@ pub struct NextWindow {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VersionCount {
     /// The version.
-    #[schemars(schema_with = "crate::crds::version")]
+    #[schemars(with = "Version")]
     pub version: String,
     /// How many nodes run it.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub nodes: u64,
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::conditions::Condition;
 use crate::item::{Metadata, Readable, Unreadable};
 use crate::problem::Problem;
+use crate::schema::{self, BootId, Counter, Sentence, Time, Version, Word};
 
 /// A step of an update. As a spec: what the node should reach. As a status: what it has reached.
 #[derive(
@@ -92,27 +93,27 @@ pub struct BottlerocketShadowSpec {
     pub state: State,
     /// When the reconciler last changed `state`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::time_or_null")]
+    #[schemars(with = "Option<Time>")]
     pub state_transition_timestamp: Option<String>,
     /// The version to update to; kept while Idle, for the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::version_or_null")]
+    #[schemars(with = "Option<Version>")]
     pub version: Option<String>,
     /// Counts the updates tried on this node: one more with each slot taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub attempt: Option<u64>,
     /// Term of the leader that wrote last. The schema refuses a lower one, so a deposed leader cannot write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub leader_term: Option<u64>,
     /// The boot in which the node was when the attempt began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::boot_id")]
+    #[schemars(with = "BootId")]
     pub baseline_boot_id: Option<String>,
     /// The grant: the node was drained in this boot, so the agent may reboot it from this boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::boot_id")]
+    #[schemars(with = "BootId")]
     pub reboot_from_boot_id: Option<String>,
     /// Failed attempts since the last success, for the back-off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,17 +140,17 @@ impl Readable for BottlerocketShadow {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failures {
     /// How many.
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub count: u64,
     /// The attempt that failed last.
     #[serde(default)]
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub attempt: u64,
     /// When the last one failed.
-    #[schemars(schema_with = "crate::crds::time")]
+    #[schemars(with = "Time")]
     pub at: String,
     /// Why the last one failed, in CamelCase.
-    #[schemars(schema_with = "crate::crds::word")]
+    #[schemars(with = "Word")]
     pub reason: String,
     /// What its drain failed on. No drain begins while that is still so, for a day at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,11 +163,11 @@ pub struct DrainObstacle {
     /// What it is.
     pub kind: ObstacleKind,
     /// Which: a pod's UID, a budget as `<namespace>/<name>`, or an owner as `<apiVersion>/<kind>/<namespace>/<name>`.
-    #[schemars(schema_with = "crate::crds::obstacle")]
+    #[schemars(length(max = crate::crds::OBSTACLE_MAX), regex(pattern = crate::printable::PATTERN))]
     pub of: String,
     /// When that drain failed. Without it, when the last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::time_or_null")]
+    #[schemars(with = "Option<Time>")]
     pub at: Option<String>,
 }
 
@@ -190,48 +191,48 @@ pub enum ObstacleKind {
 pub struct BottlerocketShadowStatus {
     /// The version that runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::version")]
+    #[schemars(with = "Version")]
     pub current_version: Option<String>,
     /// The version that the host would update to; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::version")]
+    #[schemars(with = "Version")]
     pub target_version: Option<String>,
     /// The state reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_state: Option<State>,
     /// Failed steps since the last success, as the agent counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub crash_count: Option<u64>,
     /// When a step last failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::time_or_null")]
+    #[schemars(with = "Option<Time>")]
     pub state_transition_failure_timestamp: Option<String>,
     /// The attempt that the agent acts on; echoed before the host is touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::counter")]
+    #[schemars(with = "Counter")]
     pub attempt: Option<u64>,
     /// The boot the host is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::boot_id")]
+    #[schemars(with = "BootId")]
     pub boot_id: Option<String>,
     /// The image that this agent staged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<Staged>,
     /// The claim: the agent is about to reboot, or has rebooted, from this boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::boot_id")]
+    #[schemars(with = "BootId")]
     pub reboot_requested: Option<String>,
     /// What is wrong, in one word, for decisions; `message` has the sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
     /// Since when the agent has said `problem`, without another word between; kept when the agent starts again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::time_or_null")]
+    #[schemars(with = "Option<Time>")]
     pub problem_since: Option<String>,
     /// What a person should know, at most 1 KiB, without line breaks. Nothing is decided on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::message_or_null")]
+    #[schemars(with = "Option<Sentence>")]
     pub message: Option<String>,
     /// Why the node moves or not; written by the reconciler only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -244,16 +245,15 @@ pub struct BottlerocketShadowStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Staged {
     /// The image's version.
-    #[schemars(schema_with = "crate::crds::version")]
+    #[schemars(with = "Version")]
     pub version: String,
     /// The host's own time of the prepare that succeeded, or of the last of our commands since, if no other came between;
     /// lets a restarted agent know its image again.
-    #[schemars(schema_with = "crate::crds::time_of_host")]
+    #[schemars(length(min = 1, max = crate::crds::TIME_MAX), regex(pattern = schema::TIME))]
     pub at: String,
     /// It waits for its turn: it was downloaded ahead, or the attempt that downloaded it was given up. It is not what an
     /// attempt of ours has activated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    #[schemars(schema_with = "crate::crds::flag")]
     pub prefetched: bool,
 }
 
