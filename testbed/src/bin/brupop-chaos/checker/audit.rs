@@ -278,6 +278,51 @@ mod tests {
     }
 
     #[test]
+    fn each_write_of_the_reconciler_has_the_tests_of_its_object() {
+        let test = |path: &str| json!({"op": "test", "path": path, "value": 1});
+        let marker = json!({"op": "add", "path": MARKER, "value": "{}"});
+        let goal = json!({"op": "replace", "path": "/spec/state", "value": "Idle"});
+        let (uid, generation) = (test("/metadata/uid"), test("/metadata/generation"));
+        let (slots, conditions) = (json!({"status": {"slots": {}}}), json!({"status": {"conditions": []}}));
+        for (place, body, expected) in [
+            (("nodes", "", "n"), json!([uid, test(MARKER), marker]), vec![]),
+            (("nodes", "", "n"), json!([uid, marker]), vec!["tests"]),
+            (("nodes", "", "n"), json!([test(MARKER), marker]), vec!["tests"]),
+            (("bottlerocketshadows", "", "brs-n"), json!([uid, generation, goal]), vec![]),
+            (("bottlerocketshadows", "", "brs-n"), json!([uid, goal]), vec!["tests"]),
+            (("bottlerocketshadows", "", "brs-n"), json!([generation, goal]), vec!["tests"]),
+            (("bottlerocketshadows", "", "brs-n"), json!({"spec": {"state": "Idle"}}), vec!["tests"]),
+            (("bottlerocketfleets", "status", "fleet"), conditions, vec![]),
+            (("bottlerocketfleets", "status", "fleet"), slots, vec!["tests"]),
+        ] {
+            let (resource, subresource, name) = place;
+            assert_eq!(rules(&event(RECONCILER, resource, subresource, name, &body)), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_cordon_without_the_markers_word_is_held_against_the_reconciler_alone() {
+        let objects = Objects { odd_cordons: [(8, "n".to_owned())].into(), ..Objects::default() };
+        for (user, revision, expected) in
+            [(RECONCILER, "8", vec!["cordon"]), (RECONCILER, "9", vec![]), (AGENT, "8", vec![])]
+        {
+            let mut audited = Audited::default();
+            audited.take(&answered(user, 1, revision));
+            let found = audited.compare(&objects);
+            assert_eq!(found.iter().map(|violation| violation.rule).collect::<Vec<_>>(), expected, "{user}");
+        }
+    }
+
+    #[test]
+    fn a_checker_that_has_read_nothing_of_one_program_is_blind() {
+        let mut audited = Audited::default();
+        audited.take(&answered(RECONCILER, 1, "8"));
+        assert!(audited.is_blind());
+        audited.take(&answered(AGENT, 3, "9"));
+        assert!(!audited.is_blind());
+    }
+
+    #[test]
     fn what_nobody_has_read_is_held_against_nobody() {
         let patch = |code: u16, object: Option<Json>| {
             let patch = event(RECONCILER, "nodes", "", "n", &Json::Null);

@@ -63,5 +63,13 @@ mod tests {
         assert_eq!(count(&[boot("c", true)]), 1, "no grant");
         assert_eq!(count(&[boot("b", true)]), 1, "no claim");
         assert_eq!(count(&[boot("a", true), boot("b", true)]), 2, "twice, and no claim");
+        let again = Grant { history: 1, ..grant("b") };
+        let restored = Objects {
+            grants: [grant("a"), again].into(),
+            claims: ["a", "b"].map(|boot| ("n".to_owned(), boot.to_owned())).into(),
+            ..Objects::default()
+        };
+        let boots = [boot("a", true), boot("b", true)];
+        assert_eq!(check(&[("n".to_owned(), boots.to_vec())], &restored), [], "the attempt came again");
     }
 }

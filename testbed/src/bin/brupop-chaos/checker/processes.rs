@@ -53,17 +53,18 @@ impl Memory {
             let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", process.pid)) else {
                 continue;
             };
-            let mib = resident(&status).unwrap_or(0) / 1024;
-            let most = self.0.entry(process.component.clone()).or_default();
-            *most = mib.max(*most);
-            if mib > bound(&process.component) {
-                found.push(Violation::new(
-                    "memory",
-                    format!("{} needs more than {} MiB", process.pod, bound(&process.component)),
-                ));
-            }
+            found.extend(self.needs(&process.component, &process.pod, &status));
         }
         found
+    }
+
+    /// The process of this pod of a component has this `/proc/<pid>/status`.
+    fn needs(&mut self, component: &str, pod: &str, status: &str) -> Option<Violation> {
+        let mib = resident(status).unwrap_or(0) / 1024;
+        let most = self.0.entry(component.to_owned()).or_default();
+        *most = mib.max(*most);
+        let bound = bound(component);
+        (mib > bound).then(|| Violation::new("memory", format!("{pod} needs more than {bound} MiB")))
     }
 }
 
@@ -91,15 +92,29 @@ mod tests {
     fn a_line_holds_neither_secrets_nor_control_characters() {
         let forbidden = |line: &str| in_line("brupop-agent-x", line).is_some();
         assert!(!forbidden(r"INFO shadow: a message of the host \u{1b}[2J"));
-        for line in
-            ["\u{1b}[2J", "a\u{202e}b", "PASSWORD=hunter2-is-nobodys-business", "Bearer eyJhbGciOiJSUzI1"]
-        {
+        for line in [
+            "\u{1b}[2J",
+            "a\u{202e}b",
+            "PASSWORD=hunter2-is-nobodys-business",
+            "Bearer eyJhbGciOiJSUzI1",
+            "-----BEGIN PRIVATE KEY-----",
+            "thread 'main' panicked at agent/src/main.rs:1:1:",
+        ] {
             assert!(forbidden(line), "{line:?}");
         }
     }
 
     #[test]
-    fn the_most_memory_is_read() {
-        assert_eq!(resident("VmPeak:\t  9 kB\nVmHWM:\t    5120 kB\n"), Some(5120));
+    fn each_component_has_a_bound_of_memory() {
+        let status = |mib: u64| format!("VmPeak:\t  999999 kB\nVmHWM:\t    {} kB\n", mib * 1024);
+        let mut memory = Memory::default();
+        for component in ["agent", "webhook", "reconciler"] {
+            let bound = bound(component);
+            assert_eq!(memory.needs(component, "p", &status(bound)), None, "{component}");
+            let more = memory.needs(component, "p", &status(bound + 1));
+            assert_eq!(more.map(|violation| violation.rule), Some("memory"), "{component}");
+            assert_eq!(memory.needs(component, "p", &status(1)), None, "{component}");
+            assert_eq!(memory.0[component], bound + 1);
+        }
     }
 }

@@ -157,6 +157,40 @@ mod tests {
     }
 
     #[test]
+    fn slots_are_given_back_and_every_node_has_its_shadow() {
+        let mut objects = fleet("Idle", "2", "NoUpdate", false);
+        assert_eq!(restless(&objects, "2", 1, false), [""; 0]);
+        objects.ledger["status"] = json!({"slots": {"brs-n": {}}});
+        assert_eq!(restless(&objects, "2", 1, false), ["brs-n has a slot"]);
+        objects.ledger["status"] = json!({});
+        objects.shadows.clear();
+        assert_eq!(restless(&objects, "2", 1, false), ["n: it has no shadow"]);
+    }
+
+    #[test]
+    fn a_reason_is_held_against_what_it_speaks_of() {
+        let halted = json!({"halted": {"at": "t"}});
+        let labels = json!({"labels": {"tier": "web"}});
+        let opted_in = json!({"labels": {"bottlerocket.aws/updater-interface-version": "2.0.0"}});
+        let paused = json!({"annotations": {"brupop.bottlerocket.aws/pause": "true"}});
+        for (reason, metadata, status, is_true) in [
+            ("NodePaused", &labels, json!({}), false),
+            ("NodePaused", &paused, json!({}), true),
+            ("NotLabelled", &opted_in, json!({}), false),
+            ("NotLabelled", &labels, json!({}), true),
+            ("VersionHalted", &labels, json!({"versions": {"1": halted}}), false),
+            ("VersionHalted", &labels, json!({"versions": {"2": halted}}), true),
+            ("VersionHaltedInPool", &labels, json!({"poolVersions": {"db/2": halted}}), false),
+            ("VersionHaltedInPool", &labels, json!({"poolVersions": {"web/2": halted}}), true),
+        ] {
+            let mut objects = fleet("Idle", "1", reason, false);
+            objects.ledger["status"] = status;
+            objects.nodes.get_mut("n").unwrap().object["metadata"] = metadata.clone();
+            assert_eq!(restless(&objects, "2", 1, false).is_empty(), is_true, "{reason} {metadata}");
+        }
+    }
+
+    #[test]
     fn a_node_is_updated_or_says_truly_why_not() {
         let rests = |objects: &Objects| restless(objects, "2", 1, false).is_empty();
         assert!(rests(&fleet("Idle", "2", "NoUpdate", false)));
@@ -212,6 +246,14 @@ mod tests {
             rests(&objects)
         };
         assert!(changed(|_| ()));
+        assert!(!changed(|node| {
+            node["metadata"]["annotations"] = json!({"brupop.bottlerocket.aws/marker": r#"{"attempt":1}"#});
+        }));
+        assert!(!changed(|node| node["spec"]["unschedulable"] = json!(true)));
+        assert!(!changed(|node| node["status"]["conditions"][0]["status"] = json!("Unknown")));
+        assert!(!changed(|node| {
+            node["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": "true"});
+        }));
         assert!(!changed(|node| node["spec"]["taints"] = json!([{"key": OUR_TAINT}])));
         assert!(!changed(|node| {
             node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] = json!("");

@@ -156,6 +156,136 @@ fn each_rule_finds_what_it_is_there_for() {
 }
 
 #[test]
+fn a_term_never_falls() {
+    let ledger = |term: u64| (FLEET, json!({"status": {"term": term, "slots": {}}}));
+    assert_eq!(violated([ledger(2), ledger(3)]), [""; 0]);
+    assert_eq!(violated([ledger(2), ledger(1)]), ["term"]);
+}
+
+#[test]
+fn a_slot_is_given_back_once_nothing_of_its_attempt_is_left() {
+    const KEPT: &str = r#"{"shadow_uid":"u","attempt":1,"kept_since":"t"}"#;
+    let (one, none) = (json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2"}}), json!({}));
+    for (state, attempt, marker, expected) in [
+        ("Idle", 1, None, vec![]),
+        ("Idle", 1, Some(KEPT), vec![]),
+        ("Idle", 1, Some(CORDONED), vec!["slot"]),
+        ("Idle", 0, None, vec!["slot"]),
+        ("MonitoringUpdate", 1, None, vec!["slot"]),
+    ] {
+        let history = [
+            (FLEET, ledger_with(&one, &none)),
+            ("minions/n", node(marker, false)),
+            (SHADOW, shadow(state, attempt, None)),
+            (FLEET, ledger_with(&none, &none)),
+        ];
+        assert_eq!(violated(history), expected, "{state} {attempt} {marker:?}");
+    }
+}
+
+#[test]
+fn a_halt_holds_all_nodes_or_those_of_a_variant_or_of_a_pool() {
+    let mut member = node(None, false);
+    member["status"] = json!({"nodeInfo": {"osImage": "Bottlerocket OS 1 (aws-k8s-1.36)"}});
+    let halted = |variants: &[&str]| json!({"2": {"halted": {"variants": variants}}});
+    let of_pool = |name: &str| json!({format!("{name}/2"): {"halted": {"at": "t"}}});
+    for (versions, of_pools, expected) in [
+        (json!({}), json!({}), vec![]),
+        (halted(&[]), json!({}), vec!["halt"]),
+        (halted(&["aws-k8s-1.36"]), json!({}), vec!["halt"]),
+        (halted(&["metal-k8s-1.36"]), json!({}), vec![]),
+        (json!({}), of_pool("web"), vec!["halt"]),
+        (json!({}), of_pool("db"), vec![]),
+    ] {
+        let ledger = |slots: Json| {
+            let mut ledger = ledger_with(&slots, &versions);
+            ledger["status"]["poolVersions"] = of_pools.clone();
+            (FLEET, ledger)
+        };
+        let slot = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2", "pool": "web"}});
+        let history = [("minions/n", member.clone()), ledger(json!({})), ledger(slot)];
+        assert_eq!(violated(history), expected, "{versions} {of_pools}");
+    }
+}
+
+#[test]
+fn a_drained_node_stays_cordoned_until_its_reboot_is_granted() {
+    let one = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2"}});
+    let rules = |seconds: u64| {
+        let mut objects = objects();
+        let history = [
+            (FLEET, ledger_with(&one, &json!({}))),
+            ("minions/n", node(None, false)),
+            ("minions/n", node(Some(CORDONED), true)),
+            ("minions/n", node(Some(MARKED), true)),
+            ("minions/n", node(Some(MARKED), false)),
+        ];
+        for (number, (key, object)) in (1..).zip(history) {
+            assert_eq!(objects.take(put(number, key, object)), []);
+        }
+        objects.pools.now = Duration::from_secs(seconds);
+        let found = objects.take(put(9, SHADOW, shadow("RebootedIntoUpdate", 1, Some("b"))));
+        found.iter().map(|violation| violation.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(rules(20), [""; 0], "somebody uncordoned it a moment ago");
+    assert_eq!(rules(21), ["drain"]);
+}
+
+#[test]
+fn only_pods_that_a_drain_awaits_must_be_gone() {
+    let one = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2"}});
+    let with = |field: &str, key: &str| {
+        let mut pod = pod("ReplicaSet");
+        pod["metadata"][field] = json!({key: "x"});
+        pod
+    };
+    let component = "brupop.bottlerocket.aws/component";
+    for (key, pod, bound_late, expected) in [
+        ("pods/shop/a", pod("ReplicaSet"), false, vec!["drain"]),
+        ("pods/shop/a", pod("ReplicaSet"), true, vec![]),
+        ("pods/shop/a", pod("DaemonSet"), false, vec![]),
+        ("pods/shop/a", with("annotations", "kubernetes.io/config.mirror"), false, vec![]),
+        ("pods/shop/a", with("labels", component), false, vec!["drain"]),
+        ("pods/brupop-bottlerocket-aws/a", with("labels", component), false, vec![]),
+    ] {
+        let pods = || Some((key, pod.clone()));
+        let history = [(FLEET, ledger_with(&one, &json!({}))), ("minions/n", node(None, false))]
+            .into_iter()
+            .chain(pods().filter(|_| !bound_late))
+            .chain([("minions/n", node(Some(CORDONED), true)), ("minions/n", node(Some(MARKED), true))])
+            .chain(pods().filter(|_| bound_late))
+            .chain([(SHADOW, shadow("RebootedIntoUpdate", 1, Some("b")))]);
+        assert_eq!(violated(history), expected, "{key} {pod} {bound_late}");
+    }
+}
+
+#[test]
+fn pools_are_asked_when_a_slot_is_taken_and_when_a_node_is_marked() {
+    let mut member = node(None, false);
+    member["metadata"]["name"] = json!("n");
+    member["metadata"]["labels"] = json!({"tier": "web"});
+    let mut marked = member.clone();
+    marked["metadata"]["annotations"] = json!({"brupop.bottlerocket.aws/marker": CORDONED});
+    let slot = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2", "pool": "web"}});
+    for (paused, expected) in [(false, vec![]), (true, vec!["pool", "pool"])] {
+        let mut objects = objects();
+        let pool = json!({"spec": {"paused": paused, "maxUnavailable": 1}});
+        let before = [
+            ("minions/n", member.clone()),
+            ("g/bottlerocketpools/ns/web", pool),
+            (FLEET, ledger_with(&json!({}), &json!({}))),
+        ];
+        for (number, (key, object)) in (1..).zip(before) {
+            assert_eq!(objects.take(put(number, key, object)), []);
+        }
+        objects.pools.now = Duration::from_secs(21);
+        let mut found = objects.take(put(4, FLEET, ledger_with(&slot, &json!({}))));
+        found.extend(objects.take(put(5, "minions/n", marked.clone())));
+        assert_eq!(found.iter().map(|violation| violation.rule).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
 fn cordons_go_with_the_markers_word() {
     let (ours, theirs, free) = (node(Some(MARKED), true), node(None, true), node(None, false));
     assert_eq!(odd_cordon(&ours, &free), None);
