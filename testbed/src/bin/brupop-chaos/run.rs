@@ -23,7 +23,7 @@ use crate::prometheus::Prometheus;
 use crate::report::Report;
 use crate::schedule::{BUDGETED_LATER, BUDGETS, CHANGED, LAST};
 use crate::watch::Watch;
-use crate::{tenants, workloads, world};
+use crate::{impostor, tenants, workloads, world};
 
 /// The rule by which the test bed itself fails.
 pub(crate) const TEST_BED: &str = "test bed";
@@ -63,8 +63,12 @@ pub(crate) async fn run(plan: &Plan, stop: bool, keep: Option<&Path>) -> Result<
     report.reboots = fleet.hosts.iter().flat_map(Host::ended_boots).filter(requested).count();
     report.granted = watch.objects.grants.len();
     report.made = maker.made;
-    report.writes = watch.audited.writes.most;
-    report.memory = watch.memory.0;
+    report.writes = watch.audited.writes.most.clone();
+    report.memory = watch.memory.0.clone();
+    if report.settled_in.is_some() {
+        let unseen = impostor::unseen(&fleet, &mut watch, &maker.prometheus).await;
+        watch.found.add(unseen.unwrap_or_else(|error| vec![Violation::new(TEST_BED, format!("{error:#}"))]));
+    }
     report.violations = watch.found.violations;
     if let Some(folder) = keep.filter(|_| !report.violations.is_empty()) {
         keep_evidence(&fleet, folder)?;
