@@ -1,14 +1,4 @@
-//! The custom resource definitions, generated from the types, and the schemas that several fields share.
-
-use std::collections::BTreeMap;
-
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
-};
-use kube::CustomResourceExt as _;
-
-use crate::schema::LABEL_MAX;
-use crate::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow};
+//! Bounds of fields, and what words of the system are.
 
 /// Longest name of a Kubernetes object, in characters.
 pub const NAME_MAX: usize = 253;
@@ -64,6 +54,8 @@ pub const GATES_MAX: usize = 4;
 pub const QUERY_MAX: usize = 1024;
 /// Most versions that the status of a pool counts nodes of.
 pub const POOL_VERSIONS_MAX: usize = 8;
+/// Longest name or value of a label.
+pub(crate) const LABEL_MAX: usize = 63;
 /// Highest count that is accepted: every JSON parser reads it exactly.
 pub const COUNTER_MAX: u64 = 9_007_199_254_740_991;
 
@@ -87,52 +79,6 @@ pub fn is_boot_id(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// Argo CD, Helm and Flux do not delete a definition that has these: with it would go all shadows, and the ledger.
-const KEPT: [(&str, &str); 3] = [
-    ("argocd.argoproj.io/sync-options", "Prune=false,Delete=false"),
-    ("helm.sh/resource-policy", "keep"),
-    ("kustomize.toolkit.fluxcd.io/prune", "disabled"),
-];
-
-/// All definitions, in the order in which they are installed.
-pub fn all() -> Vec<CustomResourceDefinition> {
-    let kept = |mut crd: CustomResourceDefinition| {
-        let annotations = crd.metadata.annotations.get_or_insert_default();
-        annotations.extend(KEPT.map(|(key, value)| (key.to_owned(), value.to_owned())));
-        let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
-        for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
-            leave_out_defaults(schema);
-            begin_unobserved(schema);
-        }
-        crd
-    };
-    [BottlerocketShadow::crd(), BottlerocketFleet::crd(), BottlerocketPool::crd()].map(kept).into()
-}
-
-/// API servers do not keep `nullable: false`. With it `kubectl apply` would change the definition each time.
-fn leave_out_defaults(schema: &mut JSONSchemaProps) {
-    schema.nullable = schema.nullable.filter(|nullable| *nullable);
-    schema.properties.iter_mut().flat_map(BTreeMap::values_mut).for_each(leave_out_defaults);
-    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        leave_out_defaults(items);
-    }
-    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
-        leave_out_defaults(values);
-    }
-}
-
-/// Until the reconciler has seen an object, its status says so. kstatus, and with it Flux and Helm, would take an object
-/// without a status for one that is ready.
-fn begin_unobserved(schema: &mut JSONSchemaProps) {
-    let status = schema.properties.as_mut().and_then(|properties| properties.get_mut("status"));
-    let has = |status: &&mut JSONSchemaProps| {
-        status.properties.as_ref().is_some_and(|fields| fields.contains_key("observedGeneration"))
-    };
-    if let Some(status) = status.filter(has) {
-        status.default = Some(JSON(serde_json::json!({"observedGeneration": 0})));
-    }
-}
-
 /// Which letters a variant may have.
 pub fn is_variant(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
@@ -142,30 +88,6 @@ pub fn is_variant(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
-
-    /// The lists in this part of a schema that do not say how they are merged, by their paths.
-    fn unsaid(path: &str, schema: &Value, found: &mut Vec<String>) {
-        if schema["type"] == "array" {
-            let keys = schema["x-kubernetes-list-map-keys"].as_array().map_or(0, Vec::len);
-            let says = match schema["x-kubernetes-list-type"].as_str() {
-                Some("map") => keys > 0,
-                Some("set" | "atomic") => keys == 0,
-                _ => false,
-            };
-            if !says {
-                found.push(path.to_owned());
-            }
-        }
-        let parts = schema.as_object().into_iter().flatten().map(|(key, part)| (key.clone(), part));
-        let members = schema
-            .as_array()
-            .into_iter()
-            .flatten()
-            .enumerate()
-            .map(|(index, part)| (index.to_string(), part));
-        parts.chain(members).for_each(|(key, part)| unsaid(&format!("{path}/{key}"), part, found));
-    }
 
     #[test]
     fn words_are_told_from_others() {
@@ -200,47 +122,5 @@ mod tests {
         {
             assert_eq!(is_variant(text), expected, "{text:?}");
         }
-    }
-
-    /// What users apply is what the types say.
-    #[test]
-    fn the_definitions_are_those_of_the_manifests() {
-        for crd in all() {
-            let file = format!(
-                "{}/../manifests/{}-crd.yaml",
-                env!("CARGO_MANIFEST_DIR"),
-                crd.spec.names.singular.as_deref().unwrap()
-            );
-            let text = std::fs::read_to_string(&file).unwrap();
-            let read: Value = serde_yaml_ng::from_str(&text).unwrap();
-            assert_eq!(read, json!(crd), "{file}: run `make manifests`");
-        }
-    }
-
-    #[test]
-    fn what_kstatus_waits_for_begins_unobserved() {
-        let default = |crd: CustomResourceDefinition| {
-            let schema = crd.spec.versions[0].schema.clone()?.open_api_v3_schema?;
-            Some((crd.spec.names.kind, json!(schema.properties?["status"].default)))
-        };
-        let unobserved = json!({"observedGeneration": 0});
-        let found: Vec<_> = all().into_iter().filter_map(default).collect();
-        let expected = [
-            ("BottlerocketShadow", Value::Null),
-            ("BottlerocketFleet", unobserved.clone()),
-            ("BottlerocketPool", unobserved),
-        ];
-        assert_eq!(found, expected.map(|(kind, default)| (kind.to_owned(), default)));
-    }
-
-    #[test]
-    fn each_list_declares_its_list_type() {
-        let mut found = vec![];
-        let crds = all();
-        assert_eq!(crds.len(), 3);
-        unsaid("", &json!(crds), &mut found);
-        // Not a field of ours: these belong to the definitions themselves.
-        found.retain(|path| path.contains("openAPIV3Schema"));
-        assert_eq!(found, [""; 0]);
     }
 }

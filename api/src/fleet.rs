@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
 use crate::crds::{UID_MAX, VARIANTS_MAX};
-use crate::pool::UnpooledNodes;
 use crate::schema::{self, Counter, Sentence, Time, Variant, Version, Word};
 
 /// What people ask of the fleet.
@@ -55,6 +54,16 @@ pub struct BottlerocketFleetSpec {
     /// What becomes of nodes that no pool selects.
     #[serde(default)]
     pub unpooled_nodes: UnpooledNodes,
+}
+
+/// What becomes of nodes that no pool selects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum UnpooledNodes {
+    /// The reconciler's environment variables steer them.
+    #[default]
+    Environment,
+    /// No update of them starts.
+    Hold,
 }
 
 /// The halts of one version up to a time, which are lifted. Those that come later are not, so this may stay.

@@ -364,16 +364,6 @@ fn at_once() -> String {
     "0s".to_owned()
 }
 
-/// What becomes of nodes that no pool selects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum UnpooledNodes {
-    /// The reconciler's environment variables steer them.
-    #[default]
-    Environment,
-    /// No update of them starts.
-    Hold,
-}
-
 /// What people see of a pool; the reconciler writes it, and decides nothing by it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]

@@ -8,13 +8,11 @@
 use schemars::JsonSchema;
 
 use crate::crds::{
-    BOOT_ID_MAX, COUNTER_MAX, MESSAGE_MAX, NAME_MAX, POOL_FAILURES_MAX, TIME_MAX, VARIANT_MAX, VERSION_MAX,
-    WORD_MAX,
+    BOOT_ID_MAX, COUNTER_MAX, LABEL_MAX, MESSAGE_MAX, NAME_MAX, POOL_FAILURES_MAX, TIME_MAX, VARIANT_MAX,
+    VERSION_MAX, WORD_MAX,
 };
 use crate::printable::PATTERN;
 
-/// Longest name or value of a label.
-pub(crate) const LABEL_MAX: usize = 63;
 /// See [`is_variant`](crate::crds::is_variant).
 const VARIANT: &str = "^[0-9A-Za-z._-]+$";
 /// <https://semver.org/#is-there-a-suggested-regular-expression-regex-to-check-a-semver-string>

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use brupop_api::facts::ShadowFacts;
+use brupop_api::fleet::UnpooledNodes;
 use brupop_api::fleet::{Slot, VersionRecord};
-use brupop_api::pool::UnpooledNodes;
 use brupop_api::{BottlerocketShadow, Marker};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;

@@ -3,7 +3,7 @@
 use super::Half::{PoolSpec, PoolStatus};
 use super::{Objects, Row, TIME, conditions, rows};
 use anyhow::{Result, ensure};
-use brupop_api::crds;
+use brupop_api::{crds, definitions};
 use http::Method;
 use kube::Client;
 use serde_json::{Map, Value as Json, json};
@@ -346,7 +346,7 @@ pub fn every_field_is_described() -> Result<()> {
         }
     }
     let mut found = vec![];
-    for definition in crds::all() {
+    for definition in definitions::all() {
         let definition = serde_json::to_value(&definition)?;
         let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default();
         for version in definition["spec"]["versions"].as_array().into_iter().flatten() {

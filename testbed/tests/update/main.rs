@@ -8,7 +8,6 @@ mod other_operator;
 mod passed_over;
 mod prefetch;
 mod quiet;
-mod reasons;
 mod recovery;
 mod refreshes;
 mod roll_out;

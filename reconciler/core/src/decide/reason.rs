@@ -79,8 +79,8 @@ Reason<'a> {
     NodeGone => "the Node was deleted",
     NodeReplaced => "the Node was recreated; it gets a new shadow",
     NotLabelled => "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",
-    NotReported => "the agent has not reported since the node booted: look at its pod",
-    AgentSilent => "the agent's pod on this node is not Ready: look at it and at its logs",
+    NotReported => "the agent on this node has not reported since it booted: see its pod",
+    AgentSilent => "the agent's pod on this node is not Ready: see its logs",
     NoUpdate => "the host knows of no update",
     RefreshFailed(why: &'a str) =>
         "the host cannot look for updates (see its network, proxy and update repository): {why}",
@@ -98,7 +98,7 @@ Reason<'a> {
          can check changes of it",
     FleetPaused => "a person paused the fleet (spec.paused of the BottlerocketFleet)",
     NodePaused => "a person paused this node (annotation brupop.bottlerocket.aws/pause)",
-    OutsideWindow(until: Until) => "the maintenance window is closed, or too little of it is left; the window opens {until}",
+    OutsideWindow(until: Until) => "outside of the maintenance window, or too little is left of it; the window opens {until}",
     Frozen(until: Until) => "a freeze of its pool holds the node (spec.freezes); it is over {until}",
     PoolPaused => "a person paused the pool of this node (spec.paused of its BottlerocketPool)",
     PoolInvalid(why: &'a str) => "the pool of this node cannot be understood, so it holds its nodes: {why}",
@@ -107,16 +107,17 @@ Reason<'a> {
     NoPool => "no pool selects this node, and the fleet says to hold such nodes (spec.unpooledNodes)",
     WaitingForPool(first: FirstPool<'a>) => "the pool {first}",
     VersionTooYoung(until: Until) =>
-        "this version is younger than the pool allows (spec.versions.minAge); it is old enough {until}",
+        "the pool of this node lets versions ripen (spec.versions.minAge); this one is old enough {until}",
     WaitingForZone(zone: &'a str) =>
         "a node of another zone ({zone}) of the pool is unavailable: it updates one zone at a time (spec.topology)",
     ControlPlaneBusy(node: &'a str) =>
         "another node of the control plane ({node}) is being updated or about to be, is not Ready, or is cordoned: at most one \
          of these nodes is out of service at a time",
     GateClosed(gate: &'a str) =>
-        "the gate {gate} of its pool is closed (spec.gates): what it checks is wrong, or was a moment ago",
+        "the gate {gate} of its pool is closed (spec.gates): something is wrong, or was so not long ago",
     GateUnknown(gate: &'a str) =>
-        "the gate {gate} of its pool is unknown, and so closed (spec.gates): the log of the leading reconciler says why",
+        "nobody knows how the gate {gate} of its pool is (spec.gates), so it is closed: the log of the reconciler that \
+         leads says why",
     VersionNotAllowed(version: &'a str) => "the pool of this node does not allow {version} (spec.versions)",
     AdmissionNotEnforced =>
         "dry runs did not show that webhook and policy are enforced: see the fleet's condition AdmissionEnforced",
@@ -132,14 +133,14 @@ Reason<'a> {
         "no node has reached {version} yet: until one has, only as many try it at once as may fail before it is \
          halted (MAX_FAILURES_OF_NEW_VERSION)",
     TooManyVersionsHalted =>
-        "the fleet's status has no room for another halted version (status.versions): find out why nodes failed, and \
-         lift halts (spec.acknowledgedHalts)",
+        "so many versions are halted that the fleet's status has no room for another (status.versions): look at the \
+         nodes that failed to reach them, and lift halts (spec.acknowledgedHalts)",
     NodeTooYoung => "the node is new, and is not updated yet (MIN_NODE_AGE_SECONDS)",
     PausingBetweenUpdates => "an update ended not long ago: pausing between updates (PAUSE_BETWEEN_UPDATES_SECONDS)",
     CheckingPods => "it is the node's turn; its pods and their budgets are being checked first",
     TooManyPods =>
-        "the node has too many pods, or too large ones, to look at (kubectl get pods -A --field-selector \
-         spec.nodeName=NODE); it is looked at again every five minutes",
+        "so many pods are on the node, or such large ones, that they are not looked at: nobody knows how to empty it. \
+         kubectl get pods -A --field-selector spec.nodeName=NODE names them; it is looked at again every five minutes",
     CannotDrain(why: &'a str) => "no drain could empty the node, so it is skipped: {why}",
     BudgetAllowsNone(budget: &'a str) =>
         "{budget} allows no disruption of a pod on the node now: the node is not cordoned before that changes",
@@ -148,12 +149,13 @@ Reason<'a> {
     NodeChangesDenied(why: &'a str) =>
         "the API server refuses changes of the Node, so it could be neither cordoned nor uncordoned: {why}",
     LimitReached =>
-        "waiting for a free slot (`kubectl brupop status` shows who has them)",
+        "queued: concurrency limit reached, or pausing between updates (spec.maxUnavailable of its pool or of the \
+         fleet, MAX_CONCURRENT_UPDATE, PAUSE_BETWEEN_UPDATES_SECONDS)",
     LimitUsedByUnavailableNodes(node: &'a str) =>
         "nodes that are out of service for other reasons, such as {node}, use up the concurrency limit \
          (spec.maxUnavailable of its pool or of the fleet, MAX_CONCURRENT_UPDATE): they are not Ready, or somebody has \
          cordoned them within CORDONED_BY_OTHERS_SECONDS",
-    Starting(version: &'a str) => "the update to {version} begins: the agent on this node has not taken it up yet",
+    Starting(version: &'a str) => "the update to {version} begins",
     Staging(version: &'a str) => "the host is downloading and activating {version}",
     ExcludedFromLoadBalancers =>
         "the node is excluded from load balancers and waits (EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC)",
@@ -161,14 +163,14 @@ Reason<'a> {
     Draining => "pods are being evicted from the node",
     VolumesInUse =>
         "the node is empty; its reboot waits until its volumes are detached (status.volumesInUse), for at most two minutes",
-    RebootGranted => "the node is drained; the agent has not claimed the reboot yet",
+    RebootGranted => "the node is drained; its agent may reboot the host",
     Rebooting => "the host is rebooting",
     RebootOverdue(how: &'a str) => "the host {how}: look at the machine",
     ReturningToService => "the node is being put back into service",
     Monitoring => "the node runs the new version, and is being monitored (SOAK_SECONDS)",
     WorkloadsUnavailable(owner: &'a str) =>
         "the node is in service, but {owner}, whose pods were evicted from it, is not available again",
-    Finishing => "the update has ended; the agent has not confirmed it yet",
+    Finishing => "the update has ended; the agent is finishing",
     Aborting(abort: Abort) => "the update is given up ({abort:?}): {abort}",
 }}
 
@@ -179,7 +181,7 @@ Abort {
     NoInPlaceUpdates => "the host's image has no in-place updates",
     DeadlineExceeded => "the step took longer than it may",
     DrainTimedOut => "the node could not be emptied in time",
-    TooManyPods => "the node has too many pods, or too large ones, to look at",
+    TooManyPods => "there are so many pods on the node that they are not looked at any more",
     CannotDrain => "a pod or a budget appeared that makes the drain impossible",
     BudgetAllowsNone => "a budget has allowed no disruption for as long as a drain may take",
     PodsComeBack =>
@@ -196,7 +198,7 @@ Abort {
         "a workload whose pods were evicted did not become available again; other nodes were away, cordoned or being \
          updated, so that does not count against the version",
     WorkloadsChanged =>
-        "a workload whose pods were evicted did not become available again; another revision of it is being rolled out, \
+        "a workload whose pods were evicted did not become available again; somebody rolls out another revision of it, \
          so that does not count against the version",
     RebootedByItself => "the host rebooted before its update was ready",
     OtherTarget => "the host would now update to another version, or to none",
@@ -223,7 +225,7 @@ impl fmt::Display for FirstPool<'_> {
         write!(f, "{pool} goes first (spec.after): it is not done with this version")?;
         match behind {
             None => f.write_str(", or not for long enough yet"),
-            Some(node) => write!(f, ": its node {node} runs an older version and does not want this one"),
+            Some(node) => write!(f, ", for its node {node} runs an older one and does not ask for it"),
         }
     }
 }
@@ -232,7 +234,7 @@ impl fmt::Display for FirstPool<'_> {
 impl fmt::Display for Until {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown => f.write_str("at an unknown time"),
+            Self::Unknown => f.write_str("at a time that is not known"),
             Self::Never => f.write_str("never again"),
             Self::At(at) => write!(f, "at {at}"),
         }
@@ -276,17 +278,6 @@ impl<'a> Reason<'a> {
     /// itself.
     pub fn waits_for_turn(&self) -> bool {
         matches!(self.standing(), Standing::Next | Standing::Queued | Standing::QueuedIdle)
-    }
-
-    /// Does an update of the fleet's usual course begin a step with it? Such a word is written at once, and once; others only
-    /// if they last. What lies between two steps lasts milliseconds, or is worth a word because it does not.
-    pub fn begins_step(&self) -> bool {
-        matches!(self, Self::Staging(_) | Self::Draining | Self::Rebooting | Self::Monitoring)
-    }
-
-    /// Is an update under way?
-    pub fn is_moving(&self) -> bool {
-        self.standing() == Standing::Moving
     }
 
     /// The status of the condition Progressing.

@@ -5,15 +5,15 @@ use crate::verdict::{Change, Request, Rule};
 use brupop_admission_cases::edit::OF_AN_OBJECT;
 use brupop_admission_cases::{review, table};
 use brupop_api::facts::ShadowFacts;
-use brupop_api::{BottlerocketShadow, Field, Object, Write, crds};
-use brupop_apply::{Fields, apply};
+use brupop_api::write::{Fields, apply};
+use brupop_api::{BottlerocketShadow, Field, Object, Write, crds, definitions};
 use serde_json::{Map, Value, json};
 
 const POLICY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/agent-policy.yaml");
 
 /// The fields of a status by the schema, but for the conditions, which are the reconciler's.
 fn fields() -> Map<String, Value> {
-    let shadow = json!(crds::all()[0]);
+    let shadow = json!(definitions::all()[0]);
     let properties = &shadow["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
     let mut fields = properties["status"]["properties"].as_object().unwrap().clone();
     assert!(fields.remove("conditions").is_some());
@@ -118,7 +118,7 @@ fn every_list_names_each_status_field() {
         check(field.is_some(), "Field::OF_AGENTS, which the webhook's own fields are made of");
         let (written, seen) =
             field.map(|field| is_known_to_writes_and_facts(&name, field, &sample)).unwrap_or_default();
-        check(written, "Fields of BottlerocketShadow (api/apply/src/fields.rs)");
+        check(written, "Fields of BottlerocketShadow (api/src/write/fields.rs)");
         check(seen, "StatusFacts (api/src/facts.rs)");
         check(own.contains(&format!("'{name}'")), "the variable own of manifests/agent-policy.yaml");
         check(has_row(&name), "a row that allows it (webhook/cases/src/rows/fields.rs)");

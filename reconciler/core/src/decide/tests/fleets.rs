@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use brupop_api::crds::VERSION_RECORDS_MAX;
+use brupop_api::fleet::UnpooledNodes;
 use brupop_api::fleet::{
     AcknowledgedHalt, BottlerocketFleetStatus, Done, Halt, NodeFailure, Slot, VersionRecord,
 };
-use brupop_api::pool::UnpooledNodes;
+use brupop_api::write::{Fields, apply};
 use brupop_api::{
     BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Item, Object, State, Write, names,
 };
-use brupop_apply::{Fields, apply};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
