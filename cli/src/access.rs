@@ -3,11 +3,6 @@
 use std::fmt;
 
 use brupop_api::names;
-use brupop_runtime::errors::status_message;
-use kube::client::UpgradeConnectionError;
-use kube::core::Status;
-
-use crate::Error;
 
 /// A kind of object that this program reads or changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,21 +29,6 @@ pub struct Right {
 impl Right {
     pub(crate) fn new(verb: &'static str, kind: Kind, namespace: &str) -> Self {
         Self { verb, kind, namespace: (kind != Kind::Nodes).then(|| namespace.to_owned()) }
-    }
-
-    /// The error of a request that needed this right.
-    pub(crate) fn failed(self, source: kube::Error) -> Error {
-        match &source {
-            kube::Error::Api(status) if is_about_rights(status) => Error::Forbidden(self),
-            kube::Error::Api(status) => {
-                Error::Refused { what: self, why: status_message(status).into_owned() }
-            }
-            // Nothing but the code is told of such an answer.
-            kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code)) if *code == 403 => {
-                Error::Forbidden(self)
-            }
-            _ => Error::Request { what: self, source: Box::new(source) },
-        }
     }
 
     /// Which of the operator's or of Kubernetes' roles gives this right, as the end of a sentence.
@@ -96,46 +76,5 @@ impl fmt::Display for Right {
             Some(namespace) => write!(f, " in the namespace {namespace}"),
             None => Ok(()),
         }
-    }
-}
-
-/// Does this refusal come from RBAC, and not from an admission rule? The API server gives both the same code and reason.
-fn is_about_rights(status: &Status) -> bool {
-    status.code == 403
-        && status.message.contains(" is forbidden: User ")
-        && status.message.contains(" cannot ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(message: &str) -> String {
-        let status = Status { code: 403, message: message.to_owned(), ..Status::default() };
-        let error = Right::new("patch", Kind::Fleet, "ns").failed(kube::Error::Api(Box::new(status)));
-        brupop_runtime::errors::describe(&error)
-    }
-
-    #[test]
-    fn a_missing_right_is_named_with_the_role_that_gives_it() {
-        let rbac = r#"bottlerocketfleets.brupop.bottlerocket.aws "fleet" is forbidden: User "eve" cannot patch resource "bottlerocketfleets" in API group "brupop.bottlerocket.aws" in the namespace "ns""#;
-        assert_eq!(
-            refused(rbac),
-            "you may not patch bottlerocketfleets.brupop.bottlerocket.aws in the namespace ns; the operator's ClusterRole \
-             brupop-operator gives this right, bound in the namespace ns"
-        );
-    }
-
-    #[test]
-    fn a_refusal_of_an_admission_rule_is_quoted() {
-        let policy = "bottlerocketfleets \"fleet\" is forbidden: ValidatingAdmissionPolicy 'freeze' denied request: not today";
-        let said = refused(policy);
-        assert_eq!(
-            said,
-            format!(
-                "the API server refuses to let you patch bottlerocketfleets.brupop.bottlerocket.aws in the namespace ns: \
-                 {policy}"
-            )
-        );
     }
 }

@@ -1,7 +1,10 @@
 //! Why something could not be done.
 
 use brupop_runtime::client::ClientError;
+use brupop_runtime::errors::status_message;
+use kube::client::UpgradeConnectionError;
 use kube::config::{InferConfigError, KubeconfigError};
+use kube::core::Status;
 
 use crate::access::Right;
 use crate::steer::NotSteered;
@@ -86,4 +89,63 @@ pub enum Error {
     /// The result cannot be printed.
     #[error("cannot write to standard output")]
     Print(#[from] std::io::Error),
+}
+
+impl Right {
+    /// The error of a request that needed this right.
+    pub(crate) fn failed(self, source: kube::Error) -> Error {
+        match &source {
+            kube::Error::Api(status) if is_about_rights(status) => Error::Forbidden(self),
+            kube::Error::Api(status) => {
+                Error::Refused { what: self, why: status_message(status).into_owned() }
+            }
+            // Nothing but the code is told of such an answer.
+            kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code)) if *code == 403 => {
+                Error::Forbidden(self)
+            }
+            _ => Error::Request { what: self, source: Box::new(source) },
+        }
+    }
+}
+
+/// Does this refusal come from RBAC, and not from an admission rule? The API server gives both the same code and reason.
+fn is_about_rights(status: &Status) -> bool {
+    status.code == 403
+        && status.message.contains(" is forbidden: User ")
+        && status.message.contains(" cannot ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Kind;
+
+    fn refused(message: &str) -> String {
+        let status = Status { code: 403, message: message.to_owned(), ..Status::default() };
+        let error = Right::new("patch", Kind::Fleet, "ns").failed(kube::Error::Api(Box::new(status)));
+        brupop_runtime::errors::describe(&error)
+    }
+
+    #[test]
+    fn a_missing_right_is_named_with_the_role_that_gives_it() {
+        let rbac = r#"bottlerocketfleets.brupop.bottlerocket.aws "fleet" is forbidden: User "eve" cannot patch resource "bottlerocketfleets" in API group "brupop.bottlerocket.aws" in the namespace "ns""#;
+        assert_eq!(
+            refused(rbac),
+            "you may not patch bottlerocketfleets.brupop.bottlerocket.aws in the namespace ns; the operator's ClusterRole \
+             brupop-operator gives this right, bound in the namespace ns"
+        );
+    }
+
+    #[test]
+    fn a_refusal_of_an_admission_rule_is_quoted() {
+        let policy = "bottlerocketfleets \"fleet\" is forbidden: ValidatingAdmissionPolicy 'freeze' denied request: not today";
+        let said = refused(policy);
+        assert_eq!(
+            said,
+            format!(
+                "the API server refuses to let you patch bottlerocketfleets.brupop.bottlerocket.aws in the namespace ns: \
+                 {policy}"
+            )
+        );
+    }
 }

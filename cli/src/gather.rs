@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use crate::access::{Kind, Right};
 use crate::leads::Leads;
 use crate::objects::{Event, Held, ReconcilerPod, readable};
+use crate::page::Done;
 use crate::page::shown;
-use crate::report::Done;
 use crate::steer::{Body, Change};
 use crate::{Error, FIELD_MANAGER};
 

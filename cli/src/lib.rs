@@ -25,8 +25,8 @@ pub use arguments::Arguments;
 use arguments::{Command, Steering};
 pub use error::Error;
 use gather::ApiServer;
-use page::Page;
-use report::{Done, history, status, why};
+use page::{Done, Page};
+use report::{history, status, why};
 use steer::Change;
 
 /// The name by which kubectl finds the program.

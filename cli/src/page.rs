@@ -5,6 +5,7 @@ use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::printable::printable;
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 use jiff::Timestamp;
@@ -162,6 +163,23 @@ pub(crate) fn terminal() -> Option<Size> {
     let out = std::io::stdout();
     let size = tcgetwinsize(&out).ok().filter(|_| out.is_terminal())?;
     (size.ws_col > 0 && size.ws_row > 0).then_some(Size { columns: size.ws_col, rows: size.ws_row })
+}
+
+/// What a command has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Done {
+    /// Was anything written?
+    pub changed: bool,
+    /// What is so now.
+    pub says: String,
+}
+
+impl View for Done {
+    fn text(&self, _: &Page) -> String {
+        let says = shown(&self.says, 2 * MESSAGE_MAX);
+        if self.changed { Tone::Good.paint(&says) + "\n" } else { says + "\n" }
+    }
 }
 
 #[cfg(test)]

@@ -2,30 +2,20 @@
 
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::shadow::Failures;
+use brupop_api::write::{Fields, NotApplied, apply};
 use brupop_api::{Field, Object, State, Value, Write};
-use brupop_apply::{Fields, NotApplied, apply};
 use brupop_core::decide::{self, Abort, Effect, Milestone};
 use brupop_core::facts::NodeView;
 
 use crate::ledger::Held;
 use crate::objects::{LIVES, NODES, SHADOWS, Shadow, small};
 use crate::pools::{forget_who_wants, held, steered_by};
-use crate::properties::{self, pools};
+use crate::properties;
+use crate::properties::pools::{self, Saw};
 use crate::state::{Config, Safeguard};
 use crate::tables;
 use crate::view::{self, Late};
 use crate::world::{Leader, World};
-
-/// What a leader saw when it decided on a write for a node.
-#[derive(Clone, Copy)]
-pub(crate) struct Saw {
-    /// The update was halted.
-    pub(crate) halt: bool,
-    /// Whoever steers the node let it not go on.
-    pub(crate) held: bool,
-    /// Its drain had begun.
-    pub(crate) draining: bool,
-}
 
 impl World {
     pub(crate) fn lead(&mut self, config: &Config, at: usize) {

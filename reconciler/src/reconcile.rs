@@ -7,6 +7,7 @@ mod memory;
 mod outcomes;
 mod pass;
 mod status_writer;
+mod wake;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -20,7 +20,6 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::{Problem, State, Write};
 use jiff::Timestamp;
 
-use memory::EndedCommand;
 pub use memory::{BegunCommand, Prefetch, StepMemory};
 use report::Report;
 pub use report::{host_silence, host_trouble};
@@ -159,6 +158,24 @@ pub fn step<'a>(
         return (Step::Report(write), memory);
     }
     (memory.next_step(wanted, host), memory)
+}
+
+/// How a command of ours ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct EndedCommand<'a> {
+    command: Command,
+    /// When the host's command before it had ended.
+    before: Option<Timestamp>,
+    /// See [`BegunCommand::is_first_look`].
+    is_first_look: bool,
+    last: LastCommand<'a>,
+}
+
+impl EndedCommand<'_> {
+    /// Is it a prepare that failed because there is nowhere to write an update to?
+    fn finds_no_partition(self) -> bool {
+        self.command == Command::Prepare && !self.last.success && has_no_in_place_updates(self.last.stderr)
+    }
 }
 
 impl LastCommand<'_> {

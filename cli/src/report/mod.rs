@@ -16,27 +16,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::objects::Event;
-use crate::page::{Page, Tone, View, age, shown, table};
+use crate::page::{Page, Tone, age, shown, table};
 
 /// Two Events that are published together are no further apart.
 const TOGETHER: SignedDuration = SignedDuration::from_secs(2);
-
-/// What a command has changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Done {
-    /// Was anything written?
-    pub changed: bool,
-    /// What is so now.
-    pub says: String,
-}
-
-impl View for Done {
-    fn text(&self, _: &Page) -> String {
-        let says = shown(&self.says, 2 * MESSAGE_MAX);
-        if self.changed { Tone::Good.paint(&says) + "\n" } else { says + "\n" }
-    }
-}
 
 /// An Event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -8,7 +8,6 @@ use stateright::Property;
 use crate::ledger::{DonePool, Held, Ledger, Record};
 use crate::objects::{Node, POOLS, Shadow, VERSIONS};
 use crate::pools::{POOL_LIMIT, Pools, held, steered_by, steering};
-use crate::reconcile::Saw;
 use crate::state::{Config, Safeguard};
 use crate::world::{Place, World};
 
@@ -172,6 +171,17 @@ pub(super) fn wrong_note(world: &World, record: Record) -> Option<&'static str> 
     } else {
         None
     }
+}
+
+/// What a leader saw when it decided on a write for a node.
+#[derive(Clone, Copy)]
+pub(crate) struct Saw {
+    /// The update was halted.
+    pub(crate) halt: bool,
+    /// Whoever steers the node let it not go on.
+    pub(crate) held: bool,
+    /// Its drain had begun.
+    pub(crate) draining: bool,
 }
 
 /// Why this change of a Node is wrong, if it is: its drain begins though the leader saw that its pool is paused, or gone

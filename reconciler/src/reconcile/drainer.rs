@@ -12,7 +12,7 @@ use brupop_api::shadow::{DrainObstacle, Failures};
 use brupop_api::{Item, Marker, State, names};
 use jiff::{SignedDuration, Timestamp};
 
-use super::pass::Wake;
+use super::wake::Wake;
 use crate::evict::{EvictionAnswer, Evictions};
 use crate::operation::ApiServer;
 use crate::watches::{PodWatches, WantedPods, Watches, WorkloadWatches};

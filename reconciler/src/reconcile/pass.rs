@@ -14,6 +14,7 @@ use serde_json::json;
 use super::calls::{self, Call, Context, Purpose, version_of};
 use super::drainer::{Around, Drainer};
 use super::memory::Readiness;
+use super::wake::Wake;
 use super::{Completed, Reconciler};
 use crate::leadership::leads_now;
 use crate::metrics::LastPass;
@@ -53,29 +54,6 @@ pub(super) struct Pass<'p> {
     pub(super) observed: &'p Observed<'p>,
     pub(super) now: Timestamp,
     pub(super) wake: Wake,
-}
-
-/// The earliest instant that was requested; instants are durations since the loop's epoch.
-#[derive(Debug, Default)]
-pub(super) struct Wake(Option<Duration>);
-
-impl Wake {
-    /// Look again at this instant at the latest.
-    pub(super) fn by(&mut self, at: Duration) {
-        self.0 = Some(self.0.map_or(at, |wake| wake.min(at)));
-    }
-
-    /// Look again at this time at the latest, if there is one; `now` is the time at `instant`.
-    pub(super) fn by_time(&mut self, at: Option<Timestamp>, now: Timestamp, instant: Duration) {
-        if let Some(at) = at {
-            self.by(instant + Duration::try_from(at.duration_since(now)).unwrap_or_default());
-        }
-    }
-
-    /// The earliest instant, if any was requested.
-    pub(super) fn at(&self) -> Option<Duration> {
-        self.0
-    }
 }
 
 impl Reconciler {
@@ -471,8 +449,6 @@ mod tests {
     use crate::process::tests::{holds_up, reconciler};
     use brupop_api::Write;
     use brupop_core::drain::PodKey;
-    use brupop_core::window::Schedule;
-    use jiff::tz::TimeZone;
     use tokio::sync::{mpsc::unbounded_channel, watch};
 
     #[tokio::test]
@@ -504,29 +480,5 @@ mod tests {
             let decision = Decision { effect: Some(effect), reason, milestone: None };
             assert_eq!(waits_for_pods(&decision), waits, "{decision:?}");
         }
-    }
-
-    #[test]
-    fn the_earliest_instant_counts() {
-        let mut wake = Wake::default();
-        assert_eq!(wake.at(), None);
-        for (at, earliest) in [(5, 5), (7, 5), (3, 3)] {
-            wake.by(Duration::from_secs(at));
-            assert_eq!(wake.at(), Some(Duration::from_secs(earliest)));
-        }
-    }
-
-    #[test]
-    fn a_window_is_looked_at_when_it_opens() {
-        let now: Timestamp = "2026-11-20T09:59:58.25Z".parse().unwrap();
-        let instant = Duration::from_secs(100);
-        let opens = |text: &str| Schedule::new(text, TimeZone::UTC, None).unwrap().opens(now);
-        let mut wake = Wake::default();
-        wake.by_time(opens("0 0 3 1 1 * 2020"), now, instant);
-        assert_eq!(wake.at(), None, "it never opens again");
-        wake.by_time(opens("* * 10-11 * * * *"), now, instant);
-        assert_eq!(wake.at(), Some(Duration::from_millis(101_750)));
-        wake.by_time(Some("2026-11-20T09:00:00Z".parse().unwrap()), now, instant);
-        assert_eq!(wake.at(), Some(instant), "what is past is due now");
     }
 }

@@ -3,17 +3,9 @@
 use brupop_api::{Problem, State};
 
 use super::input::{StepInput, failure};
+use super::memory::NextAction;
 use super::written::{Instead, written_instead};
 use super::{Command, EndedCommand, Report, UpdateFacts, UpdateState, Updates};
-
-/// What to do once there is nothing to report.
-#[derive(Clone, Copy)]
-pub(super) enum NextAction {
-    Wait,
-    Poll,
-    Command(Command),
-    Reboot,
-}
 
 impl<'a> StepInput<'_, 'a> {
     /// Idle: nothing of ours is pending; look for updates now and then.

@@ -5,9 +5,8 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Staged;
 use jiff::Timestamp;
 
-use super::goals::NextAction;
-use super::written::{has_no_in_place_updates, written_instead};
-use super::{Command, HostCall, HostFacts, LastCommand, Step, Updates};
+use super::written::written_instead;
+use super::{Command, EndedCommand, HostCall, HostFacts, LastCommand, Step, Updates};
 
 /// What this process remembers. If it is lost, something may be done twice, and nothing worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,22 +67,13 @@ pub enum Prefetch {
     Due,
 }
 
-/// How a command of ours ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EndedCommand<'a> {
-    pub(super) command: Command,
-    /// When the host's command before it had ended.
-    pub(super) before: Option<Timestamp>,
-    /// See [`BegunCommand::is_first_look`].
-    pub(super) is_first_look: bool,
-    pub(super) last: LastCommand<'a>,
-}
-
-impl EndedCommand<'_> {
-    /// Is it a prepare that failed because there is nowhere to write an update to?
-    pub(super) fn finds_no_partition(self) -> bool {
-        self.command == Command::Prepare && !self.last.success && has_no_in_place_updates(self.last.stderr)
-    }
+/// What to do once there is nothing to report.
+#[derive(Clone, Copy)]
+pub(super) enum NextAction {
+    Wait,
+    Poll,
+    Command(Command),
+    Reboot,
 }
 
 impl StepMemory {

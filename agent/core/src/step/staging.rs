@@ -8,8 +8,8 @@
 use brupop_api::shadow::Staged;
 use brupop_api::{Problem, State};
 
-use super::goals::NextAction;
 use super::input::{StepInput, failure};
+use super::memory::NextAction;
 use super::{Command, EndedCommand, LastCommand, Report, UpdateFacts, UpdateState, Updates};
 
 impl<'a> StepInput<'_, 'a> {
