@@ -321,8 +321,9 @@ model: ## Checks the model in larger worlds; prints states and time (some minute
 	model/check
 
 .PHONY: check
-check: fmt-check lint manifests-check overlays-check links-check workflows-check ## Checks format, lints, generated manifests, overlays, workflows, purity of the decisions
+check: fmt-check lint manifests-check overlays-check links-check workflows-check ## Checks format, lints, generated manifests, overlays, workflows, purity of the decisions, circles of modules
 	@.ci/pure-crates
+	@.ci/circles
 
 .PHONY: fmt
 fmt: ## Formats the code
