@@ -1,8 +1,8 @@
 //! A conditional change of one object: the facts it was decided on, and what it sets.
 //!
-//! A [`Write`] is a plain value. [`apply`] executes it on anything that has [`Fields`] (the model's truth, a typed
-//! object in a test); [`Write::patch`] says the same as a JSON patch for the API server. A property test on a real
-//! API server holds the two against each other.
+//! A [`Write`] is a plain value, and [`Write::patch`] says it as a JSON patch for the API server. In tests and in the model,
+//! the crate `brupop-apply` carries it out on objects in memory. A property test on a real API server holds the two against
+//! each other.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,14 +16,10 @@ use crate::problem::Problem;
 use crate::shadow::{Failures, Staged};
 use crate::{Marker, State};
 
-mod fields;
 mod fit;
 mod pointer;
-#[cfg(test)]
-mod tests;
 
 pub use fit::Misfit;
-use fit::{SET, TEST};
 
 /// An object, and the part of it, that is written. `N` is the type of its name: `&str`, or `String` for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -223,62 +219,6 @@ pub struct Write<'a> {
     pub sets: Vec<(Field<'a>, Value<'a>)>,
 }
 
-/// Anything with fields that can be read and set.
-pub trait Fields {
-    /// What stands there; `None` if such an object has no such field.
-    fn get(&self, field: Field<'_>) -> Option<Value<'_>>;
-    /// Puts something there. [`apply`] has made sure that such an object has the field, and that the value is of its kind.
-    fn set(&mut self, field: Field<'_>, value: &Value<'_>);
-}
-
-/// Why a write is not applied.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotApplied {
-    /// A test does not hold.
-    #[error(transparent)]
-    Unmet(#[from] Unmet),
-    /// The write makes no sense.
-    #[error(transparent)]
-    Misfit(#[from] Misfit),
-}
-
-/// The test of a write that does not hold.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} is {found}, and the write was decided on {expected}")]
-pub struct Unmet {
-    /// The field, by name.
-    pub field: String,
-    /// What stands there.
-    pub found: String,
-    /// What was expected.
-    pub expected: String,
-}
-
-/// Executes a write: all of its sets if all of its tests hold, otherwise nothing.
-///
-/// # Errors
-/// The first test that does not hold; or the first field that the object does not have, or that takes no such value.
-pub fn apply(write: &Write<'_>, object: &mut impl Fields) -> Result<(), NotApplied> {
-    write.fits()?;
-    for (field, expected) in &write.tests {
-        let found = object.get(*field).ok_or_else(|| write.misfit(TEST, *field, expected))?;
-        if found != *expected {
-            return Err(NotApplied::Unmet(Unmet {
-                field: format!("{field:?}"),
-                found: format!("{found:?}"),
-                expected: format!("{expected:?}"),
-            }));
-        }
-    }
-    for (field, value) in &write.sets {
-        object.get(*field).ok_or_else(|| write.misfit(SET, *field, value))?;
-    }
-    for (field, value) in &write.sets {
-        object.set(*field, value);
-    }
-    Ok(())
-}
-
 impl Write<'_> {
     /// The write as a JSON patch on the object as it was read.
     ///
@@ -287,7 +227,7 @@ impl Write<'_> {
     /// written (a marker, or a record with defaults spelled out).
     ///
     /// On what was read, the API server takes the patch exactly when all tests hold. On anything newer it may refuse
-    /// more (a parent or a list has changed), never less, and what it stores is always what [`apply`] makes of it.
+    /// more (a parent or a list has changed), never less, and what it stores is always what the write says.
     ///
     /// # Errors
     /// The first field that the write's object does not have, or that takes no such value.

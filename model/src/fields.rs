@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use brupop_api::write::Fields;
 use brupop_api::{Field, Value};
+use brupop_apply::Fields;
 use brupop_core::decide::Abort;
 
 use crate::ledger::{Held, Ledger, Record};

@@ -2,8 +2,8 @@
 
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::shadow::Failures;
-use brupop_api::write::{Fields, NotApplied, apply};
 use brupop_api::{Field, Object, State, Value, Write};
+use brupop_apply::{Fields, NotApplied, apply};
 use brupop_core::decide::{self, Abort, Effect, Milestone};
 use brupop_core::facts::NodeView;
 

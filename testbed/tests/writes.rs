@@ -1,4 +1,4 @@
-//! The interpreter of writes against the real API server: what [`brupop_api::write::apply`] makes of a typed object is
+//! The interpreter of writes against the real API server: what [`brupop_apply::apply`] makes of a typed object is
 //! what the server makes of the JSON patch. The model checker rests on this.
 
 #[path = "common/arbitrary.rs"]
@@ -11,8 +11,8 @@ mod raw;
 use anyhow::{Context as _, Result, bail, ensure};
 use arbitrary::{Case, Expected, Kind};
 use brupop_api::fleet::{Slot, VersionRecord};
-use brupop_api::write::{Fields, apply};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Field, Object, State, Value, Write, names};
+use brupop_apply::{Fields, apply};
 use brupop_testbed::{ControlPlane, Options};
 use http::Method;
 use k8s_openapi::api::core::v1::Node;

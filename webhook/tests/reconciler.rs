@@ -5,10 +5,10 @@
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
-use brupop_api::write::apply;
 use brupop_api::{
     BottlerocketShadow, BottlerocketShadowSpec, BottlerocketShadowStatus, Field, Marker, Object, State, Value,
 };
+use brupop_apply::apply;
 use brupop_core::decide::{self, Effect};
 use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
 use brupop_webhook::verdict::{Change, Request, verdict};

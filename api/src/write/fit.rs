@@ -32,15 +32,15 @@ impl Write<'_> {
         Ok(())
     }
 
-    pub(super) fn misfit(&self, verb: &'static str, field: Field<'_>, value: &Value<'_>) -> Misfit {
+    fn misfit(&self, verb: &'static str, field: Field<'_>, value: &Value<'_>) -> Misfit {
         let (object, field) = (format!("{:?}", self.object), format!("{field:?}"));
         Misfit { object, field, verb, value: format!("{value:?}") }
     }
 }
 
 /// What a write does with a field.
-pub(super) const TEST: &str = "test";
-pub(super) const SET: &str = "set";
+const TEST: &str = "test";
+const SET: &str = "set";
 
 /// Which part of an object a field is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -162,38 +162,7 @@ mod tests {
     use std::borrow::Cow;
 
     use super::*;
-    use crate::write::apply;
-    use crate::{BottlerocketShadow, State};
-    use serde_json::json;
-
-    #[test]
-    fn what_does_not_fit_changes_nothing() {
-        let shadow: BottlerocketShadow =
-            serde_json::from_value(json!({"metadata": {"name": "brs-n"}, "spec": {"state": "Idle"},
-            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow"}))
-            .unwrap();
-        let (spec, status) = (Object::ShadowSpec("brs-n"), Object::ShadowStatus("brs-n"));
-        let (attempt, state) = (Value::Number(1), Value::State(State::Idle));
-        for (says, object, field, value, fits) in [
-            ("the right one", spec, Field::SpecAttempt, &attempt, true),
-            ("of the status", spec, Field::StatusAttempt, &attempt, false),
-            ("of the spec", status, Field::SpecAttempt, &attempt, false),
-            ("of a Node", spec, Field::Unschedulable, &Value::Set, false),
-            ("of another kind", spec, Field::SpecAttempt, &state, false),
-            ("a state that goes", spec, Field::SpecState, &Value::Absent, false),
-            ("the API server's", spec, Field::Generation, &attempt, false),
-            ("another object", Object::Node("n"), Field::Unschedulable, &Value::Set, false),
-        ] {
-            let sets = vec![(Field::SpecLeaderTerm, Value::Number(7)), (field, value.clone())];
-            let sets = if object == spec { sets } else { sets[1..].to_vec() };
-            let write = Write { object, tests: vec![], sets };
-            let mut after = shadow.clone();
-            assert_eq!(apply(&write, &mut after).is_ok(), fits, "{says}");
-            assert_eq!(after == shadow, !fits, "{says}");
-            let is_object = !matches!(object, Object::Node(_));
-            assert_eq!(write.patch(&json!(shadow)).is_ok(), fits || !is_object, "{says}");
-        }
-    }
+    use crate::State;
 
     #[test]
     fn what_may_be_tested_is_told_by_the_object() {

@@ -5,8 +5,8 @@ use crate::verdict::{Change, Request, Rule};
 use brupop_admission_cases::edit::OF_AN_OBJECT;
 use brupop_admission_cases::{review, table};
 use brupop_api::facts::ShadowFacts;
-use brupop_api::write::{Fields, apply};
 use brupop_api::{BottlerocketShadow, Field, Object, Write, crds, definitions};
+use brupop_apply::{Fields, apply};
 use serde_json::{Map, Value, json};
 
 const POLICY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/agent-policy.yaml");
@@ -118,7 +118,7 @@ fn every_list_names_each_status_field() {
         check(field.is_some(), "Field::OF_AGENTS, which the webhook's own fields are made of");
         let (written, seen) =
             field.map(|field| is_known_to_writes_and_facts(&name, field, &sample)).unwrap_or_default();
-        check(written, "Fields of BottlerocketShadow (api/src/write/fields.rs)");
+        check(written, "Fields of BottlerocketShadow (api/apply/src/fields.rs)");
         check(seen, "StatusFacts (api/src/facts.rs)");
         check(own.contains(&format!("'{name}'")), "the variable own of manifests/agent-policy.yaml");
         check(has_row(&name), "a row that allows it (webhook/cases/src/rows/fields.rs)");

@@ -1,7 +1,7 @@
 //! An update, row by row: staged, rebooted, monitored, failed.
 
 use brupop_api::printable::is_printable;
-use brupop_api::write::apply;
+use brupop_apply::apply;
 
 use super::*;
 use Command::{Activate, Deactivate, Prepare, Refresh};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use brupop_api::State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::crds::COUNTER_MAX;
 use brupop_api::fleet::{BottlerocketFleet, BottlerocketFleetStatus, Halt, Slot, VersionRecord};
-use brupop_api::write::apply;
 use brupop_api::{Field, Marker, Problem, State, Value, Write};
+use brupop_apply::apply;
 use serde_json::json;
 
 use super::super::{Effect, Reason, counts, new_shadow, new_term, node as decide, slots};

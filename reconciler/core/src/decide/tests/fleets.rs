@@ -8,10 +8,10 @@ use brupop_api::fleet::UnpooledNodes;
 use brupop_api::fleet::{
     AcknowledgedHalt, BottlerocketFleetStatus, Done, Halt, NodeFailure, Slot, VersionRecord,
 };
-use brupop_api::write::{Fields, apply};
 use brupop_api::{
     BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Item, Object, State, Write, names,
 };
+use brupop_apply::{Fields, apply};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

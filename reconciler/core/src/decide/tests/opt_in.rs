@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::decide::opt_in;
 use crate::facts::{FleetFacts, Starts, UnmanagedNode, Until};
-use brupop_api::write::apply;
 use brupop_api::{Write, names};
+use brupop_apply::apply;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use brupop_api::fleet::{BottlerocketFleet, Slot, VersionRecord};
-use brupop_api::write::apply;
+use brupop_apply::apply;
 
 use super::world::*;
 use super::*;

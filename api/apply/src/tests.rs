@@ -1,15 +1,19 @@
 //! Every field of every object: what is set is read, and [`apply`] and [`Write::patch`] say the same.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::slice;
 
+use brupop_api::fleet::{Slot, VersionRecord};
+use brupop_api::shadow::{Failures, Staged};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, Marker, Object, Problem, State, names};
+use json_patch::{Patch, PatchOperation, TestOperation};
 use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::{BottlerocketFleet, BottlerocketShadow};
 
 /// Two values that may stand in a field; of a flag, that it is set and that it is not.
 type Row = (Field<'static>, Value<'static>, Value<'static>);
@@ -396,5 +400,34 @@ fn what_means_the_same_is_the_same() {
         let patch = write.patch(&read).unwrap();
         let mut document = read.clone();
         assert!(json_patch::patch(&mut document, &patch).is_ok(), "{field:?}: {patch}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_changes_nothing() {
+    let shadow: BottlerocketShadow =
+        serde_json::from_value(json!({"metadata": {"name": "brs-n"}, "spec": {"state": "Idle"},
+        "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow"}))
+        .unwrap();
+    let (spec, status) = (Object::ShadowSpec("brs-n"), Object::ShadowStatus("brs-n"));
+    let (attempt, state) = (Value::Number(1), Value::State(State::Idle));
+    for (says, object, field, value, fits) in [
+        ("the right one", spec, Field::SpecAttempt, &attempt, true),
+        ("of the status", spec, Field::StatusAttempt, &attempt, false),
+        ("of the spec", status, Field::SpecAttempt, &attempt, false),
+        ("of a Node", spec, Field::Unschedulable, &Value::Set, false),
+        ("of another kind", spec, Field::SpecAttempt, &state, false),
+        ("a state that goes", spec, Field::SpecState, &Value::Absent, false),
+        ("the API server's", spec, Field::Generation, &attempt, false),
+        ("another object", Object::Node("n"), Field::Unschedulable, &Value::Set, false),
+    ] {
+        let sets = vec![(Field::SpecLeaderTerm, Value::Number(7)), (field, value.clone())];
+        let sets = if object == spec { sets } else { sets[1..].to_vec() };
+        let write = Write { object, tests: vec![], sets };
+        let mut after = shadow.clone();
+        assert_eq!(apply(&write, &mut after).is_ok(), fits, "{says}");
+        assert_eq!(after == shadow, !fits, "{says}");
+        let is_object = !matches!(object, Object::Node(_));
+        assert_eq!(write.patch(&json!(shadow)).is_ok(), fits || !is_object, "{says}");
     }
 }

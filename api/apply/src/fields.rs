@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, Field, Marker, State, Value, names};
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Field, Fields, Value};
-use crate::{BottlerocketFleet, BottlerocketShadow, Marker, State, names};
+use crate::Fields;
 
 fn text(text: Option<&String>) -> Value<'_> {
     Value::text_or_absent(text.map(String::as_str))

@@ -1,0 +1,71 @@
+//! Writes carried out on objects in memory: on the model's truth, and on typed objects in tests. No program that ships has
+//! this crate.
+
+use brupop_api::write::Misfit;
+use brupop_api::{Field, Value, Write};
+
+mod fields;
+#[cfg(test)]
+mod tests;
+
+/// Anything with fields that can be read and set.
+pub trait Fields {
+    /// What stands there; `None` if such an object has no such field.
+    fn get(&self, field: Field<'_>) -> Option<Value<'_>>;
+    /// Puts something there. [`apply`] has made sure that such an object has the field, and that the value is of its kind.
+    fn set(&mut self, field: Field<'_>, value: &Value<'_>);
+}
+
+/// Why a write is not applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotApplied {
+    /// A test does not hold.
+    #[error(transparent)]
+    Unmet(#[from] Unmet),
+    /// The write makes no sense.
+    #[error(transparent)]
+    Misfit(#[from] Misfit),
+}
+
+/// The test of a write that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {found}, and the write was decided on {expected}")]
+pub struct Unmet {
+    /// The field, by name.
+    pub field: String,
+    /// What stands there.
+    pub found: String,
+    /// What was expected.
+    pub expected: String,
+}
+
+/// Executes a write: all of its sets if all of its tests hold, otherwise nothing.
+///
+/// # Errors
+/// The first test that does not hold; or the first field that the object does not have, or that takes no such value.
+pub fn apply(write: &Write<'_>, object: &mut impl Fields) -> Result<(), NotApplied> {
+    write.fits()?;
+    let missing = |verb, field: Field<'_>, value: &Value<'_>| Misfit {
+        object: format!("{:?}", write.object),
+        field: format!("{field:?}"),
+        verb,
+        value: format!("{value:?}"),
+    };
+    for (field, expected) in &write.tests {
+        let found = object.get(*field).ok_or_else(|| missing("test", *field, expected))?;
+        if found != *expected {
+            return Err(NotApplied::Unmet(Unmet {
+                field: format!("{field:?}"),
+                found: format!("{found:?}"),
+                expected: format!("{expected:?}"),
+            }));
+        }
+    }
+    for (field, value) in &write.sets {
+        object.get(*field).ok_or_else(|| missing("set", *field, value))?;
+    }
+    for (field, value) in &write.sets {
+        object.set(*field, value);
+    }
+    Ok(())
+}
