@@ -231,7 +231,7 @@ mod tests {
 
     fn shadow(name: &str) -> Value {
         json!({
-            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
             "metadata": {"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "7", "generation": 2,
                 "managedFields": [{"time": "10000-01-01T23:58:59Z"}]},
             "spec": {"state": "Idle"},
@@ -242,7 +242,7 @@ mod tests {
     fn a_list_survives_one_bad_object() {
         let mut bad = shadow("bad");
         bad["spec"]["state"] = json!("Dreaming of the password hunter2");
-        let list = json!({"kind": "BottlerocketShadowList", "apiVersion": "brupop.bottlerocket.aws/v2",
+        let list = json!({"kind": "BottlerocketShadowList", "apiVersion": BottlerocketShadow::api_version(&()),
             "metadata": {"resourceVersion": "9"}, "items": [shadow("a"), bad, shadow("b")]});
         let list: ObjectList<Item<BottlerocketShadow>> = serde_json::from_str(&list.to_string()).unwrap();
         let names: Vec<_> = list.items.iter().map(|item| (item.name(), item.ok().is_some())).collect();

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 
 use crate::plan::PlanArgs;
 use brupop_core::policy::{Durations, FailureBudget, Limit, Policy};
-use brupop_core::window::Schedule;
+use brupop_core::window::{self, Schedule};
 
 /// Longest time that can be set, in seconds: a week.
 const LONGEST: u64 = 7 * 24 * 3600;
@@ -35,7 +35,7 @@ pub struct Settings {
     #[arg(long, env = "SCHEDULER_CRON_EXPRESSION", default_value = "* * * * * * *")]
     pub scheduler_cron_expression: String,
     /// Time zone of the cron expression, such as `Europe/Berlin`
-    #[arg(long, env = "SCHEDULER_TIME_ZONE", default_value = "UTC", value_parser = time_zone)]
+    #[arg(long, env = "SCHEDULER_TIME_ZONE", default_value = "UTC", value_parser = window::time_zone)]
     pub scheduler_time_zone: TimeZone,
     /// How long each fire time opens a window, such as `4h` or `90m`
     #[arg(long, env = "SCHEDULER_WINDOW_DURATION", value_parser = window)]
@@ -169,11 +169,6 @@ impl Settings {
 /// `LONGEST` is far below `i64::MAX`.
 fn duration(seconds: u64) -> SignedDuration {
     SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
-}
-
-fn time_zone(name: &str) -> Result<TimeZone, String> {
-    TimeZone::get(name)
-        .map_err(|_| "write a name of the IANA database, such as Europe/Berlin or UTC".to_owned())
 }
 
 fn window(text: &str) -> Result<SignedDuration, String> {

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use brupop_api::BottlerocketShadow;
 use http::Request;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
+use kube::Resource as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use rustls::{ClientConfig, RootCertStore};
@@ -31,8 +33,8 @@ static COSTLY: LazyLock<Bytes> = LazyLock::new(|| {
             "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
             "request": {
                 "uid": "u", "operation": "UPDATE", "dryRun": false, "subResource": "status",
-                "kind": {"group": "brupop.bottlerocket.aws", "version": "v2", "kind": "BottlerocketShadow"},
-                "resource": {"group": "brupop.bottlerocket.aws", "version": "v2", "resource": "bottlerocketshadows"},
+                "kind": {"group": "brupop.bottlerocket.aws", "version": BottlerocketShadow::version(&()), "kind": "BottlerocketShadow"},
+                "resource": {"group": "brupop.bottlerocket.aws", "version": BottlerocketShadow::version(&()), "resource": "bottlerocketshadows"},
                 "name": "brs-n", "namespace": "ns", "userInfo": {"username": "u"},
                 "object": {"metadata": {"name": "brs-n"}, "status": {"x": "VALUES"}},
                 "oldObject": {"metadata": {"name": "brs-n"}},

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use brupop_api::BottlerocketPool;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use kube::Resource as _;
 
 use crate::operator::NAMESPACE;
 use crate::{Fleet, await_until};
@@ -33,8 +35,9 @@ pub fn manifest(more: &str) -> String {
     let schedule = format!("{} {} * * *", opens.minute(), opens.hour());
     let pool = |name: &str, more: &str| {
         format!(
-            "apiVersion: brupop.bottlerocket.aws/v1alpha1\nkind: BottlerocketPool\nmetadata:\n  name: {name}\nspec:\n  \
-             nodeSelector: {{matchLabels: {{tier: {name}}}}}\n  soak: {{readyFor: 0s}}\n{more}"
+            "apiVersion: {}\nkind: BottlerocketPool\nmetadata:\n  name: {name}\nspec:\n  \
+             nodeSelector: {{matchLabels: {{tier: {name}}}}}\n  soak: {{readyFor: 0s}}\n{more}",
+            BottlerocketPool::api_version(&())
         )
     };
     [

@@ -19,10 +19,12 @@ use admission_outage::only_agents_depend_on_the_webhook;
 use admission_tokens::DEADLINE;
 use anyhow::{Context as _, Result, ensure};
 use brupop_admission_cases::{Actor, Host, Request, table};
+use brupop_api::BottlerocketShadow;
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs, throw_away_overlay};
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{ControlPlane, Kubelets, Options, await_until, make_nodes};
 use http::Method;
+use kube::Resource as _;
 use serde_json::{Value as Json, json};
 use std::time::Instant;
 
@@ -148,7 +150,7 @@ async fn managers_do_not_grow(bed: &Bed) -> Result<()> {
     bed.idle_shadow(Host::First).await?;
     let path = bed.shadow_path(Host::First);
     let name = path.rsplit('/').next();
-    let applied = json!({"apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+    let applied = json!({"apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
         "metadata": {"name": name}, "status": {"message": "m"}});
     let mut refusal = None;
     for manager in 0..32 {

@@ -4,10 +4,12 @@
 mod raw;
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_api::BottlerocketShadow;
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
 use brupop_testbed::{ControlPlane, Kubelets, Options, await_until, make_nodes};
 use http::Method;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Resource as _;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, json};
@@ -56,9 +58,7 @@ struct Bed {
 
 impl Bed {
     fn status(node: usize) -> String {
-        format!(
-            "/apis/brupop.bottlerocket.aws/v2/namespaces/{NAMESPACE}/bottlerocketshadows/brs-node-{node}/status"
-        )
+        format!("{}/brs-node-{node}/status", BottlerocketShadow::url_path(&(), Some(NAMESPACE)))
     }
 
     /// An agent's token, and a shadow for each node.
@@ -78,12 +78,12 @@ impl Bed {
         for node in &nodes {
             let name = node.name_any();
             let shadow = json!({
-                "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+                "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
                 "metadata": {"name": format!("brs-{name}"), "ownerReferences":
                     [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.uid()}]},
                 "spec": {"state": "Idle"},
             });
-            let path = format!("/apis/brupop.bottlerocket.aws/v2/namespaces/{NAMESPACE}/bottlerocketshadows");
+            let path = BottlerocketShadow::url_path(&(), Some(NAMESPACE));
             raw::request(&admin, Method::POST, &path, &shadow).await?;
         }
         Ok(Self { control_plane, agent, nodes })

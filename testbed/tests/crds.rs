@@ -13,10 +13,10 @@ mod raw;
 
 use Half::{FleetSpec, FleetStatus, PoolSpec, PoolStatus, ShadowSpec, ShadowStatus};
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::{BottlerocketShadow, State, names};
+use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, State, names};
 use brupop_testbed::{ControlPlane, Options};
 use http::Method;
-use kube::Client;
+use kube::{Client, Resource};
 use serde_json::{Map, Value as Json, json};
 use std::fmt::Write as _;
 
@@ -36,12 +36,10 @@ type Row = (&'static str, Half, Json, Json, Result<(), &'static str>);
 
 const TIME: &str = "2026-01-01T00:00:00Z";
 
-fn collection(half: Half) -> (&'static str, &'static str, &'static str) {
-    match half {
-        ShadowSpec | ShadowStatus => ("v2", "BottlerocketShadow", "bottlerocketshadows"),
-        FleetSpec | FleetStatus => ("v1alpha1", "BottlerocketFleet", "bottlerocketfleets"),
-        PoolSpec | PoolStatus => ("v1alpha1", "BottlerocketPool", "bottlerocketpools"),
-    }
+/// The path to the objects of a kind, and what is the same in all of them.
+fn kind<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> (String, Json) {
+    let kind = json!({"apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": {"name": name}});
+    (K::url_path(&(), Some(namespace)), kind)
 }
 
 fn condition(number: usize) -> Json {
@@ -312,27 +310,26 @@ struct Objects<'a> {
 impl Objects<'_> {
     async fn make(&mut self, half: Half, spec: &Json) -> Result<(String, Json)> {
         self.made += 1;
-        let (version, kind, resource) = collection(half);
         let new = format!("object-{}", self.made);
-        // There is one fleet in a namespace.
-        let (namespace, name) = if kind == "BottlerocketFleet" {
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": new}});
-            raw::request(self.client, Method::POST, "/api/v1/namespaces", &namespace).await?;
-            (new.as_str(), names::FLEET)
-        } else {
-            ("default", new.as_str())
+        let (path, mut object) = match half {
+            ShadowSpec | ShadowStatus => kind::<BottlerocketShadow>("default", &new),
+            PoolSpec | PoolStatus => kind::<BottlerocketPool>("default", &new),
+            // There is one fleet in a namespace.
+            FleetSpec | FleetStatus => {
+                let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": new}});
+                raw::request(self.client, Method::POST, "/api/v1/namespaces", &namespace).await?;
+                kind::<BottlerocketFleet>(&new, names::FLEET)
+            }
         };
-        let path = format!("/apis/brupop.bottlerocket.aws/{version}/namespaces/{namespace}/{resource}");
-        let object = json!({
-            "apiVersion": format!("brupop.bottlerocket.aws/{version}"), "kind": kind,
-            "metadata": {"name": name}, "spec": spec, "status": {"current_state": "Idle", "term": 1},
-        });
+        object["spec"] = spec.clone();
+        object["status"] = json!({"current_state": "Idle", "term": 1});
         let stored = raw::request(self.client, Method::POST, &path, &object).await?;
         // kstatus takes an object without a status for one that is ready.
-        let unobserved = (kind != "BottlerocketShadow").then(|| json!(0));
+        let unobserved = (!matches!(half, ShadowSpec | ShadowStatus)).then(|| json!(0));
         ensure!(stored.pointer("/status/observedGeneration") == unobserved.as_ref(), "{stored}");
         let created = ["current_state", "term"].iter().any(|field| !stored["status"][field].is_null());
         ensure!(!created, "a status was created with its object: {stored}");
+        let name = stored["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         Ok((format!("{path}/{name}"), stored))
     }
 

@@ -4,9 +4,10 @@
 mod policies;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::names;
+use brupop_api::{BottlerocketShadow, names};
 use brupop_testbed::await_until;
 use http::Method;
+use kube::Resource as _;
 use policies::attacks::{self, Row, Verdict};
 use policies::bed::{Actor, Bed, Overlay};
 use policies::{flow, hand_edits, large};
@@ -183,7 +184,7 @@ fn agents_own_every_status_field_except_conditions() -> Result<()> {
         list.as_array().into_iter().flatten().find(|one| one["name"] == name).cloned()
     };
     let crd = read("bottlerocketshadow-crd.yaml")?;
-    let version = named(&crd["spec"]["versions"], "v2").context("no v2")?;
+    let version = named(&crd["spec"]["versions"], &BottlerocketShadow::version(&())).context("no version")?;
     let status = &version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
     let fields = status.as_object().context("no status")?.keys().filter(|field| *field != "conditions");
     let fields: BTreeSet<_> = fields.cloned().collect();

@@ -17,6 +17,7 @@ use brupop_testbed::{ControlPlane, Options};
 use http::Method;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
+use kube::Resource as _;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -63,11 +64,10 @@ impl Server {
             Kind::Fleet => {
                 let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
                 self.request(Method::POST, "/api/v1/namespaces", &namespace).await?;
-                let group = "/apis/brupop.bottlerocket.aws/v1alpha1";
-                (format!("{group}/namespaces/{name}/bottlerocketfleets"), names::FLEET.to_owned())
+                (BottlerocketFleet::url_path(&(), Some(&name)), names::FLEET.to_owned())
             }
             Kind::ShadowSpec | Kind::ShadowStatus => {
-                ("/apis/brupop.bottlerocket.aws/v2/namespaces/default/bottlerocketshadows".to_owned(), name)
+                (BottlerocketShadow::url_path(&(), Some("default")), name)
             }
         })
     }
@@ -76,9 +76,11 @@ impl Server {
     async fn make(&self, content: &Json) -> Result<Found> {
         let (collection, name) = self.place().await?;
         let (api_version, kind) = match self.kind {
-            Kind::Node => ("v1", "Node"),
-            Kind::Fleet => ("brupop.bottlerocket.aws/v1alpha1", "BottlerocketFleet"),
-            Kind::ShadowSpec | Kind::ShadowStatus => ("brupop.bottlerocket.aws/v2", "BottlerocketShadow"),
+            Kind::Node => ("v1".into(), "Node"),
+            Kind::Fleet => (BottlerocketFleet::api_version(&()), "BottlerocketFleet"),
+            Kind::ShadowSpec | Kind::ShadowStatus => {
+                (BottlerocketShadow::api_version(&()), "BottlerocketShadow")
+            }
         };
         let bare = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": content["spec"]});
         let json = self.request(Method::POST, &collection, &bare).await?;

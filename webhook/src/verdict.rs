@@ -15,7 +15,8 @@ mod rules;
 mod table;
 
 use brupop_api::identity::{Component, component, service_account};
-use brupop_api::names;
+use brupop_api::{BottlerocketShadow, names};
+use kube::Resource as _;
 
 pub use change::Change;
 pub use request::{Object, Request};
@@ -104,10 +105,10 @@ fn decide(actor: Actor, request: &Request, change: &Change<'_>) -> Result<Rule, 
 fn known_kind(request: &Request) -> Result<(), Refusal> {
     let (kind, resource) = (&request.kind, &request.resource);
     let known = kind.group == names::GROUP
-        && kind.version == "v2"
+        && kind.version == BottlerocketShadow::version(&())
         && kind.kind == "BottlerocketShadow"
         && resource.group == names::GROUP
-        && resource.version == "v2"
+        && resource.version == BottlerocketShadow::version(&())
         && resource.resource == "bottlerocketshadows";
     if known {
         return Ok(());
@@ -115,11 +116,11 @@ fn known_kind(request: &Request) -> Result<(), Refusal> {
     Err(Rule::UnknownKind.refuse(
         "",
         format!(
-            "the webhook does not know {}/{} {}: write {}/v2 BottlerocketShadow",
+            "the webhook does not know {}/{} {}: write {} BottlerocketShadow",
             kind.group,
             kind.version,
             kind.kind,
-            names::GROUP
+            BottlerocketShadow::api_version(&())
         ),
     ))
 }

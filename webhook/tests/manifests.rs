@@ -106,6 +106,25 @@ fn the_configuration_selects_our_namespaces_accounts_only() {
 }
 
 /// Every YAML document below this folder, also those that documents quote.
+/// Writes in a version that the configuration does not list would go past the webhook.
+#[test]
+fn the_configuration_lists_each_version_that_is_served() {
+    let configuration = object("webhook-configuration.yaml");
+    for (webhook, resource) in [(0, "bottlerocketshadows"), (1, "bottlerocketpools")] {
+        let rule = &configuration["webhooks"][webhook]["rules"][0];
+        let listed = rule["apiVersions"].as_array().unwrap();
+        assert!(rule["resources"].as_array().unwrap().contains(&resource.into()), "{rule}");
+        let crds = brupop_api::definitions::all();
+        let crd = crds.iter().find(|crd| crd.spec.names.plural == resource).unwrap();
+        let served: Vec<_> = crd.spec.versions.iter().filter(|version| version.served).collect();
+        assert!(!served.is_empty(), "{resource}");
+        for version in served {
+            let is_listed = |listed: &Value| listed == "*" || *listed == version.name;
+            assert!(listed.iter().any(is_listed), "{resource} {} is served, and not listed", version.name);
+        }
+    }
+}
+
 fn documents(folder: PathBuf) -> Vec<Value> {
     let mut documents = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

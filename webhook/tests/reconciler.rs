@@ -12,6 +12,7 @@ use brupop_apply::apply;
 use brupop_core::decide::{self, Effect};
 use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
 use brupop_webhook::verdict::{Change, Request, verdict};
+use kube::Resource as _;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
@@ -159,8 +160,8 @@ fn fleet(slots: &BTreeMap<String, Slot>) -> FleetFacts<'_> {
 fn review(old: &BottlerocketShadow, new: &BottlerocketShadow) -> Request {
     let request = json!({
         "uid": "u",
-        "kind": {"group": "brupop.bottlerocket.aws", "version": "v2", "kind": "BottlerocketShadow"},
-        "resource": {"group": "brupop.bottlerocket.aws", "version": "v2", "resource": "bottlerocketshadows"},
+        "kind": {"group": "brupop.bottlerocket.aws", "version": BottlerocketShadow::version(&()), "kind": "BottlerocketShadow"},
+        "resource": {"group": "brupop.bottlerocket.aws", "version": BottlerocketShadow::version(&()), "resource": "bottlerocketshadows"},
         "name": NAME,
         "namespace": "ns",
         "operation": "UPDATE",

@@ -242,13 +242,14 @@ fn waits_for_its_turn(shadow: &BottlerocketShadow) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube::Resource as _;
     use serde_json::{Value as Json, json};
 
     #[test]
     fn a_node_ready_for_its_turn_prefetches() {
         let waits = |conditions: Json| {
             let shadow = json!({
-                "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+                "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
                 "metadata": {"name": "brs-n"}, "spec": {"state": "Idle"}, "status": {"conditions": conditions},
             });
             waits_for_its_turn(&serde_json::from_value(shadow).unwrap())

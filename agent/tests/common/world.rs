@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use kube::Resource as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -122,7 +123,7 @@ impl World {
     /// Makes the shadow, Idle, as the reconciler does.
     pub async fn create_shadow(&self) {
         let shadow: BottlerocketShadow = from_value(json!({
-            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
             "metadata": {
                 "name": SHADOW,
                 "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": self.node.uid().unwrap()}],

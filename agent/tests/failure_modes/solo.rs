@@ -1,6 +1,7 @@
 //! The agent in this process, on a simulated host, against an API that holds one shadow and no more. Time is simulated
 //! (`start_paused`), so that hours take moments; the test plays the reconciler.
 
+use kube::Resource as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -78,7 +79,7 @@ impl Solo {
     /// A host and an Idle shadow; no agent yet.
     pub async fn new(durations: Durations, flags: &[&str]) -> Self {
         let shadow = json!({
-            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
             "metadata": {"name": "brs-node-0", "uid": "u", "generation": 1, "resourceVersion": "1"},
             "spec": {"state": "Idle"},
         });

@@ -1,5 +1,6 @@
 //! Every field of every object: what is set is read, and [`apply`] and [`Write::patch`] say the same.
 
+use kube::Resource as _;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::slice;
@@ -100,7 +101,7 @@ fn bare_shadow() -> BottlerocketShadow {
     let metadata = json!({"name": "brs-n", "uid": "u-1", "generation": 7});
     object(
         json!({"metadata": metadata, "spec": {"state": "Idle"}}),
-        "brupop.bottlerocket.aws/v2",
+        &BottlerocketShadow::api_version(&()),
         "BottlerocketShadow",
     )
 }
@@ -111,7 +112,11 @@ fn bare_node() -> Node {
 
 fn bare_fleet() -> BottlerocketFleet {
     let metadata = json!({"name": "fleet", "uid": "u-3", "generation": 8});
-    object(json!({"metadata": metadata, "spec": {}}), "brupop.bottlerocket.aws/v1alpha1", "BottlerocketFleet")
+    object(
+        json!({"metadata": metadata, "spec": {}}),
+        &BottlerocketFleet::api_version(&()),
+        "BottlerocketFleet",
+    )
 }
 
 fn object<T: DeserializeOwned>(mut members: Json, version: &str, kind: &str) -> T {
@@ -407,7 +412,7 @@ fn what_means_the_same_is_the_same() {
 fn what_does_not_fit_changes_nothing() {
     let shadow: BottlerocketShadow =
         serde_json::from_value(json!({"metadata": {"name": "brs-n"}, "spec": {"state": "Idle"},
-        "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow"}))
+        "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow"}))
         .unwrap();
     let (spec, status) = (Object::ShadowSpec("brs-n"), Object::ShadowStatus("brs-n"));
     let (attempt, state) = (Value::Number(1), Value::State(State::Idle));

@@ -7,7 +7,7 @@ use crate::gates::{Gate, Question};
 use crate::kept::weight;
 use crate::ownership::WatchedPool;
 use crate::policy::{Durations, FailureBudget, Limit};
-use crate::window::{self, Schedule, Span};
+use crate::window::{self, Schedule, Span, time_zone};
 use brupop_api::BottlerocketPool;
 use brupop_api::crds::{QUERY_MAX, is_dns_label};
 use brupop_api::fleet::AcknowledgedHalt;
@@ -17,7 +17,6 @@ use brupop_api::pool::{
     self, After, BottlerocketPoolSpec, FIVE_FIELDS, Freeze, GateType, NodeSelector, Operator, Topology,
     TopologyMode, Window,
 };
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -453,9 +452,7 @@ fn duration(
 
 fn schedule(nth: usize, window: &Window) -> Result<Schedule, Invalid> {
     let field = |field: &str| format!("spec.windows[{nth}].{field}");
-    let zone = TimeZone::get(&window.time_zone).map_err(|_| {
-        Invalid::new(field("timeZone"), "write a name of the IANA database, such as Europe/Berlin or UTC")
-    })?;
+    let zone = time_zone(&window.time_zone).map_err(|why| Invalid::new(field("timeZone"), why))?;
     let fields = window.schedule.split_whitespace().count();
     if fields != 5 {
         return Err(Invalid::new(field("schedule"), format!("it has {fields} fields: {FIVE_FIELDS}")));

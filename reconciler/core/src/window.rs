@@ -61,6 +61,14 @@ fn length(gap: Option<SignedDuration>, duration: Option<SignedDuration>) -> Resu
     }
 }
 
+/// The time zone of this name.
+///
+/// # Errors
+/// What to write, if there is none.
+pub fn time_zone(name: &str) -> Result<TimeZone, String> {
+    TimeZone::get(name).map_err(|_| "write a name of the IANA database, such as Europe/Berlin or UTC".into())
+}
+
 /// When updates may start; always by default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {

@@ -1,3 +1,4 @@
+use kube::Resource as _;
 use std::collections::BTreeMap;
 
 use super::last_pass::Group;
@@ -31,7 +32,7 @@ fn group(pool: &str, reason: &'static str, version: &str) -> Group {
 fn cluster(hosts: impl IntoIterator<Item = (&'static str, String)>) -> Cluster {
     let shadow = |(state, version): (&str, String)| -> Item<BottlerocketShadow> {
         serde_json::from_value(json!({
-            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow", "metadata": {},
+            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow", "metadata": {},
             "spec": {"state": "Idle"}, "status": {"current_state": state, "current_version": version},
         }))
         .unwrap()
@@ -108,7 +109,7 @@ fn failures_are_counted_by_node_and_by_version() {
         ("d", json!(null)),
     ] {
         let shadow: Item<BottlerocketShadow> = serde_json::from_value(json!({
-            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow", "metadata": {},
+            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow", "metadata": {},
             "spec": {"state": "Idle", "failures": failures},
         }))
         .unwrap();
@@ -263,7 +264,7 @@ fn a_time_that_cannot_be_read_is_left_out() {
 /// A shadow whose host has known of an update since this minute.
 fn behind(name: &str, minute: u8) -> Item<BottlerocketShadow> {
     serde_json::from_value(json!({
-        "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+        "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
         "metadata": {"name": name, "uid": name, "generation": 1}, "spec": {"state": "Idle"},
         "status": {"current_version": "1.19.4", "target_version": "1.20.0", "conditions": [
             {"type": "Progressing", "status": "False", "reason": "LimitReached", "message": "m",

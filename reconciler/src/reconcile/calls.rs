@@ -237,7 +237,7 @@ mod tests {
 
     fn shadow(metadata: &Value) -> Value {
         let mut shadow = json!({
-            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
             "metadata": {"name": "brs-n", "uid": "u", "generation": 1}, "spec": {"state": "Idle"},
         });
         json_patch::merge(&mut shadow["metadata"], metadata);

@@ -3,9 +3,11 @@
 use super::admission_tokens::{Cast, DEADLINE, cast};
 use anyhow::{Context as _, Result, bail, ensure};
 use brupop_admission_cases::{Actor, Ask, Host, Request, Row, Stored, Verdict, World};
+use brupop_api::BottlerocketShadow;
 use brupop_testbed::{ControlPlane, await_until};
 use http::Method;
 use k8s_openapi::api::core::v1::Node;
+use kube::Resource as _;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -62,7 +64,7 @@ impl Bed {
     }
 
     fn shadows_path(&self) -> String {
-        format!("/apis/brupop.bottlerocket.aws/v2/namespaces/{}/bottlerocketshadows", self.namespace())
+        BottlerocketShadow::url_path(&(), Some(self.namespace()))
     }
 
     /// Asks in JSON; the body of a PATCH is a JSON patch if it is a list, else a merge patch.
@@ -151,7 +153,7 @@ impl Bed {
         self.delete(&path).await?;
         let node = self.world().node(host);
         let shadow = json!({
-            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
             "metadata": {
                 "name": format!("brs-{}", node.name),
                 "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}],

@@ -3,10 +3,12 @@
 use super::raw;
 use anyhow::{Context as _, Result};
 use brupop_admission_cases::{Actor, Host, Node, World};
+use brupop_api::BottlerocketShadow;
 use brupop_testbed::{ControlPlane, NewNode, await_until};
 use http::{HeaderName, HeaderValue, Method};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Node as KubeNode, Pod, ServiceAccount};
+use kube::Resource as _;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, from_value, json};
@@ -160,8 +162,7 @@ impl Stage<'_> {
 
     async fn use_once(&self, token: &str) -> Result<()> {
         let client = self.control_plane.client_for_token(token).await?;
-        let path =
-            format!("/apis/brupop.bottlerocket.aws/v2/namespaces/{}/bottlerocketshadows", self.namespace);
+        let path = BottlerocketShadow::url_path(&(), Some(self.namespace));
         raw::request(&client, Method::GET, &path, &Json::Null).await?;
         Ok(())
     }

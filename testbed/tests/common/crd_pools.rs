@@ -3,9 +3,10 @@
 use super::Half::{PoolSpec, PoolStatus};
 use super::{Objects, Row, TIME, conditions, rows};
 use anyhow::{Result, ensure};
-use brupop_api::{crds, definitions};
+use brupop_api::{BottlerocketPool, crds, definitions};
 use http::Method;
 use kube::Client;
+use kube::Resource as _;
 use serde_json::{Map, Value as Json, json};
 
 type Told = (&'static str, Json, Result<(), &'static str>);
@@ -313,9 +314,9 @@ pub async fn defaults_appear(client: &Client) -> Result<()> {
 
 /// Pools' names stand in slots, and in what other pools come after.
 pub async fn names_are_held_to_their_rules(client: &Client) -> Result<()> {
-    let path = "/apis/brupop.bottlerocket.aws/v1alpha1/namespaces/default/bottlerocketpools";
+    let path = &BottlerocketPool::url_path(&(), Some("default"));
     let make = async |name: &str, after: &str| {
-        let pool = json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketPool",
+        let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
             "metadata": {"name": name}, "spec": {"nodeSelector": {}, "after": [{"pool": after}]}});
         super::raw::request(client, Method::POST, path, &pool).await.err().map(|error| error.to_string())
     };

@@ -7,9 +7,10 @@ use brupop_api::crds::{
     POOL_NAME_MAX, POOL_RECORDS_MAX, SEEN_MAX, SLOTS_MAX, TIME_MAX, UID_MAX, VARIANT_MAX, VARIANTS_MAX,
     VERSION_MAX, VERSION_RECORDS_MAX, WORD_MAX,
 };
-use brupop_api::names::{CONDITIONS_MANAGER, FLEET, GROUP};
+use brupop_api::names::{CONDITIONS_MANAGER, FLEET};
 use http::Method;
 use kube::Client;
+use kube::Resource as _;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use serde_json::{Map, Value as Json, json};
 
@@ -153,8 +154,8 @@ pub async fn stays_below_what_etcd_takes(client: &Client) -> Result<()> {
         let says = texts.says;
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": says}});
         raw::request(client, Method::POST, "/api/v1/namespaces", &namespace).await?;
-        let path = format!("/apis/{GROUP}/v1alpha1/namespaces/{says}/bottlerocketfleets");
-        let kind = json!({"apiVersion": format!("{GROUP}/v1alpha1"), "kind": "BottlerocketFleet",
+        let path = BottlerocketFleet::url_path(&(), Some(says));
+        let kind = json!({"apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
             "metadata": {"name": FLEET}});
         let with = |field: &str, value: Json| {
             let mut object = kind.clone();

@@ -6,6 +6,7 @@ mod recipes;
 mod refused;
 mod steered;
 
+use kube::Resource as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -38,7 +39,7 @@ async fn fleet(tiers: &[&str], env: &[(&str, &str)]) -> Result<Fleet> {
 
 /// Makes this pool, which selects a tier, or changes it.
 async fn apply(fleet: &Fleet, name: &str, spec: &Value) -> Result<()> {
-    let pool = json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketPool",
+    let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
         "metadata": {"name": name}, "spec": spec});
     pools(fleet).patch(name, &PatchParams::apply("a-person").force(), &Patch::Apply(pool)).await?;
     Ok(())

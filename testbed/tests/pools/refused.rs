@@ -1,9 +1,11 @@
 //! What the API server, the policy and the webhook refuse, and what becomes of a pool that nobody refused in time.
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_api::BottlerocketPool;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{Fleet, await_until};
+use kube::Resource as _;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, from_value, json};
 
@@ -27,9 +29,9 @@ async fn refusal(fleet: &Fleet, spec: &Value) -> Result<Option<String>> {
 /// A pool in another namespace, which nobody would read, is refused.
 async fn none_elsewhere(fleet: &Fleet) -> Result<()> {
     let elsewhere = Api::namespaced(fleet.client(), "default");
-    let pool: brupop_api::BottlerocketPool =
+    let pool: BottlerocketPool =
         from_value(json!({"metadata": {"name": "web"}, "spec": {"nodeSelector": {}},
-        "apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketPool"}))?;
+        "apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool"}))?;
     let refused = elsewhere.create(&PostParams::default(), &pool).await.map(drop);
     let refused = refused.err().context("a pool elsewhere was stored")?.to_string();
     ensure!(refused.contains("pool-namespace: nobody heeds"), "{refused}");

@@ -6,6 +6,7 @@ use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::{Command, Faults};
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, await_until};
+use kube::Resource as _;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
@@ -143,7 +144,7 @@ async fn an_unreadable_shadow_stops_no_other_node() -> Result<()> {
     let boot_id = fleet.hosts[0].boot_id();
     // No schema any more: anything can be stored.
     let anything = json!({"spec": {"versions": [{
-        "name": "v2", "served": true, "storage": true, "subresources": {"status": {}},
+        "name": BottlerocketShadow::version(&()), "served": true, "storage": true, "subresources": {"status": {}},
         "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
     }]}});
     fleet

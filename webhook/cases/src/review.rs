@@ -3,6 +3,8 @@
 use crate::ask::Ask;
 use crate::row::{Row, merged};
 use crate::world::World;
+use brupop_api::BottlerocketShadow;
+use kube::Resource as _;
 use serde_json::{Value, json};
 
 /// The review of this row on paper; none if the row is not about a shadow, or if the API server itself could not make
@@ -19,9 +21,9 @@ pub fn review(row: &Row) -> Option<Value> {
         "generation": 3,
         "creationTimestamp": "2026-01-01T00:00:00Z",
         "managedFields": [
-            {"manager": "brupop-reconciler", "operation": "Update", "apiVersion": "brupop.bottlerocket.aws/v2",
+            {"manager": "brupop-reconciler", "operation": "Update", "apiVersion": BottlerocketShadow::api_version(&()),
                 "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:state": {}}}},
-            {"manager": "brupop-agent", "operation": "Update", "apiVersion": "brupop.bottlerocket.aws/v2",
+            {"manager": "brupop-agent", "operation": "Update", "apiVersion": BottlerocketShadow::api_version(&()),
                 "subresource": "status", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1",
                 "fieldsV1": {"f:status": {"f:message": {}}}},
         ],

@@ -4,7 +4,9 @@ use crate::actor::Actor;
 use crate::ask::{Ask, Request, Way};
 use crate::schema::prune;
 use crate::world::{Host, World};
+use brupop_api::BottlerocketShadow;
 use http::Method;
+use kube::Resource as _;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -154,7 +156,7 @@ impl Row {
     pub fn shadow(&self, world: &World) -> Value {
         let node = world.node(self.of);
         let mut shadow = json!({
-            "apiVersion": "brupop.bottlerocket.aws/v2",
+            "apiVersion": BottlerocketShadow::api_version(&()),
             "kind": "BottlerocketShadow",
             "metadata": {
                 "name": brupop_api::names::shadow_name(&node.name),

@@ -2,12 +2,17 @@
 
 use brupop_api::BottlerocketShadow;
 use kube::CustomResourceExt as _;
+use kube::Resource as _;
 use serde_json::Value;
 use std::sync::LazyLock;
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let versions = serde_json::to_value(BottlerocketShadow::crd().spec.versions).unwrap_or_default();
-    let served = versions.as_array().into_iter().flatten().find(|version| version["name"] == "v2");
+    let served = versions
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|version| version["name"] == BottlerocketShadow::version(&()).as_ref());
     served.map_or(Value::Null, |version| version["schema"]["openAPIV3Schema"].clone())
 });
 

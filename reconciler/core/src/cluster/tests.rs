@@ -1,6 +1,8 @@
 //! What watches bring, in whatever order.
 
 use super::*;
+use brupop_api::BottlerocketShadow;
+use kube::Resource as _;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -11,8 +13,10 @@ fn node(name: &str, ready: bool) -> WatchedNode {
 }
 
 fn shadow(name: &str, state: &str) -> Item<BottlerocketShadow> {
-    serde_json::from_value(json!({"apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
-        "metadata": {"name": names::shadow_name(name)}, "spec": {"state": state}}))
+    serde_json::from_value(
+        json!({"apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
+        "metadata": {"name": names::shadow_name(name)}, "spec": {"state": state}}),
+    )
     .unwrap()
 }
 

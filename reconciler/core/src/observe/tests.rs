@@ -8,6 +8,7 @@ mod unreachable;
 mod unreadable;
 mod workloads;
 
+use kube::Resource as _;
 use std::sync::Arc;
 
 use super::*;
@@ -16,7 +17,7 @@ use crate::decide::{self, Effect, Reason};
 use crate::drain::DrainPlan;
 use crate::objects::Readiness;
 use crate::policy::{Durations, Limit};
-use brupop_api::{Item, names};
+use brupop_api::{BottlerocketShadow, Item, names};
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -67,7 +68,7 @@ fn merge(into: &mut Value, from: Value) {
 
 fn shadow(name: &str, spec: &Value, status: &Value) -> Arc<Item<BottlerocketShadow>> {
     let json = json!({
-        "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+        "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
         "metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}"), "generation": 3,
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-n"}]},
         "spec": spec, "status": status,

@@ -1,5 +1,7 @@
 //! One update, step by step, and the ways in which it may end.
 
+use brupop_api::{BottlerocketShadow, names};
+use kube::Resource as _;
 use std::sync::Arc;
 
 use super::*;
@@ -8,7 +10,6 @@ use crate::known::{Known, KnownDrain};
 use crate::objects::{AgentPod, Readiness};
 use crate::observe::{Leader, Now, observe};
 use crate::policy::{Durations, Policy};
-use brupop_api::names;
 use serde_json::{Value, json};
 
 const OLD: &str = "1.19.4";
@@ -76,7 +77,7 @@ impl World {
                     "osImage": format!("Bottlerocket OS {} (aws-k8s-1.36)", self.version)}},
         });
         let shadow = json!({
-            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
             "metadata": {"name": "brs-n", "namespace": "ns", "uid": "shadow-uid", "generation": 3,
                 "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-uid"}]},
             "spec": self.spec, "status": self.status,

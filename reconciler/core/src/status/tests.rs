@@ -5,6 +5,7 @@ mod health;
 mod idle;
 
 use super::*;
+use brupop_api::{BottlerocketFleet, BottlerocketShadow};
 use std::slice;
 
 fn wanted(status: ConditionStatus, reason: &'static str) -> DesiredCondition {
@@ -13,7 +14,7 @@ fn wanted(status: ConditionStatus, reason: &'static str) -> DesiredCondition {
 
 fn shadow(conditions: &Value) -> BottlerocketShadow {
     serde_json::from_value(json!({
-        "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+        "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
         "metadata": {"name": "brs-n", "uid": "u", "generation": 1}, "spec": {"state": "Idle"},
         "status": {"conditions": conditions},
     }))
@@ -27,7 +28,7 @@ fn a_conditions_time_is_its_statuss() {
     assert_eq!(
         patch,
         json!({
-            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
             "metadata": {"name": "brs-n", "uid": "u"},
             "status": {"conditions": [{"type": "Progressing", "status": "False", "reason": "NoUpdate",
                 "message": "a sentence", "observedGeneration": 1,
@@ -113,7 +114,7 @@ fn the_fleet_keeps_conditions_not_known_yet() {
     };
     let fleet = |status: &Value| -> BottlerocketFleet {
         serde_json::from_value(
-            json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
+            json!({"apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
             "metadata": {"name": "fleet", "uid": "u", "generation": 1}, "spec": {}, "status": status}),
         )
         .unwrap()

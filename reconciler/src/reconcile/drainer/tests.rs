@@ -1,4 +1,5 @@
 use brupop_api::BottlerocketShadow;
+use kube::Resource as _;
 use serde_json::json;
 
 use super::*;
@@ -9,7 +10,7 @@ fn updating(cluster: &mut Cluster, name: &str, reached: State, has_marker: bool)
     let annotations = if has_marker { json!({names::MARKER_ANNOTATION: marker.render()}) } else { json!({}) };
     let node = json!({"metadata": {"name": name, "annotations": annotations}, "spec": {}, "status": {}});
     let shadow: Item<BottlerocketShadow> = serde_json::from_value(json!({
-        "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+        "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
         "metadata": {"name": format!("brs-{name}"), "uid": "u", "generation": 1},
         "spec": {"state": "StagedAndPerformedUpdate", "attempt": 1, "version": "1.20.0"},
         "status": {"current_state": reached, "attempt": 1},

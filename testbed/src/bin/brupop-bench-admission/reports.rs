@@ -1,10 +1,11 @@
 //! One agent: its shadow as it is in a cluster, its own token, and the patches by which it reports.
 
+use kube::Resource as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use brupop_api::write::{Field, Object, Value, Write};
-use brupop_api::{State, names};
+use brupop_api::{BottlerocketShadow, State, names};
 use brupop_testbed::{ControlPlane, await_until};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, PostParams};
@@ -80,7 +81,7 @@ fn patch(uri: &str, body: Vec<u8>) -> Result<http::Request<Vec<u8>>> {
 }
 
 fn shadows(namespace: &str) -> String {
-    format!("/apis/brupop.bottlerocket.aws/v2/namespaces/{namespace}/bottlerocketshadows")
+    BottlerocketShadow::url_path(&(), Some(namespace))
 }
 
 /// What an agent sends that has found another update, as a patch with all of its tests.
@@ -107,7 +108,7 @@ async fn shadow(admin: &Client, namespace: &str, node: &Node) -> Result<Json> {
     let (before, boot) = ("5f0c9b1e-0000-4000-8000-000000000000", "5f0c9b1e-0000-4000-8000-000000000001");
     let object = |rest: Json| {
         let mut object = json!({
-            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
             "metadata": {"name": name},
         });
         json_patch::merge(&mut object, &rest);

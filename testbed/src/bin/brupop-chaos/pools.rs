@@ -1,5 +1,6 @@
 //! Three pools, and what people do to them: in every second run.
 
+use kube::Resource as _;
 use std::ops::Range;
 
 use anyhow::Result;
@@ -134,7 +135,7 @@ pub(crate) async fn label(client: Client, node: usize, pool: String) -> Result<(
 
 async fn apply(client: Client, pool: &str, spec: Json) -> Result<()> {
     let pools = Api::<BottlerocketPool>::namespaced(client, NAMESPACE);
-    let object = json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketPool",
+    let object = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
         "metadata": {"name": pool}, "spec": spec});
     pools.patch(pool, &PatchParams::apply("people").force(), &Patch::Apply(object)).await?;
     Ok(())

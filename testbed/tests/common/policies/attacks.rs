@@ -3,8 +3,9 @@
 use super::bed::Actor::{Agent, Reconciler, Webhook};
 use super::bed::{Actor, Bed};
 use anyhow::{Result, ensure};
-use brupop_api::names;
+use brupop_api::{BottlerocketFleet, names};
 use http::Method;
+use kube::Resource as _;
 use serde_json::{Value as Json, json};
 
 mod kubelets;
@@ -78,7 +79,7 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
         &event("default", "theirs", "kubelet", "Node"),
     )
     .await?;
-    let fleets = bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketfleets");
+    let fleets = bed.ours(&BottlerocketFleet::api_version(&()), "bottlerocketfleets");
     bed.must(Method::POST, &fleets, &fleet(names::FLEET, &json!({"paused": true}))).await?;
     Ok(())
 }
@@ -93,7 +94,7 @@ fn event(namespace: &str, name: &str, controller: &str, kind: &str) -> Json {
 }
 
 fn fleet(name: &str, spec: &Json) -> Json {
-    json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
+    json!({"apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
         "metadata": {"name": name}, "spec": spec})
 }
 

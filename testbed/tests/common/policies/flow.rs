@@ -2,9 +2,11 @@
 
 use super::bed::{Actor, Bed};
 use anyhow::{Context as _, Result, bail, ensure};
+use brupop_api::BottlerocketShadow;
 use brupop_testbed::await_until;
 use futures::StreamExt as _;
 use http::Method;
+use kube::Resource as _;
 use serde_json::Value as Json;
 use std::time::{Duration, Instant};
 
@@ -30,7 +32,7 @@ pub async fn requests_are_classified(bed: &Bed) -> Result<()> {
         (Actor::Webhook, &operator, &operator),
         (Actor::Admin, "exempt", "exempt"),
     ];
-    let shadows = bed.ours("brupop.bottlerocket.aws/v2", "bottlerocketshadows");
+    let shadows = bed.ours(&BottlerocketShadow::api_version(&()), "bottlerocketshadows");
     for (actor, schema, level) in rows {
         let expected = (uid("flowschemas", schema).await?, uid("prioritylevelconfigurations", level).await?);
         for path in [shadows.as_str(), "/api/v1/nodes", "/version"] {
@@ -69,7 +71,7 @@ async fn agents_level(bed: &Bed) -> Result<(u64, u64)> {
 
 /// A stolen token of an agent asks for what takes long, a hundred times at once: for a state that is not there yet.
 pub async fn agents_keep_each_other_waiting_and_nobody_else(bed: &Bed) -> Result<()> {
-    let shadows = bed.ours("brupop.bottlerocket.aws/v2", "bottlerocketshadows");
+    let shadows = bed.ours(&BottlerocketShadow::api_version(&()), "bottlerocketshadows");
     let list = bed.must(Method::GET, &shadows, &Json::Null).await?;
     let version: u64 = list["metadata"]["resourceVersion"].as_str().context("no version")?.parse()?;
     let future =

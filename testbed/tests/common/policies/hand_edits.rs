@@ -2,8 +2,9 @@
 
 use super::bed::{Actor, Bed};
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::names;
+use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, names};
 use http::Method;
+use kube::Resource as _;
 use serde_json::{Value as Json, json};
 
 /// Users that are not people, whatever their rights.
@@ -27,22 +28,23 @@ async fn prepare(bed: &Bed, shadows: &str) -> Result<()> {
     bed.must(
         Method::POST,
         shadows,
-        &json!({"apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+        &json!({"apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
             "metadata": {"name": "brs-edited"}, "spec": {"state": "Idle"}}),
     )
     .await?;
-    let pool = json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketPool",
+    let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
         "metadata": {"name": "edited"}, "spec": {"nodeSelector": {}}});
-    bed.must(Method::POST, &bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketpools"), &pool).await?;
+    bed.must(Method::POST, &bed.ours(&BottlerocketPool::api_version(&()), "bottlerocketpools"), &pool)
+        .await?;
     Ok(())
 }
 
 /// Each edit goes through; people are told the words, machines nothing.
 pub async fn check(bed: &Bed) -> Result<()> {
-    let shadows = bed.ours("brupop.bottlerocket.aws/v2", "bottlerocketshadows");
+    let shadows = bed.ours(&BottlerocketShadow::api_version(&()), "bottlerocketshadows");
     let (shadow, fleet) = (
         format!("{shadows}/brs-edited"),
-        bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketfleets/fleet"),
+        bed.ours(&BottlerocketFleet::api_version(&()), "bottlerocketfleets/fleet"),
     );
     let node = "/api/v1/nodes/edited".to_owned();
     prepare(bed, &shadows).await?;
@@ -52,7 +54,7 @@ pub async fn check(bed: &Bed) -> Result<()> {
         bed.namespace
     );
     let annotation = |key: &str, value: Json| json!({"metadata": {"annotations": {key: value}}});
-    let pool = bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketpools/edited");
+    let pool = bed.ours(&BottlerocketPool::api_version(&()), "bottlerocketpools/edited");
     let pause_pool = format!(
         "kubectl patch brp edited -n {} --type=merge -p '{{\"spec\":{{\"paused\":true}}}}'",
         bed.namespace

@@ -7,6 +7,7 @@ use brupop_admission_cases::{review, table};
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{BottlerocketShadow, Field, Object, Write, crds, definitions};
 use brupop_apply::{Fields, apply};
+use kube::Resource as _;
 use serde_json::{Map, Value, json};
 
 const POLICY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/agent-policy.yaml");
@@ -80,9 +81,8 @@ fn has_row(field: &str) -> bool {
 
 fn shadow(status: &Value) -> BottlerocketShadow {
     let metadata = json!({"name": "brs-n", "uid": "u", "generation": 1});
-    let kind = ("brupop.bottlerocket.aws/v2", "BottlerocketShadow");
-    let shadow = json!({"apiVersion": kind.0, "kind": kind.1, "metadata": metadata, "spec": {"state": "Idle"},
-        "status": status});
+    let shadow = json!({"apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
+        "metadata": metadata, "spec": {"state": "Idle"}, "status": status});
     serde_json::from_value(shadow).unwrap()
 }
 

@@ -3,6 +3,7 @@
 use brupop_api::{BottlerocketShadow, Marker, Problem, State, names};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
+use kube::Resource as _;
 use serde_json::{Value, json};
 
 use super::fleets::{NOW, TERM};
@@ -151,7 +152,7 @@ pub(super) fn shadow(name: &str, dice: &mut Dice<'_>) -> BottlerocketShadow {
     }
     let owner = if dice.rarely(12) { "an earlier node".to_owned() } else { format!("node-{name}") };
     let json = json!({
-        "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+        "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
         "metadata": {"name": names::shadow_name(name), "namespace": "ns", "uid": uid_of(name), "generation": 3,
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": owner}]},
         "spec": {"state": state, "state_transition_timestamp": dice.ago(), "attempt": attempt,

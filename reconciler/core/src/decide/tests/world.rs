@@ -1,5 +1,6 @@
 //! One node in mid-fleet, to be varied by each test.
 
+use kube::Resource as _;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -49,7 +50,7 @@ pub(super) fn fleet() -> FleetFacts<'static> {
 /// The ledger that this fleet was read from; without slots.
 pub(super) fn ledger(fleet: &FleetFacts<'_>) -> BottlerocketFleet {
     serde_json::from_value(json!({
-        "apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
+        "apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
         "metadata": {"name": "fleet", "uid": fleet.uid, "generation": fleet.generation}, "spec": {},
         "status": {"term": fleet.term},
     }))

@@ -1,5 +1,6 @@
 //! Nodes that the operator does not manage, and may opt in.
 
+use kube::Resource as _;
 use std::collections::BTreeMap;
 
 use super::*;
@@ -41,7 +42,7 @@ fn unmanaged_nodes_carry_nothing_of_ours() {
     for node in nodes {
         node.put(&mut cluster);
     }
-    let shadow = json!({"apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+    let shadow = json!({"apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
         "metadata": {"name": "brs-has-a-shadow"}, "spec": {"state": "Dreaming"}});
     let shadow: Item<BottlerocketShadow> = serde_json::from_value(shadow).unwrap();
     shadow.put(&mut cluster);

@@ -1,5 +1,7 @@
 //! What kstatus reads of the fleet.
 
+use brupop_api::BottlerocketFleet;
+use kube::Resource as _;
 use std::collections::BTreeMap;
 
 use brupop_api::fleet::{Counts, Halt, VersionRecord};
@@ -85,16 +87,14 @@ fn a_fleet_is_ready_once_its_rules_are_in_force_and_it_is_alone() {
 fn what_the_last_leader_saw_stands() {
     for (admission, alone) in [(WELL, WELL), (WRONG, WELL), (WELL, WRONG)] {
         let before = fleet(3, admission, alone, false);
-        let nobody: brupop_api::BottlerocketFleet = serde_json::from_value(json!({
-            "apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
+        let nobody: BottlerocketFleet = serde_json::from_value(json!({
+            "apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
             "metadata": {"name": "fleet", "uid": "u", "generation": 1}, "spec": {}, "status": {},
         }))
         .unwrap();
         let patch = before.patch(&nobody, "2026-11-21T04:00:00Z");
-        let stored = brupop_api::BottlerocketFleet {
-            status: serde_json::from_value(patch["status"].clone()).unwrap(),
-            ..nobody
-        };
+        let stored =
+            BottlerocketFleet { status: serde_json::from_value(patch["status"].clone()).unwrap(), ..nobody };
         let after = fleet(3, None, None, false);
         assert!(before.is_stored_in(&stored) && after.is_stored_in(&stored), "{admission:?} {alone:?}");
     }

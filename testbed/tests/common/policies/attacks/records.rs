@@ -1,6 +1,7 @@
 //! The reconciler and what else it writes.
 
 use super::*;
+use brupop_api::{BottlerocketFleet, BottlerocketPool};
 
 fn by(says: &'static str, method: Method, path: String, body: Json, verdict: Verdict) -> Row {
     (says, Reconciler, method, path, body, verdict)
@@ -73,12 +74,11 @@ fn leases(bed: &Bed) -> Vec<Row> {
 
 fn fleets(bed: &Bed) -> Vec<Row> {
     let of_fleet = "reconciler-fleet";
-    let fleets = bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketfleets");
+    let fleets = bed.ours(&BottlerocketFleet::api_version(&()), "bottlerocketfleets");
     let ours = format!("{fleets}/{}", names::FLEET);
-    let pools = bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketpools");
-    let elsewhere =
-        "/apis/brupop.bottlerocket.aws/v1alpha1/namespaces/kube-system/bottlerocketpools".to_owned();
-    let pool = json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketPool",
+    let pools = bed.ours(&BottlerocketPool::api_version(&()), "bottlerocketpools");
+    let elsewhere = BottlerocketPool::url_path(&(), Some("kube-system"));
+    let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
         "metadata": {"name": "of-a-thief"}, "spec": {"nodeSelector": {}}});
     let make = |says, body: Json, verdict| by(says, Method::POST, fleets.clone(), body, verdict);
     let change = |says, body: Json| by(says, Method::PATCH, ours.clone(), body, Rbac(of_fleet));
