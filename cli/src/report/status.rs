@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use brupop_api::conditions::{
     ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR, OVERDUE, PROGRESSING,
 };
+use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::pool::PoolCounts;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State, names};
@@ -106,13 +107,13 @@ pub(crate) struct Moving {
     pub overdue: bool,
 }
 
-/// Nodes that wait for the same reason.
+/// Nodes that wait for one thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Waiting {
     pub reason: String,
     pub nodes: Vec<String>,
-    /// The sentence of the first of them.
+    /// What they wait for, in a sentence.
     pub message: String,
 }
 
@@ -131,7 +132,7 @@ pub(crate) fn of(fleet: &Fleet) -> Status {
         ..Status::default()
     };
     let mut counts = BTreeMap::<_, usize>::new();
-    let mut waiting = BTreeMap::<String, Waiting>::new();
+    let mut waiting = BTreeMap::<(String, String), Vec<String>>::new();
     for item in &fleet.shadows {
         let Some(shadow) = item.ok() else {
             view.unreadable.push(name(item.name()));
@@ -142,13 +143,14 @@ pub(crate) fn of(fleet: &Fleet) -> Status {
         match standing(shadow, slot) {
             Standing::UpToDate => view.up_to_date += 1,
             Standing::Moves => view.moving.push(moving(item, shadow, slot)),
-            Standing::Waits => wait(&mut waiting, item, shadow),
+            Standing::Waits => waiting.entry(waits_for(shadow)).or_default().push(node_of(item)),
         }
     }
     view.states =
         counts.into_iter().map(|((state, version), nodes)| Count { state, version, nodes }).collect();
     view.states.sort_by_key(|count| Reverse(count.nodes));
-    view.waiting = waiting.into_values().collect();
+    let groups = waiting.into_iter().map(|((reason, message), nodes)| Waiting { reason, nodes, message });
+    view.waiting = groups.collect();
     view.waiting.sort_by_key(|waiting| Reverse(waiting.nodes.len()));
     view
 }
@@ -159,17 +161,26 @@ enum Standing {
     Waits,
 }
 
-/// Where the node is, as reconciler and ledger say.
+/// Where the node is, as ledger, versions and reconciler say.
 fn standing(shadow: &BottlerocketShadow, slot: Option<&Slot>) -> Standing {
     let said = progressing(shadow);
     let moves = said.is_some_and(|said| said.status == ConditionStatus::True);
     if slot.is_some() || shadow.spec.state != State::Idle || moves {
         Standing::Moves
-    } else if said.is_some_and(|said| said.reason == Reason::NoUpdate.as_str()) {
+    } else if says_no_update(shadow) && !knows_an_update(shadow) {
         Standing::UpToDate
     } else {
         Standing::Waits
     }
+}
+
+fn says_no_update(shadow: &BottlerocketShadow) -> bool {
+    progressing(shadow).is_some_and(|said| said.reason == Reason::NoUpdate.as_str())
+}
+
+/// After a release it takes a while until conditions of thousands of nodes are written; versions are there before.
+fn knows_an_update(shadow: &BottlerocketShadow) -> bool {
+    ShadowFacts::of(shadow).is_some_and(|facts| facts.update().is_some())
 }
 
 fn moving(item: &Item<BottlerocketShadow>, shadow: &BottlerocketShadow, slot: Option<&Slot>) -> Moving {
@@ -193,22 +204,16 @@ fn moving(item: &Item<BottlerocketShadow>, shadow: &BottlerocketShadow, slot: Op
     }
 }
 
-fn wait(
-    waiting: &mut BTreeMap<String, Waiting>,
-    item: &Item<BottlerocketShadow>,
-    shadow: &BottlerocketShadow,
-) {
-    let said = progressing(shadow);
-    let reason = word(said.map_or(SILENT, |said| &said.reason));
-    let group = waiting.entry(reason.clone()).or_insert_with(|| Waiting {
-        reason,
-        nodes: vec![],
-        message: said.map_or_else(
-            || "the reconciler has said nothing about these nodes yet: see whether one leads".to_owned(),
-            |said| sentence(&said.message),
-        ),
-    });
-    group.nodes.push(node_of(item));
+/// The reason that the node waits for, and its sentence.
+fn waits_for(shadow: &BottlerocketShadow) -> (String, String) {
+    let silent = |why: &str| (SILENT.to_owned(), why.to_owned());
+    match progressing(shadow) {
+        None => silent("the reconciler has said nothing about these nodes yet: see whether one leads"),
+        Some(_) if says_no_update(shadow) => {
+            silent("their hosts know of an update; the reconciler has not said yet what they wait for")
+        }
+        Some(said) => (word(&said.reason), sentence(&said.message)),
+    }
 }
 
 /// What keeps all updates from starting.

@@ -93,6 +93,30 @@ fn a_fleet_that_is_held_back() {
     }
 }
 
+/// Conditions follow versions by seconds, and one reason can be about several things.
+#[test]
+fn nodes_wait_for_what_their_sentence_says() {
+    let waits = |node, why| idle(node, ["False", "WaitingForPool", why]);
+    let fleet = Fleet {
+        shadows: vec![
+            updated("node-5"),
+            idle("node-1", ["False", "NoUpdate", "the host knows of no update"]),
+            waits("node-2", "the pool canary goes first"),
+            waits("node-3", "the pool web goes first"),
+            waits("node-4", "the pool web goes first"),
+        ],
+        ledger: Some(fleet()),
+        pools: vec![],
+        leads: Leads::Yes,
+    };
+    let status = status::of(&fleet);
+    assert_eq!(status.up_to_date, 1);
+    let groups: Vec<_> =
+        status.waiting.iter().map(|group| (group.message.as_str(), group.nodes.len())).collect();
+    let not_said = "their hosts know of an update; the reconciler has not said yet what they wait for";
+    assert_eq!(groups, [("the pool web goes first", 2), (not_said, 1), ("the pool canary goes first", 1)]);
+}
+
 #[test]
 fn a_node_that_moves() {
     let mut found = about(draining("node-0"));
