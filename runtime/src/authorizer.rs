@@ -88,9 +88,12 @@ impl Authorizer {
     /// # Errors
     /// The status to answer with: 401 without a valid token, 403 without the right, 503 if the API server does not tell, 429
     /// if it is not asked, because there are too many unknown tokens.
-    pub async fn admit(self: &Arc<Self>, peer: Peer, headers: &HeaderMap) -> Result<(), StatusCode> {
-        let outcome = match bearer(headers) {
-            Some(token) => self.outcome(peer, token).await,
+    pub async fn admit(self: &Arc<Self>, peer: Peer, headers: HeaderMap) -> Result<(), StatusCode> {
+        let token = bearer(&headers).map(str::to_owned);
+        // Nobody waits with all of them in memory.
+        drop(headers);
+        let outcome = match token {
+            Some(token) => self.outcome(peer, &token).await,
             None => Outcome::Unauthenticated,
         };
         let (reason, status) = match outcome {

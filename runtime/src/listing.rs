@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{Stream, stream};
+use futures::{AsyncBufReadExt as _, Stream, stream};
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::core::ObjectList;
 use kube::core::request::Request;
@@ -101,7 +101,7 @@ where
     pub async fn begin(api: &Api<K>, params: &ListParams) -> kube::Result<Self> {
         let end = Instant::now() + TIMEOUT;
         let request = Request::new(api.resource_url()).list(params).map_err(Error::BuildRequest)?;
-        let body = until(end, Body::of(api.clone().into_client(), request)).await?;
+        let body = until(end, body::body(api.clone().into_client(), request)).await?;
         let (cutter, room, found) = (Cutter::default(), Room::default(), VecDeque::new());
         Ok(Self { body, cutter, room, found, count: 0, end, version: None })
     }
@@ -137,7 +137,7 @@ where
             found.push_back(serde_json::from_slice(object).map_err(Error::SerdeError)?);
             Ok(())
         })?;
-        body.consume(length);
+        body.consume_unpin(length);
         room.keep(cutter.waiting()).await;
         Ok(())
     }
@@ -269,7 +269,7 @@ where
     async fn changes_since(&self, version: &str) -> kube::Result<Lines<WatchEvent<K>>> {
         let request = Request::new(self.api.resource_url()).watch(&self.watch, version);
         let request = request.map_err(Error::BuildRequest)?;
-        let body = Body::of(self.api.clone().into_client(), request);
+        let body = body::body(self.api.clone().into_client(), request);
         Ok(Lines::of(until(Instant::now() + TIMEOUT, body).await?))
     }
 }

@@ -48,15 +48,6 @@ pub enum LogError {
     AlreadySetUp,
 }
 
-/// Layout of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Formatter {
-    Full,
-    Compact,
-    Pretty,
-    Json,
-}
-
 /// Sets up the logs of this process from its environment.
 ///
 /// # Errors
@@ -76,35 +67,21 @@ where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let get = |name| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-    let formatter = formatter(get(FORMATTER).as_deref())?;
-    let ansi = ansi(get(ANSI_ENABLED).as_deref())?;
-    let filter = directives::targets(get(FILTER_DIRECTIVE).as_deref().unwrap_or("info"))?;
-    let layer = fmt::layer().with_ansi(ansi).with_writer(writer).fmt_fields(Fields);
-    let layer = match formatter {
-        Formatter::Full => layer.boxed(),
-        Formatter::Compact => layer.event_format(fmt::format().compact()).boxed(),
-        Formatter::Pretty => layer.event_format(Pretty).boxed(),
-        Formatter::Json => layer.fmt_fields(Json).event_format(Json).boxed(),
-    };
-    Ok(Dispatch::new(registry().with(filter).with(layer)))
-}
-
-fn formatter(value: Option<&str>) -> Result<Formatter, LogError> {
-    Ok(match value {
-        None | Some("full") => Formatter::Full,
-        Some("compact") => Formatter::Compact,
-        Some("pretty") => Formatter::Pretty,
-        Some("json") => Formatter::Json,
-        Some(other) => return Err(invalid(FORMATTER, other, "full, compact, pretty or json")),
-    })
-}
-
-fn ansi(value: Option<&str>) -> Result<bool, LogError> {
-    Ok(match value {
+    let ansi = match get(ANSI_ENABLED).as_deref() {
         None | Some("false") => false,
         Some("true") => true,
         Some(other) => return Err(invalid(ANSI_ENABLED, other, "true or false")),
-    })
+    };
+    let filter = directives::targets(get(FILTER_DIRECTIVE).as_deref().unwrap_or("info"))?;
+    let layer = fmt::layer().with_ansi(ansi).with_writer(writer).fmt_fields(Fields);
+    let layer = match get(FORMATTER).as_deref() {
+        None | Some("full") => layer.boxed(),
+        Some("compact") => layer.event_format(fmt::format().compact()).boxed(),
+        Some("pretty") => layer.event_format(Pretty).boxed(),
+        Some("json") => layer.fmt_fields(Json).event_format(Json).boxed(),
+        Some(other) => return Err(invalid(FORMATTER, other, "full, compact, pretty or json")),
+    };
+    Ok(Dispatch::new(registry().with(filter).with(layer)))
 }
 
 fn invalid(variable: &'static str, value: &str, valid: &'static str) -> LogError {

@@ -21,14 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_mins(1);
 #[derive(Debug, Error)]
 pub enum SelfSignedError {
     /// It could not be made.
-    #[error("a certificate for {name} could not be made")]
-    Make {
-        /// Whom it is for.
-        name: String,
-        /// Why.
-        #[source]
-        source: rcgen::Error,
-    },
+    #[error("a certificate could not be made")]
+    Make(#[source] rcgen::Error),
     /// It cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -90,8 +84,7 @@ impl SelfSigned {
             params.not_after = (now + LIFETIME).into();
             Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
         };
-        let (certificate, key) =
-            make().map_err(|source| SelfSignedError::Make { name: self.name.clone(), source })?;
+        let (certificate, key) = make().map_err(SelfSignedError::Make)?;
         self.resolver.serve(&certificate, &key)?;
         self.made = now;
         Ok(())

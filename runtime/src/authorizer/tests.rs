@@ -89,12 +89,12 @@ async fn callers_are_let_in_by_their_tokens() {
         ("Basic good", Err(StatusCode::UNAUTHORIZED)),
         ("good", Err(StatusCode::UNAUTHORIZED)),
     ] {
-        assert_eq!(authorizer.admit(peer(1), &with(authorization)).await, expected, "{authorization}");
+        assert_eq!(authorizer.admit(peer(1), with(authorization)).await, expected, "{authorization}");
     }
-    assert_eq!(authorizer.admit(peer(1), &HeaderMap::new()).await, Err(StatusCode::UNAUTHORIZED));
+    assert_eq!(authorizer.admit(peer(1), HeaderMap::new()).await, Err(StatusCode::UNAUTHORIZED));
     let mut twice = with("Bearer poor");
     twice.append(AUTHORIZATION, HeaderValue::from_static("Bearer good"));
-    assert_eq!(authorizer.admit(peer(1), &twice).await, Err(StatusCode::UNAUTHORIZED), "which of the two?");
+    assert_eq!(authorizer.admit(peer(1), twice).await, Err(StatusCode::UNAUTHORIZED), "which of the two?");
     assert_eq!(server.asked(), 3, "each token once, and nobody about what is no token");
     let refused = |reason| authorizer.refusals.0.get_or_create(&ByReason { reason }).get();
     assert_eq!((refused("unauthenticated"), refused("forbidden"), refused("unavailable")), (6, 1, 0));
@@ -103,8 +103,8 @@ async fn callers_are_let_in_by_their_tokens() {
 #[tokio::test]
 async fn a_sufficient_token_needs_no_access_review() {
     let (_server, authorizer) = authorizer(Right::Token);
-    assert_eq!(authorizer.admit(peer(1), &with("Bearer poor")).await, Ok(()));
-    assert_eq!(authorizer.admit(peer(1), &with("Bearer made-up")).await, Err(StatusCode::UNAUTHORIZED));
+    assert_eq!(authorizer.admit(peer(1), with("Bearer poor")).await, Ok(()));
+    assert_eq!(authorizer.admit(peer(1), with("Bearer made-up")).await, Err(StatusCode::UNAUTHORIZED));
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn callers_sharing_a_token_share_one_review() {
     let came: Vec<_> = (0..50)
         .map(|_| {
             let authorizer = Arc::clone(&authorizer);
-            tokio::spawn(async move { authorizer.admit(peer(1), &with("Bearer good")).await })
+            tokio::spawn(async move { authorizer.admit(peer(1), with("Bearer good")).await })
         })
         .collect();
     // One goes away; the others still get their answer.
@@ -130,7 +130,7 @@ async fn callers_sharing_a_token_share_one_review() {
 #[tokio::test(start_paused = true)]
 async fn known_answers_hold_without_the_api_server() {
     let (server, authorizer) = authorizer(Right::Get("/metrics"));
-    let come = async |authorization| authorizer.admit(peer(1), &with(authorization)).await;
+    let come = async |authorization| authorizer.admit(peer(1), with(authorization)).await;
     assert_eq!(come("Bearer good").await, Ok(()));
     server.away.store(true, Ordering::SeqCst);
     assert_eq!(come("Bearer good").await, Ok(()));
@@ -164,7 +164,7 @@ async fn a_silent_api_server_holds_nobody_for_long() {
 #[tokio::test(start_paused = true)]
 async fn made_up_tokens_are_limited_without_excluding_others() {
     let (server, authorizer) = authorizer(Right::Get("/metrics"));
-    assert_eq!(authorizer.admit(peer(1), &with("Bearer good")).await, Ok(()));
+    assert_eq!(authorizer.admit(peer(1), with("Bearer good")).await, Ok(()));
     tokio::time::advance(Duration::from_mins(2)).await;
     let before = server.asked();
     let mut limited = 0;
@@ -172,8 +172,8 @@ async fn made_up_tokens_are_limited_without_excluding_others() {
         let outcome = authorizer.outcome(peer(of), &format!("made-up {number}")).await;
         limited += usize::from(outcome == Outcome::Limited);
         if number % 400 == 0 {
-            assert_eq!(authorizer.admit(peer(1), &with("Bearer good")).await, Ok(()), "one that is known");
-            let poor = authorizer.admit(peer(2), &with("Bearer poor")).await;
+            assert_eq!(authorizer.admit(peer(1), with("Bearer good")).await, Ok(()), "one that is known");
+            let poor = authorizer.admit(peer(2), with("Bearer poor")).await;
             assert_eq!(poor, Err(StatusCode::FORBIDDEN), "one that is new");
         }
         tokio::time::advance(Duration::from_micros(2500)).await;

@@ -52,7 +52,7 @@ pub fn admitted(
         let authorizer = authorizer.clone();
         async move {
             let Some(authorizer) = authorizer else { return Ok(()) };
-            let admitted = authorizer.admit(permit.peer(), &headers).await;
+            let admitted = authorizer.admit(permit.peer(), headers).await;
             admitted.map_err(|status| Rejection::from(Refusal { status, says: says(status) }))
         }
     };

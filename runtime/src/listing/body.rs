@@ -3,7 +3,6 @@
 use std::pin::Pin;
 
 use futures::io::AsyncBufRead;
-use futures::{AsyncBufReadExt as _, io};
 use kube::Client;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -17,25 +16,14 @@ const LARGE_AT_ONCE: usize = 2;
 static ROOM: Semaphore = Semaphore::const_new(LARGE_AT_ONCE);
 
 /// The body of an answer. What is not read waits at the API server.
-pub(super) struct Body(Pin<Box<dyn AsyncBufRead + Send>>);
+pub(super) type Body = Pin<Box<dyn AsyncBufRead + Send>>;
 
-impl Body {
-    /// Of the answer to this request.
-    ///
-    /// # Errors
-    /// The API server refuses, or cannot be reached.
-    pub(super) async fn of(client: Client, request: http::Request<Vec<u8>>) -> kube::Result<Self> {
-        Ok(Self(Box::pin(client.request_stream(request).await?)))
-    }
-
-    /// What has arrived and was not consumed; empty at the end.
-    pub(super) async fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.0.fill_buf().await
-    }
-
-    pub(super) fn consume(&mut self, length: usize) {
-        self.0.as_mut().consume(length);
-    }
+/// The body of the answer to this request.
+///
+/// # Errors
+/// The API server refuses, or cannot be reached.
+pub(super) async fn body(client: Client, request: http::Request<Vec<u8>>) -> kube::Result<Body> {
+    Ok(Box::pin(client.request_stream(request).await?))
 }
 
 /// Room for a large object that arrives.

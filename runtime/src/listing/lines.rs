@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use futures::AsyncBufReadExt as _;
 use kube::Error;
 use kube::core::Status;
 use serde::de::DeserializeOwned;
@@ -49,7 +50,7 @@ impl<T: DeserializeOwned> Lines<T> {
                 return Some(Err(AnswerError::TooLong.into()));
             }
             self.line.extend_from_slice(&bytes[..length]);
-            self.body.consume(length);
+            self.body.consume_unpin(length);
             if end.is_some() {
                 let read = (!self.line.trim_ascii().is_empty()).then(|| read(&self.line));
                 empty(&mut self.line);

@@ -244,7 +244,7 @@ async fn few_large_objects_are_in_memory_before_they_are_complete() {
     });
     let client = Client::new(service, "ns");
     let line = || async {
-        let body = Body::of(client.clone(), http::Request::get("/").body(vec![]).unwrap()).await.unwrap();
+        let body = body::body(client.clone(), http::Request::get("/").body(vec![]).unwrap()).await.unwrap();
         Lines::<WatchEvent<Pod>>::of(body).next().await
     };
     let all = futures::future::join_all((0..10).map(|_| line()));
