@@ -104,16 +104,15 @@ impl Program {
     pub fn config_map(self) -> &'static str {
         match self {
             Self::Agent => "brupop-agent-configuration",
-            Self::Reconciler | Self::Webhook => "brupop-configuration",
+            Self::Reconciler => "brupop-configuration",
+            Self::Webhook => "brupop-webhook-configuration",
         }
     }
 
-    /// Whose settings this variable is, if that is another program, with settings in another `ConfigMap`.
+    /// Whose setting this variable is, if it is another program's and not this one's.
     pub fn misplaced(self, name: &str) -> Option<Self> {
         let reads = |program: &Self| program.settings().contains(&name);
-        let shares = Self::ALL.into_iter().filter(|other| other.config_map() == self.config_map());
-        let known_here = OF_PODS.contains(&name) || shares.into_iter().any(|program| reads(&program));
-        if known_here { None } else { Self::ALL.into_iter().find(reads) }
+        if reads(&self) || OF_PODS.contains(&name) { None } else { Self::ALL.into_iter().find(reads) }
     }
 }
 
@@ -127,35 +126,12 @@ impl fmt::Display for Program {
     }
 }
 
-/// Why a variable is refused.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum Mistake {
-    /// It is almost the name of a setting.
-    #[error("{name} is not a setting: remove it, or write {meant} instead, in the ConfigMap {}", of.config_map())]
-    Misspelt {
-        /// Its name.
-        name: String,
-        /// The setting that it is almost called.
-        meant: &'static str,
-        /// Whose setting that is.
-        of: Program,
-    },
-    /// It is a setting of another program, and has no effect here.
-    #[error("{name} is a setting of the {of}: move it to the ConfigMap {}", of.config_map())]
-    Misplaced {
-        /// Its name.
-        name: String,
-        /// Whose setting it is.
-        of: Program,
-    },
-}
-
 /// Why the environment is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum EnvironmentError {
-    /// Variables are misspelt or misplaced.
-    #[error("{}", sentences(.0))]
-    Mistakes(Vec<Mistake>),
+    /// Variables are misspelt or misplaced: a sentence on each.
+    #[error("{}", .0.join("; "))]
+    Mistakes(Vec<String>),
     /// Logging cannot be set up.
     #[error(transparent)]
     Logs(#[from] logs::LogError),
@@ -195,26 +171,26 @@ pub fn check(
             || OF_PODS.contains(&name.as_str())
             || Program::ALL.iter().any(|program| program.settings().contains(&name.as_str()));
         if let Some(of) = program.misplaced(&name) {
-            mistakes.push(Mistake::Misplaced { name, of });
+            let map = of.config_map();
+            mistakes.push(format!("{name} is a setting of the {of}: move it to the ConfigMap {map}"));
         } else if is_setting || is_of_others(&name) {
             // It is meant as it is.
         } else if let Some((meant, of)) = nearest(program, &name) {
-            mistakes.push(Mistake::Misspelt { name: printable(&name, NAME_MAX).into_owned(), meant, of });
+            let (name, map) = (printable(&name, NAME_MAX), of.config_map());
+            mistakes.push(format!(
+                "{name} is not a setting: remove it, or write {meant} instead, in the ConfigMap {map}"
+            ));
         } else {
             unknown.push(printable(&name, NAME_MAX).into_owned());
         }
     }
     if !mistakes.is_empty() {
+        mistakes.truncate(LISTED_MAX);
         return Err(EnvironmentError::Mistakes(mistakes));
     }
     unknown.sort_unstable();
     unknown.truncate(LISTED_MAX);
     Ok(unknown)
-}
-
-fn sentences(mistakes: &[Mistake]) -> String {
-    let sentences: Vec<_> = mistakes.iter().take(LISTED_MAX).map(ToString::to_string).collect();
-    sentences.join("; ")
 }
 
 /// Is this set by container runtimes, kubelets or shells, or is it read by libraries?

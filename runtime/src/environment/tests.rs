@@ -18,16 +18,21 @@ fn a_misspelt_setting_is_refused_and_corrected() {
         ("DRAIN_DEADLINE", "DRAIN_DEADLINE_SECONDS"),
         ("MAX_FAILURE", "MAX_FAILURES"),
         ("LOGGING_FORMAT", "LOGGING_FORMATTER"),
-        ("REQUIRE_CALLERS_TOKEN", "REQUIRE_CALLER_TOKEN"),
     ] {
         let sentence = complaint(Program::Reconciler, name);
         let advice = format!("{name} is not a setting: remove it, or write {meant} instead");
         assert!(sentence.starts_with(&advice) && sentence.ends_with(" brupop-configuration"), "{sentence}");
-        assert!(complaint(Program::Webhook, name).starts_with(&advice), "they share the map");
+        assert!(complaint(Program::Webhook, name).starts_with(&advice), "wherever it stands");
     }
     let sentence = complaint(Program::Agent, "PREFECTH");
     assert!(sentence.contains("write PREFETCH instead") && sentence.ends_with(" brupop-agent-configuration"));
-    assert!(complaint(Program::Agent, "LOGGING_FORMATER").ends_with(" brupop-agent-configuration"));
+    for (program, name, map) in [
+        (Program::Agent, "LOGGING_FORMATER", " brupop-agent-configuration"),
+        (Program::Webhook, "LOGGING_FORMATER", " brupop-webhook-configuration"),
+        (Program::Reconciler, "REQUIRE_CALLERS_TOKEN", " brupop-webhook-configuration"),
+    ] {
+        assert!(complaint(program, name).ends_with(map), "{name}");
+    }
 }
 
 #[test]
@@ -36,7 +41,13 @@ fn a_setting_in_the_wrong_configmap_is_refused() {
         (Program::Reconciler, "PREFETCH", "agent: move it to the ConfigMap brupop-agent-configuration"),
         (Program::Webhook, "REFRESH_INTERVAL", "agent: move it to the ConfigMap brupop-agent-configuration"),
         (Program::Agent, "SOAK_SECONDS", "reconciler: move it to the ConfigMap brupop-configuration"),
-        (Program::Agent, "LINGER_SECONDS", "webhook: move it to the ConfigMap brupop-configuration"),
+        (Program::Agent, "LINGER_SECONDS", "webhook: move it to the ConfigMap brupop-webhook-configuration"),
+        (
+            Program::Reconciler,
+            "LINGER_SECONDS",
+            "webhook: move it to the ConfigMap brupop-webhook-configuration",
+        ),
+        (Program::Webhook, "SOAK_SECONDS", "reconciler: move it to the ConfigMap brupop-configuration"),
     ] {
         assert_eq!(complaint(program, name), format!("{name} is a setting of the {map}"));
     }
@@ -47,8 +58,7 @@ fn a_setting_in_the_wrong_configmap_is_refused() {
 #[test]
 fn settings_and_foreign_variables_are_accepted() {
     for program in Program::ALL {
-        let maps = Program::ALL.into_iter().filter(|other| other.config_map() == program.config_map());
-        let known = maps.flat_map(|other| other.settings().iter().copied()).chain(OF_LOGS).chain(OF_PODS);
+        let known = program.settings().iter().copied().chain(OF_LOGS).chain(OF_PODS);
         let around = ["PATH", "HOSTNAME", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "no_proxy", "LC_ALL"];
         let names = known.chain(around).map(str::to_owned);
         assert_eq!(check(program, names), Ok(vec![]));

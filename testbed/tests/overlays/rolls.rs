@@ -9,7 +9,8 @@ use serde_json::{Value as Json, json};
 
 use crate::apply;
 
-const OPERATOR: &str = "brupop-configuration";
+const RECONCILER: &str = "brupop-configuration";
+const WEBHOOK: &str = "brupop-webhook-configuration";
 const AGENT: &str = "brupop-agent-configuration";
 /// As docs/configuration.md has it.
 const PRUNE: &[&str] =
@@ -28,10 +29,11 @@ async fn a_changed_configuration_rolls_what_it_concerns() -> Result<()> {
     };
     let mut before = BTreeMap::new();
     for (map, key, value, rolled) in [
-        (OPERATOR, "MAX_CONCURRENT_UPDATE", "1", &["agent", "reconciler", "webhook"][..]),
-        (OPERATOR, "MAX_CONCURRENT_UPDATE", "1", &[]),
-        (OPERATOR, "MAX_CONCURRENT_UPDATE", "3", &["reconciler", "webhook"]),
-        (AGENT, "PREFETCH", "true", &["agent", "reconciler", "webhook"]),
+        (RECONCILER, "MAX_CONCURRENT_UPDATE", "1", &["agent", "reconciler", "webhook"][..]),
+        (RECONCILER, "MAX_CONCURRENT_UPDATE", "1", &[]),
+        (RECONCILER, "MAX_CONCURRENT_UPDATE", "3", &["reconciler"]),
+        (WEBHOOK, "LINGER_SECONDS", "9", &["reconciler", "webhook"]),
+        (AGENT, "PREFETCH", "true", &["agent", "webhook"]),
         (AGENT, "PREFETCH", "false", &["agent"]),
     ] {
         apply(&control_plane, &[], "-k", &overlay(map, key, value)?).await?;
@@ -45,20 +47,20 @@ async fn a_changed_configuration_rolls_what_it_concerns() -> Result<()> {
     // Somebody's own, and one without a hash, as it was shipped before.
     let unhashed = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": OPERATOR, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/part-of": "brupop"}},
+        "metadata": {"name": RECONCILER, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/part-of": "brupop"}},
     });
     let others = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "others", "namespace": NAMESPACE},
     });
     let file = crate::documents(&control_plane, "left-over", &[unhashed, others])?;
     apply(&control_plane, &[], "-f", &file).await?;
-    ensure!(maps(&control_plane).await?.len() == 7, "{:?}", maps(&control_plane).await?);
+    ensure!(maps(&control_plane).await?.len() == 9, "{:?}", maps(&control_plane).await?);
     let document = include_str!("../../../docs/configuration.md");
     ensure!(document.contains(&PRUNE.join(" ")), "docs/configuration.md has it otherwise");
     apply(&control_plane, PRUNE, "-k", &overlay(AGENT, "PREFETCH", "false")?).await?;
     let left = maps(&control_plane).await?;
     let of = |map: &str| left.iter().filter(|name| name.starts_with(&format!("{map}-"))).count();
-    ensure!(left.len() == 3 && of(OPERATOR) == 1 && of(AGENT) == 1, "{left:?}");
+    ensure!(left.len() == 4 && [RECONCILER, WEBHOOK, AGENT].iter().all(|map| of(map) == 1), "{left:?}");
     ensure!(generations(&control_plane).await? == before, "pruning replaced pods");
     Ok(())
 }

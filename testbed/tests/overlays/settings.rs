@@ -86,6 +86,8 @@ async fn invalid_settings_are_refused_with_a_hint() -> Result<()> {
         ("brupop-agent", "PREFECTH", "write PREFETCH instead"),
         ("brupop-reconciler", "PREFETCH", "move it to the ConfigMap brupop-agent-configuration"),
         ("brupop-agent", "SOAK_SECONDS", "move it to the ConfigMap brupop-configuration"),
+        ("brupop-webhook", "SOAK_SECONDS", "move it to the ConfigMap brupop-configuration"),
+        ("brupop-reconciler", "LINGER_SECONDS", "move it to the ConfigMap brupop-webhook-configuration"),
     ] {
         let mut command = Command::new(folder.join(program));
         command.env_clear().env(mistake, "true").env("HTTPS_PROXY", "http://proxy:3128").kill_on_drop(true);

@@ -100,8 +100,12 @@ impl<'a> Pod<'a> {
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", RUN]).arg(self.root).arg(format!("/{program}"));
-        // An agent refuses what is the webhook's.
-        let of = if program == "brupop-agent" { Program::Agent } else { Program::Webhook };
+        // Each refuses what is another one's.
+        let of = match program {
+            "brupop-agent" => Program::Agent,
+            "brupop-reconciler" => Program::Reconciler,
+            _ => Program::Webhook,
+        };
         let settings = [
             ("KUBERNETES_SERVICE_HOST", API_SERVER),
             ("KUBERNETES_SERVICE_PORT", &self.port),
