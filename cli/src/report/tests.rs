@@ -31,7 +31,7 @@ fn about(shadow: brupop_api::Item<brupop_api::BottlerocketShadow>) -> AboutNode 
 }
 
 const LIMIT: [&str; 3] =
-    ["False", "LimitReached", "queued: concurrency limit reached (MAX_CONCURRENT_UPDATE)"];
+    ["False", "LimitReached", "waiting for a free slot (`kubectl brupop status` shows who has them)"];
 
 #[test]
 fn a_fleet_in_mid_update() {

@@ -79,8 +79,8 @@ Reason<'a> {
     NodeGone => "the Node was deleted",
     NodeReplaced => "the Node was recreated; it gets a new shadow",
     NotLabelled => "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",
-    NotReported => "the agent on this node has not reported since it booted: see its pod",
-    AgentSilent => "the agent's pod on this node is not Ready: see its logs",
+    NotReported => "the agent has not reported since the node booted: look at its pod",
+    AgentSilent => "the agent's pod on this node is not Ready: look at it and at its logs",
     NoUpdate => "the host knows of no update",
     RefreshFailed(why: &'a str) =>
         "the host cannot look for updates (see its network, proxy and update repository): {why}",
@@ -98,7 +98,7 @@ Reason<'a> {
          can check changes of it",
     FleetPaused => "a person paused the fleet (spec.paused of the BottlerocketFleet)",
     NodePaused => "a person paused this node (annotation brupop.bottlerocket.aws/pause)",
-    OutsideWindow(until: Until) => "outside of the maintenance window, or too little is left of it; the window opens {until}",
+    OutsideWindow(until: Until) => "the maintenance window is closed, or too little of it is left; the window opens {until}",
     Frozen(until: Until) => "a freeze of its pool holds the node (spec.freezes); it is over {until}",
     PoolPaused => "a person paused the pool of this node (spec.paused of its BottlerocketPool)",
     PoolInvalid(why: &'a str) => "the pool of this node cannot be understood, so it holds its nodes: {why}",
@@ -107,17 +107,16 @@ Reason<'a> {
     NoPool => "no pool selects this node, and the fleet says to hold such nodes (spec.unpooledNodes)",
     WaitingForPool(first: FirstPool<'a>) => "the pool {first}",
     VersionTooYoung(until: Until) =>
-        "the pool of this node lets versions ripen (spec.versions.minAge); this one is old enough {until}",
+        "this version is younger than the pool allows (spec.versions.minAge); it is old enough {until}",
     WaitingForZone(zone: &'a str) =>
         "a node of another zone ({zone}) of the pool is unavailable: it updates one zone at a time (spec.topology)",
     ControlPlaneBusy(node: &'a str) =>
         "another node of the control plane ({node}) is being updated or about to be, is not Ready, or is cordoned: at most one \
          of these nodes is out of service at a time",
     GateClosed(gate: &'a str) =>
-        "the gate {gate} of its pool is closed (spec.gates): something is wrong, or was so not long ago",
+        "the gate {gate} of its pool is closed (spec.gates): what it checks is wrong, or was a moment ago",
     GateUnknown(gate: &'a str) =>
-        "nobody knows how the gate {gate} of its pool is (spec.gates), so it is closed: the log of the reconciler that \
-         leads says why",
+        "the gate {gate} of its pool is unknown, and so closed (spec.gates): the log of the leading reconciler says why",
     VersionNotAllowed(version: &'a str) => "the pool of this node does not allow {version} (spec.versions)",
     AdmissionNotEnforced =>
         "dry runs did not show that webhook and policy are enforced: see the fleet's condition AdmissionEnforced",
@@ -133,14 +132,14 @@ Reason<'a> {
         "no node has reached {version} yet: until one has, only as many try it at once as may fail before it is \
          halted (MAX_FAILURES_OF_NEW_VERSION)",
     TooManyVersionsHalted =>
-        "so many versions are halted that the fleet's status has no room for another (status.versions): look at the \
-         nodes that failed to reach them, and lift halts (spec.acknowledgedHalts)",
+        "the fleet's status has no room for another halted version (status.versions): find out why nodes failed, and \
+         lift halts (spec.acknowledgedHalts)",
     NodeTooYoung => "the node is new, and is not updated yet (MIN_NODE_AGE_SECONDS)",
     PausingBetweenUpdates => "an update ended not long ago: pausing between updates (PAUSE_BETWEEN_UPDATES_SECONDS)",
     CheckingPods => "it is the node's turn; its pods and their budgets are being checked first",
     TooManyPods =>
-        "so many pods are on the node, or such large ones, that they are not looked at: nobody knows how to empty it. \
-         kubectl get pods -A --field-selector spec.nodeName=NODE names them; it is looked at again every five minutes",
+        "the node has too many pods, or too large ones, to look at (kubectl get pods -A --field-selector \
+         spec.nodeName=NODE); it is looked at again every five minutes",
     CannotDrain(why: &'a str) => "no drain could empty the node, so it is skipped: {why}",
     BudgetAllowsNone(budget: &'a str) =>
         "{budget} allows no disruption of a pod on the node now: the node is not cordoned before that changes",
@@ -149,8 +148,7 @@ Reason<'a> {
     NodeChangesDenied(why: &'a str) =>
         "the API server refuses changes of the Node, so it could be neither cordoned nor uncordoned: {why}",
     LimitReached =>
-        "queued: concurrency limit reached, or pausing between updates (spec.maxUnavailable of its pool or of the \
-         fleet, MAX_CONCURRENT_UPDATE, PAUSE_BETWEEN_UPDATES_SECONDS)",
+        "waiting for a free slot (`kubectl brupop status` shows who has them)",
     LimitUsedByUnavailableNodes(node: &'a str) =>
         "nodes that are out of service for other reasons, such as {node}, use up the concurrency limit \
          (spec.maxUnavailable of its pool or of the fleet, MAX_CONCURRENT_UPDATE): they are not Ready, or somebody has \
@@ -163,14 +161,14 @@ Reason<'a> {
     Draining => "pods are being evicted from the node",
     VolumesInUse =>
         "the node is empty; its reboot waits until its volumes are detached (status.volumesInUse), for at most two minutes",
-    RebootGranted => "the node is drained; its agent may reboot the host",
+    RebootGranted => "the node is drained; the agent has not claimed the reboot yet",
     Rebooting => "the host is rebooting",
     RebootOverdue(how: &'a str) => "the host {how}: look at the machine",
     ReturningToService => "the node is being put back into service",
     Monitoring => "the node runs the new version, and is being monitored (SOAK_SECONDS)",
     WorkloadsUnavailable(owner: &'a str) =>
         "the node is in service, but {owner}, whose pods were evicted from it, is not available again",
-    Finishing => "the update has ended; the agent is finishing",
+    Finishing => "the update has ended; the agent has not confirmed it yet",
     Aborting(abort: Abort) => "the update is given up ({abort:?}): {abort}",
 }}
 
@@ -181,7 +179,7 @@ Abort {
     NoInPlaceUpdates => "the host's image has no in-place updates",
     DeadlineExceeded => "the step took longer than it may",
     DrainTimedOut => "the node could not be emptied in time",
-    TooManyPods => "there are so many pods on the node that they are not looked at any more",
+    TooManyPods => "the node has too many pods, or too large ones, to look at",
     CannotDrain => "a pod or a budget appeared that makes the drain impossible",
     BudgetAllowsNone => "a budget has allowed no disruption for as long as a drain may take",
     PodsComeBack =>
@@ -198,7 +196,7 @@ Abort {
         "a workload whose pods were evicted did not become available again; other nodes were away, cordoned or being \
          updated, so that does not count against the version",
     WorkloadsChanged =>
-        "a workload whose pods were evicted did not become available again; somebody rolls out another revision of it, \
+        "a workload whose pods were evicted did not become available again; another revision of it is being rolled out, \
          so that does not count against the version",
     RebootedByItself => "the host rebooted before its update was ready",
     OtherTarget => "the host would now update to another version, or to none",
@@ -225,7 +223,7 @@ impl fmt::Display for FirstPool<'_> {
         write!(f, "{pool} goes first (spec.after): it is not done with this version")?;
         match behind {
             None => f.write_str(", or not for long enough yet"),
-            Some(node) => write!(f, ", for its node {node} runs an older one and does not ask for it"),
+            Some(node) => write!(f, ": its node {node} runs an older version and does not want this one"),
         }
     }
 }
@@ -234,7 +232,7 @@ impl fmt::Display for FirstPool<'_> {
 impl fmt::Display for Until {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown => f.write_str("at a time that is not known"),
+            Self::Unknown => f.write_str("at an unknown time"),
             Self::Never => f.write_str("never again"),
             Self::At(at) => write!(f, "at {at}"),
         }

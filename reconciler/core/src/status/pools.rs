@@ -245,7 +245,7 @@ fn superseded(
     let between = |version: &Version| runs < *version && *version < wants;
     let allowed = seen.keys().filter(|version| pool.rules.is_some_and(|rules| rules.allow(version)));
     let missed = allowed.filter_map(|version| Version::parse(version).ok()).filter(between).max()?;
-    Some(format!("{wants} superseded {missed} before it was the turn of that: {}", why.message()))
+    Some(format!("{wants} superseded {missed} before its turn: {}", why.message()))
 }
 
 const NO_NODES: &str = "the pool owns no node that is opted in";

@@ -98,7 +98,7 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
         assert_eq!(decided.nodes[2].reason, Reason::WaitingForPool(first), "{what}");
     }
     let first = FirstPool { pool: "canary", behind: Some("b") };
-    assert!(Reason::WaitingForPool(first).message().contains("its node b runs an older one"));
+    assert!(Reason::WaitingForPool(first).message().contains("its node b runs an older version"));
 }
 
 #[test]

@@ -275,7 +275,9 @@ fn a_pool_says_that_it_never_gets_to_a_version() {
         progressing(&young, &json!({"1.19.4": now, "1.20.0": now, "1.21.0": now, "1.22.0": now}));
     assert_eq!(reason, "Superseded");
     assert!(
-        message.starts_with("1.21.0 superseded 1.20.0 before it was the turn of that: the pool of this node lets versions ripen"),
+        message.starts_with(
+            "1.21.0 superseded 1.20.0 before its turn: this version is younger than the pool allows"
+        ),
         "{message}"
     );
     for (what, spec, seen, expected) in [
