@@ -110,7 +110,7 @@ remedies! {
     LimitUsedByUnavailableNodes =>
         "nodes that are not Ready or cordoned have to come back, or somebody raises the limit that they use up \
          (spec.maxUnavailable, MAX_CONCURRENT_UPDATE)",
-    Starting => "nothing: the agent begins",
+    Starting => "the agent has to take the update up: if that lasts, its process hangs, and deleting its pod helps",
     Staging => "the host has to finish its download; STAGE_DEADLINE_SECONDS limits it",
     ExcludedFromLoadBalancers => "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC have to pass",
     Cordoning => "nothing: the node is cordoned next",

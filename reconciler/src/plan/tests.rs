@@ -80,7 +80,7 @@ fn rows_say_who_runs_starts_and_waits() {
     assert_eq!(
         rows,
         [
-            ("e", NodePlan::Running, "Staging"),
+            ("e", NodePlan::Running, "Starting"),
             ("a", NodePlan::Starts, "Starting"),
             ("d", NodePlan::Waits(1), "LimitReached"),
             ("f", NodePlan::Waits(2), "LimitReached"),

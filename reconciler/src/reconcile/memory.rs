@@ -69,13 +69,57 @@ pub(super) struct Explained {
     /// The reason that was last logged.
     pub(super) reason: Option<&'static str>,
     pub(super) quota: Quota,
-    pub(super) debounced: Debounced<Vec<DesiredCondition>>,
+    debounced: Debounced<Vec<DesiredCondition>>,
+    /// The last step of an update that was told at once, as long as the node has a slot.
+    step: Option<&'static str>,
 }
 
 impl Default for Explained {
     fn default() -> Self {
-        Self { reason: None, quota: REASONS_LOGGED, debounced: Debounced::default() }
+        Self { reason: None, quota: REASONS_LOGGED, debounced: Debounced::default(), step: None }
     }
+}
+
+impl Explained {
+    /// These conditions are wanted, and others are stored. Returns when to ask again; `None` if they are due. Steps of an
+    /// update are told at once, and once each, and so is its end; all else only if it lasts.
+    pub(super) fn waits_until(
+        &mut self,
+        wanted: &[DesiredCondition],
+        step: Step,
+        now: Duration,
+    ) -> Option<Duration> {
+        let at_once = match step {
+            Step::Begins(word) => self.step != Some(word),
+            Step::Ended => true,
+            Step::Other => false,
+        };
+        if at_once {
+            return None;
+        }
+        self.debounced.waits_until(wanted.to_vec(), now)
+    }
+
+    /// The conditions that are wanted are stored.
+    pub(super) fn stored(&mut self, step: Step, has_slot: bool) {
+        self.debounced.forget();
+        match step {
+            Step::Begins(word) => self.step = Some(word),
+            _ if !has_slot => self.step = None,
+            _ => {}
+        }
+    }
+}
+
+/// What a reason means for the update of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A step begins, of this word.
+    Begins(&'static str),
+    /// The update has ended, and the condition does not say so yet.
+    Ended,
+    /// Anything else.
+    Other,
 }
 
 /// Changes of the Node that the API server did not take.

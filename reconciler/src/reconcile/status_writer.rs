@@ -1,15 +1,17 @@
 //! What is said of nodes and fleet: log lines, Events, conditions.
 
+use brupop_api::conditions::PROGRESSING;
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::fleet::Counts;
 use brupop_api::printable::printable;
-use brupop_api::{Object, names};
+use brupop_api::{BottlerocketShadow, Object, State, names};
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use kube::Resource as _;
 use serde_json::Value;
 
 use super::Reconciler;
 use super::calls::{Call, Context};
+use super::memory::Step;
 use super::pass::Pass;
 use crate::operation::Operation;
 use brupop_core::cluster::Cluster;
@@ -73,16 +75,18 @@ impl Reconciler {
         let overdue = view.time.slot_overdue.then(|| DesiredCondition::overdue(&progressing));
         let available = view.shadow.and_then(|shadow| shadow.update());
         let available = available.map(|_| DesiredCondition::update_available());
-        let reason = progressing.reason;
+        let (why, reason) = (reason, progressing.reason);
         let wanted: Vec<DesiredCondition> =
             [progressing].into_iter().chain(overdue).chain(available).collect();
         let now = self.now();
-        let debounced = &mut self.leading.memory.node(name).explained.debounced;
+        let has_slot = pass.observed.fleet.slots.contains_key(name);
+        let step = step(shadow, has_slot, why);
+        let explained = &mut self.leading.memory.node(name).explained;
         if status::shadow_has(shadow, &wanted) {
-            debounced.forget();
+            explained.stored(step, has_slot);
             return;
         }
-        if let Some(due) = debounced.waits_until(wanted.clone(), now) {
+        if let Some(due) = explained.waits_until(&wanted, step, now) {
             pass.wake.by(due);
             return;
         }
@@ -131,6 +135,12 @@ impl Reconciler {
             Reason::Draining | Reason::Aborting(Abort::DrainTimedOut) => {
                 let held_up = || self.leading.drainer.held_up_by(known.drain(name)?, now);
                 held_up().or_else(|| left(cluster, name))
+            }
+            Reason::Starting(_) => {
+                let spec = &cluster.shadow(name)?.spec;
+                let since =
+                    spec.state_transition_timestamp.as_deref().filter(|_| spec.state != State::Idle)?;
+                Some(format!("it was asked to at {since}"))
             }
             Reason::RebootGranted | Reason::Rebooting | Reason::RebootOverdue(_) => left(cluster, name),
             Reason::Aborting(Abort::PodsComeBack) => known.drain(name)?.needed.clone(),
@@ -233,6 +243,20 @@ impl Reconciler {
     fn apply(&mut self, pass: &mut Pass<'_>, object: Object<String>, status: Value, context: Context) {
         let call = Call::about(pass.cluster, object, Ok(Operation::Apply(status)), context);
         self.send(pass, call);
+    }
+}
+
+/// What the reason means for the update of its node, whose condition may say something older.
+fn step(shadow: &BottlerocketShadow, has_slot: bool, reason: &Reason<'_>) -> Step {
+    let told = status::shadow_conditions(shadow).iter().find(|told| told.type_ == PROGRESSING);
+    let told_moving =
+        || told.and_then(|told| Reason::of_word(&told.reason)).is_some_and(|told| told.is_moving());
+    if has_slot && reason.begins_step() {
+        Step::Begins(reason.as_str())
+    } else if !has_slot && !reason.is_moving() && told_moving() {
+        Step::Ended
+    } else {
+        Step::Other
     }
 }
 

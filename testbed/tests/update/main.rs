@@ -8,6 +8,7 @@ mod other_operator;
 mod passed_over;
 mod prefetch;
 mod quiet;
+mod reasons;
 mod recovery;
 mod refreshes;
 mod roll_out;

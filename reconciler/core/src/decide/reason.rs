@@ -153,7 +153,7 @@ Reason<'a> {
         "nodes that are out of service for other reasons, such as {node}, use up the concurrency limit \
          (spec.maxUnavailable of its pool or of the fleet, MAX_CONCURRENT_UPDATE): they are not Ready, or somebody has \
          cordoned them within CORDONED_BY_OTHERS_SECONDS",
-    Starting(version: &'a str) => "the update to {version} begins",
+    Starting(version: &'a str) => "the update to {version} begins: the agent on this node has not taken it up yet",
     Staging(version: &'a str) => "the host is downloading and activating {version}",
     ExcludedFromLoadBalancers =>
         "the node is excluded from load balancers and waits (EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC)",
@@ -276,6 +276,17 @@ impl<'a> Reason<'a> {
     /// itself.
     pub fn waits_for_turn(&self) -> bool {
         matches!(self.standing(), Standing::Next | Standing::Queued | Standing::QueuedIdle)
+    }
+
+    /// Does an update of the fleet's usual course begin a step with it? Such a word is written at once, and once; others only
+    /// if they last. What lies between two steps lasts milliseconds, or is worth a word because it does not.
+    pub fn begins_step(&self) -> bool {
+        matches!(self, Self::Staging(_) | Self::Draining | Self::Rebooting | Self::Monitoring)
+    }
+
+    /// Is an update under way?
+    pub fn is_moving(&self) -> bool {
+        self.standing() == Standing::Moving
     }
 
     /// The status of the condition Progressing.

@@ -168,7 +168,11 @@ impl<'a> Case<'_, 'a> {
             if echoed && shadow.status.target_version != shadow.spec.version {
                 return self.abort(Abort::OtherTarget);
             }
-            let waits = if node.agent_ready { Reason::Staging(version) } else { Reason::AgentSilent };
+            let waits = match (node.agent_ready, echoed) {
+                (false, _) => Reason::AgentSilent,
+                (true, false) => Reason::Starting(version),
+                (true, true) => Reason::Staging(version),
+            };
             return Decision::wait(Reason::of_status(&shadow.status).unwrap_or(waits));
         }
         self.empty_then_grant()

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use Readiness::{Ready, UnderWay, Until};
 
 use super::*;
+use brupop_api::conditions::ConditionStatus;
 use brupop_core::known::KnownDrain;
 use serde_json::json;
 
@@ -107,6 +108,25 @@ fn only_requests_under_way_outlive_their_node() {
     memory.prune(&cluster(), &Known::default());
     assert_eq!(memory.nodes.keys().collect::<Vec<_>>(), ["brs-n", "brs-sent"]);
     assert!(memory.denied(NOW).0.is_empty(), "the shadow is gone, and its update with it");
+}
+
+#[test]
+fn steps_are_told_at_once_and_once_each() {
+    let mut explained = Explained::default();
+    let wanted = |word| [DesiredCondition::progressing(ConditionStatus::True, word, "")];
+    let later = Some(NOW + Duration::from_secs(1));
+    let mut step = |word, step, has_slot, waits| {
+        assert_eq!(explained.waits_until(&wanted(word), step, NOW), waits, "{word}");
+        explained.stored(step, has_slot);
+    };
+    let begins = Step::Begins;
+    step("LimitReached", Step::Other, false, later);
+    step("Staging", begins("Staging"), true, None);
+    step("AgentSilent", Step::Other, true, later);
+    step("Staging", begins("Staging"), true, later);
+    step("Draining", begins("Draining"), true, None);
+    step("NoUpdate", Step::Ended, false, None);
+    step("Draining", begins("Draining"), true, None);
 }
 
 #[test]

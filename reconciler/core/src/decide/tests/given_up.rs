@@ -210,6 +210,9 @@ fn what_is_wrong_on_the_host_is_the_reason() {
         let wrong = Reason::WORDS.contains(&problem.as_str()).then_some((problem.as_str(), true));
         let staging = told(updating(StagedAndPerformedUpdate, Idle), problem);
         assert_eq!(staging, wrong.unwrap_or(("Staging", false)), "{problem}");
+        let mut not_taken_up = updating(StagedAndPerformedUpdate, Idle);
+        shadow(&mut not_taken_up, |it| it.status.attempt = None);
+        assert_eq!(told(not_taken_up, problem), wrong.unwrap_or(("Starting", false)), "{problem}");
         let unclaimed = told(granted(false), problem);
         assert_eq!(unclaimed, wrong.unwrap_or(("RebootGranted", false)), "{problem}");
         // A host that goes down answers nothing.
