@@ -288,7 +288,7 @@ async fn a_halt_is_seen_and_lifted(fleet: &Fleet, reader: &Person, operator: &Pe
     let status = fleet.until_no_slot_is_taken().await?;
     let at = status.versions[NEW].halted.as_ref().context("no halt")?.at.clone();
     reader.says("status", &["Halted 1.20.0", "kubectl brupop resume-version 1.20.0"]).await?;
-    reader.says(&format!("why {second}"), &["VersionHalted", "somebody has to lift the halt"]).await?;
+    reader.says(&format!("why {second}"), &["VersionHalted", "lift the halt"]).await?;
 
     fleet.hosts.iter().for_each(|host| host.set_faults(Faults::default()));
     operator.says("resume-version 1.20.0", &["the halt of 1.20.0 is lifted"]).await?;
