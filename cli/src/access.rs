@@ -55,7 +55,12 @@ impl Right {
         }
     }
 
-    fn resource(&self) -> String {
+    /// Is it about a resource that comes with the operator?
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self.kind, Kind::Shadows | Kind::Fleet | Kind::Pools)
+    }
+
+    pub(crate) fn resource(&self) -> String {
         match self.kind {
             Kind::Shadows => format!("bottlerocketshadows.{}", names::GROUP),
             Kind::Fleet => format!("bottlerocketfleets.{}", names::GROUP),

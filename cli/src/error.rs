@@ -49,6 +49,12 @@ pub enum Error {
         "{0} has changed since it was read, so nothing was written: look at it again, and repeat the command"
     )]
     Changed(String),
+    /// The API server does not know our resources.
+    #[error(
+        "the operator is not installed in this cluster, whose API server does not know the resource {0}: is it the right one \
+         (--context, --kubeconfig)?"
+    )]
+    NotInstalled(String),
     /// There is no such thing.
     #[error("there is no {0}")]
     Missing(String),
@@ -96,6 +102,12 @@ impl Right {
     pub(crate) fn failed(self, source: kube::Error) -> Error {
         match &source {
             kube::Error::Api(status) if is_about_rights(status) => Error::Forbidden(self),
+            // An object that is not there is `NotFound`; other words come from a path that is not served.
+            kube::Error::Api(status)
+                if status.code == 404 && status.reason != "NotFound" && self.is_ours() =>
+            {
+                Error::NotInstalled(self.resource())
+            }
             kube::Error::Api(status) => {
                 Error::Refused { what: self, why: status_message(status).into_owned() }
             }
@@ -134,6 +146,23 @@ mod tests {
             "you may not patch bottlerocketfleets.brupop.bottlerocket.aws in the namespace ns; the operator's ClusterRole \
              brupop-operator gives this right, bound in the namespace ns"
         );
+    }
+
+    #[test]
+    fn a_cluster_without_our_resources_has_no_operator() {
+        let said = |kind, reason: &str| {
+            let (message, reason) = ("404 page not found".to_owned(), reason.to_owned());
+            let status = Status { code: 404, message, reason, ..Status::default() };
+            let error = Right::new("list", kind, "ns").failed(kube::Error::Api(Box::new(status)));
+            brupop_runtime::errors::describe(&error)
+        };
+        let page = said(Kind::Shadows, "Failed to parse error data");
+        let expected = "the operator is not installed in this cluster, whose API server does not know the resource \
+                        bottlerocketshadows.brupop.bottlerocket.aws: ";
+        assert!(page.starts_with(expected), "{page}");
+        for other in [said(Kind::Fleet, "NotFound"), said(Kind::Nodes, "Failed to parse error data")] {
+            assert!(other.starts_with("the API server refuses"), "{other}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use brupop_core::pool::Pool;
 use brupop_runtime::errors::describe;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
@@ -83,10 +84,21 @@ impl ApiServer {
         self.ledger_if_any().await?.ok_or_else(missing)
     }
 
-    async fn ledger_if_any(&self) -> Result<Option<Ledger>, Error> {
+    /// The ledger, if there is one.
+    ///
+    /// # Errors
+    /// Also, if there is not even the namespace.
+    pub async fn ledger_if_any(&self) -> Result<Option<Ledger>, Error> {
         let ledgers: Api<Item<Ledger>> = self.ours();
         let found = ledgers.get_opt(names::FLEET).await;
         let found = found.map_err(|error| self.right("get", Kind::Fleet).failed(error))?;
+        if found.is_none() {
+            let namespaces = Api::<Namespace>::all(self.client.clone());
+            // Some people may not look.
+            if let Ok(None) = namespaces.get_metadata_opt(&self.namespace).await {
+                return Err(Error::Missing(format!("namespace {}", self.namespace)));
+            }
+        }
         found.map(|item| item.body.map_err(|why| unreadable("the fleet", &why))).transpose()
     }
 
@@ -110,6 +122,12 @@ impl ApiServer {
         let mut events = self.events(&self.namespace, &of_shadow, &mut notes).await?;
         events.extend(self.events(EVENTS_OF_NODES, &about("Node", node), &mut notes).await?);
         Ok(AboutNode { shadow, ledger, node: node_seen, events, notes, leads: self.leads().await })
+    }
+
+    /// A node's shadow, if it is there, can be read, and the caller may read it.
+    pub async fn shadow(&self, node: &str) -> Option<BottlerocketShadow> {
+        let shadows = self.ours::<Item<BottlerocketShadow>>();
+        shadows.get_opt(&names::shadow_name(node)).await.ok()??.body.ok()
     }
 
     /// The ledger, and the reconciler's Events.
@@ -266,4 +284,44 @@ where
     K: Resource + Clone + DeserializeOwned,
 {
     brupop_runtime::list(api, &params).await.map_err(|error| right.failed(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// An API server on which this object is all there is; every other answer has this code.
+    fn only(path: &'static str, otherwise: u16) -> ApiServer {
+        let service = tower::service_fn(move |request: Request<Body>| async move {
+            let reason = if otherwise == 404 { "NotFound" } else { "Forbidden" };
+            let (code, body) = if request.uri().path() == path {
+                (200, json!({"metadata": {"name": "of-this-name"}}))
+            } else if request.uri().path().starts_with("/api/") {
+                (
+                    otherwise,
+                    json!({"status": "Failure", "reason": reason, "code": otherwise, "message": "no"}),
+                )
+            } else {
+                (404, json!({"status": "Failure", "reason": "NotFound", "code": 404, "message": "no"}))
+            };
+            let answer = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+            Ok::<_, Infallible>(answer.unwrap())
+        });
+        ApiServer { client: Client::new(service, "ns"), namespace: "ns".to_owned() }
+    }
+
+    #[tokio::test]
+    async fn a_namespace_that_is_not_there_is_an_error() {
+        let fleet = async |server: ApiServer| server.ledger_if_any().await.map(|found| found.is_some());
+        let missing = fleet(only("/", 404)).await.unwrap_err().to_string();
+        assert_eq!(missing, "there is no namespace ns");
+        assert!(!fleet(only("/api/v1/namespaces/ns", 404)).await.unwrap(), "nothing is in it");
+        assert!(!fleet(only("/", 403)).await.unwrap(), "nobody lets us look");
+    }
 }

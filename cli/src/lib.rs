@@ -68,7 +68,10 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
 /// Steers, and says what is so now.
 async fn carry_out(server: &ApiServer, steering: Steering) -> Result<Done, Error> {
     match steering {
-        Steering::Pause { node: Some(node), .. } => change_node(server, &node, steer::pause_node).await,
+        Steering::Pause { node: Some(node), .. } => {
+            let reboots = server.shadow(&node).await.is_some_and(|shadow| steer::reboots(&shadow));
+            change_node(server, &node, |node| steer::pause_node(node, reboots)).await
+        }
         Steering::Resume { node: Some(node), .. } => change_node(server, &node, steer::resume_node).await,
         Steering::Pause { pool: Some(pool), .. } => pause_pool(server, &pool, true).await,
         Steering::Resume { pool: Some(pool), .. } => pause_pool(server, &pool, false).await,

@@ -39,6 +39,8 @@ const END: &str = "\u{1b}[J\u{1b}[?7h";
 
 /// Ends only with an error, as when the caller may not watch.
 pub(crate) async fn watch(server: &ApiServer, output: Output) -> Result<(), Error> {
+    // Watches of a namespace that is not there would wait for ever.
+    server.ledger_if_any().await?;
     let shadows = watcher(server.ours::<Item<BottlerocketShadow>>(), Config::default());
     let mut shadows = pin!(patient(shadows));
     let pools = watcher(server.ours::<Item<Pool>>(), Config::default());

@@ -5,7 +5,7 @@
 
 use brupop_api::crds::ACKNOWLEDGED_HALTS_MAX;
 use brupop_api::fleet::AcknowledgedHalt;
-use brupop_api::{BottlerocketFleet, names};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
 use brupop_core::objects::{Ledger, WatchedNode};
 use brupop_core::pool::Pool;
 use json_patch::jsonptr::PointerBuf;
@@ -90,13 +90,26 @@ pub(crate) fn pause_pool(pool: &Pool, paused: bool) -> Change {
     Change::merge(patch, says)
 }
 
-/// Pauses a node.
-pub(crate) fn pause_node(node: &WatchedNode) -> Change {
+/// Has the reboot of an update begun on the host, and not ended? Then no pause stops it any more.
+pub(crate) fn reboots(shadow: &BottlerocketShadow) -> bool {
+    let status = shadow.status.as_ref();
+    let claimed = status.and_then(|status| status.reboot_requested.as_deref());
+    let boot = status.and_then(|status| status.boot_id.as_deref());
+    shadow.spec.state == State::RebootedIntoUpdate
+        && claimed.is_some()
+        && claimed == shadow.spec.reboot_from_boot_id.as_deref()
+        && boot == claimed
+}
+
+/// Pauses a node, whose host may be rebooting now.
+pub(crate) fn pause_node(node: &WatchedNode, reboots: bool) -> Change {
     let name = node.name();
+    let late =
+        if reboots { "; its reboot has begun, so for this update the pause comes too late" } else { "" };
     if node.is_paused() {
-        return Change::none(format!("the node {name} is paused already"));
+        return Change::none(format!("the node {name} is paused already{late}"));
     }
-    annotate(node, names::PAUSE_ANNOTATION, Some("true"), format!("the node {name} is paused"))
+    annotate(node, names::PAUSE_ANNOTATION, Some("true"), format!("the node {name} is paused{late}"))
 }
 
 /// Takes the pause of a node back.

@@ -114,6 +114,8 @@ fn eviction(pod: &PodKey) -> Eviction {
 const RETRY: Duration = Duration::from_secs(5);
 /// A pod that has so much time left to end is named, too: its drain may end by its deadline before that.
 const LONG: SignedDuration = SignedDuration::from_mins(2);
+/// A refusal that lasts as long is worth a warning. Most end sooner, when another pod of the budget is Ready.
+const LASTING: Duration = Duration::from_secs(30);
 /// How long an evicted pod may take to be seen terminating, before it is evicted once more.
 const ACCEPTED_WAIT: Duration = Duration::from_secs(30);
 
@@ -129,6 +131,10 @@ struct Tried {
     not_before: Option<Duration>,
     /// Why it was refused, if it was.
     why: Option<String>,
+    /// Since when it has been refused.
+    since: Option<Duration>,
+    /// It has been refused for [`LASTING`].
+    is_lasting: bool,
     /// It was refused, though not by a budget.
     refused: bool,
 }
@@ -169,7 +175,11 @@ impl Evictions {
         };
         tried.refused = matches!(answer, EvictionAnswer::Leaving | EvictionAnswer::Refused(_));
         tried.not_before = Some(now + wait);
-        std::mem::replace(&mut tried.why, why) != tried.why
+        tried.since = why.as_ref().map(|_| tried.since.unwrap_or(now));
+        let is_lasting = tried.since.is_some_and(|since| now.saturating_sub(since) >= LASTING);
+        let before = (std::mem::replace(&mut tried.why, why), tried.is_lasting);
+        tried.is_lasting = is_lasting;
+        (before.0.as_ref(), before.1) != (tried.why.as_ref(), tried.is_lasting)
     }
 
     /// Budgets of this namespace allow more than before, so evictions that were refused there are due now. A call under
@@ -187,16 +197,22 @@ impl Evictions {
         self.tried.get(pod).is_some_and(|tried| tried.refused)
     }
 
-    /// The first pod of this drain whose eviction is refused, and why.
-    pub fn refusal<'p>(&self, plan: &'p DrainPlan) -> Option<(&'p PodKey, &str)> {
-        plan.evict.iter().find_map(|pod| Some((pod, self.tried.get(pod)?.why.as_deref()?)))
+    /// The first pod of this drain whose eviction has been refused for long, and why.
+    pub fn lasting_refusal<'p>(&self, plan: &'p DrainPlan) -> Option<(&'p PodKey, &str)> {
+        self.refusals(plan).find(|(_, tried, _)| tried.is_lasting).map(|(pod, _, why)| (pod, why))
+    }
+
+    fn refusals<'p>(&self, plan: &'p DrainPlan) -> impl Iterator<Item = (&'p PodKey, &Tried, &str)> {
+        let refused = |pod| self.tried.get(pod).and_then(|tried| Some((pod, tried, tried.why.as_deref()?)));
+        plan.evict.iter().filter_map(refused)
     }
 
     /// What holds this drain up at this time, as a sentence. It stays the same as long as the cause does.
     pub fn held_up_by(&self, plan: &DrainPlan, time: Timestamp) -> Option<String> {
         let refused = self
-            .refusal(plan)
-            .map(|(pod, why)| format!("{}/{} is not evicted: {why}", pod.namespace, pod.name));
+            .refusals(plan)
+            .next()
+            .map(|(pod, _, why)| format!("{}/{} is not evicted: {why}", pod.namespace, pod.name));
         let left = || plan.for_people().next();
         let stuck = || {
             let (by, PodKey { namespace, name, .. }) = plan.leaving.first()?;

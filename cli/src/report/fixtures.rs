@@ -78,6 +78,7 @@ pub(crate) fn fleet() -> BottlerocketFleet {
                 "halted": {"at": "2026-11-21T03:00:00Z", "reason": "1 node failed to reach it, and 1 may: node-4 (FellBack)"}},
             "1.20.0": {"firstSeen": "2026-11-21T02:30:00Z", "succeeded": 2, "acknowledgedAt": "2026-11-21T02:00:00Z"},
         },
+        "seen": {"1.20.0": "2026-11-21T01:00:00Z"},
         "lastFinished": "2026-11-21T03:44:00Z",
         "conditions": [
             condition("AdmissionEnforced", "True", "webhook and policy refused the dry runs, as they must"),

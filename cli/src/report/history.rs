@@ -16,9 +16,9 @@ const EVENTS: usize = 200;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct History {
-    /// The one that was seen first comes first.
+    /// In the order of their first results.
     pub versions: Vec<Outcome>,
-    /// When an update last finished.
+    /// When an update last ended, well or not.
     pub last_finished: Option<String>,
     pub events: Vec<EventRow>,
     /// What could not be looked at.
@@ -30,7 +30,10 @@ pub(crate) struct History {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Outcome {
     pub version: String,
+    /// When two nodes first wanted it, or ran it. The reconciler notes this while there are pools.
     pub first_seen: Option<String>,
+    /// When the first node reached it, or failed to.
+    pub first_result: Option<String>,
     /// How many nodes have reached it.
     pub succeeded: u64,
     /// The nodes that failed to reach it last.
@@ -56,8 +59,10 @@ pub(crate) struct Failure {
 pub(crate) fn of(past: &Past) -> History {
     let status = past.ledger.status.as_ref();
     let records = status.into_iter().flat_map(|status| &status.versions);
-    let mut versions: Vec<Outcome> = records.map(|(version, record)| of_version(version, record)).collect();
-    versions.sort_by(|one, other| one.first_seen.cmp(&other.first_seen));
+    let seen = |version: &String| Some(time(status?.seen.get(version)?));
+    let outcome = |(version, record)| Outcome { first_seen: seen(version), ..of_version(version, record) };
+    let mut versions: Vec<Outcome> = records.map(outcome).collect();
+    versions.sort_by(|one, other| one.first_result.cmp(&other.first_result));
     History {
         versions,
         last_finished: status.and_then(|status| status.last_finished.as_deref()).map(time),
@@ -74,23 +79,24 @@ fn of_version(of: &str, record: &VersionRecord) -> Outcome {
     });
     Outcome {
         version: version(of),
-        first_seen: record.first_seen.as_deref().map(time),
+        first_result: record.first_seen.as_deref().map(time),
         succeeded: record.succeeded,
         failures: failures.collect(),
         halted: record.halted.as_ref().map(|halt| sentence(&halt.reason)),
         halted_at: record.halted.as_ref().map(|halt| time(&halt.at)),
         acknowledged_at: record.acknowledged_at.as_deref().map(time),
+        ..Outcome::default()
     }
 }
 
 impl View for History {
     fn text(&self, page: &Page) -> String {
         let finished = self.last_finished.as_deref().map_or_else(
-            || "No update has finished yet\n".to_owned(),
-            |at| format!("The last update finished {} ago\n", age(at, page.now)),
+            || "No update has ended yet\n".to_owned(),
+            |at| format!("The last update ended {} ago\n", age(at, page.now)),
         );
         let rows = self.versions.iter().map(|outcome| outcome.row(page)).collect();
-        let head = ["VERSION", "FIRST SEEN", "REACHED BY", "FAILED ON", "HALTED"];
+        let head = ["VERSION", "FIRST SEEN", "FIRST RESULT", "REACHED BY", "FAILED ON", "HALTED"];
         let versions = table(&head, rows, page);
         finished
             + &section("VERSIONS", &versions)
@@ -109,9 +115,11 @@ impl Outcome {
             (None, Some(at)) => Cell::new(format!("lifted up to {at}")),
             (None, None) => Cell::new("-"),
         };
+        let age = |at: &Option<String>| at.as_deref().map(|at| age(at, page.now));
         vec![
             Cell::new(&self.version),
-            Cell::new(or_dash(self.first_seen.as_deref().map(|at| age(at, page.now)).as_deref())),
+            Cell::new(or_dash(age(&self.first_seen).as_deref())),
+            Cell::new(or_dash(age(&self.first_result).as_deref())),
             Cell::new(format!("{} nodes", self.succeeded)),
             Cell::new(shown(&failures, 2 * NAME_MAX)),
             halted,

@@ -48,6 +48,8 @@ pub(crate) struct Status {
     pub moving: Vec<Moving>,
     /// The others that are not up to date, by what they wait for.
     pub waiting: Vec<Waiting>,
+    /// Nodes that are up to date, and of which people have asked something that takes effect with the next update.
+    pub left_by_people: Vec<LeftByPeople>,
     /// How many nodes run Bottlerocket and are not opted in.
     pub not_opted_in: u64,
     /// Shadows that cannot be read.
@@ -117,6 +119,14 @@ pub(crate) struct Waiting {
     pub message: String,
 }
 
+/// Nodes that are up to date, and what people have asked of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LeftByPeople {
+    pub message: String,
+    pub nodes: Vec<String>,
+}
+
 /// The fleet at a glance.
 pub(crate) fn of(fleet: &Fleet) -> Status {
     let status = fleet.ledger.as_ref().and_then(|ledger| ledger.status.as_ref());
@@ -133,6 +143,7 @@ pub(crate) fn of(fleet: &Fleet) -> Status {
     };
     let mut counts = BTreeMap::<_, usize>::new();
     let mut waiting = BTreeMap::<(String, String), Vec<String>>::new();
+    let mut left = BTreeMap::<String, Vec<String>>::new();
     for item in &fleet.shadows {
         let Some(shadow) = item.ok() else {
             view.unreadable.push(name(item.name()));
@@ -141,7 +152,13 @@ pub(crate) fn of(fleet: &Fleet) -> Status {
         *counts.entry((state(shadow), runs(shadow))).or_default() += 1;
         let slot = status.and_then(|status| status.slots.get(item.name()));
         match standing(shadow, slot) {
-            Standing::UpToDate => view.up_to_date += 1,
+            Standing::UpToDate => {
+                view.up_to_date += 1;
+                let said = progressing(shadow).filter(|said| said.reason == Reason::NoUpdate.as_str());
+                if let Some((_, asked)) = said.and_then(|said| said.message.split_once("; ")) {
+                    left.entry(sentence(asked)).or_default().push(node_of(item));
+                }
+            }
             Standing::Moves => view.moving.push(moving(item, shadow, slot)),
             Standing::Waits => waiting.entry(waits_for(shadow)).or_default().push(node_of(item)),
         }
@@ -152,6 +169,7 @@ pub(crate) fn of(fleet: &Fleet) -> Status {
     let groups = waiting.into_iter().map(|((reason, message), nodes)| Waiting { reason, nodes, message });
     view.waiting = groups.collect();
     view.waiting.sort_by_key(|waiting| Reverse(waiting.nodes.len()));
+    view.left_by_people = left.into_iter().map(|(message, nodes)| LeftByPeople { message, nodes }).collect();
     view
 }
 

@@ -48,6 +48,16 @@ fn a_fleet_in_mid_update() {
         ),
         updated("node-2"),
         updated("node-3"),
+        shadow(
+            "node-7",
+            &json!({"state": "Idle"}),
+            json!({"current_state": "Idle", "current_version": "1.20.0"}),
+            [
+                "False",
+                "NoUpdate",
+                "the host knows of no update; a person has paused the node (annotation brupop.bottlerocket.aws/pause)",
+            ],
+        ),
         idle("node-4", ["False", "VersionHalted", "too many nodes failed to reach 1.19.9"]),
         item("node-5", json!({"spec": {"state": "Idle"}})),
         item("node-6", json!({"spec": {"state": "Dreaming"}})),
@@ -59,7 +69,7 @@ fn a_fleet_in_mid_update() {
         pools: vec![pool("web"), pool("db")],
         leads: Leads::Yes,
     });
-    assert_eq!((view.nodes, view.up_to_date, view.moving.len()), (15, 2, 2));
+    assert_eq!((view.nodes, view.up_to_date, view.moving.len()), (16, 3, 2));
     assert_snapshot!("status", text(&view));
     assert_snapshot!("status_yaml", yaml(&view));
     let narrow = view.text(&Page { columns: Some(60), ..page() });

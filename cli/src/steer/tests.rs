@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::report::fixtures::{ledger, node};
+use crate::report::fixtures::{item, ledger, node};
 
 fn merged(change: &Change) -> &Value {
     let Some(Body::Merge(patch)) = &change.body else { panic!("{change:?}") };
@@ -22,15 +22,41 @@ fn a_pause_is_written_once() {
 
 type Steers = fn(&WatchedNode) -> Change;
 
+fn paused(node: &WatchedNode) -> Change {
+    pause_node(node, false)
+}
+
+#[test]
+fn a_pause_during_the_reboot_comes_too_late() {
+    let shadow = |state: &str, granted: &str, claimed: Option<&str>, boot: &str| {
+        let spec = json!({"state": state, "reboot_from_boot_id": granted});
+        let status = json!({"reboot_requested": claimed, "boot_id": boot});
+        item("node-0", json!({"spec": spec, "status": status})).body.unwrap()
+    };
+    for (says, shadow, expected) in [
+        ("it reboots", shadow("RebootedIntoUpdate", "b1", Some("b1"), "b1"), true),
+        ("it may reboot", shadow("RebootedIntoUpdate", "b1", None, "b1"), false),
+        ("it is back", shadow("RebootedIntoUpdate", "b1", Some("b1"), "b2"), false),
+        ("of an earlier update", shadow("StagedAndPerformedUpdate", "b1", Some("b1"), "b1"), false),
+        ("of an earlier grant", shadow("RebootedIntoUpdate", "b2", Some("b1"), "b2"), false),
+    ] {
+        assert_eq!(reboots(&shadow), expected, "{says}");
+    }
+    let node = node(&json!({}), &json!({}));
+    let (late, timely) = (pause_node(&node, true), pause_node(&node, false));
+    assert_eq!(late.body, timely.body);
+    assert!(late.says.ends_with("too late") && timely.says == "the node node-0 is paused", "{}", late.says);
+}
+
 #[test]
 fn annotations_are_written_where_they_change_something() {
     let (pause, now) = (names::PAUSE_ANNOTATION, names::UPDATE_NOW_ANNOTATION);
     let cases: [(Steers, Value, Option<Value>); 14] = [
-        (pause_node, json!({}), Some(json!({pause: "true"}))),
-        (pause_node, json!({pause: "false"}), Some(json!({pause: "true"}))),
-        (pause_node, json!({pause: "true"}), None),
+        (paused, json!({}), Some(json!({pause: "true"}))),
+        (paused, json!({pause: "false"}), Some(json!({pause: "true"}))),
+        (paused, json!({pause: "true"}), None),
         // Whatever else stands there pauses the node, too.
-        (pause_node, json!({pause: "by eve"}), None),
+        (paused, json!({pause: "by eve"}), None),
         (resume_node, json!({}), None),
         (resume_node, json!({pause: "false"}), None),
         (resume_node, json!({pause: "true"}), Some(json!({pause: null}))),

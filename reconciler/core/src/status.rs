@@ -31,6 +31,22 @@ const MAX_NOTE: usize = 1024;
 /// Longest `action` that it takes.
 const MAX_ACTION: usize = 128;
 
+/// What people have asked of a node that has no update, and may have forgotten: it takes effect with the next update.
+pub fn left_by_people(view: &NodeView<'_>) -> Option<&'static str> {
+    let node = view.node?;
+    match (node.paused, node.update_now) {
+        (true, true) => Some(
+            "a person has paused the node (annotation brupop.bottlerocket.aws/pause), and asked for its update at once \
+             (brupop.bottlerocket.aws/update-now)",
+        ),
+        (true, false) => Some("a person has paused the node (annotation brupop.bottlerocket.aws/pause)"),
+        (false, true) => Some(
+            "a person has asked for its next update at once (annotation brupop.bottlerocket.aws/update-now)",
+        ),
+        (false, false) => None,
+    }
+}
+
 /// What a condition should say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields of a condition")]

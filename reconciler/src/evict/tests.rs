@@ -84,6 +84,29 @@ fn a_blocked_pod_holds_up_no_other() {
 }
 
 #[test]
+fn only_a_refusal_that_lasts_is_worth_a_warning() {
+    let (mut evictions, plan) = (Evictions::default(), plan(&["a", "b"]));
+    let warned = |evictions: &Evictions| evictions.lasting_refusal(&plan).map(|(pod, _)| pod.name.clone());
+    for seconds in [0, 5, 29] {
+        evictions.begin(pod("b"));
+        let news = evictions.answered(&pod("b"), &blocked(), Duration::from_secs(seconds));
+        assert_eq!((news, warned(&evictions)), (seconds == 0, None), "{seconds}");
+    }
+    // Another pod, refused just now, is named as what holds the drain up, and does not hide the one of which to warn.
+    evictions.begin(pod("a"));
+    evictions.answered(&pod("a"), &blocked(), LASTING);
+    evictions.begin(pod("b"));
+    assert!(evictions.answered(&pod("b"), &blocked(), LASTING), "that it lasts is news");
+    assert_eq!(warned(&evictions).as_deref(), Some("b"));
+    assert!(evictions.held_up_by(&plan, Timestamp::MIN).unwrap().starts_with("shop/a "));
+    evictions.begin(pod("b"));
+    evictions.answered(&pod("b"), &EvictionAnswer::Accepted, LASTING * 2);
+    evictions.begin(pod("b"));
+    evictions.answered(&pod("b"), &blocked(), LASTING * 3);
+    assert_eq!(warned(&evictions), None, "it is refused anew");
+}
+
+#[test]
 fn a_budget_that_allows_more_ends_the_wait() {
     let mut evictions = Evictions::default();
     let plan = plan(&["a", "b", "c"]);

@@ -255,9 +255,9 @@ impl Drainer {
         self.evictions.answered(pod, answer, now)
     }
 
-    /// The first pod of this drain whose eviction is refused, and why.
-    pub(super) fn refusal<'p>(&self, plan: &'p DrainPlan) -> Option<(&'p PodKey, &str)> {
-        self.evictions.refusal(plan)
+    /// The first pod of this drain whose eviction has been refused for long, and why.
+    pub(super) fn lasting_refusal<'p>(&self, plan: &'p DrainPlan) -> Option<(&'p PodKey, &str)> {
+        self.evictions.lasting_refusal(plan)
     }
 
     /// What holds this drain up at this time, as a sentence.

@@ -70,6 +70,9 @@ impl Reconciler {
         if let Some(more) = self.detail(pass, name, reason) {
             message = format!("{message}; {more}");
         }
+        if let Some(left) = status::left_by_people(view).filter(|_| matches!(reason, Reason::NoUpdate)) {
+            message = format!("{message}; {left}");
+        }
         let progressing = DesiredCondition::progressing(reason.status(), reason.as_str(), &message);
         self.log_reason(cluster, view, reason, &progressing);
         let overdue = view.time.slot_overdue.then(|| DesiredCondition::overdue(&progressing));
@@ -173,11 +176,11 @@ impl Reconciler {
         }
     }
 
-    /// Publishes, once for each answer, why evictions of a drain are refused.
+    /// Publishes, once for each answer, why evictions of a drain have been refused for long.
     fn publish_refusal(&mut self, pass: &Pass<'_>, view: &NodeView<'_>) {
         let name = view.shadow_name;
         let Some(plan) = pass.known.drain(name) else { return };
-        let Some((pod, why)) = self.leading.drainer.refusal(plan) else { return };
+        let Some((pod, why)) = self.leading.drainer.lasting_refusal(plan) else { return };
         if self.leading.memory.refused(name, why) {
             let event = EventText::of_refusal(view, pod, why);
             self.publisher.publish(Context::of(pass.cluster, view, Reason::Draining.as_str(), Some(event)));

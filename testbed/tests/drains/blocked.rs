@@ -20,7 +20,7 @@ use crate::{DEADLINE, evicted_by_us, fleet, marker};
 /// See [`Fleet::hold_next_drain`].
 const HOLD: (&str, &str) = ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5");
 /// Of the drain.
-const LIMIT: SignedDuration = SignedDuration::from_secs(45);
+const LIMIT: SignedDuration = SignedDuration::from_secs(75);
 /// Between two requests for the same pod.
 const PACE: Duration = Duration::from_secs(5);
 

@@ -4,7 +4,7 @@ use brupop_api::names;
 use comfy_table::Cell;
 
 use super::super::or_dash;
-use super::{Count, HaltedVersion, Moving, PoolLine, Status, Waiting};
+use super::{Count, HaltedVersion, LeftByPeople, Moving, PoolLine, Status, Waiting};
 use crate::page::{Page, Tone, View, age, section, table};
 
 /// Characters of the progress bar.
@@ -50,6 +50,9 @@ impl Status {
             let age = age(at, page.now);
             let about = format!("{age} ago: {why}; to go on: `kubectl brupop resume-version {version}`");
             line(Tone::Bad, &format!("Halted {version}"), &about);
+        }
+        for LeftByPeople { message, nodes } in &self.left_by_people {
+            line(Tone::Attention, "For the next update:", &format!("{message}: {}", some(nodes)));
         }
         if self.not_opted_in > 0 {
             let about = format!(
@@ -119,13 +122,10 @@ impl Status {
 
     fn waiting(&self, page: &Page) -> String {
         let row = |waiting: &Waiting| {
-            let named = waiting.nodes.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-            let more = waiting.nodes.len().saturating_sub(NAMED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             vec![
                 Tone::Attention.cell(&waiting.reason),
                 Cell::new(waiting.nodes.len()),
-                Cell::new(named + &more),
+                Cell::new(some(&waiting.nodes)),
                 Cell::new(&waiting.message),
             ]
         };
@@ -142,6 +142,13 @@ impl Moving {
             (runs, Some(to)) => format!("{} → {to}", or_dash(runs)),
         }
     }
+}
+
+/// The first of these nodes, and how many more there are.
+fn some(nodes: &[String]) -> String {
+    let named = nodes.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = nodes.len().saturating_sub(NAMED);
+    if more > 0 { format!("{named} and {more} more") } else { named }
 }
 
 /// How many are done, and how many are on their way.

@@ -408,7 +408,8 @@ fn halt_where<'a>(
     }
     let nodes = failed_nodes(&failed);
     let Halt { variants, .. } = covered;
-    let why = if variants.is_empty() { nodes } else { format!("of {}: {nodes}", variants.join(", ")) };
+    let of = if variants.is_empty() { String::new() } else { format!("nodes of {}: ", variants.join(", ")) };
+    let why = format!("it failed on {of}{nodes}");
     let is_new = before.is_none_or(|before| before.variants != variants);
     record.halted = Some(Halt { at, reason: printable(&why, HALT_REASON_MAX).into_owned(), variants });
     is_new.then_some(Halted { version, why })

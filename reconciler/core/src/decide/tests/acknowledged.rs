@@ -88,7 +88,7 @@ fn a_halt_without_readable_time_gets_one() {
     "9999-99-99T00:00:00Z".clone_into(&mut timeless.halted.as_mut().unwrap().at);
     let fleet = FleetFacts { slots: &NO_SLOTS, ..fleet() };
     let mended = record(&fleet, Some(timeless), &[]).unwrap();
-    assert_eq!(halt_of(&mended), (NOW, "a (FellBack)"));
+    assert_eq!(halt_of(&mended), (NOW, "it failed on a (FellBack)"));
     let said = acknowledged(&mended);
     assert!(
         record(&FleetFacts { acknowledged: &said, ..fleet }, Some(mended), &[]).unwrap().halted.is_none()
@@ -109,7 +109,7 @@ fn what_was_acknowledged_lifts_no_later_halt() {
         gone_on.acknowledged_at = Some(NOW.to_owned());
         let fleet = FleetFacts { acknowledged: &at_once, now, ..fleet() };
         let again = record(&fleet, Some(gone_on), &[over(Some(&fell_back))]).unwrap();
-        assert_eq!(halt_of(&again), (counted_at, "n (FellBack)"), "{now}");
+        assert_eq!(halt_of(&again), (counted_at, "it failed on n (FellBack)"), "{now}");
         assert_eq!(again.acknowledged_at.as_deref(), Some(NOW));
         let left = FleetFacts { slots: &NO_SLOTS, ..fleet };
         assert_eq!(record(&left, Some(again.clone()), &[]), None, "{now}: it stands");
@@ -120,7 +120,7 @@ fn what_was_acknowledged_lifts_no_later_halt() {
     // Nor that of a version whose record was forgotten meanwhile.
     let fleet = FleetFacts { acknowledged: &at_once, ..fleet() };
     let first = record(&fleet, None, &[over(Some(&fell_back))]).unwrap();
-    assert_eq!(halt_of(&first), ("2026-11-21T04:00:01Z", "n (FellBack)"));
+    assert_eq!(halt_of(&first), ("2026-11-21T04:00:01Z", "it failed on n (FellBack)"));
     assert_eq!(record(&FleetFacts { slots: &NO_SLOTS, ..fleet }, Some(first), &[]), None);
 }
 
@@ -129,7 +129,7 @@ fn a_failure_under_halt_must_be_acknowledged() {
     let fell_back = failures("FellBack");
     let seen = halted(failed(&["a"]));
     let further = record(&fleet(), Some(seen.clone()), &[over(Some(&fell_back))]).unwrap();
-    assert_eq!(halt_of(&further), (NOW, "n (FellBack), a (FellBack)"));
+    assert_eq!(halt_of(&further), (NOW, "it failed on n (FellBack), a (FellBack)"));
     let known = BTreeMap::from([(NEW.to_owned(), seen.clone())]);
     let passed = slots(&FleetFacts { versions: &known, ..fleet() }, &[over(Some(&fell_back))]);
     assert_eq!(passed.halted, [], "no new halt is told of");
@@ -152,7 +152,7 @@ fn a_failure_under_halt_must_be_acknowledged() {
     let both = record(&both, Some(seen), &[over(Some(&fell_back))]).unwrap();
     assert_eq!(
         (halt_of(&both), both.acknowledged_at.as_deref()),
-        ((NOW, "n (FellBack)"), Some("2026-11-21T02:00:00Z"))
+        ((NOW, "it failed on n (FellBack)"), Some("2026-11-21T02:00:00Z"))
     );
 }
 
@@ -168,11 +168,11 @@ fn a_slot_taken_late_counts_nothing_anew() {
     assert_eq!(record(&later, Some(lifted.clone()), &[over(Some(&fell_back))]), None);
     let anew = Failures { at: "2026-11-21T04:30:00Z".to_owned(), ..fell_back.clone() };
     let anew = record(&later, Some(lifted.clone()), &[over(Some(&anew))]).unwrap();
-    assert_eq!(halt_of(&anew), (later.now, "n (FellBack)"));
+    assert_eq!(halt_of(&anew), (later.now, "it failed on n (FellBack)"));
     // By a clock that was ahead: nobody knows.
     let behind = FleetFacts { now: "2026-11-21T03:30:00Z", ..fleet() };
     let again = record(&behind, Some(lifted), &[over(Some(&fell_back))]).unwrap();
-    assert_eq!(halt_of(&again), ("2026-11-21T04:00:01Z", "n (FellBack)"));
+    assert_eq!(halt_of(&again), ("2026-11-21T04:00:01Z", "it failed on n (FellBack)"));
 }
 
 #[test]

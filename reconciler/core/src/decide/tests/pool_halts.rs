@@ -129,7 +129,7 @@ fn the_pool_says_how_many_may_fail() {
         assert_eq!(halted.0, halts, "{what}");
         assert_eq!(
             halted.1,
-            if halts { vec!["in the pool web, n (WorkloadsUnavailable)"] } else { vec![] },
+            if halts { vec!["in the pool web, it failed on n (WorkloadsUnavailable)"] } else { vec![] },
             "{what}"
         );
     }

@@ -84,7 +84,7 @@ fn a_failure_halts_its_own_variant() {
         }
     }
     let reason = after_failure(None, AWS).halted.unwrap().reason;
-    assert_eq!(reason, "of aws-k8s-1.36: n (FellBack)");
+    assert_eq!(reason, "it failed on nodes of aws-k8s-1.36: n (FellBack)");
 }
 
 #[test]

@@ -39,8 +39,11 @@ pub(super) fn failed(nodes: &[&str]) -> VersionRecord {
 }
 
 pub(super) fn halted(record: VersionRecord) -> VersionRecord {
-    let halt =
-        Halt { at: "2026-11-21T02:00:00Z".to_owned(), reason: "a (FellBack)".to_owned(), ..Halt::default() };
+    let halt = Halt {
+        at: "2026-11-21T02:00:00Z".to_owned(),
+        reason: "it failed on a (FellBack)".to_owned(),
+        ..Halt::default()
+    };
     VersionRecord { halted: Some(halt), ..record }
 }
 
@@ -79,7 +82,7 @@ fn the_first_failure_halts_a_new_version() {
     let write = passed.write.unwrap();
     assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
     assert_eq!(sets(&write, Field::Slot("brs-o")), None, "no other node begins in the same breath");
-    assert_eq!(passed.halted, [Halted { version: NEW, why: "n (FellBack)".to_owned() }]);
+    assert_eq!(passed.halted, [Halted { version: NEW, why: "it failed on n (FellBack)".to_owned() }]);
 
     let versions = BTreeMap::from([(NEW.to_owned(), halted(failed(&["n"])))]);
     let fleet = FleetFacts { versions: &versions, slots: &NO_SLOTS, ..fleet() };
@@ -116,7 +119,7 @@ fn a_proven_version_needs_two_failed_nodes() {
     let again = after(proven(&["n"]));
     assert_eq!((names(&again), &again.halted), (vec!["n"], &None));
     let both = after(proven(&["gone-since"]));
-    assert_eq!(both.halted.unwrap().reason, "n (FellBack), gone-since (FellBack)");
+    assert_eq!(both.halted.unwrap().reason, "it failed on n (FellBack), gone-since (FellBack)");
 }
 
 #[test]
@@ -143,7 +146,7 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     let counted = BTreeMap::from([(SHADOW.to_owned(), Slot { counted: true, ..SLOT[SHADOW].clone() })]);
     assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Slot(counted[SHADOW].clone())));
     let missing = record(&fleet(), None, &[away]).unwrap();
-    assert_eq!(missing.halted.clone().unwrap().reason, "n (NotReturned)");
+    assert_eq!(missing.halted.clone().unwrap().reason, "it failed on n (NotReturned)");
     let noted = FleetFacts { slots: &counted, ..fleet() };
     assert_eq!(record(&noted, Some(missing.clone()), &[away]), None, "once");
 
@@ -181,7 +184,11 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     let mut replaced = over(Some(&fell_back));
     replaced.node = None;
     let replaced = record(&fleet(), None, &[replaced]).unwrap();
-    assert_eq!(replaced.halted.unwrap().reason, "n (FellBack)", "nor when it has come back and failed");
+    assert_eq!(
+        replaced.halted.unwrap().reason,
+        "it failed on n (FellBack)",
+        "nor when it has come back and failed"
+    );
 
     let mut late = over(None);
     rebooted(&mut late, NEW);
@@ -252,7 +259,7 @@ fn a_deleted_node_counts_if_lost_before() {
             ("another machine came under its name", &[replaced]),
         ] {
             let halted = record(&fleet, None, left).and_then(|record| record.halted).map(|halt| halt.reason);
-            assert_eq!(halted.as_deref(), lost.then_some("n (NotReturned)"), "{says}");
+            assert_eq!(halted.as_deref(), lost.then_some("it failed on n (NotReturned)"), "{says}");
         }
         assert_eq!(record(&fleet, None, &[returned]), None, "only its shadow was made anew");
     }
@@ -267,7 +274,7 @@ fn not_ready_counts_before_the_slot_returns() {
     node(&mut view, |node| node.ready = false);
     shadow(&mut view, |shadow| shadow.spec.failures = Some(&failures));
     let noted = record(&fleet(), None, &[view]).unwrap();
-    assert_eq!(noted.halted.as_ref().unwrap().reason, "n (NotReady)");
+    assert_eq!(noted.halted.as_ref().unwrap().reason, "it failed on n (NotReady)");
     let slots = BTreeMap::from([(SHADOW.to_owned(), Slot { counted: true, ..SLOT[SHADOW].clone() })]);
     assert_eq!(record(&FleetFacts { slots: &slots, ..fleet() }, Some(noted), &[view]), None, "once");
 }

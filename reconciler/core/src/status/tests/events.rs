@@ -150,3 +150,18 @@ fn a_reboot_that_is_overdue_is_a_warning() {
     assert_eq!(of(Reason::RebootOverdue("")), Some(("RebootOverdue", true)));
     assert_eq!(of(Reason::Rebooting), None, "the grant was told");
 }
+
+#[test]
+fn what_people_left_on_a_node_is_told() {
+    for (paused, update_now, says) in [
+        (false, false, None),
+        (true, false, Some("has paused the node")),
+        (false, true, Some("has asked for its next update at once")),
+        (true, true, Some("has paused the node (annotation brupop.bottlerocket.aws/pause), and asked")),
+    ] {
+        let node = Some(NodeFacts { paused, update_now, ..NodeFacts::EXAMPLE });
+        let told = left_by_people(&NodeView { node, ..view() });
+        assert_eq!(told.is_some(), says.is_some(), "{told:?}");
+        assert!(told.is_none_or(|told| says.is_some_and(|says| told.contains(says))), "{told:?}");
+    }
+}
