@@ -32,6 +32,18 @@ use crate::schema::{self, Counter, Sentence, Time, Variant, Version, Word};
     printcolumn(name = "Pending", type_ = "integer", json_path = ".status.counts.pending"),
     printcolumn(name = "Halted", type_ = "string", json_path = ".status.halted"),
     printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.paused"),
+    printcolumn(
+        name = "Enforced",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="AdmissionEnforced")].status"#,
+        description = "The rules of admission are seen to be in force; without them no update starts."
+    ),
+    printcolumn(
+        name = "Other Operator",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="OtherOperator")].status"#,
+        description = "Another operator may update these nodes, so no update starts here."
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

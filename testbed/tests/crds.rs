@@ -441,7 +441,19 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
         ),
         (
             "get brf fleet -n object-2002",
-            &["NAME", "NODES", "LIMIT", "IN USE", "UPDATED", "PENDING", "HALTED", "PAUSED", "AGE"],
+            &[
+                "NAME",
+                "NODES",
+                "LIMIT",
+                "IN USE",
+                "UPDATED",
+                "PENDING",
+                "HALTED",
+                "PAUSED",
+                "ENFORCED",
+                "OTHER OPERATOR",
+                "AGE",
+            ],
             &["fleet", "9", "4", "2", "6", "1", "1.20.1", "true"],
         ),
     ];

@@ -245,8 +245,14 @@ fn obstacles(status: Option<&BottlerocketFleetStatus>) -> Vec<String> {
         OTHER_OPERATOR => condition.status == ConditionStatus::True,
         _ => false,
     };
-    let said =
-        |condition: &Condition| format!("{}: {}", word(&condition.type_), sentence(&condition.message));
+    let said = |condition: &Condition| {
+        let said = format!("{}: {}", word(&condition.type_), sentence(&condition.message));
+        // What is said of nodes passes the webhook, and where it cannot be reached, nothing new is.
+        let old = (condition.type_ == ADMISSION_ENFORCED).then(|| {
+            format!("; since {} what is shown of nodes may be old", time(&condition.last_transition_time))
+        });
+        said + &old.unwrap_or_default()
+    };
     status.conditions.iter().filter(wrong).map(said).collect()
 }
 

@@ -146,17 +146,12 @@ impl DesiredCondition {
         Self::of(IDLE, status, reason, &message)
     }
 
-    /// Does this stand among these conditions, of whichever generation of the spec?
-    fn is_among(&self, conditions: &[Condition]) -> bool {
-        self.found(conditions).is_some_and(|found| {
-            (found.status, &*found.reason, &found.message) == (self.status, self.reason, &self.message)
-        })
-    }
-
     /// Does this stand among these conditions, of this generation of the spec?
     fn is_stored_in(&self, conditions: &[Condition], generation: Option<u64>) -> bool {
-        self.is_among(conditions)
-            && self.found(conditions).is_some_and(|found| found.observed_generation == generation)
+        self.found(conditions).is_some_and(|found| {
+            (found.status, &*found.reason, &found.message) == (self.status, self.reason, &self.message)
+                && found.observed_generation == generation
+        })
     }
 
     fn found<'c>(&self, conditions: &'c [Condition]) -> Option<&'c Condition> {
@@ -254,11 +249,21 @@ impl DesiredFleetStatus {
         [ADMISSION_ENFORCED, OTHER_OPERATOR].into_iter().zip(known)
     }
 
-    /// What is in the way of all updates, if this fleet does not say so yet.
-    pub fn new_obstacle(&self, fleet: &BottlerocketFleet) -> Option<&str> {
-        let wanted = self.other_operator.as_ref().filter(|wanted| wanted.status == ConditionStatus::True)?;
+    /// The Event about what is in the way of all updates, if this fleet does not say so yet.
+    pub fn new_obstacle(&self, fleet: &BottlerocketFleet) -> Option<EventText> {
         let stored = fleet.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        (!wanted.is_among(stored)).then_some(&wanted.message)
+        let obstacle = |wanted: Option<&DesiredCondition>, status, reason, action: &str| {
+            let wanted = wanted.filter(|wanted| wanted.status == status)?;
+            let told = |it: &Condition| it.type_ == wanted.type_ && it.status == status;
+            if stored.iter().any(told) {
+                return None;
+            }
+            let note = format!("no update starts: {}", wanted.message);
+            Some(EventText { reason, warning: true, note, action: action.to_owned() })
+        };
+        obstacle(self.other_operator.as_ref(), ConditionStatus::True, "OtherOperator", "LookAround").or_else(
+            || obstacle(self.admission.as_ref(), ConditionStatus::False, "AdmissionNotEnforced", "DryRun"),
+        )
     }
 
     /// The status to apply to the fleet. Where somebody else has put a field that should not be there, two such patches
@@ -397,16 +402,6 @@ impl EventText {
             ),
             action: format!("Update to {action}"),
         })
-    }
-
-    /// The Event of the fleet when another operator is found, which this sentence names.
-    pub fn of_other_operator(why: &str) -> Self {
-        Self {
-            reason: "OtherOperator",
-            warning: true,
-            note: format!("no update starts: {why}"),
-            action: "LookAround".to_owned(),
-        }
     }
 
     /// The Event of the node of this name, when the reconciler has opted it in (`AUTO_LABEL`).

@@ -216,7 +216,7 @@ impl Reconciler {
             return;
         }
         let status = wanted.patch(&ledger.fleet, observed.fleet.now);
-        let event = wanted.new_obstacle(&ledger.fleet).map(EventText::of_other_operator);
+        let event = wanted.new_obstacle(&ledger.fleet);
         let objects = vec![ledger.fleet.object_ref(&())];
         self.apply(pass, Object::FleetStatus, status, Context { event, objects, ..Context::default() });
     }

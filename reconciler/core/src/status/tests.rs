@@ -121,10 +121,15 @@ fn the_fleet_keeps_conditions_not_known_yet() {
     };
     let none = fleet(&json!({}));
     assert!(!wanted.is_stored_in(&none));
-    assert_eq!(wanted.new_obstacle(&none), Some("upstream's is here"));
+    let told_as = |event: Option<EventText>| event.map(|event| (event.reason, event.note));
+    let told = |reason, why: &str| Some((reason, format!("no update starts: {why}")));
+    assert_eq!(told_as(wanted.new_obstacle(&none)), told("OtherOperator", "upstream's is here"));
+    let not_enforced = DesiredFleetStatus { other_operator: None, ..wanted.clone() };
+    let why = "the webhook let through what it must refuse";
+    assert_eq!(told_as(not_enforced.new_obstacle(&none)), told("AdmissionNotEnforced", why));
     let patch = wanted.patch(&none, "2026-11-21T04:00:00Z");
     let written = fleet(&patch["status"]);
-    assert_eq!(wanted.new_obstacle(&written), None, "it is told once");
+    assert_eq!(wanted.new_obstacle(&written), None, "each is told once");
     let gone = DesiredFleetStatus {
         other_operator: Some(DesiredCondition::other_operator(Ok(()))),
         ..wanted.clone()
