@@ -428,7 +428,12 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
     let expected = [
         (
             "get brs object-2001",
-            &["NAME", "STATE", "VERSION", "TARGET STATE", "TARGET VERSION", "CRASH COUNT", "REASON", "AGE"][..],
+            &["NAME", "VERSION", "TARGET VERSION", "REASON", "AGE"][..],
+            &["object-2001", "1.19.4", "1.20.1", "Draining"][..],
+        ),
+        (
+            "get brs object-2001 -o wide",
+            &["NAME", "STATE", "VERSION", "TARGET STATE", "TARGET VERSION", "CRASH COUNT", "REASON", "AGE"],
             &[
                 "object-2001",
                 "StagedAndPerformedUpdate",
@@ -437,7 +442,7 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
                 "1.20.1",
                 "3",
                 "Draining",
-            ][..],
+            ],
         ),
         (
             "get brf fleet -n object-2002",

@@ -28,8 +28,11 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
     }
     // Why a node does not move is said after the slot is given back.
     let columns = await_until("the columns tell that it is done", DEADLINE, async || {
-        let columns =
-            fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE, "brs-node-0"]).await.ok()?;
+        let columns = fleet
+            .control_plane
+            .kubectl(["get", "brs", "-n", NAMESPACE, "brs-node-0", "-o", "wide"])
+            .await
+            .ok()?;
         columns.contains("NoUpdate").then_some(columns)
     })
     .await?;
