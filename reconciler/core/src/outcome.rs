@@ -1,7 +1,7 @@
 //! What became of an update, and how long its phases took. All of it is computed from what stands in the cluster at the
 //! moment of the write that ends the phase, so it does not matter which process led meanwhile.
 
-use brupop_api::conditions::UPDATE_AVAILABLE;
+use brupop_api::conditions::{ConditionStatus, UPDATE_AVAILABLE};
 use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketShadow, State};
 use jiff::{SignedDuration, Timestamp};
@@ -147,6 +147,7 @@ fn result(slot: &Slot, view: Option<&NodeView<'_>>) -> &'static str {
 pub fn update_known_since(shadow: &BottlerocketShadow) -> Option<&str> {
     let conditions = shadow_conditions(shadow).iter();
     let known = conditions.into_iter().find(|condition| condition.type_ == UPDATE_AVAILABLE);
+    let known = known.filter(|known| known.status == ConditionStatus::True);
     known.map(|condition| condition.last_transition_time.as_str())
 }
 

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use brupop_api::conditions::{
     ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, IDLE, OTHER_OPERATOR, OVERDUE, PROGRESSING,
-    UPDATE_AVAILABLE,
+    UPDATE_AVAILABLE, UPDATED,
 };
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::facts::ShadowFacts;
@@ -77,11 +77,19 @@ impl DesiredCondition {
         Self::of(OVERDUE, ConditionStatus::True, progressing.reason, &message)
     }
 
-    /// The condition `UpdateAvailable` of a shadow. It does not name the version, so that its time stays if another one is
-    /// published meanwhile, and it needs no write then.
-    pub fn update_available() -> Self {
-        let message = "the host knows of an update (status.target_version), and does not run it yet";
-        Self::of(UPDATE_AVAILABLE, ConditionStatus::True, "TargetDiffers", message)
+    /// The condition `UpdateAvailable` of a shadow, once its agent has reported. It does not name the version, so that its time
+    /// stays if another one is published meanwhile, and it needs no write then.
+    pub fn update_available(shadow: &ShadowFacts<'_>) -> Option<Self> {
+        shadow.status.current_version?;
+        let (status, reason, message) = match shadow.update() {
+            Some(_) => (
+                ConditionStatus::True,
+                "TargetDiffers",
+                "the host knows of an update (status.target_version), and does not run it yet",
+            ),
+            None => (ConditionStatus::False, "NoneKnown", "the host knows of no update that it does not run"),
+        };
+        Some(Self::of(UPDATE_AVAILABLE, status, reason, message))
     }
 
     /// The condition `AdmissionEnforced` of the fleet; `Err` says what was seen instead of a refusal.
@@ -237,10 +245,25 @@ impl DesiredFleetStatus {
                 && status.limit == Some(self.limit)
                 && status.counts == Some(self.counts)
                 && status.halted == self.halted
-                && [&self.halt, &self.idle].into_iter().all(is_stored)
+                && [&self.halt, &self.idle, &self.updated()].into_iter().all(is_stored)
                 && self.health(&status.conditions).iter().all(is_stored)
                 && self.may_be_unknown().all(|(_, wanted)| wanted.is_none_or(is_stored))
         })
+    }
+
+    /// The condition `Updated`.
+    fn updated(&self) -> DesiredCondition {
+        let Counts { nodes, updated, pending, in_use, .. } = self.counts;
+        let (status, reason, message) = if nodes == 0 {
+            (ConditionStatus::Unknown, "NoNodes", "no node is opted in")
+        } else if pending + in_use > 0 {
+            (ConditionStatus::False, "UpdatesPending", "there is an update that is not done on each node")
+        } else if updated < nodes {
+            (ConditionStatus::Unknown, "NotReported", "a node has not reported, or cannot look for updates")
+        } else {
+            (ConditionStatus::True, "NoUpdate", "there is no update for any node")
+        };
+        DesiredCondition::of(UPDATED, status, reason, message)
     }
 
     /// The conditions that may not be known, by their types.
@@ -284,7 +307,8 @@ impl DesiredFleetStatus {
             status["halted"] = json!(halted);
         }
         let health = self.health(conditions);
-        let always = [&self.halt, &self.idle].into_iter().chain(&health);
+        let updated = self.updated();
+        let always = [&self.halt, &self.idle, &updated].into_iter().chain(&health);
         let always = always.map(|wanted| wanted.stored_over(conditions, generation, now));
         status["conditions"] = json!(known.chain(always).collect::<Vec<_>>());
         json!({

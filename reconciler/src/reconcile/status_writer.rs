@@ -76,8 +76,7 @@ impl Reconciler {
         let progressing = DesiredCondition::progressing(reason.status(), reason.as_str(), &message);
         self.log_reason(cluster, view, reason, &progressing);
         let overdue = view.time.slot_overdue.then(|| DesiredCondition::overdue(&progressing));
-        let available = view.shadow.and_then(|shadow| shadow.update());
-        let available = available.map(|_| DesiredCondition::update_available());
+        let available = view.shadow.as_ref().and_then(DesiredCondition::update_available);
         let (why, reason) = (reason, progressing.reason);
         let wanted: Vec<DesiredCondition> =
             [progressing].into_iter().chain(overdue).chain(available).collect();

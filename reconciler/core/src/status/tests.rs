@@ -6,6 +6,7 @@ mod idle;
 
 use super::*;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow};
+use kube::CustomResourceExt as _;
 use std::slice;
 
 fn wanted(status: ConditionStatus, reason: &'static str) -> DesiredCondition {
@@ -76,20 +77,80 @@ fn an_overdue_update_says_so() {
     assert!(shadow_has(&shadow(&patch["status"]["conditions"]), &both[..1]));
 }
 
+/// What a host that runs this version and knows of that one has for a condition.
+fn available(runs: Option<&str>, target: Option<&str>) -> Option<DesiredCondition> {
+    let shadow = json!({"apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
+        "metadata": {"name": "brs-n", "uid": "u", "generation": 1}, "spec": {"state": "Idle"},
+        "status": {"current_version": runs, "target_version": target}});
+    let shadow: BottlerocketShadow = serde_json::from_value(shadow).unwrap();
+    DesiredCondition::update_available(&ShadowFacts::of(&shadow)?)
+}
+
 #[test]
 fn an_update_says_since_when_it_is_known() {
-    let progressing = wanted(ConditionStatus::False, "LimitReached");
-    let both = [progressing.clone(), DesiredCondition::update_available()];
+    let (yes, no) = (available(Some("1.19.4"), Some("1.20.0")), available(Some("1.20.0"), None));
+    let (yes, no) = (yes.unwrap(), no.unwrap());
+    assert_eq!((yes.status, no.status), (ConditionStatus::True, ConditionStatus::False));
+    assert_eq!(available(None, None), None, "nobody knows before the agent has reported");
+    let both = [wanted(ConditionStatus::False, "LimitReached"), yes.clone()];
     let patch = shadow_patch(&shadow(&json!([])), &both, "2026-11-21T04:00:00Z");
     let behind = shadow(&patch["status"]["conditions"]);
     assert_eq!(crate::outcome::update_known_since(&behind), Some("2026-11-21T04:00:00Z"));
-    let paused = [wanted(ConditionStatus::False, "NodePaused"), DesiredCondition::update_available()];
+    let paused = [wanted(ConditionStatus::False, "NodePaused"), yes];
     let patch = shadow_patch(&behind, &paused, "2026-11-21T05:00:00Z");
     let behind = shadow(&patch["status"]["conditions"]);
     assert_eq!(crate::outcome::update_known_since(&behind), Some("2026-11-21T04:00:00Z"));
-    assert!(!shadow_has(&behind, &paused[..1]), "it is taken away");
-    let patch = shadow_patch(&behind, &paused[..1], "2026-11-21T06:00:00Z");
+    let done = [wanted(ConditionStatus::False, "NoUpdate"), no];
+    assert!(!shadow_has(&behind, &done), "it is no longer so");
+    let patch = shadow_patch(&behind, &done, "2026-11-21T06:00:00Z");
     assert_eq!(crate::outcome::update_known_since(&shadow(&patch["status"]["conditions"])), None);
+}
+
+#[test]
+fn the_fleet_is_updated_once_no_node_has_an_update() {
+    use ConditionStatus::{False, True, Unknown};
+    let of = |counts| DesiredFleetStatus {
+        limit: 1,
+        counts,
+        halted: None,
+        idle: DesiredCondition::idle(0),
+        halt: DesiredCondition::halted("ns", &BTreeMap::new(), &[]),
+        halt_holds_nodes: false,
+        admission: None,
+        other_operator: None,
+    };
+    for (nodes, updated, pending, in_use, status) in [
+        (0, 0, 0, 0, Unknown),
+        (3, 1, 1, 1, False),
+        (3, 2, 0, 1, False),
+        (3, 2, 0, 0, Unknown),
+        (3, 3, 0, 0, True),
+    ] {
+        let updated = of(Counts { nodes, updated, pending, in_use, ..Counts::default() }).updated();
+        assert_eq!((updated.type_, updated.status), ("Updated", status), "{nodes} {pending} {in_use}");
+    }
+}
+
+/// With the longest word for a reason, and names of nodes as clouds give them.
+#[test]
+fn a_shadow_is_shown_in_120_columns() {
+    const NAME: usize = 45;
+    let crd = BottlerocketShadow::crd();
+    let columns = crd.spec.versions[0].additional_printer_columns.iter().flatten();
+    let shown = columns.filter(|column| column.priority.is_none_or(|priority| priority == 0));
+    let longest = Reason::WORDS.iter().map(|word| word.len()).max().unwrap();
+    let widths = shown.map(|column| {
+        let widest = match column.name.as_str() {
+            "Version" | "Target Version" => "1.20.10".len(),
+            "Reason" => longest,
+            "Age" => "365d".len(),
+            other => panic!("how wide is {other}?"),
+        };
+        widest.max(column.name.len())
+    });
+    let between = "   ".len();
+    let width = NAME + widths.map(|width| between + width).sum::<usize>();
+    assert!((80..=120).contains(&width), "{width}");
 }
 
 #[test]
