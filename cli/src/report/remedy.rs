@@ -24,7 +24,8 @@ remedies! {
     NotReported =>
         "look at the agent's pod on the node, and whether the host has /run/api.sock; if no node reports, \
          API servers may not reach the webhook",
-    AgentSilent => "look at the agent's pod on the node and at its logs: it has to become Ready",
+    AgentSilent =>
+        "look at the agent's pod on the node and at its logs, or at the DaemonSet brupop-agent if there is no pod: one has to be Ready",
     NoUpdate =>
         "nothing, unless a release is missing: see the host's update wave and version lock (`apiclient \
          update check` and `apiclient get settings.updates` on the host)",

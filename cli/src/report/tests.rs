@@ -235,6 +235,17 @@ fn what_is_told_on_shadow_and_node_is_told_once() {
     assert_eq!(said, [("b", "for 1"), ("a", "for 1"), ("a", "for 2"), ("a", "for 1"), ("a", "for 1")]);
 }
 
+/// A node whose agent has no pod has no logs either.
+#[test]
+fn a_silent_agent_may_have_no_pod() {
+    let silent = Reason::of_word("AgentSilent").unwrap();
+    let view =
+        why::of("node-1", &about(idle("node-1", ["False", "AgentSilent", &silent.message()]))).unwrap();
+    for told in [view.message.as_str(), view.remedy.unwrap()] {
+        assert!(told.contains("DaemonSet") && told.contains("if there is no pod"), "{told}");
+    }
+}
+
 #[test]
 fn every_reason_is_explained() {
     for word in Reason::WORDS {

@@ -80,7 +80,7 @@ Reason<'a> {
     NodeReplaced => "the Node was recreated; it gets a new shadow",
     NotLabelled => "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",
     NotReported => "the agent has not reported since the node booted: look at its pod",
-    AgentSilent => "the agent's pod on this node is not Ready: look at it and at its logs",
+    AgentSilent => "no pod of the agent on this node is Ready: look at the pod and its logs, or at the DaemonSet if there is no pod",
     NoUpdate => "the host knows of no update",
     RefreshFailed(why: &'a str) =>
         "the host cannot look for updates (see its network, proxy and update repository): {why}",
