@@ -21,7 +21,7 @@ use crate::schema::{self, Counter, Sentence, Time, Variant, Version, Word};
     shortname = "brf",
     category = "bottlerocket",
     validation = Rule::new("self.metadata.name == 'fleet'")
-        .message("there is one fleet, and it is named fleet: nobody heeds another"),
+        .message("there is one fleet, and it is named fleet: the reconciler ignores others"),
     status = "BottlerocketFleetStatus",
     derive = "PartialEq",
     doc = "What holds across all nodes: slots in use, outcomes per version, the pause switch.",
@@ -48,22 +48,21 @@ use crate::schema::{self, Counter, Sentence, Time, Variant, Version, Word};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BottlerocketFleetSpec {
-    /// No new update starts while this is true; what has begun is finished.
+    /// No update starts while this is true. Nodes that are cordoned already are finished. Default: false.
     #[serde(default)]
     pub paused: bool,
-    /// Halts that a person has seen, and lifts.
+    /// Halts that a person lifts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::ACKNOWLEDGED_HALTS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
     pub acknowledged_halts: Vec<AcknowledgedHalt>,
-    /// How many nodes may be unavailable at once in the whole fleet, in pools and out of them: a number from 1, or a
-    /// percentage of the labelled nodes from 1% to 100%. Without it, pools have their own limits only, and
-    /// `MAX_CONCURRENT_UPDATE` limits the nodes that no pool selects.
+    /// How many nodes may be unavailable at once in the whole fleet: a number, or a percentage of the labelled nodes. Default:
+    /// pools have only their own limits, and `MAX_CONCURRENT_UPDATE` limits the nodes that no pool selects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "IntOrString", extend("nullable" = false))]
     #[x_kube(validation = Rule::new(schema::MAX_UNAVAILABLE_RULE).message(schema::MAX_UNAVAILABLE_HINT))]
     pub max_unavailable: Option<IntOrString>,
-    /// What becomes of nodes that no pool selects.
+    /// Whether nodes that no pool selects are updated. Default: Environment.
     #[serde(default)]
     pub unpooled_nodes: UnpooledNodes,
 }

@@ -13,7 +13,7 @@ use crate::fleet::AcknowledgedHalt;
 use crate::names::ZONE_LABEL;
 use crate::schema::{self, Counter, DnsLabel, Duration, FailureCount, LabelKey, LabelValue, Time, Version};
 
-/// How and when the nodes of this pool are updated.
+/// How and when the pool updates its nodes.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "brupop.bottlerocket.aws",
@@ -27,7 +27,7 @@ use crate::schema::{self, Counter, DnsLabel, Duration, FailureCount, LabelKey, L
         .message("a pool does not come after itself: name another pool in spec.after"),
     status = "BottlerocketPoolStatus",
     derive = "PartialEq",
-    doc = "A part of the fleet: which nodes it has, and how and when they are updated.",
+    doc = "A part of the fleet: which nodes it selects, and how and when they are updated.",
     printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes"),
     printcolumn(name = "Updated", type_ = "integer", json_path = ".status.updatedNodes"),
     printcolumn(name = "Updating", type_ = "integer", json_path = ".status.updatingNodes"),
@@ -46,28 +46,27 @@ use crate::schema::{self, Counter, DnsLabel, Duration, FailureCount, LabelKey, L
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BottlerocketPoolSpec {
-    /// Which nodes the pool selects, by their labels; `{}` selects all. Of the pools that select a node, the one of the highest
-    /// priority owns it.
+    /// The labels of the nodes that the pool selects; `{}` selects all. The pool with the highest priority owns a node.
     pub node_selector: NodeSelector,
-    /// Decides between pools that select the same node: the highest priority owns it. If that is a tie, no update of the
-    /// node starts.
+    /// Decides between pools that select the same node: the highest priority owns it. If two pools share it, no update of the
+    /// node starts. Default: 0.
     #[serde(default)]
     #[schemars(with = "i32", range(min = 0, max = 1000))]
     pub priority: u64,
-    /// No new update starts while this is true. Nodes that are cordoned already are finished.
+    /// No update starts while this is true. Nodes that are cordoned already are finished. Default: false.
     #[serde(default)]
     pub paused: bool,
-    /// How many nodes of the pool may be unavailable at once: a number from 1, or a percentage of its nodes from 1% to 100%,
-    /// which is rounded down, but to no less than 1. Nodes that are not Ready count.
+    /// How many nodes of the pool may be unavailable at once: a number, or a percentage of its nodes, rounded down but at least
+    /// 1. Nodes that are not Ready count. Default: 1.
     #[serde(default = "one")]
     #[schemars(extend("nullable" = false))]
     #[x_kube(validation = Rule::new(schema::MAX_UNAVAILABLE_RULE).message(schema::MAX_UNAVAILABLE_HINT))]
     pub max_unavailable: IntOrString,
-    /// Updates start only while one of these windows is open; without any, at all times.
+    /// Updates start only while one of these windows is open. Default: none, and updates start at all times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub windows: Vec<Window>,
-    /// In these spans of time no update starts, whatever the windows say.
+    /// Spans of time in which no update starts, whatever the windows say. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -75,29 +74,29 @@ pub struct BottlerocketPoolSpec {
     /// How the pool spreads over zones, or over another topology.
     #[serde(default)]
     pub topology: Topology,
-    /// Which versions the nodes may be updated to. The hosts choose; this only vetoes.
+    /// Which versions are allowed. Hosts choose their version; a pool can only refuse it. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<Versions>,
-    /// Pools that go first with each version.
+    /// Pools that must be done with a version before this one begins with it. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::AFTER_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["pool".into()]))]
     pub after: Vec<After>,
-    /// After how many nodes whose update left workloads unavailable a version is halted in the pool.
+    /// How many nodes may fail because their workloads stay unavailable, before the version is halted in the pool.
     #[serde(default)]
     pub failure_threshold: FailureThreshold,
-    /// Halts of the pool (`status.halts`) that a person has seen, and lifts.
+    /// Halts of the pool (`status.halts`) that a person lifts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::ACKNOWLEDGED_HALTS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
     pub acknowledged_halts: Vec<AcknowledgedHalt>,
-    /// How nodes are emptied.
+    /// How nodes are drained before their reboot.
     #[serde(default)]
     pub drain: Drain,
     /// How long a node is watched after its update.
     #[serde(default)]
     pub soak: Soak,
-    /// What has to be well for updates to begin and to end.
+    /// Queries that hold updates back unless all is well. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::GATES_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -155,7 +154,7 @@ pub enum Operator {
 /// What to write for the schedule of a window.
 pub const FIVE_FIELDS: &str = "write five fields (minute hour day month weekday), such as \"0 2 * * SAT\"";
 
-/// A maintenance window that comes again and again. Windows of a pool that overlap or touch are one.
+/// A recurring maintenance window. Windows of a pool that overlap or touch are one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Window {
@@ -163,10 +162,10 @@ pub struct Window {
     #[schemars(length(min = 1, max = 128), regex(pattern = schema::CRON))]
     #[x_kube(validation = Rule::new("self.matches('^ *([^ ]+ +){4}[^ ]+ *$')").message(FIVE_FIELDS))]
     pub schedule: String,
-    /// How long it stays open, in hours, minutes and seconds, such as `4h` or `1h30m`; at most a week.
+    /// How long it stays open, such as `4h` or `1h30m`; at most a week.
     #[schemars(with = "Duration")]
     pub duration: String,
-    /// The time zone of the schedule: a name of the IANA database, such as `Europe/Berlin`.
+    /// The time zone of the schedule, a name of the IANA database such as `Europe/Berlin`. Default: UTC.
     #[serde(default = "utc")]
     #[schemars(length(min = 1, max = 64), regex(pattern = schema::TIME_ZONE))]
     pub time_zone: String,
@@ -180,13 +179,13 @@ fn utc() -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = Rule::new("self.start < self.end").message("start comes before end"))]
 pub struct Freeze {
-    /// What people call it.
+    /// Name of the freeze.
     #[schemars(with = "LabelValue", length(min = 1))]
     pub name: String,
     /// When it begins, such as `2026-12-20T00:00:00+01:00`.
     #[schemars(with = "Time")]
     pub start: String,
-    /// When it is over: the first moment at which updates may start again.
+    /// When it ends: the first moment at which updates may start again.
     #[schemars(with = "Time")]
     pub end: String,
 }
@@ -195,10 +194,10 @@ pub struct Freeze {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Topology {
-    /// The label of Nodes whose values are the zones. Nodes without it are a zone, too.
+    /// The label whose values are the zones. Nodes without it are one zone, too. Default: topology.kubernetes.io/zone.
     #[schemars(with = "LabelKey")]
     pub topology_key: String,
-    /// How.
+    /// `Spread` prefers zones with fewer updates; `OneAtATime` updates one zone at a time. Default: Spread.
     pub mode: TopologyMode,
 }
 
@@ -211,21 +210,21 @@ impl Default for Topology {
 /// How a pool spreads over zones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TopologyMode {
-    /// Among nodes that are equal otherwise, one of the zone with the fewest updates goes first.
+    /// Among otherwise equal nodes, one of the zone with the fewest updates goes first.
     #[default]
     Spread,
-    /// Updates start in one zone only, and in none as long as a node of another zone is unavailable.
+    /// Updates start in one zone only, and only while no node of another zone is unavailable.
     OneAtATime,
 }
 
-/// After how many nodes of the pool whose update left workloads unavailable no further one is updated to that version.
+/// How many nodes may fail because their workloads stay unavailable, before a version is halted in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FailureThreshold {
-    /// As long as no node of the fleet has reached the version.
+    /// The threshold while no node of the fleet has reached the version. Default: 1.
     #[schemars(with = "FailureCount")]
     pub unproven: u64,
-    /// Once a node has.
+    /// The threshold once a node of the fleet has reached the version. Default: 2.
     #[schemars(with = "FailureCount")]
     pub proven: u64,
 }
@@ -236,19 +235,19 @@ impl Default for FailureThreshold {
     }
 }
 
-/// How nodes are emptied before their reboot.
+/// How nodes are drained before their reboot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Drain {
-    /// How long a drain may take, such as `15m`; at least a second, at most a week. After that the update is given up, or
-    /// forced if the reconciler is set so.
+    /// How long a drain may take, from a second to a week. After that the update is given up, or the remaining pods are deleted
+    /// if the reconciler is set so. Default: 15m.
     #[schemars(with = "Duration")]
     pub timeout: String,
-    /// How long a node is kept out of load balancers before it is cordoned, such as `90s`; `0s` = not at all.
+    /// How long a node is excluded from load balancers before it is cordoned, such as `90s`. Default: 0s, not at all.
     #[schemars(with = "Duration")]
     pub load_balancer_delay: String,
-    /// Are pods respected that ask not to be disrupted (`karpenter.sh/do-not-disrupt: "true"`,
-    /// `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`)? Then no update begins on a node where one is running.
+    /// No update begins on a node with a running pod that asks not to be disrupted (`karpenter.sh/do-not-disrupt: "true"`,
+    /// `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`). Default: false.
     pub respect_do_not_disrupt: bool,
 }
 
@@ -266,11 +265,10 @@ impl Default for Drain {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Soak {
-    /// For how long node and agent must have been Ready without interruption, such as `1m`; at most a week.
+    /// How long node and agent must be Ready without interruption; at most a week. Default: 1m.
     #[schemars(with = "Duration")]
     pub ready_for: String,
-    /// How long the workloads whose pods were evicted may take after that to be available again, such as `15m`; at most a
-    /// week. `0s` = nobody looks at them.
+    /// How long evicted workloads may then take to be available again; at most a week. `0s` turns the check off. Default: 15m.
     #[schemars(with = "Duration")]
     pub workloads_timeout: String,
 }
@@ -281,42 +279,41 @@ impl Default for Soak {
     }
 }
 
-/// A question whose answer closes or opens the pool. Closed, no update goes as far as a cordon, and what is watched after its
-/// update is watched on; nothing fails for it.
+/// A query that must show that all is well. While it does not, no update goes as far as a cordon, and updated nodes keep being
+/// watched; no update fails because of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = Rule::new("self.type != 'Prometheus' || has(self.prometheus)")
     .message("a gate of type Prometheus needs prometheus: say which source is asked, and what (spec.gates)"))]
 pub struct Gate {
-    /// What people call it, as a label of DNS.
+    /// Name of the gate, a DNS label.
     #[schemars(with = "DnsLabel")]
     pub name: String,
-    /// What is asked.
+    /// What kind of source is asked.
     #[serde(rename = "type")]
     pub type_: GateType,
-    /// For the type Prometheus.
+    /// Source and queries of a gate of the type Prometheus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prometheus: Option<PrometheusGate>,
 }
 
-/// What is asked.
+/// The kind of source that a gate asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum GateType {
-    /// A Prometheus, or what answers as one does.
+    /// A Prometheus, or what answers like one.
     Prometheus,
 }
 
-/// What is asked of a Prometheus.
+/// The source and the queries of a gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrometheusGate {
-    /// The source, as the operator's administrator has named it in the Secret `brupop-gate-sources`.
+    /// Name of the source in the Secret `brupop-gate-sources`.
     #[schemars(with = "DnsLabel")]
     pub source: String,
-    /// An expression of `PromQL` that finds nothing as long as all is well, such as
-    /// `ALERTS{severity="critical",alertstate="firing"}`. What it finds closes the gate.
+    /// A `PromQL` expression that finds nothing while all is well, such as `ALERTS{severity="critical",alertstate="firing"}`.
     #[schemars(length(min = 1, max = crate::crds::QUERY_MAX))]
     pub query: String,
-    /// An expression that finds something as long as the source knows what it is asked for, such as
-    /// `ALERTS{alertname="Watchdog"}`. If it finds nothing, the gate closes.
+    /// An expression that finds something while the source is well, such as `ALERTS{alertname="Watchdog"}`. If it finds nothing,
+    /// the gate closes. Default: not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = crate::crds::QUERY_MAX))]
     pub requires: Option<String>,
@@ -326,16 +323,16 @@ pub struct PrometheusGate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {
-    /// This version and later ones.
+    /// The lowest version that is allowed. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Version>")]
     pub at_least: Option<String>,
-    /// Earlier versions than this one, by the order of semantic versions.
+    /// Only versions below this one are allowed, by semantic versioning. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Version>")]
     pub below: Option<String>,
-    /// How old a version must be, in hours, minutes and seconds, such as `72h`; at most 90 days. Its age counts from when
-    /// the fleet first saw it on two nodes at a time (on one, where there is only one) while there were pools.
+    /// How old a version must be, such as `72h`; at most 90 days. Its age counts from when two nodes (or the only one) first named
+    /// it while there were pools. Default: 0s.
     #[serde(default = "at_once")]
     #[schemars(with = "Duration")]
     pub min_age: String,
@@ -347,14 +344,14 @@ impl Default for Versions {
     }
 }
 
-/// A pool that goes first. It is done with a version once a node of it runs that version, and none wants it any more.
+/// A pool that goes first. It is done with a version once a node of it runs the version and none still wants it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct After {
-    /// Its name. A pool that does not exist is never done.
+    /// Name of the pool. A pool that does not exist is never done.
     #[schemars(length(min = 1, max = crate::crds::POOL_NAME_MAX), regex(pattern = schema::NAME))]
     pub pool: String,
-    /// For how long it must have been done without interruption, in hours, minutes and seconds, such as `24h`. Once that has
-    /// been so, nodes that join it later change nothing; a halt of the version does.
+    /// How long it must have been done without interruption, such as `24h`. After that, nodes that join it change nothing; a halt
+    /// of the version does. Default: 0s.
     #[serde(default = "at_once")]
     #[schemars(with = "Duration")]
     pub soak: String,
@@ -364,7 +361,7 @@ fn at_once() -> String {
     "0s".to_owned()
 }
 
-/// What people see of a pool; the reconciler writes it, and decides nothing by it.
+/// What people see of a pool. The reconciler writes it and decides nothing by it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BottlerocketPoolStatus {
