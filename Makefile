@@ -144,10 +144,6 @@ container-tools: ## Installs Debian's buildah and jq, unless they are there; nee
 control-plane: ## Builds the test bed's control plane, once, into a cache
 	@testbed/build-control-plane >/dev/null
 
-.PHONY: earlier
-earlier: ## Builds the operator of an earlier commit, once, into the same cache, for the tests of upgrades
-	@testbed/build-earlier >/dev/null
-
 .PHONY: demo
 demo: control-plane build $(if $(filter arm64,$(AGENTS)),emulated) ## Updates a fleet of simulated hosts on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, POOLS=true, AGENTS=arm64, ...)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
@@ -182,7 +178,7 @@ INTEGRATION := $(LONG) $(filter-out $(LONG),$(sort $(notdir $(INTEGRATION))))
 TESTED := cargo test --locked --workspace
 
 .PHONY: test
-test: control-plane earlier prometheus build ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS at a time)
+test: control-plane prometheus build ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS at a time)
 	cargo build --locked --workspace --bins
 	$(TESTED) --no-run
 	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target test-units test-docs $(INTEGRATION:%=test-%)

@@ -1,5 +1,6 @@
-//! Programs that are built once and kept: the control plane's by `testbed/build-control-plane`, those of an earlier
-//! operator by `testbed/build-earlier`; and others' custom resource definitions, by `testbed/fetch-definitions`.
+//! Programs that are built once and kept: the control plane's by `testbed/build-control-plane`, a real
+//! node's by `testbed/build-nodes`, our neighbours' by `testbed/build-neighbours`; and others' custom resource definitions, by
+//! `testbed/fetch-definitions`.
 
 use anyhow::{Context as _, Result, ensure};
 use std::path::PathBuf;
@@ -21,15 +22,6 @@ pub async fn control_plane_binaries() -> Result<PathBuf> {
 /// The build failed; it has said why.
 pub async fn node_programs() -> Result<PathBuf> {
     folder_of(concat!(env!("CARGO_MANIFEST_DIR"), "/build-nodes")).await
-}
-
-/// Builds what is missing (half a minute the first time) and returns the folder with the three programs of an earlier
-/// operator, and with its `manifests` and `kustomize`.
-///
-/// # Errors
-/// The build failed; it has said why.
-pub async fn earlier_operator() -> Result<PathBuf> {
-    folder_of(concat!(env!("CARGO_MANIFEST_DIR"), "/build-earlier")).await
 }
 
 /// Fetches what is missing (seconds the first time) and returns the folder with the custom resource definitions of

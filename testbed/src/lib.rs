@@ -11,7 +11,6 @@ mod certificates;
 mod components;
 pub mod control_plane;
 pub mod dashboard;
-pub mod earlier;
 mod etcd;
 pub mod figures;
 pub mod fleet;

@@ -74,7 +74,7 @@ pub fn programs(binaries: &Path, env: &[(&str, &str)]) -> Vec<(String, Program)>
     let program = |(name, of, ports): Listener| {
         let env = env.iter().filter(|(variable, _)| of.misplaced(variable).is_none()).map(owned).collect();
         let ports = ports.iter().map(owned).collect();
-        (format!("/{name}"), Program { binary: binaries.join(name), env, ports, kubeconfig: false })
+        (format!("/{name}"), Program { binary: binaries.join(name), env, ports })
     };
     LISTENERS.map(program).into()
 }
@@ -133,7 +133,7 @@ pub async fn configuration(client: &Client) -> Result<String> {
 }
 
 /// What kubectl said on standard error, but for [`AGENT_WARNING`].
-pub fn unexpected_warnings(output: &Output) -> String {
+fn unexpected_warnings(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     said.lines().filter(|line| *line != AGENT_WARNING).collect::<Vec<_>>().join("\n")
 }

@@ -1,15 +1,14 @@
 //! The stand-in for the kubelet, on a real control plane and simulated hosts.
 
 use anyhow::{Context as _, Result};
+use brupop_testbed::bearer::extra_of;
 use brupop_testbed::host::{Durations, Faults, Host, HostOptions};
 use brupop_testbed::kubelet::PodProcess;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options, Program, await_until};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use kube::api::{Api, DeleteParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, from_value, json};
 use std::collections::BTreeMap;
@@ -41,7 +40,6 @@ impl Bed {
                 ("MARKS".to_owned(), control_plane.dir().display().to_string()),
             ],
             ports: vec![("health".to_owned(), "LISTEN".to_owned())],
-            kubeconfig: true,
         };
         let kubelets = Kubelets::start(&control_plane, [("/speaker".to_owned(), program)]);
         let host = Host::start(HostOptions {
@@ -144,15 +142,8 @@ async fn a_pods_process_gets_environment_token_and_service() -> Result<()> {
     let folder = Path::new(environment["SERVICE_ACCOUNT_FOLDER"].as_str().context("no folder")?);
     assert_eq!(std::fs::read_to_string(folder.join("namespace"))?, "default");
 
-    let kubeconfig = environment["KUBECONFIG"].as_str().context("KUBECONFIG")?;
-    let config = Kubeconfig::read_from(kubeconfig)?;
-    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
-    assert_eq!(config.default_namespace, "default");
-    let review = Api::<SelfSubjectReview>::all(Client::try_from(config)?)
-        .create(&PostParams::default(), &SelfSubjectReview::default())
-        .await?;
-    let user = review.status.and_then(|status| status.user_info).unwrap_or_default();
-    let extra = user.extra.unwrap_or_default();
+    let token = std::fs::read_to_string(folder.join("token"))?;
+    let extra = extra_of(&bed.control_plane.client_for_token(&token).await?).await?;
     assert_eq!(extra["authentication.kubernetes.io/node-name"], ["node-0"]);
     assert_eq!(extra["authentication.kubernetes.io/pod-uid"], [pod.uid().unwrap_or_default()]);
 

@@ -52,8 +52,6 @@ pub struct Program {
     pub env: Vec<(String, String)>,
     /// Names of container ports, and the variable that tells the program to listen on `<address>:<port>` instead.
     pub ports: Vec<(String, String)>,
-    /// Does it get a kubeconfig, too? Operators of commits that looked for one would find no API server outside of a container.
-    pub kubeconfig: bool,
 }
 
 /// A process that runs for a pod.

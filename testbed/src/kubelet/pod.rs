@@ -5,7 +5,7 @@ use super::node::Boot;
 use super::probe::Probe;
 use super::status::{self, Said, State};
 use super::{Kubelet, RunsAs};
-use crate::kubeconfig::{Credential, PodVariables};
+use crate::kubeconfig::PodVariables;
 use crate::sandbox::{Process, Signal};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -138,19 +138,8 @@ impl PodTask {
         let CommandLine { command, environment } = command_line(pod, &maps, &overrides, &paths)?;
 
         let account = self.renew_token(pod).await?;
-        let dir = self.dir(pod)?;
         let mut process = Command::new(&program.binary);
-        process.args(&command[1..]).env_clear().envs(environment).envs(account).current_dir(&dir);
-        if program.kubeconfig {
-            let (file, token) = (dir.join("kubeconfig"), dir.join(SERVICE_ACCOUNT).join("token"));
-            let server = self.kubelet.server(&pod.name_any())?;
-            server.write_kubeconfig(
-                &file,
-                &Credential::TokenFile(&token),
-                &pod.namespace().unwrap_or_default(),
-            )?;
-            process.env("KUBECONFIG", file);
-        }
+        process.args(&command[1..]).env_clear().envs(environment).envs(account).current_dir(self.dir(pod)?);
         Ok((process, addresses))
     }
 

@@ -87,7 +87,6 @@ pub(crate) fn programs(plane: &ControlPlane) -> Vec<(String, Program)> {
         binary: env!("CARGO_BIN_EXE_brupop-testbed-pod").into(),
         env: vec![("MARKS".to_owned(), plane.dir().display().to_string())],
         ports: vec![("web".to_owned(), "LISTEN".to_owned())],
-        kubeconfig: false,
     };
     ["./agent", "./apiserver", "./controller"].map(|command| (command.to_owned(), program.clone())).into()
 }

@@ -156,7 +156,6 @@ fn do_nothing(control_plane: &ControlPlane) -> Result<((String, Program), String
         binary: std::env::current_exe()?,
         env: env.map(|(name, path)| (name.to_owned(), path.display().to_string())).into(),
         ports: vec![("admission".to_owned(), "ADMISSION_ADDRESS".to_owned())],
-        kubeconfig: false,
     };
     Ok((("/brupop-bench-admission".to_owned(), program), issued.cert.pem()))
 }

@@ -1,58 +1,56 @@
-//! Another version of the operator is installed in mid-roll-out, one component after the other.
+//! Another image of the operator is rolled out in mid-update, one program after the other, each of the three first. Until there
+//! is a release both images run the programs of this version.
 //!
 //! One fleet at a time: each takes both cores of a small machine.
 
-#[path = "../common/went_well.rs"]
+#[path = "common/went_well.rs"]
 mod went_well;
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::State::{Idle, RebootedIntoUpdate};
+use brupop_api::names::COMPONENT_LABEL;
 use brupop_testbed::audit::{AuditReader, Event};
-use brupop_testbed::earlier::Component::{self, Agent, Reconciler, Webhook};
-use brupop_testbed::earlier::{Version, programs_of_both};
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::Seen;
 use brupop_testbed::host::{Answer, Call, Command, Faults, Host};
-use brupop_testbed::{ControlPlane, Fleet, FleetOptions, await_until};
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::{Fleet, FleetOptions, await_until};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams};
 use tokio::sync::Mutex;
 use went_well::went_well;
 
 const DEADLINE: Duration = Duration::from_mins(2);
 const NODES: usize = 4;
 const LIMIT: usize = 3;
+const NEXT_IMAGE: &str = "brupop:next";
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+const AGENT: &str = "agent";
+const RECONCILER: &str = "reconciler";
+const WEBHOOK: &str = "webhook";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_may_be_upgraded_first() -> Result<()> {
-    exchange(Direction::Forth, &[&[Agent], &[Reconciler], &[Webhook]]).await
+    upgrade([AGENT, RECONCILER, WEBHOOK]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_reconciler_may_be_upgraded_first() -> Result<()> {
-    exchange(Direction::Forth, &[&[Reconciler], &[Webhook], &[Agent]]).await
+    upgrade([RECONCILER, WEBHOOK, AGENT]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_webhook_may_be_upgraded_first() -> Result<()> {
-    exchange(Direction::Forth, &[&[Webhook], &[Agent], &[Reconciler]]).await
+    upgrade([WEBHOOK, AGENT, RECONCILER]).await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_may_be_taken_back() -> Result<()> {
-    exchange(Direction::Back, &[&Component::ALL]).await
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
-    Forth,
-    Back,
-}
-
-/// A roll-out that begins with one version of the operator: one node downloads and two wait for their reboot when the
-/// other version is installed in these steps. After each of them a node goes on, and is updated by both together.
-async fn exchange(direction: Direction, steps: &[&[Component]]) -> Result<()> {
+/// One node downloads and two wait for their reboot when the components get the next image, in this order. After each of
+/// them a node goes on, and is updated by programs of both images.
+async fn upgrade(components: [&str; 3]) -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock().await;
     let limit = LIMIT.to_string();
     let env = [
@@ -60,38 +58,19 @@ async fn exchange(direction: Direction, steps: &[&[Component]]) -> Result<()> {
         ("MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
         ("REBOOT_REPEAT_INTERVAL", "1s"),
     ];
-    let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
-        let version = match direction {
-            Direction::Forth => Version::earlier(control_plane).await?,
-            Direction::Back => Version::today(control_plane).await?,
-        };
-        version.apply(control_plane, &Component::ALL).await?;
-        programs_of_both(env).await
-    };
-    let mut fleet = Fleet::start_with(&FleetOptions::quick(NODES, &env), install, |_| ()).await?;
-    let (before, after) =
-        (Version::earlier(&fleet.control_plane).await?, Version::today(&fleet.control_plane).await?);
-    let (before, after) = if direction == Direction::Forth { (before, after) } else { (after, before) };
-    before.rolled_out(&fleet, &Component::ALL).await?;
+    let mut fleet = Fleet::start(&FleetOptions::quick(NODES, &env), |_| ()).await?;
     fleet.deploy("cart", NODES, "2").await?;
-    let [downloading, rebooting @ ..] = one_downloads_and_two_wait_for_their_reboot(&fleet).await?;
+    let [downloading, first, second] = one_downloads_and_two_wait_for_their_reboot(&fleet).await?;
 
     // Not what was written before there was a webhook.
     let audit = fleet.control_plane.audit().from_now();
-    let mut left = Component::ALL.to_vec();
-    for (step, rebooting) in steps.iter().zip(rebooting.iter().chain(rebooting.last())) {
-        after.apply(&fleet.control_plane, step).await?;
-        after.rolled_out(&fleet, step).await?;
-        left.retain(|component| !step.contains(component));
-        before.rolled_out(&fleet, &left).await?;
+    for (component, rebooting) in components.into_iter().zip([&first, &second, &second]) {
+        roll_out(&fleet, component).await?;
         for node in [&downloading, rebooting] {
             host(&fleet, node)?.set_faults(Faults::default());
         }
         until_updated(&fleet, rebooting).await?;
         until_updated(&fleet, &downloading).await?;
-    }
-    if direction == Direction::Back {
-        before.delete_what_is_not_in(&after, &fleet.control_plane).await?;
     }
     for host in &fleet.hosts {
         host.set_faults(Faults::default());
@@ -100,6 +79,31 @@ async fn exchange(direction: Direction, steps: &[&[Component]]) -> Result<()> {
     went_well(&fleet, LIMIT).await?;
     nobody_was_refused(audit)?;
     fleet.check()
+}
+
+/// Gives a component the next image, and awaits that nothing of the image before runs for it.
+async fn roll_out(fleet: &Fleet, component: &str) -> Result<()> {
+    let kind = if component == AGENT { "daemonset" } else { "deployment" };
+    let workload = format!("{kind}/brupop-{component}");
+    let image = format!("*={NEXT_IMAGE}");
+    fleet.control_plane.kubectl(["-n", NAMESPACE, "set", "image", &workload, &image]).await?;
+    let status = ["-n", NAMESPACE, "rollout", "status", "--timeout=120s", &workload];
+    fleet.control_plane.kubectl(status).await?;
+    let pods = Api::<Pod>::namespaced(fleet.client(), NAMESPACE);
+    let of_component = ListParams::default().labels(&format!("{COMPONENT_LABEL}={component}"));
+    let is_next = |pod: &Pod| {
+        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        containers.into_iter().all(|container| container.image.as_deref() == Some(NEXT_IMAGE))
+    };
+    // Those that are replaced take their time to end.
+    await_until(format!("only {NEXT_IMAGE} runs for {workload}"), DEADLINE, async || {
+        let next: Vec<_> = pods.list(&of_component).await.ok()?.into_iter().filter(is_next).collect();
+        let processes = fleet.processes(component);
+        let is_of_next = |name: &String| next.iter().any(|pod| pod.name_any() == *name);
+        (!processes.is_empty() && processes.iter().all(|process| is_of_next(&process.pod))).then_some(())
+    })
+    .await?;
+    Ok(())
 }
 
 fn host<'a>(fleet: &'a Fleet, node: &str) -> Result<&'a Host> {
