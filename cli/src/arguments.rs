@@ -161,19 +161,6 @@ mod tests {
     }
 
     #[test]
-    fn documented_commands_are_understood() {
-        let documents =
-            [include_str!("../../README.md"), include_str!("../../docs/operations.md")].join("\n");
-        let commands: Vec<&str> =
-            documents.lines().filter_map(|line| line.strip_prefix("kubectl brupop ")).collect();
-        assert!(commands.len() > 10, "{commands:?}");
-        for words in commands {
-            let parsed = Arguments::try_parse_from(std::iter::once("kubectl-brupop").chain(words.split(' ')));
-            assert!(parsed.is_ok(), "{words}: {parsed:?}");
-        }
-    }
-
-    #[test]
     fn a_name_that_is_none_is_refused() {
         for words in [
             "why ../nodes",

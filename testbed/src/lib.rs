@@ -11,6 +11,7 @@ mod certificates;
 mod components;
 pub mod control_plane;
 pub mod dashboard;
+pub mod documents;
 mod etcd;
 pub mod figures;
 pub mod fleet;

@@ -5,6 +5,7 @@ mod raw;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::BottlerocketShadow;
+use brupop_testbed::documents::{SECURITY, blocks, read};
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
 use brupop_testbed::{ControlPlane, Kubelets, Options, await_until, make_nodes};
 use http::Method;
@@ -16,7 +17,6 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const DOCUMENT: &str = include_str!("../../docs/security.md");
 /// What policies note.
 const POLICY: &str = "validation.policy.admission.k8s.io/validation_failure";
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -138,8 +138,8 @@ impl Bed {
 async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
     let binaries = binaries(&["brupop-webhook"])?;
     // By the audit policy that the document tells people to have.
-    let audit_policy = DOCUMENT.split("```yaml\n").nth(1).and_then(|block| block.split("```").next());
-    let audit_policy = Some(audit_policy.context("the document shows no audit policy")?);
+    let document: &'static str = read(SECURITY)?.leak();
+    let audit_policy = Some(*blocks(document, "yaml").first().context("the document shows no audit policy")?);
     let control_plane = ControlPlane::start(Options { audit_policy, ..Options::CLUSTER }).await?;
     apply_overlay(&control_plane, "default").await?;
     let nodes = make_nodes(&control_plane.client(), 2).await?;
@@ -170,7 +170,7 @@ async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
         ("impersonated", bed.line(200, async || bed.as_if_agent(json!({"message": "m"})).await).await?),
         ("by-hand", bed.line(200, by_hand).await?),
     ]);
-    let shown = shown(DOCUMENT)?;
+    let shown = shown(document)?;
     ensure!(shown.keys().eq(found.keys()), "shown: {:?}, made: {:?}", shown.keys(), found.keys());
     // What is explained is not only of the same shape, but the same.
     for (name, annotation) in [

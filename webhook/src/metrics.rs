@@ -218,17 +218,4 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
     }
-
-    /// People look a metric up there.
-    #[test]
-    fn each_metric_is_in_the_document() {
-        let metrics = Metrics::default();
-        let text = metrics.render();
-        let described = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
-        let document = include_str!("../../docs/metrics.md");
-        for (name, _) in described {
-            let mut rows = document.lines().filter(|line| line.starts_with("| `"));
-            assert!(rows.any(|row| row.contains(name)), "docs/metrics.md has no row for {name}");
-        }
-    }
 }

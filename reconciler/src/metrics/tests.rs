@@ -316,36 +316,3 @@ fn a_pool_that_is_not_known_is_none() {
     pass.count(&Cluster::default(), &FleetFacts::EXAMPLE, [(&view, &Reason::NodeGone)].into_iter());
     assert_eq!(pass.nodes, BTreeMap::from([(group("", "NodeGone", ""), 1)]));
 }
-
-/// People look a metric up there.
-#[test]
-fn each_metric_is_in_the_document() {
-    let metrics = Metrics::default();
-    let (nodes, waiting) = (group("", "NodePaused", ""), (String::new(), "NodePaused"));
-    metrics.passed(Some(LastPass {
-        nodes: BTreeMap::from([(nodes, 1)]),
-        waiting: BTreeMap::from([(waiting, NOW.to_owned())]),
-        overdue: BTreeMap::from([("Draining", 1)]),
-        gates: vec![("web".to_owned(), "quiet".to_owned(), GateState::Open)],
-        halted: vec![(String::new(), "1.20.0".to_owned())],
-        ..LastPass::default()
-    }));
-    metrics.wrote("ledger", "written");
-    metrics.evicted("blocked");
-    let cluster = cluster([("Idle", "1.19.4".to_owned())]);
-    let text = told(&metrics, &cluster, 0);
-    let described = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
-    let document = include_str!("../../../docs/metrics.md");
-    for (name, kind) in described {
-        let sample = match kind {
-            "counter" => format!("`{name}_total"),
-            "info" => format!("`{name}_info"),
-            _ => format!("`{name}"),
-        };
-        let mut rows = document.lines().filter(|line| line.starts_with("| `"));
-        assert!(
-            rows.any(|row| row.contains(&format!("{sample}{{")) || row.contains(&format!("{sample}`"))),
-            "docs/metrics.md has no row for {sample}"
-        );
-    }
-}

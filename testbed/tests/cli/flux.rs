@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::{BottlerocketFleet, BottlerocketPool};
+use brupop_testbed::documents::read;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{ControlPlane, Options};
 use kube::Resource;
@@ -69,11 +70,11 @@ async fn a_pause_survives_the_next_sync() -> Result<()> {
     custom_resources::install(&control_plane).await?;
     control_plane.kubectl(["create", "namespace", NAMESPACE]).await?;
     let admin = Person::admin(&control_plane);
-    let fleet = include_str!("../../../kustomize/components/pools/fleet.yaml");
-    let pool = include_str!("../../../kustomize/components/pools/default-pool.yaml");
+    let [fleet, pool] =
+        ["fleet", "default-pool"].map(|name| read(&format!("kustomize/components/pools/{name}.yaml")));
     for (mut in_git, pause) in [
-        (InGit::new::<BottlerocketFleet>(&control_plane, fleet)?, "pause"),
-        (InGit::new::<BottlerocketPool>(&control_plane, pool)?, "pause --pool default"),
+        (InGit::new::<BottlerocketFleet>(&control_plane, &fleet?)?, "pause"),
+        (InGit::new::<BottlerocketPool>(&control_plane, &pool?)?, "pause --pool default"),
     ] {
         // With the annotation first, then without it.
         for (annotated, by_plugin, holds) in

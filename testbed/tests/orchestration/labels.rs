@@ -8,6 +8,7 @@ use brupop_api::names::{LEFT_OUT, UPDATER_INTERFACE_LABEL as LABEL, UPDATER_INTE
 use brupop_testbed::Fleet;
 use brupop_testbed::audit::{AuditReader, Event};
 use brupop_testbed::binaries::control_plane_binaries;
+use brupop_testbed::documents::{README, blocks, read};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
 use k8s_openapi::api::core::v1::Node;
@@ -103,8 +104,8 @@ async fn get_nodes_status(fleet: &Fleet) -> Result<String> {
 
 /// The command that labels all Bottlerocket nodes labels them, and no others.
 async fn as_the_readme_has_it(fleet: &Fleet) -> Result<()> {
-    let readme = include_str!("../../../README.md");
-    let mut blocks = readme.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
+    let readme = read(README)?;
+    let mut blocks = blocks(&readme, "sh").into_iter();
     let command = blocks.find(|block| block.starts_with("for node in ")).context("no such command")?;
     run(fleet, "bash", &["-euo", "pipefail", "-c", command]).await?;
     only_the_first_is_in(fleet).await?;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::documents::{CONFIGURATION, read};
 use brupop_testbed::operator::{NAMESPACE, throw_away_overlay};
 use brupop_testbed::{ControlPlane, Options};
 use serde_json::{Value as Json, json};
@@ -55,8 +56,7 @@ async fn a_changed_configuration_rolls_what_it_concerns() -> Result<()> {
     let file = crate::documents(&control_plane, "left-over", &[unhashed, others])?;
     apply(&control_plane, &[], "-f", &file).await?;
     ensure!(maps(&control_plane).await?.len() == 9, "{:?}", maps(&control_plane).await?);
-    let document = include_str!("../../../docs/configuration.md");
-    ensure!(document.contains(&PRUNE.join(" ")), "docs/configuration.md has it otherwise");
+    ensure!(read(CONFIGURATION)?.contains(&PRUNE.join(" ")), "{CONFIGURATION} has it otherwise");
     apply(&control_plane, PRUNE, "-k", &overlay(AGENT, "PREFETCH", "false")?).await?;
     let left = maps(&control_plane).await?;
     let of = |map: &str| left.iter().filter(|name| name.starts_with(&format!("{map}-"))).count();

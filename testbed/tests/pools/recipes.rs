@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::State::Idle;
 use brupop_testbed::Fleet;
+use brupop_testbed::documents::{POOLS, blocks, read, section};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
@@ -12,16 +13,13 @@ use super::{
     TIER, apply, condition, delete, fleet, is_updated, of_tier, until_pool, wait, wait_until_updated, waits,
 };
 
-const DOCUMENT: &str = include_str!("../../../docs/pools.md");
 /// The document's soak is longer than a test.
 const SOAK: (&str, &str) = ("soak: 24h", "soak: 4s");
 
 /// The YAML below this heading, with one thing in place of another.
 fn recipe(heading: &str, (from, to): (&str, &str)) -> Result<String> {
-    let (_, section) =
-        DOCUMENT.split_once(&format!("\n### {heading}\n")).with_context(|| heading.to_owned())?;
-    let (_, yaml) = section.split_once("```yaml\n").context("no YAML")?;
-    let (yaml, _) = yaml.split_once("```").context("no end of the YAML")?;
+    let document = read(POOLS)?;
+    let yaml = *blocks(section(&document, &format!("### {heading}"))?, "yaml").first().context("no YAML")?;
     ensure!(yaml.contains(from), "{heading} does not say {from}");
     Ok(yaml.replace(from, to))
 }

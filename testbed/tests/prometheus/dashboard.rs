@@ -1,7 +1,5 @@
 //! The dashboard that is shipped, asked of a Prometheus that watched a roll-out.
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::dashboard::Dashboard;
 use brupop_testbed::observed::Observed;
@@ -33,29 +31,4 @@ async fn each_query_of_the_dashboard_finds_something() -> Result<()> {
     let alerts = observed.prometheus.alerts().await?;
     ensure!(alerts.is_empty(), "all went well, and yet {alerts:?}");
     observed.fleet.check()
-}
-
-/// In both files that ask for metrics.
-#[test]
-fn each_metric_that_is_asked_for_is_documented() -> Result<()> {
-    let documented = words(include_str!("../../../docs/metrics.md"));
-    let asked = [include_str!("../../../docs/dashboard.json"), include_str!("../../../docs/alerts.yaml")];
-    for asked in asked {
-        let asked = words(asked);
-        ensure!(asked.len() > 15, "only {asked:?}");
-        let unknown: Vec<_> = asked.difference(&documented).collect();
-        ensure!(unknown.is_empty(), "docs/metrics.md does not have {unknown:?}");
-    }
-    Ok(())
-}
-
-/// The names of metrics in a text.
-fn words(text: &str) -> BTreeSet<String> {
-    let words = text.split(|character: char| !(character.is_ascii_alphanumeric() || character == '_'));
-    let metrics = words.filter(|word| word.starts_with("brupop_"));
-    let of_histogram = |word: &str| {
-        let parts = ["_bucket", "_sum", "_count"];
-        parts.iter().find_map(|part| word.strip_suffix(part)).unwrap_or(word).to_owned()
-    };
-    metrics.map(of_histogram).collect()
 }

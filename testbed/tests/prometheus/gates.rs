@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::RECONCILER_ACCOUNT;
 use brupop_api::{State, names};
+use brupop_testbed::documents::{POOLS, blocks, read, section};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::{self, Answer, Call, Faults};
 use brupop_testbed::operator::{NAMESPACE, binaries};
@@ -118,11 +119,9 @@ async fn waits(fleet: &Fleet, node: &str, reason: &str) -> Result<()> {
 
 /// The pool of docs/pools.md as it is written, but of all nodes, and with a soak that a test can wait for.
 async fn apply(fleet: &Fleet) -> Result<()> {
-    const DOCUMENT: &str = include_str!("../../../docs/pools.md");
     const TIER: &str = "  nodeSelector: {matchLabels: {tier: web}}\n";
-    let (_, section) = DOCUMENT.split_once("\n## Gates\n").context("no section")?;
-    let (_, yaml) = section.split_once("```yaml\n").context("no YAML")?;
-    let (yaml, _) = yaml.split_once("```").context("no end of the YAML")?;
+    let document = read(POOLS)?;
+    let yaml = *blocks(section(&document, "## Gates")?, "yaml").first().context("no YAML")?;
     ensure!(yaml.contains(TIER), "it selects other nodes:\n{yaml}");
     let soak = "  nodeSelector: {}\n  soak: {readyFor: 8s, workloadsTimeout: 0s}\n";
     let file = fleet.control_plane.dir().join("gated.yaml");

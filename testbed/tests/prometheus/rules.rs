@@ -8,7 +8,6 @@ use serde_json::Value;
 use brupop_testbed::prometheus::{RULES, promtool};
 
 /// Where each rule's annotation `runbook_url` leads.
-const RUNBOOK: &str = "https://github.com/bottlerocket-update-operator/brupop/blob/main/docs/operations.md#";
 /// What promtool is to find true of the rules.
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/prometheus/alerts.test.yaml");
 
@@ -27,19 +26,6 @@ async fn each_alert_fires_when_due_and_not_before() -> Result<()> {
     }
     promtool(&["check", "rules", RULES], "").await?;
     promtool(&["test", "rules", TESTS], "").await
-}
-
-#[test]
-fn each_alert_has_a_section_in_the_runbook() -> Result<()> {
-    let document = include_str!("../../../docs/operations.md");
-    let headings: BTreeSet<_> =
-        document.lines().filter_map(|line| line.strip_prefix("### ")).map(str::to_lowercase).collect();
-    for rule in read(RULES)?["groups"][0]["rules"].as_array().context("no rules")? {
-        let url = rule["annotations"]["runbook_url"].as_str();
-        let section = url.and_then(|url| url.strip_prefix(RUNBOOK));
-        ensure!(section.is_some_and(|section| headings.contains(section)), "{rule}");
-    }
-    Ok(())
 }
 
 /// Or what is well in one cluster hides what is wrong in another, where one Prometheus evaluates the rules for both.

@@ -6,21 +6,18 @@ use std::process::Stdio;
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::Fleet;
 use brupop_testbed::binaries::control_plane_binaries;
+use brupop_testbed::documents::{self, MIGRATING, read, section};
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::DEADLINE;
 
-const DOCUMENT: &str = include_str!("../../../docs/migrating.md");
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
 
 /// The blocks of commands under this heading, in their order.
 pub(crate) fn blocks(heading: &str) -> Result<Vec<&'static str>> {
-    let title = format!("\n## {heading}\n");
-    let (_, section) = DOCUMENT.split_once(&title).with_context(|| format!("nothing under {heading}"))?;
-    let section = section.split("\n## ").next().unwrap_or(section);
-    let blocks: Vec<_> =
-        section.split("```sh\n").skip(1).filter_map(|block| block.split("```").next()).collect();
+    let document: &'static str = read(MIGRATING)?.leak();
+    let blocks = documents::blocks(section(document, &format!("## {heading}"))?, "sh");
     ensure!(!blocks.is_empty(), "no commands under {heading}");
     Ok(blocks)
 }

@@ -6,6 +6,7 @@ use brupop_api::names::FLEET;
 use brupop_testbed::Fleet;
 use brupop_testbed::audit::Event;
 use brupop_testbed::await_until;
+use brupop_testbed::documents::{OPERATIONS, README, blocks, read};
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::scrape::{READER, Scraper};
@@ -60,10 +61,9 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
 
 /// What the documents tell people to type for a running cluster does run.
 async fn documented_commands_run(fleet: &Fleet) -> Result<()> {
-    let documents =
-        [include_str!("../../../README.md"), include_str!("../../../docs/operations.md")].join("\n");
-    let blocks = documents.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
-    let commands: Vec<&str> = blocks
+    let documents = [read(README)?, read(OPERATIONS)?].join("\n");
+    let commands: Vec<&str> = blocks(&documents, "sh")
+        .into_iter()
         .flat_map(str::lines)
         // What installs and uninstalls has a path in it, and the plugin has a test of its own.
         .filter(|line| line.starts_with("kubectl ") && !line.contains(" -k kustomize/"))

@@ -444,23 +444,4 @@ mod tests {
         known.sort_unstable();
         assert_eq!(words, known);
     }
-
-    /// The first column of its tables, by section: people look a word up there.
-    #[test]
-    fn people_find_each_word_in_the_document() {
-        let document = include_str!("../../../../docs/operations.md");
-        let (_, stuck) = document.split_once("## When something is stuck\n").unwrap();
-        let (stuck, given_up) = stuck.split_once("### Updates that were given up\n").unwrap();
-        let (given_up, _) = given_up.split_once("\n## ").unwrap();
-        for (section, words) in [(stuck, Reason::WORDS), (given_up, Abort::WORDS)] {
-            let cells = || section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
-            for word in words {
-                let quoted = format!("`{word}`");
-                assert!(
-                    cells().any(|cell| cell.contains(&quoted)),
-                    "docs/operations.md does not explain {word}"
-                );
-            }
-        }
-    }
 }

@@ -1,0 +1,79 @@
+//! The documents that tests read. They are read when a test runs, so that an edited sentence compiles nothing.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+/// The first page.
+pub const README: &str = "README.md";
+/// Alerts, as Prometheus reads them.
+pub const ALERTS: &str = "docs/alerts.yaml";
+/// Settings and components.
+pub const CONFIGURATION: &str = "docs/configuration.md";
+/// The dashboard, as Grafana reads it.
+pub const DASHBOARD: &str = "docs/dashboard.json";
+/// All metrics.
+pub const METRICS: &str = "docs/metrics.md";
+/// From upstream and back.
+pub const MIGRATING: &str = "docs/migrating.md";
+/// The page for people on call.
+pub const OPERATIONS: &str = "docs/operations.md";
+/// Recipes of pools.
+pub const POOLS: &str = "docs/pools.md";
+/// Accounts, rules of admission, the audit log.
+pub const SECURITY: &str = "docs/security.md";
+
+/// The text of a file of the repository.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read(path: &str) -> Result<String> {
+    let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(path);
+    std::fs::read_to_string(file).with_context(|| path.to_owned())
+}
+
+/// What stands under a heading such as `## Gates`, up to the next one of its level or above.
+///
+/// # Errors
+/// There is no such heading.
+pub fn section<'d>(document: &'d str, heading: &str) -> Result<&'d str> {
+    let (_, below) =
+        document.split_once(&format!("\n{heading}\n")).with_context(|| format!("no heading {heading}"))?;
+    let level = level_of(heading);
+    let (mut end, mut is_code) = (0, false);
+    for line in below.split_inclusive('\n') {
+        is_code ^= line.starts_with("```");
+        if !is_code && (1..=level).contains(&level_of(line)) {
+            break;
+        }
+        end += line.len();
+    }
+    Ok(&below[..end])
+}
+
+/// How many hashes a heading has; 0 if this is none.
+fn level_of(line: &str) -> usize {
+    let hashes = line.bytes().take_while(|byte| *byte == b'#').count();
+    if line[hashes..].starts_with(' ') { hashes } else { 0 }
+}
+
+/// The code blocks of a language, in their order.
+pub fn blocks<'d>(text: &'d str, language: &str) -> Vec<&'d str> {
+    let begin = format!("```{language}\n");
+    text.split(begin.as_str()).skip(1).filter_map(|block| block.split("```").next()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_ends_with_the_next_heading_outside_of_code() {
+        let document = "# Page\n\n## One\na\n### Part\n```sh\n# comment\nrun\n```\n## Two\nb\n";
+        assert_eq!(section(document, "## One").unwrap(), "a\n### Part\n```sh\n# comment\nrun\n```\n");
+        assert_eq!(section(document, "### Part").unwrap(), "```sh\n# comment\nrun\n```\n");
+        assert_eq!(section(document, "## Two").unwrap(), "b\n");
+        assert!(section(document, "## Three").is_err());
+        assert_eq!(blocks(document, "sh"), ["# comment\nrun\n"]);
+    }
+}

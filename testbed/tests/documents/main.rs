@@ -1,0 +1,69 @@
+//! What the documents promise of the programs, without a control plane. What they tell people to type is run by the tests that
+//! have a cluster for it; all of them read the documents by [`brupop_testbed::documents`].
+
+mod dashboard;
+mod metrics;
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::names::canary::POLICY_RULE;
+use brupop_cli::Arguments;
+use brupop_core::decide::{Abort, Reason};
+use brupop_testbed::documents::{ALERTS, OPERATIONS, README, read, section};
+use clap::Parser as _;
+use serde_json::Value;
+
+/// People look a word up in the first column of its tables.
+#[test]
+fn each_reason_is_explained() -> Result<()> {
+    const GIVEN_UP: &str = "### Updates that were given up";
+    let document = read(OPERATIONS)?;
+    let given_up = section(&document, GIVEN_UP)?;
+    let (waiting, _) =
+        section(&document, "## When something is stuck")?.split_once(GIVEN_UP).context(GIVEN_UP)?;
+    for (section, words) in [(waiting, Reason::WORDS), (given_up, Abort::WORDS)] {
+        let cells = || section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+        for word in words {
+            let quoted = format!("`{word}`");
+            ensure!(cells().any(|cell| cell.contains(&quoted)), "{OPERATIONS} does not explain {word}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn kubectl_brupop_understands_documented_commands() -> Result<()> {
+    let documents = [read(README)?, read(OPERATIONS)?].join("\n");
+    let commands: Vec<&str> =
+        documents.lines().filter_map(|line| line.strip_prefix("kubectl brupop ")).collect();
+    ensure!(commands.len() > 10, "{commands:?}");
+    for words in commands {
+        let parsed = Arguments::try_parse_from(std::iter::once("kubectl-brupop").chain(words.split(' ')));
+        ensure!(parsed.is_ok(), "{words}: {parsed:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn each_alert_has_a_section_in_the_runbook() -> Result<()> {
+    const RUNBOOK: &str =
+        "https://github.com/bottlerocket-update-operator/brupop/blob/main/docs/operations.md#";
+    let document = read(OPERATIONS)?;
+    let headings: BTreeSet<_> =
+        document.lines().filter_map(|line| line.strip_prefix("### ")).map(str::to_lowercase).collect();
+    let rules: Value = serde_yaml_ng::from_str(&read(ALERTS)?)?;
+    for rule in rules["groups"][0]["rules"].as_array().context("no rules")? {
+        let url = rule["annotations"]["runbook_url"].as_str();
+        let section = url.and_then(|url| url.strip_prefix(RUNBOOK));
+        ensure!(section.is_some_and(|section| headings.contains(section)), "{rule}");
+    }
+    Ok(())
+}
+
+/// The reconciler looks for its policy's word in the refusal of its dry runs.
+#[test]
+fn the_policy_says_the_rule_by_which_it_is_known() -> Result<()> {
+    ensure!(read("manifests/reconciler-policy.yaml")?.contains(&format!("{POLICY_RULE}: ")));
+    Ok(())
+}
