@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use brupop_agent::host::{CommandAnswer, Host, HostError, StatusAnswer};
 use brupop_agent::metrics::Metrics;
 use brupop_agent_core::step::{Command, HostCall, UpdateState};
-use brupop_testbed::host::{Answer, Call, Durations, Faults, HostPower};
+use brupop_host::{Answer, Call, Durations, Faults, HostPower};
 use common::Place;
 
 const DEADLINE: Duration = Duration::from_secs(10);

@@ -19,7 +19,6 @@ pub mod flood;
 pub mod gateways;
 pub mod growth;
 pub mod history;
-pub mod host;
 pub mod kubeconfig;
 pub mod kubelet;
 pub mod machines;
@@ -39,6 +38,7 @@ pub mod waiting;
 
 pub use audit::AuditLog;
 pub use bearer::Bearer;
+pub use brupop_host as host;
 pub use components::free_port;
 pub use control_plane::{ControlPlane, Options, Presents, Reach};
 pub use fleet::{Fleet, FleetOptions};

@@ -2,13 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-#[allow(dead_code, reason = "not every test needs it")]
-pub mod world;
-
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use brupop_testbed::host::{Durations, Faults, Host, HostOptions};
+use brupop_host::{Durations, Faults, Host, HostOptions};
 
 /// A simulated host and its files; both are gone when it is dropped.
 pub struct Place {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brupop_agent::host::Host;
 use brupop_api::{Problem, State};
-use brupop_testbed::host::{Answer, Call, Choice, Command, Durations, Faults};
+use brupop_host::{Answer, Call, Choice, Command, Durations, Faults};
 use serde_json::json;
 
 use crate::solo::{NEW, OLD, Solo};

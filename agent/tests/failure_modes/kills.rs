@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use brupop_testbed::host::{Call, Command, Durations, Faults};
+use brupop_host::{Call, Command, Durations, Faults};
 
 use crate::solo::{Death, NEW, Solo};
 

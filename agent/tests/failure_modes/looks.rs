@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brupop_agent_core::step::{Command as Typed, HostCall};
 use brupop_api::State;
-use brupop_testbed::host::{Answer, Call, Choice, Command, Durations, Faults, Unused};
+use brupop_host::{Answer, Call, Choice, Command, Durations, Faults, Unused};
 
 use crate::solo::{NEW, Solo};
 

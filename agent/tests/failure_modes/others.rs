@@ -2,7 +2,7 @@
 
 use brupop_agent_core::step::Command as Typed;
 use brupop_api::State;
-use brupop_testbed::host::{Command, Durations, Faults};
+use brupop_host::{Command, Durations, Faults};
 use serde_json::json;
 
 use crate::solo::{NEW, Solo};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brupop_agent_core::step::Command as Typed;
 use brupop_api::{BottlerocketShadowStatus, Problem, State};
-use brupop_testbed::host::{Answer, Call, Choice, Command, Durations, Faults};
+use brupop_host::{Answer, Call, Choice, Command, Durations, Faults};
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use brupop_api::{Problem, State};
-use brupop_testbed::host::{Answer, Call, Command, Durations, Faults};
+use brupop_host::{Answer, Call, Command, Durations, Faults};
 use serde_json::json;
 
 use crate::solo::{NEW, Solo};

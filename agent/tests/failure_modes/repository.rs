@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use brupop_api::{Problem, State};
-use brupop_testbed::host::{Choice, Command, Durations, Faults};
+use brupop_host::{Choice, Command, Durations, Faults};
 use serde_json::json;
 use tokio::time::Instant;
 

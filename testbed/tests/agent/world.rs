@@ -7,8 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use brupop_api::{BottlerocketShadow, BottlerocketShadowStatus};
-use brupop_testbed::host::Durations;
+use brupop_testbed::host::{Durations, Faults, Host, HostOptions};
 use brupop_testbed::kubeconfig::PodVariables;
+use brupop_testbed::operator::binaries;
 use brupop_testbed::sandbox::Process;
 use brupop_testbed::{ControlPlane, Options, await_until, make_nodes};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -16,14 +17,15 @@ use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, from_value, json};
 
-use super::Place;
-
 const NAMESPACE: &str = "brupop-bottlerocket-aws";
 /// Of the node and of its shadow.
 const NODE: &str = "node-0";
 /// Name of the shadow.
 pub const SHADOW: &str = "brs-node-0";
 pub const DEADLINE: Duration = Duration::from_secs(30);
+/// Files of the host, in the control plane's folder.
+const SOCKET: &str = "api.sock";
+const BOOT_ID: &str = "boot_id";
 const MANIFESTS: [&str; 7] = [
     "namespace",
     "bottlerocketshadow-crd",
@@ -36,7 +38,7 @@ const MANIFESTS: [&str; 7] = [
 
 pub struct World {
     pub control_plane: ControlPlane,
-    pub place: Place,
+    pub host: Host,
     pub shadows: Api<BottlerocketShadow>,
     pub agent: Option<Process>,
     node: Node,
@@ -44,7 +46,7 @@ pub struct World {
 }
 
 impl World {
-    /// Everything but the shadow and the agent.
+    /// Everything but the shadow and the agent. The host runs 1.19.4, with 1.20.1 published.
     pub async fn new(durations: Durations) -> Self {
         let control_plane = ControlPlane::start(Options::API).await.unwrap();
         let client = control_plane.client();
@@ -69,25 +71,32 @@ impl World {
         let token = control_plane.bound_token(NAMESPACE, "brupop-agent", "agent-0").await.unwrap();
         let folder = control_plane.dir().join("agent");
         let pod = control_plane.server().write_service_account(&folder, &token, NAMESPACE).unwrap();
-        Self {
-            shadows: Api::namespaced(client, NAMESPACE),
-            place: Place::new(durations).await,
-            agent: None,
-            control_plane,
-            node,
-            pod,
-        }
+        let host = Host::start(HostOptions {
+            socket: control_plane.dir().join(SOCKET),
+            socket_group: None,
+            version: "1.19.4".into(),
+            variant: "aws-k8s-1.29".into(),
+            arch: "x86_64".into(),
+            boot_id_file: control_plane.dir().join(BOOT_ID),
+            durations,
+            faults: Faults::default(),
+        })
+        .await
+        .unwrap();
+        host.publish("1.20.1").unwrap();
+        Self { shadows: Api::namespaced(client, NAMESPACE), host, agent: None, control_plane, node, pod }
     }
 
     /// Starts the agent; one that runs is killed.
     pub fn start_agent(&mut self, more: &[(&str, &str)]) {
         self.agent = None;
-        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_brupop-agent"));
+        let binaries = binaries(&["brupop-agent"]).unwrap();
+        let mut command = tokio::process::Command::new(binaries.join("brupop-agent"));
         command
             .env_clear()
             .envs(self.pod.clone())
-            .env("BOTTLEROCKET_API_SOCKET", self.place.socket())
-            .env("BOOT_ID_FILE", self.place.boot_id_file())
+            .env("BOTTLEROCKET_API_SOCKET", self.control_plane.dir().join(SOCKET))
+            .env("BOOT_ID_FILE", self.control_plane.dir().join(BOOT_ID))
             .env("START_JITTER", "0s")
             .env("REFRESH_INTERVAL", "1s")
             .env("POLL_INTERVAL", "100ms")

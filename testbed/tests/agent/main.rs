@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod common;
+mod world;
 
 use std::time::Duration;
 
 use brupop_api::{BottlerocketShadowStatus, State};
 use brupop_testbed::host::{Answer, Call, Command, Durations, Faults, HostPower};
 use brupop_testbed::sandbox::Signal;
-use common::world::{DEADLINE, SHADOW, World};
 use kube::api::DeleteParams;
 use serde_json::json;
+use world::{DEADLINE, SHADOW, World};
 
 fn at(attempt: u64, state: State) -> impl Fn(&BottlerocketShadowStatus) -> bool {
     move |status| status.current_state == Some(state) && status.attempt == Some(attempt)
@@ -29,19 +29,17 @@ async fn stage(world: &World, attempt: u64) {
     world
         .spec(json!({
             "state": "StagedAndPerformedUpdate", "version": "1.20.1", "attempt": attempt,
-            "baseline_boot_id": world.place.host.boot_id(),
+            "baseline_boot_id": world.host.boot_id(),
         }))
         .await;
 }
 
 async fn grant(world: &World) {
-    world
-        .spec(json!({"state": "RebootedIntoUpdate", "reboot_from_boot_id": world.place.host.boot_id()}))
-        .await;
+    world.spec(json!({"state": "RebootedIntoUpdate", "reboot_from_boot_id": world.host.boot_id()})).await;
 }
 
 async fn booted_anew(world: &World, before: &str) {
-    let mut power = world.place.host.power();
+    let mut power = world.host.power();
     let up = |power: &HostPower| matches!(power, HostPower::Up { boot_id, .. } if boot_id != before);
     tokio::time::timeout(DEADLINE, power.wait_for(up)).await.unwrap().unwrap();
 }
@@ -52,19 +50,19 @@ async fn a_whole_update_and_then_silence() {
     world.start_agent(&[]);
     world.create_shadow().await;
     let status = idle_with_update(&world).await;
-    let first_boot = world.place.host.boot_id();
+    let first_boot = world.host.boot_id();
     assert_eq!(status.current_version.as_deref(), Some("1.19.4"));
     assert_eq!(status.boot_id, Some(first_boot.clone()));
 
     stage(&world, 1).await;
     let status = world.until("staged", at(1, State::StagedAndPerformedUpdate)).await;
     assert_eq!(status.staged.map(|staged| staged.version).as_deref(), Some("1.20.1"));
-    assert_eq!(world.place.host.boot_id(), first_boot, "nothing is rebooted without a grant");
+    assert_eq!(world.host.boot_id(), first_boot, "nothing is rebooted without a grant");
     world.spec(json!({"state": "RebootedIntoUpdate"})).await;
     world.spec(json!({"reboot_from_boot_id": first_boot})).await;
     let status = world.until("rebooted", at(1, State::RebootedIntoUpdate)).await;
     assert_eq!(status.reboot_requested, Some(first_boot));
-    assert_eq!(status.boot_id, Some(world.place.host.boot_id()));
+    assert_eq!(status.boot_id, Some(world.host.boot_id()));
     assert_eq!(status.current_version.as_deref(), Some("1.20.1"));
     world.spec(json!({"state": "MonitoringUpdate"})).await;
     world.until("monitoring", at(1, State::MonitoringUpdate)).await;
@@ -76,7 +74,7 @@ async fn a_whole_update_and_then_silence() {
     // The host is asked again and again; the API server hears nothing, for nothing changes.
     let mut audit = world.control_plane.audit().from_now();
     let refreshes = |world: &World| {
-        let calls = world.place.host.calls();
+        let calls = world.host.calls();
         calls.iter().filter(|call| call.path == "/actions/refresh-updates").count()
     };
     let before = refreshes(&world);
@@ -130,7 +128,7 @@ async fn an_agent_killed_at_every_step_still_updates() {
     world.create_shadow().await;
     world.start_agent(&[]);
     idle_with_update(&world).await;
-    let boot = world.place.host.boot_id();
+    let boot = world.host.boot_id();
     stage(&world, 1).await;
     world.until("the echo", |status| status.attempt == Some(1)).await;
     world.start_agent(&[]);
@@ -140,7 +138,7 @@ async fn an_agent_killed_at_every_step_still_updates() {
     }
     world.until("what is staged", |status| status.staged.is_some()).await;
     world.start_agent(&[]);
-    let count = |path| world.place.host.calls().iter().filter(|call| call.path == path).count();
+    let count = |path| world.host.calls().iter().filter(|call| call.path == path).count();
     let activated = async || (count("/actions/activate-update") > 0).then_some(());
     brupop_testbed::await_until("the activation", DEADLINE, activated).await.unwrap();
     world.start_agent(&[]);
@@ -159,7 +157,7 @@ async fn an_agent_killed_at_every_step_still_updates() {
     world.start_agent(&[]);
     world.spec(json!({"state": "Idle"})).await;
     let status = world.until("Idle", at(1, State::Idle)).await;
-    let count = |path| world.place.host.calls().iter().filter(|call| call.path == path).count();
+    let count = |path| world.host.calls().iter().filter(|call| call.path == path).count();
     let made = ["/actions/activate-update", "/actions/reboot"].map(count);
     assert_eq!(made, [1, 1], "what a killed agent had done is not done again");
     // An image is doubtful if nobody has seen the end of the look after its prepare.
@@ -169,16 +167,9 @@ async fn an_agent_killed_at_every_step_still_updates() {
 
 /// Awaits a call to the host that is made from now on.
 async fn made(world: &World, path: &str) {
-    let before = world.place.host.calls().len();
+    let before = world.host.calls().len();
     brupop_testbed::await_until(path, DEADLINE, async || {
-        world
-            .place
-            .host
-            .calls()
-            .iter()
-            .skip(before.saturating_sub(1))
-            .any(|call| call.path == path)
-            .then_some(())
+        world.host.calls().iter().skip(before.saturating_sub(1)).any(|call| call.path == path).then_some(())
     })
     .await
     .unwrap_or_else(|error| panic!("{error}\n{}", world.log()));
@@ -192,7 +183,7 @@ async fn failures_are_told_and_undone() {
     idle_with_update(&world).await;
 
     // A prepare that fails.
-    world.place.host.set_faults(Faults::failing(Command::Prepare, "no space left on device"));
+    world.host.set_faults(Faults::failing(Command::Prepare, "no space left on device"));
     stage(&world, 1).await;
     let status = world.until("failed", at(1, State::ErrorReset)).await;
     assert_eq!(status.crash_count, Some(1));
@@ -203,20 +194,20 @@ async fn failures_are_told_and_undone() {
     world.until("Idle", at(1, State::Idle)).await;
 
     // An abort after activation: what we activated is not booted.
-    world.place.host.set_faults(Faults::default());
+    world.host.set_faults(Faults::default());
     stage(&world, 2).await;
     world.until("staged", at(2, State::StagedAndPerformedUpdate)).await;
     world.spec(json!({"state": "Idle"})).await;
     let status = world.until("Idle", at(2, State::Idle)).await;
     assert!(status.staged.is_some_and(|staged| staged.prefetched), "it waits for the next attempt");
     made(&world, "/actions/refresh-updates").await;
-    let deactivated = world.place.host.calls().iter().any(|call| call.path == "/actions/deactivate-update");
+    let deactivated = world.host.calls().iter().any(|call| call.path == "/actions/deactivate-update");
     assert!(deactivated);
 
     // A reboot that brings the old version back.
     stage(&world, 3).await;
     world.until("staged again", at(3, State::StagedAndPerformedUpdate)).await;
-    world.place.host.set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
+    world.host.set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
     grant(&world).await;
     let status = world.until("fallen back", at(3, State::ErrorReset)).await;
     assert_eq!((status.crash_count, status.current_version.as_deref()), (Some(2), Some("1.19.4")));
@@ -226,15 +217,15 @@ async fn failures_are_told_and_undone() {
 
     // A host that refuses to reboot: the claim is taken back.
     let refused = Answer::Refused("inhibited by a shell".into());
-    world.place.host.set_faults(Faults::answer(Call::Reboot, refused));
+    world.host.set_faults(Faults::answer(Call::Reboot, refused));
     world.start_agent(&[("REFUSED_DEADLINE", "1s")]);
     stage(&world, 4).await;
     world.until("staged once more", at(4, State::StagedAndPerformedUpdate)).await;
-    let boot = world.place.host.boot_id();
+    let boot = world.host.boot_id();
     grant(&world).await;
     let status = world.until("given up", at(4, State::ErrorReset)).await;
     assert_eq!(status.reboot_requested, None);
-    assert_eq!(world.place.host.boot_id(), boot);
+    assert_eq!(world.host.boot_id(), boot);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -247,7 +238,7 @@ async fn starts_in_any_order_and_refuses_wrong_nodes() {
     assert!(log.contains("MY_NODE_NAME is node-1, but the token is that of a pod on node-0"), "{log}");
 
     // Neither shadow nor a host that makes sense: no crash, and each is said once.
-    world.place.host.set_faults(Faults::answer(Call::Status, Answer::Nonsense("<html>".into())));
+    world.host.set_faults(Faults::answer(Call::Status, Answer::Nonsense("<html>".into())));
     world.start_agent(&[("MY_NODE_NAME", "node-0")]);
     brupop_testbed::await_until("a word on the missing shadow", DEADLINE, async || {
         world.log().contains("there is no shadow yet").then_some(())
@@ -255,14 +246,14 @@ async fn starts_in_any_order_and_refuses_wrong_nodes() {
     .await
     .unwrap();
     world.create_shadow().await;
-    let asked = || world.place.host.calls().iter().filter(|call| call.path == "/updates/status").count();
+    let asked = || world.host.calls().iter().filter(|call| call.path == "/updates/status").count();
     brupop_testbed::await_until("three looks", DEADLINE, async || (asked() >= 3).then_some(()))
         .await
         .unwrap();
     let log = world.log();
     let warnings = log.lines().filter(|line| line.contains(" WARN ")).count();
     assert_eq!(warnings, 1, "{log}");
-    world.place.host.set_faults(Faults::default());
+    world.host.set_faults(Faults::default());
     idle_with_update(&world).await;
 
     // The shadow is made anew: its status is reported again.
