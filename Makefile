@@ -175,7 +175,8 @@ JOBS ?= 2
 LONG := update orchestration pools upgrade drains endurance admission leaders serving ports
 INTEGRATION := $(sort $(patsubst %/main,%,$(basename $(wildcard */tests/*.rs */tests/*/main.rs))))
 INTEGRATION := $(LONG) $(filter-out $(LONG),$(sort $(notdir $(INTEGRATION))))
-TESTED := cargo test --locked --workspace
+# Without make's job server, which cargo would look for: what it has to build is built by then.
+TESTED := env -u MAKEFLAGS -u MFLAGS cargo test --locked --workspace
 
 .PHONY: test
 test: control-plane prometheus build ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS at a time)
@@ -183,15 +184,14 @@ test: control-plane prometheus build ## Runs unit, property and table tests, the
 	$(TESTED) --no-run
 	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target test-units test-docs $(INTEGRATION:%=test-%)
 
-# The whole workspace each time: a part of it would have other features, and be compiled again. The plus signs hand on make's
-# job server, which cargo looks for.
+# The whole workspace each time: a part of it would have other features, and be compiled again.
 .PHONY: test-units test-docs $(INTEGRATION:%=test-%)
 test-units:
-	+@$(TESTED) --quiet --lib --bins --examples
+	@$(TESTED) --quiet --lib --bins --examples
 test-docs:
-	+@$(TESTED) --quiet --doc
+	@$(TESTED) --quiet --doc
 $(INTEGRATION:%=test-%): test-%:
-	+@BRUPOP_BINARIES=$(SHIPPED) $(TESTED) --quiet --test $*
+	@BRUPOP_BINARIES=$(SHIPPED) $(TESTED) --quiet --test $*
 
 # The oldest Kubernetes that the operator supports, on what depends most on its version.
 OLDEST := crds policies overlays takeover update
