@@ -10,8 +10,10 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, Client};
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 pub use crate::components::NAMESPACE;
 
@@ -42,29 +44,46 @@ const LISTENERS: [Listener; 3] = [
     ),
 ];
 
-/// The folder with those of the operator's programs that are `wanted`: `BRUPOP_BINARIES`, else where cargo built the program that asks.
+/// The folder with those of the operator's programs that are `wanted`: `BRUPOP_BINARIES`, or as [`built`].
 ///
 /// # Errors
-/// One of them is not there.
+/// One of them is not there, or cannot be built.
 pub fn binaries(wanted: &[&str]) -> Result<PathBuf> {
-    let folder = if let Some(folder) = std::env::var_os("BRUPOP_BINARIES") {
-        // Pods have working folders of their own.
-        std::path::absolute(folder)?
-    } else {
-        let here = std::env::current_exe()?;
-        // Tests are in `deps`, programs beside it.
-        let folder = here.parent().context("no folder")?;
-        if folder.ends_with("deps") { folder.parent().context("no folder")? } else { folder }.to_owned()
-    };
+    let Some(folder) = std::env::var_os("BRUPOP_BINARIES") else { return built(wanted) };
+    // Pods have working folders of their own.
+    let folder = std::path::absolute(folder)?;
     for name in wanted {
         let binary = folder.join(name);
-        ensure!(
-            binary.is_file(),
-            "there is no {}: run `cargo build --workspace --bins` first, or set BRUPOP_BINARIES",
-            binary.display()
-        );
+        ensure!(binary.is_file(), "BRUPOP_BINARIES has no {}", binary.display());
     }
     Ok(folder)
+}
+
+/// Builds these programs of the workspace, once, beside the program that asks, and returns their folder. They are built as
+/// `cargo test --workspace` builds them.
+///
+/// # Errors
+/// They cannot be built.
+pub fn built(wanted: &[&str]) -> Result<PathBuf> {
+    static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let here = std::env::current_exe()?;
+    // Tests are in `deps`, programs beside it.
+    let folder = here.parent().context("no folder")?;
+    let folder = if folder.ends_with("deps") { folder.parent().context("no folder")? } else { folder };
+    let mut all = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if wanted.iter().all(|name| all.contains(*name)) {
+        return Ok(folder.to_owned());
+    }
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--locked", "--quiet", "--workspace"]);
+    cargo.args(folder.ends_with("release").then_some("--release"));
+    cargo.args(wanted.iter().flat_map(|name| ["--bin", name]));
+    cargo.arg("--target-dir").arg(folder.parent().context("no folder")?);
+    let built =
+        cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).stdin(Stdio::null()).status()?;
+    ensure!(built.success(), "{wanted:?} cannot be built: {built}");
+    all.extend(wanted.iter().map(|name| (*name).to_owned()));
+    Ok(folder.to_owned())
 }
 
 /// The operator's programs by the commands of its containers. `env` comes after the variables of the pods; each program

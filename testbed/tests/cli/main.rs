@@ -15,6 +15,7 @@ use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::operator::built;
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions, await_until};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
@@ -27,17 +28,8 @@ use tokio::time::timeout;
 
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// The program, beside the test as cargo builds it.
 fn program() -> Result<PathBuf> {
-    let folder =
-        std::env::current_exe()?.parent().and_then(|deps| deps.parent()).context("no folder")?.to_owned();
-    let program = folder.join("kubectl-brupop");
-    ensure!(
-        program.is_file(),
-        "there is no {}: run `cargo build --workspace --bins` first",
-        program.display()
-    );
-    Ok(program)
+    Ok(built(&["kubectl-brupop"])?.join("kubectl-brupop"))
 }
 
 /// Somebody with a kubeconfig.
