@@ -182,8 +182,7 @@ impl Server {
         });
         let mut builder = http1::Builder::new();
         builder.header_read_timeout(None).max_buf_size(MAX_BUFFER);
-        let connection = builder.serve_connection(TokioIo::new(stream), service);
-        if let Err(error) = watcher.watch(connection).await {
+        if let Err(error) = watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await {
             tracing::debug!(%error, "a connection ended early");
         }
     }
