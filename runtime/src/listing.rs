@@ -3,6 +3,7 @@
 //! kube's own have the whole answer in memory before any of it is read, so they ask for pages. That suits neither side here.
 //! An API server finds the pods of a node by an index, but for a page that continues it looks through all pods of the cluster:
 //! seconds where there are many. And anybody with a namespace can fill a page with objects of more than a megabyte each.
+//! Streaming lists would suit both, but Kubernetes 1.33, which is supported, serves none by default.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
