@@ -1,8 +1,9 @@
 //! The two pools: what people say of them, and which of them steers a node.
 
-use brupop_core::facts::{NodeView, PoolFacts, Starts, Steering};
-use brupop_core::order;
+use brupop_core::facts::{NodeView, PoolFacts, Steering};
+use brupop_core::observe::order;
 use brupop_core::pool::Rules;
+use brupop_core::window::Starts;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 

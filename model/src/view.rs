@@ -3,8 +3,10 @@
 use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-use brupop_core::facts::{Evicted, FleetFacts, NodeFacts, NodeView, PodFacts, Starts, TimeFacts};
+use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
 use brupop_core::policy::FailureBudget;
+use brupop_core::window::Starts;
+use brupop_core::workloads::Evicted;
 
 use crate::ledger::{Ledger, Record};
 use crate::objects::{

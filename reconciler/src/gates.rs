@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_core::gates::Question;
 use brupop_core::gates::answer::{self, ANSWER_MAX, Answer, Found, Nonsense};
+use brupop_core::pool::Question;
 use brupop_runtime::OwnThread;
 use futures::future::OptionFuture;
 use http::header::{ACCEPT, AUTHORIZATION, HOST, USER_AGENT};

@@ -29,15 +29,17 @@ use crate::watches::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, on_node};
 use brupop_core::cluster::{Cluster, Member};
 use brupop_core::decide::{self, FleetDecision, Reason};
 use brupop_core::drain::{self, Circumstances, DrainPlan, Obstacle};
+use brupop_core::facts::Observed;
 use brupop_core::facts::{FleetFacts, NodeView, Steering};
 use brupop_core::gates::answer::Answer;
-use brupop_core::gates::{self, GateState, QUESTIONS_MAX, Question};
+use brupop_core::gates::{self, QUESTIONS_MAX};
 use brupop_core::kept::{KeptBudgets, KeptPods};
 use brupop_core::known::{Known, KnownDrain};
 use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
-use brupop_core::observe::{self, Leader, Now, Observed};
+use brupop_core::observe::{self, Leader, Now};
 use brupop_core::policy::Policy;
 use brupop_core::pool::Pool;
+use brupop_core::pool::{GateState, Question};
 use brupop_core::workloads::{self, Found, Kind, Scale, Workload, owner};
 
 /// The column of a plan that names pools.

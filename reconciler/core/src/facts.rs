@@ -2,16 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use brupop_api::Marker;
 use brupop_api::crds::SLOTS_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{AcknowledgedHalt, Slot, VersionRecord};
 use brupop_api::marker::Before;
 use brupop_api::shadow::DrainObstacle;
-use brupop_api::{Marker, names};
 use jiff::Timestamp;
 
+use crate::objects::Words;
 use crate::policy::FailureBudget;
 use crate::pool::Rules;
+use crate::window::{Starts, Until};
+use crate::workloads::Evicted;
+
+/// What a zone is called that has no name.
+pub(crate) const NO_ZONE: &str = "of no name";
 
 /// What holds for the whole fleet.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +78,23 @@ pub enum BetweenUpdates {
     Pausing,
     /// So it is, for a leader whose clock was ahead has written when; that is to be corrected.
     EndedAhead,
+}
+
+/// The facts.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// What holds for the whole fleet.
+    pub fleet: FleetFacts<'a>,
+    /// Each node that is opted in, carries our changes or has a shadow; sorted by name of the shadow.
+    pub views: Vec<NodeView<'a>>,
+    /// Views (by index) that cannot be interpreted, and why. They keep their slots; nothing is done for them.
+    pub unreadable: BTreeMap<usize, String>,
+    /// Labelled nodes for which no shadow can be created, because its name would be too long; by that name.
+    pub too_long: Vec<&'a str>,
+    /// How many nodes run Bottlerocket and are not opted in.
+    pub not_opted_in: u64,
+    /// The earliest time at which the clock alone changes a fact.
+    pub next: Option<Timestamp>,
 }
 
 /// A slot, and the name of the shadow that it is for, as the ledger has it.
@@ -174,18 +197,6 @@ pub struct Pools<'a> {
 /// No pools.
 pub static NO_POOLS: Pools<'static> = Pools { all: Vec::new(), next: None };
 
-/// A time that comes, as the end of a sentence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Until {
-    /// It is not known.
-    #[default]
-    Unknown,
-    /// It never comes.
-    Never,
-    /// Then.
-    At(Timestamp),
-}
-
 /// Who says how and when a node is updated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steering<'a> {
@@ -198,23 +209,6 @@ pub enum Steering<'a> {
     Conflict(&'a str),
     /// No pool owns it, and the fleet says to hold such nodes.
     Nobody,
-}
-
-/// May updates start in the fleet, or in a pool?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Starts<'a> {
-    /// Yes.
-    Open,
-    /// A person paused it.
-    Paused,
-    /// It is frozen: a pool only.
-    Frozen(Until),
-    /// None of its windows is open, or too little is left of it.
-    OutsideWindow(Until),
-    /// Our own admission rules were not seen to be in force: the fleet only.
-    AdmissionNotEnforced,
-    /// It cannot be understood. Says why. A pool only.
-    Invalid(&'a str),
 }
 
 /// One node, its shadow and its slot, joined by name.
@@ -297,22 +291,6 @@ pub struct NodeFacts<'a> {
     pub runs_this_process: bool,
 }
 
-/// The value of an annotation that we may have set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Words {
-    /// As we write it.
-    Ours,
-    /// Anything else: somebody has written it.
-    Others,
-}
-
-impl Words {
-    /// Reads the value.
-    pub fn of(value: &str) -> Self {
-        if value == names::KEPT_FROM_AUTOSCALERS { Self::Ours } else { Self::Others }
-    }
-}
-
 /// A Node that the operator does not manage: not opted in, not changed by us, and without a shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnmanagedNode<'a> {
@@ -361,23 +339,6 @@ pub struct PodFacts<'a> {
     /// No other pod is left to evict, so it is the turn of these pods of the operator itself, which no marker lists yet.
     /// Their UIDs.
     pub operator_pods: &'a [String],
-}
-
-/// The state of the workloads whose pods were evicted from a node and that were available before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Evicted<'a> {
-    /// All are available again, as far as they were, or there are none.
-    #[default]
-    Back,
-    /// One is not.
-    Missing {
-        /// Which, as `<apiVersion>/<kind>/<namespace>/<name>`.
-        owner: &'a str,
-        /// Somebody has changed it since: its pods are of another revision, or of another `ReplicaSet`.
-        changed: bool,
-    },
-    /// They have not been looked at yet.
-    Unknown,
 }
 
 /// What the clock says about one node. [`crate::observe`] makes these from times.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::cluster::Cluster;
 use crate::facts::{ClosedGate, FleetFacts, NodeView, Steering};
 use crate::ownership::{POOLS_MAX, WatchedPool};
+use crate::pool::{Gate, GateState, Question};
 use answer::Answer;
 
 /// So many good answers in a row open a gate.
@@ -24,54 +25,6 @@ pub const AT_ONCE: usize = 8;
 const AWAITED_INTERVALS: u32 = 4;
 /// An answer holds for two intervals, and so much longer: one question may get lost on its way.
 const GRACE: Duration = Duration::from_secs(30);
-
-/// What is asked of a source. Gates that ask the same share the answer.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Question {
-    /// Name of the source.
-    pub source: String,
-    /// What has to find nothing.
-    pub query: String,
-    /// What has to find something.
-    pub requires: Option<String>,
-}
-
-/// A gate of a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gate {
-    /// Its name.
-    pub name: String,
-    /// What it asks.
-    pub question: Question,
-}
-
-/// How a gate is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum GateState {
-    /// All is well, and has been for a while.
-    Open,
-    /// Something is wrong, or was so not long ago.
-    Closed,
-    /// Nobody knows, because it was not asked often enough yet, or its answers have not failed for long.
-    Awaited,
-    /// Nobody knows.
-    #[default]
-    Unknown,
-}
-
-impl GateState {
-    /// All that have a name of their own.
-    pub const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Unknown];
-
-    /// Its name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "Open",
-            Self::Closed => "Closed",
-            Self::Awaited | Self::Unknown => "Unknown",
-        }
-    }
-}
 
 /// What was heard of one question.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,16 +1,14 @@
-//! Pods, budgets and pools of other people as they are kept, within bounds, one by one and in sum: anybody with a namespace can make
-//! any number of the first two, and put a pod on any node. Pure.
+//! Pods and budgets of other people as they are kept, within bounds, one by one and in sum: anybody with a namespace can make any
+//! number of them, and put a pod on any node. Pure.
 //!
 //! The bounds of the sum are so wide that each node, or namespace, has its share of them, and those that have most give way
 //! first. So nobody's objects count against a node, or a namespace, in which he has none.
 
 mod budgets;
 mod pods;
-mod pools;
 
 pub use budgets::KeptBudgets;
 pub use pods::{Dropped, KeptPods};
-pub use pools::bound as bound_pools;
 
 use brupop_api::Item;
 

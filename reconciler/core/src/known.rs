@@ -9,7 +9,8 @@ use jiff::Timestamp;
 
 use crate::cluster::Cluster;
 use crate::drain::{DrainPlan, Obstacle};
-use crate::facts::{Evicted, in_order};
+use crate::facts::in_order;
+use crate::workloads::Evicted;
 use crate::workloads::EvictedOwner;
 
 /// What a leader knows of nodes, by name of the shadow.

@@ -6,13 +6,12 @@
 //! - [`decide`] turns facts into writes and reasons.
 //! - [`kept`] bounds what is kept of other people's pods and budgets.
 //! - [`drain`] and [`workloads`] say which pods go, what stands in the way, and what has to come back.
-//! - [`pool`] is what people say of a part of the fleet; [`ownership`] says whose a node is, [`order`] which
-//!   pools go first, [`gates`] what is made of the answers that close them.
+//! - [`pool`] is what people say of a part of the fleet; [`ownership`] says whose a node is,
+//!   [`gates`] what is made of the answers that close them.
 //! - [`window`] says when updates may start; [`status`] says what people see, [`outcome`] what became of updates.
 //!
 //! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/slots.rs`.
 
-mod age;
 pub mod cluster;
 pub mod deadlines;
 pub mod decide;
@@ -23,7 +22,6 @@ pub mod kept;
 pub mod known;
 pub mod objects;
 pub mod observe;
-pub mod order;
 pub mod outcome;
 pub mod ownership;
 pub mod policy;

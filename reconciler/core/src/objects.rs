@@ -17,8 +17,8 @@ use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-pub use node::WatchedNode;
 pub(crate) use node::runs_bottlerocket;
+pub use node::{WatchedNode, Words};
 
 /// Annotation of mirror pods, which a kubelet runs from its own files.
 const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";

@@ -1,5 +1,8 @@
 //! From objects and the time to facts: what is known of the fleet, and of each node. Pure: the clock is an argument.
 
+pub(crate) mod age;
+pub mod order;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
@@ -14,8 +17,8 @@ use crate::cluster::{Cluster, Entry};
 use crate::deadlines::{Clock, Gated, Times};
 use crate::drain::Obstacle;
 use crate::facts::{
-    BetweenUpdates, Evicted, FleetFacts, NodeFacts, NodeView, PodFacts, PoolFacts, Pools, Starts, Steering,
-    UnmanagedNode, Until, in_order, is_unavailable,
+    BetweenUpdates, FleetFacts, NO_ZONE, NodeFacts, NodeView, Observed, PodFacts, PoolFacts, Pools, Steering,
+    UnmanagedNode, in_order, is_unavailable,
 };
 use crate::known::{Known, KnownDrain, KnownNode};
 use crate::objects::{AgentPod, WatchedNode, runs_bottlerocket};
@@ -24,12 +27,11 @@ use crate::policy::Policy;
 use crate::pool;
 use crate::status::generation;
 use crate::times;
+use crate::window::{Starts, Until};
+use crate::workloads::Evicted;
 
 /// Longest name of a shadow, as of any object in Kubernetes.
 const NAME_MAX: usize = 253;
-
-/// What a zone is called that has no name.
-pub(crate) const NO_ZONE: &str = "of no name";
 
 /// What the process that leads knows besides objects and policy.
 #[derive(Clone, Copy, Debug)]
@@ -51,23 +53,6 @@ pub struct Now<'a> {
     pub time: Timestamp,
     /// This time, as it is written into objects.
     pub text: &'a str,
-}
-
-/// The facts.
-#[derive(Clone, Debug)]
-pub struct Observed<'a> {
-    /// What holds for the whole fleet.
-    pub fleet: FleetFacts<'a>,
-    /// Each node that is opted in, carries our changes or has a shadow; sorted by name of the shadow.
-    pub views: Vec<NodeView<'a>>,
-    /// Views (by index) that cannot be interpreted, and why. They keep their slots; nothing is done for them.
-    pub unreadable: BTreeMap<usize, String>,
-    /// Labelled nodes for which no shadow can be created, because its name would be too long; by that name.
-    pub too_long: Vec<&'a str>,
-    /// How many nodes run Bottlerocket and are not opted in.
-    pub not_opted_in: u64,
-    /// The earliest time at which the clock alone changes a fact.
-    pub next: Option<Timestamp>,
 }
 
 /// Turns objects, what else is known, and the time into facts.

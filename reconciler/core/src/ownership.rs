@@ -7,15 +7,15 @@ use brupop_api::pool::BottlerocketPoolStatus;
 use jiff::{SignedDuration, Timestamp};
 use kube::core::SelectorExt as _;
 
-use crate::age;
 use crate::cluster::{Cluster, Member};
-use crate::facts::{PoolFacts, Pools, Starts};
-use crate::gates::{Gate, GateState};
-use crate::kept::bound_pools;
-use crate::order;
+use crate::facts::{PoolFacts, Pools};
+use crate::observe::age;
+use crate::observe::order;
 use crate::policy::Durations;
-use crate::pool::{Pool, Rules};
+use crate::pool::{Gate, GateState};
+use crate::pool::{Pool, Rules, bound as bound_pools};
 use crate::window::Span;
+use crate::window::Starts;
 
 /// Why a pool is not heeded before the clock was looked at for it.
 const NOT_LOOKED_AT: &str = "the clock was not looked at yet";

@@ -1,13 +1,14 @@
 //! Pools: what people wrote, as rules; which pool owns a node; and whether a pool lets updates start now.
 
+mod bound;
+
 use std::fmt;
 
-use crate::facts::{Starts, Until};
-use crate::gates::{Gate, Question};
 use crate::kept::weight;
 use crate::ownership::WatchedPool;
 use crate::policy::{Durations, FailureBudget, Limit};
-use crate::window::{self, Schedule, Span, time_zone};
+use crate::window::{self, Schedule, Span, Starts, Until, time_zone};
+pub(crate) use bound::bound;
 use brupop_api::BottlerocketPool;
 use brupop_api::crds::{QUERY_MAX, is_dns_label};
 use brupop_api::fleet::AcknowledgedHalt;
@@ -362,6 +363,54 @@ impl Rules {
         let Ok(version) = Version::parse(version) else { return false };
         self.at_least.as_ref().is_none_or(|least| version >= *least)
             && self.below.as_ref().is_none_or(|bound| version < *bound)
+    }
+}
+
+/// What is asked of a source. Gates that ask the same share the answer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Question {
+    /// Name of the source.
+    pub source: String,
+    /// What has to find nothing.
+    pub query: String,
+    /// What has to find something.
+    pub requires: Option<String>,
+}
+
+/// A gate of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name.
+    pub name: String,
+    /// What it asks.
+    pub question: Question,
+}
+
+/// How a gate is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GateState {
+    /// All is well, and has been for a while.
+    Open,
+    /// Something is wrong, or was so not long ago.
+    Closed,
+    /// Nobody knows, because it was not asked often enough yet, or its answers have not failed for long.
+    Awaited,
+    /// Nobody knows.
+    #[default]
+    Unknown,
+}
+
+impl GateState {
+    /// All that have a name of their own.
+    pub const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Unknown];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "Open",
+            Self::Closed => "Closed",
+            Self::Awaited | Self::Unknown => "Unknown",
+        }
     }
 }
 

@@ -239,5 +239,34 @@ pub(crate) fn opens(schedules: &[Schedule], after: Timestamp) -> Option<Timestam
     if start > after { Some(start) } else { span(schedules, end).map(|(start, _)| start.max(end)) }
 }
 
+/// A time that comes, as the end of a sentence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Until {
+    /// It is not known.
+    #[default]
+    Unknown,
+    /// It never comes.
+    Never,
+    /// Then.
+    At(Timestamp),
+}
+
+/// May updates start in the fleet, or in a pool?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Starts<'a> {
+    /// Yes.
+    Open,
+    /// A person paused it.
+    Paused,
+    /// It is frozen: a pool only.
+    Frozen(Until),
+    /// None of its windows is open, or too little is left of it.
+    OutsideWindow(Until),
+    /// Our own admission rules were not seen to be in force: the fleet only.
+    AdmissionNotEnforced,
+    /// It cannot be understood. Says why. A pool only.
+    Invalid(&'a str),
+}
+
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,6 @@ use kube::core::{DynamicObject, GroupVersionKind};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::facts::Evicted;
 use crate::objects::{Controller, PodItem};
 
 /// A workload whose pods came back after they were evicted so often is not evicted again.
@@ -355,6 +354,23 @@ impl Returns {
     pub fn retain(&mut self, is_watched: impl Fn(&str) -> bool) {
         self.0.retain(|shadow, _| is_watched(shadow));
     }
+}
+
+/// The state of the workloads whose pods were evicted from a node and that were available before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Evicted<'a> {
+    /// All are available again, as far as they were, or there are none.
+    #[default]
+    Back,
+    /// One is not.
+    Missing {
+        /// Which, as `<apiVersion>/<kind>/<namespace>/<name>`.
+        owner: &'a str,
+        /// Somebody has changed it since: its pods are of another revision, or of another `ReplicaSet`.
+        changed: bool,
+    },
+    /// They have not been looked at yet.
+    Unknown,
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use brupop_api::printable::printable;
 use brupop_core::gates::answer::Answer;
-use brupop_core::gates::{self, GateState, Gates, Question};
+use brupop_core::gates::{self, Gates};
+use brupop_core::pool::{GateState, Question};
 use brupop_runtime::FailureLog;
 use brupop_runtime::errors::describe;
 use futures::FutureExt as _;

@@ -18,9 +18,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Kept, Outage, Signals, Watch, Watches};
 use brupop_core::drain::Budgets;
-use brupop_core::facts::Evicted;
 use brupop_core::kept::{Dropped, KeptBudgets, KeptPods};
 use brupop_core::objects::{Budget, PodItem};
+use brupop_core::workloads::Evicted;
 use brupop_core::workloads::{self, EvictedOwner, Found, Kind, Scale, Workload};
 
 /// The pods of at most so many nodes are watched at once. Further nodes are drained later.

@@ -15,7 +15,8 @@ use super::pool_halts;
 use super::room::{Group, Place};
 use super::versions::is_full;
 use super::{Case, Decision, Effect, Milestone, Reason, undo_when_ready, writes};
-use crate::facts::{FleetFacts, NodeView, Starts};
+use crate::facts::{FleetFacts, NodeView};
+use crate::window::Starts;
 
 impl<'a> Case<'_, 'a> {
     /// Wanted: nothing. What is left of the last update is undone first; then the next one begins if the node has a

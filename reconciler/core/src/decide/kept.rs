@@ -10,7 +10,8 @@ use brupop_api::{Marker, State};
 use super::room::{Group, Place};
 use super::slots::version_for;
 use super::{Decision, Effect, Reason, pool, pool_halts, writes};
-use crate::facts::{FleetFacts, NodeView, Starts};
+use crate::facts::{FleetFacts, NodeView};
+use crate::window::Starts;
 
 /// The groups, and the versions, in which an update is under way, or a node lacks nothing but a place.
 ///

@@ -3,10 +3,12 @@
 //! Each write tests the facts that it was decided on, so the API server refuses a write that was decided on a stale
 //! view. The model checker runs these very functions.
 
+mod age;
 mod corrections;
 mod drain;
 mod idle;
 mod kept;
+mod order;
 pub(crate) mod pool;
 mod pool_halts;
 mod reason;
@@ -18,14 +20,15 @@ mod writes;
 
 use std::collections::BTreeMap;
 
-use crate::facts::{FleetFacts, NodeFacts, NodeView, Starts, UnmanagedNode};
+use crate::facts::Observed;
+use crate::facts::{FleetFacts, NodeFacts, NodeView, UnmanagedNode};
 use crate::objects::runs_bottlerocket;
-use crate::observe::Observed;
-use crate::order::Survey;
+use crate::window::Starts;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Counts, Slot};
 use brupop_api::{Field, Object, State, Value, Write, names};
 pub use idle::candidates;
+use order::Survey;
 pub use reason::{Abort, FirstPool, Reason};
 use slots::Holders;
 pub use slots::{Slots, slots};

@@ -1,7 +1,8 @@
 //! What the pool of a node, or the environment, says of its update.
 
 use super::{Abort, Case, Decision, FirstPool, Reason};
-use crate::facts::{ClosedGate, FleetFacts, NodeFacts, NodeView, PoolFacts, Starts, Steering};
+use crate::facts::{ClosedGate, FleetFacts, NodeFacts, NodeView, PoolFacts, Steering};
+use crate::window::Starts;
 
 /// How far an update has come.
 #[derive(Clone, Copy, PartialEq, Eq)]

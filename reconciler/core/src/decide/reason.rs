@@ -8,7 +8,7 @@ use brupop_api::Problem;
 use brupop_api::conditions::ConditionStatus;
 use brupop_api::facts::StatusFacts;
 
-use crate::facts::Until;
+use crate::window::Until;
 
 /// An enum whose variants' names are words for objects and metrics. The text beside each is what people are told.
 macro_rules! words {

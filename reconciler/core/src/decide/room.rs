@@ -6,8 +6,8 @@ use brupop_api::crds::SLOTS_MAX;
 use brupop_api::fleet::Slot;
 
 use super::Reason;
+use crate::facts::NO_ZONE;
 use crate::facts::{FleetFacts, NodeView, Steering};
-use crate::observe::NO_ZONE;
 
 /// The nodes that count against one limit: those of a pool, or those that no pool owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

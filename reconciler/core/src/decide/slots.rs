@@ -9,14 +9,14 @@ use brupop_api::fleet::Slot;
 use brupop_api::{Field, Object, State, Value, Write};
 
 use super::Reason;
+use super::age;
 use super::corrections;
 use super::idle::Candidates;
 use super::pool;
 use super::room::{Place, Room};
 use super::versions::{Halted, Versions};
-use crate::age;
+use crate::decide::order::Survey;
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView, is_unavailable};
-use crate::order::Survey;
 
 /// The pods of at most so many nodes are checked before there is room for these nodes.
 const MAX_SUCCESSORS: usize = 32;

@@ -5,7 +5,8 @@ use brupop_api::shadow::DrainObstacle;
 use brupop_api::{Field, Marker, Problem, State, Value};
 
 use super::{Abort, Case, Decision, Effect, Milestone, Reason, pool, pool_halts, slots, writes};
-use crate::facts::{Evicted, NodeFacts};
+use crate::facts::NodeFacts;
+use crate::workloads::Evicted;
 
 /// In which boot the host is, on facts of the Node alone.
 #[derive(Clone, Copy, PartialEq, Eq)]

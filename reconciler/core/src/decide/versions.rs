@@ -15,10 +15,10 @@ use brupop_api::printable::printable;
 use brupop_api::{Field, State, Value, names};
 use jiff::{SignedDuration, Timestamp};
 
+use super::order::{self, Survey};
 use super::pool_halts::PoolHalts;
 use super::{Abort, update};
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView};
-use crate::order::{self, Survey};
 use crate::policy::FailureBudget;
 use crate::times;
 

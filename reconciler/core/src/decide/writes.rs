@@ -13,7 +13,8 @@ use brupop_api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::Abort;
-use crate::facts::{FleetFacts, NodeFacts, NodeView, Words};
+use crate::facts::{FleetFacts, NodeFacts, NodeView};
+use crate::objects::Words;
 
 /// A change of a shadow's spec, in the leader's term. It tests that the shadow still has the generation that was read.
 pub(super) fn spec<'a>(

@@ -15,7 +15,6 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::facts::Words;
 use crate::times;
 
 use super::{Condition, Keep, Kept, Readiness};
@@ -47,6 +46,22 @@ const TAINTS_MAX: usize = 64 * 1024;
 /// A Node with more labels, or more annotations, is not updated. The API server evaluates our policies on each change of
 /// a Node, at a cost that grows with their number and is limited: it might refuse to put the node back into service.
 const ENTRIES_MAX: usize = 1_000;
+
+/// The value of an annotation that we may have set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// As we write it.
+    Ours,
+    /// Anything else: somebody has written it.
+    Others,
+}
+
+impl Words {
+    /// Reads the value.
+    pub fn of(value: &str) -> Self {
+        if value == names::KEPT_FROM_AUTOSCALERS { Self::Ours } else { Self::Others }
+    }
+}
 
 /// A Node. One that cannot be read has a marker that cannot be read, so it is left alone and keeps its slot. It counts as one of
 /// its pool, its zone and the control plane all the same.

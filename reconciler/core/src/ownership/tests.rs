@@ -1,8 +1,9 @@
 //! Whose a node is, in every order of pools.
 
 use super::*;
-use crate::facts::{NO_POOLS, Starts};
+use crate::facts::NO_POOLS;
 use crate::objects::WatchedNode;
+use crate::window::Starts;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

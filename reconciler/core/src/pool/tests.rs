@@ -1,7 +1,7 @@
 //! What a spec means, and what is refused.
 
 use super::*;
-use crate::facts::{Starts, Until};
+use crate::window::{Starts, Until};
 use serde_json::{Value, json};
 
 const NONE: SignedDuration = SignedDuration::ZERO;

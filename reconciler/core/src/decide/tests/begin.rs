@@ -15,7 +15,8 @@ use super::world::{
     updating, without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, NodeView, Starts, Until};
+use crate::facts::{FleetFacts, NodeView};
+use crate::window::{Starts, Until};
 
 #[test]
 fn nothing_is_written_without_our_term() {

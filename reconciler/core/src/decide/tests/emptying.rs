@@ -7,7 +7,8 @@ use brupop_api::{Field, Marker, Value};
 use super::super::{Abort, Decision, Effect, Reason, node as decide};
 use super::world::{NEW, OLD, fleet, idle, marked, marker, node, rebooted, updating, without_slots};
 use super::{sets, write};
-use crate::facts::{FleetFacts, PodFacts, Words};
+use crate::facts::{FleetFacts, PodFacts};
+use crate::objects::Words;
 
 /// The marker that the decision writes.
 fn written(decision: &Decision<'_>) -> Marker {

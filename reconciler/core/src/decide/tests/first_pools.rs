@@ -10,8 +10,8 @@ use super::pool_halts::{placed, pool, rules, updated};
 use super::world::*;
 use super::*;
 use crate::decide::{FirstPool, Reason, fleet as decide, slots};
+use crate::facts::Observed;
 use crate::facts::{FleetFacts, NodeView};
-use crate::observe::Observed;
 
 const AWS: Option<&str> = Some("aws-k8s-1.36");
 const NVIDIA: Option<&str> = Some("aws-k8s-1.36-nvidia");

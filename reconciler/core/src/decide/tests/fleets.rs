@@ -23,13 +23,14 @@ use crate::cluster::{Cluster, Entry};
 use crate::decide::new_shadow;
 use crate::decide::{Decision, Effect};
 use crate::drain::{DrainPlan, Obstacle, PodKey};
-use crate::facts::{Starts, Until};
-use crate::gates::GateState;
+use crate::facts::Observed;
 use crate::known::{Known, KnownDrain};
 use crate::objects::{AgentPod, Readiness};
-use crate::observe::{Leader, Now, Observed, observe};
+use crate::observe::{Leader, Now, observe};
 use crate::policy::{Durations, Limit, Policy};
+use crate::pool::GateState;
 use crate::pool::Pool;
+use crate::window::{Starts, Until};
 
 pub(super) const TERM: u64 = 4;
 /// The time of every pass.

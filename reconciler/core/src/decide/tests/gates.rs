@@ -5,7 +5,9 @@ use State::{Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate
 use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, node as decide, slots};
-use crate::facts::{ClosedGate, Evicted, FleetFacts, NodeView, PoolFacts, Starts, Steering};
+use crate::facts::{ClosedGate, FleetFacts, NodeView, PoolFacts, Steering};
+use crate::window::Starts;
+use crate::workloads::Evicted;
 
 const CLOSED: Option<ClosedGate<'static>> = Some(ClosedGate::Closed("quiet"));
 const UNKNOWN: Option<ClosedGate<'static>> = Some(ClosedGate::Unknown("quiet"));

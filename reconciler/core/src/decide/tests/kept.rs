@@ -11,10 +11,10 @@ use super::pool_halts::{placed, pool, rules, updated};
 use super::world::*;
 use super::*;
 use crate::decide::{Milestone, fleet as decide_all, node as decide, slots};
-use crate::facts::{
-    BetweenUpdates, ClosedGate, FleetFacts, NodeView, Starts, Steering, Until, Words, is_unavailable,
-};
-use crate::observe::Observed;
+use crate::facts::Observed;
+use crate::facts::{BetweenUpdates, ClosedGate, FleetFacts, NodeView, Steering, is_unavailable};
+use crate::objects::Words;
+use crate::window::{Starts, Until};
 
 /// Of a node with both annotations, in service since `kept_since`, or in mid-update.
 fn with_annotations(marker: Marker) -> Marker {

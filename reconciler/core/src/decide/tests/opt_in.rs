@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::decide::opt_in;
-use crate::facts::{FleetFacts, Starts, UnmanagedNode, Until};
+use crate::facts::{FleetFacts, UnmanagedNode};
+use crate::window::{Starts, Until};
 use brupop_api::{Write, names};
 use brupop_apply::apply;
 use k8s_openapi::api::core::v1::Node;

@@ -12,7 +12,8 @@ use proptest::test_runner::TestRunner;
 use super::fleets::Fleet;
 use crate::decide::idle::startable;
 use crate::decide::{Abort, Decision, Effect, Milestone, Reason, candidates, node as decide, slots};
-use crate::facts::{BetweenUpdates, NodeView, Starts, Steering, Until};
+use crate::facts::{BetweenUpdates, NodeView, Steering};
+use crate::window::{Starts, Until};
 
 /// Most passes until a reconciler has done all that it can do by itself.
 const PASSES_MAX: usize = 16;

@@ -13,8 +13,9 @@ use super::versions::{acknowledged, failures, halted, names, over};
 use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, Slots, node as decide, slots};
-use crate::facts::{FleetFacts, NodeView, PoolFacts, Starts, Steering};
+use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
 use crate::pool::Rules;
+use crate::window::Starts;
 
 const WORKLOADS: &str = "WorkloadsUnavailable";
 

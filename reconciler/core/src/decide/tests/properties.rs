@@ -10,7 +10,8 @@ use super::super::{Effect, Holders, Reason, new_term, node as decide, opt_in, sl
 use super::opt_in::BARE;
 use super::sets;
 use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT, UID, fleet, idle, marker};
-use crate::facts::{FleetFacts, NodeView, Starts};
+use crate::facts::{FleetFacts, NodeView};
+use crate::window::Starts;
 
 /// A node in any state, consistent or not, with the marker it may carry.
 #[derive(Clone, Debug)]

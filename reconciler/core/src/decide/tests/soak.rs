@@ -5,7 +5,8 @@ use State::{Idle, MonitoringUpdate};
 use super::world::*;
 use super::*;
 use crate::decide::{Abort, Milestone, Reason, node as decide};
-use crate::facts::{Evicted, FleetFacts, NodeView};
+use crate::facts::{FleetFacts, NodeView};
+use crate::workloads::Evicted;
 
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 const MISSING: Evicted<'static> = Evicted::Missing { owner: CART, changed: false };

@@ -9,7 +9,8 @@ use super::world::{
     slot, updating, without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, NodeView, PodFacts, Starts};
+use crate::facts::{FleetFacts, NodeView, PodFacts};
+use crate::window::Starts;
 
 #[test]
 fn a_staged_node_is_taken_out_in_order() {

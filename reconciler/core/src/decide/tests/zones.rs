@@ -7,7 +7,8 @@ use brupop_api::fleet::Slot;
 use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, node as decide, slots};
-use crate::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, Starts, Steering};
+use crate::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, Steering};
+use crate::window::Starts;
 use State::StagedAndPerformedUpdate;
 
 pub(super) fn pool(name: &'static str) -> PoolFacts<'static> {

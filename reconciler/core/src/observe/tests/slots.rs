@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cluster::Member as _;
-use crate::gates::GateState;
+use crate::pool::GateState;
 use crate::pool::Pool;
 
 /// A pool of all nodes, whose gate is so.

@@ -1,7 +1,6 @@
 //! Nodes and agents that are away in mid-update: for how long that is borne.
 
 use super::*;
-use crate::gates;
 
 /// Is the step overdue at this time, if it began at 03:30, and the node or its agent is away since 03:59?
 fn overdue(state: &str, reached: &str, node_away: bool, now: &str) -> bool {
@@ -43,7 +42,7 @@ fn a_flapping_node_is_overdue_in_the_end() {
 /// How long a node was watched because of gates, nobody knows: only an absence that lasts is a failure then.
 #[test]
 fn a_node_that_a_gate_held_may_be_away_for_a_moment() {
-    let at = |now: &str, seconds_away: i64, state: gates::GateState| {
+    let at = |now: &str, seconds_away: i64, state: pool::GateState| {
         let changed = now.parse::<Timestamp>().unwrap() - SignedDuration::from_secs(seconds_away);
         let ready = json!({"type": "Ready", "status": "False", "lastTransitionTime": changed.to_string()});
         let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
@@ -55,7 +54,7 @@ fn a_node_that_a_gate_held_may_be_away_for_a_moment() {
         slots::gated(&mut cluster, state);
         observe_at(&cluster, &durations(), now).views[0].time.step_overdue
     };
-    for state in gates::GateState::ALL {
+    for state in pool::GateState::ALL {
         assert!(!at("2026-11-22T06:00:00Z", 100, state), "{state:?}");
         assert!(at("2026-11-22T06:00:00Z", 600, state), "{state:?}");
     }

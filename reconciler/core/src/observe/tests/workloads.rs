@@ -1,7 +1,8 @@
 //! Workloads whose pods were evicted: who is waited for, and for how long.
 
 use super::*;
-use crate::facts::{Evicted, NodeView};
+use crate::facts::NodeView;
+use crate::workloads::Evicted;
 use brupop_api::marker::Before;
 
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";

@@ -1,6 +1,6 @@
 //! All pools, within a bound: who may edit pools can make any number, each as large as the schema takes it.
 
-use crate::pool::Pool;
+use super::Pool;
 
 /// Most bytes of all pools, as they are in memory: some 4,000 of usual size, and 90 of the largest.
 const MAX: usize = 32 << 20;
@@ -9,7 +9,7 @@ const LEFT_MAX: usize = 16 << 20;
 
 /// Gives the largest up until the others fit; then of the largest of those the selectors are forgotten, until what is left of
 /// them fits. Returns whether one has changed.
-pub fn bound<'p>(pools: impl Iterator<Item = &'p mut Pool>) -> bool {
+pub(crate) fn bound<'p>(pools: impl Iterator<Item = &'p mut Pool>) -> bool {
     let mut all: Vec<&mut Pool> = pools.collect();
     let given_up = forget_of(&mut all, MAX, |pool| !pool.is_given_up(), Pool::give_up);
     forget_of(&mut all, LEFT_MAX, Pool::is_given_up, Pool::forget_selector) || given_up

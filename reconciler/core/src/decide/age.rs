@@ -6,37 +6,13 @@
 use std::collections::BTreeMap;
 
 use brupop_api::crds::SEEN_MAX;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use crate::facts::{FleetFacts, NodeView, PoolFacts, Until};
+use crate::facts::{FleetFacts, NodeView};
 use crate::times;
 
 /// So many nodes must name a version at a time; one, if there is only one.
 const WITNESSES: usize = 2;
-
-/// Works out for each version whether it is old enough for each pool. Returns when the clock alone changes that.
-pub(crate) fn apply<'a>(
-    pools: &mut [PoolFacts<'a>],
-    seen: Option<&'a BTreeMap<String, String>>,
-    now: Timestamp,
-) -> Option<Timestamp> {
-    let mut next: Option<Timestamp> = None;
-    for pool in pools {
-        let min_age = pool.rules.map_or(SignedDuration::ZERO, |rules| rules.min_age);
-        if min_age.is_zero() {
-            continue;
-        }
-        for (version, seen) in seen.into_iter().flatten() {
-            let ripe =
-                times::read(Some(seen)).and_then(|since| times::past(since, now).checked_add(min_age).ok());
-            let waits = ripe.filter(|at| *at > now);
-            next = [next, waits].into_iter().flatten().min();
-            let until = if ripe.is_none() { Some(Until::Unknown) } else { waits.map(Until::At) };
-            pool.ripens.insert(version, until);
-        }
-    }
-    next
-}
 
 /// What the ledger should note, where it is something else than it does: the time of a version, or that it is taken out of
 /// the list. Without pools nobody asks for ages, so nothing is noted.

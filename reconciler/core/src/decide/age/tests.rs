@@ -6,6 +6,7 @@ use crate::decide::Reason;
 use crate::known::Known;
 use crate::observe::{Leader, Now, observe};
 use crate::policy::Policy;
+use crate::window::Until;
 use brupop_api::Item;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
