@@ -14,29 +14,30 @@ use brupop_core::decide;
 use brupop_core::drain::{self, Circumstances, DrainPlan, Obstacle};
 use brupop_core::known::Known;
 use brupop_core::objects::PodItem;
-use brupop_core::observe::observe;
+use brupop_core::observe::{self, observe};
 use brupop_core::status;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use jiff::{SignedDuration, Timestamp};
 
 fn pass(criterion: &mut Criterion) {
     for pools in [0, POOLS] {
-        pass_with(criterion, &prepared(pools), pools);
+        let (cluster, known) = prepared(pools);
+        pass_with(criterion, &cluster, &known, pools);
     }
 }
 
-fn pass_with(criterion: &mut Criterion, cluster: &Cluster, count: usize) {
-    let (known, policy, now) = (Known::default(), policy(), now());
+fn pass_with(criterion: &mut Criterion, cluster: &Cluster, known: &Known, count: usize) {
+    let (policy, now) = (policy(), now());
     let mut group = criterion.benchmark_group(format!("{NODES} nodes, {count} pools"));
     group.bench_function("observe", |bencher| {
         bencher.iter(|| {
-            let pools = cluster.pools_at(now.time);
-            let observed = observe(black_box(cluster), &known, &pools, &policy, &LEADER, black_box(now));
+            let pools = observe::pools_at(cluster, known, now.time);
+            let observed = observe(black_box(cluster), known, &pools, &policy, &LEADER, black_box(now));
             observed.views.len()
         });
     });
-    let pools = cluster.pools_at(now.time);
-    let observed = observe(cluster, &known, &pools, &policy, &LEADER, now);
+    let pools = observe::pools_at(cluster, known, now.time);
+    let observed = observe(cluster, known, &pools, &policy, &LEADER, now);
     group.bench_function("decide", |bencher| {
         bencher.iter(|| decide::fleet(black_box(&observed)));
     });
@@ -49,10 +50,10 @@ fn pass_with(criterion: &mut Criterion, cluster: &Cluster, count: usize) {
             bencher.iter(|| status::pools(black_box(&observed), &decided.nodes, "brupop"));
         });
         group.bench_function("owners, once a pool has changed", |bencher| {
-            let changed = || with_pools(with_pools(cluster.clone(), 0), count);
+            let changed = with_pools(with_pools(cluster.clone(), 0), count);
             bencher.iter_batched_ref(
-                changed,
-                |cluster| while !cluster.prepare_pools(now.time, SignedDuration::ZERO) {},
+                || known.clone(),
+                |known| while !known.prepare_pools(&changed, now.time, SignedDuration::ZERO) {},
                 BatchSize::LargeInput,
             );
         });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use brupop_api::{Item, names};
 use brupop_core::cluster::Cluster;
+use brupop_core::known::Known;
 use brupop_core::objects::{AgentPod, Budget, PodItem, Readiness, WatchedNode};
 use brupop_core::observe::{Leader, Now};
 use brupop_core::policy::{Limit, Policy};
@@ -32,10 +33,10 @@ pub fn policy() -> Policy {
 }
 
 /// With so many pools, and everything in place that only changes with pools and clock.
-pub fn prepared(pools: usize) -> Cluster {
-    let mut cluster = with_pools(cluster(), pools);
-    while !cluster.prepare_pools(now().time, SignedDuration::ZERO) {}
-    cluster
+pub fn prepared(pools: usize) -> (Cluster, Known) {
+    let cluster = with_pools(cluster(), pools);
+    let known = Known::of(&cluster, now().time, SignedDuration::ZERO);
+    (cluster, known)
 }
 
 /// Every tenth node is in mid-update, every third has been updated, the others wait, in three zones.

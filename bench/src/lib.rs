@@ -13,7 +13,7 @@ use std::hint::black_box;
 use brupop_core::decide::{self, FleetDecision};
 use brupop_core::drain::{self, Circumstances, DrainPlan};
 use brupop_core::known::Known;
-use brupop_core::observe::observe;
+use brupop_core::observe::{self, observe};
 use brupop_core::status::DesiredCondition;
 use brupop_webhook::metrics::Metrics;
 use brupop_webhook::review::answer;
@@ -60,14 +60,14 @@ pub fn say_why(decided: &FleetDecision<'_>) -> Vec<DesiredCondition> {
 
 /// A part of a pass over 5,000 nodes with so many pools.
 pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
-    let (cluster, known, policy, now) = (prepared(pools), Known::default(), policy(), now());
+    let ((cluster, known), policy, now) = (prepared(pools), policy(), now());
     if part == Part::Observe {
         return drive(&mut || {
-            let pools = black_box(&cluster).pools_at(now.time);
+            let pools = observe::pools_at(black_box(&cluster), &known, now.time);
             black_box(observe(&cluster, &known, &pools, &policy, &LEADER, now));
         });
     }
-    let pools = cluster.pools_at(now.time);
+    let pools = observe::pools_at(&cluster, &known, now.time);
     let observed = observe(&cluster, &known, &pools, &policy, &LEADER, now);
     if part == Part::Decide {
         return drive(&mut || {
@@ -85,13 +85,13 @@ pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
 /// budgets.
 pub fn worst_pass(time: &mut dyn FnMut(&mut dyn FnMut())) {
     for remaining in [SignedDuration::ZERO, SignedDuration::from_hours(3)] {
-        let (mut cluster, known, policy, now) = (worst(), Known::default(), policy(), now());
+        let (cluster, mut known, policy, now) = (worst(), Known::default(), policy(), now());
         let mut done = false;
         while !done {
-            time(&mut || done = cluster.prepare_pools(now.time, remaining));
+            time(&mut || done = known.prepare_pools(&cluster, now.time, remaining));
         }
         time(&mut || {
-            let pools = cluster.pools_at(now.time);
+            let pools = observe::pools_at(&cluster, &known, now.time);
             let observed = observe(&cluster, &known, &pools, &policy, &LEADER, now);
             let decided = decide::fleet(&observed);
             black_box(say_why(&decided));

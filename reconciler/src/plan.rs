@@ -34,7 +34,7 @@ use brupop_core::facts::{FleetFacts, NodeView, Steering};
 use brupop_core::gates::answer::Answer;
 use brupop_core::gates::{self, QUESTIONS_MAX};
 use brupop_core::kept::{KeptBudgets, KeptPods};
-use brupop_core::known::{Known, KnownDrain};
+use brupop_core::known::{DurationsByOwner, Known, KnownDrain};
 use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
 use brupop_core::observe::{self, Leader, Now};
 use brupop_core::policy::Policy;
@@ -150,22 +150,20 @@ pub async fn run(
     let policy = policy.map_err(PlanError::Policy)?;
     let config = ClusterConfig::of_pod("brupop-reconciler-plan")?;
     let (client, namespace) = (config.client()?, args.namespace.as_deref().unwrap_or(config.namespace()));
-    let mut cluster = read(&client, namespace).await?;
+    let cluster = read(&client, namespace).await?;
     let time = Timestamp::now();
     let text = time.to_string();
     let now = Now { time, text: &text };
     let own_node = leaders_node(&client, namespace).await?;
-    while !cluster.prepare_pools(time, policy.durations.min_remaining) {}
-    let mut known = Known::default();
-    known.note_cordons(&cluster, time);
+    let mut known = Known::of(&cluster, time, policy.durations.min_remaining);
     look_at_workloads(&client, &cluster, &mut known, &policy).await?;
-    look_at_gates(&Sources::new(gate_sources), &mut cluster).await;
+    look_at_gates(&Sources::new(gate_sources), &cluster, &mut known).await;
     let daemon_sets = DaemonSets::default();
     let mut pods = Pods { client: &client, namespace, policy: &policy, time, daemon_sets };
     // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
     while known.drains.len() < MAX_POD_WATCHES {
         let leader = leader(&cluster, own_node.as_deref());
-        let pools = cluster.pools_at(time);
+        let pools = observe::pools_at(&cluster, &known, time);
         let observed = observe::observe(&cluster, &known, &pools, &policy, &leader, now);
         let candidates = decide::candidates(&observed.fleet, &observed.views).into_iter();
         let room = usize::try_from(observed.fleet.total_limit()).unwrap_or(MAX_POD_WATCHES);
@@ -178,7 +176,7 @@ pub async fn run(
         pods.look(&cluster, &mut known, next).await?;
     }
     let leader = leader(&cluster, own_node.as_deref());
-    let pools = cluster.pools_at(time);
+    let pools = observe::pools_at(&cluster, &known, time);
     let mut observed = observe::observe(&cluster, &known, &pools, &policy, &leader, now);
     // Decide as if this process led, even if none has led yet.
     observed.fleet.ledger_term = Some(observed.fleet.term);
@@ -268,11 +266,11 @@ impl Pods<'_> {
             daemon_sets.find(client, pods()).await?;
             let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
             let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
-            let durations = cluster.durations(policy.durations);
+            let durations = DurationsByOwner::of_pools(cluster, policy.durations);
             let Some(entry) = cluster.entries.get(&shadow) else { continue };
-            let deadline = durations.of(entry.owner.as_ref()).drain;
+            let deadline = durations.of(known.owner(&shadow)).drain;
             let failures = entry.shadow().and_then(|shadow| shadow.spec.failures.as_ref());
-            let respects = entry.respects_pods.unwrap_or(policy.respect_do_not_disrupt);
+            let respects = known.respects_pods(&shadow).unwrap_or(policy.respect_do_not_disrupt);
             let now = Circumstances { time, deadline, respects, failures };
             let obstacle = drain::obstacle(pods, &all_budgets, ours, orphaned, &now);
             known.obstacles.extend(obstacle.map(|obstacle| (shadow.clone(), obstacle)));
@@ -325,7 +323,7 @@ async fn look_at_workloads(
     known: &mut Known,
     policy: &Policy,
 ) -> Result<(), PlanError> {
-    let monitored = cluster.monitored(&cluster.durations(policy.durations));
+    let monitored = known.monitored(cluster, &DurationsByOwner::of_pools(cluster, policy.durations));
     let owners: BTreeSet<&String> = monitored.values().flatten().map(|(owner, _)| owner).collect();
     let mut found = BTreeMap::new();
     for owner in owners {
@@ -342,7 +340,7 @@ async fn look_at_workloads(
 
 /// Asks each gate once, and takes one good answer for as many as open a gate. What the leader was told is nowhere to be read;
 /// where there are no sources, as on the machine of a person, nobody knows.
-async fn look_at_gates(sources: &Sources, cluster: &mut Cluster) {
+async fn look_at_gates(sources: &Sources, cluster: &Cluster, known: &mut Known) {
     let all = (0..cluster.pools.len()).collect();
     let questions: BTreeSet<Question> =
         cluster.gates_of(&all).map(|(_, gate)| gate.question.clone()).take(QUESTIONS_MAX).collect();
@@ -355,7 +353,7 @@ async fn look_at_gates(sources: &Sources, cluster: &mut Cluster) {
         (question, state)
     });
     let states: BTreeMap<Question, GateState> = asked.buffer_unordered(gates::AT_ONCE).collect().await;
-    cluster.note_gates(|question| states.get(question).copied().unwrap_or_default());
+    known.note_gates(cluster, |question| states.get(question).copied().unwrap_or_default());
 }
 
 /// The `DaemonSet`s that made pods, as far as they were looked for, by owner.

@@ -234,7 +234,6 @@ impl Reconciler {
         }
         tracing::warn!("this process no longer leads");
         self.leading = Leading::new(&self.asking, self.now());
-        self.watches.forget_what_leaders_know();
         self.metrics.passed(None);
     }
 

@@ -99,12 +99,6 @@ impl Watches {
             _ => Ok(cluster),
         }
     }
-
-    /// Forgets what only a leader looks at.
-    pub fn forget_what_leaders_know(&self) {
-        let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
-        cluster.forget_gates();
-    }
 }
 
 /// Where the objects of a watch are kept.

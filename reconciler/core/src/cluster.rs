@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
+use brupop_api::pool::BottlerocketPoolStatus;
 use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
+use kube::core::SelectorExt as _;
 
 use crate::objects::{AgentPod, Ledger, PodItem, WatchedNode};
-use crate::ownership::{DurationsByOwner, Owner, WatchedPool};
-use crate::workloads::{EvictedOwner, evicted_owners};
+use crate::pool::{self, Gate, Pool, Rules};
 
 /// What is known of the cluster.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,8 @@ pub struct Cluster {
     pub ledger: Option<Arc<Item<Ledger>>>,
     /// The pools, by name.
     pub pools: BTreeMap<String, WatchedPool>,
+    /// A number that rises when a pool says something else, or is gone.
+    pub(crate) said: u64,
     /// The entry in which each agent's pod is, by the pod's name; `None` if it cannot be read.
     agents: BTreeMap<String, Option<String>>,
 }
@@ -30,12 +33,17 @@ pub struct Entry {
     pub node: Option<Arc<WatchedNode>>,
     /// The shadow, if there is one; perhaps it cannot be read.
     pub shadow: Option<Arc<Item<BottlerocketShadow>>>,
-    /// Which pool owns the Node; `None` = see [`Cluster::prepare_pools`].
-    pub owner: Option<Owner>,
-    /// Does its pool respect pods that ask not to be disrupted? `None` = no pool says so, or otherwise.
-    pub respects_pods: Option<bool>,
     /// The pods of its agent, by name.
     pub agents: BTreeMap<String, AgentPod>,
+}
+
+/// A pool as it is watched, readable or not.
+#[derive(Clone, Debug)]
+pub struct WatchedPool {
+    /// The object.
+    pub item: Item<Pool>,
+    /// What [`Cluster::said`] was when it began to say what it says.
+    pub(crate) said: u64,
 }
 
 impl Entry {
@@ -52,12 +60,6 @@ impl Entry {
     /// The agent's pod. During a rollout of the `DaemonSet` a node may have two: one that is Ready wins.
     pub fn agent(&self) -> Option<&AgentPod> {
         self.agents.values().find(|agent| agent.is_ready()).or(self.agents.values().next_back())
-    }
-
-    /// Forgets what only a leader looks at.
-    pub fn forget_what_leaders_know(&mut self) {
-        let Self { node, shadow, agents, .. } = std::mem::take(self);
-        *self = Self { node, shadow, agents, ..Self::default() };
     }
 
     fn is_empty(&self) -> bool {
@@ -99,9 +101,6 @@ impl Member for WatchedNode {
     fn put(self, cluster: &mut Cluster) -> bool {
         let entry = cluster.entry(&names::shadow_name(self.name()));
         let changed = entry.node.as_ref().is_none_or(|old| !old.same_facts(&self));
-        if changed {
-            entry.owner = None;
-        }
         entry.node = Some(Arc::new(self));
         changed
     }
@@ -194,6 +193,90 @@ impl Member for PodItem {
     }
 }
 
+impl Member for Item<Pool> {
+    fn put(self, cluster: &mut Cluster) -> bool {
+        let name = self.name().to_owned();
+        let before = cluster.pools.remove(&name);
+        let pool = cluster.in_place_of(before, self);
+        cluster.pools.insert(name, pool);
+        let Cluster { pools, said, .. } = cluster;
+        if pool::bound(pools.values_mut().filter_map(|pool| pool.item.body.as_mut().ok())) {
+            *said += 1;
+            pools.values_mut().filter(|pool| pool.is_given_up()).for_each(|pool| pool.said = *said);
+        }
+        true
+    }
+
+    fn bound(listed: &mut [Self]) {
+        pool::bound(listed.iter_mut().filter_map(|item| item.body.as_mut().ok()));
+    }
+
+    /// There may be thousands, so their sum is looked at once.
+    fn replace(objects: impl IntoIterator<Item = Self>, cluster: &mut Cluster) {
+        let mut listed: Vec<Self> = objects.into_iter().collect();
+        Self::bound(&mut listed);
+        let mut before = std::mem::take(&mut cluster.pools);
+        for item in listed {
+            let name = item.name().to_owned();
+            let pool = cluster.in_place_of(before.remove(&name), item);
+            cluster.pools.insert(name, pool);
+        }
+        cluster.said += u64::from(!before.is_empty());
+    }
+
+    fn remove(name: &str, cluster: &mut Cluster) {
+        cluster.said += u64::from(cluster.pools.remove(name).is_some());
+    }
+
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
+    fn names(cluster: &Cluster) -> BTreeSet<String> {
+        cluster.pools.keys().cloned().collect()
+    }
+}
+
+impl WatchedPool {
+    /// The status that is stored.
+    pub fn stored(&self) -> Option<&BottlerocketPoolStatus> {
+        self.item.ok().map(|pool| &pool.stored)
+    }
+
+    /// Does it select a node with these labels? If not even its selector can be read, nobody knows which nodes it was
+    /// meant for, so it holds all.
+    pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        let selector = self.item.ok().and_then(|pool| pool.selector.as_ref());
+        selector.is_none_or(|selector| selector.matches(labels))
+    }
+
+    pub(crate) fn priority(&self) -> u64 {
+        self.item.ok().map_or(u64::MAX, |pool| pool.priority)
+    }
+
+    /// What it says of its nodes, if that can be understood.
+    pub fn rules(&self) -> Option<&Rules> {
+        self.item.ok()?.rules.as_ref().ok()
+    }
+
+    /// Why it cannot be understood, if so.
+    pub(crate) fn invalid(&self) -> Option<String> {
+        match &self.item.body {
+            Ok(pool) => pool.rules.as_ref().err().map(ToString::to_string),
+            Err(why) => Some(why.to_string()),
+        }
+    }
+
+    /// Its gates.
+    pub(crate) fn gates(&self) -> &[Gate] {
+        self.rules().map_or(&[], |rules| &rules.gates)
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.item.ok().is_some_and(Pool::is_given_up)
+    }
+}
+
 impl Cluster {
     /// All objects of this kind, in place of those that are known.
     pub fn replace<K: Member>(&mut self, objects: impl IntoIterator<Item = K>) {
@@ -277,15 +360,36 @@ impl Cluster {
         slots.len() + without_slot.filter(|(_, entry)| is_busy(entry)).count()
     }
 
-    /// The owners of evicted pods that have to become available again, by name of the shadow: those of nodes that are
-    /// being monitored, where workloads are looked at.
-    pub fn monitored(&self, durations: &DurationsByOwner) -> BTreeMap<String, Vec<EvictedOwner>> {
-        let owners = self.entries.iter().filter_map(|(name, entry)| {
-            let watched = entry.shadow()?.spec.state == State::MonitoringUpdate
-                && !durations.of(entry.owner.as_ref()).workloads.is_zero();
-            Some((name.clone(), evicted_owners(entry.marker().filter(|_| watched)?)))
+    /// The pool as it is now, in place of what it was. Most changes of a pool are those of its status, which we write.
+    fn in_place_of(&mut self, before: Option<WatchedPool>, item: Item<Pool>) -> WatchedPool {
+        let before = before.filter(|before| match (before.item.ok(), item.ok()) {
+            (Some(before), Some(now)) => now.says_the_same(before),
+            _ => false,
         });
-        owners.collect()
+        let said = before.map_or_else(
+            || {
+                self.said += 1;
+                self.said
+            },
+            |before| before.said,
+        );
+        WatchedPool { item, said }
+    }
+
+    /// Is there a pool of which it is forgotten what it says?
+    pub fn has_given_pools_up(&self) -> bool {
+        self.pools.values().any(WatchedPool::is_given_up)
+    }
+
+    /// The gates of these pools (by index), with the names of their pools.
+    pub fn gates_of(&self, pools: &BTreeSet<usize>) -> impl Iterator<Item = (&str, &Gate)> {
+        let of = self.pools.values().enumerate().filter(|(index, _)| pools.contains(index));
+        of.flat_map(|(_, pool)| pool.gates().iter().map(|gate| (pool.item.name(), gate)))
+    }
+
+    /// The labels that say in which zones the nodes of each pool are, where these are not the well-known one.
+    pub(crate) fn topology_keys(&self) -> Vec<Option<&str>> {
+        self.pools.values().map(|pool| pool.rules()?.topology_key()).collect()
     }
 }
 

@@ -9,10 +9,8 @@ pub mod answer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::cluster::Cluster;
-use crate::facts::{ClosedGate, FleetFacts, NodeView, Steering};
-use crate::ownership::{POOLS_MAX, WatchedPool};
-use crate::pool::{Gate, GateState, Question};
+use crate::facts::{FleetFacts, NodeView, Steering};
+use crate::pool::{GateState, Question};
 use answer::Answer;
 
 /// So many good answers in a row open a gate.
@@ -169,43 +167,6 @@ pub fn matter(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> BTreeSet<usize>
         busy.then_some(index)
     });
     busy.collect()
-}
-
-impl Cluster {
-    /// Notes for each pool which of its gates is not open. Call [`Cluster::pools_at`] after it.
-    pub fn note_gates(&mut self, state: impl Fn(&Question) -> GateState) {
-        for pool in self.pools.values_mut().take(POOLS_MAX) {
-            let states: Vec<_> = pool.gates().iter().map(|gate| state(&gate.question)).collect();
-            if pool.gate_states != states {
-                pool.gate_states = states;
-            }
-        }
-    }
-
-    /// Forgets how gates are.
-    pub fn forget_gates(&mut self) {
-        self.pools.values_mut().for_each(|pool| pool.gate_states.clear());
-    }
-
-    /// The gates of these pools (by index), with the names of their pools.
-    pub fn gates_of(&self, pools: &BTreeSet<usize>) -> impl Iterator<Item = (&str, &Gate)> {
-        let of = self.pools.values().enumerate().filter(|(index, _)| pools.contains(index));
-        of.flat_map(|(_, pool)| pool.gates().iter().map(|gate| (pool.item.name(), gate)))
-    }
-}
-
-impl WatchedPool {
-    /// The first of its gates that is closed; or else of which nobody knows, for long or for now.
-    pub(crate) fn closed_gate(&self) -> Option<ClosedGate<'_>> {
-        let states = self.gate_states.iter().copied().chain(std::iter::repeat(GateState::Unknown));
-        let of = |wanted: GateState| {
-            let mut gates = self.gates().iter().zip(states.clone());
-            gates.find(|(_, state)| *state == wanted).map(|(gate, _)| gate.name.as_str())
-        };
-        let unknown = || of(GateState::Unknown).map(ClosedGate::Unknown);
-        let awaited = || of(GateState::Awaited).map(ClosedGate::Awaited);
-        of(GateState::Closed).map(ClosedGate::Closed).or_else(unknown).or_else(awaited)
-    }
 }
 
 #[cfg(test)]

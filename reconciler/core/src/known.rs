@@ -1,21 +1,31 @@
 //! What a leader knows beside what the API server says. It is worked out from the cluster, the time and what the shell reports,
 //! and ends with the leadership. Pure.
 
+mod owners;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use brupop_api::State;
 use brupop_api::shadow::DrainObstacle;
 use jiff::Timestamp;
 
 use crate::cluster::Cluster;
 use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::in_order;
-use crate::workloads::Evicted;
-use crate::workloads::EvictedOwner;
+use crate::workloads::{Evicted, EvictedOwner, evicted_owners};
+pub use owners::{DurationsByOwner, Owner};
+pub(crate) use owners::{KnownOwner, KnownPool, POOLS_MAX};
 
-/// What a leader knows of nodes, by name of the shadow.
+/// What a leader knows of nodes, by name of the shadow, and of pools.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
+    /// The owners of nodes.
+    pub(crate) owners: BTreeMap<String, KnownOwner>,
+    /// What the clock says of pools, and how their gates are, by name of the pool.
+    pub(crate) pools: BTreeMap<String, KnownPool>,
+    /// Of which pools these are; see [`Cluster::said`].
+    pub(crate) said: u64,
     /// The drains of nodes whose pods are watched and known.
     pub drains: BTreeMap<String, KnownDrain>,
     /// What stands in the way of drains. It is remembered for a while after the pods are no longer watched.
@@ -43,6 +53,7 @@ pub struct KnownDrain {
 /// What is known of one node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KnownNode<'k> {
+    pub(crate) owner: Option<&'k Owner>,
     pub(crate) drain: Option<&'k KnownDrain>,
     pub(crate) obstacle: Option<&'k Obstacle>,
     pub(crate) denied: Option<&'k str>,
@@ -60,8 +71,9 @@ impl Known {
     pub(crate) fn nodes<'k>(&'k self) -> impl FnMut(&str) -> KnownNode<'k> {
         let (mut drains, mut obstacles) = (in_order(&self.drains), in_order(&self.obstacles));
         let (mut denied, mut evicted) = (in_order(&self.denied), in_order(&self.evicted));
-        let mut cordoned = in_order(&self.cordoned);
+        let (mut cordoned, mut owners) = (in_order(&self.cordoned), in_order(&self.owners));
         move |name| KnownNode {
+            owner: owners(name).map(|known| &known.owner),
             drain: drains(name),
             obstacle: obstacles(name),
             denied: denied(name).map(String::as_str),
@@ -93,6 +105,21 @@ impl Known {
             (name.to_owned(), tainted.or(before.get(name).copied()).unwrap_or(now))
         });
         self.cordoned = cordoned.collect();
+    }
+
+    /// The owners of evicted pods that have to become available again, by name of the shadow: those of nodes that are
+    /// being monitored, where workloads are looked at.
+    pub fn monitored(
+        &self,
+        cluster: &Cluster,
+        durations: &DurationsByOwner,
+    ) -> BTreeMap<String, Vec<EvictedOwner>> {
+        let owners = cluster.entries.iter().filter_map(|(name, entry)| {
+            let watched = entry.shadow()?.spec.state == State::MonitoringUpdate
+                && !durations.of(self.owner(name)).workloads.is_zero();
+            Some((name.clone(), evicted_owners(entry.marker().filter(|_| watched)?)))
+        });
+        owners.collect()
     }
 
     /// Notes the state of the workloads whose pods were evicted from these nodes. Nothing is known of others any more.

@@ -6,8 +6,8 @@
 //! - [`decide`] turns facts into writes and reasons.
 //! - [`kept`] bounds what is kept of other people's pods and budgets.
 //! - [`drain`] and [`workloads`] say which pods go, what stands in the way, and what has to come back.
-//! - [`pool`] is what people say of a part of the fleet; [`ownership`] says whose a node is,
-//!   [`gates`] what is made of the answers that close them.
+//! - [`pool`] is what people say of a part of the fleet; `known/owners.rs` says whose a node is, [`gates`] what is made of the
+//!   answers that close gates.
 //! - [`window`] says when updates may start; [`status`] says what people see, [`outcome`] what became of updates.
 //!
 //! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/slots.rs`.
@@ -23,7 +23,6 @@ pub mod known;
 pub mod objects;
 pub mod observe;
 pub mod outcome;
-pub mod ownership;
 pub mod policy;
 pub mod pool;
 pub mod status;

@@ -2,6 +2,7 @@
 
 pub(crate) mod age;
 pub mod order;
+mod pools;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -20,15 +21,18 @@ use crate::facts::{
     BetweenUpdates, FleetFacts, NO_ZONE, NodeFacts, NodeView, Observed, PodFacts, PoolFacts, Pools, Steering,
     UnmanagedNode, in_order, is_unavailable,
 };
-use crate::known::{Known, KnownDrain, KnownNode};
+use crate::known::{DurationsByOwner, Known, KnownDrain, KnownNode, Owner};
 use crate::objects::{AgentPod, WatchedNode, runs_bottlerocket};
-use crate::ownership::{DurationsByOwner, Owner};
 use crate::policy::Policy;
 use crate::pool;
 use crate::status::generation;
 use crate::times;
 use crate::window::{Starts, Until};
 use crate::workloads::Evicted;
+
+#[cfg(test)]
+pub(crate) use pools::TOO_MANY;
+pub use pools::pools_at;
 
 /// Longest name of a shadow, as of any object in Kubernetes.
 const NAME_MAX: usize = 253;
@@ -67,7 +71,7 @@ pub fn observe<'a>(
     let mut clock = Clock::new(now.time);
     let mut fleet = fleet_facts(cluster, pools, policy, leader, now, &mut clock);
     let mut nodes = Observer {
-        durations: cluster.durations(policy.durations),
+        durations: DurationsByOwner::of_pools(cluster, policy.durations),
         topology_keys: cluster.topology_keys(),
         own_node: leader.own_node,
         pools: &pools.all,
@@ -79,6 +83,7 @@ pub fn observe<'a>(
     let mut views = Vec::with_capacity(cluster.entries.len());
     let (mut unreadable, mut too_long, mut not_opted_in) = (BTreeMap::new(), vec![], 0);
     for (name, entry) in &cluster.entries {
+        let of_node = known_of(name);
         if let Some(node) = &entry.node {
             let facts = &node.facts;
             // Workloads of ours may be on any node.
@@ -86,7 +91,7 @@ pub fn observe<'a>(
             not_opted_in += u64::from(!facts.labelled && runs_bottlerocket(&facts.os_image));
             if facts.labelled {
                 labelled += 1;
-                fleet.unpooled += u64::from(nodes.steering(entry) == Steering::Environment);
+                fleet.unpooled += u64::from(nodes.steering(of_node.owner) == Steering::Environment);
                 fleet.all_in_service &= facts.readiness.is_some_and(|readiness| readiness.ready);
             }
         }
@@ -97,7 +102,7 @@ pub fn observe<'a>(
             too_long.push(name.as_str());
             continue;
         }
-        let (view, why) = nodes.view(name, entry, known_of(name), slot_of(name));
+        let (view, why) = nodes.view(name, entry, of_node, slot_of(name));
         unreadable.extend(why.map(|why| (views.len(), why)));
         views.push(view);
     }
@@ -249,8 +254,8 @@ struct Observer<'a> {
 }
 
 impl<'a> Observer<'a> {
-    fn steering(&self, entry: &'a Entry) -> Steering<'a> {
-        match (&entry.owner, self.unpooled) {
+    fn steering(&self, owner: Option<&'a Owner>) -> Steering<'a> {
+        match (owner, self.unpooled) {
             (Some(Owner::Pool(index)), _) => Steering::Pool(*index),
             (Some(Owner::Conflict(pools)), _) => Steering::Conflict(pools),
             // Where nobody has looked for the owner, nothing starts.
@@ -270,9 +275,10 @@ impl<'a> Observer<'a> {
     ) -> (NodeView<'a>, Option<String>) {
         let mut unreadable = None;
         let agent_ready = entry.agent().is_some_and(AgentPod::is_ready);
-        let node = entry.node.as_ref().map(|node| {
-            self.node(node, self.topology_key(entry.owner.as_ref()), agent_ready, &mut unreadable)
-        });
+        let node = entry
+            .node
+            .as_ref()
+            .map(|node| self.node(node, self.topology_key(known.owner), agent_ready, &mut unreadable));
         let shadow = match entry.shadow.as_ref().map(|item| &item.body) {
             Some(Ok(shadow)) => ShadowFacts::of(shadow),
             Some(Err(error)) => {
@@ -282,15 +288,15 @@ impl<'a> Observer<'a> {
             None => None,
         };
         let marker = node.and_then(|node| node.marker);
-        let durations = self.durations.of(entry.owner.as_ref());
+        let durations = self.durations.of(known.owner);
         let times =
-            Times::of(entry, known, marker, shadow.as_ref(), slot, durations).gated(self.gated(entry));
+            Times::of(entry, known, marker, shadow.as_ref(), slot, durations).gated(self.gated(known.owner));
         // Earlier versions of the operator recorded owners without checking that they were available, and no `since`.
         let checked = marker.filter(|_| slot.is_some_and(|slot| slot.since.is_some()));
         let watched = checked.filter(|_| !durations.workloads.is_zero());
         let view = NodeView {
             shadow_name: name,
-            steering: self.steering(entry),
+            steering: self.steering(known.owner),
             node,
             shadow,
             unreadable: unreadable.is_some(),
@@ -305,9 +311,9 @@ impl<'a> Observer<'a> {
         (view, unreadable)
     }
 
-    fn gated(&self, entry: &Entry) -> Gated {
-        let Some(Owner::Pool(index)) = entry.owner else { return Gated::No };
-        Gated::of(self.pools.get(index))
+    fn gated(&self, owner: Option<&Owner>) -> Gated {
+        let Some(Owner::Pool(index)) = owner else { return Gated::No };
+        Gated::of(self.pools.get(*index))
     }
 
     /// The label of the Node that says in which zone it is, if its pool names another than the well-known one.

@@ -5,11 +5,9 @@ mod bound;
 use std::fmt;
 
 use crate::kept::weight;
-use crate::ownership::WatchedPool;
 use crate::policy::{Durations, FailureBudget, Limit};
 use crate::window::{self, Schedule, Span, Starts, Until, time_zone};
 pub(crate) use bound::bound;
-use brupop_api::BottlerocketPool;
 use brupop_api::crds::{QUERY_MAX, is_dns_label};
 use brupop_api::fleet::AcknowledgedHalt;
 use brupop_api::item::{self, Readable, Unreadable};
@@ -18,6 +16,7 @@ use brupop_api::pool::{
     self, After, BottlerocketPoolSpec, FIVE_FIELDS, Freeze, GateType, NodeSelector, Operator, Topology,
     TopologyMode, Window,
 };
+use brupop_api::{BottlerocketPool, Item};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -58,7 +57,7 @@ pub struct Pool {
 }
 
 /// What a pool takes in memory beside what it says: a place, and sentences about it.
-const BESIDE: usize = size_of::<WatchedPool>() + 1024;
+const BESIDE: usize = size_of::<Item<Pool>>() + 1024;
 /// What a byte of a status takes in memory.
 const IN_MEMORY: usize = 2;
 /// Why a pool is given up.

@@ -23,7 +23,7 @@ use brupop_core::drain::{
     identity,
 };
 use brupop_core::kept::Dropped;
-use brupop_core::known::Known;
+use brupop_core::known::{DurationsByOwner, Known};
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::policy::Durations;
 use brupop_core::workloads::owner;
@@ -96,7 +96,13 @@ struct From {
 }
 
 impl From {
-    fn of(entry: Option<&Entry>, revisions: [u64; 3], durations: &Durations, around: &Around<'_>) -> Self {
+    fn of(
+        entry: Option<&Entry>,
+        respects: Option<bool>,
+        revisions: [u64; 3],
+        durations: &Durations,
+        around: &Around<'_>,
+    ) -> Self {
         // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
         let shadow = entry.and_then(Entry::shadow);
         let marker = entry.and_then(Entry::marker);
@@ -107,7 +113,7 @@ impl From {
             failures: shadow.and_then(|shadow| shadow.spec.failures.clone()),
             deadline: durations.drain,
             overdue: marker.is_some_and(|marker| drain_is_overdue(marker, durations, around.time)),
-            respects: entry.and_then(|entry| entry.respects_pods).unwrap_or(around.respects),
+            respects: respects.unwrap_or(around.respects),
         }
     }
 
@@ -192,10 +198,10 @@ impl Drainer {
         let wanted =
             wanted.map(|(why, shadow, node)| WantedPods { shadow, node, spare: why == For::Another });
         self.pods.want(&api.client, watches, wanted, now);
-        self.look_at_pods(around, cluster);
+        self.look_at_pods(around, cluster, known);
         self.watch_workloads(around, cluster, known);
         // The watches of workloads have just changed.
-        self.look_at_pods(around, cluster);
+        self.look_at_pods(around, cluster, known);
         known.note_drains(self.drains(around, cluster, wake).into_iter(), around.time);
         known.obstacles = self.obstacles(around, cluster, known, wake);
         self.evictions.retain(known.drains.values().map(|drain| &*drain.plan));
@@ -268,7 +274,7 @@ impl Drainer {
     /// Looks at the pods of the nodes where something has changed, in turn. However many there are, it does a bounded part of
     /// this at once, and then the loop goes on with it. Until then a node keeps what followed from its pods, unless its update has
     /// come further: then nothing is known. Returns whether anything else follows from pods than before.
-    pub(super) fn look_at_pods(&mut self, around: &Around<'_>, cluster: &Cluster) -> bool {
+    pub(super) fn look_at_pods(&mut self, around: &Around<'_>, cluster: &Cluster, of_nodes: &Known) -> bool {
         let now = around.now;
         let Self { pods: watched, workloads, node_pods, returns, looked_at, .. } = self;
         let Some(budgets_revision) = watched.budgets_revision() else {
@@ -278,13 +284,13 @@ impl Drainer {
         let mut changed = watched.has_dropped();
         let known = watched.known();
         node_pods.retain(|name, _| known.contains_key(name));
-        let durations = cluster.durations(*around.durations);
+        let durations = DurationsByOwner::of_pools(cluster, *around.durations);
         let mut cost = 0;
         for (name, pods) in after(&known, &looked_at.clone()) {
             let entry = cluster.entries.get(name);
-            let durations = durations.of(entry.and_then(|entry| entry.owner.as_ref()));
+            let durations = durations.of(of_nodes.owner(name));
             let revisions = [*pods, budgets_revision, workloads.revision()];
-            let from = From::of(entry, revisions, durations, around);
+            let from = From::of(entry, of_nodes.respects_pods(name), revisions, durations, around);
             let before = node_pods.get(name);
             if before.is_some_and(|it| it.from == from && it.until.is_none_or(|until| now < until)) {
                 continue;
@@ -355,21 +361,19 @@ impl Drainer {
                 passed_over.insert(name.clone(), PassedOver { obstacle, since, seen: now, watched: true });
             }
         }
-        let durations = cluster.durations(*around.durations);
+        let durations = DurationsByOwner::of_pools(cluster, *around.durations);
         passed_over.retain(|name, passed_over| {
-            let entry = cluster.entries.get(name).filter(|entry| entry.shadow.is_some());
-            entry.is_some_and(|entry| {
-                let patience = durations.of(entry.owner.as_ref()).drain;
-                let patience = Duration::try_from(patience).unwrap_or_default();
-                passed_over.stands(known.drains.contains_key(name), patience, now, wake)
-            })
+            let patience = Duration::try_from(durations.of(known.owner(name)).drain).unwrap_or_default();
+            let pods_known = known.drains.contains_key(name);
+            cluster.has_shadow(name) && passed_over.stands(pods_known, patience, now, wake)
         });
         passed_over.iter().map(|(name, it)| (name.clone(), it.obstacle.clone())).collect()
     }
 
     /// Watches the workloads whose pods are about to be evicted, and those that have to become available again.
     fn watch_workloads(&mut self, around: &Around<'_>, cluster: &Cluster, known: &mut Known) {
-        let evicted = cluster.monitored(&cluster.durations(*around.durations));
+        let durations = DurationsByOwner::of_pools(cluster, *around.durations);
+        let evicted = known.monitored(cluster, &durations);
         let slots = cluster.status().map(|status| &status.slots);
         let mut of_updates: BTreeSet<Workload> =
             evicted.values().flatten().filter_map(|(owner, _)| Workload::parse(owner)).collect();

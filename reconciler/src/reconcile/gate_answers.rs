@@ -6,7 +6,7 @@ use std::time::Duration;
 use brupop_api::printable::printable;
 use brupop_core::gates::answer::Answer;
 use brupop_core::gates::{self, Gates};
-use brupop_core::pool::{GateState, Question};
+use brupop_core::pool::{Gate, GateState, Question};
 use brupop_runtime::FailureLog;
 use brupop_runtime::errors::describe;
 use futures::FutureExt as _;
@@ -70,7 +70,7 @@ impl Reconciler {
             };
             self.leading.under_way.push(asking.boxed());
         }
-        let state = |(pool, gate): (&str, &gates::Gate)| {
+        let state = |(pool, gate): (&str, &Gate)| {
             (pool.to_owned(), gate.name.clone(), self.leading.gates.state(&gate.question, now))
         };
         pass.cluster.gates_of(&matter).map(state).collect()

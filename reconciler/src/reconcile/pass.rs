@@ -27,7 +27,7 @@ use brupop_core::drain::DrainPlan;
 use brupop_core::facts::Observed;
 use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::known::Known;
-use brupop_core::observe::{Leader, Now, observe};
+use brupop_core::observe::{Leader, Now, observe, pools_at};
 use brupop_core::outcome;
 use brupop_core::policy::Policy;
 use brupop_core::status::EventText;
@@ -70,7 +70,7 @@ impl Reconciler {
     fn pass_on(&mut self, known: &mut Known) -> Option<Duration> {
         let mut wake = Wake::default();
         let watches = Arc::clone(&self.watches);
-        let mut cluster = match watches.cluster() {
+        let cluster = match watches.cluster() {
             Ok(cluster) => cluster,
             Err(why) => {
                 self.cannot_read_fleet(&why);
@@ -80,7 +80,7 @@ impl Reconciler {
         self.fleet_log.resolved();
         let now = Timestamp::now();
         // Whose pods and workloads are watched depends on who owns a node.
-        if !cluster.prepare_pools(now, self.policy.durations.min_remaining) {
+        if !known.prepare_pools(&cluster, now, self.policy.durations.min_remaining) {
             return Some(self.now());
         }
         self.look_again_at_pools(&cluster, &mut wake);
@@ -91,8 +91,8 @@ impl Reconciler {
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let own_node = self.api.own_node.clone();
-        cluster.note_gates(|question| self.leading.gates.state(question, self.now()));
-        let pools = cluster.pools_at(now);
+        known.note_gates(&cluster, |question| self.leading.gates.state(question, self.now()));
+        let pools = pools_at(&cluster, known, now);
         let leader = self.leader(own_node.as_deref());
         let observed =
             observe(&cluster, known, &pools, &self.policy, &leader, Now { time: now, text: &now_text });
@@ -275,7 +275,7 @@ impl Reconciler {
         BTreeMap::from([
             (
                 "BottlerocketPool",
-                number(cluster.pools.values().filter(|pool| pool.invalid.is_some()).count()),
+                number(cluster.pools.values().filter(|pool| pool.rules().is_none()).count()),
             ),
             ("Pod", number(of_drains + cluster.unreadable_agents())),
             ("PodDisruptionBudget", number(budgets)),
@@ -349,8 +349,14 @@ impl Reconciler {
     pub(super) fn drains_changed(&mut self) -> bool {
         let watches = Arc::clone(&self.watches);
         let Ok(cluster) = watches.cluster() else { return true };
+        if !self.leading.known.is_of(&cluster) {
+            return true;
+        }
+        let known = std::mem::take(&mut self.leading.known);
         let (around, drainer) = self.around(Timestamp::now());
-        drainer.look_at_pods(&around, &cluster)
+        let changed = drainer.look_at_pods(&around, &cluster, &known);
+        self.leading.known = known;
+        changed
     }
 
     /// May a call about the Node of this shadow be made now? If not, the pass notes when it may.

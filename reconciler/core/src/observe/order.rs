@@ -6,8 +6,8 @@ use brupop_api::crds::DONE_POOLS_MAX;
 use brupop_api::fleet::{Done, VersionRecord};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::cluster::WatchedPool;
 use crate::facts::PoolFacts;
-use crate::ownership::WatchedPool;
 use crate::times;
 
 /// Why pools that wait for each other are not understood.

@@ -98,6 +98,11 @@ fn observe_at<'a>(cluster: &'a Cluster, durations: &'a Durations, now: &'a str) 
     observe_knowing(cluster, Box::leak(Box::default()), durations, now)
 }
 
+/// What follows from the cluster alone.
+fn known(cluster: &Cluster) -> Known {
+    Known::of(cluster, NOW.parse().unwrap(), SignedDuration::ZERO)
+}
+
 /// What is known where the pods of these nodes are, and none is left.
 fn with_drains(names: impl IntoIterator<Item: ToString>) -> Known {
     let drains = names.into_iter().map(|name| (name.to_string(), KnownDrain::default())).collect();
@@ -114,7 +119,7 @@ fn observe_knowing<'a>(
     let leader = Leader { term: 4, enforced: true, alone: true, own_node: Some("n") };
     let time = now.parse().unwrap();
     // Facts borrow from it, and tests are short.
-    let pools = Box::leak(Box::new(cluster.pools_at(time)));
+    let pools = Box::leak(Box::new(pools_at(cluster, known, time)));
     observe(cluster, known, pools, &policy, &leader, Now { time, text: now })
 }
 
@@ -401,7 +406,9 @@ proptest! {
             (format!("{:?}", observed.views[0].time), observed.next)
         };
         let (before, next) = facts(now);
-        let until = next.map_or(now + 1_000_000, |next| (next - start).get_seconds());
+        // The first whole second at which it may: back-offs end within one.
+        let whole = |span: SignedDuration| span.as_secs() + i64::from(span.subsec_nanos() > 0);
+        let until = next.map_or(now + 1_000_000, |next| whole(next.duration_since(start)));
         prop_assert!(until > now);
         #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
         let between = now + ((until - 1 - now) as f64 * part) as i64;
@@ -424,9 +431,8 @@ fn a_pool_that_keeps_zones_apart_says_which_one_is_busy() {
         let spec = json!({"nodeSelector": {"matchLabels": {"tier": "db"}}, "topology": {"mode": mode}});
         let pool = json!({"metadata": {"name": "db", "uid": "p", "generation": 1}, "spec": spec});
         serde_json::from_value::<Item<pool::Pool>>(pool).unwrap().put(&mut cluster);
-        cluster.prepare_pools(NOW.parse().unwrap(), SignedDuration::ZERO);
-        let durations = durations();
-        let observed = observe_at(&cluster, &durations, NOW);
+        let (known, durations) = (known(&cluster), durations());
+        let observed = observe_knowing(&cluster, &known, &durations, NOW);
         assert_eq!(observed.views.iter().map(|view| view.busy_zone).collect::<Vec<_>>(), expected, "{mode}");
     }
 }

@@ -107,9 +107,9 @@ impl World {
         };
         let policy = Policy { durations, ..Policy::default() };
         let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
-        let pools = cluster.pools_at(time);
         let known =
             Known { drains: [("brs-n".to_owned(), KnownDrain::default())].into(), ..Known::default() };
+        let pools = crate::observe::pools_at(&cluster, &known, time);
         let observed = observe(&cluster, &known, &pools, &policy, &leader, Now { time, text: &text });
         let decided = decide::fleet(&observed);
         let (view, decision) = (&observed.views[0], &decided.nodes[0]);

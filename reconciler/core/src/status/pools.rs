@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use super::health::health;
 use super::{DesiredCondition, generation};
+use crate::cluster::WatchedPool;
 use crate::decide::{Decision, HaltedIn, Reason, how_to_lift};
 use crate::facts::Observed;
 use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering, in_order, is_unavailable};
-use crate::ownership::WatchedPool;
 use crate::window::Starts;
 
 /// What the status of a pool should show.

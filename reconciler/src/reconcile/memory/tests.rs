@@ -133,7 +133,8 @@ fn steps_are_told_at_once_and_once_each() {
 fn a_refusal_is_published_once_a_drain() {
     let mut memory = Memory::default();
     let cluster = cluster();
-    let known = Known { drains: [("brs-n".to_owned(), KnownDrain::default())].into(), ..Known::default() };
+    let mut known = Known::default();
+    known.drains.insert("brs-n".to_owned(), KnownDrain::default());
     let published = ["a", "b", "a", "b"].map(|why| {
         memory.prune(&cluster, &known);
         memory.refused("brs-n", why)

@@ -4,7 +4,7 @@ use super::*;
 use crate::cluster::{Cluster, Member as _};
 use crate::decide::Reason;
 use crate::known::Known;
-use crate::observe::{Leader, Now, observe};
+use crate::observe::{Leader, Now, observe, pools_at};
 use crate::policy::Policy;
 use crate::window::Until;
 use brupop_api::Item;
@@ -46,8 +46,11 @@ fn cluster(named: &[&str], pools: &[Value], seen: &Value) -> Cluster {
     cluster.replace(pools);
     let ledger = json!({"metadata": {}, "spec": {}, "status": {"term": 4, "slots": {}, "seen": seen}});
     cluster.ledger = Some(std::sync::Arc::new(serde_json::from_value(ledger).unwrap()));
-    cluster.prepare_pools(time(), SignedDuration::ZERO);
     cluster
+}
+
+fn known(cluster: &Cluster) -> Known {
+    Known::of(cluster, time(), SignedDuration::ZERO)
 }
 
 fn pool(min_age: &str) -> Value {
@@ -58,8 +61,9 @@ fn pool(min_age: &str) -> Value {
 /// What is noted.
 fn noted(named: &[&str], pools: &[Value], seen: &Value) -> Vec<(String, Option<String>)> {
     let cluster = cluster(named, pools, seen);
-    let pools = cluster.pools_at(time());
-    let (known, leader) = (Known::default(), Leader { term: 4, enforced: true, alone: true, own_node: None });
+    let known = known(&cluster);
+    let pools = pools_at(&cluster, &known, time());
+    let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
     let policy = Policy::default();
     let observed = observe(&cluster, &known, &pools, &policy, &leader, Now { time: time(), text: NOW });
     let notes = notes(&observed.fleet, &observed.views).into_iter();
@@ -136,7 +140,8 @@ fn times_are_compared_as_times() {
 fn a_version_ripens() {
     let waits = |min_age: &str, seen: &Value, version: &str| {
         let cluster = cluster(&[], &[pool(min_age)], seen);
-        let pools = cluster.pools_at(time());
+        let known = known(&cluster);
+        let pools = pools_at(&cluster, &known, time());
         (pools.all[0].ripens(version), pools.next)
     };
     let young = json!({"1.1.0": ago(71)});
@@ -164,10 +169,9 @@ fn a_young_version_waits_unless_somebody_asks_for_it() {
             serde_json::from_value(node).unwrap()
         };
         node.put(&mut cluster);
-        cluster.prepare_pools(time(), SignedDuration::ZERO);
-        let pools = cluster.pools_at(time());
-        let (known, leader) =
-            (Known::default(), Leader { term: 4, enforced: true, alone: true, own_node: None });
+        let known = known(&cluster);
+        let pools = pools_at(&cluster, &known, time());
+        let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
         let policy = Policy::default();
         let mut observed =
             observe(&cluster, &known, &pools, &policy, &leader, Now { time: time(), text: NOW });

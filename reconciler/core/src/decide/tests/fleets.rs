@@ -26,7 +26,7 @@ use crate::drain::{DrainPlan, Obstacle, PodKey};
 use crate::facts::Observed;
 use crate::known::{Known, KnownDrain};
 use crate::objects::{AgentPod, Readiness};
-use crate::observe::{Leader, Now, observe};
+use crate::observe::{Leader, Now, observe, pools_at};
 use crate::policy::{Durations, Limit, Policy};
 use crate::pool::GateState;
 use crate::pool::Pool;
@@ -263,26 +263,24 @@ impl Fleet {
             let read = |object: &serde_json::Value| serde_json::from_value(object.clone()).unwrap();
             let entry = Entry {
                 node: place.node.as_ref().map(|node| Arc::new(serde_json::from_value(json!(node)).unwrap())),
-                owner: None,
                 shadow: place.shadow.as_ref().map(|shadow| Arc::new(read(&json!(shadow)))),
                 agents: place.agent.clone().map(|agent| ("agent".to_owned(), agent)).into_iter().collect(),
-                respects_pods: None,
             };
             cluster.entries.insert(name.clone(), entry);
         }
         cluster.replace(
             self.pools.iter().map(|pool| serde_json::from_value::<Item<Pool>>(pool.clone()).unwrap()),
         );
-        cluster.prepare_pools(NOW.parse().unwrap(), SignedDuration::ZERO);
-        cluster.note_gates(|question| {
-            GateState::ALL.into_iter().find(|state| state.as_str() == question.query).unwrap()
-        });
         cluster
     }
 
     /// What is known besides.
-    fn known(&self) -> Known {
+    fn known(&self, cluster: &Cluster) -> Known {
         let mut known = Known::default();
+        while !known.prepare_pools(cluster, NOW.parse().unwrap(), SignedDuration::ZERO) {}
+        known.note_gates(cluster, |question| {
+            GateState::ALL.into_iter().find(|state| state.as_str() == question.query).unwrap()
+        });
         for (name, place) in &self.places {
             let plan = place.plan.clone().map(Arc::new);
             known
@@ -313,7 +311,8 @@ impl Fleet {
         };
         let time = NOW.parse().unwrap();
         // Facts borrow from it, and tests are short.
-        let (pools, known) = (Box::leak(Box::new(cluster.pools_at(time))), Box::leak(Box::new(self.known())));
+        let known = Box::leak(Box::new(self.known(cluster)));
+        let pools = Box::leak(Box::new(pools_at(cluster, known, time)));
         let mut observed = observe(cluster, known, pools, &policy, &leader, Now { time, text: NOW });
         observed.fleet.starts = self.starts;
         observed

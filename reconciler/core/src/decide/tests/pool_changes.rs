@@ -56,10 +56,10 @@ fn reason(pools: &[(&str, Value)], fleet_spec: &Value, cordoned: bool) -> String
         serde_json::from_value::<Item<Pool>>(pool).unwrap()
     }));
     let time = NOW.parse().unwrap();
-    cluster.prepare_pools(time, SignedDuration::ZERO);
     // Its pods are known, and none is left.
-    let known = Known { drains: [("brs-n".to_owned(), KnownDrain::default())].into(), ..Known::default() };
-    let pools = cluster.pools_at(time);
+    let known = Known::of(&cluster, time, SignedDuration::ZERO);
+    let known = Known { drains: [("brs-n".to_owned(), KnownDrain::default())].into(), ..known };
+    let pools = crate::observe::pools_at(&cluster, &known, time);
     let (policy, leader) =
         (Policy::default(), Leader { term: 4, enforced: true, alone: true, own_node: None });
     let observed = observe(&cluster, &known, &pools, &policy, &leader, Now { time, text: NOW });

@@ -73,7 +73,7 @@ fn a_soak_is_over_when_it_has_passed_once() {
 
 #[test]
 fn the_first_pool_that_is_not_done_is_named() {
-    let mut cluster = cluster(&[
+    let cluster = cluster(&[
         ("canary", json!([])),
         ("stage", json!([])),
         ("web", json!([{"pool": "canary", "soak": "1m"}, {"pool": "stage"}])),
@@ -85,8 +85,8 @@ fn the_first_pool_that_is_not_done_is_named() {
         ("1.1.0".to_owned(), record(json!({"canary": {"since": at(-60)}}))),
         ("1.2.0".to_owned(), record(json!({"canary": {"since": at(-59)}, "stage": {"since": at(-1)}}))),
     ]);
-    cluster.prepare_pools(NOW.parse().unwrap(), SignedDuration::ZERO);
-    let mut pools = cluster.pools_at(NOW.parse().unwrap());
+    let known = crate::known::Known::of(&cluster, NOW.parse().unwrap(), SignedDuration::ZERO);
+    let mut pools = crate::observe::pools_at(&cluster, &known, NOW.parse().unwrap());
     let next = apply(&mut pools.all, Some(&versions), NOW.parse().unwrap());
     assert_eq!(next.map(|next| next.to_string()), Some(at(1)));
     let web = &pools.all[2];

@@ -6,7 +6,7 @@ use crate::pool::GateState;
 use crate::pool::Pool;
 
 /// A pool of all nodes, whose gate is so.
-pub(super) fn gated(cluster: &mut Cluster, state: GateState) {
+pub(super) fn gated(cluster: &mut Cluster, state: GateState) -> Known {
     let gate =
         json!({"name": "quiet", "type": "Prometheus", "prometheus": {"source": "main", "query": "up == 0"}});
     let spec =
@@ -14,8 +14,9 @@ pub(super) fn gated(cluster: &mut Cluster, state: GateState) {
     let pool: Item<Pool> =
         serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec})).unwrap();
     pool.put(cluster);
-    cluster.prepare_pools(NOW.parse().unwrap(), SignedDuration::ZERO);
-    cluster.note_gates(|_| state);
+    let mut known = known(cluster);
+    known.note_gates(cluster, |_| state);
+    known
 }
 
 /// Is the slot overdue, of a shadow with this spec, taken at `since`?
@@ -76,8 +77,9 @@ fn what_a_gate_holds_is_not_overdue() {
         ("RebootedIntoUpdate", GateState::Closed, true),
     ] {
         let mut cluster = held(&spec(state), NOW);
-        gated(&mut cluster, gate);
-        let overdue = observe_at(&cluster, &durations(), "2026-11-23T04:00:00Z").views[0].time.slot_overdue;
+        let known = gated(&mut cluster, gate);
+        let (durations, later) = (durations(), "2026-11-23T04:00:00Z");
+        let overdue = observe_knowing(&cluster, &known, &durations, later).views[0].time.slot_overdue;
         assert_eq!(overdue, expected, "{state}, {gate:?}");
     }
 }

@@ -26,7 +26,7 @@ fn staged(nodes: &[(&'static str, Value)]) -> Cluster {
 /// The reasons, by what is decided for all nodes at once.
 fn reasons(cluster: &Cluster) -> Vec<String> {
     let durations = Durations { exclusion: SignedDuration::ZERO, ..durations() };
-    let known = with_drains(cluster.entries.keys());
+    let known = Known { drains: with_drains(cluster.entries.keys()).drains, ..known(cluster) };
     let observed = observe_knowing(cluster, &known, &durations, NOW);
     decide::fleet(&observed).nodes.iter().map(|decision| format!("{:?}", decision.reason)).collect()
 }
@@ -45,7 +45,6 @@ fn zones_that_are_ready_together_are_left_in_their_order() {
         let spec = json!({"nodeSelector": {}, "maxUnavailable": 3, "topology": {"mode": mode}});
         let pool = json!({"metadata": {"name": "db", "uid": "p", "generation": 1}, "spec": spec});
         serde_json::from_value::<Item<pool::Pool>>(pool).unwrap().put(&mut cluster);
-        cluster.prepare_pools(NOW.parse().unwrap(), SignedDuration::ZERO);
         let expected = first.map(|first| if first { goes.clone() } else { given_up.clone() });
         assert_eq!(reasons(&cluster), expected, "{zones:?} {mode}");
     }

@@ -51,8 +51,8 @@ fn a_node_that_a_gate_held_may_be_away_for_a_moment() {
             [("n", json!({"status": {"conditions": [ready]}}))],
             [("brs-n", spec, json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
         );
-        slots::gated(&mut cluster, state);
-        observe_at(&cluster, &durations(), now).views[0].time.step_overdue
+        let known = slots::gated(&mut cluster, state);
+        observe_knowing(&cluster, &known, &durations(), now).views[0].time.step_overdue
     };
     for state in pool::GateState::ALL {
         assert!(!at("2026-11-22T06:00:00Z", 100, state), "{state:?}");

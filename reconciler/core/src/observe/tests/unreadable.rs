@@ -29,9 +29,8 @@ fn begins(a: Value, b: Value, pool: Option<Value>) -> bool {
         let pool = json!({"metadata": {"name": "db", "uid": "p", "generation": 1}, "spec": spec});
         serde_json::from_value::<Item<pool::Pool>>(pool).unwrap().put(&mut cluster);
     }
-    while !cluster.prepare_pools(NOW.parse().unwrap(), SignedDuration::ZERO) {}
     let durations = durations();
-    let known = with_drains(["brs-b"]);
+    let known = Known { drains: with_drains(["brs-b"]).drains, ..known(&cluster) };
     let observed = observe_knowing(&cluster, &known, &durations, NOW);
     let taken = slots(&observed.fleet, &observed.views).taken;
     taken.iter().any(|&at| observed.views[at].shadow_name == "brs-b")

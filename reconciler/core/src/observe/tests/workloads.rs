@@ -68,7 +68,7 @@ fn owners_matter_while_their_node_is_watched() {
         let spec = json!({"state": state});
         let shadows = [("brs-n", spec.clone(), json!({})), ("brs-unmarked", spec, json!({}))];
         let cluster = cluster(nodes, shadows);
-        cluster.monitored(&cluster.durations(durations))
+        known(&cluster).monitored(&cluster, &DurationsByOwner::of_pools(&cluster, durations))
     };
     let expected = Some(Before { available: 2, revision: None });
     let expected = BTreeMap::from([("brs-n".to_owned(), vec![(CART.to_owned(), expected)])]);

@@ -55,9 +55,9 @@ fn status_with(cluster: &mut Cluster, mut ledger: Value) -> DesiredPoolStatus {
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": ledger});
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let (time, policy) = (NOW.parse().unwrap(), Policy::default());
-    cluster.prepare_pools(time, jiff::SignedDuration::ZERO);
-    let pools = cluster.pools_at(time);
-    let (known, leader) = (Known::default(), Leader { term: 4, enforced: true, alone: true, own_node: None });
+    let known = Known::of(cluster, time, jiff::SignedDuration::ZERO);
+    let pools = crate::observe::pools_at(cluster, &known, time);
+    let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
     let observed = observe(cluster, &known, &pools, &policy, &leader, Now { time, text: NOW });
     let decided = decide::fleet(&observed);
     super::pools(&observed, &decided.nodes, "ns").pop().unwrap()

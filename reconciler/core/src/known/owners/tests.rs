@@ -1,9 +1,11 @@
 //! Whose a node is, in every order of pools.
 
 use super::*;
+use crate::cluster::Member;
 use crate::facts::NO_POOLS;
-use crate::objects::WatchedNode;
-use crate::window::Starts;
+use crate::observe::pools_at;
+use crate::pool::Pool;
+use brupop_api::Item;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -30,8 +32,15 @@ fn owner_of(labels: &Value, pools: Vec<Item<Pool>>) -> Option<Owner> {
     let mut cluster = Cluster::default();
     node("n", labels).put(&mut cluster);
     cluster.replace(pools);
-    while !cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO) {}
-    cluster.entries["brs-n"].owner.clone()
+    owner_in(&cluster)
+}
+
+fn owner_in(cluster: &Cluster) -> Option<Owner> {
+    known(cluster).owner("brs-n").cloned()
+}
+
+fn known(cluster: &Cluster) -> Known {
+    Known::of(cluster, Timestamp::UNIX_EPOCH, SignedDuration::ZERO)
 }
 
 #[test]
@@ -81,10 +90,11 @@ fn owners_follow_labels_and_pools() {
     let mut cluster = Cluster::default();
     node("n", &json!({"tier": "web"})).put(&mut cluster);
     pool("web", 1, &json!({"matchLabels": {"tier": "web"}})).put(&mut cluster);
+    let mut known = Known::default();
     let mut owner = |change: &dyn Fn(&mut Cluster)| {
         change(&mut cluster);
-        cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
-        cluster.entries["brs-n"].owner.clone().unwrap()
+        known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
+        known.owner("brs-n").cloned().unwrap()
     };
     assert_eq!(owner(&|_| ()), Owner::Pool(0));
     assert_eq!(owner(&|cluster| assert!(node("n", &json!({"tier": "db"})).put(cluster))), Owner::Nobody);
@@ -125,6 +135,7 @@ fn no_pass_is_held_up_by_many_pools() {
     }
     cluster.replace((0..600).map(worst));
     let now = "2026-11-21T04:00:00Z".parse().unwrap();
+    let mut known = Known::default();
     let (mut longest, mut parts) = (std::time::Duration::ZERO, 0);
     let mut take = |part: &mut dyn FnMut() -> bool| {
         let began = std::time::Instant::now();
@@ -132,19 +143,21 @@ fn no_pass_is_held_up_by_many_pools() {
         longest = longest.max(began.elapsed());
         done
     };
-    while !take(&mut || cluster.prepare_pools(now, SignedDuration::ZERO)) {
+    while !take(&mut || known.prepare_pools(&cluster, now, SignedDuration::ZERO)) {
         parts += 1;
         assert!(parts < 1000, "it comes to an end");
     }
-    take(&mut || cluster.pools_at(now).next.is_some());
+    take(&mut || pools_at(&cluster, &known, now).next.is_some());
     // Far more than it takes: tests are not optimised, and share the machine. `make bench` has the time itself.
     assert!(longest.as_secs() < 2, "{longest:?} of {parts} parts");
     assert!(parts > POOLS_MAX / LOOKS_AT_ONCE, "{parts}");
-    let pools = cluster.pools_at(now);
-    assert_eq!(pools.all[POOLS_MAX].starts, Starts::Invalid(TOO_MANY));
-    assert!(pools.all[POOLS_MAX - 1].starts != Starts::Invalid(TOO_MANY) && pools.all.len() == 600);
-    assert!(TOO_MANY.contains(&format!(" {POOLS_MAX} ")));
-    assert!(cluster.entries.values().all(|entry| entry.owner == Some(Owner::Nobody)));
+    let pools = pools_at(&cluster, &known, now);
+    let too_many = Starts::Invalid(crate::observe::TOO_MANY);
+    assert_eq!(pools.all[POOLS_MAX].starts, too_many);
+    assert!(pools.all[POOLS_MAX - 1].starts != too_many && pools.all.len() == 600);
+    assert!(crate::observe::TOO_MANY.contains(&format!(" {POOLS_MAX} ")));
+    assert_eq!(known.owners.len(), 100);
+    assert!(known.owners.values().all(|known| known.owner == Owner::Nobody));
 }
 
 /// It holds the reconciler's thread, and its cluster is locked.
@@ -178,8 +191,8 @@ fn a_percentage_is_of_the_nodes_it_owns() {
     }
     pool("all", 0, &json!({})).put(&mut cluster);
     pool("db", 1, &json!({"matchLabels": {"tier": "db"}})).put(&mut cluster);
-    cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
-    let pools = cluster.pools_at(Timestamp::UNIX_EPOCH);
+    let known = known(&cluster);
+    let pools = pools_at(&cluster, &known, Timestamp::UNIX_EPOCH);
     let seen: Vec<_> = pools.all.iter().map(|pool| (pool.name, pool.nodes, pool.limit)).collect();
     assert_eq!(seen, [("all", 7, 3), ("db", 3, 1)]);
     assert!(NO_POOLS.all.is_empty());
@@ -199,14 +212,18 @@ fn only_another_spec_is_looked_at_anew() {
     let mut cluster = Cluster::default();
     node("n", &json!({})).put(&mut cluster);
     of(0, 2).put(&mut cluster);
-    assert!(matches!(cluster.pools_at(at("2026-11-21T02:30:00Z")).all[0].starts, Starts::Invalid(_)));
+    let mut known = Known::default();
+    assert!(matches!(
+        pools_at(&cluster, &known, at("2026-11-21T02:30:00Z")).all[0].starts,
+        Starts::Invalid(_)
+    ));
     let mut starts = |pool: Option<Item<Pool>>, now: &str| {
         let owner_is_kept = pool.is_none_or(|pool| {
             pool.put(&mut cluster);
-            cluster.entries["brs-n"].owner.is_some()
+            known.is_of(&cluster)
         });
-        cluster.prepare_pools(at(now), SignedDuration::ZERO);
-        let pools = cluster.pools_at(at(now));
+        known.prepare_pools(&cluster, at(now), SignedDuration::ZERO);
+        let pools = pools_at(&cluster, &known, at(now));
         (owner_is_kept, pools.all[0].starts == Starts::Open, pools.next.map(|next| next.to_string()))
     };
     let next = |text: &str| Some(text.to_owned());
@@ -230,8 +247,8 @@ fn a_pool_whose_windows_are_all_too_short_says_so() {
         let mut cluster = Cluster::default();
         pool.put(&mut cluster);
         let now = "2026-11-21T02:00:00Z".parse().unwrap();
-        cluster.prepare_pools(now, remaining);
-        let pools = cluster.pools_at(now);
+        let known = Known::of(&cluster, now, remaining);
+        let pools = pools_at(&cluster, &known, now);
         match pools.all[0].starts {
             Starts::Invalid(why) => Err(why.to_owned()),
             starts => Ok(starts == Starts::Open),
@@ -297,19 +314,19 @@ proptest! {
         let expected = owner_of(&labels, pools.clone()).unwrap();
         let mut turned = pools.clone();
         turned.rotate_left(turn.min(pools.len().saturating_sub(1)));
-        let mut cluster = Cluster::default();
+        let (mut cluster, mut known) = (Cluster::default(), Known::default());
         if !late {
             node("n", &labels).put(&mut cluster);
         }
         for pool in turned {
             pool.put(&mut cluster);
-            cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
+            known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
         }
         if late {
             node("n", &labels).put(&mut cluster);
         }
-        while !cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO) {}
-        let owner = cluster.entries["brs-n"].owner.clone().unwrap();
+        while !known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, SignedDuration::ZERO) {}
+        let owner = known.owner("brs-n").cloned().unwrap();
         prop_assert_eq!(&owner, &expected);
         let selecting = made.iter().enumerate().filter(|(_, (_, selector))| *selector != 2);
         let highest = selecting.clone().map(|(_, (priority, _))| *priority).max();
@@ -345,10 +362,10 @@ fn a_pool_says_whether_pods_that_ask_for_it_are_respected() {
         let mut cluster = Cluster::default();
         node("n", &json!({})).put(&mut cluster);
         cluster.replace(drain(Some(true)));
-        cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
+        let mut known = known(&cluster);
         cluster.replace(pools);
-        cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
-        assert_eq!(cluster.entries["brs-n"].respects_pods, respects);
+        known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
+        assert_eq!(known.respects_pods("brs-n"), respects);
     }
 }
 
@@ -366,7 +383,7 @@ fn pools_are_bounded_in_sum() {
     let small = || pool("small", 3, &json!({"matchLabels": {"tier": "web"}}));
     let given_up = |cluster: &Cluster| {
         let all = cluster.pools.values().filter(|pool| pool.item.ok().unwrap().is_given_up());
-        all.map(|pool| (pool.item.name().to_owned(), pool.invalid.clone().unwrap())).collect::<Vec<_>>()
+        all.map(|pool| (pool.item.name().to_owned(), pool.invalid().unwrap())).collect::<Vec<_>>()
     };
     let one = large(0);
     let named = |nth: usize| renamed(&one, format!("large-{nth:03}"));
@@ -378,8 +395,7 @@ fn pools_are_bounded_in_sum() {
     cluster.replace(listed);
     assert!(cluster.has_given_pools_up());
     node("n", &json!({})).put(&mut cluster);
-    while !cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO) {}
-    assert_eq!(cluster.entries["brs-n"].owner, Some(Owner::Nobody), "they hold up no other node");
+    assert_eq!(owner_in(&cluster), Some(Owner::Nobody), "they hold up no other node");
     let first = given_up(&cluster);
     assert!(first[0].1.contains("delete pools"), "{first:?}");
     // Each comes back whole whenever its status is written.
@@ -421,13 +437,12 @@ fn what_is_left_of_pools_that_are_given_up_is_bounded_too() {
         let mut cluster = Cluster::default();
         node("n", &json!({})).put(&mut cluster);
         cluster.replace(listed);
-        while !cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO) {}
         let all: Vec<&Pool> = cluster.pools.values().filter_map(|pool| pool.item.ok()).collect();
         let [without, with] =
             [all.iter().find(|pool| pool.selector.is_none()), all.last()].map(Option::unwrap);
         let why = without.rules.as_ref().unwrap_err().to_string();
         assert!(why.contains("It holds all nodes") && with.rules.is_ok(), "{why}");
-        assert!(matches!(cluster.entries["brs-n"].owner, Some(Owner::Conflict(_))), "they hold all nodes");
+        assert!(matches!(owner_in(&cluster), Some(Owner::Conflict(_))), "they hold all nodes");
     }
 }
 

@@ -1,0 +1,254 @@
+//! Which pool owns a node: of those that select it, the one of the highest priority.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Known;
+use crate::cluster::{Cluster, WatchedPool};
+use crate::objects::WatchedNode;
+use crate::policy::Durations;
+use crate::pool::{GateState, Question, Rules};
+use crate::window::{Span, Starts};
+
+/// So many pools are heeded, the first by name. The others hold the nodes that they own.
+pub(crate) const POOLS_MAX: usize = 128;
+/// At most so many pools have the clock looked at for them without a pause: windows may be many and
+/// their steps, too.
+const LOOKS_AT_ONCE: usize = 2;
+/// Nor are more requirements of selectors compared with labels than these, but for at least one node.
+const COMPARED_AT_ONCE: usize = 10_000;
+
+/// Which pool owns a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// No pool selects it.
+    Nobody,
+    /// The pool with this index, in the order of their names.
+    Pool(usize),
+    /// These have the same priority.
+    Conflict(String),
+}
+
+/// The owner of a Node, as long as neither the Node nor a pool says anything else.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownOwner {
+    pub(crate) owner: Owner,
+    /// Does its pool respect pods that ask not to be disrupted? `None` = no pool says so, or otherwise.
+    respects_pods: Option<bool>,
+    /// The Node, or one that says the same.
+    pub(crate) node: Arc<WatchedNode>,
+}
+
+/// What is known of a pool, as long as it says the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownPool {
+    /// See [`WatchedPool::said`].
+    said: u64,
+    /// Why it cannot be understood, if so.
+    pub(crate) invalid: Option<String>,
+    /// What the clock says of its rules; worked out anew only when that changes.
+    pub(crate) at: Option<AtTime>,
+    /// How its gates are, in their order; unknown where there is nothing.
+    pub(crate) gates: Vec<GateState>,
+}
+
+/// What the clock says of a pool's rules, for a span of time.
+#[derive(Clone, Debug)]
+pub(crate) struct AtTime {
+    /// When that began to hold, or earlier times were not looked at.
+    from: Timestamp,
+    /// When it changes.
+    pub(crate) until: Option<Timestamp>,
+    pub(crate) starts: Starts<'static>,
+    pub(crate) goes_on: Starts<'static>,
+    pub(crate) next_window: Option<Span>,
+    /// Why no update would ever start, found out once.
+    pub(crate) too_short: Option<String>,
+}
+
+impl KnownPool {
+    /// A pool at which nobody has looked.
+    pub(crate) const UNKNOWN: Self = Self { said: 0, invalid: None, at: None, gates: vec![] };
+
+    /// May what the clock says have changed since the last time?
+    fn is_due(&self, pool: &WatchedPool, now: Timestamp) -> bool {
+        let holds = |at: &AtTime| at.from <= now && at.until.is_none_or(|until| now < until);
+        pool.rules().is_some() && !self.at.as_ref().is_some_and(holds)
+    }
+
+    /// Looks at the clock.
+    fn look_at_clock(&mut self, pool: &WatchedPool, now: Timestamp, min_remaining: SignedDuration) {
+        let too_short = match &self.at {
+            Some(at) => at.too_short.clone(),
+            None => pool.rules().and_then(|rules| rules.too_short(min_remaining, now)),
+        };
+        self.at = pool.rules().map(|rules| {
+            let window = rules.window(now);
+            AtTime {
+                from: now,
+                until: rules.next_change(now, min_remaining, window),
+                starts: rules.starts(now, min_remaining, window),
+                goes_on: rules.starts(now, SignedDuration::ZERO, window),
+                next_window: window,
+                too_short,
+            }
+        });
+    }
+}
+
+impl KnownOwner {
+    /// Does it hold for this Node?
+    fn holds(&mut self, node: &Arc<WatchedNode>) -> bool {
+        let same = Arc::ptr_eq(&self.node, node) || self.node.same_facts(node);
+        if same {
+            self.node = Arc::clone(node);
+        }
+        same
+    }
+}
+
+impl Known {
+    /// What follows from the cluster and the time alone, however long it takes to find out.
+    pub fn of(cluster: &Cluster, now: Timestamp, min_remaining: SignedDuration) -> Self {
+        let mut known = Self::default();
+        while !known.prepare_pools(cluster, now, min_remaining) {}
+        known.note_cordons(cluster, now);
+        known
+    }
+
+    /// Finds the owners of nodes that are new, or of which something has changed, or of all once a pool has changed; and looks at
+    /// the clock for each pool. With less than `min_remaining` of its window left, a pool starts nothing.
+    ///
+    /// However many pools there are, and whatever they say, it does a bounded part of this at once. Returns whether all is
+    /// done; until then nothing may be decided.
+    pub fn prepare_pools(
+        &mut self,
+        cluster: &Cluster,
+        now: Timestamp,
+        min_remaining: SignedDuration,
+    ) -> bool {
+        if self.said != cluster.said {
+            let mut before = std::mem::take(&mut self.pools);
+            let pools = cluster.pools.iter().map(|(name, pool)| {
+                let said = pool.said;
+                let same = before.remove(name).filter(|before| before.said == said);
+                let known = same.unwrap_or_else(|| KnownPool {
+                    said,
+                    invalid: pool.invalid(),
+                    ..KnownPool::default()
+                });
+                (name.clone(), known)
+            });
+            self.pools = pools.collect();
+            self.owners.clear();
+            self.said = cluster.said;
+        }
+        let pools = self.pools.values_mut().zip(cluster.pools.values()).take(POOLS_MAX);
+        let mut due = pools.filter(|(known, pool)| known.is_due(pool, now));
+        for (known, pool) in due.by_ref().take(LOOKS_AT_ONCE) {
+            known.look_at_clock(pool, now, min_remaining);
+        }
+        due.next().is_none() && self.find_owners(cluster)
+    }
+
+    /// Finds owners that are not known. Returns whether all are.
+    fn find_owners(&mut self, cluster: &Cluster) -> bool {
+        let requirements = |pool: &WatchedPool| 1 + pool.item.ok().map_or(0, |pool| pool.requirements);
+        let for_each: usize = cluster.pools.values().map(requirements).sum();
+        let at_once = COMPARED_AT_ONCE.checked_div(for_each).map_or(usize::MAX, |nodes| nodes.max(1));
+        let mut owners = self.owners.iter_mut().peekable();
+        let (mut without, mut gone) = (vec![], false);
+        for (name, node) in cluster.nodes() {
+            while owners.next_if(|(known, _)| known.as_str() < name).is_some() {
+                gone = true;
+            }
+            let known = owners.next_if(|(known, _)| known.as_str() == name);
+            if !known.is_some_and(|(_, known)| known.holds(node)) {
+                without.push((name, node));
+            }
+        }
+        if gone || owners.next().is_some() {
+            self.owners.retain(|name, _| cluster.node(name).is_some());
+        }
+        let all_at_once = without.len() <= at_once;
+        for (name, node) in without.into_iter().take(at_once) {
+            let owner = owner(node.all_labels(), &cluster.pools);
+            let pool = if let Owner::Pool(index) = owner { cluster.pools.values().nth(index) } else { None };
+            let respects_pods = pool.and_then(WatchedPool::rules).map(Rules::respect_do_not_disrupt);
+            self.owners.insert(name.to_owned(), KnownOwner { owner, respects_pods, node: Arc::clone(node) });
+        }
+        all_at_once
+    }
+
+    /// Is this what is known of these pools?
+    pub fn is_of(&self, cluster: &Cluster) -> bool {
+        self.said == cluster.said
+    }
+
+    /// Which pool owns this node.
+    pub fn owner(&self, name: &str) -> Option<&Owner> {
+        self.owners.get(name).map(|known| &known.owner)
+    }
+
+    /// Does the pool of this node respect pods that ask not to be disrupted? `None` = no pool says so, or otherwise.
+    pub fn respects_pods(&self, name: &str) -> Option<bool> {
+        self.owners.get(name)?.respects_pods
+    }
+
+    /// Notes for each pool which of its gates is not open.
+    pub fn note_gates(&mut self, cluster: &Cluster, state: impl Fn(&Question) -> GateState) {
+        for (known, pool) in self.pools.values_mut().zip(cluster.pools.values()).take(POOLS_MAX) {
+            known.gates = pool.gates().iter().map(|gate| state(&gate.question)).collect();
+        }
+    }
+}
+
+/// How long things may take for the nodes of each pool, and for all others.
+#[derive(Clone, Debug)]
+pub struct DurationsByOwner {
+    of_pools: Vec<Durations>,
+    others: Durations,
+}
+
+impl DurationsByOwner {
+    /// For a node of this owner.
+    pub fn of(&self, owner: Option<&Owner>) -> &Durations {
+        let of_pool = match owner {
+            Some(Owner::Pool(index)) => self.of_pools.get(*index),
+            _ => None,
+        };
+        of_pool.unwrap_or(&self.others)
+    }
+}
+
+impl DurationsByOwner {
+    /// Of these pools, if `others` holds where no pool says anything else.
+    pub fn of_pools(cluster: &Cluster, others: Durations) -> Self {
+        let rules = cluster.pools.values().map(WatchedPool::rules);
+        let of_pools = rules.map(|rules| rules.map_or(others, |rules| rules.durations(others)));
+        Self { of_pools: of_pools.collect(), others }
+    }
+}
+
+/// The owner of a node with these labels.
+fn owner(labels: &BTreeMap<String, String>, pools: &BTreeMap<String, WatchedPool>) -> Owner {
+    let mut selecting = pools.values().enumerate().filter(|(_, pool)| pool.selects(labels));
+    let Some(first) = selecting.next() else { return Owner::Nobody };
+    let (mut highest, mut tied) = (first, None);
+    for pool in selecting {
+        match pool.1.priority().cmp(&highest.1.priority()) {
+            std::cmp::Ordering::Greater => (highest, tied) = (pool, None),
+            std::cmp::Ordering::Equal => tied = tied.or(Some(pool)),
+            std::cmp::Ordering::Less => {}
+        }
+    }
+    match tied {
+        None => Owner::Pool(highest.0),
+        Some((_, other)) => Owner::Conflict(format!("{} and {}", highest.1.item.name(), other.item.name())),
+    }
+}
+
+#[cfg(test)]
+mod tests;
