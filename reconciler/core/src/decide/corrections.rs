@@ -5,7 +5,7 @@ use brupop_api::fleet::{Done, Slot, VersionRecord};
 use brupop_api::{Field, Marker, Object, Value, Write};
 use jiff::Timestamp;
 
-use super::{Case, Effect, slots, writes};
+use super::{Case, Effect, writes};
 use crate::facts::{BetweenUpdates, FleetFacts, NodeFacts};
 use crate::times;
 
@@ -29,7 +29,11 @@ pub(super) fn of_ledger<'a>(fleet: &FleetFacts<'a>) -> Option<Write<'a>> {
     let ended = (fleet.between_updates == BetweenUpdates::EndedAhead)
         .then_some((Field::LastFinished, Value::text(text)));
     let sets: Vec<_> = held.chain(done).chain(ended).collect();
-    (!sets.is_empty()).then(|| Write { object: Object::Ledger, tests: slots::tests(fleet, &sets), sets })
+    (!sets.is_empty()).then(|| Write {
+        object: Object::Ledger,
+        tests: writes::ledger_tests(fleet, &sets),
+        sets,
+    })
 }
 
 /// What corrects the shadow's spec, or else the marker of its Node, if one of them needs it. On a Node that the API server lets

@@ -12,8 +12,8 @@ use brupop_api::facts::ShadowFacts;
 
 use super::pool::{self, Stage};
 use super::pool_halts;
+use super::records::is_full;
 use super::room::{Group, Place};
-use super::versions::is_full;
 use super::{Case, Decision, Effect, Milestone, Reason, undo_when_ready, writes};
 use crate::facts::{FleetFacts, NodeView};
 use crate::window::Starts;

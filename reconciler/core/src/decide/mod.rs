@@ -4,14 +4,18 @@
 //! view. The model checker runs these very functions.
 
 mod age;
+mod boot;
 mod corrections;
+mod decision;
 mod drain;
 mod idle;
 mod kept;
+mod lifting;
 mod order;
 pub(crate) mod pool;
 mod pool_halts;
 mod reason;
+mod records;
 mod room;
 mod slots;
 mod update;
@@ -24,114 +28,19 @@ use crate::facts::Observed;
 use crate::facts::{FleetFacts, NodeFacts, NodeView, UnmanagedNode};
 use crate::objects::runs_bottlerocket;
 use crate::window::Starts;
-use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Counts, Slot};
 use brupop_api::{Field, Object, State, Value, Write, names};
+use decision::Case;
+pub use decision::{Decision, Effect, Milestone};
 pub use idle::candidates;
+pub use lifting::{HaltedIn, how_to_lift};
 use order::Survey;
 pub use reason::{Abort, FirstPool, Reason};
+pub use records::Halted;
 use slots::Holders;
 pub use slots::{Slots, slots};
 pub(crate) use versions::NOT_RETURNED;
-pub use versions::{Halted, HaltedIn, how_to_lift};
 pub use writes::{new_shadow, new_term};
-
-/// Something to be done in the cluster.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect<'a> {
-    /// A conditional write.
-    Write(Write<'a>),
-    /// One that only corrects a time which a leader with a clock ahead has written.
-    Correct(Write<'a>),
-    /// The grant of the reboot. Make it only after a fresh list of the node's pods, and then a write of the Node, have
-    /// confirmed that it is drained.
-    Grant {
-        /// The write of the Node: it tests that the Node is still cordoned and marked, and records that it is drained now.
-        confirm: Write<'a>,
-        /// The grant.
-        grant: Write<'a>,
-    },
-    /// Create the shadow, Idle, owned by the Node.
-    CreateShadow {
-        /// `spec.attempt` to begin with: one more than that of an earlier shadow, if the Node's marker names one.
-        attempt: Option<u64>,
-    },
-    /// Delete the shadow with this UID.
-    DeleteShadow {
-        /// Precondition of the deletion.
-        uid: &'a str,
-    },
-    /// Evict the pods that a drain evicts.
-    Evict,
-    /// Delete pods that are still there at the drain's deadline, including those without a controller.
-    Delete,
-}
-
-/// What to do for a node, and why.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Decision<'a> {
-    /// What is to be done now; `None` = wait.
-    pub effect: Option<Effect<'a>>,
-    /// Why the node moves, or why not.
-    pub reason: Reason<'a>,
-    /// What the update has come to once the effect is carried out, if people are told of it.
-    pub milestone: Option<Milestone>,
-}
-
-/// Steps of an update of which an Event tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Milestone {
-    /// The update has begun.
-    Started,
-    /// An update that upstream's operator had begun is taken over.
-    Adopted,
-    /// The node is cordoned.
-    Cordoned,
-    /// The node is cordoned once more: somebody had uncordoned it in mid-drain.
-    CordonedAgain,
-    /// Pods that came back each time that they were evicted are left on the node.
-    PodsLeft,
-    /// The node is empty, and its host may reboot.
-    RebootGranted,
-    /// What was changed on the node is undone.
-    ReturnedToService,
-    /// The node runs the new version, and all is well.
-    Updated,
-    /// The update is given up.
-    Aborted(Abort),
-    /// The node is no longer opted in, so its shadow goes.
-    OptedOut,
-    /// The Node was deleted soon after its update: perhaps an autoscaler removes what is updated.
-    Removed,
-}
-
-/// A node that has both its Node and its shadow, in its fleet.
-#[derive(Clone, Copy)]
-struct Case<'c, 'a> {
-    fleet: &'c FleetFacts<'a>,
-    view: &'c NodeView<'a>,
-    node: &'c NodeFacts<'a>,
-    shadow: &'c ShadowFacts<'a>,
-    slot: Option<&'a Slot>,
-}
-
-impl<'a> Decision<'a> {
-    fn wait(reason: Reason<'a>) -> Self {
-        Self { effect: None, reason, milestone: None }
-    }
-
-    fn carry_out(effect: Effect<'a>, reason: Reason<'a>) -> Self {
-        Self { effect: Some(effect), reason, milestone: None }
-    }
-
-    fn write(write: Write<'a>, reason: Reason<'a>) -> Self {
-        Self::carry_out(Effect::Write(write), reason)
-    }
-
-    fn reaching(self, milestone: Milestone) -> Self {
-        Self { milestone: Some(milestone), ..self }
-    }
-}
 
 /// What to do in the whole fleet.
 #[derive(Clone, Debug)]

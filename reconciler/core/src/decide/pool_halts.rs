@@ -12,7 +12,7 @@ use brupop_api::{Field, Value};
 use jiff::Timestamp;
 
 use super::Abort;
-use super::versions::{self, Halted};
+use super::records::{self, Halted};
 use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
 use crate::policy::FailureBudget;
 use crate::times;
@@ -75,7 +75,7 @@ impl<'a> PoolHalts<'a> {
     pub(super) fn lift(&mut self, fleet: &FleetFacts<'a>) {
         for (name, record) in fleet.pool_versions {
             let (Some(key), Some(halt)) = (name.split_once('/'), &record.halted) else { continue };
-            if let Some(upto) = versions::lifted(fleet.now, acknowledged(fleet, key), halt) {
+            if let Some(upto) = records::lifted(fleet.now, acknowledged(fleet, key), halt) {
                 let lifted = (None, Some(upto.to_string()));
                 self.change(fleet, key, |record| (record.halted, record.acknowledged_at) = lifted);
             }
@@ -113,8 +113,8 @@ impl<'a> PoolHalts<'a> {
         }
         let named = acknowledged(fleet, key);
         self.change(fleet, key, |record| {
-            let at = versions::moment(fleet.now, named, record);
-            versions::note_failure(
+            let at = records::moment(fleet.now, named, record);
+            records::note_failure(
                 record,
                 NodeFailure { node: node.into(), at, reason: reason.into(), variant: None },
             );
@@ -143,7 +143,7 @@ impl<'a> PoolHalts<'a> {
             let budget = rules.map_or(FailureBudget::DEFAULT, |rules| rules.failures);
             let budget = if is_proven(version) { budget.proven } else { budget.unproven };
             halted.extend(
-                versions::halt(fleet.now, version, record, |_, _| budget)
+                records::halt(fleet.now, version, record, |_, _| budget)
                     .map(|halted| Halted { why: format!("in the pool {name}, {}", halted.why), ..halted }),
             );
         }

@@ -1,7 +1,6 @@
 //! The ledger: which nodes may be updated now, and which are done. Each pass makes one conditional patch, which gives
 //! slots back and takes new ones.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use brupop_api::facts::ShadowFacts;
@@ -12,9 +11,10 @@ use super::Reason;
 use super::age;
 use super::corrections;
 use super::idle::Candidates;
-use super::pool;
+use super::records::Halted;
 use super::room::{Place, Room};
-use super::versions::{Halted, Versions};
+use super::versions::Versions;
+use super::{pool, writes};
 use crate::decide::order::Survey;
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView, is_unavailable};
 
@@ -85,7 +85,7 @@ pub(super) fn of_holders<'a>(
     let seen = age::notes(fleet, views).into_iter();
     sets.extend(seen.map(|(version, seen)| (Field::Seen(version), Value::text_or_absent(seen))));
     let write = (!sets.is_empty()).then(|| {
-        let mut tests = tests(fleet, &sets);
+        let mut tests = writes::ledger_tests(fleet, &sets);
         if !taken.is_empty() {
             // A patch that lingers must not begin an update once a person has paused the fleet, or made a new one.
             tests.push((Field::Uid, Value::text_or_absent(fleet.uid)));
@@ -94,29 +94,6 @@ pub(super) fn of_holders<'a>(
         Write { object: Object::Ledger, tests, sets }
     });
     Slots { write, taken, queued, preflight, halted, freed: holders.freed.clone() }
-}
-
-/// What must still be so when these fields of the ledger are set: the leader, the slots, and each record as it was read,
-/// so that a write that lingers does not undo what was counted or halted since.
-pub(super) fn tests<'a>(
-    fleet: &FleetFacts<'a>,
-    sets: &[(Field<'a>, Value<'a>)],
-) -> Vec<(Field<'a>, Value<'a>)> {
-    let records = sets.iter().filter_map(|(field, _)| {
-        let read = match field {
-            Field::VersionRecord(version) => fleet.versions.get(*version).cloned().map(Value::VersionRecord),
-            Field::PoolRecord { pool, version } => {
-                let record = fleet.pool_versions.get(&format!("{pool}/{version}"));
-                record.cloned().map(Value::VersionRecord)
-            }
-            Field::Seen(version) => fleet.seen.get(*version).map(|at| Value::text(at)),
-            _ => return None,
-        };
-        Some((*field, read.unwrap_or(Value::Absent)))
-    });
-    let fixed =
-        [(Field::Term, Value::Number(fleet.term)), (Field::Slots, Value::Slots(Cow::Borrowed(fleet.slots)))];
-    fixed.into_iter().chain(records).collect()
 }
 
 /// Which views have slots. It is found out once, in one walk along both, because to search for each name waits for memory.

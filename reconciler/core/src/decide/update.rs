@@ -1,46 +1,16 @@
 //! A node in mid-update: staged, rebooted, monitored; or given up.
 
-use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::DrainObstacle;
 use brupop_api::{Field, Marker, Problem, State, Value};
 
+use super::boot::{Boot, boot};
 use super::{Abort, Case, Decision, Effect, Milestone, Reason, pool, pool_halts, slots, writes};
-use crate::facts::NodeFacts;
 use crate::workloads::Evicted;
-
-/// In which boot the host is, on facts of the Node alone.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Boot {
-    /// Still in the boot from which the update began (or was granted).
-    Same,
-    /// In another boot, with the wanted version.
-    IntoUpdate,
-    /// In another boot, with another version.
-    IntoOther,
-    /// In another boot, and the Node does not say with which version.
-    IntoUnknown,
-}
 
 /// How a host is that should have rebooted.
 const NOT_BACK: &str = "has not come back from its reboot in time";
 const STAYED: &str =
     "was asked to reboot, has not done so in time, and its agent still reports from the same boot";
-
-fn boot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Boot {
-    let from = shadow.spec.reboot_from_boot_id.or(shadow.spec.baseline_boot_id);
-    match (from == Some(node.boot_id), node.version) {
-        (true, _) => Boot::Same,
-        (false, None) => Boot::IntoUnknown,
-        (false, version) if version == shadow.spec.version => Boot::IntoUpdate,
-        (false, Some(_)) => Boot::IntoOther,
-    }
-}
-
-/// Has the host begun the reboot that we granted? So it is if its agent claimed it, or the node is in another boot.
-pub(super) fn has_begun_reboot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> bool {
-    shadow.spec.reboot_from_boot_id.is_some()
-        && (boot(node, shadow) != Boot::Same || shadow.status.reboot_requested == Some(node.boot_id))
-}
 
 impl<'a> Case<'_, 'a> {
     fn boot(self) -> Boot {

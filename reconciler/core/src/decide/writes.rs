@@ -314,3 +314,26 @@ pub fn new_shadow(
     };
     BottlerocketShadow { metadata, spec, status: None }
 }
+
+/// What must still be so when these fields of the ledger are set: the leader, the slots, and each record as it was read,
+/// so that a write that lingers does not undo what was counted or halted since.
+pub(super) fn ledger_tests<'a>(
+    fleet: &FleetFacts<'a>,
+    sets: &[(Field<'a>, Value<'a>)],
+) -> Vec<(Field<'a>, Value<'a>)> {
+    let records = sets.iter().filter_map(|(field, _)| {
+        let read = match field {
+            Field::VersionRecord(version) => fleet.versions.get(*version).cloned().map(Value::VersionRecord),
+            Field::PoolRecord { pool, version } => {
+                let record = fleet.pool_versions.get(&format!("{pool}/{version}"));
+                record.cloned().map(Value::VersionRecord)
+            }
+            Field::Seen(version) => fleet.seen.get(*version).map(|at| Value::text(at)),
+            _ => return None,
+        };
+        Some((*field, read.unwrap_or(Value::Absent)))
+    });
+    let fixed =
+        [(Field::Term, Value::Number(fleet.term)), (Field::Slots, Value::Slots(Cow::Borrowed(fleet.slots)))];
+    fixed.into_iter().chain(records).collect()
+}

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use super::versions::{acknowledged, failed, failures, halted, names, over, record};
 use super::world::*;
 use super::*;
+use crate::decide::records::{lifted, moment};
 use crate::decide::slots;
-use crate::decide::versions::{lifted, moment};
 use crate::facts::FleetFacts;
 use crate::policy::FailureBudget;
 

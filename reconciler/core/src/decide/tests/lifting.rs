@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use brupop_api::crds::{ACKNOWLEDGED_HALTS_MAX, MESSAGE_MAX};
 use brupop_api::fleet::{AcknowledgedHalt, VersionRecord};
 
-use crate::decide::versions::is_plain;
+use crate::decide::lifting::is_plain;
 use crate::status::DesiredCondition;
 use brupop_api::fleet::Halt;
 use brupop_api::printable::is_printable;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use std::cmp::Reverse;
 
-use crate::decide::versions::{Records, forgotten};
+use crate::decide::records::{Records, forgotten};
 
 fn at(second: usize) -> String {
     Timestamp::from_second(i64::try_from(second).unwrap()).unwrap().to_string()

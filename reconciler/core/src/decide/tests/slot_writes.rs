@@ -8,6 +8,7 @@ use brupop_apply::apply;
 use super::world::*;
 use super::*;
 use crate::decide::slots::{self, slots as take_slots};
+use crate::decide::writes;
 use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
 use crate::policy::FailureBudget;
 
@@ -80,7 +81,7 @@ fn records_are_tested_as_they_were_read() {
         (in_pool(other), Value::Absent),
         (Field::Seen(NEW), Value::Absent),
     ] {
-        let tests = slots::tests(&fleet, &[(field, Value::Absent)]);
+        let tests = writes::ledger_tests(&fleet, &[(field, Value::Absent)]);
         assert!(tests.contains(&(field, expected)), "{field:?}: {tests:?}");
         assert!(tests.contains(&(Field::Term, Value::Number(fleet.term))));
     }
