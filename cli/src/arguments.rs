@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use brupop_api::names::is_object_name;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+
+use crate::PROGRAM;
 
 /// Shows what the Bottlerocket update operator does with a fleet and why, and steers it
 #[derive(Clone, Debug, Parser)]
@@ -145,6 +147,16 @@ pub enum Steering {
     },
 }
 
+/// The completions of a shell.
+pub(crate) fn completions(shell: Shell) -> String {
+    // In scripts for bash, clap writes the hyphen of a program in two ways, so that nothing is found beyond its first word.
+    const PLAIN: &str = "kubectl_brupop";
+    let name = if shell == Shell::Bash { PLAIN } else { PROGRAM };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), name, &mut script);
+    String::from_utf8_lossy(&script).replace(&format!(" {PLAIN}\n"), &format!(" {PROGRAM}\n"))
+}
+
 fn object_name(text: &str) -> Result<String, &'static str> {
     let is_name = is_object_name(text).then(|| text.to_owned());
     is_name.ok_or("a name in Kubernetes consists of lower case letters, digits, '-' and '.'")
@@ -153,7 +165,28 @@ fn object_name(text: &str) -> Result<String, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
+
+    /// By bash itself: what it completes of a line.
+    #[test]
+    fn bash_completes_beyond_the_first_word() {
+        let script = completions(Shell::Bash);
+        assert_eq!(script.matches("default kubectl-brupop\n").count(), 2, "it is for the program");
+        for (words, last, expected) in [
+            (vec!["kubectl-brupop", "his"], "his", "history"),
+            (vec!["kubectl-brupop", "pause", "--po"], "--po", "--pool"),
+            (vec!["kubectl-brupop", "update-now", "--can"], "--can", "--cancel"),
+        ] {
+            let (at, before) = (words.len() - 1, words[words.len() - 2]);
+            let ask = format!(
+                "{script}\nCOMP_WORDS=({}); COMP_CWORD={at}\n_kubectl_brupop kubectl-brupop '{last}' '{before}'\n\
+                 echo \"${{COMPREPLY[@]}}\"",
+                words.join(" ")
+            );
+            let told = std::process::Command::new("bash").args(["-c", &ask]).output().unwrap();
+            let told = String::from_utf8(told.stdout).unwrap();
+            assert_eq!(told.trim(), expected, "{words:?}");
+        }
+    }
 
     #[test]
     fn the_command_line_is_sound() {

@@ -18,7 +18,6 @@ mod report;
 mod steer;
 
 use brupop_core::objects::WatchedNode;
-use clap::CommandFactory as _;
 use jiff::Timestamp;
 
 pub use arguments::Arguments;
@@ -57,11 +56,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
         Command::Steer(steering) => {
             page::print(&carry_out(&server().await?, steering).await?, output, &page())
         }
-        Command::Completion { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), PROGRAM, &mut script);
-            page::write_out(&String::from_utf8_lossy(&script))
-        }
+        Command::Completion { shell } => page::write_out(&arguments::completions(shell)),
     }
 }
 
