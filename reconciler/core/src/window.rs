@@ -25,8 +25,8 @@ const ONE_SHOT: SignedDuration = SignedDuration::from_hours(24);
 const FIRES_COMPARED: usize = 61;
 /// The largest change of a clock on the wall.
 const LARGEST_SHIFT: SignedDuration = SignedDuration::from_hours(3);
-/// The end of a window that is open while the expression matches is looked for up to a week ahead, minute by minute.
-const LONGEST_WINDOW_MINUTES: u32 = 7 * 24 * 60;
+/// The end of a window that is open while the expression matches is looked for up to a week ahead.
+const LONGEST_WINDOW: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// So many fire times may fall into an hour that the clock skips, at steps of ten minutes.
 const SKIPPED_AT_MOST: u32 = 24;
 /// From here on it is looked whether an expression without years ever fires, up to the year 5000.
@@ -143,18 +143,13 @@ impl Schedule {
         match &self.kind {
             Kind::Always => true,
             Kind::WhileMatching(cron) => {
-                let end = now.saturating_add(remaining).unwrap_or(Timestamp::MAX);
-                let last = if remaining.is_positive() { end - SignedDuration::from_nanos(1) } else { now };
-                let minutes = (0..).map_while(|minute| {
-                    now.checked_add(SignedDuration::from_mins(minute)).ok().filter(|at| *at < end)
-                });
-                self.matches(cron, now) && minutes.chain([last]).all(|at| self.matches(cron, at))
+                self.matches(cron, now) && remaining <= self.matches_until(cron, now).duration_since(now)
             }
             Kind::After(_) => self.span(now).is_some_and(|span| is_open(span, now, remaining)),
         }
     }
 
-    /// The window of a fixed length that is open, or the first that opens.
+    /// The window that is open, or the first that opens.
     fn span(&self, now: Timestamp) -> Option<Span> {
         span(std::slice::from_ref(self), now)
     }
@@ -175,8 +170,7 @@ impl Schedule {
     pub fn opens_ever(&self, now: Timestamp) -> bool {
         match &self.kind {
             Kind::Always => true,
-            Kind::WhileMatching(cron) => self.matches(cron, now) || self.next(cron, now).is_some(),
-            Kind::After(_) => self.span(now).is_some(),
+            Kind::WhileMatching(_) | Kind::After(_) => self.span(now).is_some(),
         }
     }
 
@@ -195,22 +189,46 @@ impl Schedule {
     pub fn opens(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.kind {
             Kind::Always => None,
-            Kind::WhileMatching(cron) => self.matches_next(cron, after),
-            Kind::After(_) => opens(std::slice::from_ref(self), after),
+            Kind::WhileMatching(_) | Kind::After(_) => opens(std::slice::from_ref(self), after),
         }
     }
 
-    /// The first time after this one at which the expression begins to match.
-    fn matches_next(&self, cron: &Cron, after: Timestamp) -> Option<Timestamp> {
-        // The window may be open, with too little left of it; then the next one counts.
-        let minute = SignedDuration::from_mins(1);
-        let mut after = after;
-        for _ in 0..LONGEST_WINDOW_MINUTES {
-            if !self.matches(cron, after) {
-                break;
-            }
-            after = after.saturating_add(minute).ok()?;
+    /// If updates may start while the expression matches: from when, and until when. It is asked from now on.
+    fn matching(&self, now: Timestamp) -> Option<Span> {
+        let Kind::WhileMatching(cron) = &self.kind else { return None };
+        let start = if self.matches(cron, now) { now } else { self.matches_next(cron, now)? };
+        Some((start, self.matches_until(cron, start)))
+    }
+
+    /// The first time from this one on at which the expression does not match; or a later one than [`LONGEST_WINDOW`] from
+    /// then, if it matches until there.
+    fn matches_until(&self, cron: &Cron, start: Timestamp) -> Timestamp {
+        let each = |values: Vec<u16>| values.len() == 60;
+        let (each_second, each_minute) =
+            (each(cron.pattern.seconds.values()), each(cron.pattern.minutes.values()));
+        let (minute, hour) = (SignedDuration::from_mins(1), SignedDuration::from_hours(1));
+        let mut end =
+            start.checked_sub(SignedDuration::from_nanos(start.subsec_nanosecond().into())).unwrap_or(start);
+        while self.matches(cron, end) && end.duration_since(start) < LONGEST_WINDOW {
+            let wall = self.zone.to_datetime(end);
+            let an_hour_later =
+                |at: Timestamp| wall.checked_add(hour).is_ok_and(|wall| self.zone.to_datetime(at) == wall);
+            let step = if !each_second || wall.second() != 0 {
+                SignedDuration::from_secs(1)
+            } else if each_minute && wall.minute() == 0 && end.checked_add(hour).is_ok_and(an_hour_later) {
+                hour
+            } else {
+                minute
+            };
+            let Ok(later) = end.checked_add(step) else { break };
+            end = later;
         }
+        end
+    }
+
+    /// The first time after this one, at which the expression does not match, at which it begins to.
+    fn matches_next(&self, cron: &Cron, after: Timestamp) -> Option<Timestamp> {
+        let mut after = after;
         for _ in 0..SKIPPED_AT_MOST {
             let fires = self.next(cron, after)?;
             // An hour that comes twice opens the window once more, although it fires only once.
@@ -222,7 +240,7 @@ impl Schedule {
                 return Some(fires);
             }
             // The clock on the wall skips this one.
-            after = fires.saturating_add(minute * 10).ok()?;
+            after = fires.saturating_add(SignedDuration::from_mins(10)).ok()?;
         }
         None
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::window::{Starts, Until};
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 const NONE: SignedDuration = SignedDuration::ZERO;
@@ -273,6 +274,54 @@ fn nothing_changes_before_the_next_change() {
         (now, changes) = (next, changes + 1);
     }
     assert!(changes > 5, "{changes}");
+}
+
+#[test]
+fn a_window_closes_once_its_expression_no_longer_matches() {
+    let matching = |text: &str, zone: &str| {
+        let windows = vec![Schedule::new(text, TimeZone::get(zone).unwrap(), None).unwrap()];
+        Rules { windows, ..rules(json!({})) }
+    };
+    let saturdays = matching("* * 2-4 * * SAT *", "UTC");
+    let half_an_hour = SignedDuration::from_mins(30);
+    let next = |time: &str, remaining| saturdays.next_change(at(time), remaining, saturdays.window(at(time)));
+    for (time, remaining, open, change) in [
+        ("2026-11-21T01:59:59.5Z", NONE, false, "2026-11-21T02:00:00Z"), // a Saturday
+        ("2026-11-21T02:00:00Z", NONE, true, "2026-11-21T05:00:00Z"),
+        ("2026-11-21T04:59:59.999Z", NONE, true, "2026-11-21T05:00:00Z"),
+        ("2026-11-21T05:00:00Z", NONE, false, "2026-11-28T02:00:00Z"),
+        ("2026-11-21T02:00:00.25Z", half_an_hour, true, "2026-11-21T04:30:00.000000001Z"),
+        ("2026-11-21T04:30:00Z", half_an_hour, true, "2026-11-21T04:30:00.000000001Z"),
+        ("2026-11-21T04:30:00.000000001Z", half_an_hour, false, "2026-11-21T05:00:00Z"),
+        ("2026-11-21T05:00:00Z", half_an_hour, false, "2026-11-28T02:00:00Z"),
+    ] {
+        let is_open = gate(&saturdays, at(time), remaining) == Starts::Open;
+        assert_eq!((is_open, next(time, remaining)), (open, Some(at(change))), "{time}");
+    }
+    let late = gate(&saturdays, at("2026-11-21T04:45:00Z"), half_an_hour);
+    assert_eq!(late, Starts::OutsideWindow(until("2026-11-28T02:00:00Z")), "not the open one");
+    for (text, zone, time, start, end) in [
+        ("0-29 * * * * * *", "UTC", "2026-11-21T02:00:10Z", "2026-11-21T02:00:10Z", "2026-11-21T02:00:30Z"),
+        ("* 0-29 * * * * *", "UTC", "2026-11-21T02:00:10Z", "2026-11-21T02:00:10Z", "2026-11-21T02:30:00Z"),
+        ("* * * * * SUN *", "UTC", "2026-11-21T02:00:00Z", "2026-11-22T00:00:00Z", "2026-11-23T00:00:00Z"),
+        // The clock shows the hour from two o'clock twice, and skips it.
+        (
+            "* * 2 * * * *",
+            "Europe/Berlin",
+            "2026-10-25T00:00:00Z",
+            "2026-10-25T00:00:00Z",
+            "2026-10-25T02:00:00Z",
+        ),
+        (
+            "* * 1-2 * * * *",
+            "Europe/Berlin",
+            "2026-03-29T00:10:00Z",
+            "2026-03-29T00:10:00Z",
+            "2026-03-29T01:00:00Z",
+        ),
+    ] {
+        assert_eq!(matching(text, zone).window(at(time)), Some((at(start), at(end))), "{text} at {time}");
+    }
 }
 
 #[test]

@@ -190,8 +190,15 @@ fn after(schedules: &[Schedule], at: Timestamp) -> Option<Span> {
     all(schedules).filter_map(|(windows, zone)| windows.after(at, zone)).min()
 }
 
-/// The window that is open at this time, or the first that opens after it.
+/// The window that is open at this time, or the first that opens after it. One that is open while its expression matches is
+/// put together with no other.
 pub(crate) fn span(schedules: &[Schedule], now: Timestamp) -> Option<Span> {
+    let matching = schedules.iter().filter_map(|schedule| schedule.matching(now));
+    lasting(schedules, now).into_iter().chain(matching).min()
+}
+
+/// The window of a fixed length that is open at this time, or the first that opens after it.
+fn lasting(schedules: &[Schedule], now: Timestamp) -> Option<Span> {
     let open = open_at(schedules, now);
     let (mut start, mut end) = open.or_else(|| after(schedules, now))?;
     for _ in 0..STEPS {
