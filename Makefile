@@ -29,12 +29,10 @@ OVERLAY ?= default
 IMAGE ?= $(if $(VERSION),$(shell sed -n 's/^ *newName: //p' manifests/kustomization.yaml):v$(VERSION:v%=%))
 DIST ?= dist
 
-# For `make chaos`; a SCHEDULE is a file in place of a seed, and one that fails is made small in SHRINK runs, of
-# minutes each, unless many seeds are run.
+# For `make chaos`; a SCHEDULE is a file in place of a seed, such as one that has failed, without some of its lines.
 CHAOS_SECONDS ?= 120
 SEED ?=
 SEEDS ?= 1
-SHRINK ?= $(if $(filter 1,$(SEEDS)),20,0)
 SCHEDULE ?=
 
 # For `make bench`: the nodes of its large fleet, and where the table is written as JSON.
@@ -221,9 +219,9 @@ e2e-tools: container-tools ## Installs Debian's runc, nftables and iproute2 for 
 	$(call debian,runc nft ip,runc nftables iproute2)
 
 .PHONY: chaos
-chaos: control-plane build ## Makes faults from a seed while 20 nodes are updated, and checks what must hold (CHAOS_SECONDS, SEED, SEEDS, SCHEDULE, SHRINK)
+chaos: control-plane build ## Makes faults from a seed while 20 nodes are updated, and checks what must hold (CHAOS_SECONDS, SEED, SEEDS, SCHEDULE)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-chaos
-	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-chaos --to $(TARGET)/chaos --shrink $(SHRINK) \
+	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-chaos --to $(TARGET)/chaos \
 	  $(if $(SCHEDULE),--schedule $(SCHEDULE),--seconds $(CHAOS_SECONDS) --seeds $(SEEDS) $(SEED:%=--seed %))
 
 # The programs of benchmarks that ask as often as they can, or act for thousands of nodes: optimized.

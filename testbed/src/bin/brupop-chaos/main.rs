@@ -16,7 +16,6 @@ mod report;
 mod rogue;
 mod run;
 mod schedule;
-mod shrink;
 mod tenants;
 mod watch;
 mod workloads;
@@ -31,7 +30,7 @@ use brupop_testbed::await_signal;
 use clap::Parser;
 
 use checker::Violation;
-use fault::{Plan, Step};
+use fault::Plan;
 use report::Report;
 use run::{TEST_BED, run};
 
@@ -63,9 +62,6 @@ struct Arguments {
     /// End a run at the first violation
     #[arg(long)]
     stop: bool,
-    /// Make a schedule that fails small, in at most so many runs; a run ends at its first violation then
-    #[arg(long, default_value_t = 0)]
-    shrink: usize,
     /// Folder for schedules, and for the logs of runs that fail
     #[arg(long, default_value = "target/chaos")]
     to: PathBuf,
@@ -119,48 +115,10 @@ async fn all(arguments: &Arguments) -> Result<bool> {
     Ok(failed.is_empty())
 }
 
-/// One plan, which is in this file; made small if it fails.
+/// One plan, which is in this file.
 async fn one(arguments: &Arguments, name: &str, file: &Path, plan: Plan) -> Result<Report> {
     println!("== {name}: {} faults, in {}; {:?}", plan.steps.len(), file.display(), plan.settings);
-    let stop = arguments.stop || arguments.shrink > 0;
-    let report = run(&plan, stop, Some(&arguments.to.join(name))).await?;
+    let report = run(&plan, arguments.stop, Some(&arguments.to.join(name))).await?;
     println!("== {name}: {report}");
-    if arguments.shrink > 0
-        && let Some(violation) = report.violations.iter().find(|violation| violation.rule != TEST_BED)
-    {
-        make_small(plan, violation.rule, arguments.shrink, &arguments.to.join(format!("{name}.small.jsonl")))
-            .await?;
-    }
     Ok(report)
-}
-
-/// Leaves out faults while this rule is violated, in at most so many runs. What still violates it is written as soon as it
-/// is known, because each run takes minutes.
-async fn make_small(plan: Plan, rule: &str, runs: usize, to: &Path) -> Result<()> {
-    println!("== {} faults violate \"{rule}\"; are fewer enough? In {runs} runs at most:", plan.steps.len());
-    // One of an earlier run says nothing about this one.
-    let _ = std::fs::remove_file(to);
-    let fails = async |steps: &[Step]| {
-        let smaller = Plan { settings: plan.settings.clone(), steps: steps.to_vec() };
-        let again = match Box::pin(run(&smaller, true, None)).await {
-            Ok(report) => report.violates(rule),
-            Err(error) => {
-                println!("== the test bed has failed: {error:#}");
-                false
-            }
-        };
-        println!("== {} faults: {}", steps.len(), if again { "fails" } else { "passes" });
-        if again {
-            std::fs::write(to, schedule::print(&smaller)).with_context(|| to.display().to_string())?;
-        }
-        Ok(again)
-    };
-    let steps = shrink::shrink(plan.steps.clone(), runs, fails).await?;
-    if steps.len() < plan.steps.len() {
-        let text = schedule::print(&Plan { settings: plan.settings.clone(), steps });
-        println!("== these faults still violate \"{rule}\" ({}):\n{text}", to.display());
-    } else {
-        println!("== none could be left out");
-    }
-    Ok(())
 }

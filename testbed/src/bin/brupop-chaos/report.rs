@@ -28,11 +28,6 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Is this rule among those that were violated?
-    pub(crate) fn violates(&self, rule: &str) -> bool {
-        self.violations.iter().any(|violation| violation.rule == rule)
-    }
-
     /// Adds another run.
     pub(crate) fn add(&mut self, run: Self) {
         self.violations.extend(run.violations);
