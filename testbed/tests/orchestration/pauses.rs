@@ -89,7 +89,7 @@ async fn what_a_person_wrote_is_said_to_be_observed(fleet: &Fleet) -> Result<()>
         let status = seen.status.context("no status")?;
         let conditions = status.conditions.iter().map(|condition| condition.observed_generation);
         let observed: Vec<_> = conditions.chain([status.observed_generation]).collect();
-        ensure!(observed == [Some(generation); 7], "{observed:?} of {generation}");
+        ensure!(observed == [Some(generation); 8], "{observed:?} of {generation}");
     }
     for node in 0..4 {
         wait("Progressing=false", &format!("brs/brs-node-{node}")).await?;
