@@ -64,7 +64,7 @@ async fn a_halt_holds_its_pool_and_no_other() -> Result<()> {
     let halted = until_pool(&fleet, "web", "is halted", |status| !status.halts.is_empty()).await?;
     let sentence = halted.conditions.iter().find(|it| it.type_ == "Halted").context("no condition")?;
     ensure!(
-        sentence.message.starts_with(&format!("{NEW}: {failed} (WorkloadsUnavailable")),
+        sentence.message.starts_with(&format!("{NEW}: it failed on {failed} (WorkloadsUnavailable)")),
         "{}",
         sentence.message
     );
