@@ -13,6 +13,7 @@ use brupop_api::BottlerocketPool;
 use brupop_api::names::{FLEET, LEASE, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION};
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
+use brupop_testbed::history::Seen;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::operator::built;
@@ -274,7 +275,8 @@ async fn a_halt_is_seen_and_lifted(fleet: &Fleet, reader: &Person, operator: &Pe
     operator.is_refused("resume-version 9.9.9", &["the version 9.9.9 is not halted"]).await?;
     let second = await_until("one node is held back by the failure of another", DEADLINE, async || {
         let history = fleet.history();
-        history.now().find(|(_, seen)| seen.reason == "VersionHalted").map(|(node, _)| node.to_owned())
+        let waits = |seen: &Seen| seen.reason == "VersionHalted" && seen.crashes == 0;
+        history.now().find(|(_, seen)| waits(seen)).map(|(node, _)| node.to_owned())
     });
     let second = second.await?;
     let status = fleet.until_no_slot_is_taken().await?;
