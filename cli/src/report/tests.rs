@@ -168,6 +168,9 @@ fn a_node_that_waits() {
     assert_snapshot!("why_backing_off", text(&why::of("node-1", &about(waits)).unwrap()));
     let unknown = idle("node-1", ["False", "OfAnotherRelease", "a later release has reasons of its own"]);
     assert_snapshot!("why_of_another_release", text(&why::of("node-1", &about(unknown)).unwrap()));
+    let queued = why::of("node-1", &about(idle("node-1", LIMIT))).unwrap();
+    assert_eq!(queued.slots.as_deref(), Some("1 of 2 in use, by node-0"));
+    assert!(text(&queued).contains("1 of 2 in use, by node-0"), "{}", text(&queued));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Why one node moves or waits.
 
 use brupop_api::conditions::{Condition, ConditionStatus, OVERDUE};
-use brupop_api::{BottlerocketShadow, Problem, State, names};
+use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Problem, State, names};
 use brupop_core::decide::Reason;
 use brupop_core::objects::WatchedNode;
 use serde::Serialize;
@@ -16,6 +16,8 @@ use crate::page::{Page, Tone, View, age, section};
 
 /// So many Events are shown.
 const EVENTS: usize = 20;
+/// So many nodes with a slot are named.
+const NAMED: usize = 6;
 
 /// Why one node moves or waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -46,6 +48,8 @@ pub(crate) struct Why {
     pub last_failure: Option<Failure>,
     /// Since when it holds a slot.
     pub updating_since: Option<String>,
+    /// How many slots of the fleet are in use, and by whom, if it waits for one.
+    pub slots: Option<String>,
     pub events: Vec<EventRow>,
     /// What could not be looked at.
     pub notes: Vec<String>,
@@ -77,14 +81,25 @@ pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
         },
         None => without_shadow(node, &found.node)?,
     };
-    let slots = found.ledger.as_ref().and_then(|ledger| ledger.status.as_ref()).map(|status| &status.slots);
-    let slot = slots.and_then(|slots| slots.get(&names::shadow_name(node)));
+    let status = found.ledger.as_ref().and_then(|ledger| ledger.status.as_ref());
+    let slot = status.and_then(|status| status.slots.get(&names::shadow_name(node)));
+    let waits_for_slot = why.reason.as_deref() == Some(Reason::LimitReached.as_str());
+    why.slots = status.filter(|_| waits_for_slot).map(slots_in_use);
     why.updating_since = slot.and_then(|slot| slot.since.as_deref()).map(time);
     why.node = name(node);
     why.events = latest(found.events.clone(), EVENTS);
     why.notes.extend(found.notes.iter().cloned());
     why.no_leader = found.leads.warning();
     Ok(why)
+}
+
+/// The condition does not say it: thousands of shadows would be rewritten each time that a slot changes hands.
+fn slots_in_use(status: &BottlerocketFleetStatus) -> String {
+    let node = |shadow: &String| name(names::node_of_shadow(shadow).unwrap_or(shadow));
+    let by: Vec<_> = status.slots.keys().take(NAMED).map(node).collect();
+    let more = if status.slots.len() > NAMED { ", …" } else { "" };
+    let limit = status.limit.map_or_else(|| "?".to_owned(), |limit| limit.to_string());
+    format!("{} of {limit} in use, by {}{more}", status.slots.len(), by.join(", "))
 }
 
 fn of_shadow(shadow: &BottlerocketShadow) -> Why {
@@ -190,6 +205,7 @@ impl Why {
         };
         [
             ("to go on", self.remedy.map(str::to_owned)),
+            ("slots", self.slots.clone()),
             (self.standing().1, self.since.as_ref().map(since)),
             ("updating for", self.updating_since.as_ref().map(since)),
             ("overdue", self.overdue.as_deref().map(|overdue| Tone::Bad.paint(overdue))),
