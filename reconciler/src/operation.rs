@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use brupop_api::crds::MESSAGE_MAX;
+use brupop_api::item::IdentityOnly;
 use brupop_api::printable::printable;
-use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, Marker, Object, names};
+use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, Item, Marker, Object, names};
 use brupop_runtime::Listing;
 use brupop_runtime::errors::{describe, status_message};
 use jiff::Timestamp;
@@ -12,9 +13,8 @@ use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{Request, Status};
+use kube::core::{DynamicObject, Request, Status};
 use kube::{Client, Error, Resource as _};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -141,22 +141,18 @@ impl ApiServer {
             },
             _ => None,
         };
-        let written = match self.write(object, operation).await {
-            Ok(written) => written.version(),
-            Err(Error::Api(status)) if status.code == 404 && matches!(operation, Operation::Delete(_)) => {
-                None
+        match (self.write(object, operation).await, operation, node) {
+            (Ok(_), Operation::Delete(_), _) => Reply::Removed,
+            (Err(Error::Api(status)), Operation::Delete(_), _) if status.code == 404 => Reply::Removed,
+            (Ok(shadow), _, Some(node)) => {
+                Reply::Granted { node, shadow: resource_version(&shadow.metadata) }
             }
-            Err(error) => return failure(&error),
-        };
-        match (operation, node) {
-            (Operation::Delete(_), _) => Reply::Removed,
-            (_, Some(node)) => Reply::Granted { node, shadow: written },
-            (_, None) => Reply::Written(written),
+            (answer, ..) => written(answer),
         }
     }
 
     /// Makes the one request of this operation; of a grant, the patch of the shadow.
-    async fn write(&self, object: &Object<String>, operation: &Operation) -> kube::Result<Written> {
+    async fn write(&self, object: &Object<String>, operation: &Operation) -> kube::Result<Answered> {
         let ours = Some(self.namespace.as_str());
         let status = Some("status");
         let (path, name, subresource) = match object {
@@ -193,8 +189,7 @@ impl ApiServer {
         let Confirm { node, patch, marker, overlooked } = confirm;
         match self.is_drained(node, marker.as_ref(), *overlooked).await {
             Ok(true) => {
-                let patched = self.write(&Object::Node(node.clone()), &Operation::Patch(patch.clone())).await;
-                patched.map_or_else(|error| failure(&error), |written| Reply::Written(written.version()))
+                written(self.write(&Object::Node(node.clone()), &Operation::Patch(patch.clone())).await)
             }
             Ok(false) => Reply::NotConfirmed,
             Err(error) => failure(&error),
@@ -219,28 +214,16 @@ impl ApiServer {
     }
 }
 
-/// An object as it was answered, of which only the version matters; or the [`Status`] of one that is deleted.
-#[derive(Deserialize)]
-struct Written {
-    #[serde(default)]
-    metadata: WrittenMetadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WrittenMetadata {
-    resource_version: Option<String>,
-}
-
-impl Written {
-    fn version(&self) -> Option<u64> {
-        self.metadata.resource_version.as_ref()?.parse().ok()
-    }
-}
+/// An object as it was answered, or the [`Status`] of one that is deleted.
+type Answered = Item<IdentityOnly<DynamicObject>>;
 
 /// The `resourceVersion` of an object as a number, so that versions can be compared.
 pub fn resource_version(metadata: &ObjectMeta) -> Option<u64> {
     metadata.resource_version.as_ref()?.parse().ok()
+}
+
+fn written(answer: kube::Result<Answered>) -> Reply {
+    answer.map_or_else(|error| failure(&error), |object| Reply::Written(resource_version(&object.metadata)))
 }
 
 /// What the API server or a webhook answered, fit for conditions, Events and log lines.
