@@ -131,6 +131,21 @@ fn name(text: &str) -> String {
     shown(text, NAME_MAX)
 }
 
+/// The name of the node of this shadow.
+fn node_of(shadow: &str) -> String {
+    name(names::node_of_shadow(shadow).unwrap_or(shadow))
+}
+
+/// Maximum number of nodes in a sentence for people; programs are told all.
+const NAMED: usize = 6;
+
+/// The first of these nodes, and how many more there are.
+fn some(nodes: &[String]) -> String {
+    let named = nodes.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = nodes.len().saturating_sub(NAMED);
+    if more > 0 { format!("{named} and {more} more") } else { named }
+}
+
 fn word(text: &str) -> String {
     shown(text, WORD_MAX)
 }

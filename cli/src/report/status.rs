@@ -11,12 +11,12 @@ use brupop_api::conditions::{
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::pool::PoolCounts;
-use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State, names};
+use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State};
 use brupop_core::decide::Reason;
 use brupop_core::pool::Pool;
 use serde::Serialize;
 
-use super::{condition, name, progressing, sentence, time, version, word};
+use super::{condition, name, node_of, progressing, sentence, time, version, word};
 use crate::gather::Fleet;
 
 /// Stands for the reason of a node about which the reconciler has said nothing.
@@ -156,11 +156,11 @@ pub(crate) fn of(fleet: &Fleet) -> Status {
                 view.up_to_date += 1;
                 let said = progressing(shadow).filter(|said| said.reason == Reason::NoUpdate.as_str());
                 if let Some((_, asked)) = said.and_then(|said| said.message.split_once("; ")) {
-                    left.entry(sentence(asked)).or_default().push(node_of(item));
+                    left.entry(sentence(asked)).or_default().push(node_of(item.name()));
                 }
             }
             Standing::Moves => view.moving.push(moving(item, shadow, slot)),
-            Standing::Waits => waiting.entry(waits_for(shadow)).or_default().push(node_of(item)),
+            Standing::Waits => waiting.entry(waits_for(shadow)).or_default().push(node_of(item.name())),
         }
     }
     view.states =
@@ -209,7 +209,7 @@ fn moving(item: &Item<BottlerocketShadow>, shadow: &BottlerocketShadow, slot: Op
         _ => shadow.spec.version.as_deref(),
     };
     Moving {
-        node: node_of(item),
+        node: node_of(item.name()),
         state: state(shadow),
         goal: shadow.spec.state.as_str(),
         reason: word(said.map_or(SILENT, |said| &said.reason)),
@@ -275,10 +275,6 @@ fn pool(item: &Item<Pool>) -> PoolLine {
         reason: word(said.map_or(SILENT, |said| &said.reason)),
         message: said.map_or_else(unsaid, |said| sentence(&said.message)),
     }
-}
-
-fn node_of(item: &Item<BottlerocketShadow>) -> String {
-    name(names::node_of_shadow(item.name()).unwrap_or(item.name()))
 }
 
 fn state(shadow: &BottlerocketShadow) -> Option<&'static str> {

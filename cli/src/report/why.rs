@@ -7,8 +7,8 @@ use brupop_core::objects::WatchedNode;
 use serde::Serialize;
 
 use super::{
-    EventRow, condition, events, latest, name, notes, or_dash, progressing, remedy, sentence, time, version,
-    word,
+    EventRow, condition, events, latest, name, node_of, notes, or_dash, progressing, remedy, sentence, some,
+    time, version, word,
 };
 use crate::Error;
 use crate::gather::AboutNode;
@@ -16,8 +16,6 @@ use crate::page::{Page, Tone, View, age, section};
 
 /// So many Events are shown.
 const EVENTS: usize = 20;
-/// So many nodes with a slot are named.
-const NAMED: usize = 6;
 
 /// Why one node moves or waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -95,11 +93,9 @@ pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
 
 /// The condition does not say it: thousands of shadows would be rewritten each time that a slot changes hands.
 fn slots_in_use(status: &BottlerocketFleetStatus) -> String {
-    let node = |shadow: &String| name(names::node_of_shadow(shadow).unwrap_or(shadow));
-    let by: Vec<_> = status.slots.keys().take(NAMED).map(node).collect();
-    let more = if status.slots.len() > NAMED { ", …" } else { "" };
+    let nodes: Vec<_> = status.slots.keys().map(|shadow| node_of(shadow)).collect();
     let limit = status.limit.map_or_else(|| "?".to_owned(), |limit| limit.to_string());
-    format!("{} of {limit} in use, by {}{more}", status.slots.len(), by.join(", "))
+    format!("{} of {limit} in use, by {}", nodes.len(), some(&nodes))
 }
 
 fn of_shadow(shadow: &BottlerocketShadow) -> Why {

@@ -3,7 +3,7 @@
 use brupop_api::names;
 use comfy_table::Cell;
 
-use super::super::or_dash;
+use super::super::{or_dash, some};
 use super::{Count, HaltedVersion, LeftByPeople, Moving, PoolLine, Status, Waiting};
 use crate::page::{Page, Tone, View, age, section, table};
 
@@ -11,8 +11,6 @@ use crate::page::{Page, Tone, View, age, section, table};
 const BAR: usize = 30;
 /// Characters of the progress bar of a pool.
 const POOL_BAR: usize = 10;
-/// So many nodes that wait for one reason are named to people; programs are told all.
-const NAMED: usize = 6;
 
 impl View for Status {
     fn text(&self, page: &Page) -> String {
@@ -142,13 +140,6 @@ impl Moving {
             (runs, Some(to)) => format!("{} → {to}", or_dash(runs)),
         }
     }
-}
-
-/// The first of these nodes, and how many more there are.
-fn some(nodes: &[String]) -> String {
-    let named = nodes.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = nodes.len().saturating_sub(NAMED);
-    if more > 0 { format!("{named} and {more} more") } else { named }
 }
 
 /// How many are done, and how many are on their way.
