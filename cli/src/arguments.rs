@@ -101,8 +101,8 @@ pub enum Command {
 pub enum Steering {
     /// Pause the fleet, a pool, or one node
     ///
-    /// While the fleet or a pool is paused, no update starts there. Updates before the cordon are given up, and cordoned nodes are
-    /// finished. A node that is paused in mid-update is put back into service, unless its reboot has begun. With plain kubectl:
+    /// While the fleet or a pool is paused, no update starts there. Updates of pools are given up before the cordon; all others
+    /// are finished. A node that is paused in mid-update is put back into service, unless its reboot has begun. With plain kubectl:
     /// `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":true}}'`, and
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause=true`.
     Pause {
