@@ -143,7 +143,8 @@ impl Schedule {
         match &self.kind {
             Kind::Always => true,
             Kind::WhileMatching(cron) => {
-                self.matches(cron, now) && remaining <= self.matches_until(cron, now).duration_since(now)
+                self.matches(cron, now)
+                    && remaining <= self.matches_until(cron, now, remaining).duration_since(now)
             }
             Kind::After(_) => self.span(now).is_some_and(|span| is_open(span, now, remaining)),
         }
@@ -197,19 +198,19 @@ impl Schedule {
     fn matching(&self, now: Timestamp) -> Option<Span> {
         let Kind::WhileMatching(cron) = &self.kind else { return None };
         let start = if self.matches(cron, now) { now } else { self.matches_next(cron, now)? };
-        Some((start, self.matches_until(cron, start)))
+        Some((start, self.matches_until(cron, start, LONGEST_WINDOW)))
     }
 
-    /// The first time from this one on at which the expression does not match; or a later one than [`LONGEST_WINDOW`] from
-    /// then, if it matches until there.
-    fn matches_until(&self, cron: &Cron, start: Timestamp) -> Timestamp {
+    /// The first time from this one on at which the expression does not match; or a time at least `longest`
+    /// later, if it matches until there.
+    fn matches_until(&self, cron: &Cron, start: Timestamp, longest: SignedDuration) -> Timestamp {
         let each = |values: Vec<u16>| values.len() == 60;
         let (each_second, each_minute) =
             (each(cron.pattern.seconds.values()), each(cron.pattern.minutes.values()));
         let (minute, hour) = (SignedDuration::from_mins(1), SignedDuration::from_hours(1));
         let mut end =
             start.checked_sub(SignedDuration::from_nanos(start.subsec_nanosecond().into())).unwrap_or(start);
-        while self.matches(cron, end) && end.duration_since(start) < LONGEST_WINDOW {
+        while self.matches(cron, end) && end.duration_since(start) < longest {
             let wall = self.zone.to_datetime(end);
             let an_hour_later =
                 |at: Timestamp| wall.checked_add(hour).is_ok_and(|wall| self.zone.to_datetime(at) == wall);
