@@ -75,7 +75,7 @@ fn pages(metrics: Arc<Metrics>, authorizer: Option<Arc<Authorizer>>) -> Pages {
     connections::admitted(authorizer, refusal).and(shadows.or(pools).unify()).boxed()
 }
 
-/// What is posted, and the turn that a long body needs. Whoever has it needs nobody else to be done with it.
+/// What is posted, and the turn that a long body needs. Its holder waits for no other turn.
 fn body() -> impl Filter<Extract = (Vec<u8>, Option<OwnedMutexGuard<()>>), Error = Rejection> + Clone {
     let turns = Arc::new(Mutex::new(()));
     let with_turn = move |body: Vec<u8>| {

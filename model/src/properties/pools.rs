@@ -178,7 +178,7 @@ pub(super) fn wrong_note(world: &World, record: Record) -> Option<&'static str> 
 pub(crate) struct Saw {
     /// The update was halted.
     pub(crate) halt: bool,
-    /// Whoever steers the node let it not go on.
+    /// What steers the node did not let it go on.
     pub(crate) held: bool,
     /// Its drain had begun.
     pub(crate) draining: bool,

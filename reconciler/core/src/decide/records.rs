@@ -12,7 +12,7 @@ use crate::times;
 
 /// Times are written in whole seconds.
 const NEXT: SignedDuration = SignedDuration::from_secs(1);
-/// A halt names at most so many nodes.
+/// Maximum number of nodes that the sentence of a halt names.
 const NODES_NAMED: usize = 3;
 
 /// A version that is halted now.

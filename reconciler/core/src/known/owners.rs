@@ -12,12 +12,11 @@ use crate::policy::Durations;
 use crate::pool::{GateState, Question, Rules};
 use crate::window::{Span, Starts};
 
-/// So many pools are heeded, the first by name. The others hold the nodes that they own.
+/// Maximum number of pools that start updates, the first by name. The others hold the nodes that they own.
 pub(crate) const POOLS_MAX: usize = 128;
-/// At most so many pools have the clock looked at for them without a pause: windows may be many and
-/// their steps, too.
+/// Maximum number of pools whose windows are evaluated at once: a pool may have many windows, with many steps.
 const LOOKS_AT_ONCE: usize = 2;
-/// Nor are more requirements of selectors compared with labels than these, but for at least one node.
+/// Maximum number of requirements of selectors that are compared with labels at once, but for at least one node.
 const COMPARED_AT_ONCE: usize = 10_000;
 
 /// Which pool owns a node.
@@ -48,7 +47,7 @@ pub(crate) struct KnownPool {
     said: u64,
     /// Why it cannot be understood, if so.
     pub(crate) invalid: Option<String>,
-    /// What the clock says of its rules; worked out anew only when that changes.
+    /// What the clock says of its rules; worked out again only when that changes.
     pub(crate) at: Option<AtTime>,
     /// How its gates are, in their order; unknown where there is nothing.
     pub(crate) gates: Vec<GateState>,
@@ -221,9 +220,7 @@ impl DurationsByOwner {
         };
         of_pool.unwrap_or(&self.others)
     }
-}
 
-impl DurationsByOwner {
     /// Of these pools, if `others` holds where no pool says anything else.
     pub fn of_pools(cluster: &Cluster, others: Durations) -> Self {
         let rules = cluster.pools.values().map(WatchedPool::rules);

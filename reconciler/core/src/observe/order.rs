@@ -18,7 +18,7 @@ const CIRCLE: &str = "spec.after: these pools wait for each other in a circle, s
 const TOO_MANY: &str = "spec.after: more than 16 pools go before others, and the ledger has room for the first 16 by name; \
                         let one pool of them go first for several";
 
-/// The pools that cannot be heeded because of what they come after, and why.
+/// The pools whose `spec.after` is invalid, and why.
 pub(crate) fn misplaced(pools: &BTreeMap<String, WatchedPool>) -> BTreeMap<&str, &'static str> {
     let after = |name: &str| {
         let rules = pools.get(name).and_then(|pool| pool.item.ok()?.rules.as_ref().ok());

@@ -11,9 +11,9 @@ use crate::known::{Known, KnownPool, Owner, POOLS_MAX};
 use crate::pool::{GateState, Rules};
 use crate::window::Starts;
 
-/// Why a pool is not heeded before the clock was looked at for it.
+/// Why a pool starts nothing before its windows have been evaluated.
 const NOT_LOOKED_AT: &str = "the clock was not looked at yet";
-/// Why pools beyond those that are heeded are not. The number is [`POOLS_MAX`].
+/// Why the pools after the first [`POOLS_MAX`] start nothing.
 pub(crate) const TOO_MANY: &str = "there are more than 128 pools, and the first 128 by name are heeded; put nodes that need the same \
                         into one pool";
 
@@ -44,8 +44,8 @@ pub fn pools_at<'a>(cluster: &'a Cluster, known: &'a Known, now: Timestamp) -> P
     Pools { all, next: [by_order, by_age, by_clock].into_iter().flatten().min() }
 }
 
-/// The pool as decisions see it, with so many opted-in nodes; and why it cannot be heeded because of its place among the
-/// others, if so.
+/// The pool as decisions see it, with this number of opted-in nodes. `misplaced` says why its place among the others is
+/// invalid, if it is.
 fn facts<'a>(
     pool: &'a WatchedPool,
     known: &'a KnownPool,

@@ -166,9 +166,9 @@ fn a_slot_taken_late_counts_nothing_anew() {
     let left = FleetFacts { acknowledged: &said, slots: &NO_SLOTS, ..later };
     let lifted = record(&left, Some(halted), &[]).unwrap();
     assert_eq!(record(&later, Some(lifted.clone()), &[over(Some(&fell_back))]), None);
-    let anew = Failures { at: "2026-11-21T04:30:00Z".to_owned(), ..fell_back.clone() };
-    let anew = record(&later, Some(lifted.clone()), &[over(Some(&anew))]).unwrap();
-    assert_eq!(halt_of(&anew), (later.now, "it failed on n (FellBack)"));
+    let again = Failures { at: "2026-11-21T04:30:00Z".to_owned(), ..fell_back.clone() };
+    let again = record(&later, Some(lifted.clone()), &[over(Some(&again))]).unwrap();
+    assert_eq!(halt_of(&again), (later.now, "it failed on n (FellBack)"));
     // By a clock that was ahead: nobody knows.
     let behind = FleetFacts { now: "2026-11-21T03:30:00Z", ..fleet() };
     let again = record(&behind, Some(lifted), &[over(Some(&fell_back))]).unwrap();
