@@ -35,19 +35,10 @@ SEED ?=
 SEEDS ?= 1
 SCHEDULE ?=
 
-# For `make bench`: the nodes of its large fleet, and where the table is written as JSON.
-SCALE_NODES ?= 1000 5000
+# For `make bench`: which figures (all, or `scale,memory`), where the table is written as JSON, and further options
+# (`--nodes 10,100`, `--help`).
 BENCH_TO ?= $(TARGET)/bench.json
-
-# For `make bench`, `bench-scale` and `bench-growth`: the pods on each node, how many of these are evicted, and budgets; and
-# the numbers of nodes of `bench-growth`.
-PODS ?= 30
-EVICTED ?= $(PODS)
-BUDGETS ?= 300
-TENANTS = --pods-per-node $(PODS) --evicted-per-node $(EVICTED) --budgets $(BUDGETS)
-# Of $nodes.
-FIVE_PERCENT = $(TENANTS) --waiting $$(((nodes + 19) / 20)) --limit 5% --updates 0
-GROWTH ?= 10 100 1000 5000
+BENCH ?=
 
 # For `make instructions`: the commit to compare with.
 BASE ?=
@@ -224,67 +215,10 @@ chaos: control-plane build ## Makes faults from a seed while 20 nodes are update
 	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-chaos --to $(TARGET)/chaos \
 	  $(if $(SCHEDULE),--schedule $(SCHEDULE),--seconds $(CHAOS_SECONDS) --seeds $(SEEDS) $(SEED:%=--seed %))
 
-# The programs of benchmarks that ask as often as they can, or act for thousands of nodes: optimized.
-BENCH := cargo build --release --locked --quiet -p brupop-testbed
-FIGURES := $(TARGET)/figures
-
 .PHONY: bench
-bench: control-plane build ## Measures what a user of the operator pays, and prints one table (40 minutes, and builds; SCALE_NODES, BENCH_TO)
-	@$(BENCH) -p brupop-bench-cases --bin brupop-case --bin brupop-bench --bin brupop-bench-scale --bin brupop-bench-admission
-	@mkdir -p $(FIGURES)
-	@rm -f $(FIGURES)/bench-*.json
-	@export BRUPOP_BINARIES=$(SHIPPED); failed=0; \
-	$(TARGET)/release/brupop-case --times $(FIGURES)/bench-pass.json || failed=1; \
-	$(TARGET)/release/brupop-bench-admission --rounds 50 --to $(FIGURES)/bench-admission.json || failed=1; \
-	for nodes in $(SCALE_NODES); do \
-	  $(TARGET)/release/brupop-bench-scale --nodes $$nodes $(FIVE_PERCENT) --quiet-seconds 10 \
-	    --to $(FIGURES)/bench-scale-$$nodes.json || failed=1; \
-	done; \
-	$(TARGET)/release/brupop-bench-scale --worst --to $(FIGURES)/bench-scale-worst.json || failed=1; \
-	$(TARGET)/release/brupop-bench --to $(BENCH_TO) --take-over $(FIGURES)/bench-*.json || failed=1; \
-	exit $$failed
-
-.PHONY: bench-roll-out
-bench-roll-out: control-plane build ## Measures roll-outs alone: time, requests per updated node by kind, and where the time of a node goes (TIMELINE=true)
-	@cargo build --locked --quiet -p brupop-testbed --bin brupop-bench
-	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-bench --only rollout,large $(if $(filter true,$(TIMELINE)),--timeline)
-
-.PHONY: bench-admission
-bench-admission: control-plane build ## Measures what webhook and policies cost an agent's patch, compared with neither and with a webhook that does nothing
-	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-admission
-	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-admission
-	@$(MAKE) --no-print-directory bench-verdict
-
-.PHONY: bench-ports
-bench-ports: control-plane build ## Measures who is served by the webhook during a flood of connections
-	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-admission
-	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-admission ports
-
-.PHONY: bench-pass
-bench-pass: ## Measures one pass of the reconciler over 5,000 nodes: observe, and decide
-	cargo bench --locked --quiet -p brupop-bench-cases --bench pass
-
-.PHONY: bench-scale
-bench-scale: control-plane build ## Measures the reconciler with 5,000 nodes, and with 1,000 that kwok keeps: start, memory, requests (ten minutes; PODS, EVICTED, BUDGETS)
-	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-scale
-	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale $(TENANTS)
-	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes 1000 --kwok
-
-.PHONY: bench-growth
-bench-growth: control-plane build ## Measures the reconciler with more and more nodes, 5 % of them updated at once, prints a table, and draws target/growth.svg (GROWTH='10 100 1000 5000', PODS, EVICTED, BUDGETS)
-	@$(BENCH) --bin brupop-bench-scale --bin brupop-bench-growth
-	@mkdir -p $(FIGURES)
-	@for nodes in $(GROWTH); do \
-	  BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes $$nodes $(FIVE_PERCENT) \
-	    --point $(FIGURES)/growth-$$nodes.json || exit; \
-	done
-	@$(TARGET)/release/brupop-bench-growth --svg $(TARGET)/growth.svg $(GROWTH:%=$(FIGURES)/growth-%.json)
-
-.PHONY: bench-memory
-bench-memory: control-plane build ## Measures the reconciler's memory beside tenants: 120 budgets of 1.2 MB, then 5,000 nodes with 30 pods each (ten minutes)
-	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-scale
-	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes 200 --waiting 60 --updates 5 --quiet-seconds 10 --pods-per-node 30 --budgets 300 --large-budgets 120
-	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --pods-per-node 30
+bench: control-plane build ## Measures what a user of the operator pays, and prints one table (40 minutes, and builds; ONLY=roll-out,starts,idle,admission,ports,scale,memory,pass,verdict, BENCH='--nodes 10,100')
+	@cargo build --release --locked --quiet -p brupop-bench
+	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/release/brupop-bench $(ONLY:%=--only %) --to $(BENCH_TO) $(BENCH)
 
 .PHONY: instructions
 instructions: valgrind ## Counts the instructions of a pass, a verdict and an agent's step: over 5 % more than at BASE, where the branch left main, is an error
@@ -293,10 +227,6 @@ instructions: valgrind ## Counts the instructions of a pass, a verdict and an ag
 .PHONY: valgrind
 valgrind: ## Installs Debian's valgrind, unless it is there; needs root
 	$(call debian,valgrind,valgrind)
-
-.PHONY: bench-verdict
-bench-verdict: ## Measures a review without the network: from its bytes to the bytes of the answer
-	cargo bench --locked --quiet -p brupop-bench-cases --bench verdict
 
 .PHONY: fuzz
 fuzz: ## Fuzzes the webhook's parser and its verdict (FUZZ_SECONDS or FUZZ_RUNS of each)

@@ -1,38 +1,165 @@
-//! Carries out a case so many times, for `.ci/instructions` to count what that takes; or takes the time of each case.
+//! `make bench`: what a user of the operator pays, measured on the shipped programs.
 
-use std::fs;
+mod admission;
+mod cases;
+mod fleet;
+mod idle;
+mod memory;
+mod ports;
+mod requests;
+mod roll_out;
+mod scale;
+mod starts;
+mod table;
+mod webhook;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
-use brupop_bench_cases::CASES;
+use anyhow::{Result, ensure};
+use brupop_testbed::await_signal;
+use clap::{Parser, Subcommand, ValueEnum};
+use jiff::Timestamp;
 
-mod times;
+use crate::table::{Figure, Machine, Report};
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["--times", to] => match fs::write(to, times::figures().to_string()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{to}: {error}");
-                ExitCode::FAILURE
+/// Measures what a user of the operator pays, and prints it as one table.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "brupop-bench", version)]
+struct Arguments {
+    /// Measure only these
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Write the table here, too, as JSON
+    #[arg(long)]
+    to: Option<PathBuf>,
+    /// roll-out: how often each small fleet is updated
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
+    times: u8,
+    /// roll-out: the nodes of the large fleet
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(10..))]
+    large: u16,
+    /// idle: for how many seconds a fleet is left alone
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    idle_seconds: u64,
+    /// admission: how often each variant has its turn
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+    /// ports: how many connections are opened to each replica of the webhook
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u16).range(100..))]
+    connections: u16,
+    #[command(flatten)]
+    scale: scale::Options,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    /// The webhook that ours is compared with; `admission` runs it
+    #[command(hide = true)]
+    DoNothing(admission::do_nothing::Options),
+}
+
+/// What can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// A pass of the reconciler over 5,000 nodes (seconds)
+    Pass,
+    /// A verdict of the webhook, and a step of the agent (seconds)
+    Verdict,
+    /// Updates of 8 and of 200 nodes: time and requests (seven minutes)
+    RollOut,
+    /// How soon something happens: an update, a change of leaders, a start (three minutes)
+    Starts,
+    /// A fleet with nothing to do: memory, CPU, requests (six minutes)
+    Idle,
+    /// An agent's patch with and without webhook and policies (three minutes)
+    Admission,
+    /// Who is served by the webhook during a flood of connections (three minutes)
+    Ports,
+    /// The reconciler with more and more nodes: start, memory, CPU (ten minutes)
+    Scale,
+    /// The reconciler's memory beside the worst tenants (three minutes)
+    Memory,
+}
+
+impl Part {
+    async fn measure(self, arguments: &Arguments) -> Result<Vec<Figure>> {
+        match self {
+            Self::Pass => Ok(cases::pass()),
+            Self::Verdict => Ok(cases::verdict()),
+            Self::RollOut => roll_out::measure(arguments.times.into(), arguments.large.into()).await,
+            Self::Starts => starts::measure().await,
+            Self::Idle => idle::measure(Duration::from_secs(arguments.idle_seconds)).await,
+            Self::Admission => admission::measure(arguments.rounds).await,
+            Self::Ports => ports::measure(arguments.connections.into()).await,
+            Self::Scale => scale::measure(&arguments.scale).await,
+            Self::Memory => memory::measure().await,
+        }
+    }
+}
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    // As our webhook has it, which is compared with one that runs in this program.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        if let Some(Command::DoNothing(options)) = arguments.command {
+            admission::do_nothing::serve(options).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        // The test bed's guardian takes everything away as soon as a fleet is dropped, or this process is gone.
+        tokio::select! {
+            result = bench(&arguments) => result,
+            signal = await_signal() => {
+                let (by, code) = signal?;
+                eprintln!("\n{by}; nothing is left behind");
+                Ok(ExitCode::from(code))
             }
-        },
-        [case, times] => run(case, times),
-        _ => usage(),
-    }
+        }
+    })
 }
 
-fn run(case: &str, times: &str) -> ExitCode {
-    let case = CASES.into_iter().find(|(name, _)| *name == case);
-    let (Some((_, run)), Ok(times)) = (case, times.parse::<usize>()) else { return usage() };
-    run(&mut |once| (0..times).for_each(|_| once()));
-    ExitCode::SUCCESS
+/// Measures one part after the other. A part that fails is named in the end; the others are measured all the same.
+async fn bench(arguments: &Arguments) -> Result<ExitCode> {
+    let mut report = Report { began: Timestamp::now(), machine: Machine::here(), figures: vec![] };
+    let wanted = |part: &Part| arguments.only.is_empty() || arguments.only.contains(part);
+    let mut failed = vec![];
+    for part in Part::value_variants().iter().filter(|part| wanted(part)) {
+        say(&format!("{part:?}"));
+        match Box::pin(part.measure(arguments)).await.and_then(all_measured) {
+            Ok(figures) => report.figures.extend(figures),
+            Err(error) => {
+                say(&format!("{part:?} failed: {error:?}"));
+                failed.push(part);
+            }
+        }
+    }
+    say("done");
+    println!("\n{}", report.render());
+    if let Some(to) = &arguments.to {
+        report.write(to)?;
+    }
+    if failed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("these parts failed, see above: {failed:?}");
+    Ok(ExitCode::FAILURE)
 }
 
-fn usage() -> ExitCode {
-    eprintln!("Usage: brupop-case <case> <how often> | brupop-case --times <file>; these are the cases:");
-    for (name, _) in CASES {
-        println!("{name}");
+fn all_measured(figures: Vec<Figure>) -> Result<Vec<Figure>> {
+    for figure in &figures {
+        ensure!(figure.value.is_finite(), "{} was not measured", figure.name);
     }
-    ExitCode::FAILURE
+    Ok(figures)
+}
+
+/// Prints what is done now, with the seconds since the program's start.
+fn say(what: &str) {
+    static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    eprintln!("{:>5} s  {what}", BEGAN.elapsed().as_secs());
 }

@@ -27,7 +27,7 @@ use warp::{Filter, Rejection, path};
 ///   was parsed by the other thread;
 /// - 8 MiB for everything else.
 ///
-/// `make bench-ports` tries it.
+/// `make bench ONLY=ports` tries it.
 pub const LIMITS: Limits = Limits {
     port: "admission",
     connections: 512,

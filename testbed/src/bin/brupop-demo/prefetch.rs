@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use brupop_testbed::figures::median;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::History;
+use brupop_testbed::median;
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, throw_away_overlay};
 use brupop_testbed::{Fleet, await_until};
 use kube::api::ListParams;

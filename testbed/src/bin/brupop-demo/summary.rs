@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use brupop_api::State;
 use brupop_testbed::Fleet;
-use brupop_testbed::figures::median;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::history::Outcome;
 use brupop_testbed::host::Durations;
+use brupop_testbed::median;
 use brupop_testbed::usage::Usage;
 
 /// Most resident memory in MiB, and most threads, of any agent that runs now.

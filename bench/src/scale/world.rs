@@ -5,19 +5,20 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
 use brupop_testbed::fleet::{NEW, OLD};
-use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
+use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
-use brupop_testbed::usage::Usage;
-use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options, await_until};
+use brupop_testbed::{ControlPlane, NewNode, await_until};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, from_value, json};
 use tokio::time::{Instant, interval};
+
+use crate::webhook::Cluster;
 
 /// Requests under way at once while nodes are made.
 const PARALLEL: usize = 50;
@@ -26,16 +27,10 @@ const IMAGES: usize = 50;
 /// How often a kubelet says that nothing has changed.
 const HEARTBEAT: Duration = Duration::from_mins(5);
 const DEADLINE: Duration = Duration::from_mins(10);
-/// Who asked for what, and how it was answered.
-const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
-  "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [{"level": "Metadata"}]}"#;
 
-/// A control plane, and the webhook on two nodes of its own.
+/// A cluster, and what its nodes and agents report.
 pub struct World {
-    /// They end before what their processes talk to.
-    kubelets: Kubelets,
-    /// The control plane.
-    pub control_plane: ControlPlane,
+    cluster: Cluster,
 }
 
 impl World {
@@ -44,51 +39,21 @@ impl World {
     ///
     /// # Errors
     /// Something does not start.
-    pub async fn start(kwok: bool) -> Result<Self> {
-        let webhook = binaries(&["brupop-webhook"])?;
-        let options = Options { kwok, audit_policy: Some(AUDIT_POLICY), ..Options::CLUSTER };
-        let control_plane = ControlPlane::start(options).await?;
-        apply_overlay(&control_plane, "default").await?;
-        // Both are played by this program: agents' pods as objects, the reconciler as a process without a pod.
-        let nowhere = r#"{"spec": {"template": {"spec": {"nodeSelector": {"bench-scale": "nowhere"}}}}}"#;
-        let arguments = ["-n", NAMESPACE, "patch", "daemonset", "brupop-agent", "-p", nowhere];
-        control_plane.kubectl(arguments).await?;
-        let arguments = ["-n", NAMESPACE, "scale", "deployment", "brupop-reconciler", "--replicas=0"];
-        control_plane.kubectl(arguments).await?;
-        for number in 0..2 {
-            let mut node = NewNode::numbered(number)?;
-            node.name = format!("infrastructure-{number}");
-            node.labels.remove(names::UPDATER_INTERFACE_LABEL);
-            node.create(&control_plane.client()).await?;
-        }
-        let programs =
-            programs(&webhook, &[]).into_iter().filter(|(command, _)| command == "/brupop-webhook");
-        let kubelets = Kubelets::start(&control_plane, programs);
-        let deployments = Api::<Deployment>::namespaced(control_plane.client(), NAMESPACE);
-        await_until("the webhook is ready", DEADLINE, async || {
-            let status = deployments.get("brupop-webhook").await.ok()?.status?;
-            (status.ready_replicas == Some(2)).then_some(())
-        })
-        .await?;
-        control_plane.signal("kube-controller-manager", Signal::STOP)?;
-        control_plane.signal("kube-scheduler", Signal::STOP)?;
-        Ok(Self { kubelets, control_plane })
+    pub async fn start() -> Result<Self> {
+        let cluster = Cluster::start(2, |_| Ok(None)).await?;
+        cluster.control_plane.signal("kube-controller-manager", Signal::STOP)?;
+        cluster.control_plane.signal("kube-scheduler", Signal::STOP)?;
+        Ok(Self { cluster })
+    }
+
+    /// The control plane.
+    pub fn control_plane(&self) -> &ControlPlane {
+        &self.cluster.control_plane
     }
 
     /// A client that may do everything.
     pub fn client(&self) -> Client {
-        self.control_plane.client()
-    }
-
-    /// Most memory that a replica of the webhook has now, in MiB.
-    ///
-    /// # Errors
-    /// It has ended.
-    pub fn webhook(&self) -> Result<f64> {
-        let replicas = self.kubelets.processes().into_iter().filter(|process| process.component == "webhook");
-        replicas
-            .map(|process| Ok(Usage::of(process.pid)?.resident))
-            .try_fold(0.0, |most, one: Result<f64>| Ok(f64::max(most, one?)))
+        self.cluster.client()
     }
 
     fn shadows(&self) -> Api<BottlerocketShadow> {
@@ -174,16 +139,15 @@ impl World {
         Ok(())
     }
 
-    /// For so long, the kubelets of all nodes say in turn that nothing has changed; returns how often.
+    /// For this long, the kubelets of all nodes say in turn that nothing has changed; returns how often.
     ///
     /// # Errors
     /// The API server refuses.
     pub async fn heartbeats(&self, nodes: usize, time: Duration) -> Result<usize> {
         let api = Api::<Node>::all(self.client());
         let mut ticks = interval(HEARTBEAT / u32::try_from(nodes)?);
-        let (began, mut beats) = (Instant::now(), 0);
-        while began.elapsed() < time {
-            ticks.tick().await;
+        let (until, mut beats) = (Instant::now() + time, 0);
+        while tokio::time::timeout_at(until, ticks.tick()).await.is_ok() {
             let name = format!("node-{}", beats % nodes);
             let now = json!({"type": "Ready", "lastHeartbeatTime": Timestamp::now()});
             let beat = Patch::Strategic(json!({"status": {"conditions": [now]}}));

@@ -19,7 +19,7 @@ use serde_json::{Value as Json, from_value, json};
 use tokio::time::interval;
 
 const TENANT: &str = "tenant";
-/// Somebody with a namespace of his own. Evictions of others' pods do not read what is in it.
+/// A tenant with a namespace of its own. Evictions of others' pods do not read what is in it.
 const HOARDER: &str = "hoarder";
 /// Requests under way at once.
 const PARALLEL: usize = 50;
@@ -33,38 +33,27 @@ const LABELS: usize = 9_000;
 /// Labels of a pod in a crowd, of 60 bytes each: nearly the 8 kB that are read.
 const CROWD_LABELS: usize = 128;
 
-/// Makes pods on each of these nodes: so many as a Deployment has them, which are evicted, the others as kubelets have them
-/// of their own files, which are not.
+/// Makes pods on each of these nodes.
 ///
 /// The API server is asked for those of the first node. Those of the others differ in name, node and UID, and are put into
 /// etcd: asking for 150,000 takes two cores 39 minutes.
 ///
 /// # Errors
 /// The API server refuses, or etcd does.
-pub async fn make_pods(
-    control_plane: &ControlPlane,
-    nodes: usize,
-    per_node: usize,
-    evicted: usize,
-) -> Result<()> {
+pub async fn make_pods(control_plane: &ControlPlane, nodes: usize, per_node: usize) -> Result<()> {
     let client = &control_plane.client();
     make_namespace(client, TENANT).await?;
     let (pods, mut first) = (Request::new(format!("/api/v1/namespaces/{TENANT}/pods")), vec![]);
     for number in 0..per_node {
-        make_pod(client, number, number >= evicted).await?;
+        make_pod(client, number).await?;
         first.push(client.request::<Json>(pods.get(&pod_name(0, number), &GetParams::default())?).await?);
     }
     let all = (1..nodes).flat_map(|node| (0..per_node).map(move |number| (node, number)));
     let mut copies: Vec<_> = all.collect();
     let last = copies.pop();
     let of = |(node, number): (usize, usize)| copy(&first[number], node, number);
-    futures::stream::iter(copies.into_iter().map(of))
-        .chunks(STORED_AT_ONCE)
-        .map(async |pods| control_plane.store(&pods).await)
-        .buffer_unordered(STORES)
-        .try_collect::<()>()
-        .await?;
-    // Whoever has the last one has all.
+    store(control_plane, copies.into_iter().map(of)).await?;
+    // A cache that has the last one has all.
     if let Some((node, number)) = last {
         control_plane.store(&[of((node, number))]).await?;
         let last = pods.get(&pod_name(node, number), &GetParams::any())?;
@@ -74,6 +63,15 @@ pub async fn make_pods(
         .await?;
     }
     Ok(())
+}
+
+async fn store(control_plane: &ControlPlane, pods: impl Iterator<Item = (String, Json)>) -> Result<()> {
+    futures::stream::iter(pods)
+        .chunks(STORED_AT_ONCE)
+        .map(async |pods| control_plane.store(&pods).await)
+        .buffer_unordered(STORES)
+        .try_collect()
+        .await
 }
 
 fn pod_name(node: usize, number: usize) -> String {
@@ -94,7 +92,7 @@ fn copy(pod: &Json, node: usize, number: usize) -> (String, Json) {
     (key, pod)
 }
 
-/// For so long, the status of another pod of these nodes changes each hundredth of a second, agents' pods among them; returns
+/// For this long, the status of another pod of these nodes changes each hundredth of a second, agents' pods among them; returns
 /// how many did.
 ///
 /// # Errors
@@ -133,14 +131,13 @@ async fn make_namespace(client: &Client, name: &str) -> Result<()> {
 }
 
 /// Makes a pod on the first node.
-async fn make_pod(client: &Client, number: usize, stays: bool) -> Result<()> {
+async fn make_pod(client: &Client, number: usize) -> Result<()> {
     let pods = Api::<Pod>::namespaced(client.clone(), TENANT);
     let name = pod_name(0, number);
     let env: Vec<_> =
         (0..20).map(|nth| json!({"name": format!("SETTING_{nth}"), "value": "x".repeat(40)})).collect();
     let pod: Pod = from_value(json!({
         "metadata": {"name": name, "labels": {"app": "cart", "pod-template-hash": "5d8f"},
-            "annotations": if stays { json!({"kubernetes.io/config.mirror": "5d8f"}) } else { json!({}) },
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "cart-5d8f", "uid": "u",
                 "controller": true}]},
         "spec": {"nodeName": "node-0", "terminationGracePeriodSeconds": 0,
@@ -184,7 +181,7 @@ async fn make_budget(
     Ok(())
 }
 
-/// Makes so many pods on the first node, with as many bytes of labels as are read of a pod. They run nothing.
+/// Makes this number of pods on the first node, with as many bytes of labels as are read of a pod. They run nothing.
 ///
 /// # Errors
 /// The API server refuses, or etcd does.
@@ -204,15 +201,10 @@ pub async fn make_crowd(control_plane: &ControlPlane, count: usize) -> Result<()
     let asked =
         Request::new(format!("/api/v1/namespaces/{TENANT}/pods")).get(&name, &GetParams::default())?;
     let first = client.request::<Json>(asked).await?;
-    futures::stream::iter((1..count).map(|number| copy(&first, 0, number)))
-        .chunks(STORED_AT_ONCE)
-        .map(async |pods| control_plane.store(&pods).await)
-        .buffer_unordered(STORES)
-        .try_collect::<()>()
-        .await
+    store(control_plane, (1..count).map(|number| copy(&first, 0, number))).await
 }
 
-/// Makes so many pools that select no node, as large as their schema takes them.
+/// Makes this number of pools that select no node, as large as their schema takes them.
 ///
 /// # Errors
 /// The API server refuses.

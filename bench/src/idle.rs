@@ -6,14 +6,15 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::audit::Event;
 use brupop_testbed::await_until;
-use brupop_testbed::figures::{Figure, number};
 use brupop_testbed::fleet::Fleet;
 use brupop_testbed::kubelet::PodProcess;
 use brupop_testbed::usage::Usage;
 use tokio::time::Instant;
 
-use crate::cluster::{self, Place};
-use crate::requests::{is_request, program};
+use crate::fleet::{self, Place};
+use crate::requests::{is_ours, program};
+use crate::say;
+use crate::table::{Figure, number};
 
 const NODES: usize = 10;
 const HOUR: Duration = Duration::from_hours(1);
@@ -23,8 +24,8 @@ const HOUR: Duration = Duration::from_hours(1);
 /// # Errors
 /// The fleet does not start, or one of its processes has ended meanwhile.
 pub async fn measure(time: Duration) -> Result<Vec<Figure>> {
-    eprintln!("{NODES} nodes with shipped settings, idle for {} s", time.as_secs());
-    let fleet = cluster::start(NODES, Place::Elsewhere, &[]).await?;
+    say(&format!("{NODES} nodes with shipped settings, idle for {} s", time.as_secs()));
+    let fleet = fleet::start(NODES, Place::Elsewhere, &[]).await?;
     // The first look for updates comes within START_JITTER.
     let looked = |fleet: &Fleet| {
         let has_looked = |host: &brupop_testbed::host::Host| {
@@ -45,12 +46,8 @@ pub async fn measure(time: Duration) -> Result<Vec<Figure>> {
     let after = processes(&fleet)?;
     let hours = began.elapsed().as_secs_f64() / HOUR.as_secs_f64();
     let events = audit.read()?;
-    let (watches, others) = requests(&events);
-    println!("\nRequests of all {NODES} agents in {} idle seconds: {watches} watches", time.as_secs());
-    for (kind, count) in &others {
-        println!("{count:6}  {kind}");
-    }
-    let requests = number(others.values().sum()) / number(NODES) / hours;
+    let asked = |event: &&Event| program(event) == Some("agent") && is_ours(event) && event.verb != "watch";
+    let requests = number(events.iter().filter(asked).count()) / number(NODES) / hours;
     let agents = of(&before, &after, "agent")?;
     let note = format!("{} s with shipped settings, scaled to an hour", time.as_secs());
     Ok(vec![
@@ -61,8 +58,6 @@ pub async fn measure(time: Duration) -> Result<Vec<Figure>> {
             .note(note.clone()),
         Figure::new("agent: requests in an idle hour but for watches", requests, "")
             .aim(0.0)
-            .note(note.clone()),
-        Figure::new("agent: watches in an idle hour", number(watches) / number(NODES) / hours, "")
             .note(note.clone()),
         Figure::new("webhook: resident, idle", resident(&before, &after, "webhook")?, "MiB").aim(10.0),
         Figure::new("reconciler: resident, idle, 10 nodes", resident(&before, &after, "reconciler")?, "MiB")
@@ -107,18 +102,4 @@ fn resident(before: &Processes, after: &Processes, component: &str) -> Result<f6
 /// Seconds on a core meanwhile, at most.
 fn cpu(pairs: &[(Usage, Usage)]) -> f64 {
     most(pairs, |(before, after)| after.cpu.saturating_sub(before.cpu).as_secs_f64())
-}
-
-/// How many watches agents have begun, and what else they asked for.
-fn requests(events: &[Event]) -> (usize, BTreeMap<String, usize>) {
-    let (mut watches, mut others) = (0, BTreeMap::new());
-    for event in events.iter().filter(|event| program(event) == Some("agent") && is_request(event)) {
-        if event.verb == "watch" {
-            watches += 1;
-        } else {
-            let resource = event.object_ref.as_ref().map_or("", |object| &object.resource);
-            *others.entry(format!("{} {resource}", event.verb)).or_default() += 1;
-        }
-    }
-    (watches, others)
 }

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use brupop_testbed::kubelet::PodProcess;
-use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
-use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options, Program, await_until};
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::{ControlPlane, Program, await_until};
 use futures::future::try_join_all;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -18,9 +18,9 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, from_value, json};
 
-use crate::reports::{ACCOUNT, Agent};
-use crate::variants::{DEADLINE, DO_NOTHING, Hook, PARALLEL, Variant};
-use crate::waits::{self, Wait};
+use super::agent::{ACCOUNT, Agent};
+use super::{DEADLINE, PARALLEL};
+use crate::webhook::Cluster;
 
 /// Label of the namespaces that our policies are asked about.
 const POLICIES: &str = "bench/policies";
@@ -29,51 +29,79 @@ const WEBHOOK: &str = "bench/webhook";
 /// The shipped configuration, its entry, and what the entry of the other one is called.
 const OURS: (&str, &str) = ("brupop-webhook", "shadows.brupop.bottlerocket.aws");
 const OTHER: &str = "do-nothing.bench.local";
+/// The name of the webhook that does nothing.
+const DO_NOTHING: &str = "do-nothing";
+/// How often the API server has asked a webhook.
+const REVIEWS: &str = "apiserver_admission_webhook_admission_duration_seconds_count";
+
+/// What stands between an agent's patch and etcd, beside authentication, RBAC and schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Variant {
+    /// Nothing.
+    Bare,
+    /// A webhook that does nothing.
+    DoNothing,
+    /// Our webhook.
+    Webhook,
+    /// Our webhook and our policies, as shipped.
+    Both,
+}
+
+impl Variant {
+    pub const ALL: [Self; 4] = [Self::Bare, Self::DoNothing, Self::Webhook, Self::Both];
+
+    fn namespace(self) -> &'static str {
+        match self {
+            Self::Bare => "bench-bare",
+            Self::DoNothing => "bench-do-nothing",
+            Self::Webhook => "bench-webhook",
+            Self::Both => "bench-both",
+        }
+    }
+
+    fn labels(self) -> BTreeMap<&'static str, &'static str> {
+        let labels: &[(&str, &str)] = match self {
+            Self::Bare => &[],
+            Self::DoNothing => &[(WEBHOOK, DO_NOTHING)],
+            Self::Webhook => &[(WEBHOOK, OURS.0)],
+            Self::Both => &[(WEBHOOK, OURS.0), (POLICIES, "yes")],
+        };
+        labels.iter().copied().collect()
+    }
+}
 
 /// The cluster, and the agents of each variant.
-pub struct Cluster {
-    /// They end before what their processes talk to.
-    kubelets: Kubelets,
-    control_plane: ControlPlane,
+pub struct Variants {
+    cluster: Cluster,
     agents: BTreeMap<Variant, Vec<Agent>>,
 }
 
-impl Cluster {
+impl Variants {
     /// Starts everything, and returns when each variant's gates are seen to be as they should.
     ///
     /// # Errors
     /// Something does not start, or the gates are not so in time.
     pub async fn start() -> Result<Self> {
-        let binaries = binaries(&["brupop-webhook"])?;
-        let control_plane = ControlPlane::start(Options::CLUSTER).await?;
-        let client = control_plane.client();
-        apply_overlay(&control_plane, "default").await?;
-        // It has nothing to do here, and is not run.
-        control_plane
-            .kubectl(["-n", NAMESPACE, "scale", "deployment", "brupop-reconciler", "--replicas=0"])
-            .await?;
-        let nodes = try_join_all((0..PARALLEL).map(async |number| {
-            let mut node = NewNode::numbered(number)?;
-            // Not opted in, so that no agents' pods come for them.
-            node.labels.retain(|label, _| !label.contains("bottlerocket"));
-            node.create(&client).await
-        }))
-        .await?;
-        let (do_nothing, bundle) = do_nothing(&control_plane)?;
-        let ours = programs(&binaries, &[]).into_iter().filter(|(command, _)| command == "/brupop-webhook");
-        let kubelets = Kubelets::start(&control_plane, ours.chain([do_nothing]));
-
+        let mut bundle = String::new();
+        let do_nothing = |control_plane: &ControlPlane| {
+            let (program, certificate) = do_nothing(control_plane)?;
+            bundle = certificate;
+            Ok(Some(program))
+        };
+        let cluster = Cluster::start(PARALLEL, do_nothing).await?;
+        let client = cluster.client();
         select(&client).await?;
         install_do_nothing(&client, bundle).await?;
+        let nodes = Api::<Node>::all(client).list(&ListParams::default()).await?.items;
         let mut agents = BTreeMap::new();
         for variant in Variant::ALL {
-            agents.insert(variant, make_agents(&control_plane, variant, &nodes).await?);
+            agents.insert(variant, make_agents(&cluster.control_plane, variant, &nodes).await?);
         }
-        let cluster = Self { kubelets, control_plane, agents };
+        let variants = Self { cluster, agents };
         for variant in Variant::ALL {
-            cluster.await_gates(variant).await?;
+            variants.await_gates(variant).await?;
         }
-        Ok(cluster)
+        Ok(variants)
     }
 
     /// The agents of a variant, each on a node of its own.
@@ -83,12 +111,12 @@ impl Cluster {
 
     /// The control plane.
     pub fn control_plane(&self) -> &ControlPlane {
-        &self.control_plane
+        &self.cluster.control_plane
     }
 
     /// The replicas of our webhook.
     pub fn webhooks(&self) -> Vec<PodProcess> {
-        let mut processes = self.kubelets.processes();
+        let mut processes = self.cluster.kubelets.processes();
         processes.retain(|process| process.component == "webhook");
         processes
     }
@@ -98,50 +126,54 @@ impl Cluster {
     /// # Errors
     /// There are none.
     pub async fn bundle(&self) -> Result<Vec<u8>> {
-        let configurations = Api::<ValidatingWebhookConfiguration>::all(self.control_plane.client());
+        let configurations = Api::<ValidatingWebhookConfiguration>::all(self.cluster.client());
         let configuration = configurations.get(OURS.0).await?;
         let entry = configuration.webhooks.into_iter().flatten().next().context("no webhook")?;
         Ok(entry.client_config.ca_bundle.context("no bundle")?.0)
     }
 
+    /// How often the API server has asked the webhook that does nothing, and ours.
+    ///
+    /// # Errors
+    /// Its metrics cannot be read.
+    pub async fn reviews(&self) -> Result<[f64; 2]> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let text = self.cluster.client().request_text(request).await?;
+        Ok([OTHER, OURS.1].map(|webhook| reviews(&text, webhook)))
+    }
+
     /// What only some of the gates refuse tells them apart.
     async fn await_gates(&self, variant: Variant) -> Result<()> {
-        let [first, second, ..] = self.agents(variant) else { anyhow::bail!("{variant:?} has no agents") };
-        let (hook, policies) = variant.gates();
-        let by_webhook = |message: &Option<String>| {
-            message.as_ref().is_some_and(|message| message.contains("denied the request: agent-"))
-        };
-        let by_policy = |message: &Option<String>| {
-            message.as_ref().is_some_and(|message| message.contains("ValidatingAdmissionPolicy"))
+        let [first, second, ..] = self.agents(variant) else { bail!("{variant:?} has no agents") };
+        let has = |message: &Option<String>, text: &str| {
+            message.as_ref().is_some_and(|message| message.contains(text))
         };
         let mut last = None;
         let so = await_until(format!("the gates of {variant:?}"), DEADLINE, async || {
             // Both gates refuse this one, and the policies are first to say so; of this one only the webhook knows.
             let others = first.try_out(second, &json!({"message": "not mine"})).await.ok()?;
             let claim = first.try_out(first, &json!({"reboot_requested": "x"})).await.ok()?;
-            let ours = hook == Some(Hook::Ours);
-            let open = hook.is_none() || self.waits().await.ok()?.values().any(|wait| wait.reviews > 0);
-            let so = by_policy(&others) == policies
-                && by_webhook(&others) == (ours && !policies)
-                && others.is_some() == (ours || policies)
-                && by_webhook(&claim) == ours
-                && claim.is_none() != ours;
+            let by_webhook = |message| has(message, "denied the request: agent-");
+            let so = match variant {
+                Variant::Bare => others.is_none() && claim.is_none(),
+                Variant::DoNothing => {
+                    others.is_none() && claim.is_none() && self.reviews().await.ok()?[0] > 0.0
+                }
+                Variant::Webhook => by_webhook(&others) && by_webhook(&claim),
+                Variant::Both => has(&others, "ValidatingAdmissionPolicy") && by_webhook(&claim),
+            };
             last = Some((others, claim));
-            (so && (ours || open)).then_some(())
+            so.then_some(())
         });
         so.await.with_context(|| format!("{last:?}"))
     }
+}
 
-    /// The API server's own clock on the webhooks.
-    ///
-    /// # Errors
-    /// Its metrics cannot be read.
-    pub async fn waits(&self) -> Result<BTreeMap<Hook, Wait>> {
-        let request = http::Request::get("/metrics").body(Vec::new())?;
-        let text = self.control_plane.client().request_text(request).await?;
-        let of = |(hook, name)| anyhow::Ok((hook, waits::wait(&text, name)?));
-        [(Hook::DoNothing, OTHER), (Hook::Ours, OURS.1)].into_iter().map(of).collect()
-    }
+/// The sum of what these metrics count of a webhook.
+fn reviews(metrics: &str, webhook: &str) -> f64 {
+    let name = format!(r#"name="{webhook}""#);
+    let lines = metrics.lines().filter(|line| line.starts_with(REVIEWS) && line.contains(&name));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
 /// The program behind the pods of the webhook that does nothing, and the bundle it is known by.
@@ -157,7 +189,7 @@ fn do_nothing(control_plane: &ControlPlane) -> Result<((String, Program), String
         env: env.map(|(name, path)| (name.to_owned(), path.display().to_string())).into(),
         ports: vec![("admission".to_owned(), "ADMISSION_ADDRESS".to_owned())],
     };
-    Ok((("/brupop-bench-admission".to_owned(), program), issued.cert.pem()))
+    Ok((("/brupop-bench".to_owned(), program), issued.cert.pem()))
 }
 
 /// The same number of replicas behind a Service of the same kind, and the same configuration but for the Service.
@@ -172,7 +204,7 @@ async fn install_do_nothing(client: &Client, bundle: String) -> Result<()> {
     });
     create(client, service).await?;
     let container = json!({
-        "name": DO_NOTHING, "image": "none", "command": ["/brupop-bench-admission", "do-nothing"],
+        "name": DO_NOTHING, "image": "none", "command": ["/brupop-bench", "do-nothing"],
         "ports": [{"name": "admission", "containerPort": 8443}],
     });
     let deployment = json!({
@@ -190,7 +222,7 @@ async fn install_do_nothing(client: &Client, bundle: String) -> Result<()> {
     let mut of_shadows = ours.webhooks.into_iter().flatten().filter(|webhook| webhook.name == OURS.1);
     let mut webhook = of_shadows.next().context("no webhook")?;
     OTHER.clone_into(&mut webhook.name);
-    webhook.namespace_selector = Some(from_value(selector(WEBHOOK, Hook::DoNothing.label()))?);
+    webhook.namespace_selector = Some(from_value(selector(WEBHOOK, DO_NOTHING))?);
     let service = webhook.client_config.service.as_mut().context("no service")?;
     (service.name, service.namespace) = (DO_NOTHING.to_owned(), DO_NOTHING.to_owned());
     webhook.client_config.ca_bundle = Some(ByteString(bundle.into_bytes()));
@@ -206,7 +238,7 @@ async fn select(client: &Client) -> Result<()> {
     let params = PatchParams::default();
     let ours = json!([{
         "op": "add", "path": "/webhooks/0/namespaceSelector",
-        "value": selector(WEBHOOK, Hook::Ours.label()),
+        "value": selector(WEBHOOK, OURS.0),
     }]);
     let ours = Patch::<()>::Json(from_value(ours)?);
     Api::<ValidatingWebhookConfiguration>::all(client.clone()).patch(OURS.0, &params, &ours).await?;
@@ -225,11 +257,7 @@ fn selector(label: &str, value: &str) -> Json {
 /// The namespace of a variant, with accounts and rights as in the operator's own, and an agent on each node.
 async fn make_agents(control_plane: &ControlPlane, variant: Variant, nodes: &[Node]) -> Result<Vec<Agent>> {
     let (client, namespace) = (control_plane.client(), variant.namespace());
-    let (hook, policies) = variant.gates();
-    let mut labels = BTreeMap::new();
-    labels.extend(hook.map(|hook| (WEBHOOK, hook.label())));
-    labels.extend(policies.then_some((POLICIES, "yes")));
-    let metadata = json!({"name": namespace, "labels": labels});
+    let metadata = json!({"name": namespace, "labels": variant.labels()});
     create(&client, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})).await?;
     let account = json!({"name": ACCOUNT, "namespace": namespace});
     create(&client, json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})).await?;
@@ -258,4 +286,18 @@ async fn create(client: &Client, object: Json) -> Result<()> {
     };
     api.create(&PostParams::default(), &object).await.with_context(|| object.name_any())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reviews_are_summed_over_a_webhooks_operations() {
+        let line = |name: &str, operation: &str, count: u8| {
+            format!(r#"{REVIEWS}{{name="{name}",operation="{operation}"}} {count}"#)
+        };
+        let metrics = [line("w", "UPDATE", 3), line("w", "CREATE", 4), line("other", "UPDATE", 9)].join("\n");
+        assert!((reviews(&metrics, "w") - 7.0).abs() < 1e-9);
+    }
 }

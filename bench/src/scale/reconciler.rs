@@ -31,7 +31,7 @@ impl Reconciler {
         let pod = control_plane.server().write_service_account(&folder, token.trim(), NAMESPACE)?;
         let mut command = Command::new(program);
         command.env_clear().envs(pod).envs([
-            ("POD_NAME", "bench-scale"),
+            ("POD_NAME", "bench"),
             ("HEALTH_ADDRESS", "127.0.0.1:0"),
             ("METRICS_ADDRESS", "127.0.0.1:0"),
             ("MAX_CONCURRENT_UPDATE", limit),

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use brupop_testbed::figures::Figure;
-use brupop_testbed::usage::Usage;
 
-use crate::asked::Asked;
-use crate::world::World;
-use crate::{Agents, DEADLINE, start, tenants};
+use crate::say;
+use crate::scale::{Agents, Asked, World, start, tenants};
+use crate::table::Figure;
 
 /// What is aimed at, below the limit of 256 MiB.
 const AIM_MIB: f64 = 200.0;
@@ -28,23 +26,23 @@ const AFTERWARDS: Duration = Duration::from_secs(30);
 /// # Errors
 /// Something does not start, the reconciler is killed or ends, or the other nodes are not updated.
 pub async fn measure() -> Result<Vec<Figure>> {
-    let world = World::start(false).await?;
-    eprintln!("making {NODES} nodes, and what tenants have: {PODS} pods, {POOLS} pools, {BUDGETS} budgets");
+    let world = World::start().await?;
+    say(&format!(
+        "making {NODES} nodes, and what tenants have: {PODS} pods, {POOLS} pools, {BUDGETS} budgets"
+    ));
     world.populate(NODES, NODES).await?;
     tenants::make_budgets(&world.client(), 0, BUDGETS).await?;
     tenants::make_pools(&world.client(), POOLS).await?;
-    tenants::make_crowd(&world.control_plane, PODS).await?;
+    tenants::make_crowd(world.control_plane(), PODS).await?;
     let _agents = Agents::start(world.client());
-    let mut asked = Asked::from_now(&world.control_plane);
+    let mut asked = Asked::from_now(world.control_plane());
     let (reconciler, _) = start(&world, "1", &mut asked).await?;
-    let others = |asked: &crate::asked::Counts| asked.begun.len() >= NODES - 1;
-    let updated = asked.until("all other nodes are updated", DEADLINE, others).await;
-    eprintln!("{}", report(&reconciler.usage()?));
-    updated?;
+    say("updating the others");
+    asked.until("all other nodes are updated", |asked| asked.begun.len() >= NODES - 1).await?;
+    say("changing all budgets");
     tenants::change_budgets(&world.client(), BUDGETS).await?;
     tokio::time::sleep(AFTERWARDS).await;
     let usage = reconciler.usage()?;
-    eprintln!("{}", report(&usage));
     reconciler.end().await?;
     Ok(vec![
         Figure::new("reconciler: resident, at most, with the worst tenants", usage.peak, "MiB")
@@ -53,8 +51,4 @@ pub async fn measure() -> Result<Vec<Figure>> {
                 "{PODS} pods with all labels on one node, {POOLS} pools of 49 kB, {BUDGETS} budgets of 1.2 MB"
             )),
     ])
-}
-
-fn report(usage: &Usage) -> String {
-    format!("resident {:.0} MiB, at most {:.0} MiB", usage.resident, usage.peak)
 }

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::LEASE;
-use brupop_testbed::audit::{AuditReader, Event};
-use brupop_testbed::figures::{Figure, median};
+use brupop_testbed::audit::AuditReader;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::usage::Usage;
-use brupop_testbed::{Fleet, await_until};
+use brupop_testbed::{Fleet, await_until, median};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
@@ -19,8 +18,10 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::Api;
 use tokio::net::TcpStream;
 
-use crate::cluster::{self, DEADLINE, Place};
-use crate::requests::{group, is_request, is_spec, node_of_agent, program};
+use crate::fleet::{self, DEADLINE, Place};
+use crate::requests::{is_report, is_spec, node_of_agent};
+use crate::say;
+use crate::table::Figure;
 
 const NODES: usize = 10;
 /// How often each of them is measured.
@@ -33,7 +34,6 @@ const HEALTH: i32 = 8080;
 /// # Errors
 /// Something does not come about in time.
 pub async fn measure() -> Result<Vec<Figure>> {
-    eprintln!("{NODES} nodes, for how soon something happens");
     let settings = [
         ("MAX_CONCURRENT_UPDATE", "unlimited"),
         ("MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
@@ -42,10 +42,10 @@ pub async fn measure() -> Result<Vec<Figure>> {
         ("START_JITTER", "0s"),
         ("POLL_INTERVAL", "50ms"),
     ];
-    let fleet = cluster::start(NODES, Place::Elsewhere, &settings).await?;
+    let fleet = fleet::start(NODES, Place::Elsewhere, &settings).await?;
     let (mut known, mut reports, mut fail_overs, mut webhooks) = (vec![], vec![], vec![], vec![]);
     for time in 1..=TIMES {
-        eprintln!("{time} of {TIMES}");
+        say(&format!("{time} of {TIMES}"));
         known.push(release(&fleet, &format!("1.2{time}.0"), &mut reports).await?);
         fail_overs.push(fail_over(&fleet, &format!("1.2{time}.1")).await?);
         webhooks.push(webhook(&fleet).await?);
@@ -72,63 +72,35 @@ pub async fn measure() -> Result<Vec<Figure>> {
 }
 
 /// From the moment when the first host has chosen the version to the first change of a spec. Also notes of each agent,
-/// which its host has started anew, how long after that it reported.
+/// which its host has started again, how long after that it reported.
 async fn release(fleet: &Fleet, version: &str, reports: &mut Vec<SignedDuration>) -> Result<SignedDuration> {
     let mut audit = fleet.control_plane.audit().from_now();
     let published = std::time::Instant::now();
     fleet.publish(version)?;
-    let asked = until_first_spec(&mut audit).await?;
+    let moved = first_spec(&mut audit).await?;
     let chosen = fleet.hosts.iter().flat_map(brupop_testbed::host::Host::calls);
     let chosen = chosen.filter(|call| call.path == "/actions/refresh-updates" && call.at >= published);
     // A refresh takes no time here.
     let chosen = chosen.map(|call| call.at).min().context("no host has looked for updates")?;
     let chosen = Timestamp::now() - SignedDuration::try_from(chosen.elapsed())?;
-    cluster::until_updated(fleet, version).await?;
+    fleet::until_updated(fleet, version).await?;
     let events = audit.read()?;
     for agent in fleet.processes("agent") {
         let started = Usage::of(agent.pid)?.started;
         let first = events.iter().find(|event| {
-            group(event) == "reports of agents"
+            is_report(event)
                 && node_of_agent(event) == Some(&agent.node)
                 && event.request_received_timestamp >= started
         });
         let first = first.with_context(|| format!("no report of the agent on {}", agent.node))?;
         reports.push(first.request_received_timestamp.duration_since(started));
     }
-    after("since a host has chosen the version", chosen, &asked)
+    Ok(moved.duration_since(chosen))
 }
 
-/// Awaits the first change of a spec; returns what our programs have asked for until then, that change included.
-async fn until_first_spec(audit: &mut AuditReader) -> Result<Vec<Event>> {
-    let mut asked: Vec<Event> = vec![];
-    let first = audit.wait_for("a change of a spec", DEADLINE, |event| {
-        if program(event).is_some() && is_request(event) {
-            asked.push(event.clone());
-        }
-        is_spec(event)
-    });
-    first.await?;
-    Ok(asked)
-}
-
-/// How long after that moment the last of them came; and prints what came when.
-fn after(what: &str, since: Timestamp, asked: &[Event]) -> Result<SignedDuration> {
-    let at = |event: &Event| event.request_received_timestamp.duration_since(since);
-    println!("{what}, ms:");
-    for event in asked.iter().filter(|event| at(event) > SignedDuration::ZERO) {
-        let took = event.stage_timestamp.duration_since(event.request_received_timestamp);
-        let by =
-            event.user.extra.get("authentication.kubernetes.io/pod-name").and_then(|names| names.first());
-        let by = by.map_or("", String::as_str);
-        println!(
-            "{:6} took {:4}  {} of {by}: {}",
-            at(event).as_millis(),
-            took.as_millis(),
-            event.verb,
-            group(event)
-        );
-    }
-    asked.last().map(at).context("nothing was asked")
+/// Awaits the first change of a spec; returns when it was asked for.
+async fn first_spec(audit: &mut AuditReader) -> Result<Timestamp> {
+    Ok(audit.wait_for("a change of a spec", DEADLINE, is_spec).await?.request_received_timestamp)
 }
 
 /// From the moment when the Lease of a leader has run out, which is frozen while its fleet learns of a version, to the
@@ -144,13 +116,13 @@ async fn fail_over(fleet: &Fleet, version: &str) -> Result<SignedDuration> {
     ensure!(holder_identity.as_ref() == Some(&leader), "another leader came before this one was gone");
     let renewed = renew_time.context("a Lease that was never renewed")?.0;
     let out = renewed + SignedDuration::from_secs(lease_duration_seconds.context("no duration")?.into());
-    let asked = until_first_spec(&mut audit).await?;
+    let moved = first_spec(&mut audit).await?;
     fleet.kubelets.signal(NAMESPACE, &leader, Signal::KILL);
-    cluster::until_updated(fleet, version).await?;
+    fleet::until_updated(fleet, version).await?;
     // The one that was frozen is there to take over the next time.
     let arguments = ["-n", NAMESPACE, "rollout", "status", "deployment/brupop-reconciler", "--timeout=60s"];
     fleet.control_plane.kubectl(arguments).await?;
-    after("since the Lease has run out", out, &asked)
+    Ok(moved.duration_since(out))
 }
 
 /// From the start of a replica's process to its first answer that it is ready.

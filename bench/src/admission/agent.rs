@@ -12,7 +12,7 @@ use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, from_value, json};
 
-use crate::variants::DEADLINE;
+use super::DEADLINE;
 
 /// The account of the agents, as in the manifests.
 pub const ACCOUNT: &str = "brupop-agent";

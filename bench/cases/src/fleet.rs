@@ -1,0 +1,170 @@
+//! A fleet of 5,000 nodes, in mid-roll-out, and what the pods of tenants are like.
+
+use std::sync::Arc;
+
+use brupop_api::{Item, names};
+use brupop_core::cluster::Cluster;
+use brupop_core::known::Known;
+use brupop_core::objects::{AgentPod, Budget, PodItem, Readiness, WatchedNode};
+use brupop_core::observe::{Leader, Now};
+use brupop_core::policy::{Limit, Policy};
+use brupop_core::pool::Pool;
+use jiff::SignedDuration;
+use serde_json::json;
+
+/// How many nodes.
+pub const NODES: usize = 5_000;
+/// How many pools, where there are some.
+pub const POOLS: usize = 50;
+/// When.
+pub const NOW: &str = "2026-11-21T04:00:00Z";
+
+/// The same as it is written.
+pub fn now() -> Now<'static> {
+    Now { time: NOW.parse().expect("a time"), text: NOW }
+}
+
+/// Who looks at it.
+pub const LEADER: Leader<'_> = Leader { term: 4, enforced: true, alone: true, own_node: Some("node-0001") };
+
+/// How it is updated.
+pub fn policy() -> Policy {
+    Policy { limit: Limit::Percent(20), ..Policy::default() }
+}
+
+/// With so many pools, and everything in place that only changes with pools and clock.
+pub fn prepared(pools: usize) -> (Cluster, Known) {
+    let cluster = with_pools(cluster(), pools);
+    let known = Known::of(&cluster, now().time, SignedDuration::ZERO);
+    (cluster, known)
+}
+
+/// Every tenth node is in mid-update, every third has been updated, the others wait, in three zones.
+pub fn cluster() -> Cluster {
+    let mut cluster = Cluster::default();
+    let mut slots = serde_json::Map::new();
+    for number in 0..NODES {
+        let (node, shadow) = (format!("node-{number:04}"), format!("brs-node-{number:04}"));
+        let (runs, updated) = (number % 10 == 0, number % 3 == 0);
+        let version = if updated { "1.20.0" } else { "1.19.4" };
+        let watched: WatchedNode = serde_json::from_value(json!({
+            "metadata": {"name": node, "uid": format!("uid-{node}"), "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {names::UPDATER_INTERFACE_LABEL: names::UPDATER_INTERFACE_VERSION,
+                    "pool": (number % 50).to_string(),
+                    "topology.kubernetes.io/zone": format!("zone-{}", number % 3)}},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}],
+                "nodeInfo": {"bootID": format!("boot-{number}"), "osImage": format!("Bottlerocket OS {version} (aws-k8s-1.29)")}},
+        }))
+        .expect("a Node");
+        let state = if runs { "StagedAndPerformedUpdate" } else { "Idle" };
+        let object = json!({
+            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "metadata": {"name": shadow, "namespace": "ns", "uid": format!("uid-{shadow}"), "generation": 3,
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": format!("uid-{node}")}]},
+            "spec": {"state": state, "version": runs.then_some("1.20.0"), "attempt": runs.then_some(1), "leader_term": 4,
+                "baseline_boot_id": runs.then(|| format!("boot-{number}")), "state_transition_timestamp": NOW},
+            "status": {"current_version": version, "target_version": "1.20.0", "current_state": "Idle",
+                "attempt": runs.then_some(1), "boot_id": format!("boot-{number}")},
+        });
+        if runs {
+            slots.insert(shadow.clone(), json!({"uid": format!("uid-{shadow}"), "attempt": 1}));
+        }
+        let agent = AgentPod { node, readiness: Some(Readiness { ready: true, since: None }) };
+        let entry = cluster.entry(&shadow);
+        entry.agents.insert("agent".to_owned(), agent);
+        entry.node = Some(Arc::new(watched));
+        entry.shadow = Some(Arc::new(serde_json::from_value(object).expect("a shadow")));
+    }
+    let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4, "slots": slots}});
+    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).expect("a ledger")));
+    cluster
+}
+
+/// The same in so many pools, each with a window, a freeze and bounds on versions; half of them follow another one.
+#[must_use]
+pub fn with_pools(mut cluster: Cluster, count: usize) -> Cluster {
+    let pools = (0..count).map(|number| {
+        let after = if number % 2 == 1 { json!([{"pool": format!("pool-{:02}", number - 1), "soak": "1h"}]) } else { json!([]) };
+        let pool: Item<Pool> = serde_json::from_value(json!({
+            "metadata": {"name": format!("pool-{number:02}"), "uid": format!("uid-{number}"), "generation": 1},
+            "spec": {"nodeSelector": {"matchLabels": {"pool": number.to_string()}}, "maxUnavailable": "20%",
+                "windows": [{"schedule": "0 2 * * *", "duration": "4h", "timeZone": "Europe/Berlin"}],
+                "freezes": [{"name": "holidays", "start": "2026-12-20T00:00:00Z", "end": "2027-01-07T00:00:00Z"}],
+                "versions": {"atLeast": "1.19.0"}, "after": after},
+        }))
+        .expect("a pool");
+        pool
+    });
+    cluster.replace(pools);
+    cluster
+}
+
+/// A fleet whose pools are the worst that the schema takes: 200 of them, whose selectors differ from each Node's labels in
+/// the last requirement only, with sixteen windows that open and close each minute, and eight pools that go first.
+pub fn worst() -> Cluster {
+    let mut cluster = cluster();
+    let keys = || (0..16).map(|key| format!("key-{key:02}"));
+    let values: Vec<String> = (0..32).map(|value| format!("value-{value}")).collect();
+    let labels: serde_json::Map<_, _> = keys().map(|key| (key, json!("value"))).collect();
+    for number in 0..NODES {
+        let mut all = labels.clone();
+        all.insert(names::UPDATER_INTERFACE_LABEL.to_owned(), json!(names::UPDATER_INTERFACE_VERSION));
+        let node: WatchedNode = serde_json::from_value(json!({
+            "metadata": {"name": format!("node-{number:04}"), "uid": format!("uid-node-{number:04}"), "labels": all},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {
+                "bootID": format!("boot-{number}"), "osImage": "Bottlerocket OS 1.19.4 (aws-k8s-1.29)"}},
+        }))
+        .expect("a Node");
+        cluster.entry(&format!("brs-node-{number:04}")).node = Some(Arc::new(node));
+    }
+    let pools = (0..200).map(|number| {
+        let operator = |nth| if nth < 15 { "NotIn" } else { "In" };
+        let requires: Vec<_> = keys()
+            .enumerate()
+            .map(|(nth, key)| json!({"key": key, "operator": operator(nth), "values": values}))
+            .collect();
+        let windows: Vec<_> = (0..16)
+            .map(|nth| json!({"schedule": format!("{}-59/2 * * * *", nth % 2), "duration": "1m", "timeZone": "Europe/Berlin"}))
+            .collect();
+        let after: Vec<_> = (1..9).map(|next| json!({"pool": format!("pool-{:03}", number + next), "soak": "1h"})).collect();
+        let pool: Item<Pool> = serde_json::from_value(json!({
+            "metadata": {"name": format!("pool-{number:03}"), "uid": format!("uid-{number}"), "generation": 1},
+            "spec": {"nodeSelector": {"matchLabels": labels, "matchExpressions": requires}, "windows": windows,
+                "after": after, "versions": {"minAge": "72h"}},
+        }))
+        .expect("a pool");
+        pool
+    });
+    cluster.replace(pools);
+    cluster
+}
+
+/// The budgets of one namespace with the most requirements that are let pass, each of which is compared with each pod.
+pub fn worst_budgets() -> Vec<Arc<Item<Budget>>> {
+    let budget = |nth: usize| {
+        let absent = |key| json!({"key": format!("key-{nth}-{key}"), "operator": "DoesNotExist"});
+        let mut requires: Vec<_> = (0..63).map(absent).collect();
+        requires.push(json!({"key": "nobody", "operator": "Exists"}));
+        let budget = serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": format!("budget-{nth:02}")},
+            "spec": {"selector": {"matchExpressions": requires}},
+            "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 3},
+        }));
+        Arc::new(budget.expect("a budget"))
+    };
+    (0..63).map(budget).collect()
+}
+
+/// This number of pods of one node, in that namespace.
+pub fn worst_pods(number: usize) -> Vec<PodItem> {
+    let pod = |nth: usize| {
+        serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": format!("cart-{nth}"), "uid": format!("uid-{nth}"),
+                "labels": {"app": "cart"}, "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet",
+                    "name": "cart", "uid": "uid-cart", "controller": true}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        }))
+        .expect("a pod")
+    };
+    (0..number).map(pod).collect()
+}

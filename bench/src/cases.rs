@@ -1,0 +1,73 @@
+//! How long it takes to compute a pass, a verdict, and an agent's step, without a cluster.
+
+use std::time::{Duration, Instant};
+
+use brupop_bench_cases::fleet::POOLS;
+use brupop_bench_cases::{CASES, Driver, Part, pass as part_of_pass, worst_pass};
+use brupop_testbed::median;
+
+use crate::table::Figure;
+
+/// How many times are taken of each case; the median counts.
+const TIMES: usize = 31;
+/// How long each of them is at least, so that the clock is fine enough.
+const LONG_ENOUGH: Duration = Duration::from_millis(1);
+
+/// Measures a pass of the reconciler.
+pub fn pass() -> Vec<Figure> {
+    let millis = |pools| {
+        let parts = [Part::Observe, Part::Decide, Part::SayWhy];
+        let times = parts.map(|part| typical(&mut |drive| part_of_pass(part, pools, drive)));
+        times.iter().sum::<Duration>().as_secs_f64() * 1e3
+    };
+    let what = "a pass over 5,000 nodes: observe, decide, say why";
+    vec![
+        Figure::new(what, millis(0), "ms").aim(5.0),
+        Figure::new(format!("{what}, {POOLS} pools"), millis(POOLS), "ms").aim(5.0),
+        Figure::new("worst pass by anybody's objects", worst(), "ms")
+            .aim(10.0)
+            .note("longest part, median of 3"),
+    ]
+}
+
+/// Measures what webhook and agent compute.
+pub fn verdict() -> Vec<Figure> {
+    let micros = |case| {
+        let run = CASES.into_iter().find(|(name, _)| *name == case).map(|(_, run)| run);
+        run.map_or(f64::NAN, |run| typical(&mut |drive| run(drive)).as_secs_f64() * 1e6)
+    };
+    vec![
+        Figure::new("webhook: a status patch, from bytes to bytes", micros("verdict-report"), "µs").aim(50.0),
+        Figure::new("webhook: a refusal, from bytes to bytes", micros("verdict-refusal"), "µs"),
+        Figure::new("agent: a step that reports", micros("agent-reports"), "µs"),
+    ]
+}
+
+/// The milliseconds of the longest part of the worst pass.
+fn worst() -> f64 {
+    let longest = || {
+        let mut longest = Duration::ZERO;
+        worst_pass(&mut |once| longest = longest.max(time(once, 1)));
+        longest.as_secs_f64() * 1e3
+    };
+    median([longest(), longest(), longest()]).unwrap_or(f64::NAN)
+}
+
+fn typical(case: &mut dyn FnMut(Driver<'_>)) -> Duration {
+    let mut times = vec![];
+    case(&mut |once| {
+        let mut often = 1;
+        while time(once, often) * often < LONG_ENOUGH {
+            often *= 2;
+        }
+        times = (0..TIMES).map(|_| time(once, often)).collect();
+    });
+    median(times).unwrap_or_default()
+}
+
+/// The time of one of this number of runs.
+fn time(once: &mut dyn FnMut(), often: u32) -> Duration {
+    let began = Instant::now();
+    (0..often).for_each(|_| once());
+    began.elapsed() / often
+}

@@ -1,0 +1,91 @@
+//! What the operator asks of the API server during a roll-out, by its audit log.
+
+use brupop_testbed::audit::Event;
+use brupop_testbed::operator::NAMESPACE;
+
+/// How many requests reconciler, agents and webhook make in a roll-out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// From the first change of a spec to the last node's Idle.
+    pub during: usize,
+    /// After that, until nothing more came.
+    pub after: usize,
+    /// Evictions that went well.
+    pub evicted: usize,
+}
+
+/// The program that has asked, if it is one of ours.
+pub fn program(event: &Event) -> Option<&'static str> {
+    let account = event.user.username.strip_prefix("system:serviceaccount:")?;
+    let account = account.strip_prefix(NAMESPACE)?.strip_prefix(":brupop-")?;
+    ["reconciler", "agent", "webhook"].into_iter().find(|program| *program == account)
+}
+
+/// The node that an agent's token is bound to.
+pub fn node_of_agent(event: &Event) -> Option<&String> {
+    event.user.extra.get("authentication.kubernetes.io/node-name")?.first()
+}
+
+/// Is it a request of our programs? A watch stands in the log when it begins, and again when it ends.
+pub fn is_ours(event: &Event) -> bool {
+    program(event).is_some() && (event.verb == "watch") == (event.stage == "ResponseStarted")
+}
+
+/// Was the request made because nodes are updated? Leases, dry runs, and looks for upstream's operator have clocks of their
+/// own.
+pub fn is_of_a_roll_out(event: &Event) -> bool {
+    let resource = event.object_ref.as_ref().map_or("", |object| &object.resource);
+    let looks_for_upstream = resource == "deployments" && event.verb == "get";
+    is_ours(event) && !event.request_uri.contains("dryRun=All") && resource != "leases" && !looks_for_upstream
+}
+
+fn is_of_shadow(event: &Event, subresource: &str) -> bool {
+    let object = event.object_ref.as_ref();
+    object.is_some_and(|object| object.resource == "bottlerocketshadows" && object.subresource == subresource)
+}
+
+/// A spec has changed.
+pub fn is_spec(event: &Event) -> bool {
+    program(event) == Some("reconciler")
+        && is_of_shadow(event, "")
+        && event.verb == "patch"
+        && !event.request_uri.contains("dryRun=All")
+        && event.code() == 200
+}
+
+/// An agent reports.
+pub fn is_report(event: &Event) -> bool {
+    program(event) == Some("agent") && is_of_shadow(event, "status")
+}
+
+fn reports_idle(event: &Event) -> bool {
+    let operations = event.request_object.as_ref().and_then(|body| body.as_array()).into_iter().flatten();
+    let mut sets = operations.filter(|operation| operation["op"] == "add");
+    is_report(event) && sets.any(|set| set["path"] == "/status/current_state" && set["value"] == "Idle")
+}
+
+fn is_eviction(event: &Event) -> bool {
+    event.object_ref.as_ref().is_some_and(|object| object.subresource == "eviction") && event.code() < 400
+}
+
+impl Requests {
+    /// Counts them.
+    pub fn of(events: &[Event]) -> Self {
+        let began = events.iter().position(is_spec).map(|at| events[at].request_received_timestamp);
+        let ended = events.iter().rfind(|event| reports_idle(event)).map(|event| event.stage_timestamp);
+        let mut requests = Self::default();
+        for event in events.iter().filter(|event| is_ours(event)) {
+            let at = event.request_received_timestamp;
+            if began.is_none_or(|began| at < began) {
+                continue;
+            }
+            if ended.is_some_and(|ended| at > ended) {
+                requests.after += usize::from(is_of_a_roll_out(event));
+            } else {
+                requests.during += 1;
+                requests.evicted += usize::from(is_eviction(event));
+            }
+        }
+        requests
+    }
+}

@@ -1,0 +1,163 @@
+//! Roll-outs: hosts act at once and reboot in 2 s, and no node tries the version first.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brupop_testbed::audit::Event;
+use brupop_testbed::fleet::NEW;
+use brupop_testbed::history::{History, Outcome};
+use brupop_testbed::{await_until, median};
+use tokio::time::Instant;
+
+use crate::fleet::{self, DEADLINE, Place, REBOOT};
+use crate::requests::{self, Requests};
+use crate::say;
+use crate::table::{Figure, number};
+
+/// Nothing more is to come of a roll-out when nothing came for so long: conditions are written after 0.4 s, and after 5 s
+/// at the latest.
+const AT_REST: Duration = Duration::from_secs(6);
+/// Nodes of the small fleets.
+const NODES: usize = 8;
+/// Pods on each node, where there is something to drain.
+const PODS: usize = 4;
+
+/// A roll-out to be measured.
+#[derive(Clone, Debug)]
+struct RollOut {
+    nodes: usize,
+    limit: &'static str,
+    place: Place,
+    pods_per_node: usize,
+}
+
+/// What was measured of it.
+struct Measured {
+    /// What each node took beyond host, drain and reboot: the median, in seconds.
+    overhead: f64,
+    /// From the first change of a spec to the last node's Idle, to the time of the reboots alone.
+    makespan: f64,
+    /// What the operator asked of the API server.
+    requests: Requests,
+}
+
+impl RollOut {
+    /// How long it takes if nothing but hosts takes time.
+    fn ideal(&self) -> Duration {
+        let at_once = match self.limit.strip_suffix('%') {
+            Some(percent) => {
+                percent.parse::<usize>().map_or(self.nodes, |percent| self.nodes * percent / 100)
+            }
+            None => self.limit.parse().unwrap_or(self.nodes),
+        };
+        REBOOT * u32::try_from(self.nodes.div_ceil(at_once.max(1))).unwrap_or(u32::MAX)
+    }
+
+    async fn run(&self) -> Result<Measured> {
+        let Self { nodes, limit, place, pods_per_node } = self;
+        say(&format!("{nodes} nodes x {pods_per_node} pods, limit {limit}, reconciler and webhook {place}"));
+        // The more hosts there are, the longer they may take to learn of the version: the fleet is paused until all know.
+        let refresh = format!("{}s", (nodes / 10).max(2));
+        let settings = [
+            ("MAX_CONCURRENT_UPDATE", *limit),
+            ("MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
+            ("SOAK_SECONDS", "0"),
+            ("REFRESH_INTERVAL", refresh.as_str()),
+            ("START_JITTER", "0s"),
+            ("POLL_INTERVAL", "50ms"),
+        ];
+        let fleet = fleet::start(*nodes, *place, &settings).await?;
+        if *pods_per_node > 0 {
+            fleet.deploy("cart", nodes * pods_per_node, "100%").await?;
+        }
+        fleet.pause(true).await?;
+        fleet.publish(NEW)?;
+        let known = |history: &History| {
+            history.now().all(|(_, seen)| !seen.has_shadow || seen.available.as_deref() == Some(NEW))
+        };
+        fleet.until("every host knows the version", DEADLINE, known).await?;
+        let mut audit = fleet.control_plane.audit().from_now();
+        fleet.pause(false).await?;
+        fleet::until_updated(&fleet, NEW).await?;
+        let mut events: Vec<Event> = vec![];
+        let mut since = Instant::now();
+        await_until("nothing more is asked", DEADLINE, async || {
+            let came = audit.read().ok()?;
+            if came.iter().any(requests::is_of_a_roll_out) {
+                since = Instant::now();
+            }
+            events.extend(came);
+            (since.elapsed() >= AT_REST).then_some(())
+        })
+        .await?;
+        let history = fleet.history();
+        let beyond =
+            |outcome: Outcome| Some(outcome.duration?.saturating_sub(REBOOT + outcome.drain).as_secs_f64());
+        Ok(Measured {
+            overhead: median(history.outcomes().into_values().filter_map(beyond)).context("no update")?,
+            makespan: history.duration().context("no update")?.as_secs_f64() / self.ideal().as_secs_f64(),
+            requests: Requests::of(&events),
+        })
+    }
+}
+
+/// Measures small fleets, each a number of times, and a large one.
+///
+/// # Errors
+/// A fleet is not updated.
+pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
+    let mut figures = vec![];
+    let note = format!("median of {times} roll-outs");
+    for (limit, overhead, makespan) in [("1", 0.2, 1.1), ("4", 0.3, 1.15), ("unlimited", 0.4, 1.2)] {
+        let roll_out = RollOut { nodes: NODES, limit, place: Place::OnTheFleet, pods_per_node: 0 };
+        let mut all = vec![];
+        for _ in 0..times {
+            all.push(roll_out.run().await?);
+        }
+        let middle = |value: fn(&Measured) -> f64| median(all.iter().map(value)).unwrap_or(f64::NAN);
+        let fleet = format!("{NODES} nodes, limit {limit}");
+        figures.extend([
+            Figure::new(
+                format!("overhead per node beyond host, drain and reboot, {fleet}"),
+                middle(|one| one.overhead),
+                "s",
+            )
+            .aim(overhead)
+            .note(note.clone()),
+            Figure::new(format!("makespan to the ideal, {fleet}"), middle(|one| one.makespan), "")
+                .aim(makespan)
+                .note(note.clone()),
+        ]);
+    }
+    figures.extend(requests().await?);
+    let roll_out = RollOut { nodes: large, limit: "10%", place: Place::OnTheFleet, pods_per_node: 0 };
+    let measured = roll_out.run().await?;
+    figures.extend([
+        Figure::new(format!("makespan to the ideal, {large} nodes, limit 10%"), measured.makespan, "")
+            .aim(1.1),
+        Figure::new(format!("overhead per node, {large} nodes, limit 10%"), measured.overhead, "s"),
+    ]);
+    Ok(figures)
+}
+
+/// Requests where our own pods are not moved: with nothing to drain, and how many more with pods.
+async fn requests() -> Result<Vec<Figure>> {
+    let nothing = RollOut { nodes: NODES, limit: "4", place: Place::Elsewhere, pods_per_node: 0 };
+    let without = nothing.run().await?.requests;
+    let with = RollOut { pods_per_node: PODS, ..nothing }.run().await?.requests;
+    let more = (number(with.during) - number(without.during)) / number(with.evicted);
+    let fleet = format!("{NODES} nodes, limit 4");
+    Ok(vec![
+        Figure::new(
+            format!("API requests per updated node, {fleet}"),
+            number(without.during) / number(NODES),
+            "",
+        )
+        .aim(30.0)
+        .note("reconciler and webhook on other nodes"),
+        Figure::new("- more after the last node's Idle", number(without.after) / number(NODES), ""),
+        Figure::new("- more for each evicted pod", more, "")
+            .aim(1.0)
+            .note(format!("{PODS} pods on each node")),
+    ])
+}

@@ -1,0 +1,153 @@
+//! What was measured: each figure with its aim, as a table and as JSON.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// One figure. The less, the better.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// What was measured.
+    pub name: String,
+    /// The value, in `unit`.
+    pub value: f64,
+    /// The unit; ratios and counts have none.
+    unit: &'static str,
+    /// What it should not exceed.
+    aim: Option<f64>,
+    /// Whether the aim is met.
+    met: Option<bool>,
+    /// How it was measured, where that is not obvious.
+    note: String,
+}
+
+impl Figure {
+    /// A figure without an aim.
+    pub fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
+        Self { name: name.into(), value, unit, aim: None, met: None, note: String::new() }
+    }
+
+    /// It should not exceed this.
+    #[must_use]
+    pub fn aim(mut self, aim: f64) -> Self {
+        self.aim = Some(aim);
+        self.met = Some(self.value <= aim);
+        self
+    }
+
+    /// How it was measured.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = note.into();
+        self
+    }
+
+    fn text(&self, value: f64) -> String {
+        let decimals = if ["MiB", "%"].contains(&self.unit) { 1 } else { 2 };
+        format!("{value:.decimals$} {}", self.unit).trim_end().to_owned()
+    }
+}
+
+/// All figures of a run, and where it took place.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// When it began.
+    pub began: Timestamp,
+    /// The machine that it ran on.
+    pub machine: Machine,
+    /// What was measured.
+    pub figures: Vec<Figure>,
+}
+
+/// A machine, as far as it matters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Machine {
+    /// The processor's name.
+    processor: String,
+    /// How many cores this process may use.
+    cores: usize,
+    /// Memory, in GiB.
+    memory_gib: f64,
+    /// The load average of the last minute, before anything was measured: what else runs.
+    load: f64,
+}
+
+impl Machine {
+    /// This machine, now.
+    pub fn here() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let after = |text: String, key: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+            line.trim_start_matches([':', '\t', ' ']).to_owned()
+        };
+        let first = |text: String| text.split_whitespace().next().and_then(|word| word.parse().ok());
+        let memory: f64 = first(after(read("/proc/meminfo"), "MemTotal")).unwrap_or_default();
+        Self {
+            processor: after(read("/proc/cpuinfo"), "model name"),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_gib: memory / 1024.0 / 1024.0,
+            load: first(read("/proc/loadavg")).unwrap_or_default(),
+        }
+    }
+}
+
+impl Report {
+    /// A table that can be pasted into the documentation.
+    pub fn render(&self) -> String {
+        let Machine { processor, cores, memory_gib, load } = &self.machine;
+        let date = self.began.strftime("%Y-%m-%d %H:%M UTC");
+        let mut text =
+            format!("{date}, {processor}, {cores} cores, {memory_gib:.0} GiB, load {load:.1} before\n\n");
+        text.push_str("| figure | value | aim | met |\n|---|---|---|---|\n");
+        for figure in &self.figures {
+            let aim = figure.aim.map(|aim| figure.text(aim)).unwrap_or_default();
+            let met = figure.met.map_or("", |met| if met { "yes" } else { "no" });
+            let note = if figure.note.is_empty() { String::new() } else { format!(" ({})", figure.note) };
+            // Writing to a String does not fail.
+            let _ =
+                writeln!(text, "| {}{note} | {} | {aim} | {met} |", figure.name, figure.text(figure.value));
+        }
+        text
+    }
+
+    /// Writes it as JSON.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, to: &Path) -> Result<()> {
+        std::fs::write(to, serde_json::to_vec_pretty(self)?).with_context(|| to.display().to_string())
+    }
+}
+
+/// A count as a number to calculate with.
+pub fn number(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::NAN, f64::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_says_whether_its_aim_is_met() {
+        let figures = vec![
+            Figure::new("overhead", 0.204, "s").aim(0.2),
+            Figure::new("memory", 5.46, "MiB").aim(5.5).note("at most"),
+            Figure::new("updates", 3.0, ""),
+        ];
+        let report = Report { began: Timestamp::UNIX_EPOCH, machine: Machine::default(), figures };
+        let text = report.render();
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+        assert_eq!(
+            rows,
+            [
+                "| overhead | 0.20 s | 0.20 s | no |",
+                "| memory (at most) | 5.5 MiB | 5.5 MiB | yes |",
+                "| updates | 3.00 |  |  |",
+            ]
+        );
+    }
+}

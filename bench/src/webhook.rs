@@ -1,0 +1,65 @@
+//! A cluster with the webhook as shipped, and without reconciler and agents: a benchmark plays these.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use brupop_api::names;
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
+use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options, Program, await_until};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Client;
+use kube::api::Api;
+
+const DEADLINE: Duration = Duration::from_mins(1);
+/// Who asked for what, and how it was answered.
+const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+  "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [{"level": "Metadata"}]}"#;
+
+/// A control plane, and the webhook on nodes that are not opted in.
+pub struct Cluster {
+    /// They end before what their processes talk to.
+    pub kubelets: Kubelets,
+    /// The control plane.
+    pub control_plane: ControlPlane,
+}
+
+impl Cluster {
+    /// Starts it with these nodes, which can run another program, too. Returns when the webhook is ready.
+    ///
+    /// # Errors
+    /// Something does not start.
+    pub async fn start(
+        nodes: usize,
+        program: impl FnOnce(&ControlPlane) -> Result<Option<(String, Program)>>,
+    ) -> Result<Self> {
+        let binaries = binaries(&["brupop-webhook"])?;
+        let options = Options { audit_policy: Some(AUDIT_POLICY), ..Options::CLUSTER };
+        let control_plane = ControlPlane::start(options).await?;
+        apply_overlay(&control_plane, "default").await?;
+        let nowhere = r#"{"spec": {"template": {"spec": {"nodeSelector": {"bench": "nowhere"}}}}}"#;
+        control_plane.kubectl(["-n", NAMESPACE, "patch", "daemonset", "brupop-agent", "-p", nowhere]).await?;
+        control_plane
+            .kubectl(["-n", NAMESPACE, "scale", "deployment", "brupop-reconciler", "--replicas=0"])
+            .await?;
+        for number in 0..nodes {
+            let mut node = NewNode::numbered(number)?;
+            node.name = format!("infrastructure-{number}");
+            node.labels.remove(names::UPDATER_INTERFACE_LABEL);
+            node.create(&control_plane.client()).await?;
+        }
+        let ours = programs(&binaries, &[]).into_iter().filter(|(command, _)| command == "/brupop-webhook");
+        let kubelets = Kubelets::start(&control_plane, ours.chain(program(&control_plane)?));
+        let deployments = Api::<Deployment>::namespaced(control_plane.client(), NAMESPACE);
+        await_until("the webhook is ready", DEADLINE, async || {
+            let status = deployments.get("brupop-webhook").await.ok()?.status?;
+            (status.ready_replicas == Some(2)).then_some(())
+        })
+        .await?;
+        Ok(Self { kubelets, control_plane })
+    }
+
+    /// A client that may do everything.
+    pub fn client(&self) -> Client {
+        self.control_plane.client()
+    }
+}
