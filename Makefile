@@ -159,28 +159,37 @@ recording: control-plane prometheus build ## Records what the plugin shows of su
 	@mkdir -p docs/pictures
 	@$(PICTURES) recording docs/pictures/brupop.svg --plugin $(PLUGIN)/kubectl-brupop
 
-# Tests with control planes wait more than they compute, so two test programs run at a time, the long ones first.
+# Tests with control planes wait more than they compute: each of these two programs runs some at a time, which take 600 MB each.
+PLANES := fleets plane
+THREADS ?= 3
+OTHERS := $(sort $(notdir $(patsubst %/main,%,$(basename $(wildcard */tests/*.rs */tests/*/main.rs)))))
+OTHERS := $(filter-out $(PLANES),$(OTHERS))
+# What the two are made of: `make test-update` runs the tests of testbed/tests/fleets/update.
+MODULES := $(sort $(notdir $(patsubst %/mod,%,$(basename $(wildcard $(PLANES:%=testbed/tests/%/*.rs) $(PLANES:%=testbed/tests/%/*/mod.rs))))))
+MODULES := $(filter-out main,$(MODULES))
 JOBS ?= 2
-LONG := update orchestration pools upgrade drains endurance admission leaders serving ports
-INTEGRATION := $(sort $(patsubst %/main,%,$(basename $(wildcard */tests/*.rs */tests/*/main.rs))))
-INTEGRATION := $(LONG) $(filter-out $(LONG),$(sort $(notdir $(INTEGRATION))))
 # Without make's job server, which cargo would look for: what it has to build is built by then.
-TESTED := env -u MAKEFLAGS -u MFLAGS cargo test --locked --workspace
+TESTED := env -u MAKEFLAGS -u MFLAGS cargo test --locked --workspace --quiet
+RUN := BRUPOP_BINARIES=$(SHIPPED) $(TESTED)
 
 .PHONY: test
-test: control-plane prometheus build ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS at a time)
+test: control-plane prometheus build ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS programs at a time, THREADS tests of each)
 	cargo build --locked --workspace --bins
 	$(TESTED) --no-run
-	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target test-units test-docs $(INTEGRATION:%=test-%)
+	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target $(PLANES:%=test-%) test-units test-docs $(OTHERS:%=test-%)
 
 # The whole workspace each time: a part of it would have other features, and be compiled again.
-.PHONY: test-units test-docs $(INTEGRATION:%=test-%)
+.PHONY: test-units test-docs $(PLANES:%=test-%) $(OTHERS:%=test-%) $(MODULES:%=test-%)
 test-units:
-	@$(TESTED) --quiet --lib --bins --examples
+	@$(TESTED) --lib --bins --examples
 test-docs:
-	@$(TESTED) --quiet --doc
-$(INTEGRATION:%=test-%): test-%:
-	@BRUPOP_BINARIES=$(SHIPPED) $(TESTED) --quiet --test $*
+	@$(TESTED) --doc
+$(PLANES:%=test-%): test-%:
+	@$(RUN) --test $* -- --test-threads=$(THREADS)
+$(OTHERS:%=test-%): test-%:
+	@$(RUN) --test $*
+$(MODULES:%=test-%): test-%:
+	@$(RUN) $(PLANES:%=--test %) -- --test-threads=$(THREADS) $*::
 
 # The oldest Kubernetes that the operator supports, on what depends most on its version.
 OLDEST := crds policies overlays takeover update

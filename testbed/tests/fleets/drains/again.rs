@@ -1,0 +1,113 @@
+//! Drains that failed are not begun again while what they failed on is still so, whoever leads; and hold up no other node.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::shadow::ObstacleKind;
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::sandbox::Signal;
+use brupop_testbed::{Fleet, await_until};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value as Json, from_value, json};
+
+use crate::drains::held::{HOLD, let_go};
+use crate::drains::{DEADLINE, evicted_by_us, fleet};
+
+/// Shorter than the grace period of the pods.
+const PATIENCE: [(&str, &str); 2] = [("DRAIN_DEADLINE_SECONDS", "5"), ("BACK_OFF_BASE_SECONDS", "1")];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_take_longer_than_their_drain_are_evicted_once() -> Result<()> {
+    let (_alone, mut fleet) = fleet(3, &PATIENCE).await?;
+    // A neighbour that can be evicted at any time, and two pods that are longer about their end than the drain may take.
+    let on_node_0 = json!({"nodeSelector": {"kubernetes.io/hostname": "node-0"}});
+    deploy(&fleet, "mail", 1, &[], on_node_0).await?;
+    let apart = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "held"}}},
+    ]}});
+    let others = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["node-2"]}]},
+    ]}}});
+    let mut affinity = apart;
+    json_patch::merge(&mut affinity, &others);
+    let slow = json!({"affinity": affinity, "terminationGracePeriodSeconds": 3600});
+    deploy(&fleet, "held", 2, &[HOLD], slow).await?;
+    let mut audit = fleet.control_plane.audit().from_now();
+    fleet.publish(NEW)?;
+    fleet
+        .until("the third node is updated, and the others say why they are not", DEADLINE, |history| {
+            history.now().all(|(node, seen)| {
+                let (version, reason) =
+                    if node == "node-2" { (NEW, "NoUpdate") } else { (OLD, "CannotDrain") };
+                seen.is_idle() && seen.version.as_deref() == Some(version) && seen.reason == reason
+            })
+        })
+        .await?;
+    for node in ["node-0", "node-1"] {
+        let said = fleet.progressing(node).await?.message;
+        ensure!(said.contains("3600 s") && said.contains("DRAIN_DEADLINE_SECONDS"), "{node}: {said}");
+        let failures = fleet.shadows().get(&format!("brs-{node}")).await?.spec.failures;
+        let noted = failures.context("no failure")?.obstacle.context("nothing is noted")?;
+        ensure!(noted.kind == ObstacleKind::GracePeriod, "{node}: {noted:?}");
+        ensure!(!fleet.seen(node)?.is_unavailable(), "{node} is not back in service");
+    }
+
+    // The next leader reads it there.
+    let before = fleet.term().await?;
+    for process in fleet.processes("reconciler") {
+        fleet.kubelets.signal(NAMESPACE, &process.pod, Signal::KILL);
+    }
+    fleet.next_term(before).await?;
+    scale_down(&fleet).await?;
+    fleet.until_updated(NEW, DEADLINE).await?;
+    for node in ["node-0", "node-1"] {
+        let attempt = fleet.shadows().get(&format!("brs-{node}")).await?.spec.attempt;
+        ensure!(attempt == Some(2), "{node} was tried again meanwhile: {attempt:?}");
+    }
+    let mut evicted: BTreeMap<String, usize> = BTreeMap::new();
+    for pod in audit.read()?.iter().filter(|event| event.code() == 201).filter_map(evicted_by_us) {
+        *evicted.entry(pod).or_default() += 1;
+    }
+    let of_mail = evicted.iter().filter(|(pod, _)| pod.contains("/mail-")).map(|(_, times)| times);
+    ensure!(of_mail.sum::<usize>() <= 2, "more often than there were attempts: {evicted:?}");
+    fleet.check()
+}
+
+/// A Deployment without a budget; returns once its pods run.
+async fn deploy(fleet: &Fleet, name: &str, replicas: i32, finalizers: &[&str], more: Json) -> Result<()> {
+    let mut spec = json!({"containers": [{"name": "c", "image": "none"}]});
+    json_patch::merge(&mut spec, &more);
+    let deployment: Deployment = from_value(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}, "finalizers": finalizers}, "spec": spec},
+        },
+    }))?;
+    let deployments = Api::<Deployment>::default_namespaced(fleet.client());
+    deployments.create(&PostParams::default(), &deployment).await?;
+    await_until(format!("the pods of {name} run"), DEADLINE, async || {
+        (deployments.get(name).await.ok()?.status?.available_replicas? == replicas).then_some(())
+    })
+    .await?;
+    Ok(())
+}
+
+/// Nobody wants the pods any more, and nothing keeps them.
+async fn scale_down(fleet: &Fleet) -> Result<()> {
+    let deployments = Api::<Deployment>::default_namespaced(fleet.client());
+    let none = Patch::Merge(json!({"spec": {"replicas": 0}}));
+    deployments.patch("held", &PatchParams::default(), &none).await?;
+    let pods = Api::<Pod>::default_namespaced(fleet.client());
+    let held = ListParams::default().labels("app=held");
+    await_until("its pods are gone", DEADLINE, async || {
+        let_go(fleet).await.ok()?;
+        pods.list(&held).await.ok()?.items.is_empty().then_some(())
+    })
+    .await?;
+    Ok(())
+}

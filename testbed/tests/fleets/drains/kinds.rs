@@ -1,0 +1,225 @@
+//! One node with a pod of each kind: what is evicted is what `kubectl drain` would evict. The operator's own pods go last,
+//! and run elsewhere meanwhile.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::audit::Event;
+use brupop_testbed::fleet::NEW;
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::{Fleet, await_until};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value as Json, from_value, json};
+
+use crate::drains::held::{HOLD, let_go};
+use crate::drains::{DEADLINE, evicted_by_us, fleet, own_pods};
+
+/// As people drain a node by hand.
+const DRAIN: &str = "drain node-0 --ignore-daemonsets --delete-emptydir-data --dry-run=server";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn evictions_match_kubectl_drain_with_operator_pods_last() -> Result<()> {
+    let (_alone, mut fleet) = fleet(2, &[("CORDONED_BY_OTHERS_SECONDS", "3600")]).await?;
+    fleet.pause_node("node-1", true).await?;
+    // A node that is out of service for another reason uses up the limit of one: somebody drains it, then it is not Ready.
+    fleet.control_plane.kubectl(["cordon", "node-1"]).await?;
+    fleet.until_node("node-1", "it is cordoned", |seen| seen.cordoned).await?;
+    fleet.publish(NEW)?;
+    fleet
+        .until_node("node-0", "the limit is used up", |seen| seen.reason == "LimitUsedByUnavailableNodes")
+        .await?;
+    let said = fleet.progressing("node-0").await?.message;
+    ensure!(said.contains("out of service for other reasons, such as node-1"), "{said}");
+    fleet.report_ready("node-1", false).await?;
+    fleet.until_node("node-1", "it is not Ready", |seen| !seen.ready).await?;
+    fleet.control_plane.kubectl(["uncordon", "node-1"]).await?;
+    fleet.until_node("node-1", "it is not cordoned", |seen| !seen.cordoned).await?;
+
+    // So all that is made now comes to node-0, and stays until node-1 is Ready again.
+    let leaving = Box::pin(populate(&fleet)).await?;
+    let by_hand = by_hand(&fleet).await?;
+    let (daemon, mirror) = (pod_of(&fleet, "logs").await?, pod_of(&fleet, "static").await?);
+    ensure!(!by_hand.iter().any(|pod| *pod == daemon || *pod == mirror), "{by_hand:?}");
+    ensure!(fleet.seen("node-0")?.is_idle(), "an update was begun beyond the limit");
+    let ours: BTreeSet<String> = own_pods(&fleet)
+        .await?
+        .into_iter()
+        .filter(|(_, node)| node == "node-0")
+        .map(|(pod, _)| format!("{NAMESPACE}/{pod}"))
+        .collect();
+    ensure!(!ours.is_empty() && ours.is_subset(&by_hand), "{ours:?} {by_hand:?}");
+    let mut audit = fleet.control_plane.audit().from_now();
+    fleet.report_ready("node-1", true).await?;
+
+    // What was on its way out is waited for. Of what was evicted, the pod with the finalizer is, too.
+    fleet.until_node("node-0", "it drains", |seen| seen.reason == "Draining").await?;
+    await_until("only what has a finalizer is left", DEADLINE, async || {
+        let left = on_node_0(&fleet).await.ok()?;
+        left.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count().eq(&2).then_some(())
+    })
+    .await?;
+    // Our own go last, and would come back as long as the controller of nodes has not seen node-1 Ready.
+    await_until("node-1 takes pods", DEADLINE, async || {
+        let node = Api::<Node>::all(fleet.client()).get("node-1").await.ok()?;
+        node.spec?.taints.unwrap_or_default().is_empty().then_some(())
+    })
+    .await?;
+    let held = fleet.progressing("node-0").await?;
+    ensure!(held.reason == "Draining" && !fleet.seen("node-0")?.drained, "{held:?}");
+    give_up(&fleet).await?;
+    fleet
+        .until_node("node-0", "it is updated", |seen| seen.is_idle() && seen.version.as_deref() == Some(NEW))
+        .await?;
+
+    let asked: Vec<Event> =
+        audit.read()?.into_iter().filter(|event| evicted_by_us(event).is_some()).collect();
+    let evicted: Vec<String> =
+        asked.iter().filter(|event| event.code() == 201).filter_map(evicted_by_us).collect();
+    let all: BTreeSet<String> = evicted.iter().cloned().collect();
+    ensure!(all.len() == evicted.len(), "evicted twice: {evicted:?}");
+    let gone: BTreeSet<String> = all.iter().chain([&leaving]).cloned().collect();
+    ensure!(gone == by_hand && !all.contains(&leaving), "by hand: {by_hand:?}, by us: {all:?}");
+    let first_of_ours = evicted.iter().position(|pod| ours.contains(pod)).context("ours stayed")?;
+    ensure!(evicted[first_of_ours..].iter().all(|pod| ours.contains(pod)), "{evicted:?}");
+    println!("evicted, in this order: {evicted:?}");
+    let names: Vec<String> = on_node_0(&fleet).await?.iter().map(name).collect();
+    ensure!(names.contains(&daemon) && names.contains(&mirror), "{names:?}");
+
+    // They came up elsewhere, and come back when it is the other node's turn.
+    let moved = own_pods(&fleet).await?;
+    ensure!(moved.len() == 4 && moved.values().all(|node| node == "node-1"), "{moved:?}");
+    fleet.pause_node("node-1", false).await?;
+    fleet.until_updated(NEW, DEADLINE).await?;
+    let back = own_pods(&fleet).await?;
+    ensure!(back.len() == 4 && back.values().all(|node| node == "node-0"), "{back:?}");
+    ensure!(back.keys().all(|pod| !moved.contains_key(pod)), "{back:?}");
+    fleet.check()
+}
+
+/// A pod of each kind on node-0; returns the one that is on its way out.
+async fn populate(fleet: &Fleet) -> Result<String> {
+    let client = fleet.client();
+    let create = PostParams::default();
+    let template = |app: &str, finalizers: &[&str]| {
+        json!({
+            "metadata": {"labels": {"app": app}, "finalizers": finalizers},
+            "spec": {
+                "containers": [{"name": "c", "image": "none"}],
+                "volumes": [{"name": "scratch", "emptyDir": {}}],
+            },
+        })
+    };
+    let of = |app: &str, more: Json| {
+        let mut object = json!({
+            "metadata": {"name": app},
+            "spec": {"selector": {"matchLabels": {"app": app}}, "template": template(app, &[])},
+        });
+        json_patch::merge(&mut object["spec"], &more);
+        object
+    };
+    let web: Deployment = from_value(of("web", json!({})))?;
+    let mut held = template("held", &[HOLD]);
+    // It is no obstacle before it should have ended.
+    held["spec"]["terminationGracePeriodSeconds"] = json!(600);
+    let held: Deployment = from_value(of("held", json!({"template": held})))?;
+    let db: StatefulSet = from_value(of("db", json!({"serviceName": "db"})))?;
+    let logs: DaemonSet = from_value(of("logs", json!({})))?;
+    let mut once = template("once", &[]);
+    once["spec"]["restartPolicy"] = json!("Never");
+    let once: Job = from_value(json!({"metadata": {"name": "once"}, "spec": {"template": once}}))?;
+    let pod = |name: &str, annotations: Json| {
+        from_value::<Pod>(json!({
+            "metadata": {"name": name, "labels": {"app": name}, "annotations": annotations},
+            "spec": {"nodeName": "node-0", "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "none"}]},
+        }))
+    };
+    let deployments = Api::<Deployment>::default_namespaced(client.clone());
+    deployments.create(&create, &web).await?;
+    deployments.create(&create, &held).await?;
+    Api::default_namespaced(client.clone()).create(&create, &db).await?;
+    Api::default_namespaced(client.clone()).create(&create, &logs).await?;
+    Api::default_namespaced(client.clone()).create(&create, &once).await?;
+    let pods = Api::<Pod>::default_namespaced(client);
+    for (name, annotations) in
+        [("static", json!({"kubernetes.io/config.mirror": "x"})), ("done", json!({})), ("debug", json!({}))]
+    {
+        pods.create(&create, &pod(name, annotations)?).await?;
+    }
+    for app in ["web", "held", "db", "logs", "static", "debug"] {
+        until_phase(fleet, app, "Running").await?;
+    }
+    until_phase(fleet, "once", "Succeeded").await?;
+    until_phase(fleet, "done", "Running").await?;
+    let finished = Patch::Merge(json!({"status": {"phase": "Failed"}}));
+    pods.patch_status("done", &PatchParams::default(), &finished).await?;
+    let leaving = pod_of(fleet, "held").await?;
+    pods.delete(leaving.trim_start_matches("default/"), &DeleteParams::default()).await?;
+    await_until("another one in its place", DEADLINE, async || {
+        let held = pods.list(&ListParams::default().labels("app=held")).await.ok()?;
+        let runs =
+            |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+        (held.items.len() == 2 && held.iter().all(runs)).then_some(())
+    })
+    .await?;
+    Ok(leaving)
+}
+
+/// What `kubectl drain` says that it would evict. It refuses as long as there is a pod that nothing would bring back.
+async fn by_hand(fleet: &Fleet) -> Result<BTreeSet<String>> {
+    let refused = fleet.control_plane.kubectl_output(DRAIN.split(' ')).await?;
+    let why = String::from_utf8(refused.stderr)?;
+    ensure!(
+        !refused.status.success() && why.contains("declare no controller") && why.contains("default/debug"),
+        "{why}"
+    );
+    let pods = Api::<Pod>::default_namespaced(fleet.client());
+    pods.delete("debug", &DeleteParams::default()).await?;
+    await_until("it is gone", DEADLINE, async || pods.get_opt("debug").await.ok()?.is_none().then_some(()))
+        .await?;
+    let drain = fleet.control_plane.kubectl_output(DRAIN.split(' ')).await?;
+    let said = format!("{}{}", String::from_utf8(drain.stdout)?, String::from_utf8(drain.stderr)?);
+    ensure!(drain.status.success(), "{said}");
+    let evicting = said.lines().filter_map(|line| line.strip_prefix("evicting pod ")?.split(' ').next());
+    Ok(evicting.map(str::to_owned).collect())
+}
+
+fn name(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
+}
+
+async fn on_node_0(fleet: &Fleet) -> Result<Vec<Pod>> {
+    let on_node = ListParams::default().fields("spec.nodeName=node-0");
+    Ok(Api::<Pod>::all(fleet.client()).list(&on_node).await?.items)
+}
+
+/// The pod of this app on node-0.
+async fn pod_of(fleet: &Fleet, app: &str) -> Result<String> {
+    let pods = on_node_0(fleet).await?;
+    let found = pods.iter().find(|pod| pod.labels().get("app").is_some_and(|label| label == app));
+    found.map(name).with_context(|| format!("{app} is not on node-0"))
+}
+
+async fn until_phase(fleet: &Fleet, app: &str, phase: &str) -> Result<()> {
+    let waited = await_until(format!("{app} on node-0 is {phase}"), DEADLINE, async || {
+        let pods = on_node_0(fleet).await.ok()?;
+        let found = pods.iter().find(|pod| pod.labels().get("app").is_some_and(|label| label == app))?;
+        (found.status.as_ref()?.phase.as_deref() == Some(phase)).then_some(())
+    });
+    Ok(waited.await?)
+}
+
+/// The workload whose pods are held back is given up, and whoever held them lets go.
+async fn give_up(fleet: &Fleet) -> Result<()> {
+    let deployments = Api::<Deployment>::default_namespaced(fleet.client());
+    deployments.delete("held", &DeleteParams::background()).await?;
+    await_until("they are gone", DEADLINE, async || {
+        // A pod that goes meanwhile is an error, and what is wanted.
+        (let_go(fleet).await.ok()? == 0).then_some(())
+    })
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,15 @@
+//! Whole fleets: the shipped programs and manifests on real control planes, with simulated hosts.
+
+mod drains;
+mod leaders;
+mod orchestration;
+mod pools;
+mod prometheus;
+#[path = "../common/raw.rs"]
+mod raw;
+mod takeover;
+mod unreadable;
+mod update;
+mod upgrade;
+#[path = "../common/went_well.rs"]
+mod went_well;

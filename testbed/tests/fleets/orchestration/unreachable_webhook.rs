@@ -1,0 +1,44 @@
+//! Somebody installs the operator where API servers cannot reach pods, so nobody may create a shadow.
+
+use anyhow::{Result, ensure};
+use brupop_api::conditions::{Condition, ConditionStatus};
+use brupop_testbed::fleet::NEW;
+use brupop_testbed::operator::{apply_overlay, binaries, programs};
+use brupop_testbed::{Fleet, FleetOptions};
+
+use crate::orchestration::{DEADLINE, TWO_AT_A_TIME};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_install_whose_webhook_cannot_be_reached_says_so() -> Result<()> {
+    let _turn = TWO_AT_A_TIME.acquire().await?;
+    let options = FleetOptions::quick(1, &[("LEASE_DURATION_SECONDS", "15")]);
+    let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
+    let install = async |control_plane: &_, env: &[(&str, &str)]| {
+        apply_overlay(control_plane, "default").await?;
+        Ok(programs(&binaries, env))
+    };
+    let mut fleet = Fleet::bare(&options, install, |_| ()).await?;
+    fleet.control_plane.reach_services(false);
+    fleet.watch();
+    fleet.join(0, options.durations).await?;
+    until_it_says(&fleet, ConditionStatus::False, "a shadow could not be created: ").await?;
+    until_it_says(&fleet, ConditionStatus::False, "failed calling webhook").await?;
+    ensure!(!fleet.seen("node-0")?.has_shadow);
+
+    fleet.control_plane.reach_services(true);
+    until_it_says(&fleet, ConditionStatus::True, "refused the dry runs").await?;
+    fleet.publish(NEW)?;
+    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.check()
+}
+
+/// Awaits that the fleet's condition has this status, and these words.
+async fn until_it_says(fleet: &Fleet, status: ConditionStatus, words: &str) -> Result<()> {
+    let so = |condition: &Condition| {
+        condition.type_ == "AdmissionEnforced"
+            && condition.status == status
+            && condition.message.contains(words)
+    };
+    let what = format!("AdmissionEnforced is {status:?}: {words}");
+    fleet.until_ledger(&what, |status| status.conditions.iter().any(so)).await.map(drop)
+}

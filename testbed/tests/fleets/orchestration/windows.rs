@@ -1,0 +1,252 @@
+//! When updates may start, with real processes: a closed window, one node by hand, a one-shot, a duration; and the pause in
+//! between.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use brupop_api::BottlerocketFleet;
+use brupop_api::State::{Idle, RebootedIntoUpdate};
+use brupop_api::names::{
+    FLEET, MARKER_ANNOTATION, UPDATE_NOW_ANNOTATION, UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION,
+};
+use brupop_testbed::audit::Event;
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::history::Seen;
+use brupop_testbed::host::Faults;
+use brupop_testbed::{Fleet, await_until};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{from_value, json};
+use tokio::time::Instant;
+
+use crate::orchestration::{DEADLINE, fleet, until_it_is};
+
+const NODES: [&str; 3] = ["node-0", "node-1", "node-2"];
+const SECOND: &str = "1.20.1";
+const THIRD: &str = "1.20.2";
+/// It opens a window long after these tests.
+const CLOSED: &str = "0 0 0 1 1 * 2099";
+const PAUSE: Duration = Duration::from_secs(2);
+/// In seconds: so much time is left from the moment when reconcilers follow a new schedule until it is due.
+const MARGIN: i64 = 10;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_start_only_in_their_window() -> Result<()> {
+    let env = [("PAUSE_BETWEEN_UPDATES_SECONDS", "2"), ("REBOOT_REPEAT_INTERVAL", "1s")];
+    let (_turn, mut fleet) = fleet(3, &env).await?;
+    fleet.configure(&[("SCHEDULER_CRON_EXPRESSION", CLOSED)]).await?;
+    fleet.publish(NEW)?;
+    for node in NODES {
+        fleet.until_node(node, "waits for the window", |seen| seen.reason == "OutsideWindow").await?;
+        let said = fleet.progressing(node).await?.message;
+        ensure!(said.contains("the window opens at 2099-01-01T00:00:00Z"), "{said}");
+    }
+    fleet.wait_for_metrics("reconciler", &[r#"brupop_nodes_reason{reason="OutsideWindow"} 3"#]).await?;
+    one_node_is_updated_now(&fleet).await?;
+    what_is_left_is_tidied_up(&fleet).await?;
+    a_one_shot_starts_the_whole_fleet(&fleet).await?;
+    a_window_closes_while_a_node_is_updated(&fleet).await?;
+    fleet.check()
+}
+
+/// A person asks for this one, and gets this one; a leader that begins meanwhile starts no other.
+async fn one_node_is_updated_now(fleet: &Fleet) -> Result<()> {
+    fleet.hosts[1].set_faults(Faults { reboot_ignored: true, ..Faults::default() });
+    fleet.annotate("node-1", &format!("{UPDATE_NOW_ANNOTATION}=true")).await?;
+    fleet.until_node("node-1", "is to reboot", |seen| seen.goal == RebootedIntoUpdate).await?;
+    fleet.configure(&[]).await?;
+    fleet.hosts[1].set_faults(Faults::default());
+    fleet.until_node("node-1", "is updated", |seen| seen.runs(NEW)).await?;
+    fleet.annotate("node-1", &format!("{UPDATE_NOW_ANNOTATION}-")).await?;
+    fleet.until_no_slot_is_taken().await?;
+    fleet
+        .wait_for_metrics(
+            "reconciler",
+            &[&format!(r#"brupop_hosts_version{{bottlerocket_version="{NEW}"}} 1"#)],
+        )
+        .await?;
+    nobody_else_has_begun(fleet)
+}
+
+fn nobody_else_has_begun(fleet: &Fleet) -> Result<()> {
+    for node in ["node-0", "node-2"] {
+        ensure!(
+            !fleet.history().has_seen(node, |seen| seen.goal != Idle),
+            "{node} has begun outside the window"
+        );
+    }
+    Ok(())
+}
+
+/// A node that leaves loses its shadow and gets another, and a marker that somebody left over is undone.
+async fn what_is_left_is_tidied_up(fleet: &Fleet) -> Result<()> {
+    let label = async |value: &str| {
+        fleet
+            .control_plane
+            .kubectl(["label", "node", "node-2", &format!("{UPDATER_INTERFACE_LABEL}{value}")])
+            .await
+    };
+    label("-").await?;
+    fleet.until_node("node-2", "has left, and its shadow with it", |seen| !seen.has_shadow).await?;
+    label(&format!("={UPDATER_INTERFACE_VERSION}")).await?;
+
+    let marker = json!({
+        "shadow_uid": "of-a-shadow-that-is-gone", "attempt": 7, "term": 1,
+        "cordoned_at": "2026-11-21T03:00:00Z", "drain_started_at": "2026-11-21T03:00:00Z", "tainted": false,
+    });
+    let left = Patch::Merge(json!({
+        "metadata": {"annotations": {MARKER_ANNOTATION: marker.to_string()}}, "spec": {"unschedulable": true},
+    }));
+    Api::<Node>::all(fleet.client()).patch("node-0", &PatchParams::default(), &left).await?;
+    let undone = |seen: &Seen| !seen.marked && !seen.cordoned;
+    let left_over = |seen: &Seen| seen.marked && seen.cordoned;
+    fleet
+        .until("what was left on node-0 is undone", DEADLINE, |history| {
+            history.has_seen("node-0", left_over)
+                && history.now().any(|(node, seen)| node == "node-0" && undone(seen))
+        })
+        .await?;
+    fleet
+        .until_node("node-2", "has a shadow again", |seen| seen.is_idle() && seen.reason == "OutsideWindow")
+        .await?;
+    nobody_else_has_begun(fleet)
+}
+
+/// Seconds, minutes and so on of this second: it fires once.
+fn once(at: Timestamp) -> String {
+    let at = at.to_zoned(TimeZone::UTC);
+    format!("{} {} {} {} {} * {}", at.second(), at.minute(), at.hour(), at.day(), at.month(), at.year())
+}
+
+/// Sets a schedule that is due so many seconds from now; later ones, if the reconcilers took too long to begin anew.
+async fn configured(
+    fleet: &Fleet,
+    waits: [i64; 3],
+    schedule: impl Fn(Timestamp) -> Vec<(&'static str, String)>,
+) -> Result<Timestamp> {
+    for wait in waits {
+        let due = Timestamp::now() + SignedDuration::from_secs(wait);
+        let due = Timestamp::from_second(due.as_second())?;
+        let settings = schedule(due);
+        let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        fleet.configure(&settings).await?;
+        if Timestamp::now() + SignedDuration::from_secs(MARGIN) < due {
+            return Ok(due);
+        }
+    }
+    bail!("the reconcilers took too long to begin anew")
+}
+
+/// Nothing before it; after it one after the other, with a pause, though the moment is over.
+async fn a_one_shot_starts_the_whole_fleet(fleet: &Fleet) -> Result<()> {
+    fleet.publish(SECOND)?;
+    let fires = configured(fleet, [20, 40, 80], |due| vec![("SCHEDULER_CRON_EXPRESSION", once(due))]).await?;
+    let mut audit = fleet.control_plane.audit().from_now();
+    let opens = format!("the window opens at {fires}");
+    await_until("the next window is said", DEADLINE, async || {
+        fleet.progressing("node-0").await.ok().filter(|condition| condition.message.contains(&opens))
+    })
+    .await?;
+    fleet.until_updated(SECOND, DEADLINE).await?;
+    fleet.until_no_slot_is_taken().await?;
+    for node in NODES {
+        let started = fleet.wait_for_event(node, "UpdateStarted", &format!("to {SECOND} begins")).await?;
+        let started = started.event_time.context("no time")?.0;
+        ensure!(started >= fires, "{node} began at {started}, before {fires}");
+    }
+    let begun = pauses_before_updates(&audit.read()?)?;
+    ensure!(begun.len() == NODES.len(), "{begun:?}");
+    ensure!(begun.values().all(|pause| pause.unsigned_abs() >= PAUSE && pause.is_positive()), "{begun:?}");
+    let rested = |node: &&str| fleet.history().has_seen(node, |seen| seen.reason == "PausingBetweenUpdates");
+    ensure!(NODES.iter().any(rested), "nobody has said that the fleet rests");
+    Ok(())
+}
+
+/// By shadow and attempt of each slot that was taken, the time between the end of the update before it and the moment
+/// when it was taken; as it stands in the ledger.
+fn pauses_before_updates(events: &[Event]) -> Result<BTreeMap<(String, u64), SignedDuration>> {
+    let mut pauses = BTreeMap::new();
+    let written = events.iter().filter(|event| {
+        event.verb == "patch" && event.is_about("bottlerocketfleets", FLEET) && event.code() == 200
+    });
+    for ledger in written.filter_map(|event| event.response_object.clone()) {
+        let ledger: BottlerocketFleet = from_value(ledger)?;
+        let status = ledger.status.unwrap_or_default();
+        let Some(finished) = status.last_finished else { continue };
+        let finished: Timestamp = finished.parse()?;
+        for (shadow, slot) in status.slots {
+            let taken: Timestamp = slot.since.context("a slot without a time")?.parse()?;
+            pauses.entry((shadow, slot.attempt)).or_insert(taken.duration_since(finished));
+        }
+    }
+    Ok(pauses)
+}
+
+/// Five fields and a length: a node begins, the window shuts, the node is finished, the others wait for the next one.
+async fn a_window_closes_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
+    fleet.configure(&[("SCHEDULER_CRON_EXPRESSION", CLOSED)]).await?;
+    fleet.publish(THIRD)?;
+    for node in NODES {
+        fleet.until_node(node, "waits for a window", |seen| seen.reason == "OutsideWindow").await?;
+    }
+    for host in &fleet.hosts {
+        host.set_faults(Faults { reboot_ignored: true, ..Faults::default() });
+    }
+    let opened = |shuts: Timestamp| shuts - SignedDuration::from_secs(shuts.as_second().rem_euclid(60) + 60);
+    let shuts = configured(fleet, [20, 40, 80], |shuts| {
+        let length = shuts.duration_since(opened(shuts));
+        vec![
+            (
+                "SCHEDULER_CRON_EXPRESSION",
+                format!("{} * * * *", opened(shuts).to_zoned(TimeZone::UTC).minute()),
+            ),
+            ("SCHEDULER_WINDOW_DURATION", format!("{}s", length.as_secs())),
+        ]
+    })
+    .await?;
+    let (begun, others) = one_begins(fleet).await?;
+    ensure!(Timestamp::now() < shuts, "the window is shut already");
+    let opens = format!("the window opens at {}", opened(shuts) + SignedDuration::from_hours(1));
+    for node in &others {
+        fleet.until_node(node, "waits for the next window", |seen| seen.reason == "OutsideWindow").await?;
+        let said = fleet.progressing(node).await?.message;
+        ensure!(said.contains(&opens), "{said}, and not {opens}");
+    }
+    ensure!(Timestamp::now() >= shuts, "they stopped before the window was shut");
+    ensure!(
+        fleet.seen(&begun)?.goal == RebootedIntoUpdate,
+        "{begun} was not in mid-update when the window shut"
+    );
+    for host in &fleet.hosts {
+        host.set_faults(Faults::default());
+    }
+    fleet.until_node(&begun, "is finished", |seen| seen.runs(THIRD)).await?;
+    fleet.until_no_slot_is_taken().await?;
+    until_it_is(Instant::now() + PAUSE * 2).await?;
+    for node in &others {
+        let seen = fleet.seen(node)?;
+        ensure!(seen.runs(SECOND) && seen.reason == "OutsideWindow", "{node}: {seen:?}");
+    }
+    ensure!(fleet.history().now().all(|(_, seen)| seen.version.as_deref() != Some(OLD)));
+    Ok(())
+}
+
+/// Awaits that one waits for its reboot and the others for their turn.
+async fn one_begins(fleet: &Fleet) -> Result<(String, Vec<String>)> {
+    let waits = |seen: &Seen| seen.reason == "LimitReached";
+    fleet
+        .until("one node is in mid-update, the others wait", DEADLINE, |history| {
+            let begun = history.now().filter(|(_, seen)| seen.goal == RebootedIntoUpdate).count();
+            begun == 1 && history.now().filter(|(_, seen)| waits(seen)).count() == NODES.len() - 1
+        })
+        .await?;
+    let history = fleet.history();
+    let (begun, others): (Vec<_>, Vec<_>) = history
+        .now()
+        .map(|(node, seen)| (node.to_owned(), seen.goal == RebootedIntoUpdate))
+        .partition(|(_, begun)| *begun);
+    let begun = begun.into_iter().next().context("nobody has begun")?.0;
+    Ok((begun, others.into_iter().map(|(node, _)| node).collect()))
+}

@@ -1,0 +1,297 @@
+//! Gates of pools, which a real Prometheus closes and opens.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::names::RECONCILER_ACCOUNT;
+use brupop_api::{State, names};
+use brupop_testbed::documents::{POOLS, blocks, read, section};
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::host::{self, Answer, Call, Faults};
+use brupop_testbed::operator::{NAMESPACE, binaries};
+use brupop_testbed::sandbox::Sandbox;
+use brupop_testbed::{Bearer, Fleet, FleetOptions, await_until};
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::process::Command;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::prometheus::DEADLINE;
+use brupop_testbed::prometheus::{Prometheus, Served};
+
+/// A label of what is scraped, which nobody but Prometheus has to know.
+const HUSH: &str = "between-you-and-me";
+
+/// What is scraped: an application that says whether it is broken.
+struct App {
+    address: SocketAddr,
+    broken: Arc<AtomicBool>,
+    serves: Option<JoinHandle<()>>,
+}
+
+impl App {
+    async fn start() -> Result<Self> {
+        let address = TcpListener::bind(("127.0.0.1", 0)).await?.local_addr()?;
+        let mut app = Self { address, broken: Arc::default(), serves: None };
+        app.serve().await?;
+        Ok(app)
+    }
+
+    async fn serve(&mut self) -> Result<()> {
+        let (listener, broken) = (TcpListener::bind(self.address).await?, Arc::clone(&self.broken));
+        self.serves = Some(tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 4096]).await;
+                let is = u8::from(broken.load(Ordering::Relaxed));
+                let body = format!("app_broken{{customer=\"{HUSH}\"}} {is}\n");
+                let head =
+                    "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\nconnection: close\r\n";
+                let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        }));
+        Ok(())
+    }
+
+    fn is(&self, broken: bool) {
+        self.broken.store(broken, Ordering::Relaxed);
+    }
+
+    /// Nobody listens any more.
+    async fn stop(&mut self) {
+        if let Some(serves) = self.serves.take() {
+            serves.abort();
+            let _ = serves.await;
+        }
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        self.serves.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// A Prometheus that watches the application, by TLS.
+struct Watching {
+    folder: PathBuf,
+    served: Served,
+    configuration: Value,
+}
+
+impl Watching {
+    async fn of(fleet: &Fleet, app: &App) -> Result<Self> {
+        let folder = fleet.control_plane.dir().join("watching");
+        std::fs::create_dir_all(&folder)?;
+        let rules = folder.join("rules.yml");
+        let alert = |alert: &str, expr: &str, severity: &str| json!({"alert": alert, "expr": expr, "labels": {"severity": severity}});
+        let alerts =
+            [alert("Watchdog", "up == 1", "none"), alert("AppBroken", "app_broken == 1", "critical")];
+        std::fs::write(&rules, json!({"groups": [{"name": "app", "rules": alerts}]}).to_string())?;
+        let configuration = json!({
+            "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},
+            "rule_files": [rules],
+            "scrape_configs": [{"job_name": "app", "static_configs": [{"targets": [app.address]}]}],
+        });
+        let address = TcpListener::bind(("127.0.0.1", 0)).await?.local_addr()?;
+        let certificate = Some(rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?);
+        Ok(Self { folder, served: Served { address, certificate }, configuration })
+    }
+
+    async fn start(&self, fleet: &Fleet) -> Result<Prometheus> {
+        Prometheus::run(&fleet.control_plane, self.folder.clone(), &self.configuration, &self.served).await
+    }
+}
+
+/// Waits until this node waits for this reason, and says so of this gate.
+async fn waits(fleet: &Fleet, node: &str, reason: &str) -> Result<()> {
+    fleet.until_node(node, reason, |seen| seen.reason == reason).await?;
+    let said = fleet.progressing(node).await?.message;
+    ensure!(said.contains("the gate no-critical of its pool"), "{said}");
+    Ok(())
+}
+
+/// The pool of docs/pools.md as it is written, but of all nodes, and with a soak that a test can wait for.
+async fn apply(fleet: &Fleet) -> Result<()> {
+    const TIER: &str = "  nodeSelector: {matchLabels: {tier: web}}\n";
+    let document = read(POOLS)?;
+    let yaml = *blocks(section(&document, "## Gates")?, "yaml").first().context("no YAML")?;
+    ensure!(yaml.contains(TIER), "it selects other nodes:\n{yaml}");
+    let soak = "  nodeSelector: {}\n  soak: {readyFor: 8s, workloadsTimeout: 0s}\n";
+    let file = fleet.control_plane.dir().join("gated.yaml");
+    std::fs::write(&file, yaml.replace(TIER, soak))?;
+    let file = file.to_str().context("a path")?;
+    fleet.control_plane.kubectl(["apply", "-n", NAMESPACE, "-f", file]).await?;
+    Ok(())
+}
+
+/// Two nodes, one at a time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
+    let secret = Sandbox::new()?;
+    let sources = secret.dir().display().to_string();
+    let env = [
+        ("GATE_SOURCES", sources.as_str()),
+        ("GATE_INTERVAL_SECONDS", "1"),
+        ("LEASE_DURATION_SECONDS", "15"),
+    ];
+    let mut fleet = Fleet::start(&FleetOptions::quick(2, &env), |_| ()).await?;
+    let mut app = App::start().await?;
+    let watching = Watching::of(&fleet, &app).await?;
+    apply(&fleet).await?;
+    for host in &fleet.hosts {
+        // Nothing can be downloaded, so what has begun stays where it is.
+        host.set_faults(Faults::answer(Call::Action(host::Command::Prepare), Answer::Locked));
+    }
+    fleet.publish(NEW)?;
+    // The administrator has named no source, and a person's annotation opens nothing.
+    waits(&fleet, "node-0", "GateUnknown").await?;
+    fleet.annotate("node-1", &format!("{}=true", names::UPDATE_NOW_ANNOTATION)).await?;
+    waits(&fleet, "node-1", "GateUnknown").await?;
+    let prometheus = watching.start(&fleet).await?;
+    let certificate = watching.served.certificate.as_ref().context("no certificate")?;
+    std::fs::write(secret.dir().join("main.ca"), certificate.cert.pem())?;
+    std::fs::write(secret.dir().join("main.url"), format!("https://{}\n", watching.served.address))?;
+    fleet.until_ledger("an update begins", |status| !status.slots.is_empty()).await?;
+
+    given_back(&fleet, &app, secret.dir()).await?;
+    soaks_on(&fleet, &mut app, &watching, prometheus).await?;
+    nothing_was_told(&fleet).await?;
+    fleet.check()
+}
+
+/// An image is being downloaded when an alert begins to fire. Once it is there, the slot is given back without a failure.
+async fn given_back(fleet: &Fleet, app: &App, secret: &Path) -> Result<()> {
+    let nodes = ["node-0", "node-1"];
+    let begun = |node: &&str| fleet.seen(node).is_ok_and(|seen| seen.goal != State::Idle);
+    let (begins, other) = await_until("one has begun", DEADLINE, async || {
+        let begins = nodes.iter().copied().find(begun)?;
+        Some((begins, nodes.into_iter().find(|node| *node != begins)?))
+    })
+    .await?;
+    // A person asked for it.
+    ensure!(begins == "node-1", "{begins} was first");
+    plan_says(fleet, secret, other, "LimitReached").await?;
+    fleet.until_node(other, "waits for its turn", |seen| seen.reason == "LimitReached").await?;
+    app.is(true);
+    waits(fleet, other, "GateClosed").await?;
+    plan_says(fleet, secret, other, "GateClosed").await?;
+    plan_says(fleet, Path::new("/nowhere"), other, "GateUnknown").await?;
+    for host in &fleet.hosts {
+        host.set_faults(Faults::default());
+    }
+    fleet.until_no_slot_is_taken().await?;
+    for node in nodes {
+        waits(fleet, node, "GateClosed").await?;
+        let seen = fleet.seen(node)?;
+        ensure!(seen.runs(OLD) && seen.crashes == 0, "{node}: {seen:?}");
+        ensure!(!fleet.history().has_seen(node, |seen| seen.cordoned), "{node} was cordoned");
+    }
+    let lines = [
+        r#"brupop_gate_state{pool="gated",gate="no-critical",state="Closed"} 1"#,
+        r#"brupop_gate_state{pool="gated",gate="no-critical",state="Unknown"} 0"#,
+    ];
+    fleet.wait_for_metrics("reconciler", &lines).await
+}
+
+/// What `plan` says of this node, if these are the sources.
+async fn plan_says(fleet: &Fleet, sources: &Path, node: &str, reason: &str) -> Result<()> {
+    let pod = fleet.processes("reconciler").pop().context("no reconciler")?.pod;
+    let bearer = Bearer::of_pod(&fleet.control_plane, NAMESPACE, RECONCILER_ACCOUNT, &pod).await?;
+    let output = Command::new(binaries(&["brupop-reconciler"])?.join("brupop-reconciler"))
+        .args(["plan", "-o", "json"])
+        .env_clear()
+        .envs(bearer.variables())
+        .env("GATE_SOURCES", sources)
+        .env("MIN_NODE_AGE_SECONDS", "0")
+        .kill_on_drop(true)
+        .output();
+    let output = timeout(DEADLINE, output).await.context("it does not end")??;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success() && !said.contains(HUSH), "{said}");
+    let plan: Value = serde_json::from_slice(&output.stdout)?;
+    let row = plan["nodes"].as_array().into_iter().flatten().find(|row| row["node"] == node);
+    ensure!(row.is_some_and(|row| row["reason"] == reason), "{node}, not {reason}: {row:?}");
+    Ok(())
+}
+
+/// A node has rebooted into its update when the alert fires again, and is held until all is well: also while nobody knows
+/// whether it is, because what is scraped is away, or Prometheus.
+async fn soaks_on(fleet: &Fleet, app: &mut App, watching: &Watching, prometheus: Prometheus) -> Result<()> {
+    app.is(false);
+    let reboots = |seen: &brupop_testbed::history::Seen| seen.goal == State::RebootedIntoUpdate;
+    let nodes = ["node-0", "node-1"];
+    let node = await_until("a node reboots", DEADLINE, async || {
+        nodes.into_iter().find(|node| fleet.seen(node).is_ok_and(|seen| reboots(&seen)))
+    })
+    .await?;
+    app.is(true);
+    // It waited for the gate before, and what is said of it may be a moment old.
+    fleet.until_node(node, "is watched", |seen| seen.goal == State::MonitoringUpdate).await?;
+    waits(fleet, node, "GateClosed").await?;
+    let held = |what: &'static str| {
+        let seen = fleet.seen(node)?;
+        ensure!(
+            seen.goal == State::MonitoringUpdate && !seen.cordoned && seen.crashes == 0,
+            "{what}: {seen:?}"
+        );
+        anyhow::Ok(())
+    };
+    held("an alert fires")?;
+    // The alert is over, and what says that alerts are worth something is, too.
+    app.stop().await;
+    until_finds(&prometheus, "ALERTS", 0.0).await?;
+    app.is(false);
+    held("its target is away")?;
+    drop(prometheus);
+    waits(fleet, node, "GateUnknown").await?;
+    held("Prometheus is away")?;
+    let prometheus = watching.start(fleet).await?;
+    waits(fleet, node, "GateClosed").await?;
+    held("its target is still away")?;
+    app.serve().await?;
+    until_finds(&prometheus, r#"ALERTS{alertname="Watchdog"}"#, 1.0).await?;
+    fleet.until_updated(NEW, DEADLINE).await?;
+    let shadows = fleet.shadows().list(&ListParams::default()).await?;
+    ensure!(shadows.items.iter().all(|shadow| shadow.spec.failures.is_none()), "that is no failure");
+    ensure!(
+        fleet.history().most_slots_of("gated") == 1,
+        "{} of gated",
+        fleet.history().most_slots_of("gated")
+    );
+    Ok(())
+}
+
+async fn until_finds(prometheus: &Prometheus, expression: &str, series: f64) -> Result<()> {
+    let counted = format!("count({expression}) or vector(0)");
+    await_until(format!("{series} of {expression}"), DEADLINE, async || {
+        let found = prometheus.query(&counted, &[]).await.ok()?;
+        (found.get("") == Some(&series)).then_some(())
+    })
+    .await?;
+    Ok(())
+}
+
+/// Neither logs nor objects nor Events have a word of what Prometheus answered.
+async fn nothing_was_told(fleet: &Fleet) -> Result<()> {
+    let mut logs = 0;
+    for log in std::fs::read_dir(fleet.control_plane.sandbox().logs())? {
+        let path = log?.path();
+        if path.display().to_string().contains("reconciler") {
+            logs += 1;
+            ensure!(!std::fs::read_to_string(&path)?.contains(HUSH), "{} tells", path.display());
+        }
+    }
+    ensure!(logs > 0, "no log of a reconciler");
+    for what in ["brp,brs,brf,events", "events.events.k8s.io"] {
+        let objects = fleet.control_plane.kubectl(["get", what, "-A", "-o", "yaml"]).await?;
+        ensure!(!objects.contains(HUSH), "{what} tell");
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Nodes that no drain could empty are passed over, untouched, and said; others go on. And what `plan` prints of it.
+
+use anyhow::{Result, ensure};
+use brupop_api::names::RECONCILER_ACCOUNT;
+use brupop_testbed::audit::Event;
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use serde_json::{Value as Json, json};
+
+use crate::update::exec::exec;
+use crate::update::{DEADLINE, assert_kind, fleet};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_an_unmanaged_pod_is_skipped() -> Result<()> {
+    let (_alone, mut fleet) = fleet(2, &[]).await?;
+    let pods = Api::<Pod>::namespaced(fleet.client(), "default");
+    let debug: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "debug"},
+        "spec": {"nodeName": "node-0", "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "c", "image": "none"}]},
+    }))?;
+    pods.create(&PostParams::default(), &debug).await?;
+    fleet.publish(NEW)?;
+    fleet
+        .until("the other node is updated, and this one says why it is not", DEADLINE, |history| {
+            history.now().all(|(node, seen)| {
+                let (version, reason) =
+                    if node == "node-0" { (OLD, "CannotDrain") } else { (NEW, "NoUpdate") };
+                seen.is_idle() && seen.version.as_deref() == Some(version) && seen.reason == reason
+            })
+        })
+        .await?;
+    let said = fleet.progressing("node-0").await?.message;
+    ensure!(said.contains("default/debug has no controller"), "{said}");
+    ensure!(fleet.seen("node-0")?.target.is_none(), "an update of it was begun");
+    pods.delete("debug", &DeleteParams::default()).await?;
+    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_impossible_budget_is_reported_before_any_change() -> Result<()> {
+    let (_alone, mut fleet) = fleet(2, &[]).await?;
+    fleet.deploy("cart", 2, "0").await?;
+    fleet.publish(NEW)?;
+    fleet
+        .until("both nodes say why they stay", DEADLINE, |history| {
+            history.now().all(|(_, seen)| seen.is_idle() && seen.reason == "CannotDrain")
+        })
+        .await?;
+    let said = fleet.progressing("node-0").await?.message;
+    ensure!(said.contains("PodDisruptionBudget shop/cart wants all of its 2 pods"), "{said}");
+
+    let (table, went_well) = exec(&fleet, &["plan"]).await?;
+    ensure!(
+        went_well && table.starts_with("0 of 1 in update\n") && table.matches("CannotDrain").count() == 2,
+        "{table}"
+    );
+    println!("{table}");
+
+    fleet.pause(true).await?;
+    fleet.wait_until_idle("2m").await?;
+
+    let (plan, _) = exec(&fleet, &["plan", "-o", "json"]).await?;
+    let plan: Json = serde_json::from_str(&plan)?;
+    ensure!(plan["nodes"][0]["reason"] == "FleetPaused", "{plan}");
+    fleet.pause(false).await?;
+
+    fleet.allow_unavailable("cart", 1).await?;
+    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_no_slot_is_taken().await?;
+    fleet.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn force_deletes_remaining_pods_at_the_deadline() -> Result<()> {
+    let env = [("DRAIN_ON_DEADLINE", "force"), ("DRAIN_DEADLINE_SECONDS", "3")];
+    let (_alone, mut fleet) = fleet(2, &env).await?;
+    // The component's overlay, over the one that stands there: the right to delete.
+    let forced = json!({
+        "resources": ["kustomize/overlays/default"], "components": ["kustomize/components/force-drain"],
+    });
+    let forced = throw_away_overlay(&fleet.control_plane, "forced", forced)?;
+    apply_overlay(&fleet.control_plane, forced).await?;
+
+    let pods = Api::<Pod>::namespaced(fleet.client(), "default");
+    for (name, node) in [("debug", "node-0"), ("debug-too", "node-1")] {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0,
+                "containers": [{"name": "c", "image": "none"}]},
+        }))?;
+        pods.create(&PostParams::default(), &pod).await?;
+    }
+    fleet.deploy("cart", 2, "1").await?;
+    // One of its pods is away, so that the budget allows none now; it is not hopeless.
+    fleet.deploy_spare("cart").await?;
+    let mut audit = fleet.control_plane.audit().from_now();
+    fleet.publish(NEW)?;
+    fleet.until_updated(NEW, DEADLINE).await?;
+    ensure!(pods.list(&ListParams::default()).await?.items.is_empty(), "they still stand");
+    let asked = audit.read()?;
+    let of_cart = |verb: &str, subresource: &str, code: u16| {
+        let is_request = |event: &&Event| {
+            let object = event.object_ref.as_ref();
+            event.user.username.ends_with(&format!(":{RECONCILER_ACCOUNT}"))
+                && event.verb == verb
+                && event.code() == code
+                && object.is_some_and(|object| {
+                    object.resource == "pods"
+                        && object.subresource == subresource
+                        && object.name.starts_with("cart-")
+                })
+        };
+        asked.iter().filter(is_request).count()
+    };
+    ensure!(of_cart("create", "eviction", 429) > 0, "its budget allowed it");
+    ensure!(of_cart("create", "eviction", 201) == 0, "evicted in spite of its budget");
+    ensure!(of_cart("delete", "", 200) >= 2, "{} pods of cart were deleted", of_cart("delete", "", 200));
+    assert_kind(&fleet, 1)?;
+    fleet.check()
+}

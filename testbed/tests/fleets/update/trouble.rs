@@ -1,0 +1,183 @@
+//! What goes wrong on one node stays there.
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::BottlerocketShadow;
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::host::{Command, Faults};
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::{Fleet, await_until};
+use kube::Resource as _;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+
+use crate::update::{DEADLINE, fleet};
+
+/// The release that mends [`NEW`].
+const FIXED: &str = "1.20.1";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failing_host_affects_only_its_own_update() -> Result<()> {
+    let (_alone, mut fleet) = fleet(3, &[("MAX_FAILURES_OF_NEW_VERSION", "unlimited")]).await?;
+    fleet.deploy("cart", 3, "1").await?;
+    fleet.hosts[0].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
+    fleet.hosts[1].set_faults(Faults::failing(Command::Prepare, "no space left on device"));
+    fleet.publish(NEW)?;
+    fleet
+        .until("the third node is updated, the others are given up", DEADLINE, |history| {
+            history.now().all(|(node, seen)| {
+                let version = if node == "node-2" { NEW } else { OLD };
+                let tried = node == "node-2" || seen.reason == "BackingOff";
+                seen.is_idle() && !seen.is_unavailable() && seen.version.as_deref() == Some(version) && tried
+            })
+        })
+        .await?;
+    let boots = fleet.history().outcomes().into_values().map(|outcome| outcome.boots).collect::<Vec<_>>();
+    ensure!(boots == [2, 1, 2], "{boots:?}");
+    for (node, reason, says) in
+        [("node-0", "FellBack", "fell back to 1.19.4"), ("node-1", "StepFailed", "no space left on device")]
+    {
+        let shadow = fleet.shadows().get(&format!("brs-{node}")).await?;
+        let status = shadow.status.unwrap_or_default();
+        let failures = shadow.spec.failures.context("no failure is noted")?;
+        ensure!((failures.count, failures.reason.as_str()) == (1, reason), "{failures:?}");
+        ensure!(status.crash_count == Some(1), "{status:?}");
+        ensure!(status.message.as_deref().is_some_and(|message| message.contains(says)), "{status:?}");
+    }
+    // Only what the Node itself shows counts against the version.
+    let status = fleet.until_no_slot_is_taken().await?;
+    let failed: Vec<_> = status.versions[NEW].failures.iter().map(|failure| failure.node.as_str()).collect();
+    ensure!(failed == ["node-0"] && status.versions[NEW].succeeded == 1, "{status:?}");
+    fleet.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_image_halts_its_version() -> Result<()> {
+    let (_alone, mut fleet) = fleet(3, &[]).await?;
+    let bad = |falls_back_on_boot| {
+        let faults = Faults { falls_back_on_boot, ..Faults::default() };
+        fleet.hosts.iter().for_each(|host| host.set_faults(faults.clone()));
+    };
+    bad(true);
+    fleet.publish(NEW)?;
+    fleet
+        .until("the version is halted", DEADLINE, |history| {
+            let reasons: Vec<_> = history.now().map(|(_, seen)| seen.reason.clone()).collect();
+            reasons.iter().filter(|reason| *reason == "VersionHalted").count() >= 2
+                && history.now().all(|(_, seen)| seen.is_idle() && !seen.is_unavailable())
+        })
+        .await?;
+    let boots =
+        |fleet: &Fleet| fleet.history().outcomes().values().map(|outcome| outcome.boots - 1).sum::<usize>();
+    ensure!(boots(&fleet) == 1, "{} reboots", boots(&fleet));
+    let (first, lifts_first) = halted(&fleet, "").await?;
+
+    // A person takes the risk: it is tried once more, and halted by the next node that fails.
+    fleet.paste(&lifts_first).await?;
+    fleet
+        .until("one more has tried", DEADLINE, |history| {
+            let tried = history.outcomes().values().map(|outcome| outcome.boots - 1).sum::<usize>() == 2;
+            tried && history.now().all(|(_, seen)| seen.is_idle() && !seen.is_unavailable())
+        })
+        .await?;
+    let (second, lifts_second) = halted(&fleet, &first).await?;
+
+    // What was said of the first halt says nothing of the second, also when it is said again.
+    let nothing = Patch::Merge(json!({"spec": {"acknowledgedHalts": []}}));
+    fleet.ledger().patch("fleet", &PatchParams::default(), &nothing).await?;
+    fleet.paste(&lifts_first).await?;
+    fleet.pause(true).await?;
+    bad(false);
+    fleet.publish(FIXED)?;
+    fleet
+        .until("the pause is seen, which came after that", DEADLINE, |history| {
+            history.now().any(|(_, seen)| seen.reason == "FleetPaused")
+        })
+        .await?;
+    let status = fleet.ledger().get("fleet").await?.status.unwrap_or_default();
+    let record = &status.versions[NEW];
+    ensure!(record.halted.as_ref().is_some_and(|halt| halt.at == second), "{record:?}");
+    ensure!(record.acknowledged_at.as_deref() == Some(&first), "{record:?}");
+    fleet.paste(&lifts_second).await?;
+    fleet
+        .until_ledger("the second halt is lifted, too", |status| {
+            status.halted.is_none()
+                && status.versions[NEW].halted.is_none()
+                && status.versions[NEW].acknowledged_at.as_deref() == Some(&second)
+        })
+        .await?;
+
+    fleet.pause(false).await?;
+    fleet
+        .until("the nodes that do not back off run the new release", DEADLINE, |history| {
+            history.now().filter(|(_, seen)| seen.version.as_deref() == Some(FIXED)).count() >= 1
+                && history.now().all(|(_, seen)| {
+                    seen.is_idle()
+                        && !seen.is_unavailable()
+                        && (seen.version.as_deref() == Some(FIXED) || seen.reason == "BackingOff")
+                })
+        })
+        .await?;
+    fleet.check()
+}
+
+/// Awaits a halt that is later than this, and returns its time, and what the fleet says lifts it.
+async fn halted(fleet: &Fleet, earlier: &str) -> Result<(String, String)> {
+    let ledger = fleet.ledger();
+    let told = await_until(format!("a halt after {earlier:?}"), DEADLINE, async || {
+        let status = ledger.get("fleet").await.ok()?.status?;
+        let condition = status.conditions.into_iter().find(|condition| condition.type_ == "Halted")?;
+        let at = &status.versions.get(NEW)?.halted.as_ref()?.at;
+        let is_told = status.halted.as_deref() == Some(NEW)
+            && condition.reason == "FailureBudgetSpent"
+            && condition.message.contains(at);
+        (at.as_str() > earlier && status.slots.is_empty() && is_told).then(|| (at.clone(), condition.message))
+    });
+    let (at, message) = told.await?;
+    let (why, command) = message.split_once("kubectl ").context("no command")?;
+    ensure!(why.contains("FellBack"), "{message}");
+    Ok((at, format!("kubectl {command}")))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreadable_shadow_stops_no_other_node() -> Result<()> {
+    let (_alone, mut fleet) = fleet(2, &[]).await?;
+    let boot_id = fleet.hosts[0].boot_id();
+    // No schema any more: anything can be stored.
+    let anything = json!({"spec": {"versions": [{
+        "name": BottlerocketShadow::version(&()), "served": true, "storage": true, "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+    }]}});
+    fleet
+        .control_plane
+        .kubectl([
+            "patch",
+            "crd",
+            "bottlerocketshadows.brupop.bottlerocket.aws",
+            "--type=merge",
+            "-p",
+            &anything.to_string(),
+        ])
+        .await?;
+    let nonsense = Patch::Merge(json!({"spec": {"state": {"not": "a state"}}}));
+    await_until("the nonsense is stored", DEADLINE, async || {
+        let api = Api::<kube::core::DynamicObject>::namespaced_with(
+            fleet.client(),
+            NAMESPACE,
+            &kube::discovery::ApiResource::erase::<BottlerocketShadow>(&()),
+        );
+        api.patch("brs-node-0", &PatchParams::default(), &nonsense).await.ok()
+    })
+    .await?;
+    fleet.publish(NEW)?;
+    fleet
+        .until("the other node is updated", DEADLINE, |history| {
+            history.now().any(|(node, seen)| {
+                node == "node-1" && seen.is_idle() && seen.version.as_deref() == Some(NEW)
+            })
+        })
+        .await?;
+    fleet.wait_for_metrics("reconciler", &["brupop_skipped_objects{kind=\"BottlerocketShadow\"} 1"]).await?;
+    ensure!(fleet.hosts[0].boot_id() == boot_id, "a host was rebooted for a shadow that nobody can read");
+    ensure!(!fleet.seen("node-0")?.is_unavailable());
+    fleet.check()
+}

@@ -1,0 +1,78 @@
+//! The watch after an update lasts until the workloads whose pods were evicted are available again.
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::{Fleet, await_until};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+
+use crate::update::exec::exec;
+use crate::update::{DEADLINE, assert_kind, fleet};
+
+async fn close_to_new_pods(fleet: &Fleet, closed: bool) -> Result<()> {
+    let nodes = Api::<Node>::all(fleet.client());
+    let taints = closed.then(|| json!([{"key": "example.com/closed", "effect": "NoSchedule"}]));
+    for node in ["node-0", "node-1"] {
+        let patch = Patch::Merge(json!({"spec": {"taints": taints}}));
+        nodes.patch(node, &PatchParams::default(), &patch).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_node_waits_for_evicted_workloads() -> Result<()> {
+    let (_alone, mut fleet) = fleet(2, &[("SOAK_SECONDS", "1")]).await?;
+    fleet.deploy("cart", 2, "1").await?;
+    // What is evicted from now on finds no node to come back to.
+    close_to_new_pods(&fleet, true).await?;
+
+    fleet.publish(NEW)?;
+    fleet
+        .until("the workload is waited for", DEADLINE, |history| {
+            history.now().any(|(_, seen)| seen.reason == "WorkloadsUnavailable")
+        })
+        .await?;
+    {
+        let history = fleet.history();
+        let (name, other) =
+            history.now().find(|(_, seen)| seen.reason != "WorkloadsUnavailable").context("another node")?;
+        ensure!(other.version.as_deref() == Some(OLD) && other.target.is_none(), "{name} began meanwhile");
+    }
+
+    // Whoever asks for the plan is told the same.
+    let (plan, went_well) = exec(&fleet, &["plan"]).await?;
+    let waits = |line: &&str| line.contains("  running ") && line.contains(" WorkloadsUnavailable ");
+    let waits = plan.lines().filter(waits).count();
+    ensure!(went_well && waits == 1, "{plan}");
+
+    close_to_new_pods(&fleet, false).await?;
+    fleet.until_updated(NEW, DEADLINE).await?;
+    assert_kind(&fleet, 1)?;
+    fleet.check()
+}
+
+/// An autoscaler does this all day: more pods are wanted while a node reboots, and there is room for as many as before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workload_that_is_scaled_up_is_back_as_it_was() -> Result<()> {
+    let (_alone, mut fleet) =
+        fleet(1, &[("SOAK_SECONDS", "1"), ("WORKLOADS_DEADLINE_SECONDS", "15")]).await?;
+    fleet.deploy("cart", 1, "100%").await?;
+    let kubectl = async |command: &str| fleet.control_plane.kubectl(command.split(' ')).await;
+    kubectl("create quota room-for-one --hard=pods=1 -n shop").await?;
+    fleet.publish(NEW)?;
+    fleet.until("the node is empty", DEADLINE, |history| history.now().any(|(_, seen)| seen.drained)).await?;
+    kubectl("scale deployment cart --replicas=3 -n shop").await?;
+
+    let record = await_until("the update is over", DEADLINE, async || {
+        let record = fleet.ledger().get("fleet").await.ok()?.status?.versions.get(NEW)?.clone();
+        (record.succeeded > 0 || record.halted.is_some()).then_some(record)
+    });
+    let record = record.await?;
+    ensure!(record.succeeded == 1 && record.failures.is_empty(), "{record:?}");
+    let cart =
+        kubectl("get deployment cart -n shop -o jsonpath={.status.availableReplicas}/{.spec.replicas}")
+            .await?;
+    ensure!(cart == "1/3", "what was to be seen is not: {cart}");
+    fleet.check()
+}

@@ -1,0 +1,291 @@
+//! Admission as it ships: the default overlay, the webhook as its Deployment describes it, real tokens of real pods.
+
+mod audit;
+mod bed;
+mod outage;
+mod tokens;
+
+use anyhow::{Context as _, Result, ensure};
+use audit::{
+    events, impersonation_is_in_the_audit_log, refusals_are_in_the_audit_log, rules_are_in_the_audit_log,
+};
+use bed::{Bed, Gates};
+use brupop_admission_cases::{Actor, Host, Request, table};
+use brupop_api::BottlerocketShadow;
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs, throw_away_overlay};
+use brupop_testbed::sandbox::Signal;
+use brupop_testbed::{ControlPlane, Kubelets, Options, await_until, make_nodes};
+use http::Method;
+use kube::Resource as _;
+use outage::only_agents_depend_on_the_webhook;
+use serde_json::{Value as Json, json};
+use std::time::Instant;
+use tokens::DEADLINE;
+
+/// What only the webhook refuses an agent: a claim without a grant. As a dry run.
+async fn claim(bed: &Bed) -> Result<bed::Answer> {
+    let path = format!("{}/status?dryRun=All", bed.shadow_path(Host::First));
+    bed.ask(Actor::Agent, Method::PATCH, &path, &json!({"status": {"reboot_requested": "b1"}})).await
+}
+
+/// What both refuse an agent, as a dry run.
+async fn other_node(bed: &Bed) -> Result<bed::Answer> {
+    let path = format!("{}/status?dryRun=All", bed.shadow_path(Host::Second));
+    bed.ask(Actor::Agent, Method::PATCH, &path, &json!({"status": {"message": "m"}})).await
+}
+
+/// What the policy refuses the reconciler, and the webhook is not asked about.
+async fn node_canary(bed: &Bed) -> Result<bed::Answer> {
+    let annotation = json!({brupop_api::names::canary::NODE_ANNOTATION: "x"});
+    let body = json!({"metadata": {"annotations": annotation}});
+    bed.ask(Actor::Reconciler, Method::PATCH, "/api/v1/nodes/node-0?dryRun=All", &body).await
+}
+
+fn refused(answer: Result<bed::Answer>, word: &str) -> bool {
+    matches!(answer, Ok(Err((403, message))) if message.contains(word))
+}
+
+/// The gates are as they should be: the API server has heard of what was installed or deleted.
+async fn gates_are(bed: &Bed, gates: Gates) -> Result<()> {
+    for host in [Host::First, Host::Second] {
+        bed.idle_shadow(host).await?;
+    }
+    let in_force = await_until(format!("{gates:?}"), DEADLINE, async || {
+        let webhook = refused(claim(bed).await, "agent-claim");
+        let canary = refused(node_canary(bed).await, "reconciler-node-annotations");
+        let policy = refused(other_node(bed).await, "ValidatingAdmissionPolicy");
+        let expected = match gates {
+            Gates::Both => (true, true, true),
+            Gates::PolicyAlone => (false, true, true),
+            Gates::WebhookAlone => (true, false, false),
+        };
+        let webhook_away = matches!(claim(bed).await, Ok(Ok(_)));
+        ((webhook, canary, policy) == expected && webhook != webhook_away).then_some(())
+    });
+    Ok(in_force.await?)
+}
+
+/// The webhook's account may write `caBundle` of its configuration, and nothing else anywhere.
+async fn the_webhook_is_confined(bed: &Bed, control_plane: &ControlPlane, name: &str) -> Result<()> {
+    let path = format!("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{name}");
+    let bundle = control_plane
+        .kubectl([
+            "get",
+            "validatingwebhookconfiguration",
+            name,
+            "-o",
+            "jsonpath={.webhooks[0].clientConfig.caBundle}",
+        ])
+        .await?;
+    let dry = format!("{path}?dryRun=All");
+    let entry = "/webhooks/0";
+    let rows = [
+        ("its caBundle", "/clientConfig/caBundle", json!(bundle), true),
+        ("another service", "/clientConfig/service/name", json!("elsewhere"), false),
+        ("mildness", "/failurePolicy", json!("Ignore"), false),
+        ("other resources", "/rules/0/resources", json!(["*"]), false),
+        ("fewer questions", "/matchConditions/0/expression", json!("false"), false),
+        ("a long time-out", "/timeoutSeconds", json!(30), false),
+    ];
+    for (says, field, value, allowed) in rows {
+        let change = json!([{"op": "replace", "path": format!("{entry}{field}"), "value": value}]);
+        let answer = bed.ask(Actor::Webhook, Method::PATCH, &dry, &change).await?;
+        match answer {
+            Ok(_) => ensure!(allowed, "{says}: allowed"),
+            Err((code, message)) => {
+                ensure!(
+                    !allowed && code == 403 && message.contains("webhook-ca-bundle"),
+                    "{says}: {code} {message}"
+                );
+            }
+        }
+    }
+    for (method, path) in [
+        (Method::DELETE, path.clone()),
+        (Method::GET, format!("/api/v1/namespaces/{}/secrets", bed.namespace())),
+        (Method::GET, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations".to_owned()),
+    ] {
+        let answer = bed.ask(Actor::Webhook, method, &path, &Json::Null).await?;
+        ensure!(answer.as_ref().is_err_and(|(code, _)| *code == 403), "{path}: {answer:?}");
+    }
+    Ok(())
+}
+
+/// Applied again, over what the webhook and the controllers have written since, the overlay changes nothing.
+async fn applying_again_changes_nothing(control_plane: &ControlPlane) -> Result<()> {
+    let budgets = async || {
+        let columns = "custom-columns=:metadata.name,:metadata.generation";
+        control_plane.kubectl(["get", "pdb", "-n", NAMESPACE, "--no-headers", "-o", columns]).await
+    };
+    let before = budgets().await?;
+    let again = apply_overlay(control_plane, "default").await?;
+    // kubectl calls every budget "configured", because it sends the selector each time; the generation knows better.
+    let unchanged =
+        |line: &&str| line.ends_with(" unchanged") || line.starts_with("poddisruptionbudget.policy/");
+    let changed: Vec<_> = again.lines().filter(|line| !unchanged(line)).collect();
+    ensure!(changed.is_empty() && again.lines().count() > 25, "applied again: {changed:?}");
+    ensure!(budgets().await? == before, "the budgets have changed: {before}");
+    Ok(())
+}
+
+async fn scale_webhook(control_plane: &ControlPlane, replicas: u8) -> Result<()> {
+    let replicas = format!("--replicas={replicas}");
+    control_plane.kubectl(["-n", NAMESPACE, "scale", "deployment", "brupop-webhook", &replicas]).await?;
+    Ok(())
+}
+
+async fn delete(control_plane: &ControlPlane, what: &[&str]) -> Result<()> {
+    control_plane.kubectl([&["delete"], what].concat()).await?;
+    Ok(())
+}
+
+/// However an agent calls itself, the record of who wrote what stays short; only the webhook sees to that.
+async fn managers_do_not_grow(bed: &Bed) -> Result<()> {
+    bed.idle_shadow(Host::First).await?;
+    let path = bed.shadow_path(Host::First);
+    let name = path.rsplit('/').next();
+    let applied = json!({"apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
+        "metadata": {"name": name}, "status": {"message": "m"}});
+    let mut refusal = None;
+    for manager in 0..32 {
+        let asked = Request {
+            method: Method::PATCH,
+            path: format!("{path}/status?fieldManager=m{manager}&force=true"),
+            content_type: "application/apply-patch+yaml",
+            body: applied.to_string(),
+        };
+        match bed.send(Actor::Agent, asked, "managers").await? {
+            Ok(_) => ensure!(refusal.is_none(), "m{manager} is let in again"),
+            Err(refused) => refusal = refusal.or(Some(refused)),
+        }
+    }
+    let (code, message) = refusal.context("32 managers")?;
+    ensure!(code == 403 && message.contains("agent-managed-fields") && message.contains("16"), "{message}");
+    let stored = bed.ask(Actor::Admin, Method::GET, &path, &Json::Null).await?;
+    let managers = stored.map(|object| object["metadata"]["managedFields"].as_array().map(Vec::len));
+    ensure!(managers == Ok(Some(16)), "{managers:?}");
+    Ok(())
+}
+
+/// Gives every account of the namespace all rights, or takes them away again; what they had before they keep.
+async fn all_rights(bed: &Bed, given: bool) -> Result<()> {
+    const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let api = "rbac.authorization.k8s.io";
+    let group = format!("system:serviceaccounts:{}", bed.namespace());
+    let binding = json!({
+        "apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "everything"},
+        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": api, "kind": "Group", "name": group}],
+    });
+    let answer = if given {
+        bed.ask(Actor::Admin, Method::POST, BINDINGS, &binding).await?
+    } else {
+        bed.ask(Actor::Admin, Method::DELETE, &format!("{BINDINGS}/everything"), &Json::Null).await?
+    };
+    ensure!(answer.is_ok(), "{answer:?}");
+    let secrets = format!("/api/v1/namespaces/{}/secrets", bed.namespace());
+    for actor in [Actor::Agent, Actor::Reconciler, Actor::Webhook, Actor::Stray] {
+        await_until(format!("{actor:?}'s rights: {given}"), DEADLINE, async || {
+            let answer = bed.ask(actor, Method::GET, &secrets, &Json::Null).await.ok()?;
+            (answer.is_ok() == given).then_some(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Every row, and what is behind RBAC. The rows that do not hold.
+async fn every_row(bed: &Bed, gates: Gates, setup: &str) -> Result<Vec<String>> {
+    let table = table();
+    let began = Instant::now();
+    let (rows, mut wrong) = bed.check_all(gates, &table).await;
+    let took = began.elapsed();
+    all_rights(bed, true).await?;
+    let (behind, more) = bed.check_behind_rbac(gates, &table).await;
+    all_rights(bed, false).await?;
+    wrong.extend(more);
+    let (took, in_all) = (took.as_secs_f32(), began.elapsed().as_secs_f32());
+    println!(
+        "{setup}: {rows} rows in {took:.1} s, {behind} of them again without RBAC, {in_all:.1} s in all"
+    );
+    ensure!(rows >= 150 && behind >= 50, "{rows} rows, {behind} of them behind RBAC");
+    Ok(wrong)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_write_only_their_own_nodes_status() -> Result<()> {
+    // The client calls each refusal by code 500 an error; here they are what is waited for.
+    let logs = tracing_subscriber::fmt().with_env_filter("error,kube_client=off").with_test_writer();
+    let _ = logs.try_init();
+    let binaries = binaries(&["brupop-webhook"])?;
+    let control_plane = ControlPlane::start(Options::CLUSTER).await?;
+    let began = Instant::now();
+    let passed = |stage: &str| println!("{:>5.1} s: {stage}", began.elapsed().as_secs_f32());
+
+    apply_overlay(&control_plane, "default").await?;
+    let nodes = make_nodes(&control_plane.client(), 2).await?;
+    let programs = programs(&binaries, &[("LINGER_SECONDS", "0")]);
+    let webhook = programs.into_iter().filter(|(command, _)| command == "/brupop-webhook");
+    let kubelets = Kubelets::start(&control_plane, webhook);
+    let bed = Bed::take_part(&control_plane, NAMESPACE, &nodes).await?;
+    passed("everybody is there");
+    let mut wrong = Vec::new();
+    gates_are(&bed, Gates::Both).await?;
+    passed("both gates are closed");
+    let began_at = std::fs::read(control_plane.audit().path())?.len();
+    wrong.extend(every_row(&bed, Gates::Both, "both").await?);
+    let events = events(&control_plane.audit(), began_at)?;
+    refusals_are_in_the_audit_log(&events)?;
+    rules_are_in_the_audit_log(&events, &table())?;
+    impersonation_is_in_the_audit_log(&events, NAMESPACE)?;
+    managers_do_not_grow(&bed).await?;
+    the_webhook_is_confined(&bed, &control_plane, "brupop-webhook").await?;
+    passed("webhook and policies");
+
+    applying_again_changes_nothing(&control_plane).await?;
+
+    delete(&control_plane, &["validatingwebhookconfiguration", "brupop-webhook"]).await?;
+    gates_are(&bed, Gates::PolicyAlone).await?;
+    wrong.extend(every_row(&bed, Gates::PolicyAlone, "the policies alone").await?);
+    passed("the policies alone");
+
+    apply_overlay(&control_plane, "default").await?;
+    delete(&control_plane, &["validatingadmissionpolicy", "--all"]).await?;
+    gates_are(&bed, Gates::WebhookAlone).await?;
+    wrong.extend(every_row(&bed, Gates::WebhookAlone, "the webhook alone").await?);
+    passed("the webhook alone");
+
+    apply_overlay(&control_plane, "default").await?;
+    gates_are(&bed, Gates::Both).await?;
+    passed("both gates are closed again");
+    let webhooks = kubelets.processes();
+    for process in &webhooks {
+        kubelets.signal(&process.namespace, &process.pod, Signal::STOP);
+    }
+    only_agents_depend_on_the_webhook(&bed, "hung").await?;
+    for process in &webhooks {
+        kubelets.signal(&process.namespace, &process.pod, Signal::CONT);
+    }
+    scale_webhook(&control_plane, 0).await?;
+    await_until("the end of the webhook", DEADLINE, async || kubelets.processes().is_empty().then_some(()))
+        .await?;
+    passed("the webhook has ended");
+    only_agents_depend_on_the_webhook(&bed, "dead").await?;
+    passed("without the webhook");
+
+    // Two operators in one cluster would each be asked about both: one is enough to be held to.
+    delete(&control_plane, &["validatingwebhookconfiguration", "brupop-webhook"]).await?;
+    delete(&control_plane, &["validatingadmissionpolicy", "--all"]).await?;
+    let renamed = json!({
+        "namespace": "updates", "namePrefix": "team-", "nameSuffix": "-blue", "resources": ["manifests"],
+    });
+    apply_overlay(&control_plane, throw_away_overlay(&control_plane, "renamed", renamed)?).await?;
+    let renamed = Bed::take_part(&control_plane, "updates", &nodes).await?;
+    gates_are(&renamed, Gates::Both).await?;
+    wrong.extend(every_row(&renamed, Gates::Both, "both, under other names").await?);
+    the_webhook_is_confined(&renamed, &control_plane, "team-brupop-webhook-blue").await?;
+    passed("under other names");
+
+    ensure!(wrong.is_empty(), "{} rows do not hold:\n{}", wrong.len(), wrong.join("\n"));
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! What `docs/security.md` shows of the API server's audit log is what stands there.
+
+use crate::raw;
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::BottlerocketShadow;
+use brupop_testbed::documents::{SECURITY, blocks, read};
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
+use brupop_testbed::{ControlPlane, Kubelets, Options, await_until, make_nodes};
+use http::Method;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Resource as _;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What policies note.
+const POLICY: &str = "validation.policy.admission.k8s.io/validation_failure";
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// The JSON that the document shows, by the second word behind its fence: ` ```json refused-by-webhook`.
+fn shown(document: &str) -> Result<BTreeMap<String, Json>> {
+    let mut blocks = document.split("\n```json ").skip(1).map(|block| {
+        let (name, rest) = block.split_once('\n').context("no line behind a fence")?;
+        let (json, _) = rest.split_once("\n```").context("a fence that stays open")?;
+        Ok((name.to_owned(), serde_json::from_str(json).with_context(|| name.to_owned())?))
+    });
+    blocks.by_ref().collect()
+}
+
+/// What is shown and is not so: fields that are not there or of another kind, whatever their values are. Annotations are
+/// shown in full, for they are what is explained.
+fn unlike(at: &str, shown: &Json, real: &Json) -> Vec<String> {
+    match (shown, real) {
+        (Json::Object(shown), Json::Object(real)) => {
+            let missing = real.keys().filter(|key| at == "/annotations" && !shown.contains_key(*key));
+            let missing = missing.map(|key| format!("{at}/{key} is missing"));
+            let each = shown.iter().flat_map(|(key, value)| {
+                let at = format!("{at}/{key}");
+                real.get(key)
+                    .map_or_else(|| vec![format!("{at} is not there")], |real| unlike(&at, value, real))
+            });
+            missing.chain(each).collect()
+        }
+        _ if std::mem::discriminant(shown) == std::mem::discriminant(real) => vec![],
+        _ => vec![format!("{at} is of another kind")],
+    }
+}
+
+struct Bed {
+    control_plane: ControlPlane,
+    agent: Client,
+    nodes: Vec<Node>,
+}
+
+impl Bed {
+    fn status(node: usize) -> String {
+        format!("{}/brs-node-{node}/status", BottlerocketShadow::url_path(&(), Some(NAMESPACE)))
+    }
+
+    /// An agent's token, and a shadow for each node.
+    async fn new(control_plane: ControlPlane, nodes: Vec<Node>) -> Result<Self> {
+        let admin = control_plane.client();
+        let pods = Api::<Pod>::namespaced(admin.clone(), NAMESPACE);
+        let agents = ListParams::default().labels("brupop.bottlerocket.aws/component=agent");
+        let agent = await_until("the agent's pod on node-0", DEADLINE, async || {
+            let found = pods.list(&agents).await.ok()?.items;
+            let here =
+                |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some("node-0"));
+            found.into_iter().find(here)
+        });
+        let agent = agent.await?.name_any();
+        let token = control_plane.bound_token(NAMESPACE, "brupop-agent", &agent).await?;
+        let agent = control_plane.client_for_token(&token).await?;
+        for node in &nodes {
+            let name = node.name_any();
+            let shadow = json!({
+                "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
+                "metadata": {"name": format!("brs-{name}"), "ownerReferences":
+                    [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.uid()}]},
+                "spec": {"state": "Idle"},
+            });
+            let path = BottlerocketShadow::url_path(&(), Some(NAMESPACE));
+            raw::request(&admin, Method::POST, &path, &shadow).await?;
+        }
+        Ok(Self { control_plane, agent, nodes })
+    }
+
+    async fn as_agent(&self, node: usize, status: Json) -> Result<Json, kube::Error> {
+        raw::request(&self.agent, Method::PATCH, &Self::status(node), &json!({"status": status})).await
+    }
+
+    /// An administrator pretends to be the agent on node-0.
+    async fn as_if_agent(&self, status: Json) -> Result<()> {
+        let uid = self.nodes[0].uid().context("no UID")?;
+        let account = format!("system:serviceaccount:{NAMESPACE}:brupop-agent");
+        let mut request =
+            http::Request::patch(Self::status(0)).header("content-type", "application/merge-patch+json");
+        for (key, value) in [
+            ("user", account.as_str()),
+            ("group", "system:authenticated"),
+            ("group", "system:serviceaccounts"),
+        ] {
+            request = request.header(format!("impersonate-{key}"), value);
+        }
+        let extra =
+            [("node-name", "node-0"), ("node-uid", uid.as_str()), ("pod-name", "pod"), ("pod-uid", "uid")];
+        for (claim, value) in extra {
+            request =
+                request.header(format!("impersonate-extra-authentication.kubernetes.io%2f{claim}"), value);
+        }
+        let request = request.body(json!({"status": status}).to_string().into_bytes())?;
+        self.control_plane.client().request::<Json>(request).await.context("impersonated")?;
+        Ok(())
+    }
+
+    /// Does something, and returns the line that it leaves.
+    async fn line(&self, code: u64, does: impl AsyncFnOnce() -> Result<()>) -> Result<Json> {
+        let path = self.control_plane.audit().path().to_owned();
+        let before = std::fs::metadata(&path)?.len();
+        does().await?;
+        let text = std::fs::read(&path)?;
+        let text = String::from_utf8_lossy(&text[usize::try_from(before)?..]).into_owned();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok());
+        let mut ours = lines.filter(|line| {
+            line["objectRef"]["resource"] == "bottlerocketshadows"
+                && line["verb"] == "patch"
+                && line["responseStatus"]["code"] == code
+        });
+        ours.next().context("no line in the audit log")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
+    let binaries = binaries(&["brupop-webhook"])?;
+    // By the audit policy that the document tells people to have.
+    let document: &'static str = read(SECURITY)?.leak();
+    let audit_policy = Some(*blocks(document, "yaml").first().context("the document shows no audit policy")?);
+    let control_plane = ControlPlane::start(Options { audit_policy, ..Options::CLUSTER }).await?;
+    apply_overlay(&control_plane, "default").await?;
+    let nodes = make_nodes(&control_plane.client(), 2).await?;
+    let webhook = programs(&binaries, &[]).into_iter().filter(|(command, _)| command == "/brupop-webhook");
+    let _kubelets = Kubelets::start(&control_plane, webhook);
+    let bed = Bed::new(control_plane, nodes).await?;
+    let report = json!({"current_state": "Idle", "current_version": "1.19.4", "boot_id": "b1"});
+    let answers =
+        await_until("the webhook answers", DEADLINE, async || bed.as_agent(0, report.clone()).await.ok());
+    answers.await?;
+
+    let refused = async |node: usize, status: Json, rule: &str| {
+        let message = bed.as_agent(node, status).await.err().map(|error| error.to_string());
+        let message = message.context("it was let through")?;
+        ensure!(message.contains(rule), "{message}");
+        Ok(())
+    };
+    let claim = json!({"reboot_requested": "b1"});
+    let lie = json!({"current_version": "6.6.6"});
+    let by_hand = async || {
+        let body = json!({"status": {"message": "by hand"}});
+        raw::request(&bed.control_plane.client(), Method::PATCH, &Bed::status(0), &body).await?;
+        Ok(())
+    };
+    let found = BTreeMap::from([
+        ("refused-by-webhook", bed.line(403, async || refused(0, claim, "agent-claim").await).await?),
+        ("refused-by-policy", bed.line(403, async || refused(1, lie, "agent-own-node").await).await?),
+        ("impersonated", bed.line(200, async || bed.as_if_agent(json!({"message": "m"})).await).await?),
+        ("by-hand", bed.line(200, by_hand).await?),
+    ]);
+    let shown = shown(document)?;
+    ensure!(shown.keys().eq(found.keys()), "shown: {:?}, made: {:?}", shown.keys(), found.keys());
+    // What is explained is not only of the same shape, but the same.
+    for (name, annotation) in [
+        ("refused-by-policy", POLICY),
+        ("refused-by-webhook", "shadows.brupop.bottlerocket.aws/rule"),
+        ("refused-by-webhook", "shadows.brupop.bottlerocket.aws/changed"),
+        ("refused-by-webhook", "shadows.brupop.bottlerocket.aws/diff"),
+        ("impersonated", "shadows.brupop.bottlerocket.aws/rule"),
+        ("by-hand", POLICY),
+    ] {
+        let value = |line: &Json| line["annotations"][annotation].clone();
+        ensure!(value(&found[name]).is_string(), "{name}: no {annotation}");
+        ensure!(
+            shown.get(name).map(value) == Some(value(&found[name])),
+            "{name}: {annotation}: {:#}",
+            found[name]
+        );
+    }
+    let mut wrong = Vec::new();
+    for (name, real) in &found {
+        let differences =
+            shown.get(*name).map_or_else(|| vec!["not shown".to_owned()], |shown| unlike("", shown, real));
+        if !differences.is_empty() {
+            println!("{name}:\n{real:#}");
+        }
+        wrong.extend(differences.into_iter().map(|difference| format!("{name}: {difference}")));
+    }
+    ensure!(wrong.is_empty(), "docs/security.md does not show what is:\n{}", wrong.join("\n"));
+    Ok(())
+}

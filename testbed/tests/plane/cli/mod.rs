@@ -1,0 +1,331 @@
+//! `kubectl brupop` on a real control plane: what it shows and writes, and which rights people need for it.
+
+mod flux;
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::BottlerocketPool;
+use brupop_api::names::{FLEET, LEASE, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION};
+use brupop_testbed::audit::Event;
+use brupop_testbed::fleet::NEW;
+use brupop_testbed::history::Seen;
+use brupop_testbed::host::Faults;
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::operator::built;
+use brupop_testbed::{ControlPlane, Fleet, FleetOptions, await_until};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::{Value as Json, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+const DEADLINE: Duration = Duration::from_mins(2);
+
+fn program() -> Result<PathBuf> {
+    Ok(built(&["kubectl-brupop"])?.join("kubectl-brupop"))
+}
+
+/// Somebody with a kubeconfig.
+struct Person {
+    kubeconfig: PathBuf,
+}
+
+impl Person {
+    fn admin(control_plane: &ControlPlane) -> Self {
+        Self { kubeconfig: control_plane.kubeconfig() }
+    }
+
+    /// A user to whom this `ClusterRole` is bound in the operator's namespace, if any is.
+    async fn with(fleet: &Fleet, name: &str, role: Option<&str>) -> Result<Self> {
+        let kubeconfig = fleet.control_plane.dir().join(format!("kubeconfig-{name}"));
+        fleet.control_plane.kubeconfig_of_user(&kubeconfig, name, None)?;
+        if let Some(role) = role {
+            let (role, user) = (format!("--clusterrole={role}"), format!("--user={name}"));
+            fleet
+                .control_plane
+                .kubectl(["create", "rolebinding", name, "-n", NAMESPACE, &role, &user])
+                .await?;
+        }
+        Ok(Self { kubeconfig })
+    }
+
+    fn command(&self, words: &str) -> Result<Command> {
+        let mut command = Command::new(program()?);
+        command
+            .args(words.split(' '))
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(["--context", "testbed"]);
+        command.env_clear();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        Ok(command)
+    }
+
+    /// What the program prints, and whether it went well; without a terminal there are no colours.
+    async fn run(&self, words: &str) -> Result<(bool, String)> {
+        let output = timeout(DEADLINE, self.command(words)?.output()).await.context("it does not end")??;
+        let said = String::from_utf8([output.stdout, output.stderr].concat())?;
+        ensure!(!said.contains('\u{1b}'), "colours without a terminal: {said}");
+        Ok((output.status.success(), said))
+    }
+
+    async fn says(&self, words: &str, expected: &[&str]) -> Result<String> {
+        let (went_well, said) = self.run(words).await?;
+        ensure!(
+            went_well && expected.iter().all(|it| said.contains(it)),
+            "{words}: not {expected:?}: {said}"
+        );
+        Ok(said)
+    }
+
+    async fn is_refused(&self, words: &str, expected: &[&str]) -> Result<()> {
+        let (went_well, said) = self.run(words).await?;
+        ensure!(
+            !went_well && expected.iter().all(|it| said.contains(it)),
+            "{words}: not {expected:?}: {said}"
+        );
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
+    let mut fleet = Fleet::start(&FleetOptions::quick(3, &[]), |_| ()).await?;
+    let reader = Person::with(&fleet, "reader", Some("brupop-viewer")).await?;
+    let operator = Person::with(&fleet, "operator", Some("brupop-operator")).await?;
+    let admin = Person::admin(&fleet.control_plane);
+
+    a_reader_sees_and_changes_nothing(&fleet, &reader).await?;
+    colours_are_shown_to_those_who_want_them(&reader).await?;
+    Person::with(&fleet, "nobody", None)
+        .await?
+        .is_refused(
+            "status",
+            &["you may not get bottlerocketfleets", "ClusterRole brupop-viewer gives this right"],
+        )
+        .await?;
+    // What docs/operations.md says of Kubernetes' own roles.
+    let viewer = Person::with(&fleet, "viewer", Some("view")).await?;
+    let why =
+        viewer.says("why node-0", &["Not shown: you may not list events in the namespace default"]).await?;
+    ensure!(why.matches("Not shown").count() == 1, "{why}");
+    let editor = Person::with(&fleet, "editor", Some("edit")).await?;
+    the_plan_is_asked_of_the_leader(&fleet, &editor).await?;
+
+    // The first line that a watch shows is there before the pause, and another one follows it.
+    let mut watching = reader.command("status -w")?.spawn()?;
+    let mut lines = BufReader::new(watching.stdout.take().context("no output")?).lines();
+    ensure!(
+        timeout(DEADLINE, lines.next_line())
+            .await??
+            .is_some_and(|line| line.contains("3 of 3 nodes up to date"))
+    );
+    a_fleet_is_paused_once(&fleet, &operator).await?;
+    let paused = async {
+        while let Some(line) = lines.next_line().await? {
+            if line.starts_with("Paused:") {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("the watch has ended")
+    };
+    timeout(DEADLINE, paused).await.context("the watch shows no pause")??;
+
+    // No host boots the new version, and one node is left out.
+    a_node_is_paused_once(&fleet, &admin).await?;
+    a_pool_is_paused_once(&fleet, &reader, &admin).await?;
+    fleet
+        .hosts
+        .iter()
+        .for_each(|host| host.set_faults(Faults { falls_back_on_boot: true, ..Faults::default() }));
+    fleet.publish(NEW)?;
+    fleet.until_node("node-2", "is left alone", |seen| seen.reason == "NodePaused").await?;
+    for node in ["node-0", "node-1"] {
+        fleet.until_node(node, "is held back", |seen| seen.reason == "FleetPaused").await?;
+    }
+    reader.says("why node-1", &["node-1: FleetPaused", "kubectl brupop resume", "update to 1.20.0"]).await?;
+    let status: Json = serde_json::from_str(&reader.says("status -o json", &[]).await?)?;
+    let waiting = |number: usize| (&status["waiting"][number]["reason"], &status["waiting"][number]["nodes"]);
+    ensure!(waiting(0) == (&json!("FleetPaused"), &json!(["node-0", "node-1"])), "{status}");
+    ensure!(waiting(1) == (&json!("NodePaused"), &json!(["node-2"])), "{status}");
+    operator.says("resume", &["no longer paused"]).await?;
+
+    a_halt_is_seen_and_lifted(&fleet, &reader, &operator).await?;
+    an_update_is_asked_for(&fleet, &admin).await?;
+    what_happened_is_told(&fleet, &admin).await?;
+    a_dead_reconciler_is_told(&fleet, &reader, &operator).await?;
+    fleet.check()
+}
+
+/// As on a terminal, where nobody has to ask for colours.
+async fn colours_are_shown_to_those_who_want_them(reader: &Person) -> Result<()> {
+    for (variables, coloured) in [(&["CLICOLOR_FORCE"][..], true), (&["CLICOLOR_FORCE", "NO_COLOR"], false)] {
+        let mut command = reader.command("status")?;
+        command.envs(variables.iter().map(|variable| (variable, "1")));
+        let output = timeout(DEADLINE, command.output()).await??;
+        ensure!(
+            output.status.success() && output.stdout.contains(&0x1b) == coloured,
+            "{variables:?}: {output:?}"
+        );
+    }
+    Ok(())
+}
+
+async fn a_reader_sees_and_changes_nothing(fleet: &Fleet, reader: &Person) -> Result<()> {
+    await_until("all is up to date", DEADLINE, async || {
+        reader
+            .says("status", &["3 of 3 nodes up to date, 0 moving, 0 waiting; 0 of 1 slots in use"])
+            .await
+            .ok()
+    })
+    .await?;
+    let json: Json = serde_json::from_str(&reader.says("status -o json", &[]).await?)?;
+    ensure!(json["upToDate"] == 3 && json["states"][0]["version"] == "1.19.4", "{json}");
+    let why = reader
+        .says("why node-0", &["node-0: NoUpdate", "to go on", "1.19.4", "Not shown: you may not list events"])
+        .await?;
+    ensure!(why.contains("ClusterRole view gives this right"), "{why}");
+    reader.says("history -o yaml", &["versions:", "you may not list events"]).await?;
+    let mut audit = fleet.control_plane.audit().from_now();
+    let (pause, node) = ("patch bottlerocketfleets.brupop.bottlerocket.aws", "you may not get nodes");
+    reader
+        .is_refused("pause", &["you may not", pause, "ClusterRole brupop-operator gives this right"])
+        .await?;
+    reader.is_refused("pause node-0", &[node, "none of the operator's roles"]).await?;
+    reader.is_refused("plan", &["you may not get pods", "ClusterRole view gives this right"]).await?;
+    reader.says("why node-9", &["the node has no shadow", node]).await?;
+    let asked = audit.read()?;
+    let refused = asked.iter().filter(|event| event.user.username == "reader" && event.verb == "patch");
+    ensure!(refused.map(Event::code).eq([403]), "{asked:#?}");
+    Ok(())
+}
+
+/// Kubelets of the test bed run nothing for anybody, so what is seen is the request, and that the API server's answer comes
+/// back through the WebSocket. `make e2e` asks real ones.
+async fn the_plan_is_asked_of_the_leader(fleet: &Fleet, editor: &Person) -> Result<()> {
+    let lease = Api::<Lease>::namespaced(fleet.client(), NAMESPACE).get(LEASE).await?;
+    let leader = lease.spec.and_then(|spec| spec.holder_identity).context("nobody leads")?;
+    let mut audit = fleet.control_plane.audit().from_now();
+    let pod = format!("the plan could not be made in the pod {leader}: ");
+    editor.is_refused("plan -o json", &[&pod, "/brupop-bottlerocket-aws/"]).await?;
+    let asked = audit.wait_for("the command", DEADLINE, |event| {
+        event.is_about("pods", &leader)
+            && event.object_ref.as_ref().is_some_and(|it| it.subresource == "exec")
+    });
+    let asked = asked.await?.request_uri;
+    let words = "command=%2Fbrupop-reconciler&command=plan&command=--output&command=json";
+    ensure!(asked.contains(words) && asked.contains("container=reconciler"), "{asked}");
+    Ok(())
+}
+
+async fn a_fleet_is_paused_once(fleet: &Fleet, operator: &Person) -> Result<()> {
+    let mut audit = fleet.control_plane.audit().from_now();
+    operator.says("pause", &["the fleet is paused"]).await?;
+    ensure!(fleet.ledger().get(FLEET).await?.spec.paused);
+    let done: Json = serde_json::from_str(&operator.says("pause -o json", &[]).await?)?;
+    ensure!(done["changed"] == false, "{done}");
+    let asked = audit.read()?;
+    let written = asked.iter().filter(|event| event.user.username == "operator" && event.verb == "patch");
+    ensure!(written.count() == 1, "{asked:#?}");
+    Ok(())
+}
+
+async fn annotation(fleet: &Fleet, node: &str, key: &str) -> Result<Option<String>> {
+    Ok(Api::<Node>::all(fleet.client()).get(node).await?.annotations().get(key).cloned())
+}
+
+async fn a_node_is_paused_once(fleet: &Fleet, admin: &Person) -> Result<()> {
+    admin.says("pause node-2", &["the node node-2 is paused"]).await?;
+    admin.says("pause node-2", &["the node node-2 is paused already"]).await?;
+    admin.is_refused("pause --pool web", &["there is no pool web in the namespace"]).await?;
+    ensure!(annotation(fleet, "node-2", PAUSE_ANNOTATION).await?.as_deref() == Some("true"));
+    admin.is_refused("pause node-9", &["there is no Node node-9"]).await
+}
+
+/// Of a pool that has no nodes.
+async fn a_pool_is_paused_once(fleet: &Fleet, reader: &Person, admin: &Person) -> Result<()> {
+    let pools = Api::<BottlerocketPool>::namespaced(fleet.client(), NAMESPACE);
+    let pool = serde_json::from_value(json!({"metadata": {"name": "web"},
+        "spec": {"nodeSelector": {"matchLabels": {"tier": "of-no-node"}}}}))?;
+    pools.create(&PostParams::default(), &pool).await?;
+    let right = "you may not patch bottlerocketpools.brupop.bottlerocket.aws";
+    reader.is_refused("pause --pool web", &[right, "ClusterRole brupop-pool-editor"]).await?;
+    admin.says("pause --pool web", &["the pool web is paused: no update of its nodes starts"]).await?;
+    admin.says("pause --pool web", &["the pool web is paused already"]).await?;
+    ensure!(pools.get("web").await?.spec.paused);
+    let seen = await_until("the pool is counted", DEADLINE, async || {
+        reader.says("status", &["POOLS", "web ", "0 of 0", "NoNodes"]).await.ok()
+    });
+    seen.await?;
+    admin.says("resume --pool web", &["the pool web is no longer paused"]).await?;
+    ensure!(!pools.get("web").await?.spec.paused);
+    pools.delete("web", &DeleteParams::default()).await?;
+    Ok(())
+}
+
+async fn a_halt_is_seen_and_lifted(fleet: &Fleet, reader: &Person, operator: &Person) -> Result<()> {
+    operator.is_refused("resume-version 9.9.9", &["the version 9.9.9 is not halted"]).await?;
+    let second = await_until("one node is held back by the failure of another", DEADLINE, async || {
+        let history = fleet.history();
+        let waits = |seen: &Seen| seen.reason == "VersionHalted" && seen.crashes == 0;
+        history.now().find(|(_, seen)| waits(seen)).map(|(node, _)| node.to_owned())
+    });
+    let second = second.await?;
+    let status = fleet.until_no_slot_is_taken().await?;
+    let at = status.versions[NEW].halted.as_ref().context("no halt")?.at.clone();
+    reader.says("status", &["Halted 1.20.0", "kubectl brupop resume-version 1.20.0"]).await?;
+    reader.says(&format!("why {second}"), &["VersionHalted", "lift the halt"]).await?;
+
+    fleet.hosts.iter().for_each(|host| host.set_faults(Faults::default()));
+    operator.says("resume-version 1.20.0", &["the halt of 1.20.0 is lifted"]).await?;
+    let spec = fleet.ledger().get(FLEET).await?.spec;
+    let lifted: Vec<_> =
+        spec.acknowledged_halts.iter().map(|it| (it.version.as_str(), it.halted_at.as_str())).collect();
+    ensure!(lifted == [(NEW, at.as_str())], "{lifted:?}");
+    fleet.until_node(&second, "is updated", |seen| seen.runs(NEW) && seen.reason == "NoUpdate").await
+}
+
+async fn an_update_is_asked_for(fleet: &Fleet, admin: &Person) -> Result<()> {
+    admin.says("update-now node-2", &["the update of the node node-2 is asked for"]).await?;
+    admin.says("update-now node-2", &["is asked for already"]).await?;
+    ensure!(annotation(fleet, "node-2", UPDATE_NOW_ANNOTATION).await?.as_deref() == Some("true"));
+    admin.says("why node-2", &["node-2: NodePaused"]).await?;
+    admin.says("resume node-2", &["no longer paused"]).await?;
+    fleet.until_node("node-2", "is updated", |seen| seen.runs(NEW)).await?;
+    admin.says("update-now node-2 --cancel", &["no longer asked for"]).await?;
+    ensure!(annotation(fleet, "node-2", UPDATE_NOW_ANNOTATION).await?.is_none());
+    ensure!(annotation(fleet, "node-2", PAUSE_ANNOTATION).await?.is_none());
+    Ok(())
+}
+
+async fn a_dead_reconciler_is_told(fleet: &Fleet, reader: &Person, operator: &Person) -> Result<()> {
+    let gone = "no reconciler has led since 20";
+    ensure!(!reader.says("status", &[]).await?.contains(gone));
+    let scale = ["scale", "deployment/brupop-reconciler", "-n", NAMESPACE, "--replicas=0"];
+    fleet.control_plane.kubectl(scale).await?;
+    let told = await_until("the plugin says that none leads", DEADLINE, async || {
+        let said = reader.says("status", &[gone, "nothing will happen"]).await.ok()?;
+        said.lines().nth(1).is_some_and(|line| line.contains(gone)).then_some(())
+    });
+    told.await?;
+    reader.says("why node-0", &[gone]).await?;
+    reader.is_refused("plan", &[gone]).await?;
+    operator.says("pause", &["the fleet is paused", gone]).await?;
+    Ok(())
+}
+
+async fn what_happened_is_told(fleet: &Fleet, admin: &Person) -> Result<()> {
+    fleet.wait_for_event("node-2", "Updated", "the node runs 1.20.0").await?;
+    admin.says("history", &["FellBack", "VersionHalted", "UpdateAborted", "Updated"]).await?;
+    // The Event of the shadow, and that of the control plane about the Node.
+    admin.says("why node-2", &["UpdateStarted", "Updated"]).await?;
+    // kubectl finds the program by its name.
+    let folder = program()?.parent().context("no folder")?.to_owned();
+    fleet.paste(&format!("PATH=$PATH:{} kubectl brupop status", folder.display())).await
+}

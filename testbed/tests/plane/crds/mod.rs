@@ -1,0 +1,485 @@
+//! The generated definitions on the real API server: what they let through and what they refuse.
+
+mod largest_ledger;
+mod pools;
+mod texts;
+
+use crate::{custom_resources, raw};
+use Half::{FleetSpec, FleetStatus, PoolSpec, PoolStatus, ShadowSpec, ShadowStatus};
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, State, names};
+use brupop_testbed::{ControlPlane, Options};
+use http::Method;
+use kube::{Client, Resource};
+use serde_json::{Map, Value as Json, json};
+use std::fmt::Write as _;
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug)]
+enum Half {
+    ShadowSpec,
+    ShadowStatus,
+    FleetSpec,
+    FleetStatus,
+    PoolSpec,
+    PoolStatus,
+}
+
+/// (what it says, spec or status before, the same half after; accepted, or what the refusal says)
+type Row = (&'static str, Half, Json, Json, Result<(), &'static str>);
+
+const TIME: &str = "2026-01-01T00:00:00Z";
+
+/// The path to the objects of a kind, and what is the same in all of them.
+fn kind<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> (String, Json) {
+    let kind = json!({"apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": {"name": name}});
+    (K::url_path(&(), Some(namespace)), kind)
+}
+
+fn condition(number: usize) -> Json {
+    let name = format!("Type{}", char::from(b'A' + u8::try_from(number).unwrap_or_default()));
+    json!({"type": name, "status": "True", "reason": "Because", "message": "", "lastTransitionTime": TIME})
+}
+
+fn conditions(count: usize) -> Json {
+    json!({"conditions": (0..count).map(condition).collect::<Vec<_>>()})
+}
+
+fn with_condition(field: &str, value: &str) -> Json {
+    let mut condition = condition(0);
+    condition[field] = json!(value);
+    json!({"conditions": [condition]})
+}
+
+fn many(count: usize, value: &Json) -> Json {
+    Json::Object((0..count).map(|n| (format!("1.0.{n}"), value.clone())).collect::<Map<_, _>>())
+}
+
+fn limits_of_specs() -> Vec<Row> {
+    let failures = |reason: String| json!({"failures": {"count": 1, "at": TIME, "reason": reason}});
+    let shadow_specs = [
+        (
+            "all of it",
+            json!({"state": "StagedAndPerformedUpdate", "version": "1.20.0-rc.1+aws", "attempt": 1, "leader_term": 1, "baseline_boot_id": "b", "state_transition_timestamp": TIME}),
+            Ok(()),
+        ),
+        (
+            "a version of 1.4 MB",
+            json!({"version": format!("1.0.0-{}", "a".repeat(1_400_000))}),
+            Err("spec.version: Too long"),
+        ),
+        (
+            "a version of 65 characters",
+            json!({"version": format!("1.0.0-{}", "a".repeat(59))}),
+            Err("spec.version: Too long"),
+        ),
+        ("a version of 64 characters", json!({"version": format!("1.0.0-{}", "a".repeat(58))}), Ok(())),
+        ("a version with a v", json!({"version": "v1.20.0"}), Err("spec.version in body should match")),
+        ("two numbers", json!({"version": "1.20"}), Err("spec.version in body should match")),
+        ("a leading zero", json!({"version": "1.020.0"}), Err("spec.version in body should match")),
+        ("a version and more", json!({"version": "1.20.0\nx"}), Err("spec.version in body should match")),
+        ("a state that is not", json!({"state": "Done"}), Err("spec.state: Unsupported value")),
+        (
+            "a state that is reported only",
+            json!({"state": "ErrorReset"}),
+            Err("ErrorReset is a status, not something to reach"),
+        ),
+        ("no state", json!({"state": null}), Err("spec.state")),
+        ("an attempt below zero", json!({"attempt": -1}), Err("spec.attempt")),
+        (
+            "an attempt beyond what JSON counts",
+            json!({"attempt": 9_007_199_254_740_992_u64}),
+            Err("spec.attempt"),
+        ),
+        ("an attempt in words", json!({"attempt": "1"}), Err("spec.attempt")),
+        ("a boot without id", json!({"reboot_from_boot_id": ""}), Err("spec.reboot_from_boot_id")),
+        (
+            "a long boot id",
+            json!({"baseline_boot_id": "b".repeat(65)}),
+            Err("spec.baseline_boot_id: Too long"),
+        ),
+        (
+            "a time that is none",
+            json!({"state_transition_timestamp": "yesterday"}),
+            Err("spec.state_transition_timestamp"),
+        ),
+        ("a failure", failures("FellBack".to_owned()), Ok(())),
+        ("a failure at length", failures("F".repeat(65)), Err("spec.failures.reason: Too long")),
+        (
+            "a failure without reason",
+            json!({"failures": {"count": 1, "at": TIME}}),
+            Err("spec.failures.reason: Required value"),
+        ),
+    ];
+    rows(ShadowSpec, shadow_specs.into())
+}
+
+fn limits_of_statuses() -> Vec<Row> {
+    let shadow_statuses = [
+        ("conditions alone", conditions(8), Ok(())),
+        ("nine conditions", conditions(9), Err("status.conditions: Too many")),
+        (
+            "two conditions of one type",
+            json!({"conditions": [condition(0), condition(0)]}),
+            Err("status.conditions[1]: Duplicate value"),
+        ),
+        (
+            "a condition that is no word",
+            with_condition("type", "not moving"),
+            Err("status.conditions[0].type: Invalid value"),
+        ),
+        ("a condition without reason", with_condition("reason", ""), Err("status.conditions[0].reason")),
+        (
+            "a condition of no status",
+            with_condition("status", "Maybe"),
+            Err("status.conditions[0].status: Unsupported value"),
+        ),
+        (
+            "a condition's story",
+            with_condition("message", &"m".repeat(1025)),
+            Err("status.conditions[0].message: Too long"),
+        ),
+        ("1,024 characters", json!({"message": "m".repeat(1024)}), Ok(())),
+        ("5,000 characters", json!({"message": "m".repeat(5000)}), Err("status.message: Too long")),
+        (
+            "a target of 1.4 MB",
+            json!({"target_version": format!("1.0.0-{}", "a".repeat(1_400_000))}),
+            Err("status.target_version: Too long"),
+        ),
+        (
+            "a current version that is none",
+            json!({"current_version": "latest"}),
+            Err("status.current_version: Invalid value"),
+        ),
+        (
+            "a failure",
+            json!({"current_state": "ErrorReset", "crash_count": 1, "state_transition_failure_timestamp": TIME}),
+            Ok(()),
+        ),
+        (
+            "a state that is not",
+            json!({"current_state": "Done"}),
+            Err("status.current_state: Unsupported value"),
+        ),
+        ("a problem", json!({"problem": "HostUnreachable"}), Ok(())),
+        ("a problem that is not", json!({"problem": "Sulking"}), Err("status.problem: Unsupported value")),
+        ("a staged image", json!({"staged": {"version": "1.20.0", "at": TIME}}), Ok(())),
+        (
+            "a staged image of no time",
+            json!({"staged": {"version": "1.20.0"}}),
+            Err("status.staged.at: Required value"),
+        ),
+        ("a claim of no boot", json!({"reboot_requested": ""}), Err("status.reboot_requested")),
+    ];
+    rows(ShadowStatus, shadow_statuses.into())
+}
+
+fn limits_of_fleets() -> Vec<Row> {
+    let slot = json!({"uid": "u", "attempt": 1});
+    let record = |field: &str, value: Json| json!({"versions": {"1.20.0": {field: value}}});
+    let seen = |count: usize| (0..count).map(|n| (format!("1.0.{n}"), json!(TIME))).collect::<Map<_, _>>();
+    let failures = |count: usize| {
+        let of = |n| json!({"node": format!("n{n}"), "at": TIME, "reason": "FellBack"});
+        record("failures", (0..count).map(of).collect())
+    };
+    let twice = json!({"node": "n", "at": TIME, "reason": "FellBack"});
+    let halt = |version: &str, at: &str| json!({"version": version, "haltedAt": at});
+    let said = |halts: Json| json!({"acknowledgedHalts": halts});
+    let acknowledged = |count| said((0..count).map(|n| halt(&format!("1.0.{n}"), TIME)).collect());
+    let fleet_specs = [
+        ("sixteen halts to lift", acknowledged(16), Ok(())),
+        ("seventeen halts to lift", acknowledged(17), Err("spec.acknowledgedHalts: Too many")),
+        (
+            "two halts of one version",
+            said(json!([halt("1.0.0", TIME), halt("1.0.0", TIME)])),
+            Err("Duplicate"),
+        ),
+        ("a halt of no version", said(json!([halt("*", TIME)])), Err("acknowledgedHalts[0].version")),
+        (
+            "a halt of a version that ends a quotation",
+            said(json!([halt("1.0.0-'", TIME)])),
+            Err("acknowledgedHalts[0].version"),
+        ),
+        ("a halt of no time", said(json!([{"version": "1.0.0"}])), Err("acknowledgedHalts[0].haltedAt")),
+        ("a time of no halt", said(json!([{"haltedAt": TIME}])), Err("acknowledgedHalts[0].version")),
+        ("a halt at a word", said(json!([halt("1.0.0", "now")])), Err("acknowledgedHalts[0].haltedAt")),
+        ("a pause in words", json!({"paused": "yes"}), Err("spec.paused")),
+        ("a ceiling", json!({"maxUnavailable": 3, "unpooledNodes": "Hold"}), Ok(())),
+        ("a tenth", json!({"maxUnavailable": "10%", "unpooledNodes": "Environment"}), Ok(())),
+        ("a ceiling of none", json!({"maxUnavailable": 0}), Err("write a number from 1")),
+        ("a ceiling in words", json!({"maxUnavailable": "unlimited"}), Err("write a number from 1")),
+        (
+            "nodes that nobody steers",
+            json!({"unpooledNodes": "Ignore"}),
+            Err("spec.unpooledNodes: Unsupported value"),
+        ),
+    ];
+    let fleet_statuses = [
+        ("32 versions", json!({"versions": many(32, &json!({}))}), Ok(())),
+        ("41 versions", json!({"versions": many(41, &json!({}))}), Err("status.versions: Too many")),
+        ("a version in a pool", json!({"poolVersions": {"web/1.20.0": {"acknowledgedAt": TIME}}}), Ok(())),
+        ("17 of them", json!({"poolVersions": many(17, &json!({}))}), Err("status.poolVersions: Too many")),
+        ("500 slots", json!({"slots": many(500, &slot)}), Ok(())),
+        ("501 slots", json!({"slots": many(501, &slot)}), Err("status.slots: Too many")),
+        (
+            "a slot of a pool",
+            json!({"slots": {"brs-n": {"uid": "u", "attempt": 1, "pool": "p".repeat(63)}}}),
+            Ok(()),
+        ),
+        (
+            "a slot of no pool",
+            json!({"slots": {"brs-n": {"uid": "u", "attempt": 1, "pool": "p".repeat(64)}}}),
+            Err("status.slots.brs-n.pool: Too long"),
+        ),
+        (
+            "a slot of nobody",
+            json!({"slots": {"brs-n": {"attempt": 1}}}),
+            Err("status.slots.brs-n.uid: Required value"),
+        ),
+        ("eight failures", failures(8), Ok(())),
+        ("nine failures", failures(9), Err("failures: Too many")),
+        (
+            "two failures of one node",
+            record("failures", json!([twice, twice])),
+            Err("failures[1]: Duplicate value"),
+        ),
+        ("a version seen", json!({"seen": {"1.20.0": TIME}}), Ok(())),
+        ("a version seen sometime", json!({"seen": {"1.20.0": "soon"}}), Err("status.seen.1.20.0")),
+        ("too many versions seen", json!({"seen": seen(65)}), Err("status.seen: Too many")),
+        (
+            "a halt at length",
+            record("halted", json!({"at": TIME, "reason": "r".repeat(257)})),
+            Err("halted.reason: Too long"),
+        ),
+        ("nine conditions", conditions(9), Err("status.conditions: Too many")),
+    ];
+    let mut fleets = rows(FleetSpec, fleet_specs.into());
+    fleets.extend(rows(FleetStatus, fleet_statuses.into()));
+    fleets
+}
+
+fn rows(half: Half, rows: Vec<(&'static str, Json, Result<(), &'static str>)>) -> Vec<Row> {
+    let whole = |(says, after, expected)| (says, half, json!({}), after, expected);
+    rows.into_iter().map(whole).collect()
+}
+
+/// What never falls: terms and attempts, whoever writes.
+fn one_way() -> Vec<Row> {
+    let never = [
+        (ShadowSpec, "leader_term", "this write comes from a reconciler that no longer leads"),
+        (ShadowSpec, "attempt", "attempt never falls and is never removed"),
+        (FleetStatus, "term", "term never falls and is never removed"),
+    ];
+    let rows = never.into_iter().flat_map(|(half, field, refusal)| {
+        let of = move |number: Json| json!({field: number});
+        [
+            ("set for the first time", half, json!({}), of(json!(0)), Ok(())),
+            ("grows", half, of(json!(7)), of(json!(9)), Ok(())),
+            ("stays", half, of(json!(7)), of(json!(7)), Ok(())),
+            ("falls", half, of(json!(7)), of(json!(6)), Err(refusal)),
+            ("is removed", half, of(json!(7)), of(Json::Null), Err(refusal)),
+        ]
+    });
+    rows.collect()
+}
+
+/// Is all that was sent among what is stored? Defaults may have come to it.
+fn holds(stored: &Json, sent: &Json) -> bool {
+    match (stored, sent) {
+        (Json::Object(stored), Json::Object(sent)) => {
+            sent.iter().all(|(key, sent)| stored.get(key).is_some_and(|stored| holds(stored, sent)))
+        }
+        (Json::Array(stored), Json::Array(sent)) => {
+            stored.len() == sent.len() && stored.iter().zip(sent).all(|(stored, sent)| holds(stored, sent))
+        }
+        _ => stored == sent,
+    }
+}
+
+struct Objects<'a> {
+    client: &'a Client,
+    made: usize,
+}
+
+impl Objects<'_> {
+    async fn make(&mut self, half: Half, spec: &Json) -> Result<(String, Json)> {
+        self.made += 1;
+        let new = format!("object-{}", self.made);
+        let (path, mut object) = match half {
+            ShadowSpec | ShadowStatus => kind::<BottlerocketShadow>("default", &new),
+            PoolSpec | PoolStatus => kind::<BottlerocketPool>("default", &new),
+            // There is one fleet in a namespace.
+            FleetSpec | FleetStatus => {
+                let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": new}});
+                raw::request(self.client, Method::POST, "/api/v1/namespaces", &namespace).await?;
+                kind::<BottlerocketFleet>(&new, names::FLEET)
+            }
+        };
+        object["spec"] = spec.clone();
+        object["status"] = json!({"current_state": "Idle", "term": 1});
+        let stored = raw::request(self.client, Method::POST, &path, &object).await?;
+        // kstatus takes an object without a status for one that is ready.
+        let unobserved = (!matches!(half, ShadowSpec | ShadowStatus)).then(|| json!(0));
+        ensure!(stored.pointer("/status/observedGeneration") == unobserved.as_ref(), "{stored}");
+        let created = ["current_state", "term"].iter().any(|field| !stored["status"][field].is_null());
+        ensure!(!created, "a status was created with its object: {stored}");
+        let name = stored["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        Ok((format!("{path}/{name}"), stored))
+    }
+
+    async fn check(&mut self, row: &Row) -> Result<()> {
+        let (_, half, before, after, expected) = row;
+        let is_spec = matches!(half, ShadowSpec | FleetSpec | PoolSpec);
+        // The least that such an object has.
+        let least = match half {
+            ShadowSpec | ShadowStatus => json!({"state": "Idle"}),
+            FleetSpec | FleetStatus => json!({}),
+            PoolSpec | PoolStatus => json!({"nodeSelector": {}}),
+        };
+        let whole = |change: &Json| {
+            let mut whole = if is_spec { least.clone() } else { json!({}) };
+            json_patch::merge(&mut whole, change);
+            whole
+        };
+        let idle = if is_spec { whole(before) } else { least.clone() };
+        let (path, mut object) = self.make(*half, &idle).await?;
+        let (path, name) = if is_spec { (path, "spec") } else { (format!("{path}/status"), "status") };
+        if !is_spec && *before != json!({}) {
+            object[name] = before.clone();
+            object = raw::request(self.client, Method::PUT, &path, &object).await?;
+        }
+        object[name] = whole(after);
+        let answer = raw::request(self.client, Method::PUT, &path, &object).await;
+        match (answer, expected) {
+            (Ok(stored), Ok(())) => {
+                ensure!(holds(&stored[name], &object[name]), "accepted, and yet not stored: {stored:.400}");
+                Ok(())
+            }
+            (Err(kube::Error::Api(status)), Err(refusal))
+                if status.code == 422 && status.message.contains(refusal) =>
+            {
+                Ok(())
+            }
+            (Err(kube::Error::Api(status)), expected) => {
+                anyhow::bail!("expected {expected:?}, got {}: {:.400}", status.code, status.message)
+            }
+            (answer, expected) => anyhow::bail!("expected {expected:?}, got {:.400}", format!("{answer:?}")),
+        }
+    }
+}
+
+async fn every_row_holds(client: &Client) -> Result<()> {
+    let mut objects = Objects { client, made: 0 };
+    let mut wrong = String::new();
+    let rows = [limits_of_specs(), limits_of_statuses(), limits_of_fleets(), one_way(), texts::rows()];
+    let table = [rows.concat(), pools::all()].concat();
+    for row in &table {
+        if let Err(error) = objects.check(row).await {
+            writeln!(wrong, "{:?}, {}, {:.60}: {error:#}", row.1, row.0, row.3.to_string())?;
+        }
+    }
+    println!("{} rows", objects.made);
+    ensure!(wrong.is_empty(), "\n{wrong}");
+    Ok(())
+}
+
+/// The least that upstream's controller and agent write; null is what they say of a time that never was.
+async fn upstreams_objects_are_accepted(client: &Client) -> Result<()> {
+    let mut objects = Objects { client, made: 1000 };
+    let (path, mut shadow) = objects.make(ShadowSpec, &json!({"state": "Idle"})).await?;
+    shadow["spec"] = json!({"state": "Idle", "state_transition_timestamp": null, "version": null});
+    shadow = raw::request(client, Method::PUT, &path, &shadow).await?;
+    shadow["status"] = json!({
+        "current_version": "1.19.4", "target_version": "1.20.0", "current_state": "Idle",
+        "crash_count": 0, "state_transition_failure_timestamp": null,
+    });
+    let stored = raw::request(client, Method::PUT, &format!("{path}/status"), &shadow).await?;
+    ensure!(stored["status"] == shadow["status"], "{stored}");
+    let typed: BottlerocketShadow = serde_json::from_value(stored)?;
+    let status = typed.status.context("status")?;
+    ensure!(typed.spec.state == State::Idle && typed.spec.version.is_none() && typed.spec.attempt.is_none());
+    ensure!(status.state_transition_failure_timestamp.is_none() && status.crash_count == Some(0));
+    Ok(())
+}
+
+/// What people see.
+async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
+    let client = control_plane.client();
+    let mut objects = Objects { client: &client, made: 2000 };
+    let (path, mut shadow) =
+        objects.make(ShadowSpec, &json!({"state": "RebootedIntoUpdate", "version": "1.20.0"})).await?;
+    shadow["status"] = json!({
+        "current_state": "StagedAndPerformedUpdate", "current_version": "1.19.4", "target_version": "1.20.1",
+        "crash_count": 3,
+        "conditions": [condition(0), {"type": "Progressing", "status": "True", "reason": "Draining", "message": "", "lastTransitionTime": TIME}],
+    });
+    raw::request(&client, Method::PUT, &format!("{path}/status"), &shadow).await?;
+    let (path, mut fleet) = objects.make(FleetSpec, &json!({"paused": true})).await?;
+    fleet["status"] = json!({
+        "limit": 4, "counts": {"nodes": 9, "inUse": 2, "updated": 6, "pending": 1, "notOptedIn": 3}, "halted": "1.20.1",
+    });
+    raw::request(&client, Method::PUT, &format!("{path}/status"), &fleet).await?;
+    let expected = [
+        (
+            "get brs object-2001",
+            &["NAME", "VERSION", "TARGET VERSION", "REASON", "AGE"][..],
+            &["object-2001", "1.19.4", "1.20.1", "Draining"][..],
+        ),
+        (
+            "get brs object-2001 -o wide",
+            &["NAME", "STATE", "VERSION", "TARGET STATE", "TARGET VERSION", "CRASH COUNT", "REASON", "AGE"],
+            &[
+                "object-2001",
+                "StagedAndPerformedUpdate",
+                "1.19.4",
+                "RebootedIntoUpdate",
+                "1.20.1",
+                "3",
+                "Draining",
+            ],
+        ),
+        (
+            "get brf fleet -n object-2002",
+            &[
+                "NAME",
+                "NODES",
+                "LIMIT",
+                "IN USE",
+                "UPDATED",
+                "PENDING",
+                "HALTED",
+                "PAUSED",
+                "ENFORCED",
+                "OTHER OPERATOR",
+                "AGE",
+            ],
+            &["fleet", "9", "4", "2", "6", "1", "1.20.1", "true"],
+        ),
+    ];
+    for (command, head, line) in expected {
+        let table = control_plane.kubectl(command.split(' ')).await?;
+        let rows: Vec<Vec<&str>> = table
+            .lines()
+            .map(|line| line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+            .collect();
+        let [found, cells] = &rows[..] else { anyhow::bail!("{table}") };
+        let (age, cells) = cells.split_last().context("no cells")?;
+        ensure!(found == head && cells == line && age.ends_with('s'), "{table}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_generated_definitions_hold_what_they_promise() -> Result<()> {
+    let control_plane = ControlPlane::start(Options::API).await?;
+    let warnings = custom_resources::install(&control_plane).await?;
+    assert_eq!(warnings, "");
+    pools::every_field_is_described()?;
+    let client = control_plane.client();
+    every_row_holds(&client).await?;
+    pools::defaults_appear(&client).await?;
+    pools::names_are_held_to_their_rules(&client).await?;
+    upstreams_objects_are_accepted(&client).await?;
+    kubectl_shows_the_columns(&control_plane).await?;
+    largest_ledger::stays_below_what_etcd_takes(&client).await
+}

@@ -1,0 +1,21 @@
+//! What an API server says to single programs and objects of ours: tests with a control plane each, and few nodes or none.
+
+mod admission;
+mod agent;
+mod auditors;
+mod cli;
+mod control_plane;
+mod crds;
+#[path = "../common/custom_resources.rs"]
+mod custom_resources;
+mod documents;
+mod endurance;
+mod kubelet;
+mod operator;
+mod overlays;
+mod policies;
+#[path = "../common/raw.rs"]
+mod raw;
+mod rights;
+mod serving;
+mod writes;

@@ -1,0 +1,205 @@
+//! What is applied, applied again, applied over something else and back, and deleted.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::binaries::{control_plane_binaries, others_definitions};
+use brupop_testbed::{ControlPlane, Options, await_until};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, PostParams};
+use serde_json::Value as Json;
+use tokio::process::Command;
+
+use crate::overlays::cases::{Case, ELSEWHERE, PREFIX, SUFFIX};
+use crate::overlays::{DEADLINE, apply, restricted};
+
+/// How people apply: these flags.
+const BY_CLIENT: &[&str] = &[];
+const BY_SERVER: &[&str] = &["--server-side"];
+/// And so when it was by the client before, which has become the manager of what the API server filled in.
+const BY_SERVER_FIRST: &[&str] = &["--server-side", "--force-conflicts"];
+
+/// Of a `Deployment` or a `DaemonSet`.
+const IMAGE: &str = "/spec/template/spec/containers/0/image";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overlays_can_be_reapplied_switched_and_deleted() -> Result<()> {
+    let control_plane = ControlPlane::start(Options::CLUSTER).await?;
+    restricted::admits_all_but_agents(&control_plane).await?;
+    a_scraper_gets_a_token_that_may_read_metrics_alone(&control_plane).await?;
+
+    let default = Case::new("default", &[]).write(&control_plane)?;
+    apply(&control_plane, BY_CLIENT, "-k", &default).await?;
+    let first = shapes(&control_plane, &default).await?;
+    again_changes_nothing(&control_plane, BY_CLIENT, &default).await?;
+    // Ports and strategies that one has and the other has not are where a way back gets lost.
+    let over = [
+        (BY_CLIENT, Case::new("production", &["host-network", "trusted-placement", "network-policy"])),
+        (BY_CLIENT, Case::new("default", &["auto-label", "cert-manager", "prometheus-operator"])),
+        (BY_SERVER_FIRST, Case::new("single-node", &["high-availability", "force-drain"])),
+        (BY_SERVER, Case::new("production", &["host-network", "trusted-placement"])),
+    ];
+    for (how, case) in over {
+        let other = case.write(&control_plane)?;
+        apply(&control_plane, how, "-k", &other).await?;
+        ensure!(shapes(&control_plane, &default).await? != first, "{} is like the default one", case.name());
+        let back = if how == BY_CLIENT { BY_CLIENT } else { BY_SERVER };
+        apply(&control_plane, back, "-k", &default).await?;
+        same(&first, &shapes(&control_plane, &default).await?)
+            .with_context(|| format!("back from {}, applied with {how:?}", case.name()))?;
+    }
+    again_changes_nothing(&control_plane, BY_SERVER, &default).await?;
+    // Whoever has applied by the server may go back to the client.
+    apply(&control_plane, BY_CLIENT, "-k", &default).await?;
+    same(&first, &shapes(&control_plane, &default).await?)?;
+
+    // With all that was added on the way, and a Secret that goes with its account.
+    let all = Case::new("default", &["network-policy", "force-drain", "prometheus-operator", "cert-manager"])
+        .write(&control_plane)?;
+    delete(&control_plane, &all).await
+}
+
+/// As it is attached to a release: written by `make yaml`, for an image of this version.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_release_manifest_is_applied_in_every_way() -> Result<()> {
+    let control_plane = ControlPlane::start(Options::CLUSTER).await?;
+    let folder = control_plane.dir().join("dist");
+    let path = format!("{}:{}", control_plane_binaries().await?.display(), std::env::var("PATH")?);
+    let writes = Command::new("make")
+        .args(["--no-print-directory", "yaml", "VERSION=1.2.3"])
+        .arg(format!("DIST={}", folder.display()))
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .env("PATH", path)
+        .output();
+    let output = tokio::time::timeout(DEADLINE, writes).await??;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let release = folder.join("bottlerocket-update-operator.yaml");
+
+    apply(&control_plane, BY_SERVER, "-f", &release).await?;
+    let first = shapes(&control_plane, &release).await?;
+    let images: Vec<_> = first.values().filter_map(|it| it.pointer(IMAGE)).filter_map(Json::as_str).collect();
+    ensure!(images.len() == 3 && images.iter().all(|image| image.ends_with("/brupop:v1.2.3")), "{images:?}");
+    again_changes_nothing(&control_plane, BY_SERVER, &release).await?;
+    apply(&control_plane, BY_CLIENT, "-f", &release).await?;
+    same(&first, &shapes(&control_plane, &release).await?)?;
+    again_changes_nothing(&control_plane, BY_CLIENT, &release).await?;
+    apply(&control_plane, BY_SERVER_FIRST, "-f", &release).await?;
+    same(&first, &shapes(&control_plane, &release).await?)?;
+    delete(&control_plane, &release).await
+}
+
+/// kubectl's flag for this: a folder with an overlay, or a file.
+fn flag(what: &Path) -> &'static str {
+    if what.is_dir() { "-k" } else { "-f" }
+}
+
+type Objects = BTreeMap<(String, String), Json>;
+
+async fn stored(control_plane: &ControlPlane, overlay: &Path) -> Result<Objects> {
+    let args = ["get", "-o", "json", flag(overlay)].map(OsStr::new);
+    let list: Json =
+        serde_json::from_str(&control_plane.kubectl(args.into_iter().chain([overlay.as_os_str()])).await?)?;
+    let objects = list["items"].as_array().context("no list")?;
+    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+    Ok(objects
+        .iter()
+        .map(|object| ((text(&object["kind"]), text(&object["metadata"]["name"])), object.clone()))
+        .collect())
+}
+
+/// What is stored, but for what controllers and kubectl keep there for themselves.
+async fn shapes(control_plane: &ControlPlane, overlay: &Path) -> Result<Objects> {
+    let mut objects = stored(control_plane, overlay).await?;
+    for object in objects.values_mut() {
+        let fields = object.as_object_mut().context("an object")?;
+        fields.remove("status");
+        let metadata = fields.get_mut("metadata").and_then(Json::as_object_mut).context("metadata")?;
+        metadata.retain(|field, _| field == "labels");
+    }
+    Ok(objects)
+}
+
+fn same(first: &Objects, now: &Objects) -> Result<()> {
+    for (name, object) in first {
+        let found = now.get(name);
+        ensure!(found == Some(object), "{name:?} is {found:?}, not {object}");
+    }
+    Ok(())
+}
+
+/// Controllers may write a status meanwhile, so more than one try is allowed; an apply that always changes something
+/// never passes.
+async fn again_changes_nothing(control_plane: &ControlPlane, how: &[&str], overlay: &Path) -> Result<()> {
+    let versions = async || {
+        let objects = stored(control_plane, overlay).await?;
+        anyhow::Ok(
+            objects
+                .into_iter()
+                .map(|(name, object)| (name, object["metadata"]["resourceVersion"].to_string()))
+                .collect::<BTreeMap<_, _>>(),
+        )
+    };
+    let mut changed = Vec::new();
+    let quiet = await_until("nothing changes", DEADLINE, async || {
+        let before = versions().await.ok()?;
+        apply(control_plane, how, flag(overlay), overlay).await.ok()?;
+        let after = versions().await.ok()?;
+        changed = after.into_iter().filter(|(name, version)| before.get(name) != Some(version)).collect();
+        changed.is_empty().then_some(())
+    });
+    quiet.await.with_context(|| format!("{changed:?}"))
+}
+
+async fn delete(control_plane: &ControlPlane, overlay: &Path) -> Result<()> {
+    let delete = ["delete", "--ignore-not-found", flag(overlay)].map(OsStr::new);
+    control_plane.kubectl(delete.into_iter().chain([overlay.as_os_str()])).await?;
+    let left = ["get", "--ignore-not-found", "-o", "name", flag(overlay)].map(OsStr::new);
+    let left = control_plane.kubectl(left.into_iter().chain([overlay.as_os_str()])).await?;
+    ensure!(left.is_empty(), "still there: {left}");
+    Ok(())
+}
+
+/// The component prometheus-operator, applied under other names.
+async fn a_scraper_gets_a_token_that_may_read_metrics_alone(control_plane: &ControlPlane) -> Result<()> {
+    let definitions: PathBuf = others_definitions().await?;
+    apply(control_plane, &["--server-side"], "-f", &definitions).await?;
+    let case = Case { renamed: true, ..Case::new("default", &["prometheus-operator"]) };
+    let overlay = case.write(control_plane)?;
+    apply(control_plane, BY_CLIENT, "-k", &overlay).await?;
+
+    let monitor = stored(control_plane, &overlay).await?;
+    let monitor = &monitor[&("PodMonitor".to_owned(), format!("{PREFIX}brupop{SUFFIX}"))];
+    let credentials = &monitor["spec"]["podMetricsEndpoints"][0]["authorization"]["credentials"];
+    let name = credentials["name"].as_str().context("no name")?;
+    let key = credentials["key"].as_str().context("no key")?;
+    let secrets = Api::<Secret>::namespaced(control_plane.client(), ELSEWHERE);
+    let token = await_until("the token", DEADLINE, async || {
+        let ByteString(token) = secrets.get(name).await.ok()?.data?.remove(key)?;
+        String::from_utf8(token).ok()
+    });
+    let scraper = control_plane.client_for_token(&token.await?).await?;
+    let may = async |spec: SelfSubjectAccessReviewSpec| {
+        let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+        let answer = Api::all(scraper.clone()).create(&PostParams::default(), &review).await?;
+        anyhow::Ok(answer.status.context("no answer")?.allowed)
+    };
+    let get = Some("get".to_owned());
+    let path = NonResourceAttributes { path: Some("/metrics".to_owned()), verb: get.clone() };
+    let metrics = SelfSubjectAccessReviewSpec { non_resource_attributes: Some(path), ..Default::default() };
+    ensure!(may(metrics).await?, "the scraper may not read /metrics");
+    let secret = ResourceAttributes {
+        namespace: Some(ELSEWHERE.to_owned()),
+        resource: Some("secrets".to_owned()),
+        verb: get,
+        ..Default::default()
+    };
+    let secret = SelfSubjectAccessReviewSpec { resource_attributes: Some(secret), ..Default::default() };
+    ensure!(!may(secret).await?, "the scraper may read Secrets");
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! The programs take the settings that a case gives to their containers, and know all that it sets.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::operator::binaries;
+use serde_json::Value as Json;
+use tokio::process::Command;
+
+use crate::overlays::references::{container, items, operators, text};
+
+const PROGRAMS: [&str; 3] = ["brupop-agent", "brupop-reconciler", "brupop-webhook"];
+/// Common to all three, and in the help of none.
+const OF_LOGS: [&str; 3] = ["LOGGING_FORMATTER", "LOGGING_ANSI_ENABLED", "TRACING_FILTER_DIRECTIVE"];
+/// What ends a program that has nothing against its settings and finds no cluster.
+const TAKEN: &str = "the Kubernetes API is not configured";
+
+pub struct Programs {
+    folder: PathBuf,
+    help: String,
+}
+
+impl Programs {
+    pub async fn find() -> Result<Self> {
+        let folder = binaries(&PROGRAMS)?;
+        let mut help = String::new();
+        for program in PROGRAMS {
+            let output = Command::new(folder.join(program)).arg("--help").output().await?;
+            help.push_str(&String::from_utf8(output.stdout)?);
+        }
+        Ok(Self { folder, help })
+    }
+
+    /// What is wrong with the settings, in the programs' own words.
+    pub async fn refuse(&self, objects: &[Json]) -> Result<Vec<String>> {
+        let mut wrong = Vec::new();
+        for workload in operators(objects) {
+            let container = container(workload);
+            let program = text(&container["command"][0]).trim_start_matches('/').to_owned();
+            let env = environment(objects, container)?;
+            for (name, _) in &env {
+                if !OF_LOGS.contains(&name.as_str()) && !self.help.contains(&format!("[env: {name}=]")) {
+                    wrong.push(format!("nobody knows of {name}"));
+                }
+            }
+            let run =
+                Command::new(self.folder.join(&program)).env_clear().envs(env).kill_on_drop(true).output();
+            let output = tokio::time::timeout(crate::overlays::DEADLINE, run)
+                .await
+                .with_context(|| program.clone())??;
+            let said = String::from_utf8([output.stdout, output.stderr].concat())?;
+            if !said.contains(TAKEN) {
+                wrong.push(format!("{program}: {said}"));
+            }
+        }
+        Ok(wrong)
+    }
+}
+
+/// The container's variables. What the kubelet would fill in is something or other.
+fn environment(objects: &[Json], container: &Json) -> Result<Vec<(String, String)>> {
+    let mut env = Vec::new();
+    for from in items(&container["envFrom"]) {
+        let name = &from["configMapRef"]["name"];
+        let map = objects
+            .iter()
+            .find(|object| object["kind"] == "ConfigMap" && object["metadata"]["name"] == *name);
+        let data =
+            map.and_then(|map| map["data"].as_object()).with_context(|| format!("no ConfigMap {name}"))?;
+        env.extend(data.iter().map(|(name, value)| (name.clone(), text(value).to_owned())));
+    }
+    let own = items(&container["env"]).map(|variable| {
+        let value = variable["value"].as_str().unwrap_or("something");
+        (text(&variable["name"]).to_owned(), value.to_owned())
+    });
+    env.extend(own);
+    Ok(env)
+}
+
+#[tokio::test]
+async fn invalid_settings_are_refused_with_a_hint() -> Result<()> {
+    let folder = binaries(&PROGRAMS)?;
+    let needed = ["WEBHOOK_CERTIFICATES", "WEBHOOK_CONFIGURATION", "WEBHOOK_SERVICE"].map(|name| (name, "x"));
+    for (program, mistake, advice) in [
+        ("brupop-reconciler", "MAX_CONCURENT_UPDATE", "write MAX_CONCURRENT_UPDATE instead"),
+        ("brupop-webhook", "MAX_CONCURENT_UPDATE", "write MAX_CONCURRENT_UPDATE instead"),
+        ("brupop-agent", "PREFECTH", "write PREFETCH instead"),
+        ("brupop-reconciler", "PREFETCH", "move it to the ConfigMap brupop-agent-configuration"),
+        ("brupop-agent", "SOAK_SECONDS", "move it to the ConfigMap brupop-configuration"),
+        ("brupop-webhook", "SOAK_SECONDS", "move it to the ConfigMap brupop-configuration"),
+        ("brupop-reconciler", "LINGER_SECONDS", "move it to the ConfigMap brupop-webhook-configuration"),
+    ] {
+        let mut command = Command::new(folder.join(program));
+        command.env_clear().env(mistake, "true").env("HTTPS_PROXY", "http://proxy:3128").kill_on_drop(true);
+        if program == "brupop-webhook" {
+            command.envs(needed);
+        }
+        let output =
+            tokio::time::timeout(crate::overlays::DEADLINE, command.output()).await.context(program)??;
+        let said = String::from_utf8([output.stdout, output.stderr].concat())?;
+        ensure!(output.status.code() == Some(2), "{program}: {}: {said}", output.status);
+        ensure!(said.starts_with(mistake) && said.contains(advice) && said.lines().count() == 1, "{said}");
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! The policies and the flow schemas that are shipped, at work in the API server, under any name.
+
+mod attacks;
+mod bed;
+mod flow;
+mod hand_edits;
+mod large;
+
+use anyhow::{Context as _, Result, ensure};
+use attacks::{Row, Verdict};
+use bed::{Actor, Bed, Overlay};
+use brupop_api::{BottlerocketShadow, names};
+use brupop_testbed::await_until;
+use http::Method;
+use kube::Resource as _;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A new policy is in force once the API server's informers have heard of it: all of those that this test asks about.
+async fn policies_are_in_force(bed: &Bed) -> Result<()> {
+    let canary = json!({"metadata": {"annotations": {names::canary::NODE_ANNOTATION: "x"}}});
+    let other_lease =
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "other"}});
+    let leases = bed.ours("coordination.k8s.io/v1", "leases?dryRun=All");
+    let webhook = (bed.named)("brupop-webhook");
+    let configuration =
+        format!("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{webhook}?dryRun=All");
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let marker = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: "{}"}}});
+    let component = json!({"metadata": {"labels": {"brupop.bottlerocket.aws/component": "webhook"}}});
+    let in_force = await_until("the policies are in force", DEADLINE, async || {
+        let code = async |actor, method, path: &str, body: &Json| {
+            bed.ask(actor, None, method, path, body)
+                .await
+                .map(|answer| (answer.code, answer.warnings.len()))
+                .ok()
+        };
+        let found = [
+            code(Actor::Reconciler, Method::PATCH, "/api/v1/nodes/in?dryRun=All", &canary).await?,
+            code(Actor::Reconciler, Method::POST, &leases, &other_lease).await?,
+            code(Actor::Webhook, Method::PATCH, &configuration, &label).await?,
+            code(Actor::Member, Method::PATCH, "/api/v1/nodes/in?dryRun=All", &marker).await?,
+            code(Actor::Member, Method::PATCH, "/api/v1/namespaces/default/pods/pod?dryRun=All", &component)
+                .await?,
+            code(Actor::Admin, Method::PATCH, "/api/v1/nodes/in?dryRun=All", &marker).await?,
+        ];
+        (found == [(403, 0), (403, 0), (403, 0), (403, 1), (403, 0), (200, 1)]).then_some(())
+    });
+    Ok(in_force.await?)
+}
+
+/// A pod that may be evicted, in `default`; its UID.
+async fn pod(bed: &Bed) -> Result<String> {
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    bed.must(Method::POST, "/api/v1/namespaces/default/serviceaccounts", &account).await?;
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"},
+        "spec": {"nodeName": "in", "containers": [{"name": "c", "image": "none"}]}});
+    let made = bed.must(Method::POST, "/api/v1/namespaces/default/pods", &pod).await?;
+    Ok(made["metadata"]["uid"].as_str().context("no UID")?.to_owned())
+}
+
+async fn check_all(bed: &Bed, rows: &[Row], roles: bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for row in rows.iter().filter(|row| roles || !matches!(row.5, Verdict::Rbac(""))) {
+        if let Err(error) = attacks::check(bed, row, roles).await {
+            wrong.push(format!("{:?}: {} (roles: {roles}): {error:#}", row.1, row.0));
+        }
+    }
+    wrong
+}
+
+/// The accounts may do everything: now the policies stand alone.
+async fn give_everything(bed: &Bed) -> Result<()> {
+    let subject =
+        |name: &str| json!({"kind": "ServiceAccount", "name": (bed.named)(name), "namespace": bed.namespace});
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "everything"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [subject("brupop-reconciler"), subject("brupop-webhook")],
+    });
+    bed.must(Method::POST, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await?;
+    // On the oldest Kubernetes kubelets may write Events by the older API only.
+    let group = "rbac.authorization.k8s.io";
+    let may = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": "events"},
+        "rules": [{"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]});
+    bed.must(Method::POST, &format!("/apis/{group}/v1/clusterroles"), &may).await?;
+    let kubelets = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "events"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "events"},
+        "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:nodes"}]});
+    bed.must(Method::POST, &format!("/apis/{group}/v1/clusterrolebindings"), &kubelets).await?;
+    for actor in [Actor::Reconciler, Actor::Webhook] {
+        let heard = await_until("the roles are wide open", DEADLINE, async || {
+            let answer = bed.ask(actor, None, Method::GET, "/api/v1/secrets", &Json::Null).await.ok()?;
+            (answer.code == 200).then_some(())
+        });
+        heard.await?;
+    }
+    Ok(())
+}
+
+/// Reconciler and webhook, and not the agents, ask for trusted nodes; and no kubelet can call itself trusted.
+async fn placement_is_trusted(bed: &Bed) -> Result<()> {
+    const LABEL: &str = "brupop.node-restriction.kubernetes.io/trusted";
+    for (kind, name, trusted) in [
+        ("deployments", "brupop-reconciler", true),
+        ("deployments", "brupop-webhook", true),
+        ("daemonsets", "brupop-agent", false),
+    ] {
+        let path = bed.ours("apps/v1", &format!("{kind}/{}", (bed.named)(name)));
+        let pod = &bed.must(Method::GET, &path, &Json::Null).await?["spec"]["template"]["spec"];
+        ensure!((pod["nodeSelector"][LABEL] == "true") == trusted, "{name}: {pod}");
+        ensure!(
+            trusted == pod["tolerations"].to_string().contains("brupop.bottlerocket.aws/trusted"),
+            "{name}: {pod}"
+        );
+    }
+    let body = json!({"metadata": {"labels": {LABEL: "true"}}});
+    let answer =
+        bed.ask(Actor::Admin, Some("system:node:in"), Method::PATCH, "/api/v1/nodes/in", &body).await?;
+    ensure!(answer.code == 403 && answer.message().contains("is not allowed to modify labels"), "{answer:?}");
+    Ok(())
+}
+
+async fn hold_under(overlay: Overlay) -> Result<()> {
+    let mut bed = Bed::start(overlay).await?;
+    attacks::prepare(&bed).await?;
+    let uid = pod(&bed).await?;
+    policies_are_in_force(&bed).await?;
+    attacks::register(&mut bed).await?;
+    flow::requests_are_classified(&bed).await?;
+    flow::agents_keep_each_other_waiting_and_nobody_else(&bed).await?;
+    if overlay.kustomization.is_some() {
+        placement_is_trusted(&bed).await?;
+    }
+    let rows = [
+        attacks::nodes(),
+        attacks::opting_in(overlay.opts_in),
+        attacks::records(&bed),
+        attacks::evictions(&uid),
+        attacks::webhook(&bed).await?,
+        attacks::kubelets_and_nodes(),
+        attacks::kubelets_and_pods(&bed),
+    ]
+    .concat();
+    let mut wrong = check_all(&bed, &rows, true).await;
+    give_everything(&bed).await?;
+    wrong.extend(check_all(&bed, &rows, false).await);
+    attacks::plant(&bed).await?;
+    let planted = [attacks::planted(&bed), attacks::kubelets_and_events()].concat();
+    wrong.extend(check_all(&bed, &planted, false).await);
+    hand_edits::check(&bed).await?;
+    println!("{}: {} attacks, with roles and without", bed.namespace, rows.len() + planted.len());
+    ensure!(wrong.is_empty(), "{} rows do not hold:\n{}", wrong.len(), wrong.join("\n"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_confine_machines_and_warn_people() -> Result<()> {
+    hold_under(Overlay::DEFAULT).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_hold_under_other_names_and_placement() -> Result<()> {
+    hold_under(Overlay::RENAMED).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_with_many_labels_can_be_updated() -> Result<()> {
+    let bed = Bed::start(Overlay::DEFAULT).await?;
+    attacks::prepare(&bed).await?;
+    pod(&bed).await?;
+    policies_are_in_force(&bed).await?;
+    large::check(&bed).await
+}
+
+#[test]
+fn agents_own_every_status_field_except_conditions() -> Result<()> {
+    let read = |file: &str| -> Result<Json> {
+        let path = format!("{}/../manifests/{file}", env!("CARGO_MANIFEST_DIR"));
+        Ok(serde_yaml_ng::from_str(&std::fs::read_to_string(&path).context(path)?)?)
+    };
+    let named = |list: &Json, name: &str| {
+        list.as_array().into_iter().flatten().find(|one| one["name"] == name).cloned()
+    };
+    let crd = read("bottlerocketshadow-crd.yaml")?;
+    let version = named(&crd["spec"]["versions"], &BottlerocketShadow::version(&())).context("no version")?;
+    let status = &version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
+    let fields = status.as_object().context("no status")?.keys().filter(|field| *field != "conditions");
+    let fields: BTreeSet<_> = fields.cloned().collect();
+
+    let policy = read("agent-policy.yaml")?;
+    let own = named(&policy["spec"]["variables"], "own").context("no own")?;
+    let own = own["expression"].as_str().context("no expression")?.replace('\'', "\"");
+    let own: BTreeSet<String> = serde_json::from_str(&own)?;
+    ensure!(own == fields, "the policy lists {own:?}, the schema {fields:?}");
+    Ok(())
+}
