@@ -20,6 +20,7 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_MACHETE_VERSION := 0.9.2
 CARGO_MUTANTS_VERSION := 27.1.0
 ACTIONLINT_VERSION := 1.7.12
+TERMTOSVG_VERSION := 1.1.0
 PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
 SAMPLE := kustomize/components/prometheus-sample
 DASHBOARD := kustomize/components/grafana-dashboard/dashboard.json
@@ -146,18 +147,11 @@ demo: control-plane build $(if $(filter arm64,$(AGENTS)),emulated) ## Updates a 
 prometheus: ## Installs Debian's Prometheus for the tests, unless it is there, and starts no service; needs root
 	$(call debian,prometheus promtool,prometheus,; elsewhere put those of https://prometheus.io/download there)
 
-# What docs/pictures/ has.
-PICTURES := cargo build --locked --quiet -p brupop-testbed --bin brupop-pictures && BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-pictures
-
-.PHONY: pictures
-pictures: control-plane prometheus build ## Draws panels of the dashboard from a roll-out that a Prometheus watches, into docs/pictures/
-	@mkdir -p docs/pictures
-	@$(PICTURES) panels docs/pictures/roll-out.svg
-
 .PHONY: recording
-recording: control-plane prometheus build ## Records what the plugin shows of such a roll-out, as a film in docs/pictures/
-	@mkdir -p docs/pictures
-	@$(PICTURES) recording docs/pictures/brupop.svg --plugin $(PLUGIN)/kubectl-brupop
+recording: control-plane build ## Records what the plugin shows of the demo by pools, as a film in docs/pictures/ (needs Python; installs termtosvg below target/)
+	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
+	@[[ -x $(TARGET)/termtosvg/bin/termtosvg ]] || { python3 -m venv $(TARGET)/termtosvg && $(TARGET)/termtosvg/bin/pip install --quiet termtosvg==$(TERMTOSVG_VERSION); }
+	@PATH=$(TARGET)/termtosvg/bin:$$PATH BRUPOP_BINARIES=$(SHIPPED) testbed/record $(TARGET)/debug/brupop-demo $(PLUGIN)/kubectl-brupop docs/pictures/brupop.svg
 
 # Tests with control planes wait more than they compute: each of these two programs runs some at a time, which take 600 MB each.
 PLANES := fleets plane

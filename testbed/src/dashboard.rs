@@ -1,10 +1,7 @@
 //! The dashboard that is shipped, and what a Prometheus answers to the queries of its panels.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::documents::{DASHBOARD, read};
 use crate::prometheus::{Prometheus, SCRAPE_SECONDS, Series, Window};
@@ -18,42 +15,22 @@ pub struct Dashboard {
 
 /// A panel, or the heading of a row.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct Panel {
-    /// Which kind of panel this is: `row` has no queries.
-    #[serde(rename = "type")]
-    pub kind: String,
     /// Its title.
     pub title: String,
     /// Its queries.
     #[serde(default)]
     pub targets: Vec<Target>,
-    /// How values are shown.
-    #[serde(default)]
-    pub field_config: Value,
 }
 
 /// A query.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct Target {
     /// The expression, with Grafana's variables.
     pub expr: String,
     /// Is it about one instant?
     #[serde(default)]
     pub instant: bool,
-    /// What a series is called, with labels as `{{label}}`.
-    #[serde(default)]
-    pub legend_format: String,
-}
-
-/// A series under the name that the legend has for it.
-#[derive(Clone, Debug)]
-pub struct Line {
-    /// The name.
-    pub name: String,
-    /// The values.
-    pub series: Series,
 }
 
 impl Dashboard {
@@ -64,31 +41,14 @@ impl Dashboard {
     pub fn shipped() -> Result<Self> {
         serde_json::from_str(&read(DASHBOARD)?).context(DASHBOARD)
     }
-
-    /// The panel of this title.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn panel(&self, title: &str) -> Result<&Panel> {
-        let found = self.panels.iter().find(|panel| panel.title == title && panel.kind != "row");
-        found.with_context(|| format!("no panel {title}"))
-    }
 }
 
 impl Panel {
-    /// What this is of the field's configuration, such as `unit` or `custom/drawStyle`.
-    pub fn field(&self, path: &str) -> &str {
-        let value = self.field_config.pointer(&format!("/defaults/{path}"));
-        value.and_then(Value::as_str).unwrap_or_default()
-    }
-
-    /// What Prometheus answers, as Grafana would ask it with this window and all pools, of a cluster without
-    /// a name.
+    /// Asks Prometheus each query, as Grafana would with this window and all pools, of a cluster without a name.
     ///
     /// # Errors
-    /// It does not, or a query finds nothing that is a number.
-    pub async fn ask(&self, prometheus: &Prometheus, window: Window) -> Result<Vec<Line>> {
-        let mut lines = vec![];
+    /// Prometheus does not answer, or a query finds nothing that is a number.
+    pub async fn ask(&self, prometheus: &Prometheus, window: Window) -> Result<()> {
         for target in &self.targets {
             let expression = substituted(&target.expr, window)?;
             let found = if target.instant {
@@ -98,12 +58,8 @@ impl Panel {
             };
             let is_number = |series: &Series| series.points.iter().any(|(_, value)| value.is_finite());
             ensure!(found.iter().any(is_number), "{}: {expression} finds {found:?}", self.title);
-            lines.extend(found.into_iter().map(|series| {
-                let name = named(&target.legend_format, &series.labels);
-                Line { name, series }
-            }));
         }
-        Ok(lines)
+        Ok(())
     }
 }
 
@@ -120,15 +76,6 @@ fn substituted(expression: &str, window: Window) -> Result<String> {
     Ok(text)
 }
 
-/// The name of a series with these labels.
-fn named(format: &str, labels: &BTreeMap<String, String>) -> String {
-    let mut name = format.to_owned();
-    for (label, value) in labels {
-        name = name.replace(&format!("{{{{{label}}}}}"), value);
-    }
-    name
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,13 +87,5 @@ mod tests {
         let all = substituted(expression, window).unwrap();
         assert_eq!(all, r#"a{cluster="",pool=~".*"}[5500ms] b[60000ms]"#);
         assert!(substituted("a[$__interval]", window).is_err());
-    }
-
-    #[test]
-    fn legends_name_labels() {
-        let labels =
-            BTreeMap::from([("verb".to_owned(), "get".to_owned()), ("code".to_owned(), "200".to_owned())]);
-        assert_eq!(named("{{verb}} {{code}}", &labels), "get 200");
-        assert_eq!(named("limit", &labels), "limit");
     }
 }

@@ -30,7 +30,6 @@ pub mod revisions;
 pub mod sandbox;
 pub mod scrape;
 mod services;
-pub mod svg;
 pub mod tiers;
 pub mod usage;
 pub mod waiting;
