@@ -47,8 +47,8 @@ struct Arguments {
     /// admission: how often each variant has its turn
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
-    /// ports: how many connections are opened to each replica of the webhook
-    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u16).range(100..))]
+    /// ports: how many connections are opened to each replica of the webhook; more than it keeps
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u16).range(1000..))]
     connections: u16,
     #[command(flatten)]
     scale: scale::Options,
@@ -134,7 +134,7 @@ async fn bench(arguments: &Arguments) -> Result<ExitCode> {
         match Box::pin(part.measure(arguments)).await.and_then(all_measured) {
             Ok(figures) => report.figures.extend(figures),
             Err(error) => {
-                say(&format!("{part:?} failed: {error:?}"));
+                say(&format!("{part:?} failed: {error:#}"));
                 failed.push(part);
             }
         }
