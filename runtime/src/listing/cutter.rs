@@ -1,17 +1,19 @@
-//! Cuts the JSON of a list into its objects while it arrives.
+//! Cuts the JSON of a list, or of a watch, into its objects while it arrives.
 
-use super::body::empty;
+use super::objects::LARGE;
 use super::{AnswerError, LONGEST};
 
 /// What an object leaves in the list that it is cut out of.
 const HOLE: &[u8] = b"null";
 
-/// A list that is arriving: an object with an array, whose objects are cut out.
-#[derive(Debug, Default)]
+/// An answer that is arriving, whose objects are cut out: those of the arrays of a list, or those that a watch brings.
+#[derive(Debug)]
 pub(super) struct Cutter {
     /// How many objects and arrays are open.
     depth: usize,
-    /// Is the second of them an array?
+    /// How many of them are around an object that is cut out: a list and its array, or nothing.
+    around: usize,
+    /// Is the last of these an array, if there is one?
     in_array: bool,
     text: Text,
     /// What has arrived of the object that is not complete.
@@ -31,10 +33,20 @@ enum Text {
 }
 
 impl Cutter {
+    /// Cuts a list.
+    pub(super) fn of_list() -> Self {
+        Self { depth: 0, around: 2, in_array: false, text: Text::Outside, object: vec![], rest: vec![] }
+    }
+
+    /// Cuts what a watch brings.
+    pub(super) fn of_watch() -> Self {
+        Self { around: 0, in_array: true, ..Self::of_list() }
+    }
+
     /// Takes in what has arrived, and hands over each object that is complete.
     ///
     /// # Errors
-    /// `found` has failed, or an object is too long to be one.
+    /// `found` has failed, an object is too long to be one, or a watch has brought something else.
     pub(super) fn cut(
         &mut self,
         bytes: &[u8],
@@ -44,9 +56,13 @@ impl Cutter {
             let was_in_object = self.in_object();
             self.pass(byte);
             let part = match (was_in_object, self.in_object()) {
-                (false, false) => &mut self.rest,
+                (false, false) if self.around > 0 => &mut self.rest,
+                (false, false) if byte.is_ascii_whitespace() => continue,
+                (false, false) => return Err(AnswerError::NotObjects.into()),
                 (false, true) => {
-                    self.rest.extend_from_slice(HOLE);
+                    if self.around > 0 {
+                        self.rest.extend_from_slice(HOLE);
+                    }
                     &mut self.object
                 }
                 (true, _) => &mut self.object,
@@ -57,7 +73,9 @@ impl Cutter {
             part.push(byte);
             if was_in_object && !self.in_object() {
                 found(&self.object)?;
-                empty(&mut self.object);
+                self.object.clear();
+                // Of a large one nothing stays in memory.
+                self.object.shrink_to(LARGE);
             }
         }
         Ok(())
@@ -74,7 +92,7 @@ impl Cutter {
     }
 
     fn in_object(&self) -> bool {
-        self.in_array && self.depth > 2
+        self.in_array && self.depth > self.around
     }
 
     /// Goes past this byte.
@@ -91,7 +109,7 @@ impl Cutter {
         match byte {
             b'{' | b'[' => {
                 self.depth += 1;
-                if self.depth == 2 {
+                if self.depth == self.around {
                     self.in_array = byte == b'[';
                 }
             }

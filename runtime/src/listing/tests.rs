@@ -1,20 +1,23 @@
 use super::*;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, stream};
 use http::{Request as HttpRequest, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Bytes, Frame};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
+use kube::api::WatchEvent;
 use kube::client::Body as RequestBody;
 use serde_json::{Value, json};
 
 use crate::patient;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 type Part = Result<Frame<Bytes>, std::io::Error>;
 
@@ -239,16 +242,18 @@ async fn few_large_objects_are_in_memory_before_they_are_complete() {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(Frame::data(Bytes::from_static(&[b'x'; PART])))
         });
-        let parts = parts.take(PARTS).chain(stream::pending::<Part>());
+        let begin = stream::iter([Ok(Frame::data(Bytes::from_static(b"{\"a\": \"")))]);
+        let parts = begin.chain(parts.take(PARTS)).chain(stream::pending::<Part>());
         async move { Ok::<_, Infallible>(Response::new(StreamBody::new(parts).boxed_unsync())) }
     });
     let client = Client::new(service, "ns");
     let line = || async {
-        let body = body::body(client.clone(), http::Request::get("/").body(vec![]).unwrap()).await.unwrap();
-        Lines::<WatchEvent<Pod>>::of(body).next().await
+        let request = http::Request::get("/").body(vec![]).unwrap();
+        let events = Objects::<WatchEvent<Pod>>::of(client.clone(), request, Cutter::of_watch());
+        events.await.unwrap().next().await
     };
     let all = futures::future::join_all((0..10).map(|_| line()));
-    assert!(timeout(TIMEOUT / 2, all).await.is_err(), "no line is complete");
+    assert!(timeout(TIMEOUT / 2, all).await.is_err(), "no object is complete");
     let read = read.load(Ordering::Relaxed);
     assert!((2 * PARTS + 8 * 4..=2 * PARTS + 8 * 6).contains(&read), "{read} of {}", 10 * PARTS);
 }

@@ -5,8 +5,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// The objects and the rest of what arrives in these parts.
-fn cut<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Value>, serde_json::Result<Value>) {
-    let (mut cutter, mut found) = (Cutter::default(), vec![]);
+fn cut<'a>(
+    mut cutter: Cutter,
+    parts: impl IntoIterator<Item = &'a [u8]>,
+) -> (Vec<Value>, serde_json::Result<Value>) {
+    let mut found = vec![];
     for part in parts {
         let take = |object: &[u8]| {
             found.push(serde_json::from_slice(object).map_err(Error::SerdeError)?);
@@ -55,31 +58,39 @@ proptest! {
         let mut list = json!({"apiVersion": "v1", "items": objects, "kind": "PodList",
             "metadata": {"resourceVersion": "7", "other": metadata}});
         let text = text(&list, pretty);
-        let (found, rest) = cut(text.chunks(size));
+        let (found, rest) = cut(Cutter::of_list(), text.chunks(size));
         prop_assert_eq!(&found, &objects);
         list["items"] = vec![Value::Null; objects.len()].into();
         prop_assert_eq!(rest.unwrap(), list);
     }
 
     #[test]
+    fn each_change_is_cut_out_wherever_the_answer_is_parted(objects in objects(), pretty: bool, size in 1..40_usize) {
+        let text: Vec<u8> = objects.iter().flat_map(|object| [text(object, pretty), b"\n".to_vec()].concat()).collect();
+        let (found, rest) = cut(Cutter::of_watch(), text.chunks(size));
+        prop_assert_eq!(found, objects);
+        prop_assert!(rest.is_err(), "nothing is kept of it");
+    }
+
+    #[test]
     fn a_list_that_breaks_off_is_none(objects in objects(), at: prop::sample::Index) {
         let text = text(&json!({"items": objects, "kind": "PodList", "metadata": {}}), false);
-        let (found, rest) = cut([&text[..at.index(text.len())]]);
+        let (found, rest) = cut(Cutter::of_list(), [&text[..at.index(text.len())]]);
         prop_assert!(found.len() <= objects.len() && found == objects[..found.len()]);
         prop_assert!(!is_list(rest));
     }
 
     #[test]
     fn nothing_makes_it_panic(bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\a1 ".to_vec()), 0..200)) {
-        let mut cutter = Cutter::default();
-        cutter.cut(&bytes, |_| Ok(())).unwrap();
+        Cutter::of_list().cut(&bytes, |_| Ok(())).unwrap();
+        let _ = Cutter::of_watch().cut(&bytes, |_| Ok(()));
     }
 }
 
 #[test]
 fn a_list_of_nothing_is_a_list() {
     for text in [r#"{"items": [], "metadata": {}}"#, r#"{"metadata": {}, "items": null}"#] {
-        let (found, rest) = cut([text.as_bytes()]);
+        let (found, rest) = cut(Cutter::of_list(), [text.as_bytes()]);
         assert!(found.is_empty() && is_list(rest), "{text}");
     }
 }
@@ -104,7 +115,7 @@ fn only_objects_leave_holes() {
         ("[", 0, None),
         ("", 0, None),
     ] {
-        let (found, rest) = cut([text.as_bytes()]);
+        let (found, rest) = cut(Cutter::of_list(), [text.as_bytes()]);
         let list = rest.ok().and_then(|rest| serde_json::from_value::<ObjectList<Value>>(rest).ok());
         assert_eq!((found.len(), list.map(|list| list.items.len())), (objects, holes), "{text}");
     }
@@ -112,7 +123,7 @@ fn only_objects_leave_holes() {
 
 #[test]
 fn an_object_of_another_shape_is_an_error() {
-    let mut cutter = Cutter::default();
+    let mut cutter = Cutter::of_list();
     let refuse = |_: &[u8]| Err(Error::LinesCodecMaxLineLengthExceeded);
     assert!(cutter.cut(br#"{"items": [{"a": 1}, {"#, refuse).is_err());
 }
@@ -121,11 +132,18 @@ fn an_object_of_another_shape_is_an_error() {
 #[test]
 fn an_object_without_end_is_not_read() {
     for begin in [r#"{"items": [{"a": ""#, r#"{"a": ""#] {
-        let mut cutter = Cutter::default();
+        let mut cutter = Cutter::of_list();
         cutter.cut(begin.as_bytes(), |_| Ok(())).unwrap();
         let part = vec![b'x'; 1 << 20];
         let fits = (0..100).take_while(|_| cutter.cut(&part, |_| Ok(())).is_ok()).count();
         assert_eq!(fits, 15, "{begin}");
         assert!(cutter.object.len() + cutter.rest.len() <= LONGEST + 20);
+    }
+}
+
+#[test]
+fn a_watch_brings_objects_only() {
+    for bytes in ["null", "{}\n\"{}\"", "}", "1", "{}x"] {
+        assert!(Cutter::of_watch().cut(bytes.as_bytes(), |_| Ok(())).is_err(), "{bytes}");
     }
 }
