@@ -8,11 +8,11 @@
 
 mod directives;
 mod fields;
-mod lines;
+mod json;
 mod quota;
 
 use fields::Fields;
-use lines::{Json, Pretty};
+use json::Json;
 use thiserror::Error;
 use tracing::Dispatch;
 use tracing_subscriber::Layer;
@@ -73,11 +73,11 @@ where
         Some(other) => return Err(invalid(ANSI_ENABLED, other, "true or false")),
     };
     let filter = directives::targets(get(FILTER_DIRECTIVE).as_deref().unwrap_or("info"))?;
-    let layer = fmt::layer().with_ansi(ansi).with_writer(writer).fmt_fields(Fields);
+    let layer = fmt::layer().with_ansi(ansi).with_writer(writer).fmt_fields(Fields(" "));
     let layer = match get(FORMATTER).as_deref() {
         None | Some("full") => layer.boxed(),
         Some("compact") => layer.event_format(fmt::format().compact()).boxed(),
-        Some("pretty") => layer.event_format(Pretty).boxed(),
+        Some("pretty") => layer.fmt_fields(Fields("\n    ")).boxed(),
         Some("json") => layer.fmt_fields(Json).event_format(Json).boxed(),
         Some(other) => return Err(invalid(FORMATTER, other, "full, compact, pretty or json")),
     };

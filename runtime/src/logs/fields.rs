@@ -16,9 +16,10 @@ pub const VALUE_MAX: usize = 2048;
 /// The name under which an event's message is recorded.
 const MESSAGE: &str = "message";
 
-/// Fields as `name=value`, after the message.
+/// Fields as `name=value`, after the message. What stands before each field of an event is given; fields of spans are
+/// separated by a space.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fields;
+pub(super) struct Fields(pub(super) &'static str);
 
 /// What was recorded, in its order.
 #[derive(Default)]
@@ -97,22 +98,22 @@ impl Write for Beginning {
 impl<'w> FormatFields<'w> for Fields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
         let recorded = Recorded::of(&fields);
-        let mut space = "";
+        let (mut before, mut between) = ("", " ");
         if let Some(message) = &recorded.message {
             writer.write_str(message)?;
-            space = " ";
+            (before, between) = (self.0, self.0);
         }
         for (name, value) in &recorded.values {
-            writer.write_str(space)?;
+            writer.write_str(before)?;
             write_pair(&mut writer, name, value)?;
-            space = " ";
+            before = between;
         }
         Ok(())
     }
 }
 
 /// Writes `name=value`; a text is quoted unless it is one word.
-pub(super) fn write_pair(writer: &mut Writer<'_>, name: &str, value: &Value) -> fmt::Result {
+fn write_pair(writer: &mut Writer<'_>, name: &str, value: &Value) -> fmt::Result {
     if writer.has_ansi_escapes() {
         write!(writer, "\u{1b}[3m{name}\u{1b}[0m\u{1b}[2m=\u{1b}[0m")?;
     } else {

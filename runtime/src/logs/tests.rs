@@ -66,7 +66,7 @@ fn the_four_layouts() {
     );
     assert_eq!(
         timeless(&of("pretty")),
-        "INFO brupop_runtime: said\n    node=\"n 1\"\n    rule=r\n    ok=true\n    n=1.5\n    error=taken\n    state=Less\n    in agent with node=node-0 n=7"
+        "INFO agent{node=node-0 n=7}: brupop_runtime: said\n    node=\"n 1\"\n    rule=r\n    ok=true\n    n=1.5\n    error=taken\n    state=Less"
     );
     let mut json: serde_json::Value = serde_json::from_str(&of("json")).unwrap();
     assert!(json["timestamp"].take().as_str().is_some_and(|time| time.ends_with('Z')));
@@ -193,8 +193,8 @@ proptest! {
                     });
                 });
                 let lines: Vec<&str> = output.lines().collect();
-                // The event, four fields, the span, and a blank line.
-                let expected = if formatter == "pretty" { 7 } else { 1 };
+                // The event with its span, and four fields.
+                let expected = if formatter == "pretty" { 5 } else { 1 };
                 prop_assert_eq!(lines.len(), expected, "{} {}: {}", formatter, ansi, output);
                 for line in lines {
                     // Colours are for terminals, and an object of JSON is for programs.

@@ -1,68 +1,19 @@
-//! Layouts of events whose counterparts in tracing-subscriber take values as they come: JSON, and one line a field.
+//! Events as JSON. tracing-subscriber's own layout takes values as they come.
 
-use super::fields::{Recorded, write_pair};
+use super::fields::Recorded;
 use serde_json::Value;
 use std::fmt;
 use tracing::span::Record;
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
-/// For people: an event begins with two spaces, its fields and spans with four, and a blank line ends it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pretty;
-
 /// For programs: an event is a JSON object on a line of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Json;
-
-impl<S, N> FormatEvent<S, N> for Pretty
-where
-    S: Subscriber + for<'l> LookupSpan<'l>,
-    N: for<'w> FormatFields<'w> + 'static,
-{
-    fn format_event(
-        &self,
-        context: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let (metadata, recorded) = (event.metadata(), Recorded::of(event));
-        let message = recorded.message.unwrap_or_default();
-        writer.write_str("  ")?;
-        SystemTime.format_time(&mut writer)?;
-        let (colour, plain) =
-            if writer.has_ansi_escapes() { (colour(*metadata.level()), "\u{1b}[0m") } else { ("", "") };
-        writeln!(writer, " {colour}{:>5}{plain} {}: {message}", metadata.level(), metadata.target())?;
-        for (name, value) in &recorded.values {
-            writer.write_str("    ")?;
-            write_pair(&mut writer, name, value)?;
-            writer.write_char('\n')?;
-        }
-        for span in context.event_scope().into_iter().flatten() {
-            write!(writer, "    in {}", span.name())?;
-            let extensions = span.extensions();
-            if let Some(fields) = extensions.get::<FormattedFields<N>>().filter(|fields| !fields.is_empty()) {
-                write!(writer, " with {fields}")?;
-            }
-            writer.write_char('\n')?;
-        }
-        writer.write_char('\n')
-    }
-}
-
-fn colour(level: Level) -> &'static str {
-    match level {
-        Level::ERROR => "\u{1b}[31m",
-        Level::WARN => "\u{1b}[33m",
-        Level::INFO => "\u{1b}[32m",
-        Level::DEBUG => "\u{1b}[34m",
-        Level::TRACE => "\u{1b}[35m",
-    }
-}
 
 /// The fields of a span, as the members of a JSON object.
 impl<'w> FormatFields<'w> for Json {
