@@ -9,8 +9,7 @@ use brupop_runtime::authorizer::{Authorizer, Right, Unknown};
 use brupop_runtime::client::ClientError;
 use brupop_runtime::endpoint::ListenError;
 use brupop_runtime::errors::describe;
-use brupop_runtime::self_signed::{SelfSigned, SelfSignedError};
-use brupop_runtime::tls::Resolver;
+use brupop_runtime::tls::{Resolver, TlsError};
 use brupop_runtime::{ClusterConfig, Shutdown, endpoint, metrics_endpoint};
 use kube::Client;
 use tokio::sync::watch;
@@ -48,7 +47,7 @@ enum PortError {
     Listen(#[from] ListenError),
     /// There is no certificate.
     #[error(transparent)]
-    Certificate(#[from] SelfSignedError),
+    Certificate(#[from] TlsError),
     /// No way to the API server, which knows who may scrape.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -113,19 +112,17 @@ fn open(
     metrics: &Arc<Metrics>,
 ) -> Result<impl Future<Output = ()> + use<>, PortError> {
     let listener = endpoint::listen(address)?;
-    let resolver = Arc::new(Resolver::default());
-    let certificate = SelfSigned::new(name, Arc::clone(&resolver))?;
+    let resolver = Resolver::self_signed(name)?;
     let right = Right::Get(metrics_endpoint::PATH);
     let client = cluster.client_without_retry()?;
     let scrapers = Authorizer::new(client, right, Unknown::OF_ONE_OF_MANY, metrics.scrape_refusals.clone());
     // Nobody requests it: this ends when it is aborted.
     let (trigger, shutdown) = Shutdown::by_hand();
-    let (drops, renewal) = (metrics.drops.clone(), certificate.run(shutdown.clone()));
-    let metrics = Arc::clone(metrics);
+    let (drops, metrics) = (metrics.drops.clone(), Arc::clone(metrics));
     let pages =
         metrics_endpoint::serve(listener, resolver, scrapers, move || metrics.render(), drops, shutdown);
     Ok(async move {
-        tokio::join!(pages, renewal);
+        pages.await;
         drop(trigger);
     })
 }

@@ -7,8 +7,7 @@ use std::time::Duration;
 use brupop_api::{identity, names};
 use brupop_core::policy::Policy;
 use brupop_runtime::authorizer::{Authorizer, Right, Unknown};
-use brupop_runtime::self_signed::{SelfSigned, SelfSignedError};
-use brupop_runtime::tls::Resolver;
+use brupop_runtime::tls::{Resolver, TlsError};
 use brupop_runtime::{
     ClusterConfig, Health, Heartbeat, OwnThread, Shutdown, client::ClientError, endpoint, metrics_endpoint,
 };
@@ -56,7 +55,7 @@ pub enum ProcessError {
     Signals(#[source] std::io::Error),
     /// There is no certificate for /metrics.
     #[error(transparent)]
-    Certificate(#[from] SelfSignedError),
+    Certificate(#[from] TlsError),
 }
 
 /// Runs the reconciler until it is told to end.
@@ -74,8 +73,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let beside = OwnThread::start("lease").map_err(ProcessError::Thread)?;
     let health_listener = beside.make(|| endpoint::listen(settings.health_address))?;
     let metrics_listener = endpoint::listen(settings.metrics_address)?;
-    let resolver = Arc::new(Resolver::default());
-    let certificate = SelfSigned::new(&us, Arc::clone(&resolver))?;
+    let resolver = Resolver::self_signed(&us)?;
     let namespace = cluster.namespace().to_owned();
     let client = cluster.client_without_retry()?;
     let client_of_lease = beside.make(|| cluster.client_without_retry())?;
@@ -98,8 +96,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         beside.spawn(endpoint::serve(health_listener, health.clone(), drops.clone(), shutdown.clone()));
     let metrics_pages =
         metrics_endpoint::serve(metrics_listener, resolver, scrapers, render, drops, shutdown.clone());
-    let renewal = certificate.run(shutdown.clone());
-    let pages = tokio::spawn(async move { tokio::join!(health_pages, metrics_pages, renewal) });
+    let pages = tokio::spawn(async move { tokio::join!(health_pages, metrics_pages) });
     let starting = async { (own_node(&client).await, watches.wait_until_synced().await) };
     let (own_node, ()) = tokio::select! {
         ready = heartbeat.during(starting) => ready,

@@ -17,7 +17,6 @@ pub mod metrics_endpoint;
 mod own_thread;
 mod peer;
 pub mod requests;
-pub mod self_signed;
 pub mod service_account;
 pub mod shutdown;
 pub mod tls;

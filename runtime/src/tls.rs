@@ -1,6 +1,7 @@
 //! TLS with a certificate that can be replaced while the process runs.
 
 use arc_swap::ArcSwapOption;
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -22,6 +23,9 @@ pub enum TlsError {
     /// Certificate and key do not fit, or are of a kind that is not supported.
     #[error("the certificate cannot be used with its key")]
     Key(#[source] rustls::Error),
+    /// The system gives no random numbers.
+    #[error("a certificate could not be made")]
+    Make(#[source] rcgen::Error),
 }
 
 /// Hands the current certificate to each handshake.
@@ -29,6 +33,25 @@ pub enum TlsError {
 pub struct Resolver(ArcSwapOption<CertifiedKey>);
 
 impl Resolver {
+    /// A resolver with a new certificate for this common name, signed by its own key, for callers that know no authority of
+    /// ours. It lasts as long as the process, as those of Kubernetes' own components do.
+    ///
+    /// # Errors
+    /// It cannot be made: the system gives no random numbers.
+    pub fn self_signed(name: &str) -> Result<Arc<Self>, TlsError> {
+        let make = || -> Result<_, rcgen::Error> {
+            let (key, mut params) = (KeyPair::generate()?, CertificateParams::new([])?);
+            params.distinguished_name = DistinguishedName::new();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
+        };
+        let (certificate, key) = make().map_err(TlsError::Make)?;
+        let resolver = Self::default();
+        resolver.serve(&certificate, &key)?;
+        Ok(Arc::new(resolver))
+    }
+
     /// Is there no certificate yet? Then each handshake fails.
     pub fn is_empty(&self) -> bool {
         self.0.load().is_none()
@@ -80,4 +103,22 @@ pub fn server_config(resolver: Arc<Resolver>) -> ServerConfig {
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_replaced_by_another_one_only() {
+        crate::install_crypto_provider();
+        let resolver = Resolver::self_signed("brupop-reconciler-0").unwrap();
+        assert!(!resolver.is_empty());
+        let other = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+        let (certificate, key) = (other.cert.pem(), other.signing_key.serialize_pem());
+        assert!(resolver.serve(&certificate, &key).unwrap());
+        assert!(!resolver.serve(&certificate, &key).unwrap());
+        let another_key = KeyPair::generate().unwrap().serialize_pem();
+        assert!(matches!(resolver.serve(&certificate, &another_key), Err(TlsError::Key(_))));
+    }
 }
