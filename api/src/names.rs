@@ -87,17 +87,17 @@ pub fn node_of_shadow(shadow: &str) -> Option<&str> {
 }
 
 /// Dry-run writes of the reconciler that only our own rules refuse, and the names by which those refusals are known.
-/// As long as both are refused, the gate is closed.
-pub mod canary {
+/// As long as both are refused, those rules are in force.
+pub mod admission_check {
     /// The reconciler sets `status.message` of a shadow to this, in a dry run. RBAC and schema let it through (the
     /// reconciler writes conditions through the same sub-resource), the policies do not concern it; the webhook
     /// refuses it, because the field is the agent's.
-    pub const STATUS_MESSAGE: &str = "canary: the webhook refuses this";
+    pub const STATUS_MESSAGE: &str = "check: the webhook refuses this";
     /// The webhook's rule that refuses it; stands in its message.
     pub const WEBHOOK_RULE: &str = "reconciler-conditions-only";
     /// The reconciler sets this annotation on a Node, in a dry run. RBAC lets it through, the webhook is not asked;
     /// the policy that confines the reconciler's Node patches refuses it.
-    pub const NODE_ANNOTATION: &str = "brupop.bottlerocket.aws/canary";
+    pub const NODE_ANNOTATION: &str = "brupop.bottlerocket.aws/check";
     /// The policy's rule that refuses it; stands in its message.
     pub const POLICY_RULE: &str = "reconciler-node-annotations";
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use brupop_api::item::IdentityOnly;
 use brupop_api::names;
-use brupop_api::names::canary::{NODE_ANNOTATION, POLICY_RULE, STATUS_MESSAGE, WEBHOOK_RULE};
+use brupop_api::names::admission_check::{NODE_ANNOTATION, POLICY_RULE, STATUS_MESSAGE, WEBHOOK_RULE};
 use brupop_api::{BottlerocketShadow, Item};
 use brupop_runtime::errors::{describe, status_message};
 use futures::{Stream, StreamExt as _, stream};

@@ -88,8 +88,8 @@ pub struct Settings {
         require_equals = true, default_missing_value = "true")]
     pub auto_label: bool,
     /// Seconds between two checks that webhook and policies are enforced
-    #[arg(long, env = "CANARY_INTERVAL_SECONDS", default_value = "60", value_parser = value_parser!(u64).range(1..=3600))]
-    pub canary_interval_seconds: u64,
+    #[arg(long, env = "CHECK_INTERVAL_SECONDS", default_value = "60", value_parser = value_parser!(u64).range(1..=3600))]
+    pub check_interval_seconds: u64,
     /// Folder with the sources of gates: the mounted Secret brupop-gate-sources
     #[arg(long, env = "GATE_SOURCES", default_value = "/etc/brupop/gate-sources")]
     pub gate_sources: PathBuf,

@@ -108,7 +108,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let recorder =
         Recorder::new(events, Reporter { controller: "brupop-reconciler".into(), instance: Some(us) });
     let asking = Asking {
-        canary_interval: Duration::from_secs(settings.canary_interval_seconds),
+        check_interval: Duration::from_secs(settings.check_interval_seconds),
         gate_interval: Duration::from_secs(settings.gate_interval_seconds),
         sources: Sources::new(&settings.gate_sources),
     };

@@ -47,7 +47,7 @@ const FAREWELL: Duration = Duration::from_secs(10);
 /// What is asked again and again, and how often.
 pub struct Asking {
     /// Between two looks at the admission rules and for other operators.
-    pub canary_interval: Duration,
+    pub check_interval: Duration,
     /// Between two questions for a gate.
     pub gate_interval: Duration,
     /// Whom gates ask.
@@ -114,8 +114,8 @@ impl Leading {
             memory: Memory::default(),
             opt_in_from: Duration::ZERO,
             pools_again: Duration::ZERO,
-            admission: Check::new(asking.canary_interval),
-            alone: Check::new(asking.canary_interval),
+            admission: Check::new(asking.check_interval),
+            alone: Check::new(asking.check_interval),
             gates: GateAnswers::new(asking.gate_interval, now),
             under_way: FuturesUnordered::new(),
         }

@@ -46,7 +46,7 @@ pub(crate) fn reconciler(client: Client, elected: Elected) -> Reconciler {
     let watches = Arc::new(Watches::start(&client, "ns"));
     let recorder = Recorder::new(client.clone(), Reporter { controller: "c".into(), instance: None });
     let asking = Asking {
-        canary_interval: DEADLINE,
+        check_interval: DEADLINE,
         gate_interval: DEADLINE,
         sources: Sources::new(std::path::Path::new("/nowhere")),
     };

@@ -50,7 +50,7 @@ pub enum Rule {
     ReconcilerAttempt,
     /// A reboot is granted for an attempt, in the state that asks for it, and not while the agent claims it or the last one.
     ReconcilerGrant,
-    /// Of a status, the reconciler writes conditions only. This one refuses its canary.
+    /// Of a status, the reconciler writes conditions only. This one refuses its check.
     ReconcilerConditionsOnly,
     /// The webhook's own account writes no shadows.
     WebhookNothing,
@@ -88,7 +88,7 @@ impl Rule {
             Self::ReconcilerMetadata => "reconciler-metadata",
             Self::ReconcilerAttempt => "reconciler-attempt",
             Self::ReconcilerGrant => "reconciler-grant",
-            Self::ReconcilerConditionsOnly => brupop_api::names::canary::WEBHOOK_RULE,
+            Self::ReconcilerConditionsOnly => brupop_api::names::admission_check::WEBHOOK_RULE,
             Self::WebhookNothing => "webhook-nothing",
             Self::UnknownAccount => "unknown-account",
             Self::UnknownKind => "unknown-kind",

@@ -43,7 +43,7 @@ const PATIENCE: [(&str, &str); 16] = [
     ("REBOOT_DEADLINE_SECONDS", "8"),
     ("SETTLE_DEADLINE_SECONDS", "12"),
     ("BACK_OFF_BASE_SECONDS", "1"),
-    ("CANARY_INTERVAL_SECONDS", "3"),
+    ("CHECK_INTERVAL_SECONDS", "3"),
     ("REFRESH_INTERVAL", "2s"),
     ("POLL_INTERVAL", "100ms"),
     ("HOST_TIMEOUT", "2s"),

@@ -89,7 +89,7 @@ impl Arguments {
             ("REFRESH_INTERVAL", "2s".to_owned()),
             ("START_JITTER", "0s".to_owned()),
             ("POLL_INTERVAL", "50ms".to_owned()),
-            ("CANARY_INTERVAL_SECONDS", "5".to_owned()),
+            ("CHECK_INTERVAL_SECONDS", "5".to_owned()),
             ("BACK_OFF_BASE_SECONDS", "10".to_owned()),
         ]
         .map(|(name, value)| (name.to_owned(), value))

@@ -26,7 +26,7 @@ const ENV: [(&str, &str); 8] = [
     ("SETTLE_DEADLINE_SECONDS", "10"),
     ("BACK_OFF_BASE_SECONDS", "1"),
     ("SOAK_SECONDS", "1"),
-    ("CANARY_INTERVAL_SECONDS", "10"),
+    ("CHECK_INTERVAL_SECONDS", "10"),
     ("MAX_FAILURES_OF_NEW_VERSION", "1"),
 ];
 

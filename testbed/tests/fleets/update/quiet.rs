@@ -14,21 +14,21 @@ use crate::update::{DEADLINE, fleet};
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_fleet_sends_no_requests() -> Result<()> {
     const QUIET: Duration = Duration::from_mins(1);
-    let env = [("REFRESH_INTERVAL", "10s"), ("CANARY_INTERVAL_SECONDS", "20")];
+    let env = [("REFRESH_INTERVAL", "10s"), ("CHECK_INTERVAL_SECONDS", "20")];
     let (_alone, mut fleet) = fleet(3, &env).await?;
     let ours =
         |event: &Event| event.user.username.starts_with(&format!("system:serviceaccount:{NAMESPACE}:"));
-    // Leases and canaries have clocks of their own, and show that the log is read. Watches are renewed after minutes. Beside
-    // its canary the reconciler looks for upstream's operator.
+    // Leases and checks have clocks of their own, and show that the log is read. Watches are renewed after minutes. Beside
+    // its check the reconciler looks for upstream's operator.
     let is_lease =
         |event: &Event| event.object_ref.as_ref().is_some_and(|object| object.resource == "leases");
-    let is_canary = |event: &Event| event.request_uri.contains("dryRun=All");
+    let is_check = |event: &Event| event.request_uri.contains("dryRun=All");
     let is_look = |event: &Event| {
         let of = event.object_ref.as_ref();
         event.verb == "get" && of.is_some_and(|object| object.resource == "deployments")
     };
     let allowed =
-        |event: &Event| event.verb == "watch" || is_lease(event) || is_canary(event) || is_look(event);
+        |event: &Event| event.verb == "watch" || is_lease(event) || is_check(event) || is_look(event);
     let refreshes = |fleet: &Fleet| {
         let calls = fleet.hosts.iter().map(Host::calls);
         calls
@@ -39,22 +39,22 @@ async fn an_idle_fleet_sends_no_requests() -> Result<()> {
     let mut audit = fleet.control_plane.audit().from_now();
     let mut since = Instant::now();
     let mut begun = refreshes(&fleet);
-    let (mut leases, mut canaries, mut looks) = (0, 0, 0);
+    let (mut leases, mut checks, mut looks) = (0, 0, 0);
     let quiet = await_until("60 s without a request", DEADLINE, async || {
         for event in audit.read().ok()?.iter().filter(|event| ours(event)) {
             leases += usize::from(is_lease(event) && event.code() == 200);
-            canaries += usize::from(is_canary(event));
+            checks += usize::from(is_check(event));
             looks += usize::from(is_look(event));
             if !allowed(event) {
                 (since, begun) = (Instant::now(), refreshes(&fleet));
-                (leases, canaries, looks) = (0, 0, 0);
+                (leases, checks, looks) = (0, 0, 0);
             }
         }
         (since.elapsed() >= QUIET).then_some(())
     });
     quiet.await?;
     ensure!(leases >= 10, "only {leases} renewals of the lease");
-    ensure!(canaries >= 2, "only {canaries} canaries");
+    ensure!(checks >= 2, "only {checks} checks");
     ensure!((4..=8).contains(&looks), "{looks} questions for upstream's two Deployments");
     let asked: Vec<_> = refreshes(&fleet).iter().zip(begun).map(|(now, before)| now - before).collect();
     ensure!(asked.iter().all(|count| *count >= 3), "agents that did nothing: {asked:?} refreshes");

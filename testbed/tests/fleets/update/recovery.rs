@@ -26,7 +26,7 @@ async fn rebooting_nodes_recover_while_the_webhook_is_down() -> Result<()> {
         ("MAX_CONCURRENT_UPDATE", "unlimited"),
         ("MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
         ("REBOOT_REPEAT_INTERVAL", "1s"),
-        ("CANARY_INTERVAL_SECONDS", "2"),
+        ("CHECK_INTERVAL_SECONDS", "2"),
         ("LINGER_SECONDS", "0"),
     ];
     let (_alone, mut fleet) = fleet(REBOOTING.len() + WAITING.len(), &env).await?;

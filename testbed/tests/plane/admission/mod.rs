@@ -35,8 +35,8 @@ async fn other_node(bed: &Bed) -> Result<bed::Answer> {
 }
 
 /// What the policy refuses the reconciler, and the webhook is not asked about.
-async fn node_canary(bed: &Bed) -> Result<bed::Answer> {
-    let annotation = json!({brupop_api::names::canary::NODE_ANNOTATION: "x"});
+async fn node_check(bed: &Bed) -> Result<bed::Answer> {
+    let annotation = json!({brupop_api::names::admission_check::NODE_ANNOTATION: "x"});
     let body = json!({"metadata": {"annotations": annotation}});
     bed.ask(Actor::Reconciler, Method::PATCH, "/api/v1/nodes/node-0?dryRun=All", &body).await
 }
@@ -52,7 +52,7 @@ async fn gates_are(bed: &Bed, gates: Gates) -> Result<()> {
     }
     let in_force = await_until(format!("{gates:?}"), DEADLINE, async || {
         let webhook = refused(claim(bed).await, "agent-claim");
-        let canary = refused(node_canary(bed).await, "reconciler-node-annotations");
+        let check = refused(node_check(bed).await, "reconciler-node-annotations");
         let policy = refused(other_node(bed).await, "ValidatingAdmissionPolicy");
         let expected = match gates {
             Gates::Both => (true, true, true),
@@ -60,7 +60,7 @@ async fn gates_are(bed: &Bed, gates: Gates) -> Result<()> {
             Gates::WebhookAlone => (true, false, false),
         };
         let webhook_away = matches!(claim(bed).await, Ok(Ok(_)));
-        ((webhook, canary, policy) == expected && webhook != webhook_away).then_some(())
+        ((webhook, check, policy) == expected && webhook != webhook_away).then_some(())
     });
     Ok(in_force.await?)
 }

@@ -7,7 +7,7 @@ mod metrics;
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::names::canary::POLICY_RULE;
+use brupop_api::names::admission_check::POLICY_RULE;
 use brupop_cli::Arguments;
 use brupop_core::decide::{Abort, Reason};
 use brupop_testbed::documents::{ALERTS, OPERATIONS, README, read, section};

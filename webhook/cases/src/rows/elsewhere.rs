@@ -29,14 +29,14 @@ pub(super) fn nodes() -> Vec<Row> {
         "metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": "true"}},
         "spec": {"unschedulable": true,
             "taints": [{"key": "brupop.bottlerocket.aws/updating", "effect": "PreferNoSchedule"}]}});
-    let canary = json!({"metadata": {"annotations": {names::canary::NODE_ANNOTATION: "x"}}});
+    let check = json!({"metadata": {"annotations": {names::admission_check::NODE_ANNOTATION: "x"}}});
     let opted_out = json!({"metadata": {"labels": {"bottlerocket.aws/updater-interface-version": null}}});
     let status =
         Ask::Other(Method::PATCH, "/api/v1/nodes/node-0/status", json!({"status": {"phase": "Running"}}));
     let end = Ask::Other(Method::DELETE, "/api/v1/nodes/node-0", Value::Null);
     rows! {
         "a node out of service": Reconciler, known(), marked(&out_of_service) => Allowed, dry();
-        "the canary that the policy refuses": Reconciler, known(), node(canary)
+        "the check that the policy refuses": Reconciler, known(), node(check)
             => ByPolicy("reconciler-node-annotations"), dry();
         "another label of a node": Reconciler, known(), marked(&json!({"metadata": {"labels": {"a": "b"}}}))
             => ByPolicy("reconciler-node-labels"), dry();

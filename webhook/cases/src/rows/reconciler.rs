@@ -162,14 +162,14 @@ pub(super) fn metadata() -> Vec<Row> {
 /// Conditions, and no other part of a status.
 pub(super) fn statuses() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-conditions-only");
-    let canary = status(json!({"message": brupop_api::names::canary::STATUS_MESSAGE}));
+    let check = status(json!({"message": brupop_api::names::admission_check::STATUS_MESSAGE}));
     let before = || (idle(), explained());
     rows! {
         "a condition": Reconciler, known(), status(conditions("NoUpdate")) => Allowed;
         "a condition before any report": Reconciler, (idle(), Value::Null), status(conditions("AgentSilent")) => Allowed;
         "a condition changed": Reconciler, before(), status(conditions("Draining")) => Allowed;
         "conditions removed": Reconciler, before(), status(json!({"conditions": null})) => Allowed;
-        "the canary": Reconciler, known(), canary => refused(), dry();
+        "the check": Reconciler, known(), check => refused(), dry();
         "a state in the agent's place": Reconciler, (staging(), at("Idle")), state("StagedAndPerformedUpdate") => refused();
         "a claim in the agent's place": Reconciler, (granted(), staged()), status(json!({"reboot_requested": "b1"}))
             => refused();

@@ -94,9 +94,9 @@ fn metadata() -> Vec<Row> {
         ),
         on(
             "in",
-            "the canary",
-            json!({"metadata": {"annotations": {names::canary::NODE_ANNOTATION: "x"}}}),
-            Policy(names::canary::POLICY_RULE),
+            "the check",
+            json!({"metadata": {"annotations": {names::admission_check::NODE_ANNOTATION: "x"}}}),
+            Policy(names::admission_check::POLICY_RULE),
         ),
     ]
 }
