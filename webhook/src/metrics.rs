@@ -21,7 +21,7 @@ const LATENCY_BUCKETS: [f64; 9] = [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 
 
 /// Each label has a handful of values, whatever callers send.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Review {
+struct ReviewLabels {
     actor: &'static str,
     operation: &'static str,
     verdict: &'static str,
@@ -32,7 +32,7 @@ struct Review {
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    reviews: Family<Review, Counter>,
+    reviews: Family<ReviewLabels, Counter>,
     pool_reviews: Family<[(&'static str, &'static str); 1], Counter>,
     unreadable: Counter,
     /// How often that may be logged, and since when instants are measured: whoever reaches the port can send them.
@@ -140,7 +140,7 @@ impl Metrics {
 
     /// Counts a verdict.
     pub fn reviewed(&self, actor: Actor, operation: &Operation, allowed: bool, rule: Rule, took: Duration) {
-        let review = Review {
+        let review = ReviewLabels {
             actor: actor.as_str(),
             operation: match operation {
                 Operation::Create => "CREATE",

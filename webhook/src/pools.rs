@@ -4,44 +4,38 @@
 //! understood holds its nodes.
 
 use crate::metrics::Metrics;
-use crate::review::{self, Reply, ReviewError, Reviewed};
+use crate::review::{self, ReviewError, Reviewed};
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX};
 use brupop_api::item::Unreadable;
 use brupop_api::pool::BottlerocketPoolSpec;
 use brupop_api::printable::printable;
 use brupop_core::pool::Rules;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// The request of an `AdmissionReview` of a pool.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Request {
+struct PoolRequest {
     uid: String,
     #[serde(default)]
     name: String,
     #[serde(default)]
-    object: Option<Pool>,
+    object: Option<ReviewedPool>,
     #[serde(default)]
-    old_object: Option<Pool>,
+    old_object: Option<ReviewedPool>,
 }
 
 #[derive(Deserialize)]
-struct Pool {
+struct ReviewedPool {
     #[serde(default)]
     spec: Value,
 }
 
-impl Reviewed for Request {
+impl Reviewed for PoolRequest {
     fn uid(&self) -> &str {
         &self.uid
     }
-}
-
-/// What the audit log keeps, under the webhook's name.
-#[derive(Serialize)]
-struct Annotations {
-    pool: &'static str,
 }
 
 /// Answers one review of a pool, counts it, and logs a refusal.
@@ -49,15 +43,14 @@ struct Annotations {
 /// # Errors
 /// The bytes are no review.
 pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
-    let answered = review::parse::<Request>(body).and_then(|request| {
+    let answered = review::parse::<PoolRequest>(body).and_then(|request| {
         let refusal = refusal(&request);
         metrics.reviewed_pool(refusal.is_none());
         if let Some(why) = &refusal {
             tracing::info!(pool = %printable(&request.name, NAME_MAX), why, "refused");
         }
         let pool = if refusal.is_none() { "understood" } else { "invalid" };
-        let reply = Reply { uid: &request.uid, refusal, audit_annotations: Annotations { pool } };
-        Ok(reply.into_bytes()?)
+        Ok(review::response(&request.uid, refusal, [("pool", pool.to_owned())])?)
     });
     review::note_unreadable(&answered, body, metrics);
     answered
@@ -65,7 +58,7 @@ pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
 
 /// Why this pool is refused. One that stays as it was is not: its labels may be changed, whatever an earlier release has let
 /// pass.
-fn refusal(request: &Request) -> Option<String> {
+fn refusal(request: &PoolRequest) -> Option<String> {
     let new = &request.object.as_ref()?.spec;
     if request.old_object.as_ref().is_some_and(|old| old.spec == *new) {
         return None;

@@ -1,14 +1,15 @@
 //! From the bytes of an `AdmissionReview` to the bytes of its answer.
 
 use crate::metrics::Metrics;
-use crate::verdict::{Change, Request, Verdict, verdict};
+use crate::verdict::{Change, ShadowRequest, Verdict, verdict};
 use brupop_api::crds::NAME_MAX;
 use brupop_api::item::Unreadable;
 use brupop_api::printable::{is_printable, printable};
 use kube::core::Status;
+use kube::core::admission::AdmissionResponse;
 use kube::core::response::StatusSummary;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Instant;
 use thiserror::Error;
@@ -21,10 +22,10 @@ const MAX_PARTS: usize = 20_000;
 /// Longest uid of a review, in bytes. It is answered as it came; an API server's is a UUID.
 const UID_MAX: usize = 128;
 
-/// The question.
+/// A review, as far as it is read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Question<R> {
+struct Review<R> {
     api_version: String,
     kind: String,
     request: Option<R>,
@@ -36,66 +37,32 @@ pub(crate) trait Reviewed: DeserializeOwned {
     fn uid(&self) -> &str;
 }
 
-impl Reviewed for Request {
+impl Reviewed for ShadowRequest {
     fn uid(&self) -> &str {
         &self.uid
     }
 }
 
-/// The answer.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Answer<'a, A> {
-    api_version: &'static str,
-    kind: &'static str,
-    response: Response<'a, A>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Response<'a, A> {
-    uid: &'a str,
-    allowed: bool,
-    /// Why not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<Status>,
-    audit_annotations: A,
-}
-
-/// What is answered to one review.
-pub(crate) struct Reply<'a, A> {
-    /// The uid of the review.
-    pub(crate) uid: &'a str,
-    /// Why it is refused, if it is.
-    pub(crate) refusal: Option<String>,
-    /// What the audit log keeps, under the webhook's name.
-    pub(crate) audit_annotations: A,
-}
-
-impl<A: Serialize> Reply<'_, A> {
-    /// The bytes of the answer.
-    pub(crate) fn into_bytes(self) -> serde_json::Result<Vec<u8>> {
-        let status = self.refusal.map(|message| Status {
-            status: Some(StatusSummary::Failure),
-            code: 403,
-            message,
-            reason: "Forbidden".to_owned(),
-            metadata: None,
-            details: None,
-        });
-        let (uid, audit_annotations) = (self.uid, self.audit_annotations);
-        let response = Response { uid, allowed: status.is_none(), status, audit_annotations };
-        serde_json::to_vec(&Answer { api_version: API_VERSION, kind: KIND, response })
-    }
-}
-
-/// What the audit log keeps, under the webhook's name.
-#[derive(Serialize)]
-struct Annotations<'a> {
-    rule: &'static str,
-    node: Cow<'a, str>,
-    changed: &'a str,
-    diff: String,
+/// The bytes of the answer to the review with this uid. `refusal` says why it is refused, if it is; the audit log keeps the
+/// annotations, under the webhook's name.
+pub(crate) fn response<const N: usize>(
+    uid: &str,
+    refusal: Option<String>,
+    annotations: [(&str, String); N],
+) -> serde_json::Result<Vec<u8>> {
+    // kube makes one for a request only that it has read itself.
+    let mut response = AdmissionResponse::invalid("");
+    uid.clone_into(&mut response.uid);
+    response.allowed = refusal.is_none();
+    response.result = refusal.map_or_else(Status::default, |message| Status {
+        status: Some(StatusSummary::Failure),
+        code: 403,
+        message,
+        reason: "Forbidden".to_owned(),
+        ..Status::default()
+    });
+    response.audit_annotations = annotations.map(|(key, value)| (key.to_owned(), value)).into();
+    serde_json::to_vec(&response.into_review())
 }
 
 /// Why there is no verdict. The API server then refuses the write. No sentence quotes what was sent.
@@ -123,18 +90,18 @@ pub enum ReviewError {
 /// The bytes are no review. Nothing is allowed by an error.
 pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
     let started = Instant::now();
-    let answered = parse::<Request>(body).and_then(|request| {
+    let answered = parse::<ShadowRequest>(body).and_then(|request| {
         let change = Change::of(&request);
         let verdict = verdict(&request, &change);
         let changed = change.summary();
-        let audit_annotations = Annotations {
-            rule: verdict.rule().as_str(),
-            node: node(&request).unwrap_or_default(),
-            changed: &changed,
-            diff: change.diff(),
-        };
+        let annotations = [
+            ("rule", verdict.rule().as_str().to_owned()),
+            ("node", node(&request).unwrap_or_default().into_owned()),
+            ("changed", changed.clone()),
+            ("diff", change.diff()),
+        ];
         let refusal = verdict.outcome.as_ref().err().map(ToString::to_string);
-        let response = Reply { uid: &request.uid, refusal, audit_annotations }.into_bytes()?;
+        let response = response(&request.uid, refusal, annotations)?;
         metrics.reviewed(
             verdict.actor,
             &request.operation,
@@ -164,11 +131,11 @@ pub(crate) fn parse<R: Reviewed>(body: &[u8]) -> Result<R, ReviewError> {
     if body.iter().filter(|byte| matches!(byte, b'{' | b'[')).nth(MAX_PARTS).is_some() {
         return Err(ReviewError::TooManyParts);
     }
-    let question: Question<R> = serde_json::from_slice(body)?;
-    if question.kind != KIND || question.api_version != API_VERSION {
+    let review: Review<R> = serde_json::from_slice(body)?;
+    if review.kind != KIND || review.api_version != API_VERSION {
         return Err(ReviewError::NoRequest);
     }
-    let request = question.request.ok_or(ReviewError::NoRequest)?;
+    let request = review.request.ok_or(ReviewError::NoRequest)?;
     if request.uid().len() > UID_MAX || !is_printable(request.uid()) {
         return Err(ReviewError::Uid);
     }
@@ -176,7 +143,7 @@ pub(crate) fn parse<R: Reviewed>(body: &[u8]) -> Result<R, ReviewError> {
 }
 
 /// The node that the caller's token is bound to, if it is bound to one.
-fn node(request: &Request) -> Option<Cow<'_, str>> {
+fn node(request: &ShadowRequest) -> Option<Cow<'_, str>> {
     let extra = request.user_info.extra.as_ref()?;
     match extra.get("authentication.kubernetes.io/node-name")?.as_slice() {
         [node] => Some(printable(node, NAME_MAX)),
@@ -185,7 +152,7 @@ fn node(request: &Request) -> Option<Cow<'_, str>> {
 }
 
 /// What a review holds is made printable by the log itself.
-fn log(request: &Request, changed: &str, verdict: &Verdict) {
+fn log(request: &ShadowRequest, changed: &str, verdict: &Verdict) {
     let node = node(request).unwrap_or_default();
     let node = node.as_ref();
     let user = request.user_info.username.as_deref().unwrap_or_default();
@@ -193,7 +160,7 @@ fn log(request: &Request, changed: &str, verdict: &Verdict) {
     let shadow = &request.name;
     match &verdict.outcome {
         Ok(_) => tracing::info!(shadow, node, actor, rule, changed, dry_run, "allowed"),
-        // The canary's refusal is good news, once a minute.
+        // The refusal of the reconciler's check is good news, once a minute.
         Err(refusal) if dry_run => {
             tracing::info!(shadow, node, user, actor, rule, %refusal, dry_run, "refused");
         }

@@ -19,7 +19,7 @@ use brupop_api::{BottlerocketShadow, names};
 use kube::Resource as _;
 
 pub use change::Change;
-pub use request::{Object, Request};
+pub use request::{ReviewedShadow, ShadowRequest};
 pub use rules::{Refusal, Rule};
 
 /// Who asks. The variants are few, so that each can be a value of a metric's label.
@@ -78,14 +78,14 @@ impl Verdict {
 }
 
 /// Decides. A dry run is judged like any other request, and there are no side effects.
-pub fn verdict(request: &Request, change: &Change<'_>) -> Verdict {
+pub fn verdict(request: &ShadowRequest, change: &Change<'_>) -> Verdict {
     let username = request.user_info.username.as_deref().unwrap_or_default();
     let namespace = request.namespace.as_deref().unwrap_or_default();
     let actor = Actor::of(username, namespace);
     Verdict { actor, outcome: known_kind(request).and_then(|()| decide(actor, request, change)) }
 }
 
-fn decide(actor: Actor, request: &Request, change: &Change<'_>) -> Result<Rule, Refusal> {
+fn decide(actor: Actor, request: &ShadowRequest, change: &Change<'_>) -> Result<Rule, Refusal> {
     match actor {
         Actor::Agent => agent::decide(request, change),
         Actor::Reconciler => reconciler::decide(request, change),
@@ -102,7 +102,7 @@ fn decide(actor: Actor, request: &Request, change: &Change<'_>) -> Result<Rule, 
 }
 
 /// Only shadows of the version that is known here can be judged: another version has other fields.
-fn known_kind(request: &Request) -> Result<(), Refusal> {
+fn known_kind(request: &ShadowRequest) -> Result<(), Refusal> {
     let (kind, resource) = (&request.kind, &request.resource);
     let known = kind.group == names::GROUP
         && kind.version == BottlerocketShadow::version(&())

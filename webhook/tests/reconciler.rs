@@ -11,7 +11,7 @@ use brupop_api::{
 use brupop_apply::apply;
 use brupop_core::decide::{self, Effect};
 use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
-use brupop_webhook::verdict::{Change, Request, verdict};
+use brupop_webhook::verdict::{Change, ShadowRequest, verdict};
 use kube::Resource as _;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -157,7 +157,7 @@ fn fleet(slots: &BTreeMap<String, Slot>) -> FleetFacts<'_> {
 }
 
 /// The review of this change of the spec.
-fn review(old: &BottlerocketShadow, new: &BottlerocketShadow) -> Request {
+fn review(old: &BottlerocketShadow, new: &BottlerocketShadow) -> ShadowRequest {
     let request = json!({
         "uid": "u",
         "kind": {"group": "brupop.bottlerocket.aws", "version": BottlerocketShadow::version(&()), "kind": "BottlerocketShadow"},

@@ -5,7 +5,7 @@
 use brupop_admission_cases::edit::{Edit, Place, Side, apply, telling_values};
 use brupop_admission_cases::oracle::objection;
 use brupop_admission_cases::{review, table};
-use brupop_webhook::verdict::{Change, Request, verdict};
+use brupop_webhook::verdict::{Change, ShadowRequest, verdict};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use serde::Deserialize as _;
@@ -85,7 +85,7 @@ fn any_json(bytes: &mut Unstructured<'_>, depth: u8) -> Result<Value> {
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(review) = edited(bytes) else { return };
-    let Ok(request) = Request::deserialize(&review["request"]) else { return };
+    let Ok(request) = ShadowRequest::deserialize(&review["request"]) else { return };
     if verdict(&request, &Change::of(&request)).outcome.is_ok() {
         assert_eq!(objection(&review), None, "this is allowed: {review}");
     }

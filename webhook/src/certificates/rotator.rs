@@ -139,7 +139,7 @@ impl Rotator {
     }
 
     /// Logs what people should know. Returns what to wait for.
-    fn on_outcome(&self, outcome: Result<Timestamp, RotationError>, state: &mut RotationState) -> Wait {
+    fn on_outcome(&self, outcome: Result<Timestamp, RotationError>, state: &mut RotationState) -> Sleep {
         match outcome {
             Ok(look_again) => {
                 if state.log.resolved() {
@@ -150,7 +150,7 @@ impl Rotator {
                 }
                 (state.failures, state.deleted) = (0, false);
                 self.health.ready();
-                Wait::UntilClock(look_again)
+                Sleep::UntilClock(look_again)
             }
             Err(error) => {
                 if error.is_worth_logging(state.failures) && state.log.is_new(&describe(&error)) {
@@ -162,7 +162,7 @@ impl Rotator {
                 state.failures = state.failures.saturating_add(1);
                 state.deleted = error.is_deleted();
                 self.metrics.certificate_failures.inc();
-                Wait::For(doubled(FIRST_PAUSE, state.failures, LONGEST_PAUSE))
+                Sleep::For(doubled(FIRST_PAUSE, state.failures, LONGEST_PAUSE))
             }
         }
     }
@@ -171,7 +171,7 @@ impl Rotator {
     /// server refuses us: its events are no reason to ask it more often. Does not end before `floor`.
     async fn wait(
         &self,
-        wait: Wait,
+        wait: Sleep,
         changes: &mut (impl Stream<Item = watcher::Result<watcher::Event<Item<Bundles>>>> + Unpin),
         heed: bool,
         floor: Instant,
@@ -200,14 +200,14 @@ impl Rotator {
 }
 
 /// What to wait for.
-enum Wait {
+enum Sleep {
     /// A time of the wall clock.
     UntilClock(Timestamp),
     /// A time span, whatever the wall clock says.
     For(Duration),
 }
 
-impl Wait {
+impl Sleep {
     async fn elapse(self) {
         let until = match self {
             Self::For(pause) => return tokio::time::sleep(pause).await,
@@ -240,7 +240,7 @@ mod tests {
     async fn a_clock_set_back_wakes_the_rotator() {
         // Tokio's time runs ahead, the wall clock does not: as if it had been set back again and again.
         let began = Instant::now();
-        Wait::UntilClock(super::super::later(Timestamp::now(), super::super::LOOK_EVERY)).elapse().await;
+        Sleep::UntilClock(super::super::later(Timestamp::now(), super::super::LOOK_EVERY)).elapse().await;
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::metrics::Metrics;
 use crate::review::answer;
-use crate::verdict::{Change, Request, Rule, verdict};
+use crate::verdict::{Change, Rule, ShadowRequest, verdict};
 use brupop_admission_cases::oracle::flaw;
 use brupop_admission_cases::{review, table};
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ fn staged_holds_version_and_time_only() {
     ] {
         let mut review = report.clone();
         review["request"]["object"]["status"]["staged"] = staged;
-        let request: Request = serde_json::from_value(review["request"].clone()).unwrap();
+        let request: ShadowRequest = serde_json::from_value(review["request"].clone()).unwrap();
         assert_eq!(verdict(&request, &Change::of(&request)).rule(), rule);
     }
 }

@@ -1,7 +1,7 @@
 //! What an agent may write: the status of its own node's shadow, along the state machine, at its own attempt.
 
 use super::request::{is_node, read};
-use super::{Change, Object, Refusal, Request, Rule, limits};
+use super::{Change, Refusal, ReviewedShadow, Rule, ShadowRequest, limits};
 use brupop_api::identity::{PodIdentity, pod_identity};
 use brupop_api::transitions::status_may_become;
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, Field, State, names};
@@ -16,7 +16,7 @@ static OWN_FIELDS: LazyLock<Vec<String>> =
 /// Most entries of managedFields after an agent's write: a few for each of our processes, and for people.
 const MANAGERS_MAX: usize = 16;
 
-pub(super) fn decide(request: &Request, change: &Change<'_>) -> Result<Rule, Refusal> {
+pub(super) fn decide(request: &ShadowRequest, change: &Change<'_>) -> Result<Rule, Refusal> {
     let nothing = BTreeMap::new();
     let me = pod_identity(request.user_info.extra.as_ref().unwrap_or(&nothing)).map_err(|error| {
         Rule::AgentIdentity.refuse("", format!("{error}; use the token that is mounted into the agent's pod"))
@@ -47,14 +47,14 @@ fn own(me: &PodIdentity) -> String {
 
 /// The shadow must be named after the token's node, and owned by the very Node that the token is bound to: an earlier Node
 /// may have had the same name.
-fn own_shadow(request: &Request, me: &PodIdentity) -> Result<(), Refusal> {
+fn own_shadow(request: &ShadowRequest, me: &PodIdentity) -> Result<(), Refusal> {
     if request.name != own(me) {
         return Err(Rule::AgentOwnNode.refuse(
             "metadata.name",
             format!("the agent on {} may update the status of {} only", me.node_name, own(me)),
         ));
     }
-    let owners = request.old_object.as_ref().map(Object::owners).unwrap_or_default();
+    let owners = request.old_object.as_ref().map(ReviewedShadow::owners).unwrap_or_default();
     if let [owner] = owners.as_slice()
         && is_node(owner, &me.node_name)
         && owner.uid == me.node_uid
@@ -86,8 +86,8 @@ fn is_own(field: &str) -> bool {
     OWN_FIELDS.iter().any(|own| own == field)
 }
 
-fn managers(request: &Request) -> Result<(), Refusal> {
-    let count = |object: Option<&Object>| object.map_or(0, |object| object.managers);
+fn managers(request: &ShadowRequest) -> Result<(), Refusal> {
+    let count = |object: Option<&ReviewedShadow>| object.map_or(0, |object| object.managers);
     let (old, new) = (count(request.old_object.as_ref()), count(request.object.as_ref()));
     if new <= MANAGERS_MAX || new <= old {
         return Ok(());

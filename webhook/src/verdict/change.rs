@@ -1,7 +1,7 @@
 //! What a request changes. Values are compared, not bytes: an absent status is the same as an empty one, and a field that is
 //! null is the same as an absent field.
 
-use super::{Object, Request};
+use super::{ReviewedShadow, ShadowRequest};
 use brupop_api::item::Unreadable;
 use brupop_api::printable::{printable, printable_json};
 use serde_json::{Map, Value};
@@ -17,20 +17,20 @@ const NAMED_MAX: usize = 16;
 /// Longest name of a field, in bytes. The longest of a shadow has half as many.
 const NAME_MAX: usize = 60;
 
-static NOTHING: LazyLock<Object> = LazyLock::new(Object::default);
+static NOTHING: LazyLock<ReviewedShadow> = LazyLock::new(ReviewedShadow::default);
 
 /// A request's old and new object, and the fields in which they differ. An absent object counts as an empty one.
 #[derive(Clone, Debug)]
 pub struct Change<'a> {
     /// Names of what differs: `metadata`, `spec.<field>`, `status.<field>` or `<field>`; in order.
     pub fields: Vec<String>,
-    pub(super) old: &'a Object,
-    pub(super) new: &'a Object,
+    pub(super) old: &'a ReviewedShadow,
+    pub(super) new: &'a ReviewedShadow,
 }
 
 impl<'a> Change<'a> {
     /// What this request changes. In a creation all fields of the new object are changes, in a deletion all of the old one.
-    pub fn of(request: &'a Request) -> Self {
+    pub fn of(request: &'a ShadowRequest) -> Self {
         let old = request.old_object.as_ref().unwrap_or(&NOTHING);
         let new = request.object.as_ref().unwrap_or(&NOTHING);
         let replaced = request.old_object.is_some() == request.object.is_some();
@@ -71,7 +71,7 @@ impl<'a> Change<'a> {
         let half = |fields: &Map<_, _>, other: &Map<_, _>| -> Map<_, _> {
             unlike(fields, other).map(|(field, value)| (field.clone(), value.clone())).collect()
         };
-        let halves = |object: &Object, other: &Object| {
+        let halves = |object: &ReviewedShadow, other: &ReviewedShadow| {
             serde_json::json!({
                 "spec": half(&object.spec, &other.spec),
                 "status": half(&object.status, &other.status),
@@ -128,13 +128,13 @@ mod tests {
 
     fn diff(old: &Value, new: &Value) -> String {
         let object = |spec: &Value| serde_json::from_value(json!({"spec": spec})).unwrap();
-        let (old, new): (Object, Object) = (object(old), object(new));
+        let (old, new): (ReviewedShadow, ReviewedShadow) = (object(old), object(new));
         Change { fields: vec![], old: &old, new: &new }.diff()
     }
 
     /// What is said of the change of so many fields.
     fn summary(fields: usize) -> String {
-        let object: Object = serde_json::from_value(json!({})).unwrap();
+        let object: ReviewedShadow = serde_json::from_value(json!({})).unwrap();
         let fields = (1..=fields).map(|field| format!("spec.{field}")).collect();
         Change { fields, old: &object, new: &object }.summary()
     }

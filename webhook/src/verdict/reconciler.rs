@@ -1,7 +1,7 @@
 //! What the reconciler may write: shadows, their spec and metadata; of a status, the conditions.
 
 use super::request::{is_node, read};
-use super::{Change, Object, Refusal, Request, Rule, attempt_and_grant};
+use super::{Change, Refusal, ReviewedShadow, Rule, ShadowRequest, attempt_and_grant};
 use brupop_api::transitions::spec_may_move;
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State, names};
 use kube::core::admission::Operation;
@@ -9,7 +9,7 @@ use kube::core::admission::Operation;
 /// Most labels of a new shadow. The reconciler gives it three.
 const LABELS_MAX: usize = 16;
 
-pub(super) fn decide(request: &Request, change: &Change<'_>) -> Result<Rule, Refusal> {
+pub(super) fn decide(request: &ShadowRequest, change: &Change<'_>) -> Result<Rule, Refusal> {
     match (&request.operation, request.sub_resource.as_deref().unwrap_or_default()) {
         (Operation::Create, "") => create(request, change),
         (Operation::Update, "") => update(change),
@@ -25,7 +25,7 @@ pub(super) fn decide(request: &Request, change: &Change<'_>) -> Result<Rule, Ref
     }
 }
 
-fn create(request: &Request, change: &Change<'_>) -> Result<Rule, Refusal> {
+fn create(request: &ShadowRequest, change: &Change<'_>) -> Result<Rule, Refusal> {
     let owners = change.new.owners();
     let named_after_owner = names::node_of_shadow(&request.name).is_some_and(
         |node| matches!(owners.as_slice(), [owner] if is_node(owner, node) && !owner.uid.is_empty()),
@@ -55,7 +55,7 @@ fn create(request: &Request, change: &Change<'_>) -> Result<Rule, Refusal> {
 }
 
 fn update(change: &Change<'_>) -> Result<Rule, Refusal> {
-    let owners = |object: &'_ Object| object.metadata.get("ownerReferences").cloned();
+    let owners = |object: &'_ ReviewedShadow| object.metadata.get("ownerReferences").cloned();
     if owners(change.old) != owners(change.new) {
         return Err(Rule::ReconcilerOwner.refuse(
             "metadata.ownerReferences",

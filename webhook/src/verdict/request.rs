@@ -14,7 +14,7 @@ use std::fmt;
 /// The request of an `AdmissionReview`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Request {
+pub struct ShadowRequest {
     /// Tells which review an answer belongs to.
     pub uid: String,
     /// Kind of the object.
@@ -36,10 +36,10 @@ pub struct Request {
     pub user_info: UserInfo,
     /// The object as it would be stored; `None` in a deletion.
     #[serde(default)]
-    pub object: Option<Object>,
+    pub object: Option<ReviewedShadow>,
     /// The object as it is now; `None` in a creation.
     #[serde(default)]
-    pub old_object: Option<Object>,
+    pub old_object: Option<ReviewedShadow>,
     /// Nothing will be stored.
     #[serde(default)]
     pub dry_run: bool,
@@ -48,7 +48,7 @@ pub struct Request {
 /// An object without members that are null, and without what the API server keeps in the metadata itself:
 /// `managedFields`, `resourceVersion` and `generation`.
 #[derive(Clone, Debug, Default)]
-pub struct Object {
+pub struct ReviewedShadow {
     /// `apiVersion` and `kind`.
     pub(super) types: Map<String, Value>,
     pub(super) metadata: Map<String, Value>,
@@ -60,7 +60,7 @@ pub struct Object {
     pub(super) managers: usize,
 }
 
-impl Object {
+impl ReviewedShadow {
     /// The owners; empty if they cannot be read.
     pub(super) fn owners(&self) -> Vec<OwnerReference> {
         let owners = self.metadata.get("ownerReferences").map(Vec::deserialize);
@@ -89,7 +89,7 @@ pub(super) fn read<T: DeserializeOwned>(map: &Map<String, Value>, half: &str) ->
     T::deserialize(map).map_err(|error| unreadable(error.to_string()))
 }
 
-impl<'de> Deserialize<'de> for Object {
+impl<'de> Deserialize<'de> for ReviewedShadow {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Members)
     }
@@ -98,18 +98,18 @@ impl<'de> Deserialize<'de> for Object {
 struct Members;
 
 impl<'de> Visitor<'de> for Members {
-    type Value = Object;
+    type Value = ReviewedShadow;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Object, A::Error> {
-        let mut object = Object::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<ReviewedShadow, A::Error> {
+        let mut object = ReviewedShadow::default();
         while let Some(name) = members.next_key::<String>()? {
             match name.as_str() {
                 "metadata" => {
-                    let metadata = members.next_value::<Option<Metadata>>()?.unwrap_or_default();
+                    let metadata = members.next_value::<Option<ShadowMetadata>>()?.unwrap_or_default();
                     (object.metadata, object.managers) = (metadata.fields, metadata.managers);
                 }
                 "spec" => object.spec = half(members.next_value()?),
@@ -123,12 +123,12 @@ impl<'de> Visitor<'de> for Members {
 }
 
 #[derive(Default)]
-struct Metadata {
+struct ShadowMetadata {
     fields: Map<String, Value>,
     managers: usize,
 }
 
-impl<'de> Deserialize<'de> for Metadata {
+impl<'de> Deserialize<'de> for ShadowMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(MetadataMembers)
     }
@@ -137,14 +137,14 @@ impl<'de> Deserialize<'de> for Metadata {
 struct MetadataMembers;
 
 impl<'de> Visitor<'de> for MetadataMembers {
-    type Value = Metadata;
+    type Value = ShadowMetadata;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("metadata")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Metadata, A::Error> {
-        let mut metadata = Metadata::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<ShadowMetadata, A::Error> {
+        let mut metadata = ShadowMetadata::default();
         while let Some(name) = members.next_key::<String>()? {
             match name.as_str() {
                 // They make up about half of a review, and only their number matters.

@@ -3,12 +3,12 @@
 mod own_fields;
 mod soundness;
 
-use super::{Change, Request, Rule, Verdict, verdict};
+use super::{Change, Rule, ShadowRequest, Verdict, verdict};
 use brupop_admission_cases::{review, table};
 use serde_json::Value;
 
 fn judge(review: &Value) -> Verdict {
-    let request: Request = serde_json::from_value(review["request"].clone()).unwrap();
+    let request: ShadowRequest = serde_json::from_value(review["request"].clone()).unwrap();
     verdict(&request, &Change::of(&request))
 }
 
@@ -117,7 +117,7 @@ fn the_limit_itself_is_allowed() {
 fn what_names_the_type_is_metadata() {
     for member in ["kind", "apiVersion"] {
         let review = edited("agent-report", &format!("/{member}"), &"Another".into());
-        let request: Request = serde_json::from_value(review["request"].clone()).unwrap();
+        let request: ShadowRequest = serde_json::from_value(review["request"].clone()).unwrap();
         let fields = Change::of(&request).fields;
         assert!(
             fields.contains(&"metadata".to_owned()) && !fields.contains(&member.to_owned()),
@@ -131,7 +131,8 @@ fn what_cannot_be_read_is_told() {
     for (pointer, says) in [("/object", "expected an object"), ("/object/metadata", "expected metadata")] {
         let mut review = table().iter().find_map(review).unwrap();
         *review["request"].pointer_mut(pointer).unwrap() = "a text".into();
-        let error = serde_json::from_value::<Request>(review["request"].clone()).err().unwrap().to_string();
+        let error =
+            serde_json::from_value::<ShadowRequest>(review["request"].clone()).err().unwrap().to_string();
         assert!(error.contains(says), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! Who gives agents another field of the status is told of each list in which it is missing.
 
 use super::judge;
-use crate::verdict::{Change, Request, Rule};
+use crate::verdict::{Change, Rule, ShadowRequest};
 use brupop_admission_cases::edit::OF_AN_OBJECT;
 use brupop_admission_cases::{review, table};
 use brupop_api::facts::ShadowFacts;
@@ -73,7 +73,9 @@ fn rule(field: &str, value: &Value) -> Rule {
 /// Does some row have an agent change this field, and allow it?
 fn has_row(field: &str) -> bool {
     table().iter().filter_map(review).any(|review| {
-        let Ok(request) = serde_json::from_value::<Request>(review["request"].clone()) else { return false };
+        let Ok(request) = serde_json::from_value::<ShadowRequest>(review["request"].clone()) else {
+            return false;
+        };
         let changes = Change::of(&request).fields.contains(&format!("status.{field}"));
         changes && judge(&review).outcome == Ok(Rule::AgentReport)
     })

@@ -1,6 +1,6 @@
 //! Whatever is asked: what is allowed is the caller's own, by an oracle that shares no code with the verdict.
 
-use crate::verdict::{Change, Request, Rule, Verdict, verdict};
+use crate::verdict::{Change, Rule, ShadowRequest, Verdict, verdict};
 use brupop_admission_cases::edit::{Edit, Place, Side, apply, telling_values};
 use brupop_admission_cases::oracle::objection;
 use brupop_admission_cases::{review, table};
@@ -15,7 +15,7 @@ fn reviews() -> Vec<Value> {
 
 /// Nothing, if it is no request: then it is refused.
 fn judge(review: &Value) -> Option<Verdict> {
-    let request: Request = serde_json::from_value(review["request"].clone()).ok()?;
+    let request: ShadowRequest = serde_json::from_value(review["request"].clone()).ok()?;
     Some(verdict(&request, &Change::of(&request)))
 }
 
