@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use brupop_api::identity::PodIdentity;
 use brupop_api::names::shadow_name;
-use brupop_runtime::authorizer::{Authorizer, Right, Unknown};
+use brupop_runtime::authorizer::{Authorizer, Requirement, Unknown};
 use brupop_runtime::client::ClientError;
 use brupop_runtime::endpoint::ListenError;
 use brupop_runtime::errors::describe;
@@ -113,7 +113,7 @@ fn open(
 ) -> Result<impl Future<Output = ()> + use<>, PortError> {
     let listener = endpoint::listen(address)?;
     let resolver = Resolver::self_signed(name)?;
-    let right = Right::Get(metrics_endpoint::PATH);
+    let right = Requirement::Get(metrics_endpoint::PATH);
     let client = cluster.client_without_retry()?;
     let scrapers = Authorizer::new(client, right, Unknown::OF_ONE_OF_MANY, metrics.scrape_refusals.clone());
     // Nobody requests it: this ends when it is aborted.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brupop_api::{identity, names};
 use brupop_core::policy::Policy;
-use brupop_runtime::authorizer::{Authorizer, Right, Unknown};
+use brupop_runtime::authorizer::{Authorizer, Requirement, Unknown};
 use brupop_runtime::tls::{Resolver, TlsError};
 use brupop_runtime::{
     ClusterConfig, Health, Heartbeat, OwnThread, Shutdown, client::ClientError, endpoint, metrics_endpoint,
@@ -87,7 +87,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let render = render(Arc::clone(&watches), metrics.clone());
     let scrapers = Authorizer::new(
         client.clone(),
-        Right::Get(metrics_endpoint::PATH),
+        Requirement::Get(metrics_endpoint::PATH),
         Unknown::OF_A_REPLICA,
         metrics.scrape_refusals.clone(),
     );

@@ -16,14 +16,14 @@ const NO_ANSWER: &str = "none";
 
 /// A verb of Kubernetes, and an HTTP status or [`NO_ANSWER`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct RequestLabels {
     verb: &'static str,
     code: String,
 }
 
 /// Requests to the API server by verb and by the code of the answer. Clones share one state.
 #[derive(Clone, Debug, Default)]
-pub struct ApiRequests(Family<Answered, Counter>);
+pub struct ApiRequests(Family<RequestLabels, Counter>);
 
 impl ApiRequests {
     /// What was counted, for a registry.
@@ -91,7 +91,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         let code = self.code.map_or_else(|| NO_ANSWER.to_owned(), |code| code.to_string());
-        self.requests.0.get_or_create(&Answered { verb: self.verb, code }).inc();
+        self.requests.0.get_or_create(&RequestLabels { verb: self.verb, code }).inc();
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
     use tower::ServiceExt as _;
 
     fn counted(requests: &ApiRequests, verb: &'static str, code: &str) -> u64 {
-        let answered = Answered { verb, code: code.to_owned() };
+        let answered = RequestLabels { verb, code: code.to_owned() };
         requests.0.get(&answered).map_or(0, |counter| counter.get())
     }
 

@@ -16,7 +16,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 pub use review_cache::Unknown;
-use review_cache::{Digest, Lookup, Outcome, ReviewCache};
+use review_cache::{Digest, Judgement, Lookup, ReviewCache};
 use ring::digest::{SHA256, digest};
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a caller must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Right {
+pub enum Requirement {
     /// A token that the API server knows.
     Token,
     /// A token, and the right to `get` this `nonResourceURL`.
@@ -65,7 +65,7 @@ impl Refusals {
 /// Decides by their tokens which callers are let in.
 pub struct Authorizer {
     client: Client,
-    right: Right,
+    requirement: Requirement,
     /// Counts those who are refused.
     pub refusals: Refusals,
     cache: Mutex<ReviewCache>,
@@ -75,12 +75,17 @@ pub struct Authorizer {
 }
 
 impl Authorizer {
-    /// Lets callers in that have this right. The API server is asked about so many unknown tokens at most. The client should
+    /// Lets callers in that have this. The API server is asked about so many unknown tokens at most. The client should
     /// not retry by itself: there is no time for that.
-    pub fn new(client: Client, right: Right, most_unknown: Unknown, refusals: Refusals) -> Arc<Self> {
+    pub fn new(
+        client: Client,
+        requirement: Requirement,
+        most_unknown: Unknown,
+        refusals: Refusals,
+    ) -> Arc<Self> {
         let cache = Mutex::new(ReviewCache::new(most_unknown));
         let (answered, failures) = (Notify::new(), Mutex::default());
-        Arc::new(Self { client, right, refusals, cache, answered, failures })
+        Arc::new(Self { client, requirement, refusals, cache, answered, failures })
     }
 
     /// Lets a request in by its headers.
@@ -94,21 +99,21 @@ impl Authorizer {
         drop(headers);
         let outcome = match token {
             Some(token) => self.outcome(peer, &token).await,
-            None => Outcome::Unauthenticated,
+            None => Judgement::Unauthenticated,
         };
         let (reason, status) = match outcome {
-            Outcome::Allowed => return Ok(()),
-            Outcome::Unauthenticated => ("unauthenticated", StatusCode::UNAUTHORIZED),
-            Outcome::Forbidden => ("forbidden", StatusCode::FORBIDDEN),
-            Outcome::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
-            Outcome::Limited => ("limited", StatusCode::TOO_MANY_REQUESTS),
+            Judgement::Allowed => return Ok(()),
+            Judgement::Unauthenticated => ("unauthenticated", StatusCode::UNAUTHORIZED),
+            Judgement::Forbidden => ("forbidden", StatusCode::FORBIDDEN),
+            Judgement::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
+            Judgement::Limited => ("limited", StatusCode::TOO_MANY_REQUESTS),
         };
         self.refusals.count(reason);
         Err(status)
     }
 
     /// What the API server says of a token, or has said a moment ago. Callers with the same token wait for the same answer.
-    async fn outcome(self: &Arc<Self>, peer: Peer, token: &str) -> Outcome {
+    async fn outcome(self: &Arc<Self>, peer: Peer, token: &str) -> Judgement {
         let mut key = Digest::default();
         key.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
         loop {
@@ -137,7 +142,7 @@ impl Authorizer {
         });
     }
 
-    async fn review(&self, token: String) -> Result<Outcome, kube::Error> {
+    async fn review(&self, token: String) -> Result<Judgement, kube::Error> {
         let review = TokenReview {
             spec: TokenReviewSpec { token: Some(token), audiences: None },
             ..TokenReview::default()
@@ -146,28 +151,28 @@ impl Authorizer {
         let status = answer.status.unwrap_or_default();
         let user = match status.user {
             Some(user) if status.authenticated == Some(true) => user,
-            _ => return Ok(Outcome::Unauthenticated),
+            _ => return Ok(Judgement::Unauthenticated),
         };
-        let Right::Get(path) = self.right else { return Ok(Outcome::Allowed) };
+        let Requirement::Get(path) = self.requirement else { return Ok(Judgement::Allowed) };
         let review = access_review(user, path);
         let answer = Api::all(self.client.clone()).create(&PostParams::default(), &review).await?;
         let allowed = answer.status.is_some_and(|status| status.allowed && status.denied != Some(true));
-        Ok(if allowed { Outcome::Allowed } else { Outcome::Forbidden })
+        Ok(if allowed { Judgement::Allowed } else { Judgement::Forbidden })
     }
 
     /// A token that nobody knows says nothing of the second review, which may be the one that fails.
-    fn on_answer(&self, outcome: Outcome) -> Outcome {
-        if outcome != Outcome::Unauthenticated && self.failures().resolved() {
+    fn on_answer(&self, outcome: Judgement) -> Judgement {
+        if outcome != Judgement::Unauthenticated && self.failures().resolved() {
             tracing::info!("the API server answers again whose token a caller has");
         }
         outcome
     }
 
-    fn on_failure(&self, error: &(dyn Error + 'static)) -> Outcome {
+    fn on_failure(&self, error: &(dyn Error + 'static)) -> Judgement {
         if self.failures().is_new(&describe(error)) {
             tracing::warn!(error, "the API server could not be asked whose token a caller has");
         }
-        Outcome::Unavailable
+        Judgement::Unavailable
     }
 
     fn failures(&self) -> MutexGuard<'_, FailureLog> {

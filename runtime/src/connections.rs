@@ -30,7 +30,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use tracker::Phase;
+use tracker::ConnectionPhase;
 
 /// Wait after an accept that failed, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -85,7 +85,7 @@ pub async fn serve(
     shutdown: Shutdown,
 ) {
     let acceptor = resolver.map(|resolver| TlsAcceptor::from(Arc::new(server_config(resolver))));
-    let first_phase = if acceptor.is_some() { Phase::Handshake } else { Phase::Head };
+    let first_phase = if acceptor.is_some() { ConnectionPhase::Handshake } else { ConnectionPhase::Head };
     let server = Server { acceptor, pages: filters::with_refusals(pages), shutdown: shutdown.clone() };
     let (permits, graceful) = (Permits::new(limits, drops), GracefulShutdown::new());
     // They end with this function.
@@ -154,7 +154,7 @@ impl Server {
         };
         match acceptor.accept(stream).await {
             Ok(stream) => {
-                permit.enter(Phase::Head);
+                permit.enter(ConnectionPhase::Head);
                 self.requests(stream, permit, watcher).await;
             }
             Err(error) => tracing::debug!(%error, "TLS handshake failed"),
@@ -168,12 +168,12 @@ impl Server {
     {
         let (permit, pages) = (Arc::new(permit), TowerToHyperService::new(warp::service(self.pages)));
         let service = service_fn(|mut request: Request<Incoming>| {
-            permit.enter(Phase::Answer);
+            permit.enter(ConnectionPhase::Answer);
             request.extensions_mut().insert(Arc::clone(&permit));
             let (answer, permit, shutdown) = (pages.call(request), &permit, &self.shutdown);
             async move {
                 let mut answer = answer.await?;
-                permit.enter(Phase::Idle);
+                permit.enter(ConnectionPhase::Idle);
                 if shutdown.is_requested() {
                     answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }

@@ -21,12 +21,12 @@ pub fn describe(error: &(dyn Error + 'static)) -> String {
         chain.push(cause);
         last = cause;
     }
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<Cause> = Vec::new();
     for error in chain.into_iter().rev() {
-        parts.push(Part::of(error, parts.last()));
+        parts.push(Cause::of(error, parts.last()));
     }
     let mut sentence = String::new();
-    for Part { words, .. } in parts.iter().rev() {
+    for Cause { words, .. } in parts.iter().rev() {
         if sentence.is_empty() {
             sentence.clone_from(words);
         } else if !sentence.contains(words.as_str()) {
@@ -52,13 +52,13 @@ pub fn status_message(status: &Status) -> Cow<'_, str> {
 }
 
 /// What is said of one error of a chain.
-struct Part {
+struct Cause {
     words: String,
     /// Its own words, and what takes their place.
     instead: Vec<(String, String)>,
 }
 
-impl Part {
+impl Cause {
     fn of(error: &(dyn Error + 'static), cause: Option<&Self>) -> Self {
         let own = error.to_string();
         if let Some(error) = error.downcast_ref::<serde_json::Error>() {

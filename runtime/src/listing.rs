@@ -20,13 +20,13 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
+use arriving::Arriving;
 use changes::Changes;
 use cutter::Cutter;
-use objects::Objects;
 
+mod arriving;
 mod changes;
 mod cutter;
-mod objects;
 
 /// The longest object that is read, in bytes: ten times what etcd stores by default, for JSON may be six times as long.
 const LONGEST: usize = 16 << 20;
@@ -76,7 +76,7 @@ where
 
 /// A list that arrives. Nothing is kept of it here but what has arrived and was not taken yet, and no more arrives than that.
 pub struct Listing<K> {
-    objects: Objects<K>,
+    objects: Arriving<K>,
     /// When it is late.
     end: Instant,
     version: Option<String>,
@@ -93,7 +93,7 @@ where
     pub async fn begin(api: &Api<K>, params: &ListParams) -> kube::Result<Self> {
         let end = Instant::now() + TIMEOUT;
         let request = Request::new(api.resource_url()).list(params).map_err(Error::BuildRequest)?;
-        let objects = Objects::of(api.clone().into_client(), request, Cutter::of_list());
+        let objects = Arriving::of(api.clone().into_client(), request, Cutter::of_list());
         Ok(Self { objects: until(end, objects).await?, end, version: None })
     }
 

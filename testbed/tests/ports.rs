@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use anyhow::{Result, anyhow, ensure};
-use brupop_runtime::authorizer::{Authorizer, Refusals, Right, Unknown};
+use brupop_runtime::authorizer::{Authorizer, Refusals, Requirement, Unknown};
 use brupop_runtime::connections::Drops;
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{Health, Shutdown, endpoint, install_crypto_provider, metrics_endpoint};
@@ -281,7 +281,7 @@ async fn scrapers_are_answered_during_a_flood() -> Result<()> {
         let (client, asked) = token_reviewer();
         let callers = Authorizer::new(
             client,
-            Right::Get(metrics_endpoint::PATH),
+            Requirement::Get(metrics_endpoint::PATH),
             Unknown::OF_A_REPLICA,
             Refusals::default(),
         );

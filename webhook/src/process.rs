@@ -6,7 +6,7 @@ use crate::certificates::rotator::{Rotator, Targets};
 use crate::metrics::Metrics;
 use crate::options::{Certificates, Options};
 use crate::serve::{LIMITS, serve};
-use brupop_runtime::authorizer::{Authorizer, Right, Unknown};
+use brupop_runtime::authorizer::{Authorizer, Requirement, Unknown};
 use brupop_runtime::connections::Limits;
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{ClusterConfig, Health, Shutdown, endpoint, metrics_endpoint};
@@ -87,9 +87,14 @@ fn authorizers(
     metrics: &Metrics,
 ) -> (Option<Arc<Authorizer>>, Arc<Authorizer>) {
     let of_reviews = options.require_caller_token.then(|| {
-        Authorizer::new(client.clone(), Right::Token, Unknown::OF_A_REPLICA, metrics.caller_refusals.clone())
+        Authorizer::new(
+            client.clone(),
+            Requirement::Token,
+            Unknown::OF_A_REPLICA,
+            metrics.caller_refusals.clone(),
+        )
     });
-    let scrape = Right::Get(metrics_endpoint::PATH);
+    let scrape = Requirement::Get(metrics_endpoint::PATH);
     (of_reviews, Authorizer::new(client, scrape, Unknown::OF_A_REPLICA, metrics.scrape_refusals.clone()))
 }
 

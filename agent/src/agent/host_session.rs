@@ -10,7 +10,7 @@ use jiff::{Timestamp, Unit};
 
 use super::SocketAbandoned;
 use super::absence::Absence;
-use super::refusals::Refusals;
+use super::refusals::HostRefusals;
 use crate::host::{Host, HostCalls, HostError, StatusAnswer, parse_boot_id};
 use crate::options::Options;
 use crate::pace::Pace;
@@ -24,7 +24,7 @@ pub(super) struct HostSession {
     /// Boot id, and the version that runs in this boot.
     running: Option<(String, String)>,
     pub(super) pace: Pace,
-    pub(super) refusals: Refusals,
+    pub(super) refusals: HostRefusals,
     absence: Absence,
     pub(super) failures: HostFailures,
 }
@@ -71,7 +71,7 @@ impl HostSession {
             host: Host::new(&options.socket, options.host_timeout),
             running: None,
             pace: Pace::new(options.start_jitter),
-            refusals: Refusals::default(),
+            refusals: HostRefusals::default(),
             absence: Absence::default(),
             failures: HostFailures {
                 questions: Retry::new("Bottlerocket's API"),

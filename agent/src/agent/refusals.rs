@@ -14,7 +14,7 @@ const OVER: Duration = Duration::from_mins(30);
 
 /// What became of the requests of this process.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
+pub(super) struct HostRefusals {
     attempt: Option<u64>,
     /// Since when this process knows of the attempt. What it has not asked for since then, another process asked for before.
     known_since: Option<Instant>,
@@ -30,7 +30,7 @@ pub(super) struct Refusals {
     activate_since: Option<Instant>,
 }
 
-impl Refusals {
+impl HostRefusals {
     /// Notes the attempt that the spec asks for. A new attempt forgets what happened in the one before.
     pub(super) fn begin_attempt(&mut self, attempt: Option<u64>) {
         if self.attempt != attempt {
@@ -116,7 +116,7 @@ mod tests {
             (false, false, OVER, true),
             (false, true, OVER, false),
         ] {
-            let mut refusals = Refusals::default();
+            let mut refusals = HostRefusals::default();
             refusals.begin_attempt(Some(1));
             if claimed {
                 refusals.on_claim();
@@ -138,7 +138,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_accepted_or_inherited_reboot_may_still_come() {
-        let mut refusals = Refusals::default();
+        let mut refusals = HostRefusals::default();
         refusals.begin_attempt(Some(1));
         assert!(refusals.reboot_may_come(), "an earlier process may have asked for it");
         refusals.on_claim();
@@ -157,7 +157,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn commands_are_refused_for_good_while_none_runs() {
-        let mut refusals = Refusals::default();
+        let mut refusals = HostRefusals::default();
         refusals.begin_attempt(Some(1));
         refusals.on_answer(PREPARE, &Ok(no()));
         tokio::time::advance(DEADLINE).await;

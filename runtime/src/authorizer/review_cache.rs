@@ -37,7 +37,7 @@ pub(super) type Digest = [u8; 32];
 
 /// What the API server says of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum Judgement {
     /// It is valid, and its user may do what is asked for.
     Allowed,
     /// It is not valid.
@@ -54,7 +54,7 @@ pub(super) enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
     /// Nothing: this holds.
-    Known(Outcome),
+    Known(Judgement),
     /// Wait: the API server is being asked.
     Pending,
     /// Ask the API server, and tell [`ReviewCache::store`] in any case.
@@ -64,16 +64,16 @@ pub(super) enum Lookup {
 /// Tokens that were allowed lately, and others for a moment.
 #[derive(Debug)]
 pub(super) struct ReviewCache {
-    entries: HashMap<Digest, Entry>,
+    entries: HashMap<Digest, RememberedToken>,
     most_unknown: Unknown,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct RememberedToken {
     /// Who brought it first.
     peer: Peer,
     /// The last answer; none while the API server is asked.
-    answer: Option<Outcome>,
+    answer: Option<Judgement>,
     holds_until: Instant,
     /// It was allowed when it was last asked about. Made-up tokens cannot push such ones out, nor keep them waiting.
     known: bool,
@@ -101,22 +101,24 @@ impl ReviewCache {
         let of_peer = unknown().filter(|entry| entry.peer == peer);
         let Unknown { in_all, of_peer: of_each } = self.most_unknown;
         if unknown().count() >= in_all || of_peer.count() >= of_each {
-            return Lookup::Known(Outcome::Limited);
+            return Lookup::Known(Judgement::Limited);
         }
-        self.entries
-            .insert(token, Entry { peer, answer: None, holds_until: now, known: false, kept_until: now });
+        self.entries.insert(
+            token,
+            RememberedToken { peer, answer: None, holds_until: now, known: false, kept_until: now },
+        );
         Lookup::Ask
     }
 
     /// Keeps what the API server said.
-    pub(super) fn store(&mut self, token: &Digest, outcome: Outcome, now: Instant) {
+    pub(super) fn store(&mut self, token: &Digest, outcome: Judgement, now: Instant) {
         let Some(entry) = self.entries.get_mut(token) else { return };
         entry.answer = Some(outcome);
-        if outcome == Outcome::Unavailable && entry.known {
+        if outcome == Judgement::Unavailable && entry.known {
             entry.holds_until = now + UNAVAILABLE_FOR;
             return;
         }
-        entry.known = outcome == Outcome::Allowed;
+        entry.known = outcome == Judgement::Allowed;
         let (holds, kept) = if entry.known { (ALLOWED_FOR, KNOWN_FOR) } else { (REFUSED_FOR, REFUSED_FOR) };
         (entry.holds_until, entry.kept_until) = (now + holds, now + kept);
 

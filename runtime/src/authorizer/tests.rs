@@ -72,14 +72,14 @@ fn with(authorization: &'static str) -> HeaderMap {
     HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(authorization))])
 }
 
-fn authorizer(right: Right) -> (ApiServer, Arc<Authorizer>) {
+fn authorizer(requirement: Requirement) -> (ApiServer, Arc<Authorizer>) {
     let (server, client) = ApiServer::start();
-    (server, Authorizer::new(client, right, Unknown::OF_A_REPLICA, Refusals::default()))
+    (server, Authorizer::new(client, requirement, Unknown::OF_A_REPLICA, Refusals::default()))
 }
 
 #[tokio::test]
 async fn callers_are_let_in_by_their_tokens() {
-    let (server, authorizer) = authorizer(Right::Get("/metrics"));
+    let (server, authorizer) = authorizer(Requirement::Get("/metrics"));
     for (authorization, expected) in [
         ("Bearer good", Ok(())),
         ("bearer good", Ok(())),
@@ -102,14 +102,14 @@ async fn callers_are_let_in_by_their_tokens() {
 
 #[tokio::test]
 async fn a_sufficient_token_needs_no_access_review() {
-    let (_server, authorizer) = authorizer(Right::Token);
+    let (_server, authorizer) = authorizer(Requirement::Token);
     assert_eq!(authorizer.admit(peer(1), with("Bearer poor")).await, Ok(()));
     assert_eq!(authorizer.admit(peer(1), with("Bearer made-up")).await, Err(StatusCode::UNAUTHORIZED));
 }
 
 #[tokio::test]
 async fn callers_sharing_a_token_share_one_review() {
-    let (server, authorizer) = authorizer(Right::Get("/metrics"));
+    let (server, authorizer) = authorizer(Requirement::Get("/metrics"));
     let turns = server.turns.clone().acquire_many_owned(u32::MAX >> 3).await.unwrap();
     let came: Vec<_> = (0..50)
         .map(|_| {
@@ -129,7 +129,7 @@ async fn callers_sharing_a_token_share_one_review() {
 
 #[tokio::test(start_paused = true)]
 async fn known_answers_hold_without_the_api_server() {
-    let (server, authorizer) = authorizer(Right::Get("/metrics"));
+    let (server, authorizer) = authorizer(Requirement::Get("/metrics"));
     let come = async |authorization| authorizer.admit(peer(1), with(authorization)).await;
     assert_eq!(come("Bearer good").await, Ok(()));
     server.away.store(true, Ordering::SeqCst);
@@ -145,7 +145,7 @@ async fn known_answers_hold_without_the_api_server() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_api_server_holds_nobody_for_long() {
-    let (server, authorizer) = authorizer(Right::Get("/metrics"));
+    let (server, authorizer) = authorizer(Requirement::Get("/metrics"));
     server.turns.forget_permits(usize::MAX);
     let began = Instant::now();
     let came: Vec<_> = (0..50)
@@ -155,7 +155,7 @@ async fn a_silent_api_server_holds_nobody_for_long() {
         })
         .collect();
     for came in came {
-        assert_eq!(came.await.unwrap(), Outcome::Unavailable);
+        assert_eq!(came.await.unwrap(), Judgement::Unavailable);
     }
     assert!(began.elapsed() <= REVIEW_TIMEOUT + Duration::from_millis(100));
 }
@@ -163,14 +163,14 @@ async fn a_silent_api_server_holds_nobody_for_long() {
 /// Ten seconds of four peers that make up tokens as fast as they can, and of two scrapers.
 #[tokio::test(start_paused = true)]
 async fn made_up_tokens_are_limited_without_excluding_others() {
-    let (server, authorizer) = authorizer(Right::Get("/metrics"));
+    let (server, authorizer) = authorizer(Requirement::Get("/metrics"));
     assert_eq!(authorizer.admit(peer(1), with("Bearer good")).await, Ok(()));
     tokio::time::advance(Duration::from_mins(2)).await;
     let before = server.asked();
     let mut limited = 0;
     for (number, of) in (0..4000).zip((10..14).cycle()) {
         let outcome = authorizer.outcome(peer(of), &format!("made-up {number}")).await;
-        limited += usize::from(outcome == Outcome::Limited);
+        limited += usize::from(outcome == Judgement::Limited);
         if number % 400 == 0 {
             assert_eq!(authorizer.admit(peer(1), with("Bearer good")).await, Ok(()), "one that is known");
             let poor = authorizer.admit(peer(2), with("Bearer poor")).await;

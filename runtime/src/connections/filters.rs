@@ -1,7 +1,7 @@
 //! What the filters of all ports have in common: who is let in, reading a body, and how a refusal is answered.
 
 use super::Permit;
-use super::tracker::Phase;
+use super::tracker::ConnectionPhase;
 use crate::authorizer::Authorizer;
 use futures::{Stream, TryStreamExt as _};
 use http::StatusCode;
@@ -17,17 +17,17 @@ pub type Pages = BoxedFilter<(Response,)>;
 
 /// Why a request is refused.
 #[derive(Debug)]
-struct Refusal {
+struct ErrorPage {
     status: StatusCode,
     says: &'static str,
 }
 
-impl warp::reject::Reject for Refusal {}
+impl warp::reject::Reject for ErrorPage {}
 
 /// Answers refusals; warp answers its own.
 pub(super) fn with_refusals(pages: Pages) -> Pages {
     let answer = |rejection: Rejection| async move {
-        let Some(Refusal { status, says }) = rejection.find() else { return Err(rejection) };
+        let Some(ErrorPage { status, says }) = rejection.find() else { return Err(rejection) };
         let mut response = with_status(*says, *status).into_response();
         if *status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -53,7 +53,7 @@ pub fn admitted(
         async move {
             let Some(authorizer) = authorizer else { return Ok(()) };
             let admitted = authorizer.admit(permit.peer(), headers).await;
-            admitted.map_err(|status| Rejection::from(Refusal { status, says: says(status) }))
+            admitted.map_err(|status| Rejection::from(ErrorPage { status, says: says(status) }))
         }
     };
     warp::header::headers_cloned().and(warp::ext::get()).and_then(admit).untuple_one()
@@ -69,8 +69,8 @@ pub fn body(longest: u64) -> impl Filter<Extract = (Vec<u8>,), Error = Rejection
         .and_then(|length, permit: Arc<Permit>, body| async move {
             permit.announce(length);
             let gathered = gather(length, body).await;
-            permit.enter(Phase::Answer);
-            let broken = Refusal { status: StatusCode::BAD_REQUEST, says: "the body broke off\n" };
+            permit.enter(ConnectionPhase::Answer);
+            let broken = ErrorPage { status: StatusCode::BAD_REQUEST, says: "the body broke off\n" };
             gathered.map_err(|_| Rejection::from(broken))
         })
 }

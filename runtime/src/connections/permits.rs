@@ -1,7 +1,7 @@
 //! The permit that each connection of a port has, and counts of those that lost theirs.
 
 use super::Limits;
-use super::tracker::{Id, Phase, Tracker};
+use super::tracker::{ConnectionPhase, Id, Tracker};
 use crate::Peer;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -34,7 +34,7 @@ impl Drops {
         self.0.clone()
     }
 
-    fn count(&self, port: &'static str, phase: Phase, reason: &'static str, dropped: u64) {
+    fn count(&self, port: &'static str, phase: ConnectionPhase, reason: &'static str, dropped: u64) {
         self.0.get_or_create(&Labels { port, phase: phase.as_str(), reason }).inc_by(dropped);
     }
 }
@@ -58,7 +58,7 @@ pub(super) struct Permit {
 
 impl Permits {
     pub(super) fn new(limits: Limits, drops: Drops) -> Self {
-        for phase in Phase::ALL {
+        for phase in ConnectionPhase::ALL {
             for reason in [ROOM, TIMEOUT] {
                 drops.count(limits.port, phase, reason, 0);
             }
@@ -67,7 +67,7 @@ impl Permits {
     }
 
     /// A permit for a new connection. The connection must end when the receiver yields: then it has lost its permit.
-    pub(super) fn add(&self, peer: Peer, phase: Phase) -> (Permit, oneshot::Receiver<Infallible>) {
+    pub(super) fn add(&self, peer: Peer, phase: ConnectionPhase) -> (Permit, oneshot::Receiver<Infallible>) {
         let (handle, lost) = oneshot::channel();
         let (id, dropped) = self.lock().add(peer, phase, handle, now());
         self.count(ROOM, dropped);
@@ -80,7 +80,7 @@ impl Permits {
         self.count(TIMEOUT, dropped);
     }
 
-    fn count(&self, reason: &'static str, dropped: impl IntoIterator<Item = Phase>) {
+    fn count(&self, reason: &'static str, dropped: impl IntoIterator<Item = ConnectionPhase>) {
         for phase in dropped {
             self.drops.count(self.port, phase, reason, 1);
         }
@@ -96,7 +96,7 @@ impl Permit {
         self.id.0
     }
 
-    pub(super) fn enter(&self, phase: Phase) {
+    pub(super) fn enter(&self, phase: ConnectionPhase) {
         self.permits.lock().enter(self.id, phase, now());
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::authorizer::{Authorizer, Refusals, Right, Unknown};
+use crate::authorizer::{Authorizer, Refusals, Requirement, Unknown};
 use kube::Client;
 use kube::client::Body;
 use prometheus_client::encoding::text::encode;
@@ -224,7 +224,7 @@ async fn nobody_is_let_in_by_a_body() {
     let asks_nobody =
         tower::service_fn(|_: Request<Body>| async { Err::<http::Response<Body>, _>("nobody is asked") });
     let client = Client::new(asks_nobody, "ns");
-    let authorizer = Authorizer::new(client, Right::Token, Unknown::OF_A_REPLICA, Refusals::default());
+    let authorizer = Authorizer::new(client, Requirement::Token, Unknown::OF_A_REPLICA, Refusals::default());
     let server = Echo::start_for(PATIENT, Some(authorizer)).await;
     // Nothing of the body is waited for, and too long a one is no other error for those who are not let in.
     for length in [3, 1001] {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum ConnectionPhase {
     /// The TLS handshake.
     Handshake,
     /// Before its first request: the head is awaited or read.
@@ -22,7 +22,7 @@ pub enum Phase {
     Idle,
 }
 
-impl Phase {
+impl ConnectionPhase {
     /// All there are.
     pub const ALL: [Self; 5] = [Self::Handshake, Self::Head, Self::Body, Self::Answer, Self::Idle];
 
@@ -64,7 +64,7 @@ pub(super) type Id = (Peer, u64);
 
 #[derive(Debug)]
 struct Open<H> {
-    phase: Phase,
+    phase: ConnectionPhase,
     since: Instant,
     /// Length of the body that is in memory or on its way there, in bytes.
     body: usize,
@@ -81,7 +81,13 @@ impl<H> Tracker<H> {
     /// It is a connection that is not being answered, of the peer that has most such connections, which is not one that has
     /// a few under way. Of these, it is the oldest in the phase in which most of them are: if somebody who takes all there
     /// is shares the address of an honest caller, that caller's few connections still stay.
-    pub(super) fn add(&mut self, peer: Peer, phase: Phase, handle: H, now: Instant) -> (Id, Option<Phase>) {
+    pub(super) fn add(
+        &mut self,
+        peer: Peer,
+        phase: ConnectionPhase,
+        handle: H,
+        now: Instant,
+    ) -> (Id, Option<ConnectionPhase>) {
         let id = (peer, self.next);
         self.next += 1;
         let open = Open { phase, since: now, body: 0, _handle: handle };
@@ -91,20 +97,21 @@ impl<H> Tracker<H> {
     }
 
     fn crowding(&self) -> Option<Id> {
-        let waiting =
-            |of_peer: &OfPeer<H>| of_peer.values().filter(|open| open.phase != Phase::Answer).count();
+        let waiting = |of_peer: &OfPeer<H>| {
+            of_peer.values().filter(|open| open.phase != ConnectionPhase::Answer).count()
+        };
         let (peer, of_peer) = self.greatest(waiting)?;
         let in_phase = |phase| of_peer.iter().filter(move |(_, open)| open.phase == phase);
-        let phases = Phase::ALL.into_iter().filter(|phase| *phase != Phase::Answer);
+        let phases = ConnectionPhase::ALL.into_iter().filter(|phase| *phase != ConnectionPhase::Answer);
         let phase = phases.max_by_key(|phase| in_phase(*phase).count())?;
         in_phase(phase).min_by_key(|(_, open)| open.since).map(|(number, _)| (peer, *number))
     }
 
     /// A connection goes over to another phase.
-    pub(super) fn enter(&mut self, id: Id, phase: Phase, now: Instant) {
+    pub(super) fn enter(&mut self, id: Id, phase: ConnectionPhase, now: Instant) {
         if let Some(open) = self.get_mut(id) {
             (open.phase, open.since) = (phase, now);
-            if phase == Phase::Idle {
+            if phase == ConnectionPhase::Idle {
                 open.body = 0;
             }
         }
@@ -112,8 +119,8 @@ impl<H> Tracker<H> {
 
     /// A connection is going to send a body of this length. While all bodies together are longer than they may be, the peer
     /// whose bodies are longest loses its oldest one, with the connection: what those were doing is returned.
-    pub(super) fn announce(&mut self, id: Id, length: usize, now: Instant) -> Vec<Phase> {
-        self.enter(id, Phase::Body, now);
+    pub(super) fn announce(&mut self, id: Id, length: usize, now: Instant) -> Vec<ConnectionPhase> {
+        self.enter(id, ConnectionPhase::Body, now);
         if let Some(open) = self.get_mut(id) {
             open.body = length;
         }
@@ -133,7 +140,7 @@ impl<H> Tracker<H> {
     }
 
     /// Removes the connections that have been in their phase for too long: what they were doing.
-    pub(super) fn expire(&mut self, now: Instant) -> Vec<Phase> {
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<ConnectionPhase> {
         let limits = self.limits;
         let late = |_: &u64, open: &mut Open<H>| open.since + open.phase.longest(&limits) <= now;
         let of_peers = self.peers.values_mut();
@@ -143,7 +150,7 @@ impl<H> Tracker<H> {
     }
 
     /// Removes a connection, if it is still there: what it was doing.
-    pub(super) fn remove(&mut self, id: Id) -> Option<Phase> {
+    pub(super) fn remove(&mut self, id: Id) -> Option<ConnectionPhase> {
         let of_peer = self.peers.get_mut(&id.0)?;
         let removed = of_peer.remove(&id.1);
         if of_peer.is_empty() {

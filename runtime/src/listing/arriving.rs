@@ -22,7 +22,7 @@ const LARGE_AT_ONCE: usize = 2;
 static ROOM: Semaphore = Semaphore::const_new(LARGE_AT_ONCE);
 
 /// The objects of an answer that arrives. What is not read waits at the API server.
-pub(super) struct Objects<T> {
+pub(super) struct Arriving<T> {
     body: Pin<Box<dyn AsyncBufRead + Send>>,
     pub(super) cutter: Cutter,
     room: Option<SemaphorePermit<'static>>,
@@ -31,7 +31,7 @@ pub(super) struct Objects<T> {
     pub(super) count: usize,
 }
 
-impl<T: DeserializeOwned> Objects<T> {
+impl<T: DeserializeOwned> Arriving<T> {
     /// The objects that `cutter` cuts out of the answer to this request.
     ///
     /// # Errors

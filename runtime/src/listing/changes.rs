@@ -1,7 +1,7 @@
 //! The changes that a watch brings.
 
+use super::arriving::Arriving;
 use super::cutter::Cutter;
-use super::objects::Objects;
 use super::{AnswerError, GONE, TIMEOUT, until};
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::core::request::Request;
@@ -19,7 +19,7 @@ const OVERDUE: Duration = Duration::from_secs(5);
 const SHORTEST: Duration = Duration::from_secs(5);
 
 pub(super) struct Changes<K> {
-    events: Objects<WatchEvent<K>>,
+    events: Arriving<WatchEvent<K>>,
     began: Instant,
     /// Has it brought a later version, or failed already? Then it may end at any time.
     may_end: bool,
@@ -37,7 +37,7 @@ where
             ..WatchParams::default().timeout(WATCH_SECONDS)
         };
         let request = Request::new(api.resource_url()).watch(&watch, version).map_err(Error::BuildRequest)?;
-        let events = Objects::of(api.clone().into_client(), request, Cutter::of_watch());
+        let events = Arriving::of(api.clone().into_client(), request, Cutter::of_watch());
         let events = until(Instant::now() + TIMEOUT, events).await?;
         Ok(Self { events, began: Instant::now(), may_end: false })
     }

@@ -1,6 +1,6 @@
 //! Cuts the JSON of a list, or of a watch, into its objects while it arrives.
 
-use super::objects::LARGE;
+use super::arriving::LARGE;
 use super::{AnswerError, LONGEST};
 
 /// What an object leaves in the list that it is cut out of.
@@ -15,7 +15,7 @@ pub(super) struct Cutter {
     around: usize,
     /// Is the last of these an array, if there is one?
     in_array: bool,
-    text: Text,
+    text: StringPart,
     /// What has arrived of the object that is not complete.
     object: Vec<u8>,
     /// What has arrived of the list, with holes where objects were.
@@ -24,7 +24,7 @@ pub(super) struct Cutter {
 
 /// Where in a string the next byte is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Text {
+enum StringPart {
     #[default]
     Outside,
     Inside,
@@ -35,7 +35,7 @@ enum Text {
 impl Cutter {
     /// Cuts a list.
     pub(super) fn of_list() -> Self {
-        Self { depth: 0, around: 2, in_array: false, text: Text::Outside, object: vec![], rest: vec![] }
+        Self { depth: 0, around: 2, in_array: false, text: StringPart::Outside, object: vec![], rest: vec![] }
     }
 
     /// Cuts what a watch brings.
@@ -98,12 +98,12 @@ impl Cutter {
     /// Goes past this byte.
     fn pass(&mut self, byte: u8) {
         self.text = match (self.text, byte) {
-            (Text::Outside, b'"') | (Text::Escaped, _) => Text::Inside,
-            (Text::Inside, b'\\') => Text::Escaped,
-            (Text::Inside, b'"') => Text::Outside,
+            (StringPart::Outside, b'"') | (StringPart::Escaped, _) => StringPart::Inside,
+            (StringPart::Inside, b'\\') => StringPart::Escaped,
+            (StringPart::Inside, b'"') => StringPart::Outside,
             (text, _) => text,
         };
-        if self.text != Text::Outside {
+        if self.text != StringPart::Outside {
             return;
         }
         match byte {

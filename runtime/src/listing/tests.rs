@@ -197,7 +197,7 @@ async fn what_is_not_the_whole_list_is_none() {
     let (api, asked) = pods(no_lists.into_iter().chain([Answer::list("5", &["c"])]));
     let mut expected = ["begin", "no list"].repeat(count);
     expected.extend(["begin", "listed c", "done"]);
-    // Objects are told before the end of their list; whether they count is said by what follows.
+    // Arriving are told before the end of their list; whether they count is said by what follows.
     let partly = ["listed a", "listed a", "listed b", "listed a", "listed a"];
     let (of_parts, told): (Vec<_>, Vec<_>) = told(api, expected.len() + partly.len())
         .await
@@ -249,7 +249,7 @@ async fn few_large_objects_are_in_memory_before_they_are_complete() {
     let client = Client::new(service, "ns");
     let line = || async {
         let request = http::Request::get("/").body(vec![]).unwrap();
-        let events = Objects::<WatchEvent<Pod>>::of(client.clone(), request, Cutter::of_watch());
+        let events = Arriving::<WatchEvent<Pod>>::of(client.clone(), request, Cutter::of_watch());
         events.await.unwrap().next().await
     };
     let all = futures::future::join_all((0..10).map(|_| line()));

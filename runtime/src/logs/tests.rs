@@ -4,7 +4,7 @@ mod page;
 
 use super::*;
 use crate::Peer;
-use crate::authorizer::{Authorizer, Refusals, Right, Unknown};
+use crate::authorizer::{Authorizer, Refusals, Requirement, Unknown};
 use crate::errors::tests::{SECRET, client};
 use brupop_api::printable::is_printable;
 use futures::StreamExt as _;
@@ -236,7 +236,7 @@ async fn calls_that_fail(status: u16, body: &'static str) {
         }
     };
     tracing::warn!(target: "brupop_runtime", error = &error as &dyn Error, "a watch");
-    let authorizer = Authorizer::new(client, Right::Token, Unknown::OF_A_REPLICA, Refusals::default());
+    let authorizer = Authorizer::new(client, Requirement::Token, Unknown::OF_A_REPLICA, Refusals::default());
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer token"));
     let peer = Peer::from(IpAddr::from([10, 0, 0, 1]));

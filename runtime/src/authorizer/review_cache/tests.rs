@@ -16,7 +16,7 @@ fn peer(number: u8) -> Peer {
 }
 
 /// The API server is asked about this token, and says this.
-fn ask(cache: &mut ReviewCache, number: usize, of: Peer, says: Outcome, now: Instant) {
+fn ask(cache: &mut ReviewCache, number: usize, of: Peer, says: Judgement, now: Instant) {
     assert_eq!(cache.look_up(token(number), of, now), Lookup::Ask, "{number}");
     cache.store(&token(number), says, now);
 }
@@ -25,10 +25,10 @@ fn ask(cache: &mut ReviewCache, number: usize, of: Peer, says: Outcome, now: Ins
 fn an_answer_holds_for_its_time() {
     let now = Instant::now();
     for (outcome, seconds) in [
-        (Outcome::Allowed, 60),
-        (Outcome::Unauthenticated, 10),
-        (Outcome::Forbidden, 10),
-        (Outcome::Unavailable, 10),
+        (Judgement::Allowed, 60),
+        (Judgement::Unauthenticated, 10),
+        (Judgement::Forbidden, 10),
+        (Judgement::Unavailable, 10),
     ] {
         let mut cache = ReviewCache::new(MOST);
         ask(&mut cache, 1, peer(1), outcome, now);
@@ -45,12 +45,12 @@ fn an_answer_holds_for_its_time() {
 #[test]
 fn a_known_token_is_soon_asked_about_again() {
     let (mut cache, now) = (ReviewCache::new(MOST), Instant::now());
-    ask(&mut cache, 1, peer(1), Outcome::Allowed, now);
+    ask(&mut cache, 1, peer(1), Judgement::Allowed, now);
     let later = now + ALLOWED_FOR;
-    ask(&mut cache, 1, peer(1), Outcome::Unavailable, later);
-    let known = Lookup::Known(Outcome::Unavailable);
+    ask(&mut cache, 1, peer(1), Judgement::Unavailable, later);
+    let known = Lookup::Known(Judgement::Unavailable);
     assert_eq!(cache.look_up(token(1), peer(1), later + SECOND / 2), known);
-    ask(&mut cache, 1, peer(1), Outcome::Allowed, later + SECOND);
+    ask(&mut cache, 1, peer(1), Judgement::Allowed, later + SECOND);
 }
 
 #[test]
@@ -59,10 +59,10 @@ fn a_peer_has_few_unknown_tokens_at_once() {
     for number in 0..MOST.of_peer {
         assert_eq!(cache.look_up(token(number), peer(1), now), Lookup::Ask);
     }
-    let limited = Lookup::Known(Outcome::Limited);
+    let limited = Lookup::Known(Judgement::Limited);
     assert_eq!(cache.look_up(token(100), peer(1), now), limited, "while the API server is asked");
     for number in 0..MOST.of_peer {
-        cache.store(&token(number), Outcome::Unauthenticated, now);
+        cache.store(&token(number), Judgement::Unauthenticated, now);
     }
     assert_eq!(cache.look_up(token(100), peer(1), now), limited, "and when it has answered");
     assert_eq!(cache.look_up(token(100), peer(2), now), Lookup::Ask);
@@ -72,16 +72,16 @@ fn a_peer_has_few_unknown_tokens_at_once() {
 #[test]
 fn made_up_tokens_keep_no_known_one_out() {
     let (mut cache, now) = (ReviewCache::new(MOST), Instant::now());
-    ask(&mut cache, 1000, peer(0), Outcome::Allowed, now);
+    ask(&mut cache, 1000, peer(0), Judgement::Allowed, now);
     let later = now + ALLOWED_FOR;
     for (number, of) in (0..MOST.in_all).zip((1..=20).cycle()) {
-        ask(&mut cache, number, peer(of), Outcome::Unauthenticated, later);
+        ask(&mut cache, number, peer(of), Judgement::Unauthenticated, later);
     }
-    assert_eq!(cache.look_up(token(1001), peer(200), later), Lookup::Known(Outcome::Limited));
-    ask(&mut cache, 1000, peer(0), Outcome::Allowed, later);
+    assert_eq!(cache.look_up(token(1001), peer(200), later), Lookup::Known(Judgement::Limited));
+    ask(&mut cache, 1000, peer(0), Judgement::Allowed, later);
     // Once it is refused it is one like any other.
     let later = later + ALLOWED_FOR;
-    ask(&mut cache, 1000, peer(0), Outcome::Unauthenticated, later);
+    ask(&mut cache, 1000, peer(0), Judgement::Unauthenticated, later);
     assert_eq!(cache.entries.len(), 1);
     assert!(!cache.entries[&token(1000)].known);
 }
@@ -91,7 +91,7 @@ fn of_too_many_known_tokens_the_oldest_goes() {
     let (mut cache, now) = (ReviewCache::new(MOST), Instant::now());
     for number in 0..=MOST_KNOWN {
         let now = now + SECOND / 1000 * u32::try_from(number).unwrap();
-        ask(&mut cache, number, peer(1), Outcome::Allowed, now);
+        ask(&mut cache, number, peer(1), Judgement::Allowed, now);
     }
     assert_eq!(cache.entries.len(), MOST_KNOWN);
     assert!(!cache.entries.contains_key(&token(0)) && cache.entries.contains_key(&token(1)));
@@ -102,11 +102,11 @@ struct Step {
     token: usize,
     peer: u8,
     wait: u64,
-    says: Outcome,
+    says: Judgement,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let says = [Outcome::Allowed, Outcome::Unauthenticated, Outcome::Forbidden, Outcome::Unavailable];
+    let says = [Judgement::Allowed, Judgement::Unauthenticated, Judgement::Forbidden, Judgement::Unavailable];
     (0..400_usize, 0..40_u8, 0..100_u64, prop::sample::select(says.to_vec()))
         .prop_map(|(token, peer, wait, says)| Step { token, peer, wait, says })
 }
@@ -125,16 +125,16 @@ proptest! {
             let known = cache.entries.get(&token(step.token)).is_some_and(|entry| entry.known);
             match cache.look_up(token(step.token), peer(step.peer), now) {
                 Lookup::Ask => {
-                    if !known && step.says != Outcome::Allowed {
+                    if !known && step.says != Judgement::Allowed {
                         refused.push(now);
                     }
                     cache.store(&token(step.token), step.says, now);
                     answers.insert(step.token, (step.says, now));
                 }
-                Lookup::Known(Outcome::Limited) => prop_assert!(!known),
+                Lookup::Known(Judgement::Limited) => prop_assert!(!known),
                 Lookup::Known(outcome) => {
                     let (truth, since) = answers[&step.token];
-                    let longest = if outcome == Outcome::Allowed { ALLOWED_FOR } else { REFUSED_FOR };
+                    let longest = if outcome == Judgement::Allowed { ALLOWED_FOR } else { REFUSED_FOR };
                     prop_assert!(outcome == truth && now < since + longest);
                 }
                 Lookup::Pending => prop_assert!(false, "each was answered"),

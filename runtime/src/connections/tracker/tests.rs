@@ -1,5 +1,5 @@
 use super::*;
-use Phase::{Answer, Body, Handshake, Head, Idle};
+use ConnectionPhase::{Answer, Body, Handshake, Head, Idle};
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -23,7 +23,7 @@ fn peer(number: u8) -> Peer {
 }
 
 /// Connections of these peers in these phases, a millisecond after each other. They are numbered from 0 on.
-fn tracker<const N: usize>(open: [(u8, Phase); N]) -> (Tracker<()>, [Id; N], Instant) {
+fn tracker<const N: usize>(open: [(u8, ConnectionPhase); N]) -> (Tracker<()>, [Id; N], Instant) {
     let (mut tracker, mut now) = (Tracker::new(LIMITS), Instant::now());
     let ids = open.map(|(of, phase)| {
         now += MILLISECOND;
@@ -36,7 +36,7 @@ fn tracker<const N: usize>(open: [(u8, Phase); N]) -> (Tracker<()>, [Id; N], Ins
 }
 
 /// What there is: of whom, in which phase, and with how long a body.
-fn open(tracker: &Tracker<()>) -> BTreeMap<u64, (Peer, Phase, usize)> {
+fn open(tracker: &Tracker<()>) -> BTreeMap<u64, (Peer, ConnectionPhase, usize)> {
     let of_peers = tracker.peers.iter();
     of_peers
         .flat_map(|(peer, of_peer)| {
@@ -115,7 +115,7 @@ fn a_new_phase_begins_its_time_anew() {
 #[derive(Clone, Debug)]
 enum Step {
     Add(u8),
-    Enter(usize, Phase),
+    Enter(usize, ConnectionPhase),
     Announce(usize, usize),
     Remove(usize),
 }
@@ -124,7 +124,7 @@ fn step() -> impl Strategy<Value = Step> {
     let which = || 0..8_usize;
     prop_oneof![
         3 => (1..6_u8).prop_map(Step::Add),
-        3 => (which(), prop::sample::select(Phase::ALL.to_vec())).prop_map(|(which, phase)| Step::Enter(which, phase)),
+        3 => (which(), prop::sample::select(ConnectionPhase::ALL.to_vec())).prop_map(|(which, phase)| Step::Enter(which, phase)),
         2 => (which(), 0..=100_usize).prop_map(|(which, length)| Step::Announce(which, length)),
         1 => which().prop_map(Step::Remove),
     ]
