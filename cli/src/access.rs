@@ -6,7 +6,7 @@ use brupop_api::names;
 
 /// A kind of object that this program reads or changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ResourceKind {
     Shadows,
     Fleet,
     Pools,
@@ -21,35 +21,35 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
     verb: &'static str,
-    kind: Kind,
+    kind: ResourceKind,
     /// The namespace; `None` for Nodes, which have none.
     namespace: Option<String>,
 }
 
 impl Right {
-    pub(crate) fn new(verb: &'static str, kind: Kind, namespace: &str) -> Self {
-        Self { verb, kind, namespace: (kind != Kind::Nodes).then(|| namespace.to_owned()) }
+    pub(crate) fn new(verb: &'static str, kind: ResourceKind, namespace: &str) -> Self {
+        Self { verb, kind, namespace: (kind != ResourceKind::Nodes).then(|| namespace.to_owned()) }
     }
 
     /// Which of the operator's or of Kubernetes' roles gives this right, as the end of a sentence.
     pub(crate) fn given_by(&self) -> String {
         let place = self.namespace.as_deref().unwrap_or_default();
         match self.kind {
-            Kind::Shadows | Kind::Fleet if self.verb == "patch" => {
+            ResourceKind::Shadows | ResourceKind::Fleet if self.verb == "patch" => {
                 format!("the operator's ClusterRole brupop-operator gives this right, bound in the namespace {place}")
             }
-            Kind::Pools if self.verb == "patch" => {
+            ResourceKind::Pools if self.verb == "patch" => {
                 format!("the operator's ClusterRole brupop-pool-editor gives this right, bound in the namespace {place}")
             }
-            Kind::Shadows | Kind::Fleet | Kind::Pools | Kind::Lease => format!(
+            ResourceKind::Shadows | ResourceKind::Fleet | ResourceKind::Pools | ResourceKind::Lease => format!(
                 "the operator's ClusterRole brupop-viewer gives this right (and with it Kubernetes' own view, edit and admin), \
                  and so does brupop-operator, bound in the namespace {place}"
             ),
-            Kind::Nodes => "none of the operator's roles gives this right, for RBAC cannot give one annotation of a Node \
+            ResourceKind::Nodes => "none of the operator's roles gives this right, for RBAC cannot give one annotation of a Node \
                             without the rest of it: a ClusterRole of your own has to"
                 .to_owned(),
-            Kind::Events | Kind::Pods => format!("Kubernetes' ClusterRole view gives this right, bound in the namespace {place}"),
-            Kind::Exec => {
+            ResourceKind::Events | ResourceKind::Pods => format!("Kubernetes' ClusterRole view gives this right, bound in the namespace {place}"),
+            ResourceKind::Exec => {
                 format!("Kubernetes' ClusterRole edit gives this right, bound in the namespace {place}")
             }
         }
@@ -57,19 +57,19 @@ impl Right {
 
     /// Is it about a resource that comes with the operator?
     pub(crate) fn is_ours(&self) -> bool {
-        matches!(self.kind, Kind::Shadows | Kind::Fleet | Kind::Pools)
+        matches!(self.kind, ResourceKind::Shadows | ResourceKind::Fleet | ResourceKind::Pools)
     }
 
     pub(crate) fn resource(&self) -> String {
         match self.kind {
-            Kind::Shadows => format!("bottlerocketshadows.{}", names::GROUP),
-            Kind::Fleet => format!("bottlerocketfleets.{}", names::GROUP),
-            Kind::Pools => format!("bottlerocketpools.{}", names::GROUP),
-            Kind::Nodes => "nodes".to_owned(),
-            Kind::Events => "events".to_owned(),
-            Kind::Lease => "leases.coordination.k8s.io".to_owned(),
-            Kind::Pods => "pods".to_owned(),
-            Kind::Exec => "pods/exec".to_owned(),
+            ResourceKind::Shadows => format!("bottlerocketshadows.{}", names::GROUP),
+            ResourceKind::Fleet => format!("bottlerocketfleets.{}", names::GROUP),
+            ResourceKind::Pools => format!("bottlerocketpools.{}", names::GROUP),
+            ResourceKind::Nodes => "nodes".to_owned(),
+            ResourceKind::Events => "events".to_owned(),
+            ResourceKind::Lease => "leases.coordination.k8s.io".to_owned(),
+            ResourceKind::Pods => "pods".to_owned(),
+            ResourceKind::Exec => "pods/exec".to_owned(),
         }
     }
 }

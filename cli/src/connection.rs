@@ -9,14 +9,14 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use crate::PROGRAM;
 use crate::arguments::Target;
 use crate::error::Error;
-use crate::gather::ApiServer;
+use crate::gather::OperatorApi;
 
 /// The API server that these arguments name: of this kubeconfig and context, otherwise of `KUBECONFIG`, `~/.kube/config`, or
 /// the pod.
 ///
 /// # Errors
 /// There is no such kubeconfig or context, or it cannot be used.
-pub async fn connect(target: &Target) -> Result<ApiServer, Error> {
+pub async fn connect(target: &Target) -> Result<OperatorApi, Error> {
     install_crypto_provider();
     let Target { namespace, context, kubeconfig } = target;
     let config = if context.is_none() && kubeconfig.is_none() {
@@ -29,5 +29,5 @@ pub async fn connect(target: &Target) -> Result<ApiServer, Error> {
     };
     let builder = ClientBuilder::try_from(bounded(config, PROGRAM)?);
     let builder = builder.map_err(|error| Error::Connection(Box::new(error)))?;
-    Ok(ApiServer { client: builder.with_layer(&patience()).build(), namespace: namespace.clone() })
+    Ok(OperatorApi { client: builder.with_layer(&patience()).build(), namespace: namespace.clone() })
 }

@@ -130,11 +130,11 @@ fn is_about_rights(status: &Status) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Kind;
+    use crate::access::ResourceKind;
 
     fn refused(message: &str) -> String {
         let status = Status { code: 403, message: message.to_owned(), ..Status::default() };
-        let error = Right::new("patch", Kind::Fleet, "ns").failed(kube::Error::Api(Box::new(status)));
+        let error = Right::new("patch", ResourceKind::Fleet, "ns").failed(kube::Error::Api(Box::new(status)));
         brupop_runtime::errors::describe(&error)
     }
 
@@ -156,11 +156,13 @@ mod tests {
             let error = Right::new("list", kind, "ns").failed(kube::Error::Api(Box::new(status)));
             brupop_runtime::errors::describe(&error)
         };
-        let page = said(Kind::Shadows, "Failed to parse error data");
+        let page = said(ResourceKind::Shadows, "Failed to parse error data");
         let expected = "the operator is not installed in this cluster, whose API server does not know the resource \
                         bottlerocketshadows.brupop.bottlerocket.aws: ";
         assert!(page.starts_with(expected), "{page}");
-        for other in [said(Kind::Fleet, "NotFound"), said(Kind::Nodes, "Failed to parse error data")] {
+        for other in
+            [said(ResourceKind::Fleet, "NotFound"), said(ResourceKind::Nodes, "Failed to parse error data")]
+        {
             assert!(other.starts_with("the API server refuses"), "{other}");
         }
     }

@@ -8,9 +8,9 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::Error;
-use crate::access::Kind;
+use crate::access::ResourceKind;
 use crate::arguments::Output;
-use crate::gather::ApiServer;
+use crate::gather::OperatorApi;
 use crate::page::{shown, write_out};
 
 /// The container of a reconciler's pod.
@@ -23,13 +23,13 @@ const RIGHT: &str = "get and create";
 const ANSWER_MAX: u64 = 16 << 20;
 
 /// Prints the plan of the reconciler that leads.
-pub(crate) async fn plan(server: &ApiServer, output: Output) -> Result<(), Error> {
+pub(crate) async fn plan(server: &OperatorApi, output: Output) -> Result<(), Error> {
     let pod = server.leader().await?;
     let pods: Api<Pod> = server.ours();
     let words = if output == Output::Table { &COMMAND[..2] } else { &COMMAND[..] };
     let streams = AttachParams { container: Some(CONTAINER.to_owned()), ..AttachParams::default() };
     let process = pods.exec(&pod, words.iter().copied(), &streams).await;
-    let process = process.map_err(|error| server.right(RIGHT, Kind::Exec).failed(error))?;
+    let process = process.map_err(|error| server.right(RIGHT, ResourceKind::Exec).failed(error))?;
     let said = finish(process).await.map_err(|why| Error::Plan { pod: pod.clone(), why })?;
     match output {
         Output::Table | Output::Json => write_out(&escaped(&said)),

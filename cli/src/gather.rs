@@ -14,12 +14,12 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::access::{Kind, Right};
+use crate::access::{ResourceKind, Right};
 use crate::leads::Leads;
 use crate::objects::{Event, Held, ReconcilerPod, readable};
-use crate::page::Done;
+use crate::page::Changed;
 use crate::page::shown;
-use crate::steer::{Body, Change};
+use crate::steer::{PatchBody, PlannedChange};
 use crate::{Error, FIELD_MANAGER};
 
 /// Where Kubernetes keeps Events about objects without a namespace.
@@ -28,7 +28,7 @@ const EVENTS_OF_NODES: &str = "default";
 const REPORTER: &str = "brupop-reconciler";
 
 /// The API server, and the namespace of the operator there.
-pub(crate) struct ApiServer {
+pub(crate) struct OperatorApi {
     pub client: Client,
     pub namespace: String,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Past {
     pub notes: Vec<String>,
 }
 
-impl ApiServer {
+impl OperatorApi {
     /// All objects of a kind in the operator's namespace.
     pub fn ours<T: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>>(&self) -> Api<T> {
         Api::namespaced(self.client.clone(), &self.namespace)
@@ -72,8 +72,10 @@ impl ApiServer {
     /// Ledger and shadows.
     pub async fn fleet(&self) -> Result<Fleet, Error> {
         let ledger = self.ledger_if_any().await?.map(|ledger| ledger.fleet);
-        let shadows = list(&self.ours(), ListParams::default(), self.right("list", Kind::Shadows)).await?;
-        let pools = list(&self.ours(), ListParams::default(), self.right("list", Kind::Pools)).await?;
+        let shadows =
+            list(&self.ours(), ListParams::default(), self.right("list", ResourceKind::Shadows)).await?;
+        let pools =
+            list(&self.ours(), ListParams::default(), self.right("list", ResourceKind::Pools)).await?;
         Ok(Fleet { ledger, shadows, pools, leads: self.leads().await })
     }
 
@@ -91,7 +93,7 @@ impl ApiServer {
     pub async fn ledger_if_any(&self) -> Result<Option<Ledger>, Error> {
         let ledgers: Api<Item<Ledger>> = self.ours();
         let found = ledgers.get_opt(names::FLEET).await;
-        let found = found.map_err(|error| self.right("get", Kind::Fleet).failed(error))?;
+        let found = found.map_err(|error| self.right("get", ResourceKind::Fleet).failed(error))?;
         if found.is_none() {
             let namespaces = Api::<Namespace>::all(self.client.clone());
             // Some people may not look.
@@ -106,7 +108,7 @@ impl ApiServer {
     pub async fn about_node(&self, node: &str) -> Result<AboutNode, Error> {
         let (shadow_name, shadows) = (names::shadow_name(node), self.ours::<Item<BottlerocketShadow>>());
         let shadow = shadows.get_opt(&shadow_name).await;
-        let shadow = shadow.map_err(|error| self.right("get", Kind::Shadows).failed(error))?;
+        let shadow = shadow.map_err(|error| self.right("get", ResourceKind::Shadows).failed(error))?;
         let found = if shadow.is_some() { Ok(None) } else { self.node(node).await };
         let node_seen = match found {
             Err(Error::Forbidden(right)) => Err(Error::Forbidden(right).to_string()),
@@ -147,7 +149,7 @@ impl ApiServer {
         notes: &mut Vec<String>,
     ) -> Result<Vec<Event>, Error> {
         let events = Api::<Item<Event>>::namespaced(self.client.clone(), namespace);
-        let right = Right::new("list", Kind::Events, namespace);
+        let right = Right::new("list", ResourceKind::Events, namespace);
         match list(&events, ListParams::default().fields(fields), right).await {
             Ok(events) => Ok(readable(events)),
             Err(Error::Forbidden(right)) => {
@@ -161,22 +163,31 @@ impl ApiServer {
     /// The pool of this name.
     pub async fn pool(&self, name: &str) -> Result<Pool, Error> {
         let pools: Api<Item<Pool>> = self.ours();
-        let found =
-            pools.get_opt(name).await.map_err(|error| self.right("get", Kind::Pools).failed(error))?;
+        let found = pools
+            .get_opt(name)
+            .await
+            .map_err(|error| self.right("get", ResourceKind::Pools).failed(error))?;
         let missing = || Error::Missing(format!("pool {name} in the namespace {}", self.namespace));
         found.ok_or_else(missing)?.body.map_err(|why| unreadable(&format!("the pool {name}"), &why))
     }
 
     /// Changes a pool, if there is anything to change.
-    pub async fn change_pool(&self, name: &str, change: Change) -> Result<Done, Error> {
+    pub async fn change_pool(&self, name: &str, change: PlannedChange) -> Result<Changed, Error> {
         let pools: Api<Item<Pool>> = self.ours();
-        change_one(&pools, name, &format!("the pool {name}"), change, self.right("patch", Kind::Pools)).await
+        change_one(
+            &pools,
+            name,
+            &format!("the pool {name}"),
+            change,
+            self.right("patch", ResourceKind::Pools),
+        )
+        .await
     }
 
     /// The Node of this name.
     pub async fn node(&self, name: &str) -> Result<Option<WatchedNode>, Error> {
         let nodes = Api::<WatchedNode>::all(self.client.clone());
-        nodes.get_opt(name).await.map_err(|error| self.right("get", Kind::Nodes).failed(error))
+        nodes.get_opt(name).await.map_err(|error| self.right("get", ResourceKind::Nodes).failed(error))
     }
 
     /// The pod that leads. The Lease is believed only if a reconciler's pod has the name that it holds: who has a
@@ -191,7 +202,7 @@ impl ApiServer {
         let pod = if names::is_object_name(&holder) {
             let pods: Api<Item<ReconcilerPod>> = self.ours();
             let found = pods.get_opt(&holder).await;
-            found.map_err(|error| self.right("get", Kind::Pods).failed(error))?
+            found.map_err(|error| self.right("get", ResourceKind::Pods).failed(error))?
         } else {
             None
         };
@@ -204,7 +215,7 @@ impl ApiServer {
     async fn lease(&self) -> Result<Option<Held>, Error> {
         let leases: Api<Item<Held>> = self.ours();
         let found = leases.get_opt(names::LEASE).await;
-        let found = found.map_err(|error| self.right("get", Kind::Lease).failed(error))?;
+        let found = found.map_err(|error| self.right("get", ResourceKind::Lease).failed(error))?;
         found
             .map(|lease| lease.body.map_err(|why| unreadable("the Lease brupop-reconciler", &why)))
             .transpose()
@@ -230,19 +241,26 @@ impl ApiServer {
     }
 
     /// Changes the fleet, if there is anything to change.
-    pub async fn change_fleet(&self, change: Change) -> Result<Done, Error> {
+    pub async fn change_fleet(&self, change: PlannedChange) -> Result<Changed, Error> {
         // Nothing is needed of the answer.
         let fleets: Api<Item<Ledger>> = self.ours();
-        change_one(&fleets, names::FLEET, "the fleet", change, self.right("patch", Kind::Fleet)).await
+        change_one(&fleets, names::FLEET, "the fleet", change, self.right("patch", ResourceKind::Fleet)).await
     }
 
     /// Changes a Node, if there is anything to change.
-    pub async fn change_node(&self, name: &str, change: Change) -> Result<Done, Error> {
+    pub async fn change_node(&self, name: &str, change: PlannedChange) -> Result<Changed, Error> {
         let nodes = Api::<WatchedNode>::all(self.client.clone());
-        change_one(&nodes, name, &format!("the Node {name}"), change, self.right("patch", Kind::Nodes)).await
+        change_one(
+            &nodes,
+            name,
+            &format!("the Node {name}"),
+            change,
+            self.right("patch", ResourceKind::Nodes),
+        )
+        .await
     }
 
-    pub fn right(&self, verb: &'static str, kind: Kind) -> Right {
+    pub fn right(&self, verb: &'static str, kind: ResourceKind) -> Right {
         Right::new(verb, kind, &self.namespace)
     }
 }
@@ -255,22 +273,22 @@ async fn change_one<K>(
     api: &Api<K>,
     name: &str,
     what: &str,
-    change: Change,
+    change: PlannedChange,
     right: Right,
-) -> Result<Done, Error>
+) -> Result<Changed, Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let Change { body, says } = change;
+    let PlannedChange { body, says } = change;
     let changed = body.is_some();
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let answer = match body {
-        None => return Ok(Done { changed, says }),
-        Some(Body::Merge(patch)) => api.patch(name, &params, &Patch::Merge(patch)).await,
-        Some(Body::Json(patch)) => api.patch(name, &params, &Patch::<()>::Json(patch)).await,
+        None => return Ok(Changed { changed, says }),
+        Some(PatchBody::Merge(patch)) => api.patch(name, &params, &Patch::Merge(patch)).await,
+        Some(PatchBody::Json(patch)) => api.patch(name, &params, &Patch::<()>::Json(patch)).await,
     };
     match answer {
-        Ok(_) => Ok(Done { changed, says }),
+        Ok(_) => Ok(Changed { changed, says }),
         // A test of the patch, or the UID that it names, is that of what was read.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => {
             Err(Error::Changed(what.to_owned()))
@@ -297,7 +315,7 @@ mod tests {
     use super::*;
 
     /// An API server on which this object is all there is; every other answer has this code.
-    fn only(path: &'static str, otherwise: u16) -> ApiServer {
+    fn only(path: &'static str, otherwise: u16) -> OperatorApi {
         let service = tower::service_fn(move |request: Request<Body>| async move {
             let reason = if otherwise == 404 { "NotFound" } else { "Forbidden" };
             let (code, body) = if request.uri().path() == path {
@@ -313,12 +331,12 @@ mod tests {
             let answer = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
             Ok::<_, Infallible>(answer.unwrap())
         });
-        ApiServer { client: Client::new(service, "ns"), namespace: "ns".to_owned() }
+        OperatorApi { client: Client::new(service, "ns"), namespace: "ns".to_owned() }
     }
 
     #[tokio::test]
     async fn a_namespace_that_is_not_there_is_an_error() {
-        let fleet = async |server: ApiServer| server.ledger_if_any().await.map(|found| found.is_some());
+        let fleet = async |server: OperatorApi| server.ledger_if_any().await.map(|found| found.is_some());
         let missing = fleet(only("/", 404)).await.unwrap_err().to_string();
         assert_eq!(missing, "there is no namespace ns");
         assert!(!fleet(only("/api/v1/namespaces/ns", 404)).await.unwrap(), "nothing is in it");

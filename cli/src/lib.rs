@@ -23,10 +23,10 @@ use jiff::Timestamp;
 pub use arguments::Arguments;
 use arguments::{Command, Steering};
 pub use error::Error;
-use gather::ApiServer;
-use page::{Done, Page};
+use gather::OperatorApi;
+use page::{Changed, Page};
 use report::{history, status, why};
-use steer::Change;
+use steer::PlannedChange;
 
 /// The name by which kubectl finds the program.
 const PROGRAM: &str = "kubectl-brupop";
@@ -61,7 +61,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
 }
 
 /// Steers, and says what is so now.
-async fn carry_out(server: &ApiServer, steering: Steering) -> Result<Done, Error> {
+async fn carry_out(server: &OperatorApi, steering: Steering) -> Result<Changed, Error> {
     match steering {
         Steering::Pause { node: Some(node), .. } => {
             let reboots = server.shadow(&node).await.is_some_and(|shadow| steer::reboots(&shadow));
@@ -81,29 +81,29 @@ async fn carry_out(server: &ApiServer, steering: Steering) -> Result<Done, Error
     }
 }
 
-async fn pause_fleet(server: &ApiServer, paused: bool) -> Result<Done, Error> {
+async fn pause_fleet(server: &OperatorApi, paused: bool) -> Result<Changed, Error> {
     let change = steer::pause_fleet(&server.ledger().await?.fleet, paused);
     Ok(heard(server, server.change_fleet(change).await?).await)
 }
 
 /// What is so now; and if no reconciler hears of it, that.
-async fn heard(server: &ApiServer, mut done: Done) -> Done {
+async fn heard(server: &OperatorApi, mut done: Changed) -> Changed {
     if let Some(warning) = server.leads().await.warning() {
         done.says.extend(["; ", &warning]);
     }
     done
 }
 
-async fn pause_pool(server: &ApiServer, pool: &str, paused: bool) -> Result<Done, Error> {
+async fn pause_pool(server: &OperatorApi, pool: &str, paused: bool) -> Result<Changed, Error> {
     let change = steer::pause_pool(&server.pool(pool).await?, paused);
     Ok(heard(server, server.change_pool(pool, change).await?).await)
 }
 
 async fn change_node(
-    server: &ApiServer,
+    server: &OperatorApi,
     name: &str,
-    change: impl FnOnce(&WatchedNode) -> Change,
-) -> Result<Done, Error> {
+    change: impl FnOnce(&WatchedNode) -> PlannedChange,
+) -> Result<Changed, Error> {
     let missing = || Error::Missing(format!("Node {name}"));
     let node = server.node(name).await?.ok_or_else(missing)?;
     Ok(heard(server, server.change_node(name, change(&node)).await?).await)

@@ -17,9 +17,9 @@ use kube::runtime::watcher::{self, Config, Event, watcher};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::Error;
-use crate::access::{Kind, Right};
+use crate::access::{ResourceKind, Right};
 use crate::arguments::Output;
-use crate::gather::{ApiServer, Fleet};
+use crate::gather::{Fleet, OperatorApi};
 use crate::leads::Leads;
 use crate::page::{Page, Size, Tone, rendered, shown, terminal, tinted, write_out, write_to_terminal};
 use crate::report::status;
@@ -38,7 +38,7 @@ const END_OF_LINE: &str = "\u{1b}[K\n";
 const END: &str = "\u{1b}[J\u{1b}[?7h";
 
 /// Ends only with an error, as when the caller may not watch.
-pub(crate) async fn watch(server: &ApiServer, output: Output) -> Result<(), Error> {
+pub(crate) async fn watch(server: &OperatorApi, output: Output) -> Result<(), Error> {
     // Watches of a namespace that is not there would wait for ever.
     server.ledger_if_any().await?;
     let shadows = watcher(server.ours::<Item<BottlerocketShadow>>(), Config::default());
@@ -52,15 +52,15 @@ pub(crate) async fn watch(server: &ApiServer, output: Output) -> Result<(), Erro
         tokio::select! {
             event = next(&mut shadows) => match event {
                 Ok(event) => brought.shadow(event),
-                Err(error) => brought.failed(error, |verb| server.right(verb, Kind::Shadows))?,
+                Err(error) => brought.failed(error, |verb| server.right(verb, ResourceKind::Shadows))?,
             },
             event = next(&mut pools) => match event {
                 Ok(event) => brought.pool(event),
-                Err(error) => brought.failed(error, |verb| server.right(verb, Kind::Pools))?,
+                Err(error) => brought.failed(error, |verb| server.right(verb, ResourceKind::Pools))?,
             },
             event = next(&mut ledgers) => match event {
                 Ok(found) => brought.ledger(found),
-                Err(error) => brought.failed(error, |verb| server.right(verb, Kind::Fleet))?,
+                Err(error) => brought.failed(error, |verb| server.right(verb, ResourceKind::Fleet))?,
             },
             _ = lease.tick() => brought.leads(server.leads().await),
             _ = tick.tick() => screen.draw(&mut brought)?,
@@ -270,7 +270,7 @@ mod tests {
                 brought.pool(Event::InitDone);
                 brought.shadow(Event::InitDone);
             }
-            let right = |verb| Right::new(verb, Kind::Shadows, "ns");
+            let right = |verb| Right::new(verb, ResourceKind::Shadows, "ns");
             brought.failed(watcher::Error::WatchError(Box::new(status)), right)
         };
         assert!(failed(500, true).is_ok());
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(names(&brought).as_deref(), Some("brs-a brs-b"));
         brought.shadow(Event::Delete(updated("a")));
         brought.shadow(Event::Apply(updated("c")));
-        let right = |verb| Right::new(verb, Kind::Shadows, "ns");
+        let right = |verb| Right::new(verb, ResourceKind::Shadows, "ns");
         brought.failed(watcher::Error::NoResourceVersion, right).unwrap();
         assert_eq!((names(&brought).as_deref(), brought.trouble.is_some()), (Some("brs-b brs-c"), true));
         // A list anew: nothing is gone before it is complete.

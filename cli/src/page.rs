@@ -168,14 +168,14 @@ pub(crate) fn terminal() -> Option<Size> {
 /// What a command has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Done {
+pub(crate) struct Changed {
     /// Was anything written?
     pub changed: bool,
     /// What is so now.
     pub says: String,
 }
 
-impl View for Done {
+impl View for Changed {
     fn text(&self, _: &Page) -> String {
         let says = shown(&self.says, 2 * MESSAGE_MAX);
         if self.changed { Tone::Good.paint(&says) + "\n" } else { says + "\n" }

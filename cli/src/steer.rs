@@ -17,15 +17,15 @@ const ACKNOWLEDGED: [&str; 2] = ["spec", "acknowledgedHalts"];
 
 /// A change, and what there is to say once it is made.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Change {
+pub(crate) struct PlannedChange {
     /// `None` = all is as it should be, and nothing is written.
-    pub body: Option<Body>,
+    pub body: Option<PatchBody>,
     pub says: String,
 }
 
 /// What is sent.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Body {
+pub(crate) enum PatchBody {
     Merge(Value),
     Json(Patch),
 }
@@ -49,21 +49,21 @@ pub enum NotSteered {
     NoRoom,
 }
 
-impl Change {
+impl PlannedChange {
     fn none(says: String) -> Self {
         Self { body: None, says }
     }
 
     fn merge(patch: Value, says: String) -> Self {
-        Self { body: Some(Body::Merge(patch)), says }
+        Self { body: Some(PatchBody::Merge(patch)), says }
     }
 }
 
 /// Pauses the fleet, or takes the pause back.
-pub(crate) fn pause_fleet(fleet: &BottlerocketFleet, paused: bool) -> Change {
+pub(crate) fn pause_fleet(fleet: &BottlerocketFleet, paused: bool) -> PlannedChange {
     let word = if paused { "paused" } else { "not paused" };
     if fleet.spec.paused == paused {
-        return Change::none(format!("the fleet is {word} already"));
+        return PlannedChange::none(format!("the fleet is {word} already"));
     }
     let patch = json!({"metadata": {"uid": fleet.metadata.uid}, "spec": {"paused": paused}});
     let says = if paused {
@@ -71,15 +71,15 @@ pub(crate) fn pause_fleet(fleet: &BottlerocketFleet, paused: bool) -> Change {
     } else {
         "the fleet is no longer paused"
     };
-    Change::merge(patch, says.to_owned())
+    PlannedChange::merge(patch, says.to_owned())
 }
 
 /// Pauses a pool, or takes the pause back. What cannot be understood of it holds its nodes, too.
-pub(crate) fn pause_pool(pool: &Pool, paused: bool) -> Change {
+pub(crate) fn pause_pool(pool: &Pool, paused: bool) -> PlannedChange {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     let word = if paused { "paused" } else { "not paused" };
     if pool.paused == paused {
-        return Change::none(format!("the pool {name} is {word} already"));
+        return PlannedChange::none(format!("the pool {name} is {word} already"));
     }
     let patch = json!({"metadata": {"uid": pool.metadata.uid}, "spec": {"paused": paused}});
     let says = if paused {
@@ -87,7 +87,7 @@ pub(crate) fn pause_pool(pool: &Pool, paused: bool) -> Change {
     } else {
         format!("the pool {name} is no longer paused")
     };
-    Change::merge(patch, says)
+    PlannedChange::merge(patch, says)
 }
 
 /// Has the reboot of an update begun on the host, and not ended? Then no pause stops it any more.
@@ -102,30 +102,30 @@ pub(crate) fn reboots(shadow: &BottlerocketShadow) -> bool {
 }
 
 /// Pauses a node, whose host may be rebooting now.
-pub(crate) fn pause_node(node: &WatchedNode, reboots: bool) -> Change {
+pub(crate) fn pause_node(node: &WatchedNode, reboots: bool) -> PlannedChange {
     let name = node.name();
     let late =
         if reboots { "; its reboot has begun, so for this update the pause comes too late" } else { "" };
     if node.is_paused() {
-        return Change::none(format!("the node {name} is paused already{late}"));
+        return PlannedChange::none(format!("the node {name} is paused already{late}"));
     }
     annotate(node, names::PAUSE_ANNOTATION, Some("true"), format!("the node {name} is paused{late}"))
 }
 
 /// Takes the pause of a node back.
-pub(crate) fn resume_node(node: &WatchedNode) -> Change {
+pub(crate) fn resume_node(node: &WatchedNode) -> PlannedChange {
     let name = node.name();
     if !node.is_paused() {
-        return Change::none(format!("the node {name} is not paused"));
+        return PlannedChange::none(format!("the node {name} is not paused"));
     }
     annotate(node, names::PAUSE_ANNOTATION, None, format!("the node {name} is no longer paused"))
 }
 
 /// Asks for the update of a node now.
-pub(crate) fn update_now(node: &WatchedNode) -> Change {
+pub(crate) fn update_now(node: &WatchedNode) -> PlannedChange {
     let name = node.name();
     if node.is_asked_for() {
-        return Change::none(format!("the update of the node {name} is asked for already"));
+        return PlannedChange::none(format!("the update of the node {name} is asked for already"));
     }
     let says = format!(
         "the update of the node {name} is asked for: it begins before others, also outside the window, and this stays so \
@@ -135,21 +135,21 @@ pub(crate) fn update_now(node: &WatchedNode) -> Change {
 }
 
 /// Asks no longer for the update of a node.
-pub(crate) fn not_now(node: &WatchedNode) -> Change {
+pub(crate) fn not_now(node: &WatchedNode) -> PlannedChange {
     let name = node.name();
     if node.annotation(names::UPDATE_NOW_ANNOTATION).is_none() {
-        return Change::none(format!("the update of the node {name} is not asked for"));
+        return PlannedChange::none(format!("the update of the node {name} is not asked for"));
     }
     let says = format!("the update of the node {name} is no longer asked for");
     annotate(node, names::UPDATE_NOW_ANNOTATION, None, says)
 }
 
-fn annotate(node: &WatchedNode, key: &str, value: Option<&str>, says: String) -> Change {
-    Change::merge(json!({"metadata": {"uid": node.uid(), "annotations": {key: value}}}), says)
+fn annotate(node: &WatchedNode, key: &str, value: Option<&str>, says: String) -> PlannedChange {
+    PlannedChange::merge(json!({"metadata": {"uid": node.uid(), "annotations": {key: value}}}), says)
 }
 
 /// Lifts the halt of a version up to its last failure, as it was read.
-pub(crate) fn resume_version(ledger: &Ledger, version: &str) -> Result<Change, NotSteered> {
+pub(crate) fn resume_version(ledger: &Ledger, version: &str) -> Result<PlannedChange, NotSteered> {
     let Ledger { fleet, quoted } = ledger;
     let versions = fleet.status.as_ref().map(|status| &status.versions);
     let record = |version: &str| versions.and_then(|versions| versions.get(version));
@@ -161,7 +161,7 @@ pub(crate) fn resume_version(ledger: &Ledger, version: &str) -> Result<Change, N
     };
     let lifted = AcknowledgedHalt { version: version.to_owned(), halted_at: halt.at.clone() };
     if fleet.spec.acknowledged_halts.contains(&lifted) {
-        return Ok(Change::none(format!(
+        return Ok(PlannedChange::none(format!(
             "the halt of {version} is lifted already: the reconciler will heed it"
         )));
     }
@@ -184,7 +184,7 @@ pub(crate) fn resume_version(ledger: &Ledger, version: &str) -> Result<Change, N
         PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(ACKNOWLEDGED), value: json!(all) }),
     ]);
     let says = format!("the halt of {version} is lifted: nodes may be updated to it again");
-    Ok(Change { body: Some(Body::Json(patch)), says })
+    Ok(PlannedChange { body: Some(PatchBody::Json(patch)), says })
 }
 
 fn test(path: &[&str], value: Value) -> PatchOperation {

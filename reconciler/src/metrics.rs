@@ -55,10 +55,10 @@ const BUCKETS: [f64; 18] = [
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     writes: Family<[(&'static str, &'static str); 2], Counter>,
-    evictions: Family<Word, Counter>,
-    updates: Family<Word, Counter>,
+    evictions: Family<Label, Counter>,
+    updates: Family<Label, Counter>,
     removed: Counter,
-    durations: Durations,
+    durations: UpdateHistograms,
     /// Requests to the API server.
     pub api_requests: ApiRequests,
     /// Scrapes that were refused.
@@ -70,27 +70,27 @@ pub struct Metrics {
 }
 
 /// One label of a fixed set of words.
-type Word = [(&'static str, &'static str); 1];
+type Label = [(&'static str, &'static str); 1];
 
 /// How long updates took, and each of their phases.
 #[derive(Clone, Debug)]
-struct Durations {
+struct UpdateHistograms {
     updates: Histogram,
-    phases: Family<Word, Histogram, fn() -> Histogram>,
+    phases: Family<Label, Histogram, fn() -> Histogram>,
 }
 
-impl Default for Durations {
+impl Default for UpdateHistograms {
     fn default() -> Self {
         let histogram = || Histogram::new(BUCKETS);
         Self { updates: histogram(), phases: Family::new_with_constructor(histogram) }
     }
 }
 
-fn of_phase(phase: Phase) -> Word {
+fn of_phase(phase: Phase) -> Label {
     [("phase", phase.as_str())]
 }
 
-fn of_result(result: &'static str) -> Word {
+fn of_result(result: &'static str) -> Label {
     [("result", result)]
 }
 

@@ -52,7 +52,7 @@ const AT_ONCE: usize = 16;
 pub struct PlanArgs {
     /// How to print it
     #[arg(long, short, default_value = "table")]
-    pub output: Output,
+    pub output: PlanFormat,
     /// Namespace of the operator; by default that of the pod
     #[arg(long, short)]
     pub namespace: Option<String>,
@@ -60,7 +60,7 @@ pub struct PlanArgs {
 
 /// How a plan is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+pub enum PlanFormat {
     /// For people.
     Table,
     /// For programs.
@@ -159,7 +159,7 @@ pub async fn run(
     look_at_workloads(&client, &cluster, &mut known, &policy).await?;
     look_at_gates(&Sources::new(gate_sources), &cluster, &mut known).await;
     let daemon_sets = DaemonSets::default();
-    let mut pods = Pods { client: &client, namespace, policy: &policy, time, daemon_sets };
+    let mut pods = PodLook { client: &client, namespace, policy: &policy, time, daemon_sets };
     // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
     while known.drains.len() < MAX_POD_WATCHES {
         let leader = leader(&cluster, own_node.as_deref());
@@ -182,8 +182,8 @@ pub async fn run(
     observed.fleet.ledger_term = Some(observed.fleet.term);
     let plan = plan(&observed);
     Ok(match args.output {
-        Output::Table => table(&plan),
-        Output::Json => serde_json::to_string_pretty(&plan)? + "\n",
+        PlanFormat::Table => table(&plan),
+        PlanFormat::Json => serde_json::to_string_pretty(&plan)? + "\n",
     })
 }
 
@@ -219,7 +219,7 @@ async fn read(client: &Client, namespace: &str) -> Result<Cluster, PlanError> {
 }
 
 /// What a look at the pods of nodes needs to know beside the cluster.
-struct Pods<'p> {
+struct PodLook<'p> {
     client: &'p Client,
     namespace: &'p str,
     policy: &'p Policy,
@@ -227,7 +227,7 @@ struct Pods<'p> {
     daemon_sets: DaemonSets,
 }
 
-impl Pods<'_> {
+impl PodLook<'_> {
     /// Looks at the pods of these nodes, and notes what drains have to do there.
     async fn look(
         &mut self,

@@ -102,7 +102,7 @@ impl Watches {
 }
 
 /// Where the objects of a watch are kept.
-trait Kept<K>: Send + 'static {
+trait Keeper<K>: Send + 'static {
     /// Takes the event in. Returns whether a decision could be another.
     fn take(&mut self, event: watcher::Event<K>) -> bool;
 }
@@ -129,7 +129,7 @@ where
     Watch::start(what, move || list_and_watch(api.clone(), params.clone()), kept, signals)
 }
 
-impl<K: Member + Send + 'static> Kept<K> for InCluster<K> {
+impl<K: Member + Send + 'static> Keeper<K> for InCluster<K> {
     fn take(&mut self, event: watcher::Event<K>) -> bool {
         let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
@@ -178,7 +178,7 @@ impl Watch {
     fn start<K, S>(
         what: &'static str,
         begin: impl Fn() -> S + Send + 'static,
-        kept: impl Kept<K>,
+        kept: impl Keeper<K>,
         (changed, failures): Signals,
     ) -> Self
     where
@@ -215,7 +215,7 @@ struct Follower<P> {
 impl<P> Follower<P> {
     async fn follow<K, S>(mut self, begin: impl Fn() -> S, mut asked: watch::Receiver<u64>)
     where
-        P: Kept<K>,
+        P: Keeper<K>,
         S: Stream<Item = watcher::Result<watcher::Event<K>>>,
     {
         loop {
@@ -240,7 +240,7 @@ impl<P> Follower<P> {
 
     fn on_event<K>(&mut self, event: watcher::Event<K>, times: u64)
     where
-        P: Kept<K>,
+        P: Keeper<K>,
     {
         if !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
             self.outage.is_over();

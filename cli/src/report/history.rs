@@ -17,7 +17,7 @@ const EVENTS: usize = 200;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct History {
     /// In the order of their first results.
-    pub versions: Vec<Outcome>,
+    pub versions: Vec<VersionHistory>,
     /// When an update last ended, well or not.
     pub last_finished: Option<String>,
     pub events: Vec<EventRow>,
@@ -28,7 +28,7 @@ pub(crate) struct History {
 /// What became of a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Outcome {
+pub(crate) struct VersionHistory {
     pub version: String,
     /// When two nodes first wanted it, or ran it. The reconciler notes this while there are pools.
     pub first_seen: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) struct Outcome {
     /// How many nodes have reached it.
     pub succeeded: u64,
     /// The nodes that failed to reach it last.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailureRow>,
     /// Why no further node is updated to it.
     pub halted: Option<String>,
     /// When the last failure was counted that halts it.
@@ -49,7 +49,7 @@ pub(crate) struct Outcome {
 /// A node that failed to reach a version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Failure {
+pub(crate) struct FailureRow {
     pub node: String,
     pub at: String,
     pub reason: String,
@@ -60,8 +60,9 @@ pub(crate) fn of(past: &Past) -> History {
     let status = past.ledger.status.as_ref();
     let records = status.into_iter().flat_map(|status| &status.versions);
     let seen = |version: &String| Some(time(status?.seen.get(version)?));
-    let outcome = |(version, record)| Outcome { first_seen: seen(version), ..of_version(version, record) };
-    let mut versions: Vec<Outcome> = records.map(outcome).collect();
+    let outcome =
+        |(version, record)| VersionHistory { first_seen: seen(version), ..of_version(version, record) };
+    let mut versions: Vec<VersionHistory> = records.map(outcome).collect();
     versions.sort_by(|one, other| one.first_result.cmp(&other.first_result));
     History {
         versions,
@@ -71,13 +72,13 @@ pub(crate) fn of(past: &Past) -> History {
     }
 }
 
-fn of_version(of: &str, record: &VersionRecord) -> Outcome {
-    let failures = record.failures.iter().map(|failure| Failure {
+fn of_version(of: &str, record: &VersionRecord) -> VersionHistory {
+    let failures = record.failures.iter().map(|failure| FailureRow {
         node: name(&failure.node),
         at: time(&failure.at),
         reason: word(&failure.reason),
     });
-    Outcome {
+    VersionHistory {
         version: version(of),
         first_result: record.first_seen.as_deref().map(time),
         succeeded: record.succeeded,
@@ -85,7 +86,7 @@ fn of_version(of: &str, record: &VersionRecord) -> Outcome {
         halted: record.halted.as_ref().map(|halt| sentence(&halt.reason)),
         halted_at: record.halted.as_ref().map(|halt| time(&halt.at)),
         acknowledged_at: record.acknowledged_at.as_deref().map(time),
-        ..Outcome::default()
+        ..VersionHistory::default()
     }
 }
 
@@ -105,9 +106,9 @@ impl View for History {
     }
 }
 
-impl Outcome {
+impl VersionHistory {
     fn row(&self, page: &Page) -> Vec<Cell> {
-        let failed = |it: &Failure| format!("{} ({}, {} ago)", it.node, it.reason, age(&it.at, page.now));
+        let failed = |it: &FailureRow| format!("{} ({}, {} ago)", it.node, it.reason, age(&it.at, page.now));
         let failures: Vec<String> = self.failures.iter().map(failed).collect();
         let failures = if failures.is_empty() { "-".to_owned() } else { failures.join(", ") };
         let halted = match (&self.halted, &self.acknowledged_at) {

@@ -25,7 +25,7 @@ const SILENT: &str = "-";
 /// The fleet at a glance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Status {
+pub(crate) struct Glance {
     /// A person has paused the fleet.
     pub paused: bool,
     /// How many nodes may be updated at once; absent while no reconciler has said so.
@@ -47,7 +47,7 @@ pub(crate) struct Status {
     /// The nodes that are being updated.
     pub moving: Vec<Moving>,
     /// The others that are not up to date, by what they wait for.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<WaitingNodes>,
     /// Nodes that are up to date, and of which people have asked something that takes effect with the next update.
     pub left_by_people: Vec<LeftByPeople>,
     /// How many nodes run Bottlerocket and are not opted in.
@@ -112,7 +112,7 @@ pub(crate) struct Moving {
 /// Nodes that wait for one thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingNodes {
     pub reason: String,
     pub nodes: Vec<String>,
     /// What they wait for, in a sentence.
@@ -128,9 +128,9 @@ pub(crate) struct LeftByPeople {
 }
 
 /// The fleet at a glance.
-pub(crate) fn of(fleet: &Fleet) -> Status {
+pub(crate) fn of(fleet: &Fleet) -> Glance {
     let status = fleet.ledger.as_ref().and_then(|ledger| ledger.status.as_ref());
-    let mut view = Status {
+    let mut view = Glance {
         paused: fleet.ledger.as_ref().is_some_and(|ledger| ledger.spec.paused),
         limit: status.and_then(|status| status.limit),
         in_use: status.map_or(0, |status| status.slots.len()),
@@ -139,7 +139,7 @@ pub(crate) fn of(fleet: &Fleet) -> Status {
         halted: halted(status),
         pools: fleet.pools.iter().map(pool).collect(),
         not_opted_in: status.and_then(|status| status.counts).map_or(0, |counts| counts.not_opted_in),
-        ..Status::default()
+        ..Glance::default()
     };
     let mut counts = BTreeMap::<_, usize>::new();
     let mut waiting = BTreeMap::<(String, String), Vec<String>>::new();
@@ -152,43 +152,44 @@ pub(crate) fn of(fleet: &Fleet) -> Status {
         *counts.entry((state(shadow), runs(shadow))).or_default() += 1;
         let slot = status.and_then(|status| status.slots.get(item.name()));
         match standing(shadow, slot) {
-            Standing::UpToDate => {
+            Progress::UpToDate => {
                 view.up_to_date += 1;
                 let said = progressing(shadow).filter(|said| said.reason == Reason::NoUpdate.as_str());
                 if let Some((_, asked)) = said.and_then(|said| said.message.split_once("; ")) {
                     left.entry(sentence(asked)).or_default().push(node_of(item.name()));
                 }
             }
-            Standing::Moves => view.moving.push(moving(item, shadow, slot)),
-            Standing::Waits => waiting.entry(waits_for(shadow)).or_default().push(node_of(item.name())),
+            Progress::Moves => view.moving.push(moving(item, shadow, slot)),
+            Progress::Waits => waiting.entry(waits_for(shadow)).or_default().push(node_of(item.name())),
         }
     }
     view.states =
         counts.into_iter().map(|((state, version), nodes)| Count { state, version, nodes }).collect();
     view.states.sort_by_key(|count| Reverse(count.nodes));
-    let groups = waiting.into_iter().map(|((reason, message), nodes)| Waiting { reason, nodes, message });
+    let groups =
+        waiting.into_iter().map(|((reason, message), nodes)| WaitingNodes { reason, nodes, message });
     view.waiting = groups.collect();
     view.waiting.sort_by_key(|waiting| Reverse(waiting.nodes.len()));
     view.left_by_people = left.into_iter().map(|(message, nodes)| LeftByPeople { message, nodes }).collect();
     view
 }
 
-enum Standing {
+enum Progress {
     UpToDate,
     Moves,
     Waits,
 }
 
 /// Where the node is, as ledger, versions and reconciler say.
-fn standing(shadow: &BottlerocketShadow, slot: Option<&Slot>) -> Standing {
+fn standing(shadow: &BottlerocketShadow, slot: Option<&Slot>) -> Progress {
     let said = progressing(shadow);
     let moves = said.is_some_and(|said| said.status == ConditionStatus::True);
     if slot.is_some() || shadow.spec.state != State::Idle || moves {
-        Standing::Moves
+        Progress::Moves
     } else if says_no_update(shadow) && !knows_an_update(shadow) {
-        Standing::UpToDate
+        Progress::UpToDate
     } else {
-        Standing::Waits
+        Progress::Waits
     }
 }
 

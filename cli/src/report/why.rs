@@ -43,7 +43,7 @@ pub(crate) struct Why {
     pub problem: Option<&'static str>,
     /// The agent's words.
     pub agent_says: Option<String>,
-    pub last_failure: Option<Failure>,
+    pub last_failure: Option<LastFailure>,
     /// Since when it holds a slot.
     pub updating_since: Option<String>,
     /// How many slots of the fleet are in use, and by whom, if it waits for one.
@@ -58,7 +58,7 @@ pub(crate) struct Why {
 /// The last failed attempt since the last success.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Failure {
+pub(crate) struct LastFailure {
     pub reason: String,
     pub at: String,
     /// How many attempts have failed since the last success.
@@ -117,7 +117,7 @@ fn of_shadow(shadow: &BottlerocketShadow) -> Why {
         // A version lock is no problem; the sentence is shown all the same.
         problem: status.problem.filter(|it| *it != Problem::NoUpdateChosen).map(Problem::as_str),
         agent_says: status.message.as_deref().map(sentence),
-        last_failure: failure.map(|failed| Failure {
+        last_failure: failure.map(|failed| LastFailure {
             reason: word(&failed.reason),
             at: time(&failed.at),
             count: failed.count,
@@ -196,7 +196,7 @@ impl Why {
             let state = or_dash(self.state);
             Some(if state == goal { state.to_owned() } else { format!("{state}, and is to reach {goal}") })
         };
-        let failed = |it: &Failure| {
+        let failed = |it: &LastFailure| {
             format!("{} ({}), {} since the last success", it.reason, age(&it.at, page.now), it.count)
         };
         [

@@ -3,8 +3,8 @@ use serde_json::json;
 use super::*;
 use crate::report::fixtures::{item, ledger, node};
 
-fn merged(change: &Change) -> &Value {
-    let Some(Body::Merge(patch)) = &change.body else { panic!("{change:?}") };
+fn merged(change: &PlannedChange) -> &Value {
+    let Some(PatchBody::Merge(patch)) = &change.body else { panic!("{change:?}") };
     patch
 }
 
@@ -16,13 +16,16 @@ fn a_pause_is_written_once() {
         json!({"metadata": {"uid": "f"}, "spec": {"paused": true}})
     );
     assert_eq!(merged(&pause_fleet(&fleet(true), false))["spec"], json!({"paused": false}));
-    assert_eq!(pause_fleet(&fleet(true), true), Change::none("the fleet is paused already".to_owned()));
+    assert_eq!(
+        pause_fleet(&fleet(true), true),
+        PlannedChange::none("the fleet is paused already".to_owned())
+    );
     assert_eq!(pause_fleet(&fleet(false), false).body, None);
 }
 
-type Steers = fn(&WatchedNode) -> Change;
+type Steers = fn(&WatchedNode) -> PlannedChange;
 
-fn paused(node: &WatchedNode) -> Change {
+fn paused(node: &WatchedNode) -> PlannedChange {
     pause_node(node, false)
 }
 
@@ -72,7 +75,7 @@ fn annotations_are_written_where_they_change_something() {
         let change = steer(&node(&json!({}), &annotations));
         let expected =
             expected.map(|annotations| json!({"metadata": {"uid": "n", "annotations": annotations}}));
-        assert_eq!(change.body, expected.map(Body::Merge), "case {number}");
+        assert_eq!(change.body, expected.map(PatchBody::Merge), "case {number}");
     }
 }
 
@@ -102,7 +105,7 @@ fn a_halt_is_lifted_as_it_was_read() {
             ledger.quoted["spec"]["acknowledgedHalts"] = before.clone();
         }
         let change = resume_version(&ledger, "1.20.0").unwrap();
-        let Some(Body::Json(patch)) = change.body else { panic!("{change:?}") };
+        let Some(PatchBody::Json(patch)) = change.body else { panic!("{change:?}") };
         let test = |path: &str, value: Value| json!({"op": "test", "path": path, "value": value});
         assert_eq!(
             json!(patch),
@@ -131,7 +134,7 @@ fn a_full_list_loses_what_nothing_rests_on() {
     let forgotten: Vec<Value> =
         (0..ACKNOWLEDGED_HALTS_MAX).map(|minor| lifted(&format!("1.{minor}.9"))).collect();
     let change = resume_version(&halted(&json!(forgotten)), "1.20.0").unwrap();
-    let Some(Body::Json(patch)) = change.body else { panic!("{change:?}") };
+    let Some(PatchBody::Json(patch)) = change.body else { panic!("{change:?}") };
     assert_eq!(json!(patch)[3]["value"], json!([lifted("1.20.0")]));
 
     let mut full = halted(&json!(forgotten));
@@ -152,7 +155,7 @@ fn a_pool_is_paused_once() {
         item.body.unwrap()
     };
     let patch =
-        |paused: bool| Some(Body::Merge(json!({"metadata": {"uid": "p"}, "spec": {"paused": paused}})));
+        |paused: bool| Some(PatchBody::Merge(json!({"metadata": {"uid": "p"}, "spec": {"paused": paused}})));
     assert_eq!(pause_pool(&pool(false), true).body, patch(true));
     assert_eq!(pause_pool(&pool(true), false).body, patch(false));
     for paused in [true, false] {

@@ -33,7 +33,7 @@ pub struct LastPass {
     /// How many nodes may be updated at once.
     pub limit: u64,
     /// The nodes by what is said of them.
-    pub nodes: BTreeMap<Group, i64>,
+    pub nodes: BTreeMap<NodeGroup, i64>,
     /// By pool and reason, since when an update has been known that does not progress: of the oldest one, as it is written.
     pub waiting: BTreeMap<(String, &'static str), String>,
     /// How many nodes run Bottlerocket and are not opted in.
@@ -56,7 +56,7 @@ pub struct LastPass {
 
 /// Nodes of which the same is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Group {
+pub struct NodeGroup {
     /// Their pool; empty if they are in none.
     pub pool: String,
     /// Why their updates progress or wait.
@@ -104,7 +104,7 @@ impl LastPass {
             pool.map(|pool| pool.name.to_owned()).unwrap_or_default()
         };
         let counts = counts.into_iter().map(|((pool, reason, version), nodes)| {
-            (Group { pool: name(pool), reason, version: version.to_owned() }, nodes)
+            (NodeGroup { pool: name(pool), reason, version: version.to_owned() }, nodes)
         });
         self.nodes = counts.collect();
         let waiting = waiting.into_iter();
@@ -173,7 +173,7 @@ impl LastPass {
         let of_versions = self.nodes.iter().map(|(group, nodes)| (group.version.as_str(), *nodes));
         let versions = Named::most_frequent(of_versions, MAX_VERSIONS);
         let (nodes, mut reasons) = (Family::<OfNodes, Gauge>::default(), BTreeMap::<&str, i64>::new());
-        for (Group { pool, reason, version }, number) in &self.nodes {
+        for (NodeGroup { pool, reason, version }, number) in &self.nodes {
             let (pool, bottlerocket_version) = (pools.label(pool), versions.label(version));
             nodes.get_or_create(&OfNodes { pool, reason, bottlerocket_version }).inc_by(*number);
             *reasons.entry(reason).or_default() += number;

@@ -1,7 +1,7 @@
 use kube::Resource as _;
 use std::collections::BTreeMap;
 
-use super::last_pass::Group;
+use super::last_pass::NodeGroup;
 use super::*;
 use brupop_api::printable::is_printable;
 use brupop_api::{BottlerocketShadow, Item};
@@ -25,8 +25,8 @@ fn has_lines(text: &str, lines: &[&str]) {
     }
 }
 
-fn group(pool: &str, reason: &'static str, version: &str) -> Group {
-    Group { pool: pool.to_owned(), reason, version: version.to_owned() }
+fn group(pool: &str, reason: &'static str, version: &str) -> NodeGroup {
+    NodeGroup { pool: pool.to_owned(), reason, version: version.to_owned() }
 }
 
 fn cluster(hosts: impl IntoIterator<Item = (&'static str, String)>) -> Cluster {

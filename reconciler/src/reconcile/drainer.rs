@@ -63,7 +63,7 @@ enum For {
 
 /// What follows from the pods of a node. It is made anew only when something changes from which it follows.
 pub(super) struct NodePods {
-    from: From,
+    from: Basis,
     /// When time alone changes it.
     until: Option<Duration>,
     /// The workloads of the pods.
@@ -81,7 +81,7 @@ struct NodeDrain {
 
 /// From what it follows.
 #[derive(PartialEq, Eq)]
-struct From {
+struct Basis {
     /// Of pods, budgets and workloads; see [`PodWatches`].
     revisions: [u64; 3],
     marker: Option<Marker>,
@@ -95,7 +95,7 @@ struct From {
     respects: bool,
 }
 
-impl From {
+impl Basis {
     fn of(
         entry: Option<&Entry>,
         respects: Option<bool>,
@@ -290,7 +290,7 @@ impl Drainer {
             let entry = cluster.entries.get(name);
             let durations = durations.of(of_nodes.owner(name));
             let revisions = [*pods, budgets_revision, workloads.revision()];
-            let from = From::of(entry, of_nodes.respects_pods(name), revisions, durations, around);
+            let from = Basis::of(entry, of_nodes.respects_pods(name), revisions, durations, around);
             let before = node_pods.get(name);
             if before.is_some_and(|it| it.from == from && it.until.is_none_or(|until| now < until)) {
                 continue;
@@ -440,7 +440,7 @@ struct Look<'l> {
 }
 
 impl Look<'_> {
-    fn at(&self, from: From, returns: &mut Returns) -> NodePods {
+    fn at(&self, from: Basis, returns: &mut Returns) -> NodePods {
         let &Self { name, around, budgets, workloads, .. } = self;
         let &Around { api, force, now, time, .. } = around;
         let ours = |pod: &PodItem| is_operator_pod(pod, &api.namespace);
@@ -458,7 +458,7 @@ impl Look<'_> {
         if !force {
             plan.put_first(pods(), budgets, from.failures.as_ref());
         }
-        let From { deadline, respects, failures, .. } = &from;
+        let Basis { deadline, respects, failures, .. } = &from;
         let circumstances =
             Circumstances { time, deadline: *deadline, respects: *respects, failures: failures.as_ref() };
         let changes = circumstances.changes_at(pods());

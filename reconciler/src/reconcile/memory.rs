@@ -189,7 +189,7 @@ impl Memory {
         version?;
         let node = &self.node(shadow).node;
         match node.readiness(version, now) {
-            Readiness::Until(until) if matches!(node.wait, Wait::Version { .. }) => Some(until),
+            MaySend::Until(until) if matches!(node.wait, Wait::Version { .. }) => Some(until),
             _ => None,
         }
     }
@@ -312,7 +312,7 @@ enum Wait {
 
 /// May a request about the object be sent?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Readiness {
+pub(super) enum MaySend {
     /// Yes.
     Ready,
     /// Not while one is under way.
@@ -414,15 +414,15 @@ impl InFlight {
     }
 
     /// May a request about the object be sent, if the object is known in this version?
-    pub(super) fn readiness(&self, version: Option<u64>, now: Duration) -> Readiness {
+    pub(super) fn readiness(&self, version: Option<u64>, now: Duration) -> MaySend {
         let until = match self.wait {
-            Wait::Nothing => return Readiness::Ready,
-            Wait::Answer => return Readiness::UnderWay,
+            Wait::Nothing => return MaySend::Ready,
+            Wait::Answer => return MaySend::UnderWay,
             Wait::Version { at_least, earliest, .. } if version >= Some(at_least) => earliest,
-            Wait::Change { from, .. } if version != from => return Readiness::Ready,
+            Wait::Change { from, .. } if version != from => return MaySend::Ready,
             Wait::Version { until, .. } | Wait::Change { until, .. } | Wait::Time { until } => until,
         };
-        if now >= until { Readiness::Ready } else { Readiness::Until(until) }
+        if now >= until { MaySend::Ready } else { MaySend::Until(until) }
     }
 }
 

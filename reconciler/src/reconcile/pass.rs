@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::calls::{self, Call, Context, Purpose, version_of};
 use super::drainer::{Around, Drainer};
-use super::memory::Readiness;
+use super::memory::MaySend;
 use super::wake::Wake;
 use super::{Completed, Reconciler};
 use crate::leadership::leads_now;
@@ -375,9 +375,9 @@ impl Reconciler {
             return false;
         }
         match self.leading.memory.in_flight(object).readiness(version, now) {
-            Readiness::Ready => true,
-            Readiness::UnderWay => false,
-            Readiness::Until(until) => {
+            MaySend::Ready => true,
+            MaySend::UnderWay => false,
+            MaySend::Until(until) => {
                 pass.wake.by(until);
                 false
             }

@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Kept, Outage, Signals, Watch, Watches};
+use super::{Keeper, Outage, Signals, Watch, Watches};
 use brupop_core::drain::Budgets;
 use brupop_core::kept::{Dropped, KeptBudgets, KeptPods};
 use brupop_core::objects::{Budget, PodItem};
@@ -104,7 +104,7 @@ impl PodWatches {
                 let (api, params, turns) =
                     (Api::<PodItem>::all(client.clone()), on_node(node), Arc::clone(turns));
                 let pods = move || list_and_watch_in_turn(api.clone(), params.clone(), Arc::clone(&turns));
-                let kept = OfNode { shadow: shadow.to_owned(), objects: Arc::clone(objects) };
+                let kept = PodsOfNode { shadow: shadow.to_owned(), objects: Arc::clone(objects) };
                 let signals = (Arc::clone(&watches.pods_changed), Arc::clone(&watches.failures));
                 Watch::start("the pods of a node", pods, kept, signals)
             });
@@ -193,12 +193,12 @@ fn locked(objects: &Mutex<Objects>) -> MutexGuard<'_, Objects> {
 }
 
 /// Keeps the pods of one node.
-struct OfNode {
+struct PodsOfNode {
     shadow: String,
     objects: Arc<Mutex<Objects>>,
 }
 
-impl Kept<PodItem> for OfNode {
+impl Keeper<PodItem> for PodsOfNode {
     fn take(&mut self, event: watcher::Event<PodItem>) -> bool {
         let (shadow, Objects { pods, budgets }) = (&self.shadow, &mut *locked(&self.objects));
         match event {
@@ -224,7 +224,7 @@ impl Kept<PodItem> for OfNode {
 /// Keeps all budgets.
 struct AllBudgets(Arc<Mutex<Objects>>);
 
-impl Kept<Item<Budget>> for AllBudgets {
+impl Keeper<Item<Budget>> for AllBudgets {
     fn take(&mut self, event: watcher::Event<Item<Budget>>) -> bool {
         let budgets = &mut locked(&self.0).budgets;
         match event {

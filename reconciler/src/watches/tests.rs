@@ -14,7 +14,7 @@ fn node(name: &str) -> Node {
 /// Keeps the names of what a list has.
 struct Names(Arc<Mutex<Vec<String>>>);
 
-impl Kept<Node> for Names {
+impl Keeper<Node> for Names {
     fn take(&mut self, event: watcher::Event<Node>) -> bool {
         let mut names = self.0.lock().unwrap();
         match event {

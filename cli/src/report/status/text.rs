@@ -4,7 +4,7 @@ use brupop_api::names;
 use comfy_table::Cell;
 
 use super::super::{or_dash, some};
-use super::{Count, HaltedVersion, LeftByPeople, Moving, PoolLine, Status, Waiting};
+use super::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
 use crate::page::{Page, Tone, View, age, section, table};
 
 /// Characters of the progress bar.
@@ -12,7 +12,7 @@ const BAR: usize = 30;
 /// Characters of the progress bar of a pool.
 const POOL_BAR: usize = 10;
 
-impl View for Status {
+impl View for Glance {
     fn text(&self, page: &Page) -> String {
         let mut text = self.head(page);
         text += &section("POOLS", &self.pools(page));
@@ -23,7 +23,7 @@ impl View for Status {
     }
 }
 
-impl Status {
+impl Glance {
     fn head(&self, page: &Page) -> String {
         let waits: usize = self.waiting.iter().map(|group| group.nodes.len()).sum();
         let limit = self.limit.map_or("?".to_owned(), |limit| limit.to_string());
@@ -119,7 +119,7 @@ impl Status {
     }
 
     fn waiting(&self, page: &Page) -> String {
-        let row = |waiting: &Waiting| {
+        let row = |waiting: &WaitingNodes| {
             vec![
                 Tone::Attention.cell(&waiting.reason),
                 Cell::new(waiting.nodes.len()),

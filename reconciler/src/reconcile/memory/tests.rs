@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use Readiness::{Ready, UnderWay, Until};
+use MaySend::{Ready, UnderWay, Until};
 
 use super::*;
 use brupop_api::conditions::ConditionStatus;
