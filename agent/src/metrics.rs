@@ -1,9 +1,6 @@
 //! What the agent counts, for those who scrape it. Nobody does unless `METRICS_ADDRESS` is set.
 
-use brupop_runtime::api_requests::ApiRequests;
-use brupop_runtime::authorizer::Refusals;
-use brupop_runtime::connections::Drops;
-use brupop_runtime::metrics;
+use brupop_runtime::metrics::{self, ProcessMetrics};
 use prometheus_client::registry::Registry;
 
 use crate::host::HostCalls;
@@ -14,12 +11,8 @@ pub struct Metrics {
     registry: Registry,
     /// Calls to the host's API.
     pub host_calls: HostCalls,
-    /// Requests to the API server.
-    pub api_requests: ApiRequests,
-    /// Scrapes that were refused.
-    pub scrape_refusals: Refusals,
-    /// Connections that were dropped.
-    pub drops: Drops,
+    /// Metrics that all programs have.
+    pub process: ProcessMetrics,
 }
 
 impl Default for Metrics {
@@ -27,9 +20,7 @@ impl Default for Metrics {
         let mut metrics = Self {
             registry: Registry::with_prefix("brupop_agent"),
             host_calls: HostCalls::default(),
-            api_requests: ApiRequests::default(),
-            scrape_refusals: Refusals::default(),
-            drops: Drops::default(),
+            process: ProcessMetrics::default(),
         };
         metrics.register();
         metrics
@@ -43,10 +34,7 @@ impl Metrics {
             "Calls to Bottlerocket's API, by what was called and by what came of it",
             self.host_calls.family(),
         );
-        metrics::register_api_requests(&mut self.registry, &self.api_requests);
-        metrics::register_refused_scrapes(&mut self.registry, &self.scrape_refusals);
-        metrics::register_drops(&mut self.registry, &self.drops);
-        metrics::register_build(&mut self.registry);
+        self.process.register(&mut self.registry);
     }
 
     /// All metrics as text, true at the time of the call.

@@ -61,7 +61,7 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     let metrics = options.metrics_address.map(|address| (address, Arc::new(Metrics::default())));
     let mut cluster = ClusterConfig::of_pod("brupop-agent")?;
     if let Some((_, metrics)) = &metrics {
-        cluster = cluster.counting(&metrics.api_requests);
+        cluster = cluster.counting(&metrics.process.api_requests);
     }
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let client = cluster.client()?;
@@ -115,10 +115,11 @@ fn open(
     let resolver = Resolver::self_signed(name)?;
     let right = Requirement::Get(metrics_endpoint::PATH);
     let client = cluster.client_without_retry()?;
-    let scrapers = Authorizer::new(client, right, Unknown::OF_ONE_OF_MANY, metrics.scrape_refusals.clone());
+    let scrapers =
+        Authorizer::new(client, right, Unknown::OF_ONE_OF_MANY, metrics.process.refused_scrapes.clone());
     // Nobody requests it: this ends when it is aborted.
     let (trigger, shutdown) = Shutdown::by_hand();
-    let (drops, metrics) = (metrics.drops.clone(), Arc::clone(metrics));
+    let (drops, metrics) = (metrics.process.drops.clone(), Arc::clone(metrics));
     let pages =
         metrics_endpoint::serve(listener, resolver, scrapers, move || metrics.render(), drops, shutdown);
     Ok(async move {

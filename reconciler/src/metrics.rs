@@ -8,16 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use brupop_core::cluster::Cluster;
 use brupop_core::outcome::{Ended, Phase, results};
-use brupop_runtime::api_requests::ApiRequests;
-use brupop_runtime::authorizer::Refusals;
-use brupop_runtime::connections::Drops;
-use brupop_runtime::metrics;
+use brupop_runtime::metrics::{self, ProcessMetrics};
 use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 pub use last_pass::LastPass;
@@ -59,12 +55,8 @@ pub struct Metrics {
     updates: Family<Label, Counter>,
     removed: Counter,
     durations: UpdateHistograms,
-    /// Requests to the API server.
-    pub api_requests: ApiRequests,
-    /// Scrapes that were refused.
-    pub scrape_refusals: Refusals,
-    /// Connections that were dropped.
-    pub drops: Drops,
+    /// Metrics that all programs have.
+    pub process: ProcessMetrics,
     /// `None` while this process does not lead.
     last_pass: Arc<Mutex<Option<LastPass>>>,
 }
@@ -150,26 +142,10 @@ impl Metrics {
             "Evictions, by the API server's response",
             self.evictions.clone(),
         );
-        registry.register(
-            "brupop_api_requests",
-            "Requests to the API server, by verb and by the code of the answer; none = there was none",
-            self.api_requests.family(),
-        );
-        registry.register(
-            "brupop_refused_scrapes",
-            "Refused scrapes of /metrics, by reason",
-            self.scrape_refusals.family(),
-        );
-        registry.register(
-            "brupop_dropped_connections",
-            "Connections dropped, by what they were doing: to make room, or after too long a time",
-            self.drops.family(),
-        );
+        self.process.register(registry.sub_registry_with_prefix("brupop"));
         let failures = Counter::<u64>::default();
         failures.inc_by(watch_failures);
         registry.register("brupop_watch_failures", "Times that a watch failed", failures);
-        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("brupop_build", "What runs", build);
     }
 
     /// A counter that is not there before its first event would hide that event from `increase`, so all are there.

@@ -67,7 +67,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     warn_of_a_schedule_that_is_over(&policy, &settings.scheduler_cron_expression);
     let us = settings.pod_name.clone().filter(|name| !name.is_empty()).ok_or(ProcessError::PodName)?;
     let metrics = Metrics::default();
-    let cluster = ClusterConfig::of_pod("brupop-reconciler")?.counting(&metrics.api_requests);
+    let cluster = ClusterConfig::of_pod("brupop-reconciler")?.counting(&metrics.process.api_requests);
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     // What has to go on, and to tell, while something holds the loop up.
     let beside = OwnThread::start("lease").map_err(ProcessError::Thread)?;
@@ -89,9 +89,9 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         client.clone(),
         Requirement::Get(metrics_endpoint::PATH),
         Unknown::OF_A_REPLICA,
-        metrics.scrape_refusals.clone(),
+        metrics.process.refused_scrapes.clone(),
     );
-    let drops = metrics.drops.clone();
+    let drops = metrics.process.drops.clone();
     let health_pages =
         beside.spawn(endpoint::serve(health_listener, health.clone(), drops.clone(), shutdown.clone()));
     let metrics_pages =

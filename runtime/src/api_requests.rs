@@ -8,7 +8,6 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Metric;
 use tower::{Layer, Service};
 
 /// The code of a request that got no answer: none came in time, there was no connection, or whoever asked gave up.
@@ -16,21 +15,14 @@ const NO_ANSWER: &str = "none";
 
 /// A verb of Kubernetes, and an HTTP status or [`NO_ANSWER`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
+pub(crate) struct RequestLabels {
     verb: &'static str,
     code: String,
 }
 
 /// Requests to the API server by verb and by the code of the answer. Clones share one state.
 #[derive(Clone, Debug, Default)]
-pub struct ApiRequests(Family<RequestLabels, Counter>);
-
-impl ApiRequests {
-    /// What was counted, for a registry.
-    pub fn family(&self) -> impl Metric + use<> {
-        self.0.clone()
-    }
-}
+pub struct ApiRequests(pub(crate) Family<RequestLabels, Counter>);
 
 impl<S> Layer<S> for ApiRequests {
     type Service = Counting<S>;

@@ -2,9 +2,10 @@
 
 use crate::connections::{self, Drops, Limits, Pages};
 use crate::{Heartbeat, Shutdown};
+use arc_swap::ArcSwapOption;
 use http::StatusCode;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
 use warp::reply::{Reply as _, Response, with_status};
@@ -31,14 +32,14 @@ const BACKLOG: u32 = 4096;
 /// Whether this process is alive; whether it is ready, and if not, why. Once ready, it stays ready. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Health {
-    unready: Arc<RwLock<Option<String>>>,
+    unready: Arc<ArcSwapOption<String>>,
     heartbeat: Option<Heartbeat>,
 }
 
 impl Health {
     /// Not ready yet, because of `reason`: `/readyz` answers 503 with it.
     pub fn starting(reason: impl Into<String>) -> Self {
-        Self { unready: Arc::new(RwLock::new(Some(reason.into()))), heartbeat: None }
+        Self { unready: Arc::new(ArcSwapOption::from_pointee(reason.into())), heartbeat: None }
     }
 
     /// Lets `/livez` answer 503 while the loop of this heartbeat is stuck.
@@ -52,11 +53,7 @@ impl Health {
     /// Nothing takes this back at the end: Kubernetes itself stops sending new callers to a pod that is being deleted, and
     /// sends them there all the same if no other pod is ready.
     pub fn ready(&self) {
-        *self.unready.write().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    fn unready(&self) -> Option<String> {
-        self.unready.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.unready.store(None);
     }
 
     fn is_stuck(&self) -> bool {
@@ -103,7 +100,7 @@ pub async fn serve(listener: TcpListener, health: Health, drops: Drops, shutdown
 fn pages(health: Health) -> Pages {
     let alive = health.clone();
     let livez = path!("livez").map(move || answer(alive.is_stuck().then(|| "the loop is stuck".to_owned())));
-    let readyz = path!("readyz").map(move || answer(health.unready()));
+    let readyz = path!("readyz").map(move || answer(health.unready.load().as_deref().cloned()));
     connections::reads().and(livez.or(readyz).unify()).boxed()
 }
 

@@ -8,33 +8,30 @@ use crate::api_requests::ApiRequests;
 use crate::authorizer::Refusals;
 use crate::connections::Drops;
 
-/// Requests to the API server.
-pub fn register_api_requests(registry: &mut Registry, requests: &ApiRequests) {
-    registry.register(
-        "api_requests",
-        "Requests to the API server, by verb and by the code of the answer; none = there was none",
-        requests.family(),
-    );
+/// Metrics that all programs have. Clones share one state.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessMetrics {
+    /// Requests to the API server.
+    pub api_requests: ApiRequests,
+    /// Scrapes that were refused.
+    pub refused_scrapes: Refusals,
+    /// Connections that were dropped.
+    pub drops: Drops,
 }
 
-/// Scrapes that were refused.
-pub fn register_refused_scrapes(registry: &mut Registry, refusals: &Refusals) {
-    registry.register("refused_scrapes", "Scrapes of /metrics refused, by why", refusals.family());
-}
-
-/// Connections that were dropped.
-pub fn register_drops(registry: &mut Registry, drops: &Drops) {
-    registry.register(
-        "dropped_connections",
-        "Connections dropped, by what they were doing: to make room, or after too long a time",
-        drops.family(),
-    );
-}
-
-/// Which version of the operator this is.
-pub fn register_build(registry: &mut Registry) {
-    let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-    registry.register("build", "What runs", build);
+impl ProcessMetrics {
+    /// Adds them to a registry with the program's prefix, and which version of the operator this is.
+    pub fn register(&self, registry: &mut Registry) {
+        let requests =
+            "Requests to the API server, by verb and by the code of the answer; none = there was none";
+        registry.register("api_requests", requests, self.api_requests.0.clone());
+        let scrapes = "Scrapes of /metrics refused, by why";
+        registry.register("refused_scrapes", scrapes, self.refused_scrapes.family());
+        let drops = "Connections dropped, by what they were doing: to make room, or after too long a time";
+        registry.register("dropped_connections", drops, self.drops.0.clone());
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "What runs", build);
+    }
 }
 
 /// All metrics as text, true at the time of the call.

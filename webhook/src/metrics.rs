@@ -1,11 +1,9 @@
 //! What the webhook counts.
 
 use crate::verdict::{Actor, Rule};
-use brupop_runtime::api_requests::ApiRequests;
 use brupop_runtime::authorizer::Refusals;
-use brupop_runtime::connections::Drops;
 use brupop_runtime::logs::Quota;
-use brupop_runtime::metrics;
+use brupop_runtime::metrics::{self, ProcessMetrics};
 use kube::core::admission::Operation;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -44,14 +42,10 @@ pub struct Metrics {
     pub certificate_failures: Counter,
     /// Times somebody else had damaged `caBundle`, and it was put right.
     pub ca_bundle_repairs: Counter,
-    /// Requests to the API server.
-    pub api_requests: ApiRequests,
-    /// Scrapes that were refused.
-    pub scrape_refusals: Refusals,
+    /// Metrics that all programs have.
+    pub process: ProcessMetrics,
     /// Reviews that were refused for want of a caller's token.
     pub caller_refusals: Refusals,
-    /// Connections that were dropped.
-    pub drops: Drops,
 }
 
 impl Default for Metrics {
@@ -66,14 +60,11 @@ impl Default for Metrics {
             certificate_expiry: Gauge::default(),
             certificate_failures: Counter::default(),
             ca_bundle_repairs: Counter::default(),
-            api_requests: ApiRequests::default(),
-            scrape_refusals: Refusals::default(),
+            process: ProcessMetrics::default(),
             caller_refusals: Refusals::default(),
-            drops: Drops::default(),
         };
         metrics.register_reviews();
         metrics.register_certificates();
-        metrics.register_ports();
         metrics.register_process();
         metrics
     }
@@ -123,19 +114,13 @@ impl Metrics {
         );
     }
 
-    fn register_ports(&mut self) {
-        metrics::register_refused_scrapes(&mut self.registry, &self.scrape_refusals);
+    fn register_process(&mut self) {
         self.registry.register(
             "refused_callers",
             "Requests for a review refused for want of a token, by why; only if one is required",
             self.caller_refusals.family(),
         );
-        metrics::register_drops(&mut self.registry, &self.drops);
-    }
-
-    fn register_process(&mut self) {
-        metrics::register_api_requests(&mut self.registry, &self.api_requests);
-        metrics::register_build(&mut self.registry);
+        self.process.register(&mut self.registry);
     }
 
     /// Counts a verdict.
@@ -202,8 +187,8 @@ mod tests {
                 "brupop_webhook_certificate_expiry_timestamp_seconds gauge",
                 "brupop_webhook_certificate_failures counter",
                 "brupop_webhook_ca_bundle_repairs counter",
-                "brupop_webhook_refused_scrapes counter",
                 "brupop_webhook_refused_callers counter",
+                "brupop_webhook_refused_scrapes counter",
                 "brupop_webhook_build info",
             ]
         );

@@ -37,7 +37,7 @@ pub enum ProcessError {
 /// It cannot start. Once it runs, whatever goes wrong is repaired and logged.
 pub async fn run(options: Options) -> Result<(), ProcessError> {
     let metrics = Arc::new(Metrics::default());
-    let cluster = ClusterConfig::of_pod("brupop-webhook")?.counting(&metrics.api_requests);
+    let cluster = ClusterConfig::of_pod("brupop-webhook")?.counting(&metrics.process.api_requests);
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let (admission, health_listener, metrics_listener) = (
         endpoint::listen(options.admission_address)?,
@@ -51,7 +51,7 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     // After the signal, reviews are still served for a while. Everything else goes on until they end.
     let (served, ending) = Shutdown::by_hand();
     let scraped = Arc::clone(&metrics);
-    let drops = || metrics.drops.clone();
+    let drops = || metrics.process.drops.clone();
     let health_pages =
         tokio::spawn(endpoint::serve(health_listener, health.clone(), drops(), ending.clone()));
     let metrics_pages = tokio::spawn(metrics_endpoint::serve(
@@ -95,7 +95,10 @@ fn authorizers(
         )
     });
     let scrape = Requirement::Get(metrics_endpoint::PATH);
-    (of_reviews, Authorizer::new(client, scrape, Unknown::OF_A_REPLICA, metrics.scrape_refusals.clone()))
+    (
+        of_reviews,
+        Authorizer::new(client, scrape, Unknown::OF_A_REPLICA, metrics.process.refused_scrapes.clone()),
+    )
 }
 
 /// Looks after the certificate that TLS serves until the shutdown is requested.

@@ -58,7 +58,7 @@ pub async fn serve(
     authorizer: Option<Arc<Authorizer>>,
     shutdown: Shutdown,
 ) {
-    let (drops, pages) = (metrics.drops.clone(), pages(metrics, authorizer));
+    let (drops, pages) = (metrics.process.drops.clone(), pages(metrics, authorizer));
     connections::serve(listener, Some(resolver), limits, drops, pages, shutdown).await;
 }
 

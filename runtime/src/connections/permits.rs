@@ -6,7 +6,6 @@ use crate::Peer;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Metric;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
@@ -18,7 +17,7 @@ const ROOM: &str = "room";
 const TIMEOUT: &str = "timeout";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
+pub(crate) struct DropLabels {
     port: &'static str,
     phase: &'static str,
     reason: &'static str,
@@ -26,16 +25,11 @@ struct Labels {
 
 /// Connections that were dropped: at which port, what they were doing, and why. Clones share one state.
 #[derive(Clone, Debug, Default)]
-pub struct Drops(Family<Labels, Counter>);
+pub struct Drops(pub(crate) Family<DropLabels, Counter>);
 
 impl Drops {
-    /// For a registry. There are zeroes for each port that is served.
-    pub fn family(&self) -> impl Metric + use<> {
-        self.0.clone()
-    }
-
     fn count(&self, port: &'static str, phase: ConnectionPhase, reason: &'static str, dropped: u64) {
-        self.0.get_or_create(&Labels { port, phase: phase.as_str(), reason }).inc_by(dropped);
+        self.0.get_or_create(&DropLabels { port, phase: phase.as_str(), reason }).inc_by(dropped);
     }
 }
 

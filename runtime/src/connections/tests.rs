@@ -68,7 +68,7 @@ impl Echo {
     /// How many connections were dropped in this phase for this reason.
     fn dropped(&self, phase: &str, reason: &str) -> usize {
         let mut registry = Registry::default();
-        registry.register("d", "d", self.drops.family());
+        registry.register("d", "d", self.drops.0.clone());
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         let line = format!(r#"d_total{{port="test",phase="{phase}",reason="{reason}"}} "#);
