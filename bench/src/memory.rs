@@ -12,8 +12,9 @@ use crate::table::Figure;
 const AIM_MIB: f64 = 200.0;
 /// Pods on the node that is next, with all the labels that there can be.
 const PODS: usize = 12_000;
-/// Pools of 49 kB that select nothing.
-const POOLS: usize = 600;
+/// Pools of 49 kB that select nothing: more than are kept, and not so many that their selectors are forgotten, too, for such
+/// pools hold all nodes.
+const POOLS: usize = 250;
 /// Budgets of 1.2 MB.
 const BUDGETS: usize = 120;
 /// How many nodes there are. All but one have to be updated, whatever stands on that one.
@@ -36,6 +37,7 @@ pub async fn measure() -> Result<Vec<Figure>> {
     tenants::make_crowd(world.control_plane(), PODS).await?;
     let _agents = Agents::start(world.client());
     let mut asked = Asked::from_now(world.control_plane());
+    say("starting the reconciler");
     let (reconciler, _) = start(&world, "1", &mut asked).await?;
     say("updating the others");
     asked.until("all other nodes are updated", |asked| asked.begun.len() >= NODES - 1).await?;
