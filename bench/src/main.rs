@@ -42,7 +42,7 @@ struct Arguments {
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(10..))]
     large: u16,
     /// idle: for how many seconds a fleet is left alone
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..))]
     idle_seconds: u64,
     /// admission: how often each variant has its turn
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -74,7 +74,7 @@ enum Part {
     RollOut,
     /// How soon something happens: an update, a change of leaders, a start (three minutes)
     Starts,
-    /// A fleet with nothing to do: memory, CPU, requests (six minutes)
+    /// A fleet with nothing to do: memory, CPU, requests (four minutes)
     Idle,
     /// An agent's patch with and without webhook and policies (three minutes)
     Admission,
