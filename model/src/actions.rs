@@ -4,8 +4,9 @@ use brupop_api::State;
 use stateright::{Model, Property};
 
 use crate::objects::{LIVES, Shadow};
+use crate::pools::DEFAULT;
 use crate::properties;
-use crate::state::{Config, started};
+use crate::state::{Config, Faults, started};
 use crate::view::Late;
 use crate::world::{Leader, Place, World};
 
@@ -104,6 +105,8 @@ pub enum ModelAction {
     RemovePool(usize),
     /// A person makes it again.
     MakePool(usize),
+    /// The window of the default pool opens, or closes.
+    Window,
 }
 
 impl ModelAction {
@@ -156,6 +159,9 @@ impl Model for Config {
         if self.pools.is_some() {
             of_pools(world, actions);
         }
+        if world.faults.windows > 0 {
+            actions.push(ModelAction::Window);
+        }
         if world.faults.acknowledgements > 0
             && let Some(record) = world.ledger.record
         {
@@ -206,7 +212,8 @@ fn of_leader(config: &Config, world: &World, at: usize, actions: &mut Vec<ModelA
         None if faults.stale_leaders > 0 => {
             let parts = [Part::Everything, Part::Shadows, Part::Nodes, Part::Pods, Part::Ledger];
             actions.extend(parts.map(|part| ModelAction::Freeze(at, part)));
-            if config.faults.pool_pauses > 0 || config.faults.pool_deletions > 0 {
+            let Faults { pool_pauses, pool_deletions, windows, .. } = config.faults;
+            if pool_pauses + pool_deletions + windows > 0 {
                 actions.push(ModelAction::Freeze(at, Part::Pools));
             }
             if world.leaders[1 - at].term.is_none() {
@@ -218,7 +225,7 @@ fn of_leader(config: &Config, world: &World, at: usize, actions: &mut Vec<ModelA
 }
 
 fn of_pools(world: &World, actions: &mut Vec<ModelAction>) {
-    for (at, pool) in world.pools.iter().enumerate() {
+    for (at, pool) in world.pools.iter().take(DEFAULT).enumerate() {
         if pool.gone {
             actions.push(ModelAction::MakePool(at));
             continue;

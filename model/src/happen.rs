@@ -2,7 +2,7 @@
 
 use crate::actions::{ModelAction, Part};
 use crate::objects::{NODES_MAX, Node, small};
-use crate::pools::Pool;
+use crate::pools::{DEFAULT, Pool};
 use crate::properties;
 use crate::state::{Config, Host, started};
 use crate::world::{Place, Stale, World};
@@ -76,6 +76,10 @@ impl World {
                 self.pools[at] = Pool { gone: true, paused: false };
             }
             ModelAction::MakePool(at) => self.pools[at].gone = false,
+            ModelAction::Window => {
+                self.faults.windows -= 1;
+                self.pools[DEFAULT].paused = !self.pools[DEFAULT].paused;
+            }
             ModelAction::OwnReboot(at) => {
                 self.faults.own_reboots -= 1;
                 self.go_down(at);

@@ -75,6 +75,9 @@ struct Arguments {
     /// Times that a person deletes a pool, which may be made again.
     #[arg(long, default_value_t = 0)]
     pool_deletions: u8,
+    /// Times that the window of the default pool opens or closes.
+    #[arg(long, default_value_t = 0)]
+    windows: u8,
     /// There are two pools of one update at once each, and so many nodes are in the first.
     #[arg(long)]
     pools: Option<usize>,
@@ -129,6 +132,7 @@ fn main() -> ExitCode {
             moves: arguments.moves,
             pool_pauses: arguments.pool_pauses,
             pool_deletions: arguments.pool_deletions,
+            windows: arguments.windows,
         },
         halts: arguments.halts,
         upstream: arguments.upstream,

@@ -1,9 +1,9 @@
-//! The two pools: what people say of them, and which of them steers a node.
+//! The pools: what is said of them, and which of them steers a node.
 
 use brupop_core::facts::{NodeView, PoolFacts, Steering};
 use brupop_core::observe::order;
-use brupop_core::pool::Rules;
-use brupop_core::window::Starts;
+use brupop_core::rules::Rules;
+use brupop_core::window::{Starts, Until};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -14,17 +14,21 @@ use crate::tables::Versions;
 /// How many nodes of a pool may be updated at once.
 pub const POOL_LIMIT: u64 = 1;
 
-/// What people say of a pool.
+/// What is said of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pool {
     /// It is deleted.
     pub gone: bool,
-    /// It is paused.
+    /// It is paused; the default pool is outside its window.
     pub paused: bool,
 }
 
-/// The two pools. The second one selects every node, and the first one, of a higher priority, those labelled for it.
-pub type Pools = [Pool; 2];
+/// The two pools, and the default pool. The second one selects every node, and the first one, of a higher priority, those
+/// labelled for it.
+pub type Pools = [Pool; 3];
+
+/// The place of the default pool.
+pub const DEFAULT: usize = 2;
 
 /// Does the second pool come after the first, and is that done?
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,13 +38,35 @@ enum Turn {
     Done,
 }
 
-/// All that decisions can see of the pools: whose pauses are not looked at again before the cordon, by the pools and the turn.
-type Known = BTreeMap<(bool, Pools, Turn), Vec<PoolFacts<'static>>>;
+/// All that decisions can see of the two pools: whose pauses are not looked at again before the cordon, by the pools and the
+/// turn.
+type Known = BTreeMap<(bool, [Pool; 2], Turn), Vec<PoolFacts<'static>>>;
+
+/// And of the default pool: by its limit, whether it is outside its window, and whether that is not looked at again.
+static DEFAULT_FACTS: LazyLock<BTreeMap<(u64, bool, bool), PoolFacts<'static>>> = LazyLock::new(|| {
+    let flags = [false, true];
+    let all = (0..=NODES_MAX as u64).flat_map(|limit| {
+        flags.into_iter().flat_map(move |closed| flags.map(move |weak| (limit, closed, weak)))
+    });
+    let facts = all.map(|of @ (limit, closed, weak)| {
+        let starts = |closed| if closed { Starts::OutsideWindow(Until::Unknown) } else { Starts::Open };
+        let (starts, goes_on) = (starts(closed), starts(closed && !weak));
+        (of, PoolFacts { nodes: NODES_MAX as u64, limit, starts, goes_on, ..PoolFacts::DEFAULT })
+    });
+    facts.collect()
+});
+
+/// The default pool as a leader sees it, who sees this of the pools.
+pub(crate) fn default_facts(config: &Config, pools: Pools) -> &'static PoolFacts<'static> {
+    static USUAL: PoolFacts<'static> = PoolFacts::DEFAULT;
+    let weak = config.without == Some(Safeguard::AskedAgain);
+    DEFAULT_FACTS.get(&(config.limit.min(NODES_MAX as u64), pools[DEFAULT].paused, weak)).unwrap_or(&USUAL)
+}
 
 static FACTS: LazyLock<Known> = LazyLock::new(|| {
     let flags = [false, true];
     let pools = flags.into_iter().flat_map(|gone| flags.map(|paused| Pool { gone, paused }));
-    let both: Vec<Pools> =
+    let both: Vec<[Pool; 2]> =
         pools.clone().flat_map(|one| pools.clone().map(move |other| [one, other])).collect();
     let mut known = Known::new();
     for weak in flags {
@@ -59,7 +85,7 @@ static AFTER: LazyLock<Option<Rules>> = LazyLock::new(|| {
     Rules::of(&serde_json::from_value(spec).ok()?).ok()
 });
 
-fn known_facts(pools: Pools, turn: Turn, weak: bool) -> Vec<PoolFacts<'static>> {
+fn known_facts(pools: [Pool; 2], turn: Turn, weak: bool) -> Vec<PoolFacts<'static>> {
     let there = (0..2).filter(|at| !pools[*at].gone);
     let facts = there.map(|at| {
         let gate = |paused| if paused { Starts::Paused } else { Starts::Open };
@@ -101,12 +127,14 @@ pub(crate) fn facts(
         _ if waits(versions, now) => Turn::Waits,
         _ => Turn::Done,
     };
-    FACTS.get(&(config.without == Some(Safeguard::AskedAgain), pools, turn)).map_or(&[], Vec::as_slice)
+    let [one, other, _] = pools;
+    let weak = config.without == Some(Safeguard::AskedAgain);
+    FACTS.get(&(weak, [one, other], turn)).map_or(&[], Vec::as_slice)
 }
 
 /// Does the second pool wait for the first, by the functions that ship?
 pub(crate) fn waits(versions: &'static Versions, now: &str) -> bool {
-    let mut pools = known_facts(Pools::default(), Turn::Done, false);
+    let mut pools = known_facts([Pool::default(); 2], Turn::Done, false);
     pools[1].waits_for.clear();
     order::apply(&mut pools, Some(versions), now.parse().unwrap_or_default());
     // A version that the ledger does not know is nobody done with.
@@ -121,13 +149,13 @@ fn is_done_now(versions: &Versions) -> bool {
 /// Who steers a node labelled for this pool, if these are the pools.
 pub(crate) fn steering(config: &Config, pools: Pools, label: Option<u8>) -> Steering<'static> {
     let Some(label) = label.map(usize::from) else {
-        return if config.pools.is_some() { Steering::Nobody } else { Steering::Environment };
+        return if config.pools.is_some() { Steering::Nobody } else { Steering::Default };
     };
     match [label, 1].into_iter().find(|at| !pools[*at].gone) {
-        _ if config.pools.is_none() => Steering::Environment,
+        _ if config.pools.is_none() => Steering::Default,
         Some(at) => Steering::Pool((0..at).filter(|at| !pools[*at].gone).count()),
         None if config.hold => Steering::Nobody,
-        None => Steering::Environment,
+        None => Steering::Default,
     }
 }
 
@@ -137,10 +165,10 @@ pub(crate) fn steered_by(pools: Pools, steering: Steering<'_>) -> Option<u8> {
     (0..2).filter(|at| !pools[*at].gone).nth(index).map(|at| small(at as u64))
 }
 
-/// Does whoever steers a node, if these are the pools, let no update of it begin, nor go on to the cordon?
+/// Does the pool of a node, if these are the pools, let no update of it begin, nor go on to the cordon?
 pub(crate) fn held(pools: Pools, steering: Steering<'_>) -> bool {
     match steering {
-        Steering::Environment => false,
+        Steering::Default => pools[DEFAULT].paused,
         Steering::Nobody | Steering::Conflict(_) => true,
         Steering::Pool(_) => steered_by(pools, steering).is_none_or(|at| pools[usize::from(at)].paused),
     }

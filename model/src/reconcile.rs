@@ -6,6 +6,7 @@ use brupop_api::{Field, Object, State, Value, Write};
 use brupop_apply::{Fields, NotApplied, apply};
 use brupop_core::decide::{self, Abort, Effect, Milestone};
 use brupop_core::facts::NodeView;
+use brupop_core::window::Starts;
 
 use crate::ledger::Held;
 use crate::objects::{LIVES, NODES, SHADOWS, Shadow, small};
@@ -124,7 +125,7 @@ impl World {
         let view = view::view(config, self, &leader, node, late);
         let saw = Saw {
             halt: leader.stale.and_then(|stale| stale.ledger).unwrap_or(self.ledger).is_halted(),
-            held: held(view::seen_pools(self, &leader), view.steering),
+            held: held(view::seen_pools(self, &leader), view.steering) || fleet.starts == Starts::Paused,
             draining: view.node.and_then(|node| node.marker).is_some_and(|it| it.drain_started_at.is_some()),
         };
         let decision = decide::node(&fleet, &view);

@@ -1,7 +1,7 @@
 //! How large the model is, what may go wrong in it, and the hosts.
 
 use brupop_agent_core::step::{StepMemory, UpdateState};
-use brupop_core::policy::FailureBudget;
+use brupop_core::rules::FailureBudget;
 
 /// How many of each fault may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,6 +43,8 @@ pub struct Faults {
     pub pool_pauses: u8,
     /// A person deletes a pool; one of the same name may be made again.
     pub pool_deletions: u8,
+    /// The window of the default pool opens or closes.
+    pub windows: u8,
 }
 
 impl Faults {
@@ -66,6 +68,7 @@ impl Faults {
         moves: 0,
         pool_pauses: 0,
         pool_deletions: 0,
+        windows: 0,
     };
 }
 
@@ -147,7 +150,7 @@ pub struct Config {
     pub pools: Option<usize>,
     /// The second pool comes after the first.
     pub order: bool,
-    /// Nodes that no pool selects are held; otherwise they are updated as if there were no pools.
+    /// Nodes that no pool selects are held; otherwise they are in the default pool.
     pub hold: bool,
     /// The safeguard left out, in sensitivity runs.
     pub without: Option<Safeguard>,
@@ -170,13 +173,12 @@ impl Config {
         without: None,
     };
 
-    /// Does nothing go wrong but what leaders see, and what people say of pools?
+    /// Does nothing go wrong but what leaders see, and what windows and people say of pools and the fleet?
     pub fn only_pools_change(&self) -> bool {
-        let Faults { takeovers, stale_leaders, .. } = self.faults;
-        let Faults { moves, pool_pauses, pool_deletions, .. } = self.faults;
-        let of_pools =
-            Faults { takeovers, stale_leaders, moves, pool_pauses, pool_deletions, ..Faults::NONE };
-        self.pools.is_some() && self.faults == of_pools && !self.upstream
+        let Faults { takeovers, stale_leaders, moves, pauses, .. } = self.faults;
+        let Faults { pool_pauses, pool_deletions, windows, .. } = self.faults;
+        let of_leaders = Faults { takeovers, stale_leaders, moves, pauses, ..Faults::NONE };
+        self.faults == Faults { pool_pauses, pool_deletions, windows, ..of_leaders } && !self.upstream
     }
 
     /// How many nodes may fail before the update is halted.

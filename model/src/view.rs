@@ -4,7 +4,7 @@ use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
-use brupop_core::policy::FailureBudget;
+use brupop_core::rules::FailureBudget;
 use brupop_core::window::Starts;
 use brupop_core::workloads::Evicted;
 
@@ -139,8 +139,8 @@ pub(crate) fn fleet_of(
             Some(Safeguard::Canaries) => FailureBudget { unproven: None, ..config.budget() },
             _ => config.budget(),
         },
-        limit: config.limit,
         ceiling: config.limit,
+        default_pool: pools::default_facts(config, seen_pools(world, leader)),
         pools: pools::facts(config, seen_pools(world, leader), versions, now),
         ..FleetFacts::EXAMPLE
     }

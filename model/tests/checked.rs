@@ -66,6 +66,26 @@ fn nobody_begins_while_the_fleet_is_paused() {
 }
 
 #[test]
+fn a_window_that_closes_takes_slots_back_and_cordons_nothing() {
+    let faults = Faults { windows: 2, ..Faults::NONE };
+    holds(Config { limit: 2, faults, ..SMALL });
+    let faults = Faults { windows: 1, pauses: 1, takeovers: 1, ..Faults::NONE };
+    holds(Config { attempts: 1, faults, ..SMALL });
+    let faults = Faults { windows: 1, takeovers: 1, stale_leaders: 1, ..Faults::NONE };
+    holds(Config { attempts: 1, faults, ..ONE });
+    let faults = Faults { windows: 1, moves: 1, pool_deletions: 1, ..Faults::NONE };
+    holds(Config { pools: Some(1), attempts: 1, faults, ..SMALL });
+}
+
+#[test]
+fn what_upstream_left_is_given_up_before_its_drain_outside_the_window() {
+    let faults = Faults { windows: 2, fall_backs: 1, ..Faults::NONE };
+    holds(Config { upstream: true, faults, ..ONE });
+    let faults = Faults { windows: 1, pauses: 1, people: 1, ..Faults::NONE };
+    holds(Config { upstream: true, attempts: 1, faults, ..ONE });
+}
+
+#[test]
 fn pools_keep_their_limits() {
     holds(Config { nodes: 3, limit: 3, attempts: 1, pools: Some(2), ..SMALL });
     let faults = Faults { moves: 2, fall_backs: 1, ..Faults::NONE };

@@ -131,6 +131,16 @@ fn the_pool_is_asked_again_before_the_cordon() {
 }
 
 #[test]
+fn the_window_is_looked_at_again_before_the_cordon() {
+    let faults = Faults { windows: 1, ..Faults::NONE };
+    is_found(
+        Safeguard::AskedAgain,
+        "a node is cordoned although its pool is paused",
+        Config { attempts: 1, faults, ..ONE },
+    );
+}
+
+#[test]
 fn the_pool_is_not_asked_after_the_cordon() {
     let property = "an update is given up after the cordon for what is said of its pool";
     let faults = Faults { pool_pauses: 1, ..Faults::NONE };

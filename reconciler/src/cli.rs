@@ -9,7 +9,8 @@ use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 
 use crate::plan::PlanArgs;
-use brupop_core::policy::{Durations, FailureBudget, Limit, Policy};
+use brupop_core::policy::{Durations, Policy};
+use brupop_core::rules::{FailureBudget, Limit, Rules, StepDurations};
 use brupop_core::window::{self, Schedule};
 
 /// Longest time that can be set, in seconds: a week.
@@ -125,36 +126,45 @@ impl Settings {
     pub fn policy(&self) -> Result<Policy, String> {
         let durations = self.durations();
         let expression = &self.scheduler_cron_expression;
-        let schedule =
-            Schedule::new(expression, self.scheduler_time_zone.clone(), self.scheduler_window_duration)
+        let windows =
+            window::windows(expression, self.scheduler_time_zone.clone(), self.scheduler_window_duration)
                 .map_err(|why| format!("SCHEDULER_CRON_EXPRESSION \"{expression}\": {why}"))?;
-        if !schedule.leaves(durations.min_remaining) {
+        let leaves = |schedule: &Schedule| schedule.leaves(durations.min_remaining);
+        if !windows.iter().all(leaves) {
             return Err("SCHEDULER_MIN_REMAINING_SECONDS is longer than the maintenance window, so nothing would ever \
                         start: write less"
                 .to_owned());
         }
         Ok(Policy {
-            limit: self.max_concurrent_update,
+            default_pool: Rules::of_settings(
+                self.max_concurrent_update,
+                windows,
+                self.step_durations(),
+                self.respect_do_not_disrupt,
+            ),
             failures: FailureBudget {
                 unproven: self.max_failures_of_new_version.0,
                 proven: self.max_failures.0,
             },
             durations,
-            schedule,
             force: self.drain_on_deadline == OnDeadline::Force,
-            respect_do_not_disrupt: self.respect_do_not_disrupt,
             auto_label: self.auto_label,
         })
+    }
+
+    fn step_durations(&self) -> StepDurations {
+        StepDurations {
+            exclusion: duration(self.exclude_from_lb_wait_time_in_sec),
+            drain: duration(self.drain_deadline_seconds),
+            soak: duration(self.soak_seconds),
+            workloads: duration(self.workloads_deadline_seconds),
+        }
     }
 
     fn durations(&self) -> Durations {
         let of = duration;
         Durations {
-            exclusion: of(self.exclude_from_lb_wait_time_in_sec),
-            soak: of(self.soak_seconds),
-            workloads: of(self.workloads_deadline_seconds),
             stage: of(self.stage_deadline_seconds),
-            drain: of(self.drain_deadline_seconds),
             reboot: of(self.reboot_deadline_seconds),
             settle: of(self.settle_deadline_seconds),
             back_off_base: of(self.back_off_base_seconds),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_core::gates::answer::{self, ANSWER_MAX, Answer, Found, Nonsense};
-use brupop_core::pool::Question;
+use brupop_core::rules::Question;
 use brupop_runtime::OwnThread;
 use futures::future::OptionFuture;
 use http::header::{ACCEPT, AUTHORIZATION, HOST, USER_AGENT};

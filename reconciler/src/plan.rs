@@ -30,16 +30,16 @@ use brupop_core::cluster::{Cluster, Member};
 use brupop_core::decide::{self, FleetDecision, Reason};
 use brupop_core::drain::{self, Circumstances, DrainPlan, Obstacle};
 use brupop_core::facts::Observed;
-use brupop_core::facts::{FleetFacts, NodeView, Steering};
+use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::gates::answer::Answer;
 use brupop_core::gates::{self, QUESTIONS_MAX};
 use brupop_core::kept::{KeptBudgets, KeptPods};
-use brupop_core::known::{DurationsByOwner, Known, KnownDrain};
+use brupop_core::known::{Known, KnownDrain, RulesByOwner};
 use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
 use brupop_core::observe::{self, Leader, Now};
 use brupop_core::policy::Policy;
 use brupop_core::pool::Pool;
-use brupop_core::pool::{GateState, Question};
+use brupop_core::rules::{GateState, Question};
 use brupop_core::workloads::{self, Found, Kind, Scale, Workload, owner};
 
 /// The column of a plan that names pools.
@@ -87,7 +87,7 @@ pub enum NodePlan {
 pub struct Row {
     /// Name of the node.
     pub node: String,
-    /// The pool that owns it, if one does.
+    /// Its pool; `null` if two contend for it, or the fleet holds it.
     pub pool: Option<String>,
     /// The version that it runs, as its agent says.
     pub version: Option<String>,
@@ -155,7 +155,7 @@ pub async fn run(
     let text = time.to_string();
     let now = Now { time, text: &text };
     let own_node = leaders_node(&client, namespace).await?;
-    let mut known = Known::of(&cluster, time, policy.durations.min_remaining);
+    let mut known = Known::of(&cluster, time, &policy);
     look_at_workloads(&client, &cluster, &mut known, &policy).await?;
     look_at_gates(&Sources::new(gate_sources), &cluster, &mut known).await;
     let daemon_sets = DaemonSets::default();
@@ -163,7 +163,7 @@ pub async fn run(
     // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
     while known.drains.len() < MAX_POD_WATCHES {
         let leader = leader(&cluster, own_node.as_deref());
-        let pools = observe::pools_at(&cluster, &known, time);
+        let pools = observe::pools_at(&cluster, &known, &policy, time);
         let observed = observe::observe(&cluster, &known, &pools, &policy, &leader, now);
         let candidates = decide::candidates(&observed.fleet, &observed.views).into_iter();
         let room = usize::try_from(observed.fleet.total_limit()).unwrap_or(MAX_POD_WATCHES);
@@ -176,7 +176,7 @@ pub async fn run(
         pods.look(&cluster, &mut known, next).await?;
     }
     let leader = leader(&cluster, own_node.as_deref());
-    let pools = observe::pools_at(&cluster, &known, time);
+    let pools = observe::pools_at(&cluster, &known, &policy, time);
     let mut observed = observe::observe(&cluster, &known, &pools, &policy, &leader, now);
     // Decide as if this process led, even if none has led yet.
     observed.fleet.ledger_term = Some(observed.fleet.term);
@@ -266,11 +266,10 @@ impl PodLook<'_> {
             daemon_sets.find(client, pods()).await?;
             let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
             let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
-            let durations = DurationsByOwner::of_pools(cluster, policy.durations);
             let Some(entry) = cluster.entries.get(&shadow) else { continue };
-            let deadline = durations.of(known.owner(&shadow)).drain;
+            let rules = RulesByOwner::new(cluster, policy).of(known.owner(&shadow));
+            let (deadline, respects) = (rules.durations.drain, rules.respect_do_not_disrupt);
             let failures = entry.shadow().and_then(|shadow| shadow.spec.failures.as_ref());
-            let respects = known.respects_pods(&shadow).unwrap_or(policy.respect_do_not_disrupt);
             let now = Circumstances { time, deadline, respects, failures };
             let obstacle = drain::obstacle(pods, &all_budgets, ours, orphaned, &now);
             known.obstacles.extend(obstacle.map(|obstacle| (shadow.clone(), obstacle)));
@@ -323,7 +322,7 @@ async fn look_at_workloads(
     known: &mut Known,
     policy: &Policy,
 ) -> Result<(), PlanError> {
-    let monitored = known.monitored(cluster, &DurationsByOwner::of_pools(cluster, policy.durations));
+    let monitored = known.monitored(cluster, &RulesByOwner::new(cluster, policy));
     let owners: BTreeSet<&String> = monitored.values().flatten().map(|(owner, _)| owner).collect();
     let mut found = BTreeMap::new();
     for owner in owners {
@@ -448,16 +447,12 @@ fn row(fleet: &FleetFacts<'_>, view: &NodeView<'_>, reason: &Reason<'_>, next: O
         _ if slot => NodePlan::Running,
         _ => next.unwrap_or(NodePlan::Stays),
     };
-    let pool = match view.steering {
-        Steering::Pool(index) => fleet.pools.get(index),
-        _ => None,
-    };
     let name = names::node_of_shadow(view.shadow_name).unwrap_or(view.shadow_name);
     let version = view.shadow.and_then(|shadow| shadow.status.current_version);
     let target = view.shadow.and_then(|shadow| if slot { shadow.spec.version } else { shadow.update() });
     Row {
         node: shown(name, NAME_MAX),
-        pool: pool.map(|pool| shown(pool.name, NAME_MAX)),
+        pool: fleet.pool_of(view).map(|pool| shown(pool.name, NAME_MAX)),
         version: version.map(|version| shown(version, VERSION_MAX)),
         target: target.map(|version| shown(version, VERSION_MAX)),
         next,
@@ -475,9 +470,9 @@ fn table(plan: &Plan) -> String {
     let halted =
         if plan.halted.is_empty() { String::new() } else { format!("; halted: {}", plan.halted.join(", ")) };
     let mut text = format!("{} of {} in update{halted}\n", plan.in_use, plan.limit);
-    // Who has no pools is not shown a column for them.
+    let is_in_another_pool = |row: &Row| row.pool.as_deref() != Some(names::DEFAULT_POOL);
     let columns: Vec<usize> =
-        (0..7).filter(|column| *column != POOL || plan.nodes.iter().any(|row| row.pool.is_some())).collect();
+        (0..7).filter(|column| *column != POOL || plan.nodes.iter().any(is_in_another_pool)).collect();
     let head = ["NODE", "POOL", "VERSION", "TARGET", "NEXT", "REASON", "MESSAGE"].map(str::to_owned);
     let rows: Vec<[String; 7]> = std::iter::once(head).chain(plan.nodes.iter().map(cells)).collect();
     let width = |column: &usize| rows.iter().map(|row| row[*column].chars().count()).max().unwrap_or(0);

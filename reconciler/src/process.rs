@@ -157,7 +157,7 @@ fn render(watches: Arc<Watches>, metrics: Metrics) -> impl Fn() -> String + Clon
 /// Says so if no window ever opens again. It is no error: the expression may have named a day that has come, and what was
 /// begun then goes on.
 fn warn_of_a_schedule_that_is_over(policy: &Policy, expression: &str) {
-    if !policy.schedule.opens_ever(Timestamp::now()) {
+    if !policy.default_pool.open_ever(Timestamp::now()) {
         tracing::warn!(
             expression,
             "SCHEDULER_CRON_EXPRESSION names only times that are over: no update starts"

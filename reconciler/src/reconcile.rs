@@ -31,7 +31,7 @@ use brupop_core::drain::PodKey;
 use brupop_core::gates::answer::Answer;
 use brupop_core::known::Known;
 use brupop_core::policy::Policy;
-use brupop_core::pool::Question;
+use brupop_core::rules::Question;
 use calls::Call;
 use drainer::Drainer;
 use gate_answers::GateAnswers;
@@ -56,7 +56,7 @@ pub struct Asking {
 
 /// The loop: what it is told, what it sees, what it speaks to, and what it knows while it leads.
 pub struct Reconciler {
-    policy: Policy,
+    policy: Arc<Policy>,
     asking: Asking,
     api: ApiServer,
     watches: Arc<Watches>,
@@ -134,7 +134,7 @@ impl Reconciler {
         metrics: Metrics,
     ) -> Self {
         Self {
-            policy,
+            policy: Arc::new(policy),
             leading: Leading::new(&asking, Duration::ZERO),
             asking,
             api,

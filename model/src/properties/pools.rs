@@ -8,27 +8,29 @@ use stateright::Property;
 use crate::ledger::{DonePool, Held, Ledger, Record};
 use crate::objects::{Node, POOLS, Shadow, VERSIONS};
 use crate::pools::{POOL_LIMIT, Pools, held, steered_by, steering};
-use crate::state::{Config, Safeguard};
+use crate::state::{Config, Faults, Safeguard};
 use crate::world::{Place, World};
 
 const OUT_OF_SERVICE: &str = "nodes of a pool that are out of service never exceed its limit";
 
 /// The properties that the checker holds against every state.
 pub(super) fn all(config: &Config) -> Vec<Property<Config>> {
-    if config.pools.is_none() {
-        return vec![];
-    }
-    let mut all = vec![
-        Property::always("slots of a pool never exceed its limit", |_, world: &World| {
+    let mut all = vec![];
+    if config.pools.is_some() {
+        all.push(Property::always("slots of a pool never exceed its limit", |_, world: &World| {
             (0..2).all(|pool| world.ledger.in_use_of(pool) <= POOL_LIMIT)
-        }),
-        Property::always("reboots in a pool never exceed its limit", |config: &Config, world: &World| {
-            (0..2).all(|pool| world.count_in(config, pool, Place::is_granted) <= POOL_LIMIT)
-        }),
-    ];
+        }));
+        all.push(Property::always(
+            "reboots in a pool never exceed its limit",
+            |config: &Config, world: &World| {
+                (0..2).all(|pool| world.count_in(config, pool, Place::is_granted) <= POOL_LIMIT)
+            },
+        ));
+    }
     // No write of a Node can test whether its update still has its slot. So one that is decided on a view of long ago, or
     // lingers, may cordon a node that has given it back; the next pass uncordons it.
-    if config.faults.stale_leaders == 0 || config.without == Some(Safeguard::SeenNow) {
+    let sees_now = config.faults.stale_leaders == 0 || config.without == Some(Safeguard::SeenNow);
+    if config.pools.is_some() && sees_now {
         all.push(Property::always(OUT_OF_SERVICE, |config: &Config, world: &World| {
             let out = |place: &Place| place.is_cordoned_by_us() || place.is_granted();
             (0..2).all(|pool| world.count_in(config, pool, out) <= POOL_LIMIT)
@@ -39,14 +41,20 @@ pub(super) fn all(config: &Config) -> Vec<Property<Config>> {
             world.places.iter().all(|place| place.shadow.is_none_or(|shadow| shadow.failures.is_none()))
         }));
     }
-    if config.faults.pool_pauses > 0 {
-        all.push(Property::sometimes("a slot is given back for a pause", |_, world: &World| {
-            world.places.iter().enumerate().any(|(at, place)| {
-                let shadow = place.shadow.filter(|it| it.state == State::Idle && it.version == Some(1));
-                let paused = place.node.is_some_and(|node| world.pools[usize::from(node.pool)].paused);
-                shadow.is_some() && paused && place.host.version == 0 && world.ledger.slots[at].is_none()
-            })
-        }));
+    let Faults { pauses, pool_pauses, windows, .. } = config.faults;
+    if pauses + pool_pauses + windows > 0 {
+        all.push(Property::sometimes(
+            "a slot is given back for a pause",
+            |config: &Config, world: &World| {
+                world.places.iter().enumerate().any(|(at, place)| {
+                    let shadow = place.shadow.filter(|it| it.state == State::Idle && it.version == Some(1));
+                    let pool = |node: Node| steering(config, world.pools, Some(node.pool));
+                    let paused = place.node.is_some_and(|node| held(world.pools, pool(node)));
+                    let paused = paused || world.ledger.paused;
+                    shadow.is_some() && paused && place.host.version == 0 && world.ledger.slots[at].is_none()
+                })
+            },
+        ));
     }
     if config.faults.pool_deletions > 0 {
         all.push(Property::sometimes("a host reboots whose pool is gone", |_, world: &World| {
@@ -68,7 +76,6 @@ pub(crate) struct Judged<'s> {
 impl Judged<'_> {
     /// Why this change of the ledger is wrong, if it is.
     pub(crate) fn wrong(&self, config: &Config, before: &Ledger, after: &Ledger) -> Option<&'static str> {
-        config.pools?;
         self.too_many(before, after)
             .or_else(|| self.began_though_held(before, after))
             .or_else(|| self.began_out_of_turn(config, before, after))
@@ -178,14 +185,14 @@ pub(super) fn wrong_note(world: &World, record: Record) -> Option<&'static str> 
 pub(crate) struct Saw {
     /// The update was halted.
     pub(crate) halt: bool,
-    /// What steers the node did not let it go on.
+    /// The node's pool did not let it go on, or the fleet was paused.
     pub(crate) held: bool,
     /// Its drain had begun.
     pub(crate) draining: bool,
 }
 
-/// Why this change of a Node is wrong, if it is: its drain begins though the leader saw that its pool is paused, or gone
-/// with nobody to steer it.
+/// Why this change of a Node is wrong, if it is: its drain begins though the leader saw that the fleet or its pool is paused,
+/// or outside its window, or gone with nobody to steer it.
 pub(crate) fn wrong_cordon(before: Option<Node>, after: Option<Node>, saw: Saw) -> Option<&'static str> {
     let started = |node: Option<Node>| node.and_then(|node| node.marker).is_some_and(|mark| mark.started);
     (saw.held && started(after) && !started(before))
@@ -210,7 +217,7 @@ pub(crate) fn wrong_spec(
         .then_some("an update is given up after the cordon for what is said of its pool")
 }
 
-/// Does whoever steers this node keep it from its update, or the pool that goes first, which may have lost its nodes?
+/// Does the pool of this node keep it from its update, or the pool that goes first, which may have lost its nodes?
 pub(super) fn holds_back(config: &Config, world: &World, place: &Place) -> bool {
     let steering = steering(config, world.pools, place.node.map(|node| node.pool));
     let done = world.ledger.record.is_some_and(|record| record.done.is_some());

@@ -9,7 +9,8 @@ use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
 use kube::core::SelectorExt as _;
 
 use crate::objects::{AgentPod, Ledger, PodItem, WatchedNode};
-use crate::pool::{self, Gate, Pool, Rules};
+use crate::pool::{self, Pool};
+use crate::rules::{Gate, Rules};
 
 /// What is known of the cluster.
 #[derive(Clone, Debug, Default)]

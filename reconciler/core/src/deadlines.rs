@@ -13,6 +13,7 @@ use crate::facts::{PoolFacts, TimeFacts};
 use crate::known::KnownNode;
 use crate::objects::Readiness;
 use crate::policy::Durations;
+use crate::rules::StepDurations;
 use crate::times;
 
 /// How long a condition must stay the same before it is written: one that passes at once is not worth a request.
@@ -45,6 +46,7 @@ pub(crate) struct Clock {
 #[derive(Clone, Copy)]
 pub(crate) struct Times<'t> {
     durations: &'t Durations,
+    steps: &'t StepDurations,
     shadow: Option<&'t ShadowFacts<'t>>,
     /// When the spec's state was set.
     transition: Option<Timestamp>,
@@ -100,7 +102,7 @@ impl<'t> Times<'t> {
         marker: Option<&'t Marker>,
         shadow: Option<&'t ShadowFacts<'t>>,
         slot: Option<&'t Slot>,
-        durations: &'t Durations,
+        (durations, steps): (&'t Durations, &'t StepDurations),
     ) -> Self {
         let node = entry.node.as_ref().map(|node| &node.facts);
         let node_readiness = node.and_then(|node| node.readiness);
@@ -110,6 +112,7 @@ impl<'t> Times<'t> {
         let spec = shadow.and(entry.shadow()).map(|shadow| &shadow.spec);
         Self {
             durations,
+            steps,
             shadow,
             transition: spec.and_then(|spec| times::read(spec.state_transition_timestamp.as_deref())),
             marker,
@@ -135,6 +138,18 @@ impl<'t> Times<'t> {
     /// These times, for a node of a pool with gates.
     pub(crate) fn gated(self, gated: Gated) -> Self {
         Self { gated, ..self }
+    }
+
+    /// The longest time for which a slot stays in this state, if the reconciler can do what the state's deadline asks for.
+    fn longest(&self, state: State) -> SignedDuration {
+        let (Durations { stage, reboot, settle, .. }, steps) = (*self.durations, self.steps);
+        let step = match state {
+            State::Idle | State::ErrorReset => settle,
+            State::StagedAndPerformedUpdate => stage + steps.exclusion + steps.drain * 2,
+            State::RebootedIntoUpdate => reboot + steps.exclusion + steps.drain,
+            State::MonitoringUpdate => (steps.soak + settle + steps.workloads) * SPELLS,
+        };
+        step + settle
     }
 }
 
@@ -182,7 +197,7 @@ impl Clock {
     /// The facts of one node.
     pub(crate) fn facts(&mut self, times: &Times<'_>) -> TimeFacts {
         let durations = times.durations;
-        let exclude = durations.exclusion.is_positive();
+        let exclude = times.steps.exclusion.is_positive();
         let mut facts = TimeFacts { exclude, exclusion_over: true, ..TimeFacts::default() };
         self.marked(times, &mut facts);
         if let Some(shadow) = times.shadow {
@@ -231,16 +246,16 @@ impl Clock {
     /// Is this slot held for longer than the shadow's state, and what follows its deadline, may take? Without a shadow
     /// that can be read, a whole update may take so long.
     fn slot_overdue(&mut self, slot: &Slot, times: &Times<'_>) -> bool {
-        let (since, durations) = (times::read(slot.since.as_deref()), times.durations);
+        let since = times::read(slot.since.as_deref());
         let Some(shadow) = times.shadow else {
-            let whole = State::ALL.iter().map(|state| longest(*state, durations)).sum();
+            let whole = State::ALL.iter().map(|state| times.longest(*state)).sum();
             return self.passed(since, whole);
         };
         if shadow.spec.state == State::MonitoringUpdate && times.gated == Gated::Closed {
             // A gate that is closed holds it. Were that an alert, a gate that asks for alerts would stay closed by it.
             return false;
         }
-        let longest = longest(shadow.spec.state, durations);
+        let longest = times.longest(shadow.spec.state);
         self.passed(times.transition, longest) && self.passed_or_unknown(since, longest)
     }
 
@@ -257,7 +272,7 @@ impl Clock {
     /// What the marker's times say.
     fn marked(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
         let Some(marker) = times.marker else { return };
-        let durations = times.durations;
+        let Times { durations, steps, .. } = *times;
         if marker.is_kept() {
             let lost = |since| self.is_older(since, LOST);
             facts.kept_is_lost = times.ready.is_none() && times.not_ready.is_some_and(lost);
@@ -266,7 +281,7 @@ impl Clock {
         }
         if marker.drain_started_at.is_none() && marker.excluded_at.is_some() {
             let excluded = times::read(marker.excluded_at.as_deref());
-            facts.exclusion_over = self.passed_or_unknown(excluded, durations.exclusion);
+            facts.exclusion_over = self.passed_or_unknown(excluded, steps.exclusion);
         }
         // From an empty node to the grant takes only moments. So does a new leader's first look at the pods, before which nobody
         // knows what the drain fails on, or whether only volumes are waited for. If they are not known by then, the leader
@@ -276,14 +291,14 @@ impl Clock {
         let detached = times.empty.map_or(SignedDuration::ZERO, |_| DETACHED);
         facts.volumes_overdue = times.empty.is_some_and(|since| self.is_older(since, DETACHED));
         let started = times::read(marker.drain_started_at.as_deref());
-        facts.drain_overdue = self.passed(started, durations.drain + detached + settle);
+        facts.drain_overdue = self.passed(started, steps.drain + detached + settle);
     }
 
     fn staging_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
-        let Times { durations, transition, not_ready, .. } = *times;
+        let Times { durations, steps, transition, not_ready, .. } = *times;
         let wait = if shadow.reached() {
             // What follows staging has deadlines of its own; this one is for a node that stands still in between.
-            durations.stage + durations.exclusion + durations.drain * 2
+            durations.stage + steps.exclusion + steps.drain * 2
         } else if shadow.status.attempt == shadow.spec.attempt {
             durations.stage
         } else {
@@ -302,9 +317,9 @@ impl Clock {
     }
 
     fn reboot_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
-        let Times { durations, transition, ready, .. } = *times;
+        let Times { durations, steps, transition, ready, .. } = *times;
         let granted = shadow.spec.reboot_from_boot_id.is_some();
-        let emptying = if granted { SignedDuration::ZERO } else { durations.exclusion + durations.drain };
+        let emptying = if granted { SignedDuration::ZERO } else { steps.exclusion + steps.drain };
         // A host that comes back late has time to report: its update is not given up the moment it is there.
         let had_time = ready.is_none_or(|since| self.is_older(since, durations.settle));
         let wait = durations.reboot + emptying;
@@ -313,13 +328,13 @@ impl Clock {
     }
 
     fn monitoring(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
-        let Times { durations, transition, marker, all_ready, not_ready, gated, .. } = *times;
-        let watched = self.passed_or_unknown(transition, durations.soak);
-        let ready = all_ready.is_some_and(|since| self.is_older(since, durations.soak));
+        let Times { durations, steps, transition, marker, all_ready, not_ready, gated, .. } = *times;
+        let watched = self.passed_or_unknown(transition, steps.soak);
+        let ready = all_ready.is_some_and(|since| self.is_older(since, steps.soak));
         facts.soak_over = watched && ready;
         let owners = marker.is_some_and(|marker| !marker.evicted_owners.is_empty());
-        let workloads = if owners { durations.workloads } else { SignedDuration::ZERO };
-        let wait = durations.soak + durations.settle + workloads;
+        let workloads = if owners { steps.workloads } else { SignedDuration::ZERO };
+        let wait = steps.soak + durations.settle + workloads;
         let spell_overdue = if let Some(since) = not_ready {
             self.is_older(since, durations.settle) && self.passed(transition, durations.settle)
         } else {
@@ -332,7 +347,7 @@ impl Clock {
         let too_many_spells = gated == Gated::No && self.passed(transition, wait * SPELLS);
         facts.step_overdue = spell_overdue || too_many_spells;
         facts.workloads_overdue =
-            facts.soak_over && self.passed_or_unknown(transition, durations.soak + workloads);
+            facts.soak_over && self.passed_or_unknown(transition, steps.soak + workloads);
     }
 
     /// Does the node wait because its last attempt failed, or ended without success not long ago?
@@ -354,21 +369,9 @@ impl Clock {
     }
 }
 
-/// Is the drain that this marker records past its deadline, whatever came of it?
-pub fn drain_is_overdue(marker: &Marker, durations: &Durations, now: Timestamp) -> bool {
-    Clock::new(now).passed(times::read(marker.drain_started_at.as_deref()), durations.drain)
-}
-
-/// The longest time for which a slot stays in this state, if the reconciler can do what the state's deadline asks for.
-fn longest(state: State, durations: &Durations) -> SignedDuration {
-    let Durations { exclusion, soak, workloads, stage, drain, reboot, settle, .. } = *durations;
-    let step = match state {
-        State::Idle | State::ErrorReset => settle,
-        State::StagedAndPerformedUpdate => stage + exclusion + drain * 2,
-        State::RebootedIntoUpdate => reboot + exclusion + drain,
-        State::MonitoringUpdate => (soak + settle + workloads) * SPELLS,
-    };
-    step + settle
+/// Has the drain that this marker records taken so long, whatever came of it?
+pub fn drain_is_overdue(marker: &Marker, drain: SignedDuration, now: Timestamp) -> bool {
+    Clock::new(now).passed(times::read(marker.drain_started_at.as_deref()), drain)
 }
 
 /// The wait after so many failures: the base, doubled with each further failure, at most a day. The shadow's UID adds

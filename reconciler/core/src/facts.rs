@@ -7,12 +7,12 @@ use brupop_api::crds::SLOTS_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{AcknowledgedHalt, Slot, VersionRecord};
 use brupop_api::marker::Before;
+use brupop_api::names::DEFAULT_POOL;
 use brupop_api::shadow::DrainObstacle;
 use jiff::Timestamp;
 
 use crate::objects::Words;
-use crate::policy::FailureBudget;
-use crate::pool::Rules;
+use crate::rules::{FailureBudget, Rules};
 use crate::window::{Starts, Until};
 use crate::workloads::Evicted;
 
@@ -31,7 +31,7 @@ pub struct FleetFacts<'a> {
     pub ledger_term: Option<u64>,
     /// The UID of the fleet.
     pub uid: Option<&'a str>,
-    /// The generation of the fleet's spec, of which `gate` and `acknowledged` are.
+    /// The generation of the fleet's spec, of which `starts` and `acknowledged` are.
     pub generation: Option<u64>,
     /// The slots in use.
     pub slots: &'a BTreeMap<String, Slot>,
@@ -45,17 +45,15 @@ pub struct FleetFacts<'a> {
     pub acknowledged: &'a [AcknowledgedHalt],
     /// After how many failed nodes a version is halted.
     pub budget: FailureBudget,
-    /// How many nodes that no pool owns may be unavailable at once.
-    pub limit: u64,
-    /// How many opted-in nodes no pool owns, if the environment steers them.
-    pub unpooled: u64,
     /// How many nodes may be unavailable at once in the whole fleet.
     pub ceiling: u64,
-    /// The pools, sorted by name.
+    /// The pool of nodes that no BottlerocketPool selects.
+    pub default_pool: &'a PoolFacts<'a>,
+    /// The BottlerocketPools, sorted by name.
     pub pools: &'a [PoolFacts<'a>],
     /// May new updates start?
     pub starts: Starts<'a>,
-    /// Were our own admission rules seen to be in force? `gate` says this only if the fleet is not paused.
+    /// Were our own admission rules seen to be in force? `starts` says this only if the fleet is not paused.
     pub enforced: bool,
     /// Was no other operator seen here?
     pub alone: bool,
@@ -111,12 +109,21 @@ pub(crate) fn in_order<'a, T>(
     }
 }
 
-impl FleetFacts<'_> {
+impl<'a> FleetFacts<'a> {
+    /// The pool that steers this node.
+    pub fn pool_of(&self, view: &NodeView<'_>) -> Option<&'a PoolFacts<'a>> {
+        match view.steering {
+            Steering::Default => Some(self.default_pool),
+            Steering::Pool(index) => self.pools.get(index),
+            Steering::Conflict(_) | Steering::Nobody => None,
+        }
+    }
+
     /// How many nodes may be updated at once in all: never more than the ledger has room for.
     pub fn total_limit(&self) -> u64 {
-        let unpooled = if self.unpooled > 0 || self.pools.is_empty() { self.limit } else { 0 };
-        let of_pools = self.pools.iter().filter(|pool| pool.nodes > 0).map(|pool| pool.limit);
-        of_pools.fold(unpooled, u64::saturating_add).min(self.ceiling).min(SLOTS_MAX)
+        let all = self.pools.iter().chain([self.default_pool]);
+        let with_nodes = all.filter(|pool| pool.nodes > 0 || self.pools.is_empty());
+        with_nodes.map(|pool| pool.limit).fold(0, u64::saturating_add).min(self.ceiling).min(SLOTS_MAX)
     }
 
     /// Does this node wait because an update ended not long ago, or because one ends now?
@@ -161,6 +168,22 @@ pub struct PoolFacts<'a> {
 }
 
 impl<'a> PoolFacts<'a> {
+    /// A default pool with one node, in which one may be updated at any time.
+    pub const DEFAULT: Self = Self {
+        name: DEFAULT_POOL,
+        nodes: 1,
+        limit: 1,
+        one_zone_at_a_time: false,
+        starts: Starts::Open,
+        goes_on: Starts::Open,
+        has_gates: false,
+        gate: None,
+        next_window: None,
+        rules: None,
+        waits_for: BTreeMap::new(),
+        ripens: BTreeMap::new(),
+    };
+
     /// The pool that has to be done with this version first, if there is one that is not.
     pub(crate) fn waits_for(&self, version: &str) -> Option<&'a str> {
         let first = || Some(self.rules?.after.first()?.0.as_str());
@@ -186,28 +209,29 @@ pub enum ClosedGate<'a> {
 }
 
 /// The pools at one time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Pools<'a> {
-    /// All of them, sorted by name.
+    /// The pool of nodes that no BottlerocketPool selects.
+    pub default: PoolFacts<'a>,
+    /// The BottlerocketPools, sorted by name.
     pub all: Vec<PoolFacts<'a>>,
+    /// How many nodes may be unavailable at once in all of them.
+    pub ceiling: u64,
     /// The earliest time at which the clock alone changes one of them.
     pub next: Option<Timestamp>,
 }
 
-/// No pools.
-pub static NO_POOLS: Pools<'static> = Pools { all: Vec::new(), next: None };
-
-/// Who says how and when a node is updated.
+/// Which pool says how and when a node is updated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steering<'a> {
-    /// No pool owns it: the environment variables do.
+    /// The default pool.
     #[default]
-    Environment,
-    /// The pool with this index.
+    Default,
+    /// The BottlerocketPool with this index.
     Pool(usize),
-    /// These pools contend for it, so nobody does.
+    /// These contend for it, so none does.
     Conflict(&'a str),
-    /// No pool owns it, and the fleet says to hold such nodes.
+    /// None selects it, and the fleet says to hold such nodes.
     Nobody,
 }
 
@@ -216,7 +240,7 @@ pub enum Steering<'a> {
 pub struct NodeView<'a> {
     /// Name of the shadow, also when there is none.
     pub shadow_name: &'a str,
-    /// Who steers it.
+    /// Which pool steers it.
     pub steering: Steering<'a>,
     /// The Node; `None` when it is gone.
     pub node: Option<NodeFacts<'a>>,
@@ -442,9 +466,8 @@ impl FleetFacts<'static> {
         force: false,
         all_in_service: true,
         between_updates: BetweenUpdates::NoPause,
-        limit: 1,
-        unpooled: 1,
         ceiling: SLOTS_MAX,
+        default_pool: &PoolFacts::DEFAULT,
         pools: &[],
         starts: Starts::Open,
     };

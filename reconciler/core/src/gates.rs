@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::facts::{FleetFacts, NodeView, Steering};
-use crate::pool::{GateState, Question};
+use crate::rules::{GateState, Question};
 use answer::Answer;
 
 /// So many good answers in a row open a gate.

@@ -14,8 +14,8 @@ use crate::cluster::Cluster;
 use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::in_order;
 use crate::workloads::{Evicted, EvictedOwner, evicted_owners};
-pub use owners::{DurationsByOwner, Owner};
-pub(crate) use owners::{KnownOwner, KnownPool, POOLS_MAX};
+pub(crate) use owners::{AtTime, KnownOwner, KnownPool, POOLS_MAX};
+pub use owners::{Owner, RulesByOwner};
 
 /// What a leader knows of nodes, by name of the shadow, and of pools.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +24,8 @@ pub struct Known {
     pub(crate) owners: BTreeMap<String, KnownOwner>,
     /// What the clock says of pools, and how their gates are, by name of the pool.
     pub(crate) pools: BTreeMap<String, KnownPool>,
+    /// What the clock says of the default pool.
+    pub(crate) default_pool: Option<AtTime>,
     /// Of which pools these are; see [`Cluster::said`].
     pub(crate) said: u64,
     /// The drains of nodes whose pods are watched and known.
@@ -112,11 +114,11 @@ impl Known {
     pub fn monitored(
         &self,
         cluster: &Cluster,
-        durations: &DurationsByOwner,
+        rules: &RulesByOwner<'_>,
     ) -> BTreeMap<String, Vec<EvictedOwner>> {
         let owners = cluster.entries.iter().filter_map(|(name, entry)| {
             let watched = entry.shadow()?.spec.state == State::MonitoringUpdate
-                && !durations.of(self.owner(name)).workloads.is_zero();
+                && !rules.of(self.owner(name)).durations.workloads.is_zero();
             Some((name.clone(), evicted_owners(entry.marker().filter(|_| watched)?)))
         });
         owners.collect()

@@ -25,6 +25,7 @@ pub mod observe;
 pub mod outcome;
 pub mod policy;
 pub mod pool;
+pub mod rules;
 pub mod status;
 mod times;
 pub mod window;

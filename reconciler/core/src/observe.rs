@@ -21,13 +21,12 @@ use crate::facts::{
     BetweenUpdates, FleetFacts, NO_ZONE, NodeFacts, NodeView, Observed, PodFacts, PoolFacts, Pools, Steering,
     UnmanagedNode, in_order, is_unavailable,
 };
-use crate::known::{DurationsByOwner, Known, KnownDrain, KnownNode, Owner};
+use crate::known::{Known, KnownDrain, KnownNode, Owner, RulesByOwner};
 use crate::objects::{AgentPod, WatchedNode, runs_bottlerocket};
-use crate::policy::Policy;
-use crate::pool;
+use crate::policy::{Durations, Policy};
 use crate::status::generation;
 use crate::times;
-use crate::window::{Starts, Until};
+use crate::window::Starts;
 use crate::workloads::Evicted;
 
 #[cfg(test)]
@@ -64,14 +63,15 @@ pub fn observe<'a>(
     cluster: &'a Cluster,
     known: &'a Known,
     pools: &'a Pools<'a>,
-    policy: &Policy,
+    policy: &'a Policy,
     leader: &Leader<'a>,
     now: Now<'a>,
 ) -> Observed<'a> {
     let mut clock = Clock::new(now.time);
     let mut fleet = fleet_facts(cluster, pools, policy, leader, now, &mut clock);
     let mut nodes = Observer {
-        durations: DurationsByOwner::of_pools(cluster, policy.durations),
+        durations: &policy.durations,
+        rules: RulesByOwner::new(cluster, policy),
         topology_keys: cluster.topology_keys(),
         own_node: leader.own_node,
         pools: &pools.all,
@@ -79,7 +79,6 @@ pub fn observe<'a>(
         clock,
     };
     let (mut slot_of, mut known_of) = (in_order(fleet.slots), known.nodes());
-    let mut labelled = 0;
     let mut views = Vec::with_capacity(cluster.entries.len());
     let (mut unreadable, mut too_long, mut not_opted_in) = (BTreeMap::new(), vec![], 0);
     for (name, entry) in &cluster.entries {
@@ -90,8 +89,6 @@ pub fn observe<'a>(
             fleet.all_in_service &= !facts.unschedulable && !facts.leaving;
             not_opted_in += u64::from(!facts.labelled && runs_bottlerocket(&facts.os_image));
             if facts.labelled {
-                labelled += 1;
-                fleet.unpooled += u64::from(nodes.steering(of_node.owner) == Steering::Environment);
                 fleet.all_in_service &= facts.readiness.is_some_and(|readiness| readiness.ready);
             }
         }
@@ -108,11 +105,6 @@ pub fn observe<'a>(
     }
     note_busy_zones(&pools.all, fleet.slots, &mut views);
     note_control_plane(cluster, fleet.slots, &mut views);
-    let ceiling = cluster.ledger().and_then(|ledger| ledger.fleet.spec.max_unavailable.as_ref());
-    // The schema lets nothing else pass; the lowest limit is the safe one.
-    let ceiling = ceiling.map(|text| pool::limit(text).unwrap_or_default().of(labelled));
-    fleet.limit = ceiling.unwrap_or_else(|| policy.limit.of(fleet.unpooled));
-    fleet.ceiling = ceiling.unwrap_or(u64::MAX);
     let next = [nodes.clock.next, pools.next].into_iter().flatten().min();
     Observed { fleet, views, unreadable, too_long, not_opted_in, next }
 }
@@ -173,7 +165,7 @@ fn unpooled(cluster: &Cluster) -> UnpooledNodes {
     cluster.ledger().map_or_else(UnpooledNodes::default, |ledger| ledger.fleet.spec.unpooled_nodes)
 }
 
-/// All but what follows from the nodes: limits, counts and `all_in_service`.
+/// All but what follows from the nodes: `all_in_service`.
 fn fleet_facts<'a>(
     cluster: &'a Cluster,
     pools: &'a Pools<'a>,
@@ -188,10 +180,6 @@ fn fleet_facts<'a>(
 
     let (ledger, status) = (cluster.ledger(), cluster.status());
     let last_finished = status.and_then(|status| status.last_finished.as_deref());
-    let window_open = policy.schedule.is_open(now.time, policy.durations.min_remaining);
-    let opens = if window_open { None } else { policy.schedule.opens(now.time) };
-    clock.wake_at(opens);
-    let window = if window_open { Ok(()) } else { Err(opens.map_or(Until::Never, Until::At)) };
     let paused = ledger.is_some_and(|ledger| ledger.fleet.spec.paused);
     FleetFacts {
         now: now.text,
@@ -205,11 +193,10 @@ fn fleet_facts<'a>(
         seen: status.map_or(&NONE_SEEN, |status| &status.seen),
         acknowledged: ledger.map_or(&[], |ledger| &ledger.fleet.spec.acknowledged_halts),
         budget: policy.failures,
-        limit: 0,
-        unpooled: 0,
-        ceiling: 0,
+        ceiling: pools.ceiling,
+        default_pool: &pools.default,
         pools: &pools.all,
-        starts: starts(paused, leader.enforced, window),
+        starts: starts(paused, leader.enforced),
         enforced: leader.enforced,
         alone: leader.alone,
         all_in_service: true,
@@ -231,20 +218,19 @@ fn between_updates(clock: &mut Clock, pause: SignedDuration, last_finished: Opti
     }
 }
 
-/// May new updates start? A person's pause comes first. Rules that are not in force come before the schedule, because
-/// some nodes are exempt from the schedule.
-fn starts(paused: bool, admission_enforced: bool, window: Result<(), Until>) -> Starts<'static> {
-    match (paused, admission_enforced, window) {
-        (true, _, _) => Starts::Paused,
-        (_, false, _) => Starts::AdmissionNotEnforced,
-        (_, _, Err(until)) => Starts::OutsideWindow(until),
-        (false, true, Ok(())) => Starts::Open,
+/// May new updates start, if their pools let them? A person's pause comes first.
+fn starts(paused: bool, admission_enforced: bool) -> Starts<'static> {
+    match (paused, admission_enforced) {
+        (true, _) => Starts::Paused,
+        (false, false) => Starts::AdmissionNotEnforced,
+        (false, true) => Starts::Open,
     }
 }
 
 /// Makes the views one after the other.
 struct Observer<'a> {
-    durations: DurationsByOwner,
+    durations: &'a Durations,
+    rules: RulesByOwner<'a>,
     /// For each pool.
     topology_keys: Vec<Option<&'a str>>,
     own_node: Option<&'a str>,
@@ -260,7 +246,7 @@ impl<'a> Observer<'a> {
             (Some(Owner::Conflict(pools)), _) => Steering::Conflict(pools),
             // Where nobody has looked for the owner, nothing starts.
             (None, _) if !self.pools.is_empty() => Steering::Nobody,
-            (_, UnpooledNodes::Environment) => Steering::Environment,
+            (_, UnpooledNodes::Environment) => Steering::Default,
             (_, UnpooledNodes::Hold) => Steering::Nobody,
         }
     }
@@ -288,12 +274,12 @@ impl<'a> Observer<'a> {
             None => None,
         };
         let marker = node.and_then(|node| node.marker);
-        let durations = self.durations.of(known.owner);
-        let times =
-            Times::of(entry, known, marker, shadow.as_ref(), slot, durations).gated(self.gated(known.owner));
+        let steps = &self.rules.of(known.owner).durations;
+        let times = Times::of(entry, known, marker, shadow.as_ref(), slot, (self.durations, steps))
+            .gated(self.gated(known.owner));
         // Earlier versions of the operator recorded owners without checking that they were available, and no `since`.
         let checked = marker.filter(|_| slot.is_some_and(|slot| slot.since.is_some()));
-        let watched = checked.filter(|_| !durations.workloads.is_zero());
+        let watched = checked.filter(|_| !steps.workloads.is_zero());
         let view = NodeView {
             shadow_name: name,
             steering: self.steering(known.owner),

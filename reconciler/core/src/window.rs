@@ -40,9 +40,7 @@ const DURATION_HINT: &str = "with a duration, write when the window opens in fiv
 /// What the expression means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Updates may start at any time.
-    Always,
-    /// They may start while it matches.
+    /// Updates may start while it matches.
     WhileMatching(Cron),
     /// They may start for a while after each fire time.
     After(Windows),
@@ -69,17 +67,24 @@ pub fn time_zone(name: &str) -> Result<TimeZone, String> {
     TimeZone::get(name).map_err(|_| "write a name of the IANA database, such as Europe/Berlin or UTC".into())
 }
 
-/// When updates may start; always by default.
+/// When updates may start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     kind: Kind,
     zone: TimeZone,
 }
 
-impl Default for Schedule {
-    fn default() -> Self {
-        Self { kind: Kind::Always, zone: TimeZone::UTC }
-    }
+/// The windows that an expression of the settings means, with or without a duration; none = always.
+///
+/// # Errors
+/// What is wrong with the expression, and what to write instead.
+pub fn windows(
+    text: &str,
+    zone: TimeZone,
+    duration: Option<SignedDuration>,
+) -> Result<Vec<Schedule>, String> {
+    let always = duration.is_none() && text.split_whitespace().eq(ALWAYS.split_whitespace());
+    if always { Ok(vec![]) } else { Ok(vec![Schedule::new(text, zone, duration)?]) }
 }
 
 impl Schedule {
@@ -112,7 +117,6 @@ impl Schedule {
         }
         let gap = fires.windows(2).map(|pair| pair[1].duration_since(pair[0])).min();
         let kind = match (gap == Some(SignedDuration::from_secs(1)), duration) {
-            (_, None) if text.split_whitespace().eq(ALWAYS.split_whitespace()) => return Ok(Self::default()),
             (true, None) => Kind::WhileMatching(cron),
             (true, Some(_)) => {
                 return Err(format!("it fires each second, so it has no times at which to open: {hint}"));
@@ -131,7 +135,6 @@ impl Schedule {
     /// What it takes in memory, roughly.
     pub(crate) fn weight(&self) -> usize {
         let beside = match &self.kind {
-            Kind::Always => 0,
             Kind::WhileMatching(cron) => spans::weight_of(cron),
             Kind::After(windows) => windows.weight(),
         };
@@ -141,7 +144,6 @@ impl Schedule {
     /// May updates start now, if at least `remaining` of the window must be left?
     pub fn is_open(&self, now: Timestamp, remaining: SignedDuration) -> bool {
         match &self.kind {
-            Kind::Always => true,
             Kind::WhileMatching(cron) => {
                 self.matches(cron, now)
                     && remaining <= self.matches_until(cron, now, remaining).duration_since(now)
@@ -167,14 +169,6 @@ impl Schedule {
         cron.is_time_matching(&self.zone.to_datetime(at)).unwrap_or(false)
     }
 
-    /// Will an update ever be allowed to start, at this time or later? Not if the expression names only years gone by.
-    pub fn opens_ever(&self, now: Timestamp) -> bool {
-        match &self.kind {
-            Kind::Always => true,
-            Kind::WhileMatching(_) | Kind::After(_) => self.span(now).is_some(),
-        }
-    }
-
     /// The first time after this one that the expression matches, if there is one.
     fn next(&self, cron: &Cron, after: Timestamp) -> Option<Timestamp> {
         // If the clock was put back in between, the same times on the wall come once more.
@@ -188,10 +182,7 @@ impl Schedule {
 
     /// The first time after this one at which updates may start. Ask only at a time at which they may not.
     pub fn opens(&self, after: Timestamp) -> Option<Timestamp> {
-        match &self.kind {
-            Kind::Always => None,
-            Kind::WhileMatching(_) | Kind::After(_) => opens(std::slice::from_ref(self), after),
-        }
+        opens(std::slice::from_ref(self), after)
     }
 
     /// If updates may start while the expression matches: from when, and until when. It is asked from now on.

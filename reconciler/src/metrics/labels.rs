@@ -36,6 +36,12 @@ impl<'n> Named<'n> {
         Self(names.into_iter().take(most).collect())
     }
 
+    /// And this one.
+    pub(super) fn and(mut self, name: &'n str) -> Self {
+        self.0.insert(name);
+        self
+    }
+
     /// The label's value for this name.
     pub(super) fn label(&self, name: &str) -> String {
         if self.0.contains(name) { label(name) } else { OTHER.to_owned() }

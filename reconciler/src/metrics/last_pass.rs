@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use brupop_api::conditions::ConditionStatus;
+use brupop_api::names::DEFAULT_POOL;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::Reason;
-use brupop_core::facts::{FleetFacts, NodeView, Steering};
+use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::outcome::update_known_since;
-use brupop_core::pool::GateState;
+use brupop_core::rules::GateState;
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
@@ -19,7 +20,7 @@ use super::{MAX_VERSIONS, gauge, gauges};
 
 /// At most so many gates of pools get series of their own: those of the first pools by name.
 const MAX_GATES: usize = 128;
-/// At most so many pools get series of their own: the first ones by name.
+/// At most so many pools get series of their own beside the default pool: the first ones by name.
 const MAX_POOLS: usize = 50;
 /// The kinds of objects that may be left alone because they cannot be read.
 const SKIPPED_KINDS: [&str; 5] =
@@ -57,7 +58,7 @@ pub struct LastPass {
 /// Nodes of which the same is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeGroup {
-    /// Their pool; empty if they are in none.
+    /// Their pool; empty if two contend for them, or the fleet holds them.
     pub pool: String,
     /// Why their updates progress or wait.
     pub reason: &'static str,
@@ -80,11 +81,12 @@ impl LastPass {
         nodes: impl Iterator<Item = (&'a NodeView<'a>, &'a Reason<'a>)>,
     ) {
         let mut entries = cluster.entries.iter();
-        let mut counts = BTreeMap::<(Option<usize>, &'static str, &str), i64>::new();
-        let mut waiting = BTreeMap::<(Option<usize>, &'static str), &str>::new();
+        let mut counts = BTreeMap::<(&str, &'static str, &str), i64>::new();
+        let mut waiting = BTreeMap::<(&str, &'static str), &str>::new();
         for (view, reason) in nodes {
             let entry = entries.find(|(name, _)| *name == view.shadow_name).map(|(_, entry)| entry);
-            let (pool, word) = (pool(view), reason.as_str());
+            let pool = fleet.pool_of(view).map_or("", |pool| pool.name);
+            let word = reason.as_str();
             let version = view.shadow.and_then(|shadow| shadow.status.current_version);
             *counts.entry((pool, word, version.unwrap_or_default())).or_default() += 1;
             let waits = view.shadow.is_some_and(|shadow| shadow.update().is_some())
@@ -99,17 +101,13 @@ impl LastPass {
                 *self.overdue.entry(word).or_default() += 1;
             }
         }
-        let name = |pool: Option<usize>| {
-            let pool = pool.and_then(|index| fleet.pools.get(index));
-            pool.map(|pool| pool.name.to_owned()).unwrap_or_default()
-        };
         let counts = counts.into_iter().map(|((pool, reason, version), nodes)| {
-            (NodeGroup { pool: name(pool), reason, version: version.to_owned() }, nodes)
+            (NodeGroup { pool: pool.to_owned(), reason, version: version.to_owned() }, nodes)
         });
         self.nodes = counts.collect();
         let waiting = waiting.into_iter();
         self.waiting =
-            waiting.map(|((pool, reason), since)| ((name(pool), reason), since.to_owned())).collect();
+            waiting.map(|((pool, reason), since)| ((pool.to_owned(), reason), since.to_owned())).collect();
     }
 
     /// The series of this pass, as they are now.
@@ -169,7 +167,8 @@ impl LastPass {
     }
 
     fn register_nodes(&self, registry: &mut Registry, now: Timestamp) {
-        let pools = Named::first(self.nodes.keys().map(|group| group.pool.as_str()), MAX_POOLS);
+        let pools = self.nodes.keys().map(|group| group.pool.as_str());
+        let pools = Named::first(pools, MAX_POOLS).and(DEFAULT_POOL);
         let of_versions = self.nodes.iter().map(|(group, nodes)| (group.version.as_str(), *nodes));
         let versions = Named::most_frequent(of_versions, MAX_VERSIONS);
         let (nodes, mut reasons) = (Family::<OfNodes, Gauge>::default(), BTreeMap::<&str, i64>::new());
@@ -249,11 +248,4 @@ struct OfGate {
 struct OfHalt {
     pool: String,
     bottlerocket_version: String,
-}
-
-fn pool(view: &NodeView<'_>) -> Option<usize> {
-    match view.steering {
-        Steering::Pool(index) => Some(index),
-        Steering::Environment | Steering::Conflict(_) | Steering::Nobody => None,
-    }
 }

@@ -7,7 +7,7 @@ use brupop_api::printable::is_printable;
 use brupop_api::{BottlerocketShadow, Item};
 use brupop_core::decide::Reason;
 use brupop_core::facts::{FleetFacts, NodeView, Steering};
-use brupop_core::pool::GateState;
+use brupop_core::rules::GateState;
 use jiff::SignedDuration;
 use serde_json::json;
 

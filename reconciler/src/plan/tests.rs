@@ -8,7 +8,7 @@ use brupop_api::fleet::{Halt, Slot, VersionRecord};
 use brupop_api::printable::is_printable;
 
 use super::*;
-use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
+use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, PoolFacts, TimeFacts};
 
 fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
     let name = names::node_of_shadow(shadow).unwrap();
@@ -46,7 +46,8 @@ fn observed<'a>(
     slots: &'a BTreeMap<String, Slot>,
     versions: &'a BTreeMap<String, VersionRecord>,
 ) -> Observed<'a> {
-    let fleet = FleetFacts { slots, versions, limit: 2, ..FleetFacts::EXAMPLE };
+    static TWO: PoolFacts<'static> = PoolFacts { limit: 2, ..PoolFacts::DEFAULT };
+    let fleet = FleetFacts { slots, versions, default_pool: &TWO, ..FleetFacts::EXAMPLE };
     Observed { fleet, views, unreadable: BTreeMap::new(), too_long: vec![], not_opted_in: 0, next: None }
 }
 

@@ -23,9 +23,10 @@ use brupop_core::drain::{
     identity,
 };
 use brupop_core::kept::Dropped;
-use brupop_core::known::{DurationsByOwner, Known};
+use brupop_core::known::{Known, RulesByOwner};
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
-use brupop_core::policy::Durations;
+use brupop_core::policy::Policy;
+use brupop_core::rules::Rules;
 use brupop_core::workloads::owner;
 use brupop_core::workloads::{Returns, Workload};
 
@@ -96,24 +97,19 @@ struct Basis {
 }
 
 impl Basis {
-    fn of(
-        entry: Option<&Entry>,
-        respects: Option<bool>,
-        revisions: [u64; 3],
-        durations: &Durations,
-        around: &Around<'_>,
-    ) -> Self {
+    fn of(entry: Option<&Entry>, revisions: [u64; 3], rules: &Rules, around: &Around<'_>) -> Self {
         // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
         let shadow = entry.and_then(Entry::shadow);
         let marker = entry.and_then(Entry::marker);
+        let deadline = rules.durations.drain;
         Self {
             revisions,
             marker: marker.cloned(),
             idle: shadow.is_none_or(|shadow| shadow.spec.state == State::Idle),
             failures: shadow.and_then(|shadow| shadow.spec.failures.clone()),
-            deadline: durations.drain,
-            overdue: marker.is_some_and(|marker| drain_is_overdue(marker, durations, around.time)),
-            respects: respects.unwrap_or(around.respects),
+            deadline,
+            overdue: marker.is_some_and(|marker| drain_is_overdue(marker, deadline, around.time)),
+            respects: rules.respect_do_not_disrupt,
         }
     }
 
@@ -172,14 +168,10 @@ pub(super) struct Drainer {
 pub(super) struct Around<'a> {
     pub(super) api: &'a ApiServer,
     pub(super) watches: &'a Watches,
-    pub(super) durations: &'a Durations,
-    /// Pods that are still there at a drain's deadline are deleted.
-    pub(super) force: bool,
+    pub(super) policy: &'a Policy,
     pub(super) now: Duration,
     /// The time at `now`.
     pub(super) time: Timestamp,
-    /// Are pods respected that ask not to be disrupted, where no pool says anything else?
-    pub(super) respects: bool,
 }
 
 impl Drainer {
@@ -284,13 +276,12 @@ impl Drainer {
         let mut changed = watched.has_dropped();
         let known = watched.known();
         node_pods.retain(|name, _| known.contains_key(name));
-        let durations = DurationsByOwner::of_pools(cluster, *around.durations);
+        let rules = RulesByOwner::new(cluster, around.policy);
         let mut cost = 0;
         for (name, pods) in after(&known, &looked_at.clone()) {
             let entry = cluster.entries.get(name);
-            let durations = durations.of(of_nodes.owner(name));
             let revisions = [*pods, budgets_revision, workloads.revision()];
-            let from = Basis::of(entry, of_nodes.respects_pods(name), revisions, durations, around);
+            let from = Basis::of(entry, revisions, rules.of(of_nodes.owner(name)), around);
             let before = node_pods.get(name);
             if before.is_some_and(|it| it.from == from && it.until.is_none_or(|until| now < until)) {
                 continue;
@@ -361,9 +352,10 @@ impl Drainer {
                 passed_over.insert(name.clone(), PassedOver { obstacle, since, seen: now, watched: true });
             }
         }
-        let durations = DurationsByOwner::of_pools(cluster, *around.durations);
+        let rules = RulesByOwner::new(cluster, around.policy);
         passed_over.retain(|name, passed_over| {
-            let patience = Duration::try_from(durations.of(known.owner(name)).drain).unwrap_or_default();
+            let patience =
+                Duration::try_from(rules.of(known.owner(name)).durations.drain).unwrap_or_default();
             let pods_known = known.drains.contains_key(name);
             cluster.has_shadow(name) && passed_over.stands(pods_known, patience, now, wake)
         });
@@ -372,8 +364,7 @@ impl Drainer {
 
     /// Watches the workloads whose pods are about to be evicted, and those that have to become available again.
     fn watch_workloads(&mut self, around: &Around<'_>, cluster: &Cluster, known: &mut Known) {
-        let durations = DurationsByOwner::of_pools(cluster, *around.durations);
-        let evicted = known.monitored(cluster, &durations);
+        let evicted = known.monitored(cluster, &RulesByOwner::new(cluster, around.policy));
         let slots = cluster.status().map(|status| &status.slots);
         let mut of_updates: BTreeSet<Workload> =
             evicted.values().flatten().filter_map(|(owner, _)| Workload::parse(owner)).collect();
@@ -442,12 +433,12 @@ struct Look<'l> {
 impl Look<'_> {
     fn at(&self, from: Basis, returns: &mut Returns) -> NodePods {
         let &Self { name, around, budgets, workloads, .. } = self;
-        let &Around { api, force, now, time, .. } = around;
+        let &Around { api, policy, now, time, .. } = around;
         let ours = |pod: &PodItem| is_operator_pod(pod, &api.namespace);
         let orphaned = |pod: &PodItem| workloads.orphaned(pod);
         let pods = || self.pods.iter().map(AsRef::as_ref);
         let marker = from.marker.as_ref();
-        let overlooked = (force && from.overdue).then(|| time.checked_sub(LATE).ok()).flatten();
+        let overlooked = (policy.force && from.overdue).then(|| time.checked_sub(LATE).ok()).flatten();
         let mut plan = DrainPlan::of(pods(), ours, orphaned, marker, overlooked);
         if from.respects {
             plan.respect(pods());
@@ -455,7 +446,7 @@ impl Look<'_> {
         let evicted =
             || pods().filter(|pod| !ours(pod) && drain_action(pod, orphaned(pod)) != DrainAction::Stays);
         let until = leave(&mut plan, returns, name, marker, &evicted, budgets, now);
-        if !force {
+        if !policy.force {
             plan.put_first(pods(), budgets, from.failures.as_ref());
         }
         let Basis { deadline, respects, failures, .. } = &from;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use brupop_api::printable::printable;
 use brupop_core::gates::answer::Answer;
 use brupop_core::gates::{self, Gates};
-use brupop_core::pool::{Gate, GateState, Question};
+use brupop_core::rules::{Gate, GateState, Question};
 use brupop_runtime::FailureLog;
 use brupop_runtime::errors::describe;
 use futures::FutureExt as _;

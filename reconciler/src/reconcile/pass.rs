@@ -29,7 +29,6 @@ use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::known::Known;
 use brupop_core::observe::{Leader, Now, observe, pools_at};
 use brupop_core::outcome;
-use brupop_core::policy::Policy;
 use brupop_core::status::EventText;
 
 /// At most so many requests are under way at once. A request that has no room is decided anew when another one is answered.
@@ -69,7 +68,7 @@ impl Reconciler {
     /// A pass on what is known, which it brings up to date.
     fn pass_on(&mut self, known: &mut Known) -> Option<Duration> {
         let mut wake = Wake::default();
-        let watches = Arc::clone(&self.watches);
+        let (watches, policy) = (Arc::clone(&self.watches), Arc::clone(&self.policy));
         let cluster = match watches.cluster() {
             Ok(cluster) => cluster,
             Err(why) => {
@@ -80,7 +79,7 @@ impl Reconciler {
         self.fleet_log.resolved();
         let now = Timestamp::now();
         // Whose pods and workloads are watched depends on who owns a node.
-        if !known.prepare_pools(&cluster, now, self.policy.durations.min_remaining) {
+        if !known.prepare_pools(&cluster, now, &self.policy) {
             return Some(self.now());
         }
         self.look_again_at_pools(&cluster, &mut wake);
@@ -92,10 +91,9 @@ impl Reconciler {
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let own_node = self.api.own_node.clone();
         known.note_gates(&cluster, |question| self.leading.gates.state(question, self.now()));
-        let pools = pools_at(&cluster, known, now);
+        let pools = pools_at(&cluster, known, &policy, now);
         let leader = self.leader(own_node.as_deref());
-        let observed =
-            observe(&cluster, known, &pools, &self.policy, &leader, Now { time: now, text: &now_text });
+        let observed = observe(&cluster, known, &pools, &policy, &leader, Now { time: now, text: &now_text });
         wake.by_time(observed.next, now, self.now());
         let mut pass = Pass { cluster: &cluster, known, observed: &observed, now, wake };
         if self.ensure_term(&mut pass) {
@@ -418,10 +416,8 @@ impl Reconciler {
 
     /// What a drainer needs to know at this time, and the drainer.
     fn around(&mut self, time: Timestamp) -> (Around<'_>, &mut Drainer) {
-        let (now, Policy { durations, force, respect_do_not_disrupt, .. }) =
-            (self.epoch.elapsed(), &self.policy);
-        let (api, watches, respects) = (&self.api, &self.watches, *respect_do_not_disrupt);
-        let around = Around { api, watches, durations, force: *force, now, time, respects };
+        let Self { api, watches, policy, .. } = self;
+        let around = Around { api, watches, policy, now: self.epoch.elapsed(), time };
         (around, &mut self.leading.drainer)
     }
 }

@@ -13,7 +13,7 @@ use brupop_api::facts::ShadowFacts;
 use super::pool::{self, Stage};
 use super::pool_halts;
 use super::records::is_full;
-use super::room::{Group, Place};
+use super::room::Place;
 use super::{Case, Decision, Effect, Milestone, Reason, undo_when_ready, writes};
 use crate::facts::{FleetFacts, NodeView};
 use crate::window::Starts;
@@ -134,7 +134,7 @@ pub(super) struct Candidates<'s, 'a> {
     /// The nodes of each pool and zone, in their order. Only the first of each is compared.
     waiting: BTreeMap<Place<'a>, VecDeque<usize>>,
     /// The pools whose zones are updated one after the other.
-    zone_by_zone: BTreeSet<Group>,
+    zone_by_zone: BTreeSet<Option<usize>>,
     busy: BTreeMap<Option<&'a str>, usize>,
 }
 
@@ -148,7 +148,7 @@ impl<'s, 'a> Candidates<'s, 'a> {
         goes_on: impl Fn(&NodeView<'a>, &str) -> bool,
     ) -> Self {
         let one_by_one = fleet.pools.iter().enumerate().filter(|(_, pool)| pool.one_zone_at_a_time);
-        let zone_by_zone = one_by_one.map(|(index, _)| Group::Pool(index)).collect();
+        let zone_by_zone = one_by_one.map(|(index, _)| Some(index)).collect();
         let mut candidates = Self { views, waiting: BTreeMap::new(), zone_by_zone, busy: BTreeMap::new() };
         let mut order: Vec<usize> = Vec::new();
         for (index, view) in views.iter().enumerate() {
@@ -175,7 +175,7 @@ impl<'s, 'a> Candidates<'s, 'a> {
         let with_room = self.waiting.iter().filter(|(place, _)| has_room(**place));
         let firsts = with_room.filter_map(|(place, nodes)| Some((*place, *nodes.front()?)));
         let (place, _) = firsts.min_by_key(|&(place, index)| {
-            let zone_by_zone = self.zone_by_zone.contains(&place.group);
+            let zone_by_zone = self.zone_by_zone.contains(&place.pool);
             let going_on = self.busy.get(&place.zone).copied().filter(|_| !zone_by_zone);
             let zone = place.zone.filter(|_| zone_by_zone);
             (self.rank(index), going_on.unwrap_or(0), zone, index)

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use brupop_api::fleet::Slot;
 use brupop_api::{Marker, State};
 
-use super::room::{Group, Place};
+use super::room::Place;
 use super::slots::version_for;
-use super::{Decision, Effect, Reason, pool, pool_halts, writes};
+use super::{Decision, Effect, Reason, pool_halts, writes};
 use crate::facts::{FleetFacts, NodeView};
 use crate::window::Starts;
 
@@ -17,7 +17,7 @@ use crate::window::Starts;
 ///
 /// An update counts to its end: while its node reboots and is monitored, an autoscaler launches a node of the old version for
 /// its pods. That one has to be removed, and none that is up to date.
-pub(super) struct Waiting<'a>(BTreeSet<(Group, &'a str)>);
+pub(super) struct Waiting<'a>(BTreeSet<(Option<usize>, &'a str)>);
 
 impl<'a> Waiting<'a> {
     /// No node waits.
@@ -43,7 +43,7 @@ impl<'a> Waiting<'a> {
     /// Does one of them have the node's group, and is it to run what the node runs?
     fn needs(&self, view: &NodeView<'a>) -> bool {
         let version = view.node.and_then(|node| node.version);
-        version.is_some_and(|version| self.0.contains(&(Place::of(view).group, version)))
+        version.is_some_and(|version| self.0.contains(&(Place::of(view).pool, version)))
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) fn release<'a>(
 /// Do the annotations go, even if another node needs the node?
 fn must_go(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
     let Some(node) = view.node else { return false };
-    let pool_paused = pool::of(fleet, view).is_some_and(|pool| pool.starts == Starts::Paused);
+    let pool_paused = fleet.pool_of(view).is_some_and(|pool| pool.starts == Starts::Paused);
     let halted = node.version.is_some_and(|version| pool_halts::is_halted_anywhere(fleet, view, version));
     !node.labelled || fleet.starts == Starts::Paused || pool_paused || halted || view.time.kept_is_lost
 }
@@ -104,6 +104,6 @@ fn waits(reason: &Reason<'_>) -> bool {
     )
 }
 
-fn group<'a>(view: &NodeView<'a>) -> Option<(Group, &'a str)> {
-    Some((Place::of(view).group, version_for(view)?))
+fn group<'a>(view: &NodeView<'a>) -> Option<(Option<usize>, &'a str)> {
+    Some((Place::of(view).pool, version_for(view)?))
 }

@@ -15,7 +15,6 @@ use brupop_api::crds::DONE_POOLS_MAX;
 use brupop_api::fleet::{Done, VersionRecord};
 use semver::Version;
 
-use super::pool;
 use crate::facts::{FleetFacts, NodeView};
 use crate::times;
 use survey::Standing;
@@ -66,7 +65,7 @@ pub(crate) fn notes<'a, 'r>(
 
 /// Does this node wait for pools that go first?
 fn waits(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
-    pool::of(fleet, view).and_then(|pool| pool.rules).is_some_and(|rules| !rules.after.is_empty())
+    fleet.pool_of(view).and_then(|pool| pool.rules).is_some_and(|rules| !rules.after.is_empty())
 }
 
 /// How a version serves in a pool.

@@ -1,7 +1,7 @@
-//! What the pool of a node, or the environment, says of its update.
+//! What the pool of a node says of its update.
 
 use super::{Abort, Case, Decision, FirstPool, Reason};
-use crate::facts::{ClosedGate, FleetFacts, NodeFacts, NodeView, PoolFacts, Steering};
+use crate::facts::{ClosedGate, FleetFacts, NodeFacts, NodeView, Steering};
 use crate::window::Starts;
 
 /// How far an update has come.
@@ -13,15 +13,7 @@ pub(super) enum Stage {
     Cordon,
 }
 
-/// The pool that steers this node.
-pub(crate) fn of<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Option<&'a PoolFacts<'a>> {
-    match view.steering {
-        Steering::Pool(index) => fleet.pools.get(index),
-        _ => None,
-    }
-}
-
-/// Does whoever steers this node let its update start, or go on to the cordon?
+/// Does the pool of this node let its update start, or go on to the cordon?
 ///
 /// # Errors
 /// Why not.
@@ -31,15 +23,11 @@ pub(super) fn allows<'a>(
     node: &NodeFacts<'a>,
     stage: Stage,
 ) -> Result<(), Reason<'a>> {
-    let starts = match (view.steering, of(fleet, view)) {
+    let starts = match (view.steering, fleet.pool_of(view)) {
         (Steering::Conflict(pools), _) => return Err(Reason::PoolConflict(pools)),
-        (Steering::Environment, _) => match fleet.starts {
-            Starts::OutsideWindow(until) if stage == Stage::Start => Starts::OutsideWindow(until),
-            _ => Starts::Open,
-        },
-        (Steering::Pool(_), Some(pool)) if stage == Stage::Start => pool.starts,
-        (Steering::Pool(_), Some(pool)) => pool.goes_on,
-        (Steering::Pool(_) | Steering::Nobody, _) => return Err(Reason::NoPool),
+        (_, Some(pool)) if stage == Stage::Start => pool.starts,
+        (_, Some(pool)) => pool.goes_on,
+        (_, None) => return Err(Reason::NoPool),
     };
     match starts {
         Starts::AdmissionNotEnforced => Err(Reason::AdmissionNotEnforced),
@@ -56,7 +44,7 @@ pub(super) fn allows<'a>(
 
 /// Of the gates of its pool one of which nobody knows for now, if the others are open: what has begun waits for it.
 pub(super) fn awaited<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Option<Reason<'a>> {
-    match of(fleet, view)?.gate? {
+    match fleet.pool_of(view)?.gate? {
         ClosedGate::Awaited(gate) => Some(Reason::GateUnknown(gate)),
         ClosedGate::Closed(_) | ClosedGate::Unknown(_) => None,
     }
@@ -67,7 +55,7 @@ pub(super) fn awaited<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Option
 /// # Errors
 /// One is not.
 pub(super) fn well<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<(), Reason<'a>> {
-    match of(fleet, view).and_then(|pool| pool.gate) {
+    match fleet.pool_of(view).and_then(|pool| pool.gate) {
         None => Ok(()),
         Some(ClosedGate::Closed(gate)) => Err(Reason::GateClosed(gate)),
         Some(ClosedGate::Unknown(gate) | ClosedGate::Awaited(gate)) => Err(Reason::GateUnknown(gate)),
@@ -83,7 +71,7 @@ pub(super) fn allows_version<'a>(
     view: &NodeView<'a>,
     version: &'a str,
 ) -> Result<(), Reason<'a>> {
-    let Some(pool) = of(fleet, view) else { return Ok(()) };
+    let Some(pool) = fleet.pool_of(view) else { return Ok(()) };
     if !pool.rules.is_none_or(|rules| rules.allow(version)) {
         return Err(Reason::VersionNotAllowed(version));
     }
@@ -97,14 +85,13 @@ pub(super) fn allows_version<'a>(
 impl<'a> Case<'_, 'a> {
     /// The update has begun, perhaps hours ago, and the node is not cordoned yet: is it given up because the pool no longer
     /// allows it, or the whole fleet is paused, or because a node of another zone is out of service? Or does it wait for a
-    /// gate? Where the environment steers, what has begun is finished.
+    /// gate?
     pub(super) fn closed(self) -> Option<Decision<'a>> {
         let Self { fleet, view, node, shadow, .. } = self;
         let version = shadow.spec.version.unwrap_or_default();
         let still_allowed =
             allows(fleet, view, node, Stage::Cordon).and_then(|()| allows_version(fleet, view, version));
-        let paused = fleet.starts == Starts::Paused && of(fleet, view).is_some();
-        if still_allowed.is_err() || paused || view.busy_zone.is_some() {
+        if still_allowed.is_err() || fleet.starts == Starts::Paused || view.busy_zone.is_some() {
             return Some(self.abort(Abort::PoolClosed));
         }
         awaited(fleet, view).map(Decision::wait)

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use super::Abort;
 use super::records::{self, Halted};
 use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
-use crate::policy::FailureBudget;
+use crate::rules::FailureBudget;
 use crate::times;
 
 /// A pool and a version.
@@ -152,7 +152,7 @@ impl<'a> PoolHalts<'a> {
 
     /// Do the changes of this pass halt this version for this node: in its pool, or in one that goes first?
     pub(super) fn halts(&self, fleet: &FleetFacts<'a>, view: &NodeView<'a>, version: &str) -> bool {
-        let Some(pool) = super::pool::of(fleet, view) else { return false };
+        let Some(pool) = fleet.pool_of(view) else { return false };
         let first = pool.rules.into_iter().flat_map(|rules| &rules.after).map(|(pool, _)| pool.as_str());
         let halted = |pool| self.changed.get(&(pool, version)).is_some_and(|record| record.halted.is_some());
         first.chain([pool.name]).any(halted)

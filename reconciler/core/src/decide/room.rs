@@ -1,4 +1,4 @@
-//! How many more nodes may be out of service: in each group, and in the whole fleet.
+//! How many more nodes may be out of service: in each pool, and in the whole fleet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +9,12 @@ use super::Reason;
 use crate::facts::NO_ZONE;
 use crate::facts::{FleetFacts, NodeView, Steering};
 
-/// The nodes that count against one limit: those of a pool, or those that no pool owns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Group {
-    /// No pool owns them.
-    Unpooled,
-    /// The pool with this index owns them.
-    Pool(usize),
-}
-
 /// Where a node counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place<'a> {
-    /// Its group.
-    pub(super) group: Group,
+    /// The BottlerocketPool (by index) in whose limit it counts; `None` = the default pool, as for nodes that no pool may
+    /// update.
+    pub(super) pool: Option<usize>,
     /// Its zone, if it has one.
     pub(super) zone: Option<&'a str>,
     /// Its own name, if it is of the control plane.
@@ -32,19 +24,19 @@ pub(super) struct Place<'a> {
 impl<'a> Place<'a> {
     /// The place of a node.
     pub(super) fn of(view: &NodeView<'a>) -> Self {
-        let group = match view.steering {
-            Steering::Pool(index) => Group::Pool(index),
-            Steering::Environment | Steering::Conflict(_) | Steering::Nobody => Group::Unpooled,
+        let pool = match view.steering {
+            Steering::Pool(index) => Some(index),
+            Steering::Default | Steering::Conflict(_) | Steering::Nobody => None,
         };
         let control_plane = view.node.filter(|node| node.control_plane).map(|node| node.name);
-        Self { group, zone: view.node.and_then(|node| node.zone), control_plane }
+        Self { pool, zone: view.node.and_then(|node| node.zone), control_plane }
     }
 }
 
 /// What is left of the limits.
 pub(super) struct Room<'a> {
     fleet: Places<'a>,
-    unpooled: Places<'a>,
+    default_pool: Places<'a>,
     pools: Vec<Places<'a>>,
     /// For each pool that keeps zones apart: those that have an unavailable node.
     busy: BTreeMap<usize, BTreeSet<Zone<'a>>>,
@@ -103,19 +95,19 @@ impl<'a> Room<'a> {
         let one_by_one = fleet.pools.iter().enumerate().filter(|(_, pool)| pool.one_zone_at_a_time);
         let mut room = Self {
             fleet: Places::of(fleet.ceiling),
-            unpooled: Places::of(fleet.limit),
+            default_pool: Places::of(fleet.default_pool.limit),
             pools: fleet.pools.iter().map(|pool| Places::of(pool.limit)).collect(),
             busy: one_by_one.map(|(index, _)| (index, BTreeSet::new())).collect(),
             control_plane: None,
         };
         for (slot, now) in slots {
             let taken_in = match &slot.pool {
-                None => Some(Group::Unpooled),
-                Some(pool) => index.get(pool.as_str()).map(|index| Group::Pool(*index)),
+                None => Some(None),
+                Some(pool) => index.get(pool.as_str()).map(|index| Some(*index)),
             };
-            if let Some(group) = taken_in.filter(|group| now.group != *group) {
-                room.places(group).slots += 1;
-                room.keep_busy(group, Zone::Unknown);
+            if let Some(pool) = taken_in.filter(|pool| now.pool != *pool) {
+                room.places(pool).slots += 1;
+                room.keep_busy(pool, Zone::Unknown);
             }
             room.take(now);
         }
@@ -125,43 +117,43 @@ impl<'a> Room<'a> {
     /// May one more node be taken out of service there?
     pub(super) fn has(&self, place: Place<'a>) -> bool {
         let keeps_quorum = place.control_plane.is_none() || self.control_plane.is_none();
-        keeps_quorum && self.has_places(place.group) && self.busy_elsewhere(place).is_none()
+        keeps_quorum && self.has_places(place.pool) && self.busy_elsewhere(place).is_none()
     }
 
-    /// Do the limits of this group and of the fleet leave a place, whatever zone or node of the control plane is busy?
-    pub(super) fn has_places(&self, group: Group) -> bool {
-        !self.fleet.is_full() && !self.of(group).is_full()
+    /// Do the limits of this pool and of the fleet leave a place, whatever zone or node of the control plane is busy?
+    pub(super) fn has_places(&self, pool: Option<usize>) -> bool {
+        !self.fleet.is_full() && !self.of(pool).is_full()
     }
 
     /// Will there be room for one more node there, beside those that follow already, once all updates there are over?
     pub(super) fn will_have(&self, place: Place<'a>) -> bool {
-        let places = self.of(place.group);
+        let places = self.of(place.pool);
         places.successors < places.slots && self.busy_elsewhere(place).is_none()
     }
 
     /// A node follows there.
     pub(super) fn note_successor(&mut self, place: Place<'a>) {
-        self.places(place.group).successors += 1;
+        self.places(place.pool).successors += 1;
     }
 
     /// A node gets a slot there.
     pub(super) fn take(&mut self, place: Place<'a>) {
         self.fleet.slots += 1;
-        self.places(place.group).slots += 1;
-        self.keep_busy(place.group, Zone::Of(place.zone));
+        self.places(place.pool).slots += 1;
+        self.keep_busy(place.pool, Zone::Of(place.zone));
         self.control_plane = self.control_plane.or(place.control_plane);
     }
 
     /// This node is out of service there without a slot.
     pub(super) fn note_unavailable(&mut self, place: Place<'a>, node: &'a str) {
         self.fleet.note_unavailable(node);
-        self.places(place.group).note_unavailable(node);
-        self.keep_busy(place.group, Zone::Of(place.zone));
+        self.places(place.pool).note_unavailable(node);
+        self.keep_busy(place.pool, Zone::Of(place.zone));
     }
 
     /// What the others there wait for.
     pub(super) fn why(&self, place: Place<'a>) -> Reason<'a> {
-        let places = self.of(place.group);
+        let places = self.of(place.pool);
         let full = if places.is_full() { places } else { self.fleet };
         if full.is_full() {
             let by_others = full.unavailable_node.filter(|_| full.slots == 0);
@@ -177,30 +169,20 @@ impl<'a> Room<'a> {
 
     /// Another zone than this, in a pool that keeps them apart, that has an unavailable node.
     fn busy_elsewhere(&self, place: Place<'a>) -> Option<Zone<'a>> {
-        let Group::Pool(index) = place.group else { return None };
-        self.busy.get(&index)?.iter().find(|zone| **zone != Zone::Of(place.zone)).copied()
+        self.busy.get(&place.pool?)?.iter().find(|zone| **zone != Zone::Of(place.zone)).copied()
     }
 
-    fn keep_busy(&mut self, group: Group, zone: Zone<'a>) {
-        if let Group::Pool(index) = group
-            && let Some(busy) = self.busy.get_mut(&index)
-        {
-            busy.insert(zone);
-        }
+    fn keep_busy(&mut self, pool: Option<usize>, zone: Zone<'a>) {
+        let busy = pool.and_then(|index| self.busy.get_mut(&index));
+        busy.into_iter().for_each(|busy| _ = busy.insert(zone));
     }
 
-    fn of(&self, group: Group) -> Places<'a> {
-        match group {
-            Group::Unpooled => self.unpooled,
-            Group::Pool(index) => self.pools.get(index).copied().unwrap_or_default(),
-        }
+    fn of(&self, pool: Option<usize>) -> Places<'a> {
+        pool.map_or(self.default_pool, |index| self.pools.get(index).copied().unwrap_or_default())
     }
 
-    fn places(&mut self, group: Group) -> &mut Places<'a> {
-        match group {
-            Group::Unpooled => &mut self.unpooled,
-            // A pool without facts has no limit to count against; the fleet has.
-            Group::Pool(index) => self.pools.get_mut(index).unwrap_or(&mut self.unpooled),
-        }
+    fn places(&mut self, pool: Option<usize>) -> &mut Places<'a> {
+        // A pool without facts has no limit to count against; the default pool has.
+        pool.and_then(|index| self.pools.get_mut(index)).unwrap_or(&mut self.default_pool)
     }
 }

@@ -14,9 +14,9 @@ use super::idle::Candidates;
 use super::records::Halted;
 use super::room::{Place, Room};
 use super::versions::Versions;
-use super::{pool, writes};
+use super::writes;
 use crate::decide::order::Survey;
-use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView, is_unavailable};
+use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView, Steering, is_unavailable};
 
 /// The pods of at most so many nodes are checked before there is room for these nodes.
 const MAX_SUCCESSORS: usize = 32;
@@ -75,7 +75,7 @@ pub(super) fn of_holders<'a>(
             attempt: next_attempt(&shadow),
             since: Some(fleet.now.to_owned()),
             version: version_for(view).map(str::to_owned),
-            pool: pool::of(fleet, view).map(|pool| pool.name.to_owned()),
+            pool: slot_pool(fleet, view),
             ..Slot::default()
         };
         Some((Field::Slot(shadow.name), Value::Slot(slot)))
@@ -175,6 +175,12 @@ fn is_over(slot: &Slot, view: Option<&NodeView<'_>>) -> bool {
     }
 }
 
+/// The BottlerocketPool in which a slot of this node is taken, as the ledger names it; nothing for the default pool.
+fn slot_pool(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> Option<String> {
+    let pool = fleet.pool_of(view).filter(|_| view.steering != Steering::Default);
+    pool.map(|pool| pool.name.to_owned())
+}
+
 /// The attempt for which a slot would be taken now.
 fn next_attempt(shadow: &ShadowFacts<'_>) -> u64 {
     match shadow.spec.state {
@@ -271,7 +277,7 @@ fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &
     for at in at_once {
         // Whatever zones are busy: it is out of service already, and comes back.
         let place = Place::of(&views[at]);
-        if room.has_places(place.group) {
+        if room.has_places(place.pool) {
             room.take(place);
             taken.push(at);
         } else {

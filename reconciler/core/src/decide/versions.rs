@@ -20,7 +20,7 @@ use super::records::{
     Halted, Records, counting, forgotten, halt, lifted, moment, note_failure, number, of_variant, time,
 };
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView};
-use crate::policy::FailureBudget;
+use crate::rules::FailureBudget;
 
 /// The reason of a failure that is counted while the host is still away.
 pub(crate) const NOT_RETURNED: &str = "NotReturned";

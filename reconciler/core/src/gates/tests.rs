@@ -6,9 +6,10 @@ use crate::cluster::{Cluster, Member as _};
 use crate::facts::ClosedGate;
 use crate::known::Known;
 use crate::observe::pools_at;
+use crate::policy::{Policy, USUAL};
 use crate::pool::Pool;
 use brupop_api::Item;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::VecDeque;
@@ -216,8 +217,8 @@ fn all_gates_of_a_pool_have_to_be_open() {
     ] {
         let (mut cluster, mut known) = (Cluster::default(), Known::default());
         let gate = |cluster: &Cluster, known: &mut Known| {
-            known.prepare_pools(cluster, Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
-            let pools = pools_at(cluster, known, Timestamp::UNIX_EPOCH);
+            known.prepare_pools(cluster, Timestamp::UNIX_EPOCH, &Policy::default());
+            let pools = pools_at(cluster, known, &USUAL, Timestamp::UNIX_EPOCH);
             let pool = &pools.all[0];
             assert_eq!(pool.has_gates, !queries.is_empty(), "{queries:?}");
             format!("{:?}", pool.gate)

@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::Known;
 use crate::cluster::{Cluster, WatchedPool};
 use crate::objects::WatchedNode;
-use crate::policy::Durations;
-use crate::pool::{GateState, Question, Rules};
+use crate::policy::Policy;
+use crate::rules::{GateState, Question, Rules};
 use crate::window::{Span, Starts};
 
 /// Maximum number of pools that start updates, the first by name. The others hold the nodes that they own.
@@ -22,7 +22,7 @@ const COMPARED_AT_ONCE: usize = 10_000;
 /// Which pool owns a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// No pool selects it.
+    /// No BottlerocketPool selects it.
     Nobody,
     /// The pool with this index, in the order of their names.
     Pool(usize),
@@ -34,8 +34,6 @@ pub enum Owner {
 #[derive(Clone, Debug)]
 pub(crate) struct KnownOwner {
     pub(crate) owner: Owner,
-    /// Does its pool respect pods that ask not to be disrupted? `None` = no pool says so, or otherwise.
-    respects_pods: Option<bool>,
     /// The Node, or one that says the same.
     pub(crate) node: Arc<WatchedNode>,
 }
@@ -49,6 +47,8 @@ pub(crate) struct KnownPool {
     pub(crate) invalid: Option<String>,
     /// What the clock says of its rules; worked out again only when that changes.
     pub(crate) at: Option<AtTime>,
+    /// Why no update would ever start, found out once.
+    pub(crate) too_short: Option<String>,
     /// How its gates are, in their order; unknown where there is nothing.
     pub(crate) gates: Vec<GateState>,
 }
@@ -63,37 +63,42 @@ pub(crate) struct AtTime {
     pub(crate) starts: Starts<'static>,
     pub(crate) goes_on: Starts<'static>,
     pub(crate) next_window: Option<Span>,
-    /// Why no update would ever start, found out once.
-    pub(crate) too_short: Option<String>,
+}
+
+impl AtTime {
+    /// Of these rules, if so much of a window must be left for an update to start.
+    fn of(rules: &Rules, now: Timestamp, min_remaining: SignedDuration) -> Self {
+        let window = rules.window(now);
+        Self {
+            from: now,
+            until: rules.next_change(now, min_remaining, window),
+            starts: rules.starts(now, min_remaining, window),
+            goes_on: rules.starts(now, SignedDuration::ZERO, window),
+            next_window: window,
+        }
+    }
+
+    fn holds(&self, now: Timestamp) -> bool {
+        self.from <= now && self.until.is_none_or(|until| now < until)
+    }
 }
 
 impl KnownPool {
     /// A pool at which nobody has looked.
-    pub(crate) const UNKNOWN: Self = Self { said: 0, invalid: None, at: None, gates: vec![] };
+    pub(crate) const UNKNOWN: Self =
+        Self { said: 0, invalid: None, at: None, too_short: None, gates: vec![] };
 
     /// May what the clock says have changed since the last time?
     fn is_due(&self, pool: &WatchedPool, now: Timestamp) -> bool {
-        let holds = |at: &AtTime| at.from <= now && at.until.is_none_or(|until| now < until);
-        pool.rules().is_some() && !self.at.as_ref().is_some_and(holds)
+        pool.rules().is_some() && !self.at.as_ref().is_some_and(|at| at.holds(now))
     }
 
     /// Looks at the clock.
     fn look_at_clock(&mut self, pool: &WatchedPool, now: Timestamp, min_remaining: SignedDuration) {
-        let too_short = match &self.at {
-            Some(at) => at.too_short.clone(),
-            None => pool.rules().and_then(|rules| rules.too_short(min_remaining, now)),
-        };
-        self.at = pool.rules().map(|rules| {
-            let window = rules.window(now);
-            AtTime {
-                from: now,
-                until: rules.next_change(now, min_remaining, window),
-                starts: rules.starts(now, min_remaining, window),
-                goes_on: rules.starts(now, SignedDuration::ZERO, window),
-                next_window: window,
-                too_short,
-            }
-        });
+        if self.at.is_none() {
+            self.too_short = pool.rules().and_then(|rules| rules.too_short(min_remaining, now));
+        }
+        self.at = pool.rules().map(|rules| AtTime::of(rules, now, min_remaining));
     }
 }
 
@@ -110,24 +115,20 @@ impl KnownOwner {
 
 impl Known {
     /// What follows from the cluster and the time alone, however long it takes to find out.
-    pub fn of(cluster: &Cluster, now: Timestamp, min_remaining: SignedDuration) -> Self {
+    pub fn of(cluster: &Cluster, now: Timestamp, policy: &Policy) -> Self {
         let mut known = Self::default();
-        while !known.prepare_pools(cluster, now, min_remaining) {}
+        while !known.prepare_pools(cluster, now, policy) {}
         known.note_cordons(cluster, now);
         known
     }
 
     /// Finds the owners of nodes that are new, or of which something has changed, or of all once a pool has changed; and looks at
-    /// the clock for each pool. With less than `min_remaining` of its window left, a pool starts nothing.
+    /// the clock for each pool, the default pool among them.
     ///
     /// However many pools there are, and whatever they say, it does a bounded part of this at once. Returns whether all is
     /// done; until then nothing may be decided.
-    pub fn prepare_pools(
-        &mut self,
-        cluster: &Cluster,
-        now: Timestamp,
-        min_remaining: SignedDuration,
-    ) -> bool {
+    pub fn prepare_pools(&mut self, cluster: &Cluster, now: Timestamp, policy: &Policy) -> bool {
+        let min_remaining = policy.durations.min_remaining;
         if self.said != cluster.said {
             let mut before = std::mem::take(&mut self.pools);
             let pools = cluster.pools.iter().map(|(name, pool)| {
@@ -143,6 +144,9 @@ impl Known {
             self.pools = pools.collect();
             self.owners.clear();
             self.said = cluster.said;
+        }
+        if !self.default_pool.as_ref().is_some_and(|at| at.holds(now)) {
+            self.default_pool = Some(AtTime::of(&policy.default_pool, now, min_remaining));
         }
         let pools = self.pools.values_mut().zip(cluster.pools.values()).take(POOLS_MAX);
         let mut due = pools.filter(|(known, pool)| known.is_due(pool, now));
@@ -174,9 +178,7 @@ impl Known {
         let all_at_once = without.len() <= at_once;
         for (name, node) in without.into_iter().take(at_once) {
             let owner = owner(node.all_labels(), &cluster.pools);
-            let pool = if let Owner::Pool(index) = owner { cluster.pools.values().nth(index) } else { None };
-            let respects_pods = pool.and_then(WatchedPool::rules).map(Rules::respect_do_not_disrupt);
-            self.owners.insert(name.to_owned(), KnownOwner { owner, respects_pods, node: Arc::clone(node) });
+            self.owners.insert(name.to_owned(), KnownOwner { owner, node: Arc::clone(node) });
         }
         all_at_once
     }
@@ -191,11 +193,6 @@ impl Known {
         self.owners.get(name).map(|known| &known.owner)
     }
 
-    /// Does the pool of this node respect pods that ask not to be disrupted? `None` = no pool says so, or otherwise.
-    pub fn respects_pods(&self, name: &str) -> Option<bool> {
-        self.owners.get(name)?.respects_pods
-    }
-
     /// Notes for each pool which of its gates is not open.
     pub fn note_gates(&mut self, cluster: &Cluster, state: impl Fn(&Question) -> GateState) {
         for (known, pool) in self.pools.values_mut().zip(cluster.pools.values()).take(POOLS_MAX) {
@@ -204,28 +201,27 @@ impl Known {
     }
 }
 
-/// How long things may take for the nodes of each pool, and for all others.
+/// The rules of each pool; where a pool has none, and for nodes that no pool may update, those of the default pool.
 #[derive(Clone, Debug)]
-pub struct DurationsByOwner {
-    of_pools: Vec<Durations>,
-    others: Durations,
+pub struct RulesByOwner<'a> {
+    of_pools: Vec<&'a Rules>,
+    default: &'a Rules,
 }
 
-impl DurationsByOwner {
-    /// For a node of this owner.
-    pub fn of(&self, owner: Option<&Owner>) -> &Durations {
-        let of_pool = match owner {
-            Some(Owner::Pool(index)) => self.of_pools.get(*index),
-            _ => None,
-        };
-        of_pool.unwrap_or(&self.others)
+impl<'a> RulesByOwner<'a> {
+    /// Of these pools, beside the default pool of this policy.
+    pub fn new(cluster: &'a Cluster, policy: &'a Policy) -> Self {
+        let default = &policy.default_pool;
+        let of_pools = cluster.pools.values().map(|pool| pool.rules().unwrap_or(default));
+        Self { of_pools: of_pools.collect(), default }
     }
 
-    /// Of these pools, if `others` holds where no pool says anything else.
-    pub fn of_pools(cluster: &Cluster, others: Durations) -> Self {
-        let rules = cluster.pools.values().map(WatchedPool::rules);
-        let of_pools = rules.map(|rules| rules.map_or(others, |rules| rules.durations(others)));
-        Self { of_pools: of_pools.collect(), others }
+    /// For a node of this owner.
+    pub fn of(&self, owner: Option<&Owner>) -> &'a Rules {
+        match owner {
+            Some(Owner::Pool(index)) => self.of_pools.get(*index).unwrap_or(&self.default),
+            _ => self.default,
+        }
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use brupop_api::fleet::UnpooledNodes;
 use jiff::Timestamp;
 
-use super::{age, order};
+use super::{age, order, unpooled};
 use crate::cluster::{Cluster, WatchedPool};
 use crate::facts::{ClosedGate, PoolFacts, Pools};
 use crate::known::{Known, KnownPool, Owner, POOLS_MAX};
-use crate::pool::{GateState, Rules};
+use crate::policy::Policy;
+use crate::rules::{GateState, Rules, limit};
 use crate::window::Starts;
 
 /// Why a pool starts nothing before its windows have been evaluated.
@@ -19,16 +21,22 @@ pub(crate) const TOO_MANY: &str = "there are more than 128 pools, and the first 
 
 /// The pools as decisions see them, sorted by name, and the earliest time at which the clock alone changes one of them. One
 /// at which nobody has looked holds its nodes.
-pub fn pools_at<'a>(cluster: &'a Cluster, known: &'a Known, now: Timestamp) -> Pools<'a> {
+pub fn pools_at<'a>(cluster: &'a Cluster, known: &'a Known, policy: &'a Policy, now: Timestamp) -> Pools<'a> {
     static UNKNOWN: KnownPool = KnownPool::UNKNOWN;
     let mut nodes = vec![0; cluster.pools.len()];
-    for known in known.owners.values() {
-        if let Owner::Pool(index) = known.owner
-            && let Some(count) = nodes.get_mut(index)
-        {
-            *count += u64::from(known.node.facts.labelled);
+    let (mut labelled, mut unselected) = (0, 0);
+    for known in known.owners.values().filter(|known| known.node.facts.labelled) {
+        labelled += 1;
+        match known.owner {
+            Owner::Pool(index) => nodes.get_mut(index).into_iter().for_each(|count| *count += 1),
+            Owner::Nobody => unselected += 1,
+            Owner::Conflict(_) => {}
         }
     }
+    let ceiling = ceiling(cluster, labelled);
+    let mut default = default_pool(cluster, known, policy, unselected);
+    // Where the fleet has a limit, it is the limit of the default pool, too.
+    default.limit = ceiling.unwrap_or(default.limit);
     let misplaced = order::misplaced(&cluster.pools);
     let pools = cluster.pools.iter().zip(nodes).enumerate();
     let facts = pools.map(|(nth, ((name, pool), nodes))| {
@@ -40,8 +48,33 @@ pub fn pools_at<'a>(cluster: &'a Cluster, known: &'a Known, now: Timestamp) -> P
     let status = cluster.status();
     let by_order = order::apply(&mut all[..heeded], status.map(|status| &status.versions), now);
     let by_age = age::apply(&mut all[..heeded], status.map(|status| &status.seen), now);
-    let by_clock = known.pools.values().filter_map(|pool| pool.at.as_ref()?.until).min();
-    Pools { all, next: [by_order, by_age, by_clock].into_iter().flatten().min() }
+    let clocks = known.pools.values().filter_map(|pool| pool.at.as_ref());
+    let by_clock = clocks.chain(&known.default_pool).filter_map(|at| at.until).min();
+    let ceiling = ceiling.unwrap_or(u64::MAX);
+    Pools { default, all, ceiling, next: [by_order, by_age, by_clock].into_iter().flatten().min() }
+}
+
+/// The most nodes that may be unavailable in the whole fleet of `labelled` nodes, if the fleet says so.
+fn ceiling(cluster: &Cluster, labelled: u64) -> Option<u64> {
+    let text = cluster.ledger()?.fleet.spec.max_unavailable.as_ref()?;
+    // The schema lets nothing else pass; the lowest limit is the safe one.
+    Some(limit(text).unwrap_or_default().of(labelled))
+}
+
+/// The default pool, for so many nodes that no BottlerocketPool selects. If these are held, it has none.
+fn default_pool<'a>(cluster: &Cluster, known: &Known, policy: &'a Policy, unselected: u64) -> PoolFacts<'a> {
+    let (rules, at) = (&policy.default_pool, known.default_pool.as_ref());
+    let nodes = if unpooled(cluster) == UnpooledNodes::Environment { unselected } else { 0 };
+    let not_looked_at = Starts::Invalid(NOT_LOOKED_AT);
+    PoolFacts {
+        nodes,
+        limit: rules.limit.of(nodes),
+        starts: at.map_or(not_looked_at, |at| at.starts),
+        goes_on: at.map_or(not_looked_at, |at| at.goes_on),
+        next_window: at.and_then(|at| at.next_window),
+        rules: Some(rules),
+        ..PoolFacts::DEFAULT
+    }
 }
 
 /// The pool as decisions see it, with this number of opted-in nodes. `misplaced` says why its place among the others is
@@ -53,8 +86,7 @@ fn facts<'a>(
     misplaced: Option<&'static str>,
 ) -> PoolFacts<'a> {
     let (rules, at) = (pool.rules(), known.at.as_ref());
-    let too_short = at.and_then(|at| at.too_short.as_deref());
-    let invalid = known.invalid.as_deref().or(misplaced).or(too_short);
+    let invalid = known.invalid.as_deref().or(misplaced).or(known.too_short.as_deref());
     let starts = |of: Option<Starts<'static>>| match (invalid, of) {
         (None, Some(starts)) => starts,
         (why, _) => Starts::Invalid(why.unwrap_or(NOT_LOOKED_AT)),
@@ -62,7 +94,7 @@ fn facts<'a>(
     PoolFacts {
         name: pool.item.name(),
         nodes,
-        limit: rules.map_or(1, |rules| rules.limit(nodes)),
+        limit: rules.map_or(1, |rules| rules.limit.of(nodes)),
         one_zone_at_a_time: rules.is_some_and(Rules::one_zone_at_a_time),
         starts: starts(at.map(|at| at.starts)),
         goes_on: starts(at.map(|at| at.goes_on)),

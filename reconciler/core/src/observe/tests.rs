@@ -16,7 +16,8 @@ use crate::deadlines::back_off;
 use crate::decide::{self, Effect, Reason};
 use crate::drain::DrainPlan;
 use crate::objects::Readiness;
-use crate::policy::{Durations, Limit};
+use crate::policy::Durations;
+use crate::rules::{Limit, Rules, StepDurations};
 use brupop_api::{BottlerocketShadow, Item, names};
 use jiff::SignedDuration;
 use proptest::prelude::*;
@@ -27,20 +28,26 @@ type Says = fn(&crate::facts::TimeFacts) -> bool;
 
 const NOW: &str = "2026-11-21T04:00:00Z";
 
-fn durations() -> Durations {
+fn policy() -> Policy {
     let seconds = SignedDuration::from_secs;
-    Durations {
-        exclusion: seconds(30),
-        soak: seconds(60),
-        workloads: SignedDuration::from_mins(15),
-        stage: seconds(3600),
-        drain: seconds(900),
-        reboot: seconds(1800),
-        settle: seconds(600),
-        back_off_base: seconds(120),
-        min_node_age: seconds(0),
-        ..Durations::default()
+    let steps = StepDurations { exclusion: seconds(30), ..StepDurations::default() };
+    Policy {
+        default_pool: Rules::of_settings(Limit::Percent(50), vec![], steps, false),
+        durations: Durations {
+            stage: seconds(3600),
+            reboot: seconds(1800),
+            settle: seconds(600),
+            back_off_base: seconds(120),
+            min_node_age: seconds(0),
+            ..Durations::default()
+        },
+        ..Policy::default()
     }
+}
+
+/// Where the steps take so long.
+fn with_steps(steps: StepDurations) -> Policy {
+    Policy { default_pool: Rules::of_settings(Limit::Percent(50), vec![], steps, false), ..policy() }
 }
 
 fn node(name: &str, more: Value) -> Arc<WatchedNode> {
@@ -94,13 +101,13 @@ fn cluster(
     cluster
 }
 
-fn observe_at<'a>(cluster: &'a Cluster, durations: &'a Durations, now: &'a str) -> Observed<'a> {
-    observe_knowing(cluster, Box::leak(Box::default()), durations, now)
+fn observe_at<'a>(cluster: &'a Cluster, policy: &'a Policy, now: &'a str) -> Observed<'a> {
+    observe_knowing(cluster, &Known::default(), policy, now)
 }
 
 /// What follows from the cluster alone.
 fn known(cluster: &Cluster) -> Known {
-    Known::of(cluster, NOW.parse().unwrap(), SignedDuration::ZERO)
+    Known::of(cluster, NOW.parse().unwrap(), &Policy::default())
 }
 
 /// What is known where the pods of these nodes are, and none is left.
@@ -111,16 +118,18 @@ fn with_drains(names: impl IntoIterator<Item: ToString>) -> Known {
 
 fn observe_knowing<'a>(
     cluster: &'a Cluster,
-    known: &'a Known,
-    durations: &'a Durations,
+    known: &Known,
+    policy: &'a Policy,
     now: &'a str,
 ) -> Observed<'a> {
-    let policy = Policy { limit: Limit::Percent(50), durations: *durations, ..Policy::default() };
     let leader = Leader { term: 4, enforced: true, alone: true, own_node: Some("n") };
     let time = now.parse().unwrap();
     // Facts borrow from it, and tests are short.
-    let pools = Box::leak(Box::new(pools_at(cluster, known, time)));
-    observe(cluster, known, pools, &policy, &leader, Now { time, text: now })
+    let mut prepared = known.clone();
+    while !prepared.prepare_pools(cluster, time, policy) {}
+    let known = Box::leak(Box::new(prepared));
+    let pools = Box::leak(Box::new(pools_at(cluster, known, policy, time)));
+    observe(cluster, known, pools, policy, &leader, Now { time, text: now })
 }
 
 #[test]
@@ -135,8 +144,8 @@ fn a_soak_begins_anew_after_a_not_ready() {
         let readiness = agent.map(|since| Readiness { ready: true, since: Some(since.parse().unwrap()) });
         let agent = AgentPod { node: "n".to_owned(), readiness };
         cluster.entry("brs-n").agents.insert("agent".to_owned(), agent);
-        let durations = durations();
-        let observed = observe_at(&cluster, &durations, NOW);
+        let policy = policy();
+        let observed = observe_at(&cluster, &policy, NOW);
         (observed.views[0].time.soak_over, observed.next.map(|next| next.to_string()))
     };
     let long_ago = "2026-11-21T03:00:00Z";
@@ -161,7 +170,7 @@ fn a_soak_begun_anew_has_its_time() {
         let readiness = agent.map(|since| Readiness { ready: true, since: Some(since.parse().unwrap()) });
         let agent = AgentPod { node: "n".to_owned(), readiness };
         cluster.entry("brs-n").agents.insert("agent".to_owned(), agent);
-        observe_at(&cluster, &durations(), NOW).views[0].time.step_overdue
+        observe_at(&cluster, &policy(), NOW).views[0].time.step_overdue
     };
     assert!(overdue(None), "nobody is well");
     assert!(!overdue(Some("2026-11-21T03:59:30Z")));
@@ -176,8 +185,8 @@ fn a_late_host_has_time_to_report() {
         let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7});
         let node = json!({"status": {"conditions": [ready]}});
         let cluster = cluster([("n", node)], [("brs-n", spec.clone(), status)]);
-        let durations = durations();
-        let observed = observe_at(&cluster, &durations, NOW);
+        let policy = policy();
+        let observed = observe_at(&cluster, &policy, NOW);
         (observed.views[0].time.step_overdue, observed.next.map(|next| next.to_string()))
     };
     let since = |since: &str| json!({"type": "Ready", "status": "True", "lastTransitionTime": since});
@@ -190,12 +199,12 @@ fn a_late_host_has_time_to_report() {
 #[test]
 fn the_fleet_is_seen() {
     let mut cluster = cluster([("a", json!({})), ("b", json!({})), ("c", json!({})), ("n", json!({}))], []);
-    let durations = durations();
-    assert_eq!(observe_at(&cluster, &durations, NOW).fleet.ledger_term, None);
+    let policy = policy();
+    assert_eq!(observe_at(&cluster, &policy, NOW).fleet.ledger_term, None);
     let ledger = json!({"metadata": {}, "spec": {}, "status": {"term": 4, "slots": {"brs-a": {"uid": "u", "attempt": 1}}}});
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-    let fleet = observe_at(&cluster, &durations, NOW).fleet;
-    assert_eq!((fleet.term, fleet.ledger_term, fleet.limit), (4, Some(4), 2));
+    let fleet = observe_at(&cluster, &policy, NOW).fleet;
+    assert_eq!((fleet.term, fleet.ledger_term, fleet.default_pool.limit), (4, Some(4), 2));
     assert_eq!(fleet.slots["brs-a"].attempt, 1);
 }
 
@@ -208,8 +217,8 @@ fn a_node_is_seen_with_its_shadow() {
         "spec": {"unschedulable": true, "taints": [{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]},
     });
     let cluster = cluster([("n", more)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
-    let durations = durations();
-    let observed = observe_at(&cluster, &durations, NOW);
+    let policy = policy();
+    let observed = observe_at(&cluster, &policy, NOW);
     let [view] = observed.views.as_slice() else { panic!("one node") };
     let node = view.node.unwrap();
     assert!(
@@ -236,8 +245,8 @@ fn only_nodes_ever_ours_are_looked_at() {
         [("a", json!({})), ("b", label("1.0.0")), ("c", marked), ("d", label("1.0.0"))],
         [("brs-d", json!({"state": "Idle"}), json!({})), ("brs-gone", json!({"state": "Idle"}), json!({}))],
     );
-    let durations = durations();
-    let observed = observe_at(&cluster, &durations, NOW);
+    let policy = policy();
+    let observed = observe_at(&cluster, &policy, NOW);
     let seen: Vec<&str> = observed.views.iter().map(|view| view.shadow_name).collect();
     assert_eq!(seen, ["brs-a", "brs-c", "brs-d", "brs-gone"]);
     assert!(observed.views[3].node.is_none());
@@ -254,8 +263,8 @@ fn what_cannot_be_read_is_left_alone() {
             ("brs-o", json!({"state": "Idle"}), json!({"current_version": "1.19.4"})),
         ],
     );
-    let durations = durations();
-    let mut observed = observe_at(&cluster, &durations, NOW);
+    let policy = policy();
+    let mut observed = observe_at(&cluster, &policy, NOW);
     observed.fleet.ledger_term = Some(observed.fleet.term);
     assert_eq!(observed.unreadable.keys().copied().collect::<Vec<_>>(), [0, 1]);
     assert!(observed.unreadable[&0].starts_with("the shadow cannot be read"), "{:?}", observed.unreadable);
@@ -275,19 +284,17 @@ fn what_cannot_be_read_is_left_alone() {
 fn a_name_that_is_too_long_is_told() {
     let name: &'static str = "n".repeat(names::NODE_NAME_MAX + 1).leak();
     let cluster = cluster([(name, json!({})), (&name[1..], json!({}))], []);
-    let durations = durations();
-    let observed = observe_at(&cluster, &durations, NOW);
+    let policy = policy();
+    let observed = observe_at(&cluster, &policy, NOW);
     assert_eq!(observed.too_long, [names::shadow_name(name)]);
     assert_eq!(observed.views.len(), 1);
 }
 
 #[test]
 fn what_keeps_a_fleet_from_starting_has_an_order() {
-    let closed = Err(Until::Never);
-    assert_eq!(starts(true, false, closed), Starts::Paused);
-    assert_eq!(starts(false, false, closed), Starts::AdmissionNotEnforced);
-    assert_eq!(starts(false, true, closed), Starts::OutsideWindow(Until::Never));
-    assert_eq!(starts(false, true, Ok(())), Starts::Open);
+    assert_eq!(starts(true, false), Starts::Paused);
+    assert_eq!(starts(false, false), Starts::AdmissionNotEnforced);
+    assert_eq!(starts(false, true), Starts::Open);
 }
 
 #[test]
@@ -323,17 +330,17 @@ fn the_clock_has_its_say_in_each_state() {
     ] {
         let cluster = cluster([("n", json!({}))], [("brs-n", spec, status)]);
         let start: Timestamp = NOW.parse().unwrap();
-        let durations = durations();
+        let policy = policy();
         for (seconds, expected) in [(after - 1, false), (after, true)] {
             let now = (start + SignedDuration::from_secs(seconds)).to_string();
-            let observed = observe_at(&cluster, &durations, &now);
+            let observed = observe_at(&cluster, &policy, &now);
             assert_eq!(says(&observed.views[0].time), expected, "{what} after {seconds} s");
         }
     }
     let done = json!({"current_state": "Idle", "attempt": 2, "current_version": "2.0.0"});
     let cluster = cluster([("n", json!({}))], [("brs-n", since("Idle"), done)]);
-    let durations = durations();
-    let observed = observe_at(&cluster, &durations, NOW);
+    let policy = policy();
+    let observed = observe_at(&cluster, &policy, NOW);
     assert!(!backing_off(&observed.views[0].time), "a success is not waited after");
     assert_eq!(observed.next, None, "an idle fleet has no deadline");
 }
@@ -360,10 +367,10 @@ fn a_drain_and_its_grant_have_their_times() {
             [("brs-n", spec, json!({"current_state": "StagedAndPerformedUpdate", "attempt": 2}))],
         );
         let known = with_drains(pods_known.then_some("brs-n"));
-        let durations = durations();
+        let policy = policy();
         for (seconds, expected) in [(after - 1, false), (after, true)] {
             let now = later(seconds);
-            let observed = observe_knowing(&cluster, &known, &durations, &now);
+            let observed = observe_knowing(&cluster, &known, &policy, &now);
             let overdue = observed.views[0].time.drain_overdue;
             assert_eq!(overdue, expected, "{drained:?}, {pods_known}, after {seconds} s");
         }
@@ -399,10 +406,10 @@ proptest! {
             [("n", json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: marker}}}))],
             [("brs-n", spec, status)],
         );
-        let durations = durations();
+        let policy = policy();
         let facts = |seconds: i64| {
             let text = at(seconds);
-            let observed = observe_at(&cluster, &durations, &text);
+            let observed = observe_at(&cluster, &policy, &text);
             (format!("{:?}", observed.views[0].time), observed.next)
         };
         let (before, next) = facts(now);
@@ -430,9 +437,9 @@ fn a_pool_that_keeps_zones_apart_says_which_one_is_busy() {
         let mut cluster = cluster(nodes.clone(), shadows.clone());
         let spec = json!({"nodeSelector": {"matchLabels": {"tier": "db"}}, "topology": {"mode": mode}});
         let pool = json!({"metadata": {"name": "db", "uid": "p", "generation": 1}, "spec": spec});
-        serde_json::from_value::<Item<pool::Pool>>(pool).unwrap().put(&mut cluster);
-        let (known, durations) = (known(&cluster), durations());
-        let observed = observe_knowing(&cluster, &known, &durations, NOW);
+        serde_json::from_value::<Item<crate::pool::Pool>>(pool).unwrap().put(&mut cluster);
+        let (known, policy) = (known(&cluster), policy());
+        let observed = observe_knowing(&cluster, &known, &policy, NOW);
         assert_eq!(observed.views.iter().map(|view| view.busy_zone).collect::<Vec<_>>(), expected, "{mode}");
     }
 }
@@ -462,8 +469,11 @@ fn somebody_elses_cordon_takes_a_place_for_an_hour() {
         let cluster = cluster([("n", node)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
         let mut known = Known::default();
         known.note_cordons(&cluster, NOW.parse().unwrap());
-        let durations = Durations { others_cordon: SignedDuration::from_hours(1), ..durations() };
-        let observed = observe_knowing(&cluster, &known, &durations, now);
+        let policy = Policy {
+            durations: Durations { others_cordon: SignedDuration::from_hours(1), ..policy().durations },
+            ..policy()
+        };
+        let observed = observe_knowing(&cluster, &known, &policy, now);
         assert_eq!(observed.views[0].time.cordoned_lately, counts, "{unschedulable} {annotations} {now}");
         if counts {
             assert!(observed.next.is_some_and(|next| next.to_string() == "2026-11-21T05:00:00Z"));
@@ -481,8 +491,8 @@ fn an_empty_node_has_two_minutes_for_its_volumes() {
         let drain =
             KnownDrain { empty_since: since.map(|since| since.parse().unwrap()), ..KnownDrain::default() };
         let known = Known { drains: [("brs-n".to_owned(), drain)].into(), ..Known::default() };
-        let durations = durations();
-        let observed = observe_knowing(&cluster, &known, &durations, NOW);
+        let policy = policy();
+        let observed = observe_knowing(&cluster, &known, &policy, NOW);
         (
             observed.views[0].time.volumes_overdue,
             observed.views[0].time.drain_overdue,
@@ -511,9 +521,9 @@ fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
     let ledger =
         json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4, "slots": {"brs-n": slot}}});
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-    let durations = durations();
+    let policy = policy();
     let reason = |known: &Known, now: &str| {
-        let observed = observe_knowing(&cluster, known, &durations, now);
+        let observed = observe_knowing(&cluster, known, &policy, now);
         decide::fleet(&observed).nodes[0].reason.as_str()
     };
     let nothing = Known::default();

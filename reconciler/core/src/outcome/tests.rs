@@ -10,6 +10,7 @@ use crate::known::{Known, KnownDrain};
 use crate::objects::{AgentPod, Readiness};
 use crate::observe::{Leader, Now, observe};
 use crate::policy::{Durations, Policy};
+use crate::rules::{Limit, Rules, StepDurations};
 use serde_json::{Value, json};
 
 const OLD: &str = "1.19.4";
@@ -100,16 +101,16 @@ impl World {
     fn ended_at(&self, now: u8) -> (String, Option<Ended>, Vec<Ended>) {
         let (cluster, text) = (self.cluster(), minute(now));
         let time = text.parse().unwrap();
-        let durations = Durations {
-            exclusion: self.exclusion,
-            min_node_age: SignedDuration::ZERO,
-            ..Durations::default()
-        };
-        let policy = Policy { durations, ..Policy::default() };
+        let durations = Durations { min_node_age: SignedDuration::ZERO, ..Durations::default() };
+        let steps = StepDurations { exclusion: self.exclusion, ..StepDurations::default() };
+        let default_pool = Rules::of_settings(Limit::default(), vec![], steps, false);
+        let policy = Policy { default_pool, durations, ..Policy::default() };
         let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
-        let known =
-            Known { drains: [("brs-n".to_owned(), KnownDrain::default())].into(), ..Known::default() };
-        let pools = crate::observe::pools_at(&cluster, &known, time);
+        let known = Known {
+            drains: [("brs-n".to_owned(), KnownDrain::default())].into(),
+            ..Known::of(&cluster, time, &policy)
+        };
+        let pools = crate::observe::pools_at(&cluster, &known, &policy, time);
         let observed = observe(&cluster, &known, &pools, &policy, &leader, Now { time, text: &text });
         let decided = decide::fleet(&observed);
         let (view, decision) = (&observed.views[0], &decided.nodes[0]);

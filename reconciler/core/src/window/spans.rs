@@ -171,7 +171,7 @@ impl<'z> Day<'z> {
 fn all(schedules: &[Schedule]) -> impl Iterator<Item = (&Windows, &TimeZone)> {
     schedules.iter().filter_map(|schedule| match &schedule.kind {
         Kind::After(windows) => Some((windows, &schedule.zone)),
-        Kind::Always | Kind::WhileMatching(_) => None,
+        Kind::WhileMatching(_) => None,
     })
 }
 
@@ -225,7 +225,7 @@ fn lasting(schedules: &[Schedule], now: Timestamp) -> Option<Span> {
 pub(crate) fn leave(schedules: &[Schedule], remaining: SignedDuration, now: Timestamp) -> bool {
     let lasts = |schedule: &Schedule| match &schedule.kind {
         Kind::After(windows) => remaining <= windows.longest(),
-        Kind::Always | Kind::WhileMatching(_) => true,
+        Kind::WhileMatching(_) => true,
     };
     let next = |(start, end): &Span| {
         closed_after(schedules, *end).map(|end| (*start, end)).or_else(|| after(schedules, *end))

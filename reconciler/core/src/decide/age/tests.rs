@@ -5,7 +5,7 @@ use crate::cluster::{Cluster, Member as _};
 use crate::decide::Reason;
 use crate::known::Known;
 use crate::observe::{Leader, Now, observe, pools_at};
-use crate::policy::Policy;
+use crate::policy::{Policy, USUAL};
 use crate::window::Until;
 use brupop_api::Item;
 use jiff::SignedDuration;
@@ -50,7 +50,7 @@ fn cluster(named: &[&str], pools: &[Value], seen: &Value) -> Cluster {
 }
 
 fn known(cluster: &Cluster) -> Known {
-    Known::of(cluster, time(), SignedDuration::ZERO)
+    Known::of(cluster, time(), &Policy::default())
 }
 
 fn pool(min_age: &str) -> Value {
@@ -62,7 +62,7 @@ fn pool(min_age: &str) -> Value {
 fn noted(named: &[&str], pools: &[Value], seen: &Value) -> Vec<(String, Option<String>)> {
     let cluster = cluster(named, pools, seen);
     let known = known(&cluster);
-    let pools = pools_at(&cluster, &known, time());
+    let pools = pools_at(&cluster, &known, &USUAL, time());
     let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
     let policy = Policy::default();
     let observed = observe(&cluster, &known, &pools, &policy, &leader, Now { time: time(), text: NOW });
@@ -141,7 +141,7 @@ fn a_version_ripens() {
     let waits = |min_age: &str, seen: &Value, version: &str| {
         let cluster = cluster(&[], &[pool(min_age)], seen);
         let known = known(&cluster);
-        let pools = pools_at(&cluster, &known, time());
+        let pools = pools_at(&cluster, &known, &USUAL, time());
         (pools.all[0].ripens(version), pools.next)
     };
     let young = json!({"1.1.0": ago(71)});
@@ -170,7 +170,7 @@ fn a_young_version_waits_unless_somebody_asks_for_it() {
         };
         node.put(&mut cluster);
         let known = known(&cluster);
-        let pools = pools_at(&cluster, &known, time());
+        let pools = pools_at(&cluster, &known, &USUAL, time());
         let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
         let policy = Policy::default();
         let mut observed =

@@ -6,7 +6,6 @@ use brupop_api::Problem;
 use brupop_api::fleet::{Halt, Slot, VersionRecord};
 use semver::Version;
 
-use crate::decide::pool;
 use crate::facts::{FleetFacts, NodeFacts, NodeView};
 
 /// What the nodes say of pools that others come after, and of versions.
@@ -62,7 +61,7 @@ impl<'a> Survey<'a> {
             let wants = view.shadow.and_then(|shadow| shadow.update()).filter(|it| Some(*it) != node.version);
             let versions = node.version.into_iter().chain(wants);
             survey.known.extend(versions.map(|version| (node.variant, version)));
-            if let Some(pool) = pool::of(fleet, view).filter(|pool| survey.followed.contains(pool.name)) {
+            if let Some(pool) = fleet.pool_of(view).filter(|pool| survey.followed.contains(pool.name)) {
                 let comes = slot.and_then(|slot| slot.version.as_deref());
                 survey.note(pool.name, view, &node, wants, comes);
             }

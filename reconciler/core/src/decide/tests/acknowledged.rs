@@ -13,7 +13,7 @@ use super::*;
 use crate::decide::records::{lifted, moment};
 use crate::decide::slots;
 use crate::facts::FleetFacts;
-use crate::policy::FailureBudget;
+use crate::rules::FailureBudget;
 
 /// Now, in the world of these tests.
 const NOW: &str = "2026-11-21T04:00:00Z";

@@ -9,10 +9,10 @@ use brupop_api::{Field, Marker, Problem, State, Value, Write};
 use brupop_apply::apply;
 use serde_json::json;
 
-use super::super::{Effect, Reason, counts, new_shadow, new_term, node as decide, slots};
+use super::super::{Abort, Effect, Reason, counts, new_shadow, new_term, node as decide, slots};
 use super::world::{
-    FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, ledger, marked, marker, node, shadow,
-    updating, without_slots,
+    FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, ledger, limited, marked, marker, node,
+    outside, shadow, updating, without_slots,
 };
 use super::{next_state, sets, write};
 use crate::facts::{FleetFacts, NodeView};
@@ -201,27 +201,51 @@ fn who_cannot_undo_its_last_update_says_why() {
 }
 
 #[test]
-fn pause_window_and_admission_hold_new_updates_back_and_nothing_else() {
-    for (starts, reason) in [
-        (Starts::Paused, Reason::FleetPaused),
-        (Starts::OutsideWindow(Until::Unknown), Reason::OutsideWindow(Until::Unknown)),
-        (Starts::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
-    ] {
-        let closed = FleetFacts { starts, ..without_slots() };
-        assert_eq!(decide(&closed, &idle()).reason, reason);
-        assert_eq!(slots(&closed, &[idle()]).write, None);
-        // What has begun is finished.
-        let view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-        assert!(decide(&FleetFacts { starts, ..fleet() }, &view).effect.is_some());
-    }
+fn pause_window_and_admission_hold_new_updates_back() {
     let mut asked_for = idle();
     node(&mut asked_for, |node| node.update_now = true);
-    assert!(
-        slots(&FleetFacts { starts: Starts::OutsideWindow(Until::Unknown), ..without_slots() }, &[asked_for])
-            .write
-            .is_some()
-    );
-    assert!(slots(&FleetFacts { starts: Starts::Paused, ..without_slots() }, &[asked_for]).write.is_none());
+    let without = without_slots();
+    for (closed, reason, is_asked) in [
+        (FleetFacts { starts: Starts::Paused, ..without }, Reason::FleetPaused, false),
+        (FleetFacts { default_pool: outside(), ..without }, Reason::OutsideWindow(Until::Unknown), true),
+        (FleetFacts { starts: Starts::AdmissionNotEnforced, ..without }, Reason::AdmissionNotEnforced, false),
+    ] {
+        assert_eq!(decide(&closed, &idle()).reason, reason);
+        assert_eq!(slots(&closed, &[idle()]).write, None);
+        assert_eq!(slots(&closed, &[asked_for]).write.is_some(), is_asked, "{reason:?}");
+    }
+}
+
+/// A pause and a closed window end what has begun before the node is cordoned, also if upstream's operator has begun it and
+/// cordoned the node. Afterwards nothing does.
+#[test]
+fn what_is_not_cordoned_yet_is_given_up() {
+    let paused = FleetFacts { starts: Starts::Paused, ..fleet() };
+    let outside = FleetFacts { default_pool: outside(), ..fleet() };
+    let unenforced = FleetFacts { starts: Starts::AdmissionNotEnforced, ..fleet() };
+    let (given_up, goes_on, drains) =
+        (Reason::Aborting(Abort::PoolClosed), Reason::Cordoning, Reason::Draining);
+    let drained = marker(1, false);
+    let taken_over = Marker { drain_started_at: None, tainted: false, emptied: false, ..drained.clone() };
+    for (state, before) in [(StagedAndPerformedUpdate, None), (RebootedIntoUpdate, Some(&taken_over))] {
+        for (says, fleet, not_cordoned, cordoned) in [
+            ("open", fleet(), goes_on, drains),
+            ("paused", paused, given_up, drains),
+            ("outside its window", outside, given_up, drains),
+            ("not enforced", unenforced, goes_on, drains),
+        ] {
+            for (mark, expected) in [(before, not_cordoned), (Some(&drained), cordoned)] {
+                let mut view = updating(state, StagedAndPerformedUpdate);
+                view.pods.drained = false;
+                if let Some(mark) = mark {
+                    marked(&mut view, mark);
+                    node(&mut view, |node| node.unschedulable = true);
+                }
+                let decision = decide(&fleet, &view);
+                assert_eq!(decision.reason, expected, "{says}, {state:?}, {mark:?}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -334,7 +358,7 @@ fn what_upstream_left_takes_slots_in_turn() {
     let (_, take) = new_term(None, &views);
     assert!(take.sets.iter().all(|(field, _)| !matches!(field, Field::Slot(_))), "{:?}", take.sets);
     let none = BTreeMap::new();
-    let fleet = FleetFacts { slots: &none, limit: 2, ..fleet() };
+    let fleet = FleetFacts { slots: &none, default_pool: limited(2), ..fleet() };
     assert_eq!(slots(&fleet, &views).taken, [0, 1]);
     // One whose cordon a leader had begun to adopt when the ledger was lost keeps its slot.
     let adopted = marker(1, false);
@@ -399,7 +423,7 @@ fn who_is_out_of_service_goes_on_first() {
         ("and those who download", 2, &[staged, away(cordoned)], &[0], by_limit),
     ];
     for (says, limit, views, taken, why) in rows {
-        let fleet = FleetFacts { limit, ..without_slots() };
+        let fleet = FleetFacts { default_pool: limited(limit), ..without_slots() };
         let chosen = slots(&fleet, views);
         assert_eq!(chosen.taken, taken, "{says}");
         assert!(chosen.queued.iter().all(|(_, reason)| *reason == why), "{says}: {:?}", chosen.queued);

@@ -9,7 +9,7 @@ use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, node as decide, slots};
 use crate::facts::{FleetFacts, NodeView};
-use crate::policy::FailureBudget;
+use crate::rules::FailureBudget;
 
 /// Nodes that could begin, by name of the shadow.
 fn ready_to_begin(names: &'static [&'static str]) -> Vec<NodeView<'static>> {
@@ -29,7 +29,7 @@ fn fleet_of<'a>(
     versions: &'a BTreeMap<String, VersionRecord>,
 ) -> FleetFacts<'a> {
     let budget = FailureBudget { unproven, proven: Some(2) };
-    FleetFacts { budget, limit: 500, slots: held, versions, ..fleet() }
+    FleetFacts { budget, default_pool: limited(500), slots: held, versions, ..fleet() }
 }
 
 fn trying(name: &str, slot: Slot) -> BTreeMap<String, Slot> {

@@ -151,7 +151,7 @@ fn times_of_the_ledger_that_lie_ahead_are_written_as_now() {
         slots: &held,
         versions: &past,
         between_updates: BetweenUpdates::PauseIsOver,
-        limit: 2,
+        default_pool: limited(2),
         ..fleet
     };
     let decided = slots(&after, &views);

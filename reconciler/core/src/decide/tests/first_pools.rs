@@ -84,7 +84,8 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
         let mut b = canary(variant);
         change(&mut b);
         let versions = BTreeMap::from([(NEW.to_owned(), record.clone())]);
-        let fleet = FleetFacts { slots, versions: &versions, pools: &pools, limit: 0, ..fleet() };
+        let fleet =
+            FleetFacts { slots, versions: &versions, pools: &pools, default_pool: limited(0), ..fleet() };
         let views =
             [updated("brs-a", 0, AWS), b, placed("brs-c", 1, AWS)].into_iter().chain(*other).collect();
         let (unreadable, too_long) = (BTreeMap::new(), vec![]);
@@ -120,7 +121,13 @@ fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
     ] {
         let versions =
             BTreeMap::from([(NEW.to_owned(), VersionRecord { succeeded: 1, ..VersionRecord::default() })]);
-        let fleet = FleetFacts { slots: &NO_SLOTS, versions: &versions, pools: &pools, limit: 0, ..fleet() };
+        let fleet = FleetFacts {
+            slots: &NO_SLOTS,
+            versions: &versions,
+            pools: &pools,
+            default_pool: limited(0),
+            ..fleet()
+        };
         let noted = slots(&fleet, &[a]).write.and_then(|write| sets(&write, Field::VersionRecord(NEW)));
         let is_done =
             matches!(noted, Some(Value::VersionRecord(noted)) if noted.done_pools.contains_key("canary"));

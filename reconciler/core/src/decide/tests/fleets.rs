@@ -12,7 +12,7 @@ use brupop_api::{
     BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Item, Object, State, Write, names,
 };
 use brupop_apply::{Fields, apply};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, tz::TimeZone};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
@@ -27,10 +27,10 @@ use crate::facts::Observed;
 use crate::known::{Known, KnownDrain};
 use crate::objects::{AgentPod, Readiness};
 use crate::observe::{Leader, Now, observe, pools_at};
-use crate::policy::{Durations, Limit, Policy};
-use crate::pool::GateState;
+use crate::policy::{Durations, Policy};
 use crate::pool::Pool;
-use crate::window::{Starts, Until};
+use crate::rules::{GateState, Limit, Rules, StepDurations};
+use crate::window::{Schedule, Starts};
 
 pub(super) const TERM: u64 = 4;
 /// The time of every pass.
@@ -59,11 +59,9 @@ pub(super) struct Fleet {
     pub(super) ledger: BottlerocketFleet,
     /// The pools, as JSON; perhaps none.
     pub(super) pools: Vec<serde_json::Value>,
-    pub(super) limit: Limit,
+    pub(super) policy: Policy,
     pub(super) starts: Starts<'static>,
     pub(super) alone: bool,
-    pub(super) force: bool,
-    pub(super) durations: Durations,
 }
 
 fn place(name: &str, dice: &mut Dice<'_>) -> Place {
@@ -94,6 +92,38 @@ fn place(name: &str, dice: &mut Dice<'_>) -> Place {
 
 fn variant(dice: &mut Dice<'_>) -> Option<String> {
     dice.one_of(&[None, Some("aws-k8s-1.36"), Some("metal-k8s-1.36")]).map(str::to_owned)
+}
+
+/// Windows that are over.
+pub(super) fn never() -> Vec<Schedule> {
+    vec![Schedule::new("* * * * * * 2020", TimeZone::UTC, None).unwrap()]
+}
+
+/// The settings.
+fn policy(dice: &mut Dice<'_>) -> Policy {
+    let seconds = SignedDuration::from_secs;
+    let limit = dice.one_of(&[Limit::Nodes(2), Limit::Percent(40), Limit::Nodes(1), Limit::Unlimited]);
+    let windows = if dice.rarely(5) { never() } else { vec![] };
+    let steps = StepDurations {
+        exclusion: seconds(dice.one_of(&[0, 30])),
+        drain: seconds(900),
+        soak: seconds(60),
+        workloads: seconds(dice.one_of(&[600, 0])),
+    };
+    Policy {
+        default_pool: Rules::of_settings(limit, windows, steps, false),
+        durations: Durations {
+            stage: seconds(3600),
+            reboot: seconds(1800),
+            settle: seconds(600),
+            back_off_base: seconds(120),
+            min_node_age: seconds(dice.one_of(&[0, 300])),
+            pause: seconds(dice.one_of(&[0, 60])),
+            ..Durations::default()
+        },
+        force: dice.rarely(4),
+        ..Policy::default()
+    }
 }
 
 fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> BottlerocketFleet {
@@ -217,7 +247,6 @@ fn pools(dice: &mut Dice<'_>) -> Vec<serde_json::Value> {
 impl Fleet {
     /// The fleet that these bytes choose: one row for each node, and one for what holds for all.
     pub(super) fn of(nodes: &[Vec<u8>], all: &[u8]) -> Self {
-        let seconds = SignedDuration::from_secs;
         let name = |at: usize| format!("n{at}");
         let places: BTreeMap<String, Place> = nodes
             .iter()
@@ -229,29 +258,9 @@ impl Fleet {
             ledger: ledger(&places, dice),
             pools: pools(dice),
             places,
-            limit: dice.one_of(&[Limit::Nodes(2), Limit::Percent(40), Limit::Nodes(1), Limit::Unlimited]),
-            starts: dice.one_of(&[
-                Starts::Open,
-                Starts::Open,
-                Starts::OutsideWindow(Until::Unknown),
-                Starts::Paused,
-                Starts::AdmissionNotEnforced,
-            ]),
-            force: dice.rarely(4),
+            policy: policy(dice),
+            starts: dice.one_of(&[Starts::Open, Starts::Open, Starts::Paused, Starts::AdmissionNotEnforced]),
             alone: !dice.rarely(6),
-            durations: Durations {
-                exclusion: seconds(dice.one_of(&[0, 30])),
-                soak: seconds(60),
-                workloads: seconds(dice.one_of(&[600, 0])),
-                stage: seconds(3600),
-                drain: seconds(900),
-                reboot: seconds(1800),
-                settle: seconds(600),
-                back_off_base: seconds(120),
-                min_node_age: seconds(dice.one_of(&[0, 300])),
-                pause: seconds(dice.one_of(&[0, 60])),
-                ..Durations::default()
-            },
         }
     }
 
@@ -277,7 +286,7 @@ impl Fleet {
     /// What is known besides.
     fn known(&self, cluster: &Cluster) -> Known {
         let mut known = Known::default();
-        while !known.prepare_pools(cluster, NOW.parse().unwrap(), SignedDuration::ZERO) {}
+        while !known.prepare_pools(cluster, NOW.parse().unwrap(), &self.policy) {}
         known.note_gates(cluster, |question| {
             GateState::ALL.into_iter().find(|state| state.as_str() == question.query).unwrap()
         });
@@ -301,8 +310,6 @@ impl Fleet {
 
     /// What is seen in the objects.
     pub(super) fn observe<'a>(&'a self, cluster: &'a Cluster) -> Observed<'a> {
-        let policy =
-            Policy { limit: self.limit, durations: self.durations, force: self.force, ..Policy::default() };
         let leader = Leader {
             term: TERM,
             enforced: self.starts != Starts::AdmissionNotEnforced,
@@ -312,8 +319,8 @@ impl Fleet {
         let time = NOW.parse().unwrap();
         // Facts borrow from it, and tests are short.
         let known = Box::leak(Box::new(self.known(cluster)));
-        let pools = Box::leak(Box::new(pools_at(cluster, known, time)));
-        let mut observed = observe(cluster, known, pools, &policy, &leader, Now { time, text: NOW });
+        let pools = Box::leak(Box::new(pools_at(cluster, known, &self.policy, time)));
+        let mut observed = observe(cluster, known, pools, &self.policy, &leader, Now { time, text: NOW });
         observed.fleet.starts = self.starts;
         observed
     }

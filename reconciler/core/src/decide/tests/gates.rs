@@ -146,7 +146,7 @@ fn gates_of_other_pools_do_not_matter() {
     let pools = [pool(CLOSED)];
     let fleet = FleetFacts { pools: &pools, ..fleet() };
     let mut view = watched();
-    view.steering = Steering::Environment;
+    view.steering = Steering::Default;
     assert_eq!(decide(&fleet, &view).reason, Reason::Finishing);
 }
 

@@ -14,7 +14,7 @@ use crate::decide::{Milestone, fleet as decide_all, node as decide, slots};
 use crate::facts::Observed;
 use crate::facts::{BetweenUpdates, ClosedGate, FleetFacts, NodeView, Steering, is_unavailable};
 use crate::objects::Words;
-use crate::window::{Starts, Until};
+use crate::window::Starts;
 
 /// Of a node with both annotations, in service since `kept_since`, or in mid-update.
 fn with_annotations(marker: Marker) -> Marker {
@@ -40,7 +40,7 @@ fn kept(marker: &Marker) -> NodeView<'_> {
     });
     shadow(&mut view, |shadow| (shadow.spec.attempt, shadow.status.attempt) = (Some(1), Some(1)));
     node(&mut view, |node| node.boot_id = FIRST_BOOT);
-    view.steering = Steering::Environment;
+    view.steering = Steering::Default;
     view
 }
 
@@ -115,7 +115,7 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
     let unchanged: Change = |_, _| ();
     let paused: Change = |_, fleet| fleet.starts = Starts::Paused;
     let pausing: Change = |_, fleet| fleet.between_updates = BetweenUpdates::Pausing;
-    let outside: Change = |_, fleet| fleet.starts = Starts::OutsideWindow(Until::Unknown);
+    let outside: Change = |_, fleet| fleet.default_pool = outside();
     let unlabelled: Change = |view, _| node(view, |node| node.labelled = false);
     let lost: Change = |view, _| {
         node(view, |node| node.ready = false);
@@ -179,11 +179,11 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
             _ => {}
         }
         let in_pool = matches!(other, IsOfAnotherPool);
-        b.steering = if in_pool { Steering::Pool(0) } else { Steering::Environment };
+        b.steering = if in_pool { Steering::Pool(0) } else { Steering::Default };
         let mut views = vec![kept(&marker), b];
         let open = rules(&json!({}));
         let pools = [pool("other", &open)];
-        let mut fleet = FleetFacts { slots: &its, pools: &pools, limit: 1, ..fleet() };
+        let mut fleet = FleetFacts { slots: &its, pools: &pools, default_pool: limited(1), ..fleet() };
         change(&mut views[0], &mut fleet);
         assert_eq!(released(fleet, views), !stay, "{other:?}");
     }
@@ -294,7 +294,7 @@ fn what_ends_by_itself_releases_nothing() {
         let mut web = pool("web", &open);
         web.gate = gate;
         let pools = [web];
-        let mut fleet = FleetFacts { slots: &none, pools: &pools, limit: 1, ..fleet() };
+        let mut fleet = FleetFacts { slots: &none, pools: &pools, default_pool: limited(1), ..fleet() };
         (a.steering, b.steering) = (Steering::Pool(0), Steering::Pool(0));
         change(&mut b, &mut fleet);
         assert!(!released(fleet, vec![a, b]), "{what}");

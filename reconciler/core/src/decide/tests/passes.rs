@@ -9,11 +9,11 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use super::fleets::Fleet;
+use super::fleets::{Fleet, never};
 use crate::decide::idle::startable;
 use crate::decide::{Abort, Decision, Effect, Milestone, Reason, candidates, node as decide, slots};
 use crate::facts::{BetweenUpdates, NodeView, Steering};
-use crate::window::{Starts, Until};
+use crate::window::Starts;
 
 /// Most passes until a reconciler has done all that it can do by itself.
 const PASSES_MAX: usize = 16;
@@ -185,7 +185,7 @@ proptest! {
         };
         prop_assert!(within(&|_| true, seen.fleet.ceiling), "in all");
         prop_assert!(after.status().slots.len() <= 500, "the ledger has no room for more");
-        prop_assert!(within(&|pool| pool.is_none(), seen.fleet.limit), "in no pool");
+        prop_assert!(within(&|pool| pool.is_none(), seen.fleet.default_pool.limit), "in the default pool");
         for pool in seen.fleet.pools {
             prop_assert!(within(&|of| of == Some(pool.name), pool.limit), "in {}", pool.name);
         }
@@ -242,22 +242,15 @@ proptest! {
             let node = view.node.unwrap();
             prop_assert!(node.labelled && node.ready && !node.paused && node.agent_ready && !view.time.backing_off);
             prop_assert!(fleet.alone);
-            let steered = match view.steering {
-                Steering::Environment => {
-                    fleet.starts == Starts::Open || (matches!(fleet.starts, Starts::OutsideWindow(_)) && node.update_now)
-                }
-                Steering::Pool(index) => {
-                    let pool = &observed.fleet.pools[index];
-                    let closed_by_time = matches!(pool.starts, Starts::OutsideWindow(_) | Starts::Frozen(_));
-                    let version = view.shadow.unwrap().update().unwrap();
-                    let allowed = pool.rules.unwrap().allow(version) && pool.waits_for(version).is_none();
-                    let allowed = allowed && (node.update_now || pool.ripens(version).is_none());
-                    let allowed = allowed && pool.gate.is_none();
-                    allowed && (pool.starts == Starts::Open || (closed_by_time && node.update_now))
-                }
-                Steering::Conflict(_) | Steering::Nobody => false,
-            };
-            prop_assert!(steered && matches!(fleet.starts, Starts::Open | Starts::OutsideWindow(_)));
+            let steered = observed.fleet.pool_of(view).is_some_and(|pool| {
+                let closed_by_time = matches!(pool.starts, Starts::OutsideWindow(_) | Starts::Frozen(_));
+                let version = view.shadow.unwrap().update().unwrap();
+                let allowed = pool.rules.unwrap().allow(version) && pool.waits_for(version).is_none();
+                let allowed = allowed && (node.update_now || pool.ripens(version).is_none());
+                let allowed = allowed && pool.gate.is_none();
+                allowed && (pool.starts == Starts::Open || (closed_by_time && node.update_now))
+            });
+            prop_assert!(steered && fleet.starts == Starts::Open);
             prop_assert!(node.update_now || !view.time.young);
             // Who has its slot has begun.
             prop_assert!(starts || node.update_now || observed.fleet.between_updates != BetweenUpdates::Pausing);
@@ -307,11 +300,12 @@ proptest! {
     fn what_has_begun_is_finished(fleet in fleet(), held_by in 1..4_usize) {
         let (mut free, mut held) = (fleet.clone(), fleet);
         free.starts = Starts::Open;
-        held.starts =
-            [Starts::Open, Starts::Paused, Starts::OutsideWindow(Until::Unknown), Starts::AdmissionNotEnforced][held_by];
+        held.starts = [Starts::Open, Starts::Paused, Starts::Open, Starts::AdmissionNotEnforced][held_by];
+        free.policy.default_pool.windows = vec![];
+        held.policy.default_pool.windows = if held_by == 2 { never() } else { vec![] };
         held.alone = held_by != 2;
-        held.durations.pause = jiff::SignedDuration::from_hours(1000);
-        held.durations.min_node_age = jiff::SignedDuration::from_hours(1000);
+        held.policy.durations.pause = jiff::SignedDuration::from_hours(1000);
+        held.policy.durations.min_node_age = jiff::SignedDuration::from_hours(1000);
         let (free_snapshot, held_snapshot) = (free.cluster(), held.cluster());
         let (free, held) = (free.observe(&free_snapshot), held.observe(&held_snapshot));
         for (in_free, in_held) in free.views.iter().zip(&held.views) {
@@ -320,9 +314,9 @@ proptest! {
             }
             let (in_free, in_held) = (decide(&free.fleet, in_free), decide(&held.fleet, in_held));
             // But no node is emptied while its reboot could not be granted, and what another operator has begun is left
-            // to it. In a pool, what is not cordoned yet heeds a pause.
+            // to it. What is not cordoned yet is given up in a pause, and outside the window.
             let not_yet = [Reason::AdmissionNotEnforced, Reason::OtherOperator];
-            if held_by == 1 && in_held.reason == Reason::Aborting(Abort::PoolClosed) {
+            if held_by < 3 && in_held.reason == Reason::Aborting(Abort::PoolClosed) {
                 continue;
             }
             if [&in_free, &in_held].iter().any(|decision| not_yet.contains(&decision.reason)) {

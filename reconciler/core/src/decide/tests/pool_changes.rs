@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use brupop_api::{BottlerocketShadow, Item, Marker, names};
-use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::world::{NEW, OLD};
@@ -12,7 +11,7 @@ use crate::decide::node as decide;
 use crate::known::{Known, KnownDrain};
 use crate::objects::WatchedNode;
 use crate::observe::{Leader, Now, observe};
-use crate::policy::Policy;
+use crate::policy::{Policy, USUAL};
 use crate::pool::Pool;
 
 const NOW: &str = "2026-11-21T04:00:00Z";
@@ -57,9 +56,9 @@ fn reason(pools: &[(&str, Value)], fleet_spec: &Value, cordoned: bool) -> String
     }));
     let time = NOW.parse().unwrap();
     // Its pods are known, and none is left.
-    let known = Known::of(&cluster, time, SignedDuration::ZERO);
+    let known = Known::of(&cluster, time, &Policy::default());
     let known = Known { drains: [("brs-n".to_owned(), KnownDrain::default())].into(), ..known };
-    let pools = crate::observe::pools_at(&cluster, &known, time);
+    let pools = crate::observe::pools_at(&cluster, &known, &USUAL, time);
     let (policy, leader) =
         (Policy::default(), Leader { term: 4, enforced: true, alone: true, own_node: None });
     let observed = observe(&cluster, &known, &pools, &policy, &leader, Now { time, text: NOW });
@@ -122,7 +121,7 @@ fn a_node_may_change_hands_in_mid_update() {
             closed,
         ),
         ("the whole fleet is paused", vec![("web", web(&json!({})))], json!({"paused": true}), closed),
-        ("the same, and no pool steers it", vec![], json!({"paused": true}), goes_on),
+        ("the same, in the default pool", vec![], json!({"paused": true}), closed),
         ("its pool is gone, and another one owns it", vec![("a", all)], json!({}), goes_on),
     ] {
         assert_eq!(reason(&pools, &fleet, false), expected, "{what}");

@@ -14,7 +14,7 @@ use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, Slots, node as decide, slots};
 use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
-use crate::pool::Rules;
+use crate::rules::Rules;
 use crate::window::Starts;
 
 const WORKLOADS: &str = "WorkloadsUnavailable";

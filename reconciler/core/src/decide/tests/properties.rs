@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::super::{Effect, Holders, Reason, new_term, node as decide, opt_in, slots};
 use super::opt_in::BARE;
 use super::sets;
-use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT, UID, fleet, idle, marker};
+use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT, UID, fleet, idle, limited, marker};
 use crate::facts::{FleetFacts, NodeView};
 use crate::window::Starts;
 
@@ -113,7 +113,7 @@ impl Arena {
     }
 
     fn fleet(&self, limit: u64, starts: Starts<'static>) -> FleetFacts<'_> {
-        FleetFacts { slots: &self.slots, limit, starts, ..fleet() }
+        FleetFacts { slots: &self.slots, default_pool: limited(limit), starts, ..fleet() }
     }
 }
 

@@ -10,11 +10,11 @@ use super::*;
 use crate::decide::slots::{self, slots as take_slots};
 use crate::decide::writes;
 use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
-use crate::policy::FailureBudget;
+use crate::rules::FailureBudget;
 
 fn taken(fleet: &FleetFacts<'_>) -> Slot {
     let mut view = idle();
-    view.steering = if fleet.pools.is_empty() { Steering::Environment } else { Steering::Pool(0) };
+    view.steering = if fleet.pools.is_empty() { Steering::Default } else { Steering::Pool(0) };
     let write = take_slots(fleet, &[view]).write.unwrap();
     match sets(&write, Field::Slot(SHADOW)) {
         Some(Value::Slot(slot)) => slot,
@@ -107,7 +107,7 @@ fn unavailable_nodes_use_up_the_limit_and_no_slots() {
         });
         let views: Vec<_> = views.collect();
         let budget = FailureBudget { unproven: None, proven: None };
-        let fleet = FleetFacts { limit, ceiling: u64::MAX, budget, ..without_slots() };
+        let fleet = FleetFacts { default_pool: limited(limit), ceiling: u64::MAX, budget, ..without_slots() };
         assert_eq!(take_slots(&fleet, &views).taken.len(), taken, "{says}");
     }
 }
@@ -178,7 +178,7 @@ fn who_has_a_slot_counts_once() {
         shadow(view, |shadow| (shadow.name, shadow.uid) = ("brs-other", "other"));
     });
     for (limit, taken) in [(1, vec![]), (2, vec![1])] {
-        let fleet = FleetFacts { limit, ceiling: limit, ..fleet() };
+        let fleet = FleetFacts { default_pool: limited(limit), ceiling: limit, ..fleet() };
         assert_eq!(take_slots(&fleet, &[away, other]).taken, taken, "a limit of {limit}");
     }
 }
@@ -209,7 +209,8 @@ fn no_more_slots_are_told_of_than_there_can_be() {
         ("a pool without nodes", &empty[..], 5, 2, u64::MAX, 2),
         ("unlimited", &pools[..], 5, u64::MAX, u64::MAX, 500),
     ] {
-        let fleet = FleetFacts { limit, unpooled, ceiling, pools, ..without_slots() };
+        let default_pool = &PoolFacts { nodes: unpooled, limit, ..PoolFacts::DEFAULT };
+        let fleet = FleetFacts { default_pool, ceiling, pools, ..without_slots() };
         assert_eq!(fleet.total_limit(), expected, "{says}");
     }
 }

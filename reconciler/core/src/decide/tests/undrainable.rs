@@ -8,7 +8,7 @@ use brupop_api::shadow::{DrainObstacle, Failures, ObstacleKind};
 
 use crate::decide::{Abort, Reason, node as decide, slots};
 use crate::facts::{BetweenUpdates, FleetFacts, NodeView, PodFacts, PoolFacts, Steering, TimeFacts};
-use crate::policy::FailureBudget;
+use crate::rules::FailureBudget;
 
 const WHY: &str = "the PodDisruptionBudget shop/cart wants all of its 2 pods healthy";
 
@@ -49,7 +49,7 @@ fn unknown_pods_hold_the_nodes_place() {
     let third = NodeView { pods: first.pods, ..named("brs-c", "c") };
     assert_eq!(slots(&without_slots(), &[first, second, third]).preflight, [0, 1], "and one follows");
     let budget = FailureBudget { unproven: None, proven: None };
-    let two = FleetFacts { limit: 2, budget, ..without_slots() };
+    let two = FleetFacts { default_pool: limited(2), budget, ..without_slots() };
     assert_eq!(taken(&two, &[first, second]), ["brs-b"]);
 }
 
@@ -255,7 +255,7 @@ fn the_pods_of_successors_are_looked_at_ahead() {
     assert_eq!(sets(&next.write.unwrap(), Field::Slot("brs-a")), Some(Value::Absent));
     assert!(next.queued.contains(&(1, Reason::PausingBetweenUpdates)), "{:?}", next.queued);
 
-    let full_of_unavailable = FleetFacts { limit: 0, ..without_slots() };
+    let full_of_unavailable = FleetFacts { default_pool: limited(0), ..without_slots() };
     assert!(
         slots(&full_of_unavailable, &[second, third]).preflight.is_empty(),
         "nobody will give a slot back"

@@ -11,7 +11,7 @@ use super::world::*;
 use super::*;
 use crate::decide::{node as decide, slots};
 use crate::facts::{FleetFacts, NodeView};
-use crate::policy::FailureBudget;
+use crate::rules::FailureBudget;
 
 const AWS: Option<&str> = Some("aws-k8s-1.36");
 const METAL: Option<&str> = Some("metal-k8s-1.36");
@@ -59,7 +59,13 @@ fn each_variant_has_its_own_canary() {
     };
     for (record, begin) in [(None, vec![0, 2]), (Some(proven), vec![0, 2, 3])] {
         let versions = record.into_iter().map(|record| (NEW.to_owned(), record)).collect();
-        let fleet = FleetFacts { budget, limit: 500, slots: &NO_SLOTS, versions: &versions, ..fleet() };
+        let fleet = FleetFacts {
+            budget,
+            default_pool: limited(500),
+            slots: &NO_SLOTS,
+            versions: &versions,
+            ..fleet()
+        };
         assert_eq!(slots(&fleet, &views).taken, begin);
     }
 }

@@ -13,7 +13,7 @@ use super::world::*;
 use super::*;
 use crate::decide::{Halted, Reason, node as decide, slots};
 use crate::facts::{FleetFacts, NodeView};
-use crate::policy::FailureBudget;
+use crate::rules::FailureBudget;
 
 pub(super) fn failures(reason: &str) -> Failures {
     let (at, reason) = ("2026-11-21T03:00:00Z".to_owned(), reason.to_owned());

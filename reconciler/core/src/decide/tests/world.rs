@@ -9,7 +9,8 @@ use brupop_api::fleet::{BottlerocketFleet, Slot, VersionRecord};
 use brupop_api::{Marker, State};
 use serde_json::json;
 
-use crate::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
+use crate::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, PoolFacts, TimeFacts};
+use crate::window::{Starts, Until};
 
 pub(super) const OLD: &str = "1.19.4";
 pub(super) const NEW: &str = "1.20.0";
@@ -41,6 +42,17 @@ pub(super) fn marker(attempt: u64, drained: bool) -> Marker {
         evicted_owners: vec!["apps/v1/ReplicaSet/shop/cart".to_owned()],
         ..Marker::default()
     }
+}
+
+/// A default pool with this limit. Facts borrow from it, and tests are short.
+pub(super) fn limited(limit: u64) -> &'static PoolFacts<'static> {
+    Box::leak(Box::new(PoolFacts { limit, ..PoolFacts::DEFAULT }))
+}
+
+/// A default pool outside its window, to its end.
+pub(super) fn outside() -> &'static PoolFacts<'static> {
+    let starts = Starts::OutsideWindow(Until::Unknown);
+    Box::leak(Box::new(PoolFacts { starts, goes_on: starts, ..PoolFacts::DEFAULT }))
 }
 
 pub(super) fn fleet() -> FleetFacts<'static> {

@@ -58,8 +58,9 @@ fn zones_are_looked_at_again_before_the_cordon() {
 /// The nodes that get slots, and what the others wait for.
 fn chosen(held: &BTreeMap<String, Slot>, views: &[NodeView<'_>]) -> (Vec<String>, Vec<(String, String)>) {
     let pools = [pool("db"), pool("web")];
-    let budget = crate::policy::FailureBudget { unproven: None, proven: None };
-    let fleet = FleetFacts { slots: held, pools: &pools, ceiling: 9, limit: 9, budget, ..fleet() };
+    let budget = crate::rules::FailureBudget { unproven: None, proven: None };
+    let fleet =
+        FleetFacts { slots: held, pools: &pools, ceiling: 9, default_pool: limited(9), budget, ..fleet() };
     let chosen = slots(&fleet, views);
     let name = |at: usize| views[at].shadow_name.to_owned();
     let queued = chosen.queued.iter().map(|(at, reason)| match reason {

@@ -2,10 +2,14 @@
 
 use super::*;
 use crate::cluster::Member;
-use crate::facts::NO_POOLS;
+use crate::facts::PoolFacts;
 use crate::observe::pools_at;
+use crate::policy::{Durations, USUAL};
 use crate::pool::Pool;
+use crate::rules::{Limit, StepDurations};
+use crate::window::{self, Until};
 use brupop_api::Item;
+use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -40,7 +44,7 @@ fn owner_in(cluster: &Cluster) -> Option<Owner> {
 }
 
 fn known(cluster: &Cluster) -> Known {
-    Known::of(cluster, Timestamp::UNIX_EPOCH, SignedDuration::ZERO)
+    Known::of(cluster, Timestamp::UNIX_EPOCH, &Policy::default())
 }
 
 #[test]
@@ -93,7 +97,7 @@ fn owners_follow_labels_and_pools() {
     let mut known = Known::default();
     let mut owner = |change: &dyn Fn(&mut Cluster)| {
         change(&mut cluster);
-        known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
+        known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, &Policy::default());
         known.owner("brs-n").cloned().unwrap()
     };
     assert_eq!(owner(&|_| ()), Owner::Pool(0));
@@ -143,15 +147,15 @@ fn no_pass_is_held_up_by_many_pools() {
         longest = longest.max(began.elapsed());
         done
     };
-    while !take(&mut || known.prepare_pools(&cluster, now, SignedDuration::ZERO)) {
+    while !take(&mut || known.prepare_pools(&cluster, now, &Policy::default())) {
         parts += 1;
         assert!(parts < 1000, "it comes to an end");
     }
-    take(&mut || pools_at(&cluster, &known, now).next.is_some());
+    take(&mut || pools_at(&cluster, &known, &USUAL, now).next.is_some());
     // Far more than it takes: tests are not optimised, and share the machine. `make bench` has the time itself.
     assert!(longest.as_secs() < 2, "{longest:?} of {parts} parts");
     assert!(parts > POOLS_MAX / LOOKS_AT_ONCE, "{parts}");
-    let pools = pools_at(&cluster, &known, now);
+    let pools = pools_at(&cluster, &known, &USUAL, now);
     let too_many = Starts::Invalid(crate::observe::TOO_MANY);
     assert_eq!(pools.all[POOLS_MAX].starts, too_many);
     assert!(pools.all[POOLS_MAX - 1].starts != too_many && pools.all.len() == 600);
@@ -192,10 +196,9 @@ fn a_percentage_is_of_the_nodes_it_owns() {
     pool("all", 0, &json!({})).put(&mut cluster);
     pool("db", 1, &json!({"matchLabels": {"tier": "db"}})).put(&mut cluster);
     let known = known(&cluster);
-    let pools = pools_at(&cluster, &known, Timestamp::UNIX_EPOCH);
+    let pools = pools_at(&cluster, &known, &USUAL, Timestamp::UNIX_EPOCH);
     let seen: Vec<_> = pools.all.iter().map(|pool| (pool.name, pool.nodes, pool.limit)).collect();
     assert_eq!(seen, [("all", 7, 3), ("db", 3, 1)]);
-    assert!(NO_POOLS.all.is_empty());
 }
 
 /// The reconciler writes statuses all the time.
@@ -214,7 +217,7 @@ fn only_another_spec_is_looked_at_anew() {
     of(0, 2).put(&mut cluster);
     let mut known = Known::default();
     assert!(matches!(
-        pools_at(&cluster, &known, at("2026-11-21T02:30:00Z")).all[0].starts,
+        pools_at(&cluster, &known, &USUAL, at("2026-11-21T02:30:00Z")).all[0].starts,
         Starts::Invalid(_)
     ));
     let mut starts = |pool: Option<Item<Pool>>, now: &str| {
@@ -222,8 +225,8 @@ fn only_another_spec_is_looked_at_anew() {
             pool.put(&mut cluster);
             known.is_of(&cluster)
         });
-        known.prepare_pools(&cluster, at(now), SignedDuration::ZERO);
-        let pools = pools_at(&cluster, &known, at(now));
+        known.prepare_pools(&cluster, at(now), &Policy::default());
+        let pools = pools_at(&cluster, &known, &USUAL, at(now));
         (owner_is_kept, pools.all[0].starts == Starts::Open, pools.next.map(|next| next.to_string()))
     };
     let next = |text: &str| Some(text.to_owned());
@@ -247,8 +250,10 @@ fn a_pool_whose_windows_are_all_too_short_says_so() {
         let mut cluster = Cluster::default();
         pool.put(&mut cluster);
         let now = "2026-11-21T02:00:00Z".parse().unwrap();
-        let known = Known::of(&cluster, now, remaining);
-        let pools = pools_at(&cluster, &known, now);
+        let durations = Durations { min_remaining: remaining, ..Durations::default() };
+        let policy = Policy { durations, ..Policy::default() };
+        let known = Known::of(&cluster, now, &policy);
+        let pools = pools_at(&cluster, &known, &policy, now);
         match pools.all[0].starts {
             Starts::Invalid(why) => Err(why.to_owned()),
             starts => Ok(starts == Starts::Open),
@@ -320,12 +325,12 @@ proptest! {
         }
         for pool in turned {
             pool.put(&mut cluster);
-            known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
+            known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, &Policy::default());
         }
         if late {
             node("n", &labels).put(&mut cluster);
         }
-        while !known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, SignedDuration::ZERO) {}
+        while !known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, &Policy::default()) {}
         let owner = known.owner("brs-n").cloned().unwrap();
         prop_assert_eq!(&owner, &expected);
         let selecting = made.iter().enumerate().filter(|(_, (_, selector))| *selector != 2);
@@ -353,19 +358,19 @@ fn a_pool_says_whether_pods_that_ask_for_it_are_respected() {
         .unwrap();
         vec![pool]
     };
-    for (pools, respects) in [
-        (vec![], None),
-        (drain(None), Some(false)),
-        (drain(Some(false)), Some(false)),
-        (drain(Some(true)), Some(true)),
-    ] {
+    for (pools, respects) in
+        [(vec![], true), (drain(None), false), (drain(Some(false)), false), (drain(Some(true)), true)]
+    {
         let mut cluster = Cluster::default();
         node("n", &json!({})).put(&mut cluster);
         cluster.replace(drain(Some(true)));
         let mut known = known(&cluster);
         cluster.replace(pools);
-        known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
-        assert_eq!(known.respects_pods("brs-n"), respects);
+        let respecting = Rules::of_settings(Limit::default(), vec![], StepDurations::default(), true);
+        let policy = Policy { default_pool: respecting, ..Policy::default() };
+        known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, &policy);
+        let rules = RulesByOwner::new(&cluster, &policy).of(known.owner("brs-n"));
+        assert_eq!(rules.respect_do_not_disrupt, respects);
     }
 }
 
@@ -472,4 +477,73 @@ fn windows_weigh_what_they_are_in_memory() {
     let kept = listed.iter().filter(|item| !item.ok().unwrap().is_given_up()).count();
     let of_one = 16 * (24 * 60 * 8 + 5_000);
     assert!((1..(32 << 20) / of_one).contains(&kept), "{kept} pools of {of_one} bytes are kept");
+}
+
+/// The default pool owns the opted-in nodes that no pool selects, by the settings' window and limit, and by the fleet's.
+#[test]
+fn the_settings_make_the_default_pool() {
+    let at = |text: &str| text.parse::<Timestamp>().unwrap();
+    let windows =
+        window::windows("0 0 2 * * SAT *", TimeZone::UTC, Some(SignedDuration::from_hours(2))).unwrap();
+    let default_pool = Rules::of_settings(Limit::Percent(50), windows, StepDurations::default(), false);
+    let min_remaining = SignedDuration::from_mins(30);
+    let policy = Policy {
+        default_pool,
+        durations: Durations { min_remaining, ..Durations::default() },
+        ..Policy::default()
+    };
+    let (open, closes) = (Starts::Open, "2026-11-21T04:00:00Z");
+    let outside = |opens| Starts::OutsideWindow(Until::At(at(opens)));
+    for (fleet, now, nodes, limit, ceiling, starts, goes_on, next) in [
+        (
+            json!({}),
+            "2026-11-21T01:00:00Z",
+            6,
+            3,
+            u64::MAX,
+            outside("2026-11-21T02:00:00Z"),
+            outside("2026-11-21T02:00:00Z"),
+            "2026-11-21T02:00:00Z",
+        ),
+        (json!({}), "2026-11-21T03:30:00Z", 6, 3, u64::MAX, open, open, "2026-11-21T03:30:00.000000001Z"),
+        (json!({}), "2026-11-21T03:30:01Z", 6, 3, u64::MAX, outside("2026-11-28T02:00:00Z"), open, closes),
+        (
+            json!({"unpooledNodes": "Hold"}),
+            "2026-11-21T03:00:00Z",
+            0,
+            1,
+            u64::MAX,
+            open,
+            open,
+            "2026-11-21T03:30:00.000000001Z",
+        ),
+        (
+            json!({"maxUnavailable": "25%"}),
+            "2026-11-21T03:00:00Z",
+            6,
+            2,
+            2,
+            open,
+            open,
+            "2026-11-21T03:30:00.000000001Z",
+        ),
+    ] {
+        let mut cluster = Cluster::default();
+        for name in 0..8 {
+            let labels = if name < 2 { json!({"tier": "web"}) } else { json!({}) };
+            node(&format!("n{name}"), &labels).put(&mut cluster);
+        }
+        let spec = json!({"nodeSelector": {"matchLabels": {"tier": "web"}}});
+        let web = json!({"metadata": {"name": "web", "uid": "u", "generation": 1}, "spec": spec});
+        serde_json::from_value::<Item<Pool>>(web).unwrap().put(&mut cluster);
+        let ledger = json!({"metadata": {"uid": "f"}, "spec": fleet, "status": {}});
+        cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+        let known = Known::of(&cluster, at(now), &policy);
+        let pools = pools_at(&cluster, &known, &policy, at(now));
+        let PoolFacts { name, nodes: owns, limit: is, starts: may_start, goes_on: may_go_on, .. } =
+            pools.default;
+        assert_eq!((name, owns, is, pools.ceiling), ("default", nodes, limit, ceiling), "{fleet} {now}");
+        assert_eq!((may_start, may_go_on), (starts, goes_on), "{fleet} {now}");
+        assert_eq!(pools.next.map(|next| next.to_string()).as_deref(), Some(next), "{fleet} {now}");
+    }
 }

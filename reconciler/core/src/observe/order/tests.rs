@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cluster::{Cluster, Member as _};
+use crate::policy::{Policy, USUAL};
 use crate::pool::Pool;
 use brupop_api::Item;
 use serde_json::{Value, json};
@@ -85,8 +86,8 @@ fn the_first_pool_that_is_not_done_is_named() {
         ("1.1.0".to_owned(), record(json!({"canary": {"since": at(-60)}}))),
         ("1.2.0".to_owned(), record(json!({"canary": {"since": at(-59)}, "stage": {"since": at(-1)}}))),
     ]);
-    let known = crate::known::Known::of(&cluster, NOW.parse().unwrap(), SignedDuration::ZERO);
-    let mut pools = crate::observe::pools_at(&cluster, &known, NOW.parse().unwrap());
+    let known = crate::known::Known::of(&cluster, NOW.parse().unwrap(), &Policy::default());
+    let mut pools = crate::observe::pools_at(&cluster, &known, &USUAL, NOW.parse().unwrap());
     let next = apply(&mut pools.all, Some(&versions), NOW.parse().unwrap());
     assert_eq!(next.map(|next| next.to_string()), Some(at(1)));
     let web = &pools.all[2];

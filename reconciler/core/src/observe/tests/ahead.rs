@@ -12,12 +12,12 @@ fn a_step_that_began_ahead_begins_now() {
             [("n", json!({}))],
             [("brs-n", spec, json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
         );
-        let durations = durations();
-        let observed = observe_at(&cluster, &durations, NOW);
+        let policy = policy();
+        let observed = observe_at(&cluster, &policy, NOW);
         let next = observed.next.map(|next| next.duration_since(NOW.parse().unwrap()));
         (observed.views[0].time.transition_ahead, next)
     };
-    let soak = durations().soak;
+    let soak = policy().default_pool.durations.soak;
     assert_eq!(at("2026-11-21T14:00:00Z"), (true, Some(soak)), "not ten hours later");
     assert_eq!(
         at("2026-11-21T04:00:30Z"),
@@ -33,8 +33,11 @@ fn a_pause_that_began_ahead_begins_now() {
         let mut cluster = cluster([], []);
         let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"lastFinished": finished}});
         cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-        let durations = Durations { pause: SignedDuration::from_mins(10), ..durations() };
-        observe_at(&cluster, &durations, NOW).fleet.between_updates
+        let policy = Policy {
+            durations: Durations { pause: SignedDuration::from_mins(10), ..policy().durations },
+            ..policy()
+        };
+        observe_at(&cluster, &policy, NOW).fleet.between_updates
     };
     assert_eq!(at("2026-11-21T14:00:00Z"), BetweenUpdates::EndedAhead);
     assert_eq!(at("2026-11-21T03:59:00Z"), BetweenUpdates::Pausing);

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::cluster::Member as _;
-use crate::pool::GateState;
 use crate::pool::Pool;
+use crate::rules::GateState;
 
 /// A pool of all nodes, whose gate is so.
 pub(super) fn gated(cluster: &mut Cluster, state: GateState) -> Known {
@@ -21,7 +21,7 @@ pub(super) fn gated(cluster: &mut Cluster, state: GateState) -> Known {
 
 /// Is the slot overdue, of a shadow with this spec, taken at `since`?
 fn overdue(spec: &Value, since: &str, now: &str) -> bool {
-    observe_at(&held(spec, since), &durations(), now).views[0].time.slot_overdue
+    observe_at(&held(spec, since), &policy(), now).views[0].time.slot_overdue
 }
 
 fn held(spec: &Value, since: &str) -> Cluster {
@@ -78,8 +78,8 @@ fn what_a_gate_holds_is_not_overdue() {
     ] {
         let mut cluster = held(&spec(state), NOW);
         let known = gated(&mut cluster, gate);
-        let (durations, later) = (durations(), "2026-11-23T04:00:00Z");
-        let overdue = observe_knowing(&cluster, &known, &durations, later).views[0].time.slot_overdue;
+        let (policy, later) = (policy(), "2026-11-23T04:00:00Z");
+        let overdue = observe_knowing(&cluster, &known, &policy, later).views[0].time.slot_overdue;
         assert_eq!(overdue, expected, "{state}, {gate:?}");
     }
 }
@@ -116,8 +116,8 @@ fn what_cannot_be_read_counts_against_no_version() {
         let status =
             json!({"current_state": "StagedAndPerformedUpdate", "attempt": 1, "reboot_requested": "boot-1"});
         cluster.entry("brs-n").shadow = Some(shadow("brs-n", spec, &status));
-        let durations = durations();
-        let mut observed = observe_at(&cluster, &durations, "2026-11-22T04:00:00Z");
+        let policy = policy();
+        let mut observed = observe_at(&cluster, &policy, "2026-11-22T04:00:00Z");
         observed.fleet.ledger_term = Some(observed.fleet.term);
         let slots = decide::fleet(&observed).slots;
         assert_eq!(slots.halted.len(), usize::from(counts), "{what}: {:?}", slots.write);

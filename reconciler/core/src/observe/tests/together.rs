@@ -25,9 +25,9 @@ fn staged(nodes: &[(&'static str, Value)]) -> Cluster {
 
 /// The reasons, by what is decided for all nodes at once.
 fn reasons(cluster: &Cluster) -> Vec<String> {
-    let durations = Durations { exclusion: SignedDuration::ZERO, ..durations() };
+    let policy = with_steps(StepDurations::default());
     let known = Known { drains: with_drains(cluster.entries.keys()).drains, ..known(cluster) };
-    let observed = observe_knowing(cluster, &known, &durations, NOW);
+    let observed = observe_knowing(cluster, &known, &policy, NOW);
     decide::fleet(&observed).nodes.iter().map(|decision| format!("{:?}", decision.reason)).collect()
 }
 
@@ -44,7 +44,7 @@ fn zones_that_are_ready_together_are_left_in_their_order() {
         let mut cluster = staged(&[("a", of(zones[0])), ("b", of(zones[1])), ("c", of(zones[2]))]);
         let spec = json!({"nodeSelector": {}, "maxUnavailable": 3, "topology": {"mode": mode}});
         let pool = json!({"metadata": {"name": "db", "uid": "p", "generation": 1}, "spec": spec});
-        serde_json::from_value::<Item<pool::Pool>>(pool).unwrap().put(&mut cluster);
+        serde_json::from_value::<Item<crate::pool::Pool>>(pool).unwrap().put(&mut cluster);
         let expected = first.map(|first| if first { goes.clone() } else { given_up.clone() });
         assert_eq!(reasons(&cluster), expected, "{zones:?} {mode}");
     }
@@ -105,8 +105,8 @@ fn who_waits_for_the_control_plane_is_told_for_whom() {
         cluster([("left-out", left_out), ("n", member)], [("brs-n", json!({"state": "Idle"}), status)]);
     let ledger = json!({"metadata": {}, "spec": {"maxUnavailable": 3}, "status": {"term": 4}});
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-    let durations = durations();
-    let observed = observe_at(&cluster, &durations, NOW);
+    let policy = policy();
+    let observed = observe_at(&cluster, &policy, NOW);
     let decided = decide::fleet(&observed);
     assert_eq!(decided.nodes[0].reason, Reason::ControlPlaneBusy("left-out"));
     assert_eq!(decided.slots.preflight, [0_usize; 0], "it is not next");

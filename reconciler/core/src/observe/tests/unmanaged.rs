@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::cluster::Member as _;
-use crate::facts::NO_POOLS;
 use crate::objects::WatchedNode;
 use brupop_api::names;
 use brupop_api::{BottlerocketShadow, Item};
@@ -82,7 +81,9 @@ fn bottlerocket_nodes_that_are_not_opted_in_are_counted() {
     cluster.replace(nodes);
     let (known, leader) = (Known::default(), Leader { term: 1, enforced: true, alone: true, own_node: None });
     let now = Now { time: NOW.parse().unwrap(), text: NOW };
-    let observed = observe(&cluster, &known, &NO_POOLS, &Policy::default(), &leader, now);
+    let policy = Policy::default();
+    let pools = pools_at(&cluster, &known, &policy, now.time);
+    let observed = observe(&cluster, &known, &pools, &policy, &leader, now);
     assert_eq!(observed.not_opted_in, 2);
     assert_eq!(decide::fleet(&observed).counts.not_opted_in, 2);
 }

@@ -15,8 +15,11 @@ fn overdue(state: &str, reached: &str, node_away: bool, now: &str) -> bool {
     let readiness = Some(Readiness { ready: false, since: Some(away.parse().unwrap()) });
     let agent = AgentPod { node: "n".to_owned(), readiness };
     cluster.entry("brs-n").agents.insert("agent".to_owned(), agent);
-    let durations = Durations { stage: SignedDuration::from_hours(4), ..durations() };
-    observe_at(&cluster, &durations, now).views[0].time.step_overdue
+    let policy = Policy {
+        durations: Durations { stage: SignedDuration::from_hours(4), ..policy().durations },
+        ..policy()
+    };
+    observe_at(&cluster, &policy, now).views[0].time.step_overdue
 }
 
 /// Each spell is too short to count, so without a bound on all of them the slot would be kept for ever.
@@ -32,7 +35,7 @@ fn a_flapping_node_is_overdue_in_the_end() {
                 [("n", json!({"status": {"conditions": [ready]}}))],
                 [("brs-n", spec, json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
             );
-            observe_at(&cluster, &durations(), now).views[0].time.step_overdue
+            observe_at(&cluster, &policy(), now).views[0].time.step_overdue
         })
     };
     assert_eq!(overdue("2026-11-21T03:15:00Z"), [false, false]);
@@ -42,7 +45,7 @@ fn a_flapping_node_is_overdue_in_the_end() {
 /// How long a node was watched because of gates, nobody knows: only an absence that lasts is a failure then.
 #[test]
 fn a_node_that_a_gate_held_may_be_away_for_a_moment() {
-    let at = |now: &str, seconds_away: i64, state: pool::GateState| {
+    let at = |now: &str, seconds_away: i64, state: crate::rules::GateState| {
         let changed = now.parse::<Timestamp>().unwrap() - SignedDuration::from_secs(seconds_away);
         let ready = json!({"type": "Ready", "status": "False", "lastTransitionTime": changed.to_string()});
         let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
@@ -52,9 +55,9 @@ fn a_node_that_a_gate_held_may_be_away_for_a_moment() {
             [("brs-n", spec, json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
         );
         let known = slots::gated(&mut cluster, state);
-        observe_knowing(&cluster, &known, &durations(), now).views[0].time.step_overdue
+        observe_knowing(&cluster, &known, &policy(), now).views[0].time.step_overdue
     };
-    for state in pool::GateState::ALL {
+    for state in crate::rules::GateState::ALL {
         assert!(!at("2026-11-22T06:00:00Z", 100, state), "{state:?}");
         assert!(at("2026-11-22T06:00:00Z", 600, state), "{state:?}");
     }
@@ -90,8 +93,11 @@ fn a_silent_host_is_told_by_its_agent() {
             "problem_since": "2026-11-21T03:30:00Z"});
         merge(&mut status, change);
         let cluster = cluster([("n", json!({}))], [("brs-n", spec, status)]);
-        let durations = Durations { stage: SignedDuration::from_hours(4), ..durations() };
-        observe_at(&cluster, &durations, now).views[0].time.host_silent
+        let policy = Policy {
+            durations: Durations { stage: SignedDuration::from_hours(4), ..policy().durations },
+            ..policy()
+        };
+        observe_at(&cluster, &policy, now).views[0].time.host_silent
     };
     for (state, change, expected) in [
         ("StagedAndPerformedUpdate", json!({}), true),

@@ -27,11 +27,11 @@ fn begins(a: Value, b: Value, pool: Option<Value>) -> bool {
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     if let Some(spec) = pool {
         let pool = json!({"metadata": {"name": "db", "uid": "p", "generation": 1}, "spec": spec});
-        serde_json::from_value::<Item<pool::Pool>>(pool).unwrap().put(&mut cluster);
+        serde_json::from_value::<Item<crate::pool::Pool>>(pool).unwrap().put(&mut cluster);
     }
-    let durations = durations();
+    let policy = policy();
     let known = Known { drains: with_drains(["brs-b"]).drains, ..known(&cluster) };
-    let observed = observe_knowing(&cluster, &known, &durations, NOW);
+    let observed = observe_knowing(&cluster, &known, &policy, NOW);
     let taken = slots(&observed.fleet, &observed.views).taken;
     taken.iter().any(|&at| observed.views[at].shadow_name == "brs-b")
 }

@@ -12,7 +12,7 @@ fn watched<T>(
     since: Option<&str>,
     found: Evicted<'_>,
     now: &str,
-    durations: &Durations,
+    policy: &Policy,
     see: impl Fn(&NodeView<'_>) -> T,
 ) -> T {
     let marker = Marker {
@@ -33,30 +33,31 @@ fn watched<T>(
     let monitored = BTreeMap::from([("brs-n".to_owned(), vec![])]);
     let mut known = Known::default();
     known.note_evicted(&monitored, |_| found);
-    see(&observe_knowing(&cluster, &known, durations, now).views[0])
+    see(&observe_knowing(&cluster, &known, policy, now).views[0])
 }
 
 #[test]
 fn what_was_evicted_is_missing_until_seen() {
     let since = Some("2026-11-21T03:50:00Z");
-    let not_at_all = Durations { workloads: SignedDuration::ZERO, ..durations() };
+    let not_at_all =
+        || with_steps(StepDurations { workloads: SignedDuration::ZERO, ..StepDurations::default() });
     let missing = Evicted::Missing { owner: CART, changed: false };
     let changed = Evicted::Missing { owner: CART, changed: true };
-    for (what, since, found, durations, expected) in [
-        ("not looked at", since, Evicted::Unknown, durations(), Evicted::Unknown),
-        ("looked at", since, Evicted::Back, durations(), Evicted::Back),
-        ("one is missing", since, missing, durations(), missing),
-        ("one is missing, and was changed", since, changed, durations(), changed),
-        ("nobody wants to wait", since, missing, not_at_all, Evicted::Back),
-        ("emptied by an earlier version", None, missing, durations(), Evicted::Back),
+    for (what, since, found, policy, expected) in [
+        ("not looked at", since, Evicted::Unknown, policy(), Evicted::Unknown),
+        ("looked at", since, Evicted::Back, policy(), Evicted::Back),
+        ("one is missing", since, missing, policy(), missing),
+        ("one is missing, and was changed", since, changed, policy(), changed),
+        ("nobody wants to wait", since, missing, not_at_all(), Evicted::Back),
+        ("emptied by an earlier version", None, missing, policy(), Evicted::Back),
     ] {
-        watched(since, found, NOW, &durations, |seen| assert_eq!(seen.evicted, expected, "{what}"));
+        watched(since, found, NOW, &policy, |seen| assert_eq!(seen.evicted, expected, "{what}"));
     }
 }
 
 #[test]
 fn owners_matter_while_their_node_is_watched() {
-    let with = |durations: Durations, owners: &[&str], state: &str| {
+    let with = |policy: Policy, owners: &[&str], state: &str| {
         let marker = Marker {
             shadow_uid: "uid-brs-n".to_owned(),
             evicted_owners: owners.iter().map(|&owner| owner.to_owned()).collect(),
@@ -68,19 +69,19 @@ fn owners_matter_while_their_node_is_watched() {
         let spec = json!({"state": state});
         let shadows = [("brs-n", spec.clone(), json!({})), ("brs-unmarked", spec, json!({}))];
         let cluster = cluster(nodes, shadows);
-        known(&cluster).monitored(&cluster, &DurationsByOwner::of_pools(&cluster, durations))
+        known(&cluster).monitored(&cluster, &RulesByOwner::new(&cluster, &policy))
     };
     let expected = Some(Before { available: 2, revision: None });
     let expected = BTreeMap::from([("brs-n".to_owned(), vec![(CART.to_owned(), expected)])]);
-    assert_eq!(with(durations(), &[CART], "MonitoringUpdate"), expected);
-    assert_eq!(with(durations(), &[CART], "RebootedIntoUpdate"), BTreeMap::new());
-    let unchecked = Durations { workloads: SignedDuration::ZERO, ..durations() };
+    assert_eq!(with(policy(), &[CART], "MonitoringUpdate"), expected);
+    assert_eq!(with(policy(), &[CART], "RebootedIntoUpdate"), BTreeMap::new());
+    let unchecked = with_steps(StepDurations { workloads: SignedDuration::ZERO, ..StepDurations::default() });
     assert_eq!(with(unchecked, &[CART], "MonitoringUpdate"), BTreeMap::new());
 }
 
 #[test]
 fn a_slot_tells_how_long_it_lasted() {
-    let seconds = |since| watched(since, Evicted::Back, NOW, &durations(), |seen| seen.time.slot_seconds);
+    let seconds = |since| watched(since, Evicted::Back, NOW, &policy(), |seen| seen.time.slot_seconds);
     assert_eq!(seconds(Some("2026-11-21T03:50:00Z")), Some(600));
     assert_eq!(seconds(Some("2026-11-21T04:00:01Z")), None, "by a clock that goes ahead");
     assert_eq!(seconds(None), None);
@@ -95,7 +96,7 @@ fn only_the_workloads_deadline_ends_their_wait() {
             Some("2026-11-21T03:50:00Z"),
             Evicted::Missing { owner: CART, changed: false },
             now,
-            &durations(),
+            &policy(),
             see,
         )
     };
@@ -124,7 +125,7 @@ fn a_node_that_somebody_drains_is_not_in_service() {
         ("an autoscaler removes it", with(tainted, label("none")), false),
     ] {
         let cluster = cluster([("n", json!({})), ("o", other)], []);
-        let durations = durations();
-        assert_eq!(observe_at(&cluster, &durations, NOW).fleet.all_in_service, expected, "{what}");
+        let policy = policy();
+        assert_eq!(observe_at(&cluster, &policy, NOW).fleet.all_in_service, expected, "{what}");
     }
 }

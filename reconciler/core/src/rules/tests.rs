@@ -340,3 +340,23 @@ fn versions_are_vetoed_by_their_order() {
     }
     assert!(self::rules(json!({})).allow("latest"));
 }
+
+#[test]
+fn an_expression_of_past_years_never_opens() {
+    let now = at("2026-11-22T12:00:00Z");
+    let of = |text: &str, duration| {
+        let windows = window::windows(text, TimeZone::UTC, duration).unwrap();
+        Rules { windows, ..Rules::default() }.open_ever(now)
+    };
+    for (text, ever) in [
+        ("* * * * * * *", true),
+        ("0 0 2 * * SAT 2025", false),
+        ("0 0 2 * * SUN 2026", true),
+        ("0 0 2 21 11 * 2026", false),
+        ("* * * 22 11 * 2026", true),
+    ] {
+        assert_eq!(of(text, None), ever, "{text}");
+    }
+    let lasting = |hours| of("0 0 6 22 11 * 2026", Some(SignedDuration::from_hours(hours)));
+    assert!(lasting(8) && !lasting(4));
+}

@@ -1,0 +1,317 @@
+//! What a pool, or the environment, says of its nodes.
+
+mod read;
+
+use std::str::FromStr;
+
+use brupop_api::fleet::AcknowledgedHalt;
+use brupop_api::names::ZONE_LABEL;
+use brupop_api::pool::{Topology, TopologyMode};
+use jiff::{SignedDuration, Timestamp};
+use semver::Version;
+
+use crate::kept::weight;
+use crate::window::{self, Schedule, Span, Starts, Until};
+pub use read::{Invalid, limit};
+
+/// What a pool says of its nodes, or what the settings say of the nodes of the default pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    paused: bool,
+    /// How many of its nodes may be unavailable at once.
+    pub(crate) limit: Limit,
+    /// When updates may start; at any time if there are none.
+    pub(crate) windows: Vec<Schedule>,
+    freezes: Vec<(Timestamp, Timestamp)>,
+    at_least: Option<Version>,
+    below: Option<Version>,
+    /// How old versions must be.
+    pub(crate) min_age: SignedDuration,
+    /// The pools that go first, and for how long they must have been done.
+    pub(crate) after: Vec<(String, SignedDuration)>,
+    /// After how many failures of its workloads a version is halted in the pool.
+    pub(crate) failures: FailureBudget,
+    /// The halts of the pool that a person lifts.
+    pub(crate) acknowledged: Vec<AcknowledgedHalt>,
+    topology: Topology,
+    /// How long the steps may take that it decides on.
+    pub durations: StepDurations,
+    /// Are pods respected that ask not to be disrupted?
+    pub respect_do_not_disrupt: bool,
+    /// What has to be well.
+    pub(crate) gates: Vec<Gate>,
+}
+
+impl Rules {
+    /// What they take in memory beside themselves, roughly.
+    pub(crate) fn weight(&self) -> usize {
+        let after = self.after.iter().map(|(pool, _)| pool);
+        let halts = self.acknowledged.iter().flat_map(|halt| [&halt.version, &halt.halted_at]);
+        let gates = self.gates.iter().flat_map(|Gate { name, question }| {
+            [name, &question.source, &question.query].into_iter().chain(&question.requires)
+        });
+        let texts = after.chain(halts).chain(gates).chain([&self.topology.topology_key]);
+        self.windows.iter().map(Schedule::weight).sum::<usize>()
+            + size_of_val(self.freezes.as_slice())
+            + weight(texts.map(String::as_str))
+    }
+
+    /// The label that says in which zone a node is, if it is not the well-known one.
+    pub(crate) fn topology_key(&self) -> Option<&str> {
+        Some(self.topology.topology_key.as_str()).filter(|key| *key != ZONE_LABEL)
+    }
+
+    /// Do updates start in one zone only?
+    pub(crate) fn one_zone_at_a_time(&self) -> bool {
+        self.topology.mode == TopologyMode::OneAtATime
+    }
+
+    /// The rules of the default pool.
+    pub fn of_settings(
+        limit: Limit,
+        windows: Vec<Schedule>,
+        durations: StepDurations,
+        respect_do_not_disrupt: bool,
+    ) -> Self {
+        Self { limit, windows, durations, respect_do_not_disrupt, ..Self::default() }
+    }
+
+    /// Will an update ever be allowed to start, at this time or later? Not if each expression names only years gone by.
+    pub fn open_ever(&self, now: Timestamp) -> bool {
+        self.windows.is_empty() || self.window(now).is_some()
+    }
+
+    /// May updates start now, if so much of the window must be left? That is the open one, or else the next one.
+    pub(crate) fn starts(
+        &self,
+        now: Timestamp,
+        remaining: SignedDuration,
+        window: Option<Span>,
+    ) -> Starts<'static> {
+        if self.paused {
+            Starts::Paused
+        } else if let Some(end) = self.frozen_until(now) {
+            Starts::Frozen(Until::At(end))
+        } else if self.windows.is_empty() || window.is_some_and(|span| window::is_open(span, now, remaining))
+        {
+            Starts::Open
+        } else {
+            Starts::OutsideWindow(window::opens(&self.windows, now).map_or(Until::Never, Until::At))
+        }
+    }
+
+    /// When the freeze, or freezes that follow each other without a gap, is over.
+    fn frozen_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let after = |at: Timestamp| {
+            let covers = self.freezes.iter().filter(|(start, end)| *start <= at && at < *end);
+            covers.map(|(_, end)| *end).max()
+        };
+        let mut until = after(now)?;
+        while let Some(later) = after(until) {
+            until = later;
+        }
+        Some(until)
+    }
+
+    /// The next time after this one at which the clock alone changes the gate.
+    pub(crate) fn next_change(
+        &self,
+        now: Timestamp,
+        remaining: SignedDuration,
+        window: Option<Span>,
+    ) -> Option<Timestamp> {
+        let of_freezes = self.freezes.iter().flat_map(|(start, end)| [*start, *end]);
+        let of_window = window.into_iter().flat_map(|(start, end)| {
+            // With exactly so much left, updates still start.
+            let last = end.checked_sub(remaining).ok();
+            let too_late = last.and_then(|last| last.checked_add(SignedDuration::from_nanos(1)).ok());
+            [Some(start), too_late.filter(|at| *at < end), Some(end)].into_iter().flatten()
+        });
+        of_freezes.chain(of_window).filter(|at| *at > now).min()
+    }
+
+    /// The window that is open, or the first that opens. Windows that overlap or touch are one.
+    pub(crate) fn window(&self, now: Timestamp) -> Option<Span> {
+        window::span(&self.windows, now)
+    }
+
+    /// Why no update would ever start, if so much of a window must be left.
+    pub(crate) fn too_short(&self, remaining: SignedDuration, now: Timestamp) -> Option<String> {
+        let fits = self.windows.is_empty() || window::leave(&self.windows, remaining, now);
+        (!fits).then(|| {
+            let seconds = remaining.as_secs();
+            format!(
+                "spec.windows: no window is as long as SCHEDULER_MIN_REMAINING_SECONDS of the reconciler, which is \
+                 {seconds}, so no update would ever start; make one of them longer"
+            )
+        })
+    }
+
+    /// May nodes be updated to this version? One that is no semantic version is allowed only where nothing is said.
+    pub(crate) fn allow(&self, version: &str) -> bool {
+        if self.at_least.is_none() && self.below.is_none() {
+            return true;
+        }
+        let Ok(version) = Version::parse(version) else { return false };
+        self.at_least.as_ref().is_none_or(|least| version >= *least)
+            && self.below.as_ref().is_none_or(|bound| version < *bound)
+    }
+}
+
+/// How long the steps of an update may take on which pools decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepDurations {
+    /// Between a node's exclusion from load balancers and its drain; zero = no exclusion.
+    pub exclusion: SignedDuration,
+    /// For a drain.
+    pub drain: SignedDuration,
+    /// How long a node is watched after its update.
+    pub soak: SignedDuration,
+    /// How long evicted workloads may take after that to be available again; zero = they are not checked.
+    pub workloads: SignedDuration,
+}
+
+impl Default for StepDurations {
+    fn default() -> Self {
+        Self {
+            exclusion: SignedDuration::ZERO,
+            drain: SignedDuration::from_mins(15),
+            soak: SignedDuration::from_mins(1),
+            workloads: SignedDuration::from_mins(15),
+        }
+    }
+}
+
+/// What is asked of a source. Gates that ask the same share the answer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Question {
+    /// Name of the source.
+    pub source: String,
+    /// What has to find nothing.
+    pub query: String,
+    /// What has to find something.
+    pub requires: Option<String>,
+}
+
+/// A gate of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name.
+    pub name: String,
+    /// What it asks.
+    pub question: Question,
+}
+
+/// How a gate is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GateState {
+    /// All is well, and has been for a while.
+    Open,
+    /// Something is wrong, or was so not long ago.
+    Closed,
+    /// Nobody knows, because it was not asked often enough yet, or its answers have not failed for long.
+    Awaited,
+    /// Nobody knows.
+    #[default]
+    Unknown,
+}
+
+impl GateState {
+    /// All that have a name of their own.
+    pub const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Unknown];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "Open",
+            Self::Closed => "Closed",
+            Self::Awaited | Self::Unknown => "Unknown",
+        }
+    }
+}
+
+/// After how many failed nodes a version is halted; `None` = never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailureBudget {
+    /// While no node has reached it.
+    pub unproven: Option<u64>,
+    /// Once a node has reached it.
+    pub proven: Option<u64>,
+}
+
+impl FailureBudget {
+    /// A version is halted by the first failure, or by the second once a node has reached it.
+    pub const DEFAULT: Self = Self { unproven: Some(1), proven: Some(2) };
+}
+
+impl Default for FailureBudget {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// How many nodes may be updated at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// That many.
+    Nodes(u64),
+    /// That percentage of the labelled nodes, rounded down, but at least one.
+    Percent(u64),
+    /// Any number. The ledger has room for so many slots all the same: [`SLOTS_MAX`](brupop_api::crds::SLOTS_MAX).
+    Unlimited,
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self::Nodes(1)
+    }
+}
+
+impl Limit {
+    /// The limit as a number of nodes, in a fleet with `labelled` labelled nodes.
+    pub fn of(self, labelled: u64) -> u64 {
+        match self {
+            Self::Nodes(nodes) => nodes,
+            Self::Percent(percent) => (labelled.saturating_mul(percent) / 100).max(1),
+            Self::Unlimited => u64::MAX,
+        }
+    }
+}
+
+impl FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = |digits: &str| digits.parse::<u64>().ok().filter(|number| *number >= 1);
+        match (text, text.strip_suffix('%')) {
+            ("unlimited", _) => Some(Self::Unlimited),
+            (_, Some(digits)) => number(digits).filter(|percent| *percent <= 100).map(Self::Percent),
+            (digits, None) => number(digits).map(Self::Nodes),
+        }
+        .ok_or_else(|| {
+            "write an integer from 1 such as 2, a percentage from 1% to 100% such as 10%, or unlimited"
+                .to_owned()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_and_counted() {
+        for (text, nodes, limit) in [
+            ("3", 100, 3),
+            ("10%", 100, 10),
+            ("10%", 19, 1),
+            ("10%", 0, 1),
+            ("100%", 7, 7),
+            ("10%", 50_000, 5_000),
+            ("unlimited", 7, u64::MAX),
+            ("100000", 7, 100_000),
+        ] {
+            assert_eq!(text.parse::<Limit>().unwrap().of(nodes), limit, "{text} of {nodes}");
+        }
+    }
+}
