@@ -23,6 +23,8 @@ use crate::schema::{self, Counter, DnsLabel, Duration, FailureCount, LabelKey, L
     shortname = "brp",
     category = "bottlerocket",
     validation = Rule::new("self.metadata.name.size() <= 63").message("the name of a pool has at most 63 characters"),
+    validation = Rule::new("self.metadata.name != 'default'")
+        .message("the pool default is that of the reconciler's settings: choose another name"),
     validation = Rule::new("!has(self.spec.after) || self.spec.after.all(it, it.pool != self.metadata.name)")
         .message("a pool does not come after itself: name another pool in spec.after"),
     status = "BottlerocketPoolStatus",

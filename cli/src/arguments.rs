@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use brupop_api::names::is_object_name;
+use brupop_api::names::{DEFAULT_POOL, is_object_name};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -101,8 +101,8 @@ pub enum Command {
 pub enum Steering {
     /// Pause the fleet, a pool, or one node
     ///
-    /// While the fleet or a pool is paused, no update starts there. Updates of pools are given up before the cordon; all others
-    /// are finished. A node that is paused in mid-update is put back into service, unless its reboot has begun. With plain kubectl:
+    /// While the fleet or a pool is paused, no update starts there. Updates before the cordon are given up, and cordoned nodes are
+    /// finished. A node that is paused in mid-update is put back into service, unless its reboot has begun. With plain kubectl:
     /// `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":true}}'`, and
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause=true`.
     Pause {
@@ -110,7 +110,7 @@ pub enum Steering {
         #[arg(value_parser = object_name)]
         node: Option<String>,
         /// The pool, in place of the fleet
-        #[arg(long, conflicts_with = "node", value_parser = object_name)]
+        #[arg(long, conflicts_with = "node", value_parser = paused_pool)]
         pool: Option<String>,
     },
     /// Resume the fleet, a pool, or one node
@@ -162,6 +162,16 @@ fn object_name(text: &str) -> Result<String, &'static str> {
     is_name.ok_or("a name in Kubernetes consists of lower case letters, digits, '-' and '.'")
 }
 
+/// The default pool has no object that could be paused.
+fn paused_pool(text: &str) -> Result<String, &'static str> {
+    match object_name(text)? {
+        name if name == DEFAULT_POOL => {
+            Err("the pool default has no pause of its own: pause the fleet, without --pool")
+        }
+        name => Ok(name),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +212,7 @@ mod tests {
             "resume a#",
             "update-now a,b",
             "pause --pool ../x",
+            "pause --pool default",
             "why",
             "-n ../../x status",
         ] {

@@ -48,7 +48,7 @@ remedies! {
     PoolInvalid => "correct the field of the pool that the sentence names",
     PoolConflict => "give one of the pools another priority, or another selector",
     NoPool =>
-        "make a pool that selects the node, or let the settings steer such nodes (spec.unpooledNodes of \
+        "make a pool that selects the node, or give such nodes to the pool default (spec.unpooledNodes of \
          the fleet)",
     WaitingForPool =>
         "wait until the pool that the sentence names has run the version for as long as spec.after says; \

@@ -246,7 +246,7 @@ impl<'a> Observer<'a> {
             (Some(Owner::Conflict(pools)), _) => Steering::Conflict(pools),
             // Where nobody has looked for the owner, nothing starts.
             (None, _) if !self.pools.is_empty() => Steering::Nobody,
-            (_, UnpooledNodes::Environment) => Steering::Default,
+            (_, UnpooledNodes::DefaultPool) => Steering::Default,
             (_, UnpooledNodes::Hold) => Steering::Nobody,
         }
     }

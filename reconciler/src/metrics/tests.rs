@@ -294,17 +294,17 @@ fn a_pass_counts_who_waits_and_since_when() {
     assert_eq!(
         pass.nodes.into_iter().collect::<Vec<_>>(),
         [
-            (group("", "LimitReached", "1.19.4"), 2),
-            (group("", "NodePaused", "1.19.4"), 1),
-            (group("", "Rebooting", "1.19.4"), 1),
+            (group("default", "LimitReached", "1.19.4"), 2),
+            (group("default", "NodePaused", "1.19.4"), 1),
+            (group("default", "Rebooting", "1.19.4"), 1),
         ]
     );
     // What moves does not wait, however long its update has been known.
     assert_eq!(
         pass.waiting.into_iter().collect::<Vec<_>>(),
         [
-            ((String::new(), "LimitReached"), "2026-11-21T03:05:00Z".to_owned()),
-            ((String::new(), "NodePaused"), "2026-11-21T03:20:00Z".to_owned()),
+            (("default".to_owned(), "LimitReached"), "2026-11-21T03:05:00Z".to_owned()),
+            (("default".to_owned(), "NodePaused"), "2026-11-21T03:20:00Z".to_owned()),
         ]
     );
 }

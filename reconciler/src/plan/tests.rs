@@ -46,8 +46,8 @@ fn observed<'a>(
     slots: &'a BTreeMap<String, Slot>,
     versions: &'a BTreeMap<String, VersionRecord>,
 ) -> Observed<'a> {
-    static TWO: PoolFacts<'static> = PoolFacts { limit: 2, ..PoolFacts::DEFAULT };
-    let fleet = FleetFacts { slots, versions, default_pool: &TWO, ..FleetFacts::EXAMPLE };
+    let two = Box::leak(Box::new(PoolFacts { limit: 2, ..PoolFacts::DEFAULT }));
+    let fleet = FleetFacts { slots, versions, default_pool: two, ..FleetFacts::EXAMPLE };
     Observed { fleet, views, unreadable: BTreeMap::new(), too_long: vec![], not_opted_in: 0, next: None }
 }
 

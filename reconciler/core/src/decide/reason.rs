@@ -104,7 +104,7 @@ Reason<'a> {
     PoolInvalid(why: &'a str) => "the pool of this node cannot be understood, so it holds its nodes: {why}",
     PoolConflict(pools: &'a str) =>
         "the pools {pools} select this node with the same priority, so none of them owns it (spec.priority)",
-    NoPool => "no pool selects this node, and the fleet says to hold such nodes (spec.unpooledNodes)",
+    NoPool => "no BottlerocketPool selects this node, and the fleet says to hold such nodes (spec.unpooledNodes)",
     WaitingForPool(first: FirstPool<'a>) => "the pool {first}",
     VersionTooYoung(until: Until) =>
         "this version is younger than the pool allows (spec.versions.minAge); it is old enough {until}",
@@ -202,7 +202,7 @@ Abort {
     OtherTarget => "the host would now update to another version, or to none",
     VersionHalted => "too many other nodes failed to reach the version",
     NodePaused => "a person paused this node",
-    PoolClosed => "before the node was cordoned, its pool no longer allowed the update",
+    PoolClosed => "before the node was cordoned, its pool or the fleet no longer allowed the update",
     ControlPlaneBusy => "before the node was cordoned, another node of the control plane went out of service",
     NotLabelled => "the node lost its opt-in label",
 }}

@@ -64,7 +64,7 @@ fn ceiling(cluster: &Cluster, labelled: u64) -> Option<u64> {
 /// The default pool, for so many nodes that no BottlerocketPool selects. If these are held, it has none.
 fn default_pool<'a>(cluster: &Cluster, known: &Known, policy: &'a Policy, unselected: u64) -> PoolFacts<'a> {
     let (rules, at) = (&policy.default_pool, known.default_pool.as_ref());
-    let nodes = if unpooled(cluster) == UnpooledNodes::Environment { unselected } else { 0 };
+    let nodes = if unpooled(cluster) == UnpooledNodes::DefaultPool { unselected } else { 0 };
     let not_looked_at = Starts::Invalid(NOT_LOOKED_AT);
     PoolFacts {
         nodes,

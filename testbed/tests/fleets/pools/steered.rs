@@ -68,7 +68,7 @@ async fn pools_are_updated_side_by_side() -> Result<()> {
         !fleet.history().has_seen("node-5", |seen| seen.goal != Idle),
         "node-5 is in no pool, and has begun"
     );
-    change_fleet(&fleet, json!({"unpooledNodes": "Environment"})).await?;
+    change_fleet(&fleet, json!({"unpooledNodes": "DefaultPool"})).await?;
     is_updated(&fleet, "node-5").await?;
     ensure!(fleet.history().most_slots_of("db") == 1 && fleet.history().most_slots_of("") == 1);
     fleet.check()

@@ -205,7 +205,7 @@ fn limits_of_fleets() -> Vec<Row> {
         ("a halt at a word", said(json!([halt("1.0.0", "now")])), Err("acknowledgedHalts[0].haltedAt")),
         ("a pause in words", json!({"paused": "yes"}), Err("spec.paused")),
         ("a ceiling", json!({"maxUnavailable": 3, "unpooledNodes": "Hold"}), Ok(())),
-        ("a tenth", json!({"maxUnavailable": "10%", "unpooledNodes": "Environment"}), Ok(())),
+        ("a tenth", json!({"maxUnavailable": "10%", "unpooledNodes": "DefaultPool"}), Ok(())),
         ("a ceiling of none", json!({"maxUnavailable": 0}), Err("write a number from 1")),
         ("a ceiling in words", json!({"maxUnavailable": "unlimited"}), Err("write a number from 1")),
         (

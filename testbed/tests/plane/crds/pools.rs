@@ -325,6 +325,11 @@ pub async fn names_are_held_to_their_rules(client: &Client) -> Result<()> {
     ensure!(make(&longest, "canary").await.is_none(), "a name of 63 characters was refused");
     for (name, after, sentence) in [
         (format!("{longest}p"), "canary", "the name of a pool has at most 63 characters"),
+        (
+            "default".to_owned(),
+            "web",
+            "the pool default is that of the reconciler's settings: choose another name",
+        ),
         ("web".to_owned(), "web", "a pool does not come after itself: name another pool in spec.after"),
     ] {
         let said = make(&name, after).await.unwrap_or_default();

@@ -49,14 +49,14 @@ async fn leaves_people_theirs(control_plane: &ControlPlane, case: &Case, flags: 
         ensure!(fleet["unpooledNodes"] == "Hold", "{fleet}");
         ensure!(fleet["paused"] == true && fleet["maxUnavailable"] == "20%", "{flags:?} took away: {fleet}");
     }
-    let name = if case.renamed { format!("{PREFIX}default{SUFFIX}") } else { "default".to_owned() };
+    let name = if case.renamed { format!("{PREFIX}others{SUFFIX}") } else { "others".to_owned() };
     let pool = spec(control_plane, case, "brp", &name).await?;
     ensure!(pool["nodeSelector"] == serde_json::json!({}) && pool["maxUnavailable"] == 1, "{pool}");
 
     // The way back, as the component says it.
     patch(control_plane, case, "brf", "fleet", r#"{"spec": {"unpooledNodes": null}}"#).await?;
     let fleet = spec(control_plane, case, "brf", "fleet").await?;
-    ensure!(fleet["unpooledNodes"] == "Environment" && fleet["paused"] == true, "{fleet}");
+    ensure!(fleet["unpooledNodes"] == "DefaultPool" && fleet["paused"] == true, "{fleet}");
     Ok(())
 }
 

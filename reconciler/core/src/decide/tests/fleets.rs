@@ -187,7 +187,7 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
         vec![]
     };
     fleet.spec.max_unavailable = dice.rarely(4).then_some(IntOrString::Int(2));
-    fleet.spec.unpooled_nodes = if dice.rarely(3) { UnpooledNodes::Hold } else { UnpooledNodes::Environment };
+    fleet.spec.unpooled_nodes = if dice.rarely(3) { UnpooledNodes::Hold } else { UnpooledNodes::DefaultPool };
     let seen = if dice.rarely(2) { BTreeMap::from([(NEW.to_owned(), dice.ago())]) } else { BTreeMap::new() };
     let in_pool = || {
         (
