@@ -62,12 +62,12 @@ pub struct BottlerocketFleetSpec {
     #[schemars(with = "IntOrString", extend("nullable" = false))]
     #[x_kube(validation = Rule::new(schema::MAX_UNAVAILABLE_RULE).message(schema::MAX_UNAVAILABLE_HINT))]
     pub max_unavailable: Option<IntOrString>,
-    /// Whether nodes that no BottlerocketPool selects are updated. Default: DefaultPool.
+    /// Whether nodes that no `BottlerocketPool` selects are updated. Default: `DefaultPool`.
     #[serde(default)]
     pub unpooled_nodes: UnpooledNodes,
 }
 
-/// What becomes of nodes that no BottlerocketPool selects.
+/// What becomes of nodes that no `BottlerocketPool` selects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum UnpooledNodes {
     /// The default pool owns them, whose rules are the reconciler's settings.

@@ -104,7 +104,7 @@ pub mod admission_check {
 
 /// Annotation of a pod that the cluster autoscaler shall not evict, if it is `false`.
 pub const SAFE_TO_EVICT_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
-/// Name of the pool of nodes that no BottlerocketPool selects. No BottlerocketPool may have it.
+/// Name of the pool of nodes that no `BottlerocketPool` selects. No `BottlerocketPool` may have it.
 pub const DEFAULT_POOL: &str = "default";
 /// Well-known label of a Node's zone.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";

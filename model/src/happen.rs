@@ -61,25 +61,11 @@ impl World {
                 self.places[at].host.staged = false;
                 self.boot(config, at);
             }
-            ModelAction::Move(at) => {
-                self.faults.moves -= 1;
-                if let Some(node) = &mut self.places[at].node {
-                    node.pool = 1 - node.pool;
-                }
-            }
-            ModelAction::PausePool(at) => {
-                self.faults.pool_pauses -= 1;
-                self.pools[at].paused = !self.pools[at].paused;
-            }
-            ModelAction::RemovePool(at) => {
-                self.faults.pool_deletions -= 1;
-                self.pools[at] = Pool { gone: true, paused: false };
-            }
-            ModelAction::MakePool(at) => self.pools[at].gone = false,
-            ModelAction::Window => {
-                self.faults.windows -= 1;
-                self.pools[DEFAULT].paused = !self.pools[DEFAULT].paused;
-            }
+            ModelAction::Move(_)
+            | ModelAction::PausePool(_)
+            | ModelAction::RemovePool(_)
+            | ModelAction::MakePool(_)
+            | ModelAction::Window => self.happen_to_pools(action),
             ModelAction::OwnReboot(at) => {
                 self.faults.own_reboots -= 1;
                 self.go_down(at);
@@ -124,6 +110,32 @@ impl World {
         }
         if let Some(broken) = properties::broken_rule(config, self) {
             self.broken.get_or_insert(broken);
+        }
+    }
+
+    /// What people and windows say of pools, and which a node is labelled for.
+    fn happen_to_pools(&mut self, action: ModelAction) {
+        match action {
+            ModelAction::Move(at) => {
+                self.faults.moves -= 1;
+                if let Some(node) = &mut self.places[at].node {
+                    node.pool = 1 - node.pool;
+                }
+            }
+            ModelAction::PausePool(at) => {
+                self.faults.pool_pauses -= 1;
+                self.pools[at].paused = !self.pools[at].paused;
+            }
+            ModelAction::RemovePool(at) => {
+                self.faults.pool_deletions -= 1;
+                self.pools[at] = Pool { gone: true, paused: false };
+            }
+            ModelAction::MakePool(at) => self.pools[at].gone = false,
+            ModelAction::Window => {
+                self.faults.windows -= 1;
+                self.pools[DEFAULT].paused = !self.pools[DEFAULT].paused;
+            }
+            _ => {}
         }
     }
 

@@ -175,9 +175,9 @@ impl Config {
 
     /// Does nothing go wrong but what leaders see, and what windows and people say of pools and the fleet?
     pub fn only_pools_change(&self) -> bool {
-        let Faults { takeovers, stale_leaders, moves, pauses, .. } = self.faults;
+        let Faults { takeovers, stale_leaders, pauses, moves, .. } = self.faults;
         let Faults { pool_pauses, pool_deletions, windows, .. } = self.faults;
-        let of_leaders = Faults { takeovers, stale_leaders, moves, pauses, ..Faults::NONE };
+        let of_leaders = Faults { takeovers, stale_leaders, pauses, moves, ..Faults::NONE };
         self.faults == Faults { pool_pauses, pool_deletions, windows, ..of_leaders } && !self.upstream
     }
 

@@ -9,7 +9,7 @@ use brupop_api::crds::{MESSAGE_MAX, NAME_MAX};
 use brupop_api::item::Unreadable;
 use brupop_api::pool::BottlerocketPoolSpec;
 use brupop_api::printable::printable;
-use brupop_core::pool::Rules;
+use brupop_core::rules::Rules;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -7,8 +7,9 @@ use brupop_core::cluster::Cluster;
 use brupop_core::known::Known;
 use brupop_core::objects::{AgentPod, Budget, PodItem, Readiness, WatchedNode};
 use brupop_core::observe::{Leader, Now};
-use brupop_core::policy::{Limit, Policy};
+use brupop_core::policy::{Durations, Policy};
 use brupop_core::pool::Pool;
+use brupop_core::rules::{Limit, Rules, StepDurations};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -29,13 +30,19 @@ pub const LEADER: Leader<'_> = Leader { term: 4, enforced: true, alone: true, ow
 
 /// How it is updated.
 pub fn policy() -> Policy {
-    Policy { limit: Limit::Percent(20), ..Policy::default() }
+    let default_pool = Rules::of_settings(Limit::Percent(20), vec![], StepDurations::default(), false);
+    Policy { default_pool, ..Policy::default() }
+}
+
+/// And so much of a window has to be left.
+pub fn with_remaining(min_remaining: SignedDuration) -> Policy {
+    Policy { durations: Durations { min_remaining, ..Durations::default() }, ..policy() }
 }
 
 /// With so many pools, and everything in place that only changes with pools and clock.
 pub fn prepared(pools: usize) -> (Cluster, Known) {
     let cluster = with_pools(cluster(), pools);
-    let known = Known::of(&cluster, now().time, SignedDuration::ZERO);
+    let known = Known::of(&cluster, now().time, &policy());
     (cluster, known)
 }
 

@@ -20,7 +20,7 @@ use brupop_webhook::review::answer;
 use jiff::SignedDuration;
 
 use crate::agent::Agent;
-use crate::fleet::{LEADER, POOLS, now, policy, prepared, worst};
+use crate::fleet::{LEADER, POOLS, now, policy, prepared, with_remaining, worst};
 use crate::review::{AGENT, STRANGER, review};
 
 /// Does something as often as is wanted, and counts or takes times meanwhile.
@@ -63,11 +63,11 @@ pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
     let ((cluster, known), policy, now) = (prepared(pools), policy(), now());
     if part == Part::Observe {
         return drive(&mut || {
-            let pools = observe::pools_at(black_box(&cluster), &known, now.time);
+            let pools = observe::pools_at(black_box(&cluster), &known, &policy, now.time);
             black_box(observe(&cluster, &known, &pools, &policy, &LEADER, now));
         });
     }
-    let pools = observe::pools_at(&cluster, &known, now.time);
+    let pools = observe::pools_at(&cluster, &known, &policy, now.time);
     let observed = observe(&cluster, &known, &pools, &policy, &LEADER, now);
     if part == Part::Decide {
         return drive(&mut || {
@@ -85,13 +85,13 @@ pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
 /// budgets.
 pub fn worst_pass(time: &mut dyn FnMut(&mut dyn FnMut())) {
     for remaining in [SignedDuration::ZERO, SignedDuration::from_hours(3)] {
-        let (cluster, mut known, policy, now) = (worst(), Known::default(), policy(), now());
+        let (cluster, mut known, policy, now) = (worst(), Known::default(), with_remaining(remaining), now());
         let mut done = false;
         while !done {
-            time(&mut || done = known.prepare_pools(&cluster, now.time, remaining));
+            time(&mut || done = known.prepare_pools(&cluster, now.time, &policy));
         }
         time(&mut || {
-            let pools = observe::pools_at(&cluster, &known, now.time);
+            let pools = observe::pools_at(&cluster, &known, &policy, now.time);
             let observed = observe(&cluster, &known, &pools, &policy, &LEADER, now);
             let decided = decide::fleet(&observed);
             black_box(say_why(&decided));

@@ -47,9 +47,9 @@ pub struct FleetFacts<'a> {
     pub budget: FailureBudget,
     /// How many nodes may be unavailable at once in the whole fleet.
     pub ceiling: u64,
-    /// The pool of nodes that no BottlerocketPool selects.
+    /// The pool of nodes that no `BottlerocketPool` selects.
     pub default_pool: &'a PoolFacts<'a>,
-    /// The BottlerocketPools, sorted by name.
+    /// All others, sorted by name.
     pub pools: &'a [PoolFacts<'a>],
     /// May new updates start?
     pub starts: Starts<'a>,
@@ -211,9 +211,9 @@ pub enum ClosedGate<'a> {
 /// The pools at one time.
 #[derive(Clone, Debug)]
 pub struct Pools<'a> {
-    /// The pool of nodes that no BottlerocketPool selects.
+    /// The pool of nodes that no `BottlerocketPool` selects.
     pub default: PoolFacts<'a>,
-    /// The BottlerocketPools, sorted by name.
+    /// All others, sorted by name.
     pub all: Vec<PoolFacts<'a>>,
     /// How many nodes may be unavailable at once in all of them.
     pub ceiling: u64,
@@ -227,7 +227,7 @@ pub enum Steering<'a> {
     /// The default pool.
     #[default]
     Default,
-    /// The BottlerocketPool with this index.
+    /// The `BottlerocketPool` with this index.
     Pool(usize),
     /// These contend for it, so none does.
     Conflict(&'a str),

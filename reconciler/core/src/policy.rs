@@ -7,7 +7,7 @@ use crate::rules::{FailureBudget, Rules};
 /// How a fleet is updated.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// What holds for the nodes that no BottlerocketPool selects: the default pool.
+    /// What holds for the nodes that no `BottlerocketPool` selects: the default pool.
     pub default_pool: Rules,
     /// After how many failed nodes a version is halted.
     pub failures: FailureBudget,

@@ -12,7 +12,7 @@ use crate::facts::{FleetFacts, NodeView, Steering};
 /// Where a node counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place<'a> {
-    /// The BottlerocketPool (by index) in whose limit it counts; `None` = the default pool, as for nodes that no pool may
+    /// The `BottlerocketPool` (by index) in whose limit it counts; `None` = the default pool, as for nodes that no pool may
     /// update.
     pub(super) pool: Option<usize>,
     /// Its zone, if it has one.
@@ -173,8 +173,9 @@ impl<'a> Room<'a> {
     }
 
     fn keep_busy(&mut self, pool: Option<usize>, zone: Zone<'a>) {
-        let busy = pool.and_then(|index| self.busy.get_mut(&index));
-        busy.into_iter().for_each(|busy| _ = busy.insert(zone));
+        if let Some(busy) = pool.and_then(|index| self.busy.get_mut(&index)) {
+            busy.insert(zone);
+        }
     }
 
     fn of(&self, pool: Option<usize>) -> Places<'a> {

@@ -175,7 +175,7 @@ fn is_over(slot: &Slot, view: Option<&NodeView<'_>>) -> bool {
     }
 }
 
-/// The BottlerocketPool in which a slot of this node is taken, as the ledger names it; nothing for the default pool.
+/// The `BottlerocketPool` in which a slot of this node is taken, as the ledger names it; nothing for the default pool.
 fn slot_pool(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> Option<String> {
     let pool = fleet.pool_of(view).filter(|_| view.steering != Steering::Default);
     pool.map(|pool| pool.name.to_owned())

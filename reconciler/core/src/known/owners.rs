@@ -22,7 +22,7 @@ const COMPARED_AT_ONCE: usize = 10_000;
 /// Which pool owns a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// No BottlerocketPool selects it.
+    /// No `BottlerocketPool` selects it.
     Nobody,
     /// The pool with this index, in the order of their names.
     Pool(usize),

@@ -61,7 +61,7 @@ fn ceiling(cluster: &Cluster, labelled: u64) -> Option<u64> {
     Some(limit(text).unwrap_or_default().of(labelled))
 }
 
-/// The default pool, for so many nodes that no BottlerocketPool selects. If these are held, it has none.
+/// The default pool, for so many nodes that no `BottlerocketPool` selects. If these are held, it has none.
 fn default_pool<'a>(cluster: &Cluster, known: &Known, policy: &'a Policy, unselected: u64) -> PoolFacts<'a> {
     let (rules, at) = (&policy.default_pool, known.default_pool.as_ref());
     let nodes = if unpooled(cluster) == UnpooledNodes::DefaultPool { unselected } else { 0 };

@@ -210,7 +210,7 @@ fn no_more_slots_are_told_of_than_there_can_be() {
         ("unlimited", &pools[..], 5, u64::MAX, u64::MAX, 500),
     ] {
         let default_pool = &PoolFacts { nodes: unpooled, limit, ..PoolFacts::DEFAULT };
-        let fleet = FleetFacts { default_pool, ceiling, pools, ..without_slots() };
+        let fleet = FleetFacts { ceiling, default_pool, pools, ..without_slots() };
         assert_eq!(fleet.total_limit(), expected, "{says}");
     }
 }
