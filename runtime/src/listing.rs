@@ -31,6 +31,9 @@ mod cutter;
 /// The longest object that is read, in bytes: ten times what etcd stores by default, for JSON may be six times as long.
 const LONGEST: usize = 16 << 20;
 
+/// An object that has more bytes is large.
+const LARGE: usize = 64 << 10;
+
 /// Longest time that a list takes, once its turn has come, or that a watch takes to begin: API servers give up after as long.
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// The code of the answer if a version is too old.

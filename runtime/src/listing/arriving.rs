@@ -1,7 +1,7 @@
 //! The objects of an answer, one by one, and how many large ones may be in memory before they can be read.
 
 use super::cutter::Cutter;
-use super::{AnswerError, TIMEOUT};
+use super::{AnswerError, LARGE, TIMEOUT};
 use futures::AsyncBufReadExt as _;
 use futures::io::AsyncBufRead;
 use kube::core::Status;
@@ -12,8 +12,6 @@ use std::pin::Pin;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// An object that has more bytes is large.
-pub(super) const LARGE: usize = 64 << 10;
 /// So many large objects arrive at once. They are kept until they are complete, and are of 9 MB at most if etcd's limits are
 /// the usual ones; anybody with a namespace can make those, and change hundreds of them at the same time.
 const LARGE_AT_ONCE: usize = 2;

@@ -1,7 +1,6 @@
 //! Cuts the JSON of a list, or of a watch, into its objects while it arrives.
 
-use super::arriving::LARGE;
-use super::{AnswerError, LONGEST};
+use super::{AnswerError, LARGE, LONGEST};
 
 /// What an object leaves in the list that it is cut out of.
 const HOLE: &[u8] = b"null";
