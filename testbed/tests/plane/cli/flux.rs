@@ -72,10 +72,10 @@ async fn a_pause_survives_the_next_sync() -> Result<()> {
     control_plane.kubectl(["create", "namespace", NAMESPACE]).await?;
     let admin = Person::admin(&control_plane);
     let [fleet, pool] =
-        ["fleet", "default-pool"].map(|name| read(&format!("kustomize/components/pools/{name}.yaml")));
+        ["fleet", "others-pool"].map(|name| read(&format!("kustomize/components/pools/{name}.yaml")));
     for (mut in_git, pause) in [
         (InGit::new::<BottlerocketFleet>(&control_plane, &fleet?)?, "pause"),
-        (InGit::new::<BottlerocketPool>(&control_plane, &pool?)?, "pause --pool default"),
+        (InGit::new::<BottlerocketPool>(&control_plane, &pool?)?, "pause --pool others"),
     ] {
         // With the annotation first, then without it.
         for (annotated, by_plugin, holds) in
