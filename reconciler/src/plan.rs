@@ -245,7 +245,7 @@ impl PodLook<'_> {
         })
         .await?;
         budgets.list_ends();
-        let all_budgets = budgets.all();
+        let (all_budgets, rules) = (budgets.all(), RulesByOwner::new(cluster, policy));
         for shadow in shadows {
             let Some(node) = names::node_of_shadow(&shadow) else { continue };
             let mut kept = KeptPods::default();
@@ -267,7 +267,7 @@ impl PodLook<'_> {
             let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
             let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
             let Some(entry) = cluster.entries.get(&shadow) else { continue };
-            let rules = RulesByOwner::new(cluster, policy).of(known.owner(&shadow));
+            let rules = rules.of(known.owner(&shadow));
             let (deadline, respects) = (rules.durations.drain, rules.respect_do_not_disrupt);
             let failures = entry.shadow().and_then(|shadow| shadow.spec.failures.as_ref());
             let now = Circumstances { time, deadline, respects, failures };

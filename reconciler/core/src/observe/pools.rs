@@ -28,15 +28,18 @@ pub fn pools_at<'a>(cluster: &'a Cluster, known: &'a Known, policy: &'a Policy, 
     for known in known.owners.values().filter(|known| known.node.facts.labelled) {
         labelled += 1;
         match known.owner {
-            Owner::Pool(index) => nodes.get_mut(index).into_iter().for_each(|count| *count += 1),
+            Owner::Pool(index) => {
+                if let Some(count) = nodes.get_mut(index) {
+                    *count += 1;
+                }
+            }
             Owner::Nobody => unselected += 1,
             Owner::Conflict(_) => {}
         }
     }
     let ceiling = ceiling(cluster, labelled);
-    let mut default = default_pool(cluster, known, policy, unselected);
-    // Where the fleet has a limit, it is the limit of the default pool, too.
-    default.limit = ceiling.unwrap_or(default.limit);
+    let held = unpooled(cluster) == UnpooledNodes::Hold;
+    let default = default_pool(known, policy, if held { 0 } else { unselected }, ceiling);
     let misplaced = order::misplaced(&cluster.pools);
     let pools = cluster.pools.iter().zip(nodes).enumerate();
     let facts = pools.map(|(nth, ((name, pool), nodes))| {
@@ -61,14 +64,13 @@ fn ceiling(cluster: &Cluster, labelled: u64) -> Option<u64> {
     Some(limit(text).unwrap_or_default().of(labelled))
 }
 
-/// The default pool, for so many nodes that no `BottlerocketPool` selects. If these are held, it has none.
-fn default_pool<'a>(cluster: &Cluster, known: &Known, policy: &'a Policy, unselected: u64) -> PoolFacts<'a> {
+/// The default pool with this number of opted-in nodes. Where the fleet has a limit, it is the limit of this pool, too.
+fn default_pool<'a>(known: &Known, policy: &'a Policy, nodes: u64, ceiling: Option<u64>) -> PoolFacts<'a> {
     let (rules, at) = (&policy.default_pool, known.default_pool.as_ref());
-    let nodes = if unpooled(cluster) == UnpooledNodes::DefaultPool { unselected } else { 0 };
     let not_looked_at = Starts::Invalid(NOT_LOOKED_AT);
     PoolFacts {
         nodes,
-        limit: rules.limit.of(nodes),
+        limit: ceiling.unwrap_or_else(|| rules.limit.of(nodes)),
         starts: at.map_or(not_looked_at, |at| at.starts),
         goes_on: at.map_or(not_looked_at, |at| at.goes_on),
         next_window: at.and_then(|at| at.next_window),
