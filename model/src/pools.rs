@@ -95,15 +95,11 @@ fn known_facts(pools: [Pool; 2], turn: Turn, weak: bool) -> Vec<PoolFacts<'stati
             name: POOLS[at],
             nodes: NODES_MAX as u64,
             limit: POOL_LIMIT,
-            one_zone_at_a_time: false,
             starts: gate(pools[at].paused),
             goes_on: gate(pools[at].paused && !weak),
-            has_gates: false,
-            gate: None,
-            next_window: None,
             rules: if ordered { AFTER.as_ref() } else { None },
             waits_for: ordered.then_some((VERSIONS[1], first)).into_iter().collect(),
-            ripens: BTreeMap::new(),
+            ..PoolFacts::DEFAULT
         }
     });
     facts.collect()

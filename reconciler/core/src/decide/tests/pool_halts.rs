@@ -15,7 +15,6 @@ use super::*;
 use crate::decide::{Abort, Reason, Slots, node as decide, slots};
 use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
 use crate::rules::Rules;
-use crate::window::Starts;
 
 const WORKLOADS: &str = "WorkloadsUnavailable";
 
@@ -26,20 +25,7 @@ pub(super) fn rules(spec: &serde_json::Value) -> Rules {
 }
 
 pub(super) fn pool<'a>(name: &'a str, rules: &'a Rules) -> PoolFacts<'a> {
-    PoolFacts {
-        name,
-        nodes: 4,
-        limit: 4,
-        one_zone_at_a_time: false,
-        starts: Starts::Open,
-        goes_on: Starts::Open,
-        has_gates: false,
-        gate: None,
-        next_window: None,
-        rules: Some(rules),
-        waits_for: BTreeMap::new(),
-        ripens: BTreeMap::new(),
-    }
+    PoolFacts { name, nodes: 4, limit: 4, rules: Some(rules), ..PoolFacts::DEFAULT }
 }
 
 /// A slot of the node, taken in this pool.

@@ -8,24 +8,10 @@ use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, node as decide, slots};
 use crate::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, Steering};
-use crate::window::Starts;
 use State::StagedAndPerformedUpdate;
 
 pub(super) fn pool(name: &'static str) -> PoolFacts<'static> {
-    PoolFacts {
-        name,
-        nodes: 4,
-        limit: 3,
-        one_zone_at_a_time: name == "db",
-        starts: Starts::Open,
-        goes_on: Starts::Open,
-        has_gates: false,
-        gate: None,
-        next_window: None,
-        rules: None,
-        waits_for: BTreeMap::new(),
-        ripens: BTreeMap::new(),
-    }
+    PoolFacts { name, nodes: 4, limit: 3, one_zone_at_a_time: name == "db", ..PoolFacts::DEFAULT }
 }
 
 /// A node of the first pool that may begin.
