@@ -257,7 +257,7 @@ pub enum Limit {
     Nodes(u64),
     /// That percentage of the labelled nodes, rounded down, but at least one.
     Percent(u64),
-    /// Any number. The ledger has room for so many slots all the same: [`SLOTS_MAX`](brupop_api::crds::SLOTS_MAX).
+    /// Any number. The ledger still has no more than [`SLOTS_MAX`](brupop_api::crds::SLOTS_MAX) slots.
     Unlimited,
 }
 

@@ -13,7 +13,7 @@ use super::{Decision, Effect, Reason, pool_halts, writes};
 use crate::facts::{FleetFacts, NodeView};
 use crate::window::Starts;
 
-/// The groups, and the versions, in which an update is under way, or a node lacks nothing but a place.
+/// The pools, and the versions, in which an update is under way, or a node lacks nothing but a place.
 ///
 /// An update counts to its end: while its node reboots and is monitored, an autoscaler launches a node of the old version for
 /// its pods. That one has to be removed, and none that is up to date.
@@ -37,10 +37,10 @@ impl<'a> Waiting<'a> {
         }
         let waiting = views.iter().zip(held).zip(nodes);
         let waiting = waiting.filter(|((_, slot), decision)| slot.is_some() || waits(&decision.reason));
-        Self(waiting.filter_map(|((view, _), _)| group(view)).collect())
+        Self(waiting.filter_map(|((view, _), _)| pool_and_version(view)).collect())
     }
 
-    /// Does one of them have the node's group, and is it to run what the node runs?
+    /// Is one of them in the node's pool, and is it to run what the node runs?
     fn needs(&self, view: &NodeView<'a>) -> bool {
         let version = view.node.and_then(|node| node.version);
         version.is_some_and(|version| self.0.contains(&(Place::of(view).pool, version)))
@@ -104,6 +104,6 @@ fn waits(reason: &Reason<'_>) -> bool {
     )
 }
 
-fn group<'a>(view: &NodeView<'a>) -> Option<(Option<usize>, &'a str)> {
+fn pool_and_version<'a>(view: &NodeView<'a>) -> Option<(Option<usize>, &'a str)> {
     Some((Place::of(view).pool, version_for(view)?))
 }
