@@ -41,7 +41,7 @@ impl Display for Place {
     }
 }
 
-/// Starts a fleet of so many nodes, with these settings over the shipped ones. Returns when every agent has reported, and
+/// Starts a fleet with this number of nodes, and with these settings over the shipped ones. Returns when every agent has reported, and
 /// all replicas of reconciler and webhook are ready.
 ///
 /// # Errors

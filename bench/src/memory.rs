@@ -12,8 +12,8 @@ use crate::table::Figure;
 const AIM_MIB: f64 = 200.0;
 /// Pods on the node that is next, with all the labels that there can be.
 const PODS: usize = 12_000;
-/// Pools of 49 kB that select nothing: more than are kept, and not so many that their selectors are forgotten, too, for such
-/// pools hold all nodes.
+/// Pools of 49 kB that select nothing. There are more than are kept. Their selectors are kept: a pool whose selector is
+/// forgotten holds all nodes.
 const POOLS: usize = 250;
 /// Budgets of 1.2 MB.
 const BUDGETS: usize = 120;

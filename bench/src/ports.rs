@@ -19,7 +19,7 @@ use crate::say;
 use crate::table::Figure;
 
 const DEADLINE: Duration = Duration::from_mins(1);
-/// The memory that manifests/webhook-deployment.yaml expects at most, whoever reaches its ports.
+/// The most memory that manifests/webhook-deployment.yaml expects the webhook to use, also in a flood.
 const AIM_MIB: f64 = 190.0;
 /// Ports of the webhook's container.
 const ADMISSION: i32 = 8443;
@@ -61,7 +61,7 @@ const SCENARIOS: [Scenario; 7] = [
     scenario("metrics, 40 clients that make up tokens", scrape::PORT, Some(40), &[Behaviour::MadeUpTokens]),
 ];
 
-/// How often something was tried, how often in vain, and how long the longest try took.
+/// Tries and failures, and how long the longest try took.
 #[derive(Default)]
 struct Tries {
     all: usize,

@@ -7,15 +7,29 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_api::names;
 use brupop_runtime::Program as Settings;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::api::PostParams;
 use kube::{Api, Client};
 use serde::Deserialize as _;
-use serde_json::{Value as Json, json};
+use serde_json::{Value as Json, from_value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 pub use crate::components::NAMESPACE;
+
+/// Makes a namespace where no controller runs, with the account that its pods need.
+///
+/// # Errors
+/// The API server refuses.
+pub async fn make_namespace(client: &Client, name: &str) -> Result<()> {
+    let namespace: Namespace = from_value(json!({"metadata": {"name": name}}))?;
+    Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
+    let account: ServiceAccount = from_value(json!({"metadata": {"name": "default"}}))?;
+    Api::namespaced(client.clone(), name).create(&PostParams::default(), &account).await?;
+    Ok(())
+}
 
 /// Label of the nodes that reconciler and webhook run on, if these are not the nodes that are updated.
 const INFRASTRUCTURE: &str = "testbed/infrastructure";

@@ -39,7 +39,7 @@ pub fn with_remaining(min_remaining: SignedDuration) -> Policy {
     Policy { durations: Durations { min_remaining, ..Durations::default() }, ..policy() }
 }
 
-/// With so many pools, and everything in place that only changes with pools and clock.
+/// The cluster with this number of pools, and what is known of it before a pass.
 pub fn prepared(pools: usize) -> (Cluster, Known) {
     let cluster = with_pools(cluster(), pools);
     let known = Known::of(&cluster, now().time, &policy());
@@ -87,7 +87,7 @@ pub fn cluster() -> Cluster {
     cluster
 }
 
-/// The same in so many pools, each with a window, a freeze and bounds on versions; half of them follow another one.
+/// The cluster in this number of pools, each with a window, a freeze and bounds on versions; half of them follow another one.
 #[must_use]
 pub fn with_pools(mut cluster: Cluster, count: usize) -> Cluster {
     let pools = (0..count).map(|number| {

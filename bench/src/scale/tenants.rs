@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use brupop_api::BottlerocketPool;
-use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::operator::{NAMESPACE, make_namespace};
 use brupop_testbed::{ControlPlane, await_until};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use kube::api::{Api, GetParams, Patch, PatchParams, PostParams};
@@ -121,18 +121,8 @@ pub async fn change_pods(
     changes.buffer_unordered(PARALLEL).try_fold(0, async |sum, _| Ok(sum + 1)).await
 }
 
-async fn make_namespace(client: &Client, name: &str) -> Result<()> {
-    let namespace: Namespace = from_value(json!({"metadata": {"name": name}}))?;
-    Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
-    // No controller makes it here, and pods are refused without it.
-    let account: ServiceAccount = from_value(json!({"metadata": {"name": "default"}}))?;
-    Api::namespaced(client.clone(), name).create(&PostParams::default(), &account).await?;
-    Ok(())
-}
-
 /// Makes a pod on the first node.
 async fn make_pod(client: &Client, number: usize) -> Result<()> {
-    let pods = Api::<Pod>::namespaced(client.clone(), TENANT);
     let name = pod_name(0, number);
     let env: Vec<_> =
         (0..20).map(|nth| json!({"name": format!("SETTING_{nth}"), "value": "x".repeat(40)})).collect();
@@ -143,10 +133,16 @@ async fn make_pod(client: &Client, number: usize) -> Result<()> {
         "spec": {"nodeName": "node-0", "terminationGracePeriodSeconds": 0,
             "containers": [{"name": "cart", "image": "example.org/cart:1", "env": env}]},
     }))?;
-    pods.create(&PostParams::default(), &pod).await.with_context(|| name.clone())?;
+    make_running(client, TENANT, &name, &pod).await
+}
+
+/// Makes this pod, and says that it runs and is Ready.
+pub(super) async fn make_running(client: &Client, namespace: &str, name: &str, pod: &Pod) -> Result<()> {
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+    pods.create(&PostParams::default(), pod).await.with_context(|| name.to_owned())?;
     let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": Timestamp::now()});
     let status = Patch::Merge(json!({"status": {"phase": "Running", "conditions": [ready]}}));
-    pods.patch_status(&name, &PatchParams::default(), &status).await?;
+    pods.patch_status(name, &PatchParams::default(), &status).await?;
     Ok(())
 }
 

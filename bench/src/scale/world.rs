@@ -18,6 +18,7 @@ use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, from_value, json};
 use tokio::time::{Instant, interval};
 
+use super::tenants::make_running;
 use crate::webhook::Cluster;
 
 /// Requests under way at once while nodes are made.
@@ -172,7 +173,6 @@ fn images() -> Vec<Value> {
 }
 
 async fn agents_pod(client: &Client, node: &str, owner: &OwnerReference) -> Result<()> {
-    let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
     let name = format!("brupop-agent-{node}");
     let pod: Pod = from_value(json!({
         "metadata": {"name": name, "labels": {names::COMPONENT_LABEL: "agent"}, "ownerReferences": [owner]},
@@ -181,9 +181,5 @@ async fn agents_pod(client: &Client, node: &str, owner: &OwnerReference) -> Resu
             "containers": [{"name": "agent", "image": "none"}],
         },
     }))?;
-    pods.create(&PostParams::default(), &pod).await.with_context(|| name.clone())?;
-    let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": Timestamp::now()});
-    let status = Patch::Merge(json!({"status": {"phase": "Running", "conditions": [ready]}}));
-    pods.patch_status(&name, &PatchParams::default(), &status).await?;
-    Ok(())
+    make_running(client, NAMESPACE, &name, &pod).await
 }

@@ -3,8 +3,9 @@
 use anyhow::{Context as _, Result, ensure};
 use brupop_core::drain::PodKey;
 use brupop_reconciler::evict::{delete, evict};
+use brupop_testbed::operator::make_namespace;
 use brupop_testbed::{ControlPlane, Options};
-use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -80,15 +81,6 @@ async fn without_retry(control_plane: &ControlPlane) -> Result<Client> {
     let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.default_retry = false;
     Ok(Client::try_from(config)?)
-}
-
-async fn make_namespace(client: &Client, name: &str) -> Result<()> {
-    let namespace: Namespace = from_value(json!({"metadata": {"name": name}}))?;
-    Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
-    // No controller is there to make it.
-    let account: ServiceAccount = from_value(json!({"metadata": {"name": "default"}}))?;
-    Api::namespaced(client.clone(), name).create(&PostParams::default(), &account).await?;
-    Ok(())
 }
 
 /// A budget over the pods of an app, of which there is one, with what its controller would say of it.
