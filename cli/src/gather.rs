@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use brupop_api::crds::NAME_MAX;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
-use brupop_core::objects::{Ledger, WatchedNode};
+use brupop_core::objects::{WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
 use brupop_runtime::errors::describe;
 use jiff::Timestamp;
@@ -36,7 +36,7 @@ pub(crate) struct OperatorApi {
 /// The fleet as it is now.
 #[derive(Clone, Debug)]
 pub(crate) struct Fleet {
-    pub ledger: Option<BottlerocketFleet>,
+    pub object: Option<BottlerocketFleet>,
     pub shadows: Vec<Item<BottlerocketShadow>>,
     pub pools: Vec<Item<Pool>>,
     pub leads: Leads,
@@ -46,7 +46,7 @@ pub(crate) struct Fleet {
 #[derive(Clone, Debug)]
 pub(crate) struct AboutNode {
     pub shadow: Option<Item<BottlerocketShadow>>,
-    pub ledger: Option<BottlerocketFleet>,
+    pub fleet: Option<BottlerocketFleet>,
     /// The Node; `Err` = nobody let us look. It is looked for only if there is no shadow.
     pub node: Result<Option<WatchedNode>, String>,
     pub events: Vec<Event>,
@@ -58,7 +58,7 @@ pub(crate) struct AboutNode {
 /// What has happened to the fleet.
 #[derive(Clone, Debug)]
 pub(crate) struct Past {
-    pub ledger: BottlerocketFleet,
+    pub fleet: BottlerocketFleet,
     pub events: Vec<Event>,
     pub notes: Vec<String>,
 }
@@ -69,30 +69,30 @@ impl OperatorApi {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Ledger and shadows.
+    /// The fleet, shadows and pools.
     pub async fn fleet(&self) -> Result<Fleet, Error> {
-        let ledger = self.ledger_if_any().await?.map(|ledger| ledger.fleet);
+        let object = self.fleet_object_if_any().await?.map(|fleet| fleet.object);
         let shadows =
             list(&self.ours(), ListParams::default(), self.right("list", ResourceKind::Shadows)).await?;
         let pools =
             list(&self.ours(), ListParams::default(), self.right("list", ResourceKind::Pools)).await?;
-        Ok(Fleet { ledger, shadows, pools, leads: self.leads().await })
+        Ok(Fleet { object, shadows, pools, leads: self.leads().await })
     }
 
-    /// The ledger.
-    pub async fn ledger(&self) -> Result<Ledger, Error> {
+    /// The fleet.
+    pub async fn fleet_object(&self) -> Result<WatchedFleet, Error> {
         let missing =
             || Error::Missing(format!("fleet in the namespace {}: is the operator there?", self.namespace));
-        self.ledger_if_any().await?.ok_or_else(missing)
+        self.fleet_object_if_any().await?.ok_or_else(missing)
     }
 
-    /// The ledger, if there is one.
+    /// The fleet, if there is one.
     ///
     /// # Errors
     /// Also, if there is not even the namespace.
-    pub async fn ledger_if_any(&self) -> Result<Option<Ledger>, Error> {
-        let ledgers: Api<Item<Ledger>> = self.ours();
-        let found = ledgers.get_opt(names::FLEET).await;
+    pub async fn fleet_object_if_any(&self) -> Result<Option<WatchedFleet>, Error> {
+        let fleets: Api<Item<WatchedFleet>> = self.ours();
+        let found = fleets.get_opt(names::FLEET).await;
         let found = found.map_err(|error| self.right("get", ResourceKind::Fleet).failed(error))?;
         if found.is_none() {
             let namespaces = Api::<Namespace>::all(self.client.clone());
@@ -114,7 +114,7 @@ impl OperatorApi {
             Err(Error::Forbidden(right)) => Err(Error::Forbidden(right).to_string()),
             other => Ok(other?),
         };
-        let ledger = self.ledger_if_any().await?.map(|ledger| ledger.fleet);
+        let fleet = self.fleet_object_if_any().await?.map(|fleet| fleet.object);
         let mut notes = vec![];
         // Others may write Events about these objects, too, and say anything.
         let about = |kind: &str, name: &str| {
@@ -123,7 +123,7 @@ impl OperatorApi {
         let of_shadow = about("BottlerocketShadow", &shadow_name);
         let mut events = self.events(&self.namespace, &of_shadow, &mut notes).await?;
         events.extend(self.events(EVENTS_OF_NODES, &about("Node", node), &mut notes).await?);
-        Ok(AboutNode { shadow, ledger, node: node_seen, events, notes, leads: self.leads().await })
+        Ok(AboutNode { shadow, fleet, node: node_seen, events, notes, leads: self.leads().await })
     }
 
     /// A node's shadow, if it is there, can be read, and the caller may read it.
@@ -132,13 +132,13 @@ impl OperatorApi {
         shadows.get_opt(&names::shadow_name(node)).await.ok()??.body.ok()
     }
 
-    /// The ledger, and the reconciler's Events.
+    /// The fleet, and the reconciler's Events.
     pub async fn past(&self) -> Result<Past, Error> {
-        let ledger = self.ledger().await?.fleet;
+        let fleet = self.fleet_object().await?.object;
         let (by_us, mut notes) = (format!("reportingComponent={REPORTER}"), vec![]);
         let mut events = self.events(&self.namespace, &by_us, &mut notes).await?;
         events.extend(self.events(EVENTS_OF_NODES, &by_us, &mut notes).await?);
-        Ok(Past { ledger, events, notes })
+        Ok(Past { fleet, events, notes })
     }
 
     /// The Events that these fields select. Whoever may not read them is told so in a note, and sees the rest.
@@ -243,7 +243,7 @@ impl OperatorApi {
     /// Changes the fleet, if there is anything to change.
     pub async fn change_fleet(&self, change: PlannedChange) -> Result<Changed, Error> {
         // Nothing is needed of the answer.
-        let fleets: Api<Item<Ledger>> = self.ours();
+        let fleets: Api<Item<WatchedFleet>> = self.ours();
         change_one(&fleets, names::FLEET, "the fleet", change, self.right("patch", ResourceKind::Fleet)).await
     }
 
@@ -336,7 +336,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_namespace_that_is_not_there_is_an_error() {
-        let fleet = async |server: OperatorApi| server.ledger_if_any().await.map(|found| found.is_some());
+        let fleet =
+            async |server: OperatorApi| server.fleet_object_if_any().await.map(|found| found.is_some());
         let missing = fleet(only("/", 404)).await.unwrap_err().to_string();
         assert_eq!(missing, "there is no namespace ns");
         assert!(!fleet(only("/api/v1/namespaces/ns", 404)).await.unwrap(), "nothing is in it");

@@ -75,14 +75,14 @@ async fn carry_out(server: &OperatorApi, steering: Steering) -> Result<Changed, 
         Steering::UpdateNow { node, cancel: false } => change_node(server, &node, steer::update_now).await,
         Steering::UpdateNow { node, cancel: true } => change_node(server, &node, steer::not_now).await,
         Steering::ResumeVersion { version } => {
-            let change = steer::resume_version(&server.ledger().await?, &version)?;
+            let change = steer::resume_version(&server.fleet_object().await?, &version)?;
             Ok(heard(server, server.change_fleet(change).await?).await)
         }
     }
 }
 
 async fn pause_fleet(server: &OperatorApi, paused: bool) -> Result<Changed, Error> {
-    let change = steer::pause_fleet(&server.ledger().await?.fleet, paused);
+    let change = steer::pause_fleet(&server.fleet_object().await?.object, paused);
     Ok(heard(server, server.change_fleet(change).await?).await)
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::item::Readable;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
-use brupop_core::objects::Ledger;
+use brupop_core::objects::WatchedFleet;
 use brupop_core::pool::Pool;
 use brupop_runtime::errors::describe;
 use brupop_runtime::{patient, watch_one};
@@ -40,12 +40,12 @@ const END: &str = "\u{1b}[J\u{1b}[?7h";
 /// Ends only with an error, as when the caller may not watch.
 pub(crate) async fn watch(server: &OperatorApi, output: Output) -> Result<(), Error> {
     // Watches of a namespace that is not there would wait for ever.
-    server.ledger_if_any().await?;
+    server.fleet_object_if_any().await?;
     let shadows = watcher(server.ours::<Item<BottlerocketShadow>>(), Config::default());
     let mut shadows = pin!(patient(shadows));
     let pools = watcher(server.ours::<Item<Pool>>(), Config::default());
     let mut pools = pin!(patient(pools));
-    let mut ledgers = pin!(watch_one(server.ours::<Item<Ledger>>(), names::FLEET));
+    let mut fleets = pin!(watch_one(server.ours::<Item<WatchedFleet>>(), names::FLEET));
     let (mut brought, mut screen) = (Brought::default(), Screen::new(output));
     let (mut tick, mut lease) = (ticks(SHORTEST), ticks(LEASE));
     loop {
@@ -58,8 +58,8 @@ pub(crate) async fn watch(server: &OperatorApi, output: Output) -> Result<(), Er
                 Ok(event) => brought.pool(event),
                 Err(error) => brought.failed(error, |verb| server.right(verb, ResourceKind::Pools))?,
             },
-            event = next(&mut ledgers) => match event {
-                Ok(found) => brought.ledger(found),
+            event = next(&mut fleets) => match event {
+                Ok(found) => brought.fleet_object(found),
                 Err(error) => brought.failed(error, |verb| server.right(verb, ResourceKind::Fleet))?,
             },
             _ = lease.tick() => brought.leads(server.leads().await),
@@ -112,9 +112,9 @@ struct Brought {
     shadows: All<BottlerocketShadow>,
     pools: All<Pool>,
     /// `None` = there is none, or it cannot be read.
-    ledger: Option<BottlerocketFleet>,
-    /// Has the watch of the ledger told anything?
-    ledger_told: bool,
+    fleet: Option<BottlerocketFleet>,
+    /// Has the watch of the fleet told anything?
+    fleet_told: bool,
     /// `None` before the Lease was looked at.
     leads: Option<Leads>,
     /// What is wrong with a watch now.
@@ -133,12 +133,12 @@ impl Brought {
         self.now();
     }
 
-    fn ledger(&mut self, found: Option<Item<Ledger>>) {
+    fn fleet_object(&mut self, found: Option<Item<WatchedFleet>>) {
         self.now();
-        self.ledger_told = true;
+        self.fleet_told = true;
         let read = found.map(|item| item.body).transpose();
         self.trouble = read.as_ref().err().map(|why| format!("the fleet cannot be read: {why}"));
-        self.ledger = read.ok().flatten().map(|ledger| ledger.fleet);
+        self.fleet = read.ok().flatten().map(|fleet| fleet.object);
     }
 
     fn leads(&mut self, leads: Leads) {
@@ -175,10 +175,10 @@ impl Brought {
 
     /// The fleet, once all watches have brought something.
     fn fleet(&self) -> Option<Fleet> {
-        let shadows = self.shadows.known.as_ref().filter(|_| self.ledger_told)?;
+        let shadows = self.shadows.known.as_ref().filter(|_| self.fleet_told)?;
         let pools = self.pools.known.as_ref()?;
         Some(Fleet {
-            ledger: self.ledger.clone(),
+            object: self.fleet.clone(),
             shadows: shadows.values().cloned().collect(),
             pools: pools.values().cloned().collect(),
             leads: self.leads.clone()?,
@@ -266,7 +266,7 @@ mod tests {
             let mut brought = Brought::default();
             if begun {
                 brought.leads(Leads::Yes);
-                brought.ledger(None);
+                brought.fleet_object(None);
                 brought.pool(Event::InitDone);
                 brought.shadow(Event::InitDone);
             }
@@ -285,7 +285,7 @@ mod tests {
             let fleet = brought.fleet()?;
             Some(fleet.shadows.iter().map(Item::name).collect::<Vec<_>>().join(" "))
         };
-        brought.ledger(None);
+        brought.fleet_object(None);
         brought.pool(Event::InitDone);
         brought.shadow(Event::Init);
         brought.shadow(Event::InitApply(updated("a")));

@@ -6,7 +6,7 @@
 use brupop_api::crds::ACKNOWLEDGED_HALTS_MAX;
 use brupop_api::fleet::AcknowledgedHalt;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
-use brupop_core::objects::{Ledger, WatchedNode};
+use brupop_core::objects::{WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
@@ -149,8 +149,8 @@ fn annotate(node: &WatchedNode, key: &str, value: Option<&str>, says: String) ->
 }
 
 /// Lifts the halt of a version up to its last failure, as it was read.
-pub(crate) fn resume_version(ledger: &Ledger, version: &str) -> Result<PlannedChange, NotSteered> {
-    let Ledger { fleet, quoted } = ledger;
+pub(crate) fn resume_version(fleet: &WatchedFleet, version: &str) -> Result<PlannedChange, NotSteered> {
+    let WatchedFleet { object: fleet, quoted } = fleet;
     let versions = fleet.status.as_ref().map(|status| &status.versions);
     let record = |version: &str| versions.and_then(|versions| versions.get(version));
     let Some(halt) = record(version).and_then(|record| record.halted.as_ref()) else {

@@ -35,7 +35,7 @@ use brupop_core::gates::answer::Answer;
 use brupop_core::gates::{self, QUESTIONS_MAX};
 use brupop_core::kept::{KeptBudgets, KeptPods};
 use brupop_core::known::{Known, KnownDrain, RulesByOwner};
-use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
+use brupop_core::objects::{Budget, PodItem, WatchedFleet, WatchedNode, is_operator_pod};
 use brupop_core::observe::{self, Leader, Now};
 use brupop_core::policy::Policy;
 use brupop_core::pool::Pool;
@@ -203,7 +203,7 @@ async fn read(client: &Client, namespace: &str) -> Result<Cluster, PlanError> {
     let nodes: Vec<WatchedNode> = all("the Nodes", &Api::all(client.clone()), any()).await?;
     let shadows: Vec<Item<BottlerocketShadow>> =
         all("the shadows", &Api::namespaced(client.clone(), namespace), any()).await?;
-    let fleets: Vec<Item<Ledger>> =
+    let fleets: Vec<Item<WatchedFleet>> =
         all("the fleet", &Api::namespaced(client.clone(), namespace), any()).await?;
     let of_agents = any().labels(&format!("{}=agent", names::COMPONENT_LABEL));
     let pools: Vec<Item<Pool>> = all("the pools", &Api::namespaced(client.clone(), namespace), any()).await?;
@@ -397,13 +397,13 @@ async fn find(client: &Client, workload: &Workload) -> Result<Found, PlanError> 
 
 /// What a leader would know now. What its last admission probe saw is in the fleet's conditions.
 fn leader<'a>(cluster: &Cluster, own_node: Option<&'a str>) -> Leader<'a> {
-    let status = cluster.status();
-    let conditions = status.map_or(&[][..], |status| &status.conditions);
+    let ledger = cluster.ledger();
+    let conditions = ledger.map_or(&[][..], |ledger| &ledger.conditions);
     let is = |type_: &str, status: ConditionStatus| {
         conditions.iter().any(|condition| condition.type_ == type_ && condition.status == status)
     };
     Leader {
-        term: status.and_then(|status| status.term).unwrap_or(0),
+        term: ledger.and_then(|ledger| ledger.term).unwrap_or(0),
         enforced: is(ADMISSION_ENFORCED, ConditionStatus::True),
         alone: !is(OTHER_OPERATOR, ConditionStatus::True),
         own_node,

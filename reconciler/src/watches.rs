@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use brupop_core::cluster::{Cluster, Member};
-use brupop_core::objects::{Ledger, PodItem, WatchedNode};
+use brupop_core::objects::{PodItem, WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
 pub(crate) use drains::{LOOK_AGAIN, MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, on_node};
 pub use drains::{PodWatches, WantedPods, WorkloadWatches};
@@ -45,7 +45,7 @@ impl Watches {
         let of_agents = everything().labels(&format!("{}=agent", names::COMPONENT_LABEL));
         let nodes = Api::<WatchedNode>::all(client.clone());
         let shadows = Api::<Item<BottlerocketShadow>>::namespaced(client.clone(), namespace);
-        let fleet = Api::<Item<Ledger>>::namespaced(client.clone(), namespace);
+        let fleet = Api::<Item<WatchedFleet>>::namespaced(client.clone(), namespace);
         let pools = Api::<Item<Pool>>::namespaced(client.clone(), namespace);
         let agents = Api::<PodItem>::namespaced(client.clone(), namespace);
         let all = [
@@ -91,10 +91,10 @@ impl Watches {
     /// What is known now. As long as this is held, nothing is learnt.
     ///
     /// # Errors
-    /// The ledger exists and cannot be read: then nothing may be decided. Says what is wrong with it.
+    /// The fleet exists and cannot be read: then nothing may be decided. Says what is wrong with it.
     pub fn cluster(&self) -> Result<MutexGuard<'_, Cluster>, String> {
         let cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
-        match cluster.ledger.as_ref().map(|ledger| &ledger.body) {
+        match cluster.fleet.as_ref().map(|fleet| &fleet.body) {
             Some(Err(error)) => Err(error.to_string()),
             _ => Ok(cluster),
         }

@@ -83,7 +83,7 @@ pub fn cluster() -> Cluster {
         entry.shadow = Some(Arc::new(serde_json::from_value(object).expect("a shadow")));
     }
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4, "slots": slots}});
-    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).expect("a ledger")));
+    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).expect("a ledger")));
     cluster
 }
 

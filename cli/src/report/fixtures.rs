@@ -1,7 +1,7 @@
 //! Objects for the tests of reports and of steering.
 
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item};
-use brupop_core::objects::{Ledger, WatchedNode};
+use brupop_core::objects::{WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -56,9 +56,9 @@ pub(crate) fn draining(node: &str) -> Item<BottlerocketShadow> {
 }
 
 /// A fleet with this spec and status.
-pub(crate) fn ledger(spec: &Value, status: &Value) -> Ledger {
+pub(crate) fn watched_fleet(spec: &Value, status: &Value) -> WatchedFleet {
     let metadata = json!({"name": "fleet", "namespace": NS, "uid": "f", "generation": 3});
-    let item: Item<Ledger> =
+    let item: Item<WatchedFleet> =
         serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap();
     item.body.unwrap()
 }
@@ -85,7 +85,7 @@ pub(crate) fn fleet() -> BottlerocketFleet {
             condition("OtherOperator", "False", "upstream's operator is not installed"),
         ],
     });
-    ledger(&json!({"paused": false}), &status).fleet
+    watched_fleet(&json!({"paused": false}), &status).object
 }
 
 /// A pool in mid-update; one named `db` has not been seen by a reconciler yet.

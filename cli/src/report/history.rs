@@ -57,7 +57,7 @@ pub(crate) struct FailureRow {
 
 /// What has happened to the fleet.
 pub(crate) fn of(past: &Past) -> History {
-    let status = past.ledger.status.as_ref();
+    let status = past.fleet.status.as_ref();
     let records = status.into_iter().flat_map(|status| &status.versions);
     let seen = |version: &String| Some(time(status?.seen.get(version)?));
     let outcome =

@@ -129,9 +129,9 @@ pub(crate) struct LeftByPeople {
 
 /// The fleet at a glance.
 pub(crate) fn of(fleet: &Fleet) -> Glance {
-    let status = fleet.ledger.as_ref().and_then(|ledger| ledger.status.as_ref());
+    let status = fleet.object.as_ref().and_then(|fleet| fleet.status.as_ref());
     let mut view = Glance {
-        paused: fleet.ledger.as_ref().is_some_and(|ledger| ledger.spec.paused),
+        paused: fleet.object.as_ref().is_some_and(|fleet| fleet.spec.paused),
         limit: status.and_then(|status| status.limit),
         in_use: status.map_or(0, |status| status.slots.len()),
         nodes: fleet.shadows.len(),

@@ -4,7 +4,7 @@ use brupop_core::decide::Reason;
 use insta::assert_snapshot;
 use serde_json::json;
 
-use super::fixtures::{draining, event, fleet, idle, item, ledger, node, page, pool, shadow, updated};
+use super::fixtures::{draining, event, fleet, idle, item, node, page, pool, shadow, updated, watched_fleet};
 use super::{history, latest, status, why};
 use crate::arguments::Output;
 use crate::gather::{AboutNode, Fleet, Past};
@@ -22,7 +22,7 @@ fn yaml(view: &impl View) -> String {
 fn about(shadow: brupop_api::Item<brupop_api::BottlerocketShadow>) -> AboutNode {
     AboutNode {
         shadow: Some(shadow),
-        ledger: Some(fleet()),
+        fleet: Some(fleet()),
         node: Ok(None),
         events: vec![],
         notes: vec![],
@@ -64,7 +64,7 @@ fn a_fleet_in_mid_update() {
     ];
     shadows.extend((10..18).map(|number| idle(&format!("node-{number}"), LIMIT)));
     let view = status::of(&Fleet {
-        ledger: Some(fleet()),
+        object: Some(fleet()),
         shadows,
         pools: vec![pool("web"), pool("db")],
         leads: Leads::Yes,
@@ -88,17 +88,17 @@ fn a_fleet_that_is_held_back() {
             "lastTransitionTime": "2026-11-21T01:00:00Z"},
     ]});
     // A fleet out of Git begins with the status that the API server gives it.
-    let new = ledger(&json!({}), &json!({"observedGeneration": 0})).fleet;
-    let ledger = Some(ledger(&json!({"paused": true}), &status).fleet);
+    let new = watched_fleet(&json!({}), &json!({"observedGeneration": 0})).object;
+    let object = Some(watched_fleet(&json!({"paused": true}), &status).object);
     let gone = "2026-11-21T03:00:00Z".parse().ok();
     assert_snapshot!(
         "status_held_back",
-        text(&status::of(&Fleet { ledger, shadows: vec![], pools: vec![], leads: Leads::No(gone) }))
+        text(&status::of(&Fleet { object, shadows: vec![], pools: vec![], leads: Leads::No(gone) }))
     );
-    for ledger in [None, Some(new)] {
+    for object in [None, Some(new)] {
         assert_snapshot!(
             "status_without_operator",
-            text(&status::of(&Fleet { ledger, shadows: vec![], pools: vec![], leads: Leads::Yes }))
+            text(&status::of(&Fleet { object, shadows: vec![], pools: vec![], leads: Leads::Yes }))
         );
     }
 }
@@ -115,7 +115,7 @@ fn nodes_wait_for_what_their_sentence_says() {
             waits("node-3", "the pool web goes first"),
             waits("node-4", "the pool web goes first"),
         ],
-        ledger: Some(fleet()),
+        object: Some(fleet()),
         pools: vec![],
         leads: Leads::Yes,
     };
@@ -177,7 +177,7 @@ fn a_node_that_waits() {
 fn a_node_without_a_shadow() {
     let without = |node| AboutNode {
         shadow: None,
-        ledger: None,
+        fleet: None,
         node,
         events: vec![],
         notes: vec![],
@@ -207,7 +207,7 @@ fn what_happened() {
         ),
         event("BottlerocketShadow", "brs-node-2", "2026-11-21T03:44:00Z", "Updated", "the node runs 1.20.0"),
     ];
-    let view = history::of(&Past { ledger: fleet(), events, notes: vec![] });
+    let view = history::of(&Past { fleet: fleet(), events, notes: vec![] });
     assert_snapshot!("history", text(&view));
     assert_snapshot!("history_yaml", yaml(&view));
 }
@@ -266,14 +266,14 @@ fn nobody_else_drives_the_terminal() {
         json!({"current_state": "Idle", "current_version": evil, "target_version": evil, "message": evil});
     let shadow =
         || shadow(evil, &json!({"state": "Idle", "version": evil}), status.clone(), ["False", evil, evil]);
-    let mut ledger = fleet();
-    let record = ledger.status.as_mut().unwrap().versions.remove("1.19.9").unwrap();
-    ledger.status.as_mut().unwrap().versions.insert(evil.to_owned(), record);
+    let mut object = fleet();
+    let record = object.status.as_mut().unwrap().versions.remove("1.19.9").unwrap();
+    object.status.as_mut().unwrap().versions.insert(evil.to_owned(), record);
     let mut found = about(shadow());
     found.events = vec![event(evil, evil, "2026-11-21T03:00:00Z", evil, evil)];
-    let past = Past { ledger: ledger.clone(), events: found.events.clone(), notes: vec![] };
+    let past = Past { fleet: object.clone(), events: found.events.clone(), notes: vec![] };
     let fleet = Fleet {
-        ledger: Some(ledger),
+        object: Some(object),
         shadows: vec![shadow(), draining(evil), item(evil, json!({}))],
         pools: vec![pool(evil)],
         leads: Leads::Yes,

@@ -79,7 +79,7 @@ pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
         },
         None => without_shadow(node, &found.node)?,
     };
-    let status = found.ledger.as_ref().and_then(|ledger| ledger.status.as_ref());
+    let status = found.fleet.as_ref().and_then(|fleet| fleet.status.as_ref());
     let slot = status.and_then(|status| status.slots.get(&names::shadow_name(node)));
     let waits_for_slot = why.reason.as_deref() == Some(Reason::LimitReached.as_str());
     why.slots = status.filter(|_| waits_for_slot).map(slots_in_use);

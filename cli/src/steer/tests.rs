@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::report::fixtures::{item, ledger, node};
+use crate::report::fixtures::{item, node, watched_fleet};
 
 fn merged(change: &PlannedChange) -> &Value {
     let Some(PatchBody::Merge(patch)) = &change.body else { panic!("{change:?}") };
@@ -10,7 +10,7 @@ fn merged(change: &PlannedChange) -> &Value {
 
 #[test]
 fn a_pause_is_written_once() {
-    let fleet = |paused: bool| ledger(&json!({"paused": paused}), &json!({})).fleet;
+    let fleet = |paused: bool| watched_fleet(&json!({"paused": paused}), &json!({})).object;
     assert_eq!(
         *merged(&pause_fleet(&fleet(false), true)),
         json!({"metadata": {"uid": "f"}, "spec": {"paused": true}})
@@ -79,10 +79,10 @@ fn annotations_are_written_where_they_change_something() {
     }
 }
 
-fn halted(acknowledged: &Value) -> Ledger {
+fn halted(acknowledged: &Value) -> WatchedFleet {
     let halt = json!({"halted": {"at": "2026-11-21T03:00:00Z", "reason": "r"}});
     let status = json!({"slots": {}, "versions": {"1.20.0": halt, "1.21.0": {"succeeded": 3}}});
-    ledger(&json!({"paused": false, "acknowledgedHalts": acknowledged}), &status)
+    watched_fleet(&json!({"paused": false, "acknowledgedHalts": acknowledged}), &status)
 }
 
 fn lifted(version: &str) -> Value {
@@ -97,14 +97,14 @@ fn a_halt_is_lifted_as_it_was_read() {
         (json!([earlier]), json!([lifted("1.20.0")])),
         (json!([lifted("1.18.0")]), json!([lifted("1.18.0"), lifted("1.20.0")])),
     ] {
-        let mut ledger = halted(&json!([]));
-        ledger.fleet.spec.acknowledged_halts = serde_json::from_value(before.clone()).unwrap_or_default();
+        let mut fleet = halted(&json!([]));
+        fleet.object.spec.acknowledged_halts = serde_json::from_value(before.clone()).unwrap_or_default();
         if before.is_null() {
-            ledger.quoted["spec"] = json!({});
+            fleet.quoted["spec"] = json!({});
         } else {
-            ledger.quoted["spec"]["acknowledgedHalts"] = before.clone();
+            fleet.quoted["spec"]["acknowledgedHalts"] = before.clone();
         }
-        let change = resume_version(&ledger, "1.20.0").unwrap();
+        let change = resume_version(&fleet, "1.20.0").unwrap();
         let Some(PatchBody::Json(patch)) = change.body else { panic!("{change:?}") };
         let test = |path: &str, value: Value| json!({"op": "test", "path": path, "value": value});
         assert_eq!(
@@ -125,7 +125,7 @@ fn a_version_that_is_not_halted_is_not_lifted() {
     let refused = |version| resume_version(&halted(&json!([])), version).unwrap_err().to_string();
     assert_eq!(refused("1.21.0"), "the version 1.21.0 is not halted; halted are: 1.20.0");
     assert_eq!(refused("9.9.9"), "the version 9.9.9 is not halted; halted are: 1.20.0");
-    let none = resume_version(&ledger(&json!({}), &json!({})), "1.0.0").unwrap_err().to_string();
+    let none = resume_version(&watched_fleet(&json!({}), &json!({})), "1.0.0").unwrap_err().to_string();
     assert_eq!(none, "the version 1.0.0 is not halted; halted are: none");
 }
 
@@ -138,8 +138,8 @@ fn a_full_list_loses_what_nothing_rests_on() {
     assert_eq!(json!(patch)[3]["value"], json!([lifted("1.20.0")]));
 
     let mut full = halted(&json!(forgotten));
-    let versions = &mut full.fleet.status.as_mut().unwrap().versions;
-    for entry in &full.fleet.spec.acknowledged_halts {
+    let versions = &mut full.object.status.as_mut().unwrap().versions;
+    for entry in &full.object.spec.acknowledged_halts {
         versions.insert(entry.version.clone(), brupop_api::fleet::VersionRecord::default());
     }
     assert_eq!(resume_version(&full, "1.20.0"), Err(NotSteered::NoRoom));

@@ -8,7 +8,7 @@ use brupop_api::pool::BottlerocketPoolStatus;
 use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
 use kube::core::SelectorExt as _;
 
-use crate::objects::{AgentPod, Ledger, PodItem, WatchedNode};
+use crate::objects::{AgentPod, PodItem, WatchedFleet, WatchedNode};
 use crate::pool::{self, Pool};
 use crate::rules::{Gate, Rules};
 
@@ -17,8 +17,8 @@ use crate::rules::{Gate, Rules};
 pub struct Cluster {
     /// One entry for each node, by the name that its shadow has or would have.
     pub entries: BTreeMap<String, Entry>,
-    /// The ledger, if there is one.
-    pub ledger: Option<Arc<Item<Ledger>>>,
+    /// The fleet, if there is one.
+    pub fleet: Option<Arc<Item<WatchedFleet>>>,
     /// The pools, by name.
     pub pools: BTreeMap<String, WatchedPool>,
     /// A number that rises when a pool says something else, or is gone.
@@ -140,14 +140,14 @@ impl Member for Item<BottlerocketShadow> {
     }
 }
 
-impl Member for Item<Ledger> {
+impl Member for Item<WatchedFleet> {
     fn put(self, cluster: &mut Cluster) -> bool {
-        cluster.ledger = Some(Arc::new(self));
+        cluster.fleet = Some(Arc::new(self));
         true
     }
 
     fn remove(name: &str, cluster: &mut Cluster) {
-        cluster.ledger.take_if(|ledger| ledger.name() == name);
+        cluster.fleet.take_if(|fleet| fleet.name() == name);
     }
 
     fn name(&self) -> &str {
@@ -155,7 +155,7 @@ impl Member for Item<Ledger> {
     }
 
     fn names(cluster: &Cluster) -> BTreeSet<String> {
-        cluster.ledger.iter().map(|ledger| ledger.name().to_owned()).collect()
+        cluster.fleet.iter().map(|fleet| fleet.name().to_owned()).collect()
     }
 }
 
@@ -324,14 +324,14 @@ impl Cluster {
         self.agents.values().filter(|entry| entry.is_none()).count()
     }
 
-    /// The ledger, if there is one that can be read.
-    pub fn ledger(&self) -> Option<&Ledger> {
-        self.ledger.as_ref()?.ok()
+    /// The fleet, if there is one that can be read.
+    pub fn fleet(&self) -> Option<&WatchedFleet> {
+        self.fleet.as_ref()?.ok()
     }
 
-    /// The ledger's status.
-    pub fn status(&self) -> Option<&BottlerocketFleetStatus> {
-        self.ledger()?.fleet.status.as_ref()
+    /// The ledger.
+    pub fn ledger(&self) -> Option<&BottlerocketFleetStatus> {
+        self.fleet()?.object.status.as_ref()
     }
 
     /// The shadow of this name, if there is one that can be read.

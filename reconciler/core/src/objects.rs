@@ -311,16 +311,16 @@ fn read_selector(json: &RawValue) -> Result<(Selector, usize), Unreadable> {
     }
 }
 
-/// The fleet's ledger: the parsed object, and its JSON.
+/// The fleet: the parsed object, and its JSON.
 #[derive(Clone, Debug)]
-pub struct Ledger {
+pub struct WatchedFleet {
     /// The object.
-    pub fleet: BottlerocketFleet,
+    pub object: BottlerocketFleet,
     /// UID, generation, spec and status as they were read, for the tests of patches: "no slots" may be stored as `{}` or not at all.
     pub quoted: Value,
 }
 
-impl Readable for Ledger {
+impl Readable for WatchedFleet {
     type Kind = BottlerocketFleet;
 
     fn read(json: &str) -> Result<Self, Unreadable> {
@@ -332,17 +332,17 @@ impl Readable for Ledger {
             status: Option<Value>,
         }
         let Shape { metadata, spec, status } = serde_json::from_str(json)?;
-        let fleet = BottlerocketFleet {
+        let object = BottlerocketFleet {
             metadata: metadata.into(),
             spec: BottlerocketFleetSpec::deserialize(&spec)?,
             status: status.as_ref().map(BottlerocketFleetStatus::deserialize).transpose()?,
         };
-        let ObjectMeta { uid, generation, .. } = &fleet.metadata;
+        let ObjectMeta { uid, generation, .. } = &object.metadata;
         let mut quoted = json!({"metadata": {"uid": uid, "generation": generation}, "spec": spec});
         if let Some(status) = status {
             quoted["status"] = status;
         }
-        Ok(Self { fleet, quoted })
+        Ok(Self { object, quoted })
     }
 }
 

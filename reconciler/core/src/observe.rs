@@ -162,7 +162,7 @@ fn note_control_plane<'a>(cluster: &'a Cluster, slots: &BTreeMap<String, Slot>, 
 
 /// What becomes of nodes that no pool owns.
 fn unpooled(cluster: &Cluster) -> UnpooledNodes {
-    cluster.ledger().map_or_else(UnpooledNodes::default, |ledger| ledger.fleet.spec.unpooled_nodes)
+    cluster.fleet().map_or_else(UnpooledNodes::default, |fleet| fleet.object.spec.unpooled_nodes)
 }
 
 /// All but what follows from the nodes: `all_in_service`.
@@ -178,20 +178,20 @@ fn fleet_facts<'a>(
     static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new();
     static NONE_SEEN: BTreeMap<String, String> = BTreeMap::new();
 
-    let (ledger, status) = (cluster.ledger(), cluster.status());
-    let last_finished = status.and_then(|status| status.last_finished.as_deref());
-    let paused = ledger.is_some_and(|ledger| ledger.fleet.spec.paused);
+    let (watched, ledger) = (cluster.fleet(), cluster.ledger());
+    let last_finished = ledger.and_then(|ledger| ledger.last_finished.as_deref());
+    let paused = watched.is_some_and(|fleet| fleet.object.spec.paused);
     FleetFacts {
         now: now.text,
         term: leader.term,
-        ledger_term: status.and_then(|status| status.term),
-        uid: ledger.and_then(|ledger| ledger.fleet.metadata.uid.as_deref()),
-        generation: ledger.and_then(|ledger| generation(&ledger.fleet.metadata)),
-        slots: status.map_or(&NO_SLOTS, |status| &status.slots),
-        versions: status.map_or(&NO_VERSIONS, |status| &status.versions),
-        pool_versions: status.map_or(&NO_VERSIONS, |status| &status.pool_versions),
-        seen: status.map_or(&NONE_SEEN, |status| &status.seen),
-        acknowledged: ledger.map_or(&[], |ledger| &ledger.fleet.spec.acknowledged_halts),
+        ledger_term: ledger.and_then(|ledger| ledger.term),
+        uid: watched.and_then(|fleet| fleet.object.metadata.uid.as_deref()),
+        generation: watched.and_then(|fleet| generation(&fleet.object.metadata)),
+        slots: ledger.map_or(&NO_SLOTS, |ledger| &ledger.slots),
+        versions: ledger.map_or(&NO_VERSIONS, |ledger| &ledger.versions),
+        pool_versions: ledger.map_or(&NO_VERSIONS, |ledger| &ledger.pool_versions),
+        seen: ledger.map_or(&NONE_SEEN, |ledger| &ledger.seen),
+        acknowledged: watched.map_or(&[], |fleet| &fleet.object.spec.acknowledged_halts),
         budget: policy.failures,
         ceiling: pools.ceiling,
         default_pool: &pools.default,

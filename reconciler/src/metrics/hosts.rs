@@ -39,10 +39,10 @@ pub(super) fn register(registry: &mut Registry, cluster: &Cluster) {
 
 /// The ledger itself limits how many slots and versions there are.
 fn register_ledger(registry: &mut Registry, cluster: &Cluster) {
-    let status = cluster.status();
-    let slots = status.map_or(0, |status| status.slots.len());
+    let ledger = cluster.ledger();
+    let slots = ledger.map_or(0, |ledger| ledger.slots.len());
     registry.register("brupop_slots_in_use", "Updates under way", gauge(slots));
-    let versions = status.into_iter().flat_map(|status| &status.versions);
+    let versions = ledger.into_iter().flat_map(|ledger| &ledger.versions);
     let failures = versions.map(|(version, record)| (label(version), record.failures.len()));
     registry.register(
         "brupop_version_failures",

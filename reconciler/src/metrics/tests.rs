@@ -119,7 +119,7 @@ fn failures_are_counted_by_node_and_by_version() {
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": {
         "1.20.0": {"failures": [failure("a"), failure("b")]}, "1.20.1": {"succeeded": 1},
     }}});
-    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let text = told(&Metrics::default(), &cluster, 0);
     let lines = [
         "brupop_nodes_failed{reason=\"FellBack\"} 2",

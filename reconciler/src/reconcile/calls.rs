@@ -95,7 +95,7 @@ impl Call {
 /// The `resourceVersion` in which the object is known.
 pub(super) fn version_of(object: &Object<String>, cluster: &Cluster) -> Option<u64> {
     resource_version(match object {
-        Object::Ledger | Object::FleetStatus => &cluster.ledger()?.fleet.metadata,
+        Object::Ledger | Object::FleetStatus => &cluster.fleet()?.object.metadata,
         Object::ShadowSpec(name) | Object::ShadowStatus(name) => {
             &cluster.entries.get(name)?.shadow.as_ref()?.metadata
         }
@@ -107,14 +107,14 @@ pub(super) fn version_of(object: &Object<String>, cluster: &Cluster) -> Option<u
 /// The call for a write to the ledger, and the Event to publish once it is made.
 pub(super) fn ledger(cluster: &Cluster, write: &Write<'_>, event: Option<EventText>) -> Call {
     let nothing = Value::Null;
-    let quoted = cluster.ledger().map_or(&nothing, |ledger| &ledger.quoted);
+    let quoted = cluster.fleet().map_or(&nothing, |fleet| &fleet.quoted);
     let reason = event.as_ref().map_or("", |event| event.reason);
     let context = Context { reason, event, objects: of_fleet(cluster), ..Context::default() };
     Call::about(cluster, Object::Ledger, write.patch(quoted).map(Operation::Patch), context)
 }
 
 fn of_fleet(cluster: &Cluster) -> Vec<ObjectReference> {
-    cluster.ledger().map(|ledger| ledger.fleet.object_ref(&())).into_iter().collect()
+    cluster.fleet().map(|fleet| fleet.object.object_ref(&())).into_iter().collect()
 }
 
 /// The call for what was decided for one node; `None` for evictions, which are many, and for what was not read.

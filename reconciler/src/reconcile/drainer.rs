@@ -365,7 +365,7 @@ impl Drainer {
     /// Watches the workloads whose pods are about to be evicted, and those that have to become available again.
     fn watch_workloads(&mut self, around: &Around<'_>, cluster: &Cluster, known: &mut Known) {
         let evicted = known.monitored(cluster, &RulesByOwner::new(cluster, around.policy));
-        let slots = cluster.status().map(|status| &status.slots);
+        let slots = cluster.ledger().map(|status| &status.slots);
         let mut of_updates: BTreeSet<Workload> =
             evicted.values().flatten().filter_map(|(owner, _)| Workload::parse(owner)).collect();
         let mut of_others = BTreeSet::new();
@@ -394,7 +394,7 @@ impl Drainer {
             return None;
         }
         let shadow = ShadowFacts::of(entry.shadow()?)?;
-        let slot = cluster.status().and_then(|status| status.slots.get(name));
+        let slot = cluster.ledger().and_then(|status| status.slots.get(name));
         let begins = slot.is_some_and(|slot| Some(slot.attempt) > shadow.spec.attempt);
         let granted = shadow.spec.reboot_from_boot_id.is_some();
         match shadow.spec.state {

@@ -150,7 +150,7 @@ impl Reconciler {
     /// into it. Nothing else is written before that.
     fn ensure_term(&mut self, pass: &mut Pass<'_>) -> bool {
         let Pass { cluster, observed, .. } = *pass;
-        if cluster.ledger().is_none() {
+        if cluster.fleet().is_none() {
             let fleet = json!(BottlerocketFleet::new(names::FLEET, BottlerocketFleetSpec::default()));
             let create = Ok(Operation::Create(fleet));
             self.send(pass, Call::about(cluster, Object::Ledger, create, Context::default()));
@@ -159,7 +159,7 @@ impl Reconciler {
         if self.leading.term.is_some() && self.leading.term == observed.fleet.ledger_term {
             return true;
         }
-        let (term, write) = decide::new_term(cluster.status(), &observed.views);
+        let (term, write) = decide::new_term(cluster.ledger(), &observed.views);
         let call = calls::ledger(cluster, &write, None);
         self.send(pass, Call { purpose: Purpose::BeginTerm(term), ..call });
         false

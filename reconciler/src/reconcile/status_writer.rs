@@ -189,7 +189,7 @@ impl Reconciler {
     /// Writes the fleet's limit, counts and conditions, once they no longer change.
     pub(super) fn sum_up(&mut self, pass: &mut Pass<'_>, counts: Counts, nodes: &[Decision<'_>]) {
         let Pass { cluster, observed, .. } = *pass;
-        let Some(ledger) = cluster.ledger() else { return };
+        let Some(fleet) = cluster.fleet() else { return };
         let busy_nodes = cluster.busy_nodes(observed.fleet.slots);
         let versions = observed.fleet.versions;
         let halted = versions.iter().filter(|(_, record)| record.halted.is_some());
@@ -205,7 +205,7 @@ impl Reconciler {
             admission: admission.is_known().then(|| DesiredCondition::admission(admission.holds())),
             other_operator: alone.is_known().then(|| DesiredCondition::other_operator(alone.holds())),
         };
-        if wanted.is_stored_in(&ledger.fleet) {
+        if wanted.is_stored_in(&fleet.object) {
             self.leading.memory.debounced_fleet.forget();
             return;
         }
@@ -214,9 +214,9 @@ impl Reconciler {
             pass.wake.by(due);
             return;
         }
-        let status = wanted.patch(&ledger.fleet, observed.fleet.now);
-        let event = wanted.new_obstacle(&ledger.fleet);
-        let objects = vec![ledger.fleet.object_ref(&())];
+        let status = wanted.patch(&fleet.object, observed.fleet.now);
+        let event = wanted.new_obstacle(&fleet.object);
+        let objects = vec![fleet.object.object_ref(&())];
         self.apply(pass, Object::FleetStatus, status, Context { event, objects, ..Context::default() });
     }
 }

@@ -78,14 +78,14 @@ fn an_unreadable_marker_is_an_error() {
 }
 
 #[test]
-fn a_ledger_keeps_what_was_read() {
+fn a_fleet_keeps_what_was_read() {
     let quoted = json!({"metadata": {"uid": "u", "generation": 2}, "spec": {}, "status": {"conditions": []}});
     let mut read = quoted.clone();
     read["metadata"] = json!({"name": "fleet", "uid": "u", "generation": 2, "managedFields": [{"time": "10000-01-01T23:58:59Z"}]});
-    let ledger: Item<Ledger> = serde_json::from_value(read).unwrap();
-    let ledger = ledger.body.unwrap();
-    assert_eq!(ledger.quoted, quoted);
-    assert!(ledger.fleet.status.unwrap().slots.is_empty());
+    let fleet: Item<WatchedFleet> = serde_json::from_value(read).unwrap();
+    let fleet = fleet.body.unwrap();
+    assert_eq!(fleet.quoted, quoted);
+    assert!(fleet.object.status.unwrap().slots.is_empty());
 }
 
 #[test]

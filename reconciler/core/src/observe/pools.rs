@@ -48,9 +48,9 @@ pub fn pools_at<'a>(cluster: &'a Cluster, known: &'a Known, policy: &'a Policy, 
     });
     let mut all: Vec<_> = facts.collect();
     let heeded = all.len().min(POOLS_MAX);
-    let status = cluster.status();
-    let by_order = order::apply(&mut all[..heeded], status.map(|status| &status.versions), now);
-    let by_age = age::apply(&mut all[..heeded], status.map(|status| &status.seen), now);
+    let ledger = cluster.ledger();
+    let by_order = order::apply(&mut all[..heeded], ledger.map(|ledger| &ledger.versions), now);
+    let by_age = age::apply(&mut all[..heeded], ledger.map(|ledger| &ledger.seen), now);
     let clocks = known.pools.values().filter_map(|pool| pool.at.as_ref());
     let by_clock = clocks.chain(&known.default_pool).filter_map(|at| at.until).min();
     let ceiling = ceiling.unwrap_or(u64::MAX);
@@ -59,7 +59,7 @@ pub fn pools_at<'a>(cluster: &'a Cluster, known: &'a Known, policy: &'a Policy, 
 
 /// The most nodes that may be unavailable in the whole fleet of `labelled` nodes, if the fleet says so.
 fn ceiling(cluster: &Cluster, labelled: u64) -> Option<u64> {
-    let text = cluster.ledger()?.fleet.spec.max_unavailable.as_ref()?;
+    let text = cluster.fleet()?.object.spec.max_unavailable.as_ref()?;
     // The schema lets nothing else pass; the lowest limit is the safe one.
     Some(limit(text).unwrap_or_default().of(labelled))
 }

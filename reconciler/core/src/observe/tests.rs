@@ -202,7 +202,7 @@ fn the_fleet_is_seen() {
     let policy = policy();
     assert_eq!(observe_at(&cluster, &policy, NOW).fleet.ledger_term, None);
     let ledger = json!({"metadata": {}, "spec": {}, "status": {"term": 4, "slots": {"brs-a": {"uid": "u", "attempt": 1}}}});
-    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let fleet = observe_at(&cluster, &policy, NOW).fleet;
     assert_eq!((fleet.term, fleet.ledger_term, fleet.default_pool.limit), (4, Some(4), 2));
     assert_eq!(fleet.slots["brs-a"].attempt, 1);
@@ -520,7 +520,7 @@ fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
     let slot = json!({"uid": "uid-brs-n", "attempt": 7, "since": "2026-11-21T03:30:00Z"});
     let ledger =
         json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4, "slots": {"brs-n": slot}}});
-    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let policy = policy();
     let reason = |known: &Known, now: &str| {
         let observed = observe_knowing(&cluster, known, &policy, now);

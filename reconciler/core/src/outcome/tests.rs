@@ -87,7 +87,7 @@ impl World {
         let ledger =
             json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4, "slots": slots}});
         let mut cluster = Cluster::default();
-        cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+        cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
         let entry = cluster.entry("brs-n");
         entry.node = Some(Arc::new(serde_json::from_value(node).unwrap()));
         entry.shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));

@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::leadership::LeaseRecord;
-use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode};
+use brupop_core::objects::{Budget, PodItem, WatchedFleet, WatchedNode};
 use brupop_core::workloads::Scale;
 
 /// Objects in a list.
@@ -202,7 +202,7 @@ async fn check_all(mutations: &[Mutation]) {
     check::<Item<BottlerocketShadow>>((), |shadow| shadow.body.is_ok(), &shadow, mutations).await;
     let fleet = json!({"spec": {"paused": true},
         "status": {"term": 3, "slots": {"brs-n": {"uid": "u", "attempt": 1}}, "lastFinished": FAR}});
-    check::<Item<Ledger>>((), |fleet| fleet.body.is_ok(), &fleet, mutations).await;
+    check::<Item<WatchedFleet>>((), |fleet| fleet.body.is_ok(), &fleet, mutations).await;
     let lease = json!({"spec": {"holderIdentity": "h", "leaseDurationSeconds": 15, "renewTime": FAR,
         "acquireTime": FAR, "leaseTransitions": 2}});
     check::<Item<LeaseRecord>>((), |lease| lease.body.is_ok(), &lease, mutations).await;

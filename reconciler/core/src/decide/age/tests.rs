@@ -45,7 +45,7 @@ fn cluster(named: &[&str], pools: &[Value], seen: &Value) -> Cluster {
         pools.iter().map(|pool| serde_json::from_value::<Item<crate::pool::Pool>>(pool.clone()).unwrap());
     cluster.replace(pools);
     let ledger = json!({"metadata": {}, "spec": {}, "status": {"term": 4, "slots": {}, "seen": seen}});
-    cluster.ledger = Some(std::sync::Arc::new(serde_json::from_value(ledger).unwrap()));
+    cluster.fleet = Some(std::sync::Arc::new(serde_json::from_value(ledger).unwrap()));
     cluster
 }
 

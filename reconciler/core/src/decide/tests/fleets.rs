@@ -267,7 +267,7 @@ impl Fleet {
     /// The objects, as they are watched.
     pub(super) fn cluster(&self) -> Cluster {
         let mut cluster = Cluster::default();
-        cluster.ledger = Some(Arc::new(serde_json::from_value(json!(self.ledger)).unwrap()));
+        cluster.fleet = Some(Arc::new(serde_json::from_value(json!(self.ledger)).unwrap()));
         for (name, place) in &self.places {
             let read = |object: &serde_json::Value| serde_json::from_value(object.clone()).unwrap();
             let entry = Entry {

@@ -49,7 +49,7 @@ fn reason(pools: &[(&str, Value)], fleet_spec: &Value, cordoned: bool) -> String
     let slot = json!({"uid": "s", "attempt": 1, "version": NEW, "pool": "web", "since": NOW});
     let ledger = json!({"metadata": {}, "spec": fleet_spec,
         "status": {"term": 4, "slots": {"brs-n": slot}, "seen": {NEW: "2026-11-21T03:00:00Z"}}});
-    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     cluster.replace(pools.iter().map(|(name, spec)| {
         let pool = json!({"metadata": {"name": name, "uid": name, "generation": 1}, "spec": spec});
         serde_json::from_value::<Item<Pool>>(pool).unwrap()

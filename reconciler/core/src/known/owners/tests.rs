@@ -537,7 +537,7 @@ fn the_settings_make_the_default_pool() {
         let web = json!({"metadata": {"name": "web", "uid": "u", "generation": 1}, "spec": spec});
         serde_json::from_value::<Item<Pool>>(web).unwrap().put(&mut cluster);
         let ledger = json!({"metadata": {"uid": "f"}, "spec": fleet, "status": {}});
-        cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+        cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
         let known = Known::of(&cluster, at(now), &policy);
         let pools = pools_at(&cluster, &known, &policy, at(now));
         let PoolFacts { name, nodes: owns, limit: is, starts: may_start, goes_on: may_go_on, .. } =

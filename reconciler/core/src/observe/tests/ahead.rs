@@ -32,7 +32,7 @@ fn a_pause_that_began_ahead_begins_now() {
     let at = |finished: &str| {
         let mut cluster = cluster([], []);
         let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"lastFinished": finished}});
-        cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+        cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
         let policy = Policy {
             durations: Durations { pause: SignedDuration::from_mins(10), ..policy().durations },
             ..policy()

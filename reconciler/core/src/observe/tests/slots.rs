@@ -29,7 +29,7 @@ fn held(spec: &Value, since: &str) -> Cluster {
     let mut cluster = cluster([("n", json!({}))], [("brs-n", spec.clone(), status)]);
     let slot = json!({"brs-n": {"uid": "uid-brs-n", "attempt": 1, "since": since}});
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 1, "slots": slot}});
-    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     cluster
 }
 

@@ -19,7 +19,7 @@ fn staged(nodes: &[(&'static str, Value)]) -> Cluster {
         cluster.entry(&name).shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
     }
     let ledger = json!({"metadata": {"uid": "f"}, "spec": {"maxUnavailable": 3}, "status": {"term": 4, "slots": slots}});
-    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     cluster
 }
 
@@ -104,7 +104,7 @@ fn who_waits_for_the_control_plane_is_told_for_whom() {
     let mut cluster =
         cluster([("left-out", left_out), ("n", member)], [("brs-n", json!({"state": "Idle"}), status)]);
     let ledger = json!({"metadata": {}, "spec": {"maxUnavailable": 3}, "status": {"term": 4}});
-    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let policy = policy();
     let observed = observe_at(&cluster, &policy, NOW);
     let decided = decide::fleet(&observed);

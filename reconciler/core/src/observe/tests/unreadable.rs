@@ -24,7 +24,7 @@ fn begins(a: Value, b: Value, pool: Option<Value>) -> bool {
     entry.shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
     let ledger = json!({"metadata": {"uid": "f"}, "spec": {"maxUnavailable": 3},
         "status": {"term": 4, "versions": {"1.20.0": {"succeeded": 3, "provenVariants": ["aws-k8s-1.29"]}}}});
-    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     if let Some(spec) = pool {
         let pool = json!({"metadata": {"name": "db", "uid": "p", "generation": 1}, "spec": spec});
         serde_json::from_value::<Item<crate::pool::Pool>>(pool).unwrap().put(&mut cluster);

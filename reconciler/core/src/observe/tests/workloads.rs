@@ -29,7 +29,7 @@ fn watched<T>(
     );
     let slot = json!({"uid": "uid-brs-n", "attempt": 7, "since": since});
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"slots": {"brs-n": slot}}});
-    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let monitored = BTreeMap::from([("brs-n".to_owned(), vec![])]);
     let mut known = Known::default();
     known.note_evicted(&monitored, |_| found);

@@ -53,7 +53,7 @@ fn status(cluster: &mut Cluster) -> DesiredPoolStatus {
 fn status_with(cluster: &mut Cluster, mut ledger: Value) -> DesiredPoolStatus {
     ledger["term"] = json!(4);
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": ledger});
-    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let (time, policy) = (NOW.parse().unwrap(), Policy::default());
     let known = Known::of(cluster, time, &Policy::default());
     let pools = crate::observe::pools_at(cluster, &known, &USUAL, time);
