@@ -86,7 +86,7 @@ pub enum Command {
     History,
     /// What changes something.
     #[command(flatten)]
-    Steer(Steering),
+    Steer(SteeringCommand),
     /// Print the completions of a shell
     ///
     /// They complete `kubectl-brupop`. For bash: `source <(kubectl brupop completion bash)`.
@@ -98,7 +98,7 @@ pub enum Command {
 
 /// What changes something.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Steering {
+pub enum SteeringCommand {
     /// Pause the fleet, a pool, or one node
     ///
     /// While the fleet or a pool is paused, no update starts there. Updates before the cordon are given up, and cordoned nodes are

@@ -21,7 +21,7 @@ use brupop_core::objects::WatchedNode;
 use jiff::Timestamp;
 
 pub use arguments::Arguments;
-use arguments::{Command, Steering};
+use arguments::{Command, SteeringCommand};
 pub use error::Error;
 use gather::OperatorApi;
 use page::{Changed, Page};
@@ -61,20 +61,24 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
 }
 
 /// Steers, and says what is so now.
-async fn carry_out(server: &OperatorApi, steering: Steering) -> Result<Changed, Error> {
+async fn carry_out(server: &OperatorApi, steering: SteeringCommand) -> Result<Changed, Error> {
     match steering {
-        Steering::Pause { node: Some(node), .. } => {
+        SteeringCommand::Pause { node: Some(node), .. } => {
             let reboots = server.shadow(&node).await.is_some_and(|shadow| steer::reboots(&shadow));
             change_node(server, &node, |node| steer::pause_node(node, reboots)).await
         }
-        Steering::Resume { node: Some(node), .. } => change_node(server, &node, steer::resume_node).await,
-        Steering::Pause { pool: Some(pool), .. } => pause_pool(server, &pool, true).await,
-        Steering::Resume { pool: Some(pool), .. } => pause_pool(server, &pool, false).await,
-        Steering::Pause { .. } => pause_fleet(server, true).await,
-        Steering::Resume { .. } => pause_fleet(server, false).await,
-        Steering::UpdateNow { node, cancel: false } => change_node(server, &node, steer::update_now).await,
-        Steering::UpdateNow { node, cancel: true } => change_node(server, &node, steer::not_now).await,
-        Steering::ResumeVersion { version } => {
+        SteeringCommand::Resume { node: Some(node), .. } => {
+            change_node(server, &node, steer::resume_node).await
+        }
+        SteeringCommand::Pause { pool: Some(pool), .. } => pause_pool(server, &pool, true).await,
+        SteeringCommand::Resume { pool: Some(pool), .. } => pause_pool(server, &pool, false).await,
+        SteeringCommand::Pause { .. } => pause_fleet(server, true).await,
+        SteeringCommand::Resume { .. } => pause_fleet(server, false).await,
+        SteeringCommand::UpdateNow { node, cancel: false } => {
+            change_node(server, &node, steer::update_now).await
+        }
+        SteeringCommand::UpdateNow { node, cancel: true } => change_node(server, &node, steer::not_now).await,
+        SteeringCommand::ResumeVersion { version } => {
             let change = steer::resume_version(&server.fleet_object().await?, &version)?;
             Ok(heard(server, server.change_fleet(change).await?).await)
         }

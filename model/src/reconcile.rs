@@ -108,7 +108,7 @@ impl World {
         }
         let begin =
             || views.iter().map(|it| it.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle));
-        let counts = views.iter().map(|it| !it.time.canary_overdue);
+        let counts = views.iter().map(|it| !it.time.trial_overdue);
         let wrong = properties::wrong_ledger(config, &before, &self.ledger)
             .or_else(|| properties::uncounted(config, &before, &self.ledger, &self.places))
             .or_else(|| properties::began_in_pause(&before, &self.ledger, begin()))

@@ -209,7 +209,7 @@ pub(crate) fn view(
             kept_is_lost: false,
             kept_for_long: false,
             workloads_overdue: false,
-            canary_overdue: late.is_some() || waits_in_vain || place.silent,
+            trial_overdue: late.is_some() || waits_in_vain || place.silent,
             slot_seconds: None,
             slot_overdue: false,
             transition_ahead: false,

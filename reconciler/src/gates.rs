@@ -1,5 +1,5 @@
-//! Asks the sources of gates, each question on a thread of its own. The sources are the administrator's: files of a Secret, for
-//! each a URL, and perhaps an authority and a token. They are read anew for each question, and never shown; nor is what is
+//! Asks the sources of gates, each query on a thread of its own. The sources are the administrator's: files of a Secret, for
+//! each a URL, and perhaps an authority and a token. They are read for each query, and never shown; nor is what is
 //! answered. What a source sends is bounded from its first byte on, so that nothing it does holds up anything else.
 
 use std::error::Error;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_core::gates::answer::{self, ANSWER_MAX, Answer, Found, Nonsense};
-use brupop_core::rules::Question;
+use brupop_core::gates::answer::{self, ANSWER_MAX, FoundSeries, GateAnswer, GateAnswerError};
+use brupop_core::rules::GateQuery;
 use brupop_runtime::OwnThread;
 use futures::future::OptionFuture;
 use http::header::{ACCEPT, AUTHORIZATION, HOST, USER_AGENT};
@@ -28,7 +28,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, join};
 use tokio_rustls::TlsConnector;
 use tower::Service as _;
 
-/// Longest time for all of a question.
+/// Longest time for all of a query.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time that the source is to spend on an expression.
 const EVALUATION: &str = "5s";
@@ -39,7 +39,7 @@ const URL_MAX: u64 = 1024;
 const AUTHORITY_MAX: u64 = 256 * 1024;
 const TOKEN_MAX: u64 = 16 * 1024;
 
-/// Why a question has no answer. No sentence has a word of an answer, a certificate, a URL or a token.
+/// Why a query has no answer. No sentence has a word of an answer, a certificate, a URL or a token.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// The administrator has named no such source.
@@ -95,7 +95,7 @@ pub enum AskError {
     BrokeOff,
     /// Its answer says nothing.
     #[error(transparent)]
-    Nonsense(#[from] Nonsense),
+    GateAnswerError(#[from] GateAnswerError),
     /// Our own fault.
     #[error("it could not be asked, because of a fault of this program")]
     Ours,
@@ -115,21 +115,21 @@ impl Sources {
     ///
     /// # Errors
     /// There is no answer, or it says nothing.
-    pub async fn ask(&self, question: &Question) -> Result<Answer, AskError> {
+    pub async fn ask(&self, query: &GateQuery) -> Result<GateAnswer, AskError> {
         // When this ends, in whatever way, so does the thread.
         let thread = OwnThread::start("gate").map_err(|_| AskError::Ours)?;
-        let answer = thread.spawn(answer(Arc::clone(&self.0), question.clone()));
+        let answer = thread.spawn(answer(Arc::clone(&self.0), query.clone()));
         let answer = tokio::time::timeout(TIMEOUT, answer).await.map_err(|_| AskError::TimedOut)?;
         answer.map_err(|_| AskError::Ours)?
     }
 }
 
-async fn answer(folder: Arc<Path>, question: Question) -> Result<Answer, AskError> {
-    let source = Source::read(&folder, &question.source)?;
+async fn answer(folder: Arc<Path>, query: GateQuery) -> Result<GateAnswer, AskError> {
+    let source = Source::read(&folder, &query.source)?;
     let tls = TlsConnector::from(Arc::new(source.tls()?));
-    let requires = OptionFuture::from(question.requires.as_deref().map(|it| source.find(&tls, it)));
-    let (query, requires) = tokio::join!(source.find(&tls, &question.query), requires);
-    Ok(Answer::of(query?, requires.transpose()?))
+    let requires = OptionFuture::from(query.requires.as_deref().map(|it| source.find(&tls, it)));
+    let (query, requires) = tokio::join!(source.find(&tls, &query.expression), requires);
+    Ok(GateAnswer::of(query?, requires.transpose()?))
 }
 
 /// A source, as it is now.
@@ -189,7 +189,7 @@ impl Source {
     }
 
     /// What this expression finds.
-    async fn find(&self, tls: &TlsConnector, expression: &str) -> Result<Found, AskError> {
+    async fn find(&self, tls: &TlsConnector, expression: &str) -> Result<FoundSeries, AskError> {
         let mut request = Request::get(query(&self.url, expression).ok_or(AskError::Ours)?)
             .header(HOST, self.url.authority().map_or("", |it| it.as_str()))
             .header(ACCEPT, "application/json")
@@ -207,7 +207,7 @@ impl Source {
             status => return Err(AskError::Status(status)),
         }
         let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await.map_err(|error| {
-            if error.is::<LengthLimitError>() { Nonsense::TooLong.into() } else { AskError::BrokeOff }
+            if error.is::<LengthLimitError>() { GateAnswerError::TooLong.into() } else { AskError::BrokeOff }
         })?;
         Ok(answer::read(&body.to_bytes())?)
     }

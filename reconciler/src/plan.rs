@@ -26,21 +26,21 @@ use serde::de::DeserializeOwned;
 use crate::gates::Sources;
 use crate::leadership::LeaseRecord;
 use crate::watches::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, on_node};
-use brupop_core::cluster::{Cluster, Member};
+use brupop_core::cluster::{Cluster, Watched};
 use brupop_core::decide::{self, FleetDecision, Reason};
 use brupop_core::drain::{self, Circumstances, DrainPlan, Obstacle};
 use brupop_core::facts::Observed;
 use brupop_core::facts::{FleetFacts, NodeView};
-use brupop_core::gates::answer::Answer;
-use brupop_core::gates::{self, QUESTIONS_MAX};
+use brupop_core::gates::answer::GateAnswer;
+use brupop_core::gates::{self, QUERIES_MAX};
 use brupop_core::kept::{KeptBudgets, KeptPods};
 use brupop_core::known::{Known, KnownDrain, RulesByOwner};
 use brupop_core::objects::{Budget, PodItem, WatchedFleet, WatchedNode, is_operator_pod};
 use brupop_core::observe::{self, Leader, Now};
 use brupop_core::policy::Policy;
 use brupop_core::pool::Pool;
-use brupop_core::rules::{GateState, Question};
-use brupop_core::workloads::{self, Found, Kind, Scale, Workload, owner};
+use brupop_core::rules::{GateQuery, GateState};
+use brupop_core::workloads::{self, FoundWorkload, Scale, Workload, WorkloadKind, owner};
 
 /// The column of a plan that names pools.
 const POOL: usize = 1;
@@ -283,7 +283,7 @@ impl PodLook<'_> {
 /// Lists all, within the bound of their kind.
 async fn all<K>(what: &'static str, api: &Api<K>, params: ListParams) -> Result<Vec<K>, PlanError>
 where
-    K: Member + Resource + Clone + DeserializeOwned,
+    K: Watched + Resource + Clone + DeserializeOwned,
 {
     let mut all = vec![];
     each(what, api, params, |object| {
@@ -332,7 +332,7 @@ async fn look_at_workloads(
         found.insert(owner.as_str(), find(client, &workload).await?);
     }
     // Workloads beyond the limit, or of other kinds, are not waited for.
-    let state = |owner: &str| Some(found.get(owner).cloned().unwrap_or(Found::Unknown));
+    let state = |owner: &str| Some(found.get(owner).cloned().unwrap_or(FoundWorkload::Unknown));
     known.note_evicted(&monitored, |owners| workloads::evicted(owners, state));
     Ok(())
 }
@@ -341,23 +341,23 @@ async fn look_at_workloads(
 /// where there are no sources, as on the machine of a person, nobody knows.
 async fn look_at_gates(sources: &Sources, cluster: &Cluster, known: &mut Known) {
     let all = (0..cluster.pools.len()).collect();
-    let questions: BTreeSet<Question> =
-        cluster.gates_of(&all).map(|(_, gate)| gate.question.clone()).take(QUESTIONS_MAX).collect();
-    let asked = stream::iter(questions).map(|question| async move {
-        let state = match sources.ask(&question).await {
-            Ok(Answer::Good) => GateState::Open,
-            Ok(Answer::Bad) => GateState::Closed,
-            Ok(Answer::Unknown) | Err(_) => GateState::Unknown,
+    let queries: BTreeSet<GateQuery> =
+        cluster.gates_of(&all).map(|(_, gate)| gate.query.clone()).take(QUERIES_MAX).collect();
+    let asked = stream::iter(queries).map(|query| async move {
+        let state = match sources.ask(&query).await {
+            Ok(GateAnswer::Good) => GateState::Open,
+            Ok(GateAnswer::Bad) => GateState::Closed,
+            Ok(GateAnswer::Unknown) | Err(_) => GateState::Unknown,
         };
-        (question, state)
+        (query, state)
     });
-    let states: BTreeMap<Question, GateState> = asked.buffer_unordered(gates::AT_ONCE).collect().await;
-    known.note_gates(cluster, |question| states.get(question).copied().unwrap_or_default());
+    let states: BTreeMap<GateQuery, GateState> = asked.buffer_unordered(gates::AT_ONCE).collect().await;
+    known.note_gates(cluster, |query| states.get(query).copied().unwrap_or_default());
 }
 
 /// The `DaemonSet`s that made pods, as far as they were looked for, by owner.
 #[derive(Default)]
-struct DaemonSets(BTreeMap<String, Found>);
+struct DaemonSets(BTreeMap<String, FoundWorkload>);
 
 impl DaemonSets {
     /// Looks for those that made these pods and were not looked for before.
@@ -367,7 +367,8 @@ impl DaemonSets {
         pods: impl Iterator<Item = &'p PodItem>,
     ) -> Result<(), PlanError> {
         for owner in pods.filter_map(owner) {
-            let Some(workload) = Workload::parse(&owner).filter(|it| it.kind == Kind::DaemonSet) else {
+            let Some(workload) = Workload::parse(&owner).filter(|it| it.kind == WorkloadKind::DaemonSet)
+            else {
                 continue;
             };
             if let Entry::Vacant(unknown) = self.0.entry(owner) {
@@ -383,14 +384,14 @@ impl DaemonSets {
     }
 }
 
-async fn find(client: &Client, workload: &Workload) -> Result<Found, PlanError> {
+async fn find(client: &Client, workload: &Workload) -> Result<FoundWorkload, PlanError> {
     let resource = ApiResource::from_gvk(&workload.kind.full_name());
     let api = Api::<Item<Scale>>::namespaced_with(client.clone(), &workload.namespace, &resource);
     // This lists one by name, because the reconciler's account may list workloads, but not get them.
     let named = ListParams::default().fields(&format!("metadata.name={}", workload.name));
     match api.list(&named).await {
-        Ok(list) => Ok(Found::of(workload.kind, list.items.first())),
-        Err(Error::Api(status)) if status.code == 403 => Ok(Found::Unknown),
+        Ok(list) => Ok(FoundWorkload::of(workload.kind, list.items.first())),
+        Err(Error::Api(status)) if status.code == 403 => Ok(FoundWorkload::Unknown),
         Err(source) => Err(PlanError::Read { what: "the workloads", source: Box::new(source) }),
     }
 }

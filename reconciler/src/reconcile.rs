@@ -28,10 +28,10 @@ use crate::metrics::Metrics;
 use crate::operation::{ApiServer, Reply};
 use crate::watches::Watches;
 use brupop_core::drain::PodKey;
-use brupop_core::gates::answer::Answer;
+use brupop_core::gates::answer::GateAnswer;
 use brupop_core::known::Known;
 use brupop_core::policy::Policy;
-use brupop_core::rules::Question;
+use brupop_core::rules::GateQuery;
 use calls::Call;
 use drainer::Drainer;
 use gate_answers::GateAnswers;
@@ -48,7 +48,7 @@ const FAREWELL: Duration = Duration::from_secs(10);
 pub struct Asking {
     /// Between two looks at the admission rules and for other operators.
     pub check_interval: Duration,
-    /// Between two questions for a gate.
+    /// Between two queries for a gate.
     pub gate_interval: Duration,
     /// Whom gates ask.
     pub sources: Sources,
@@ -92,7 +92,7 @@ struct Leading {
     alone: Check,
     /// What is known of the gates of pools.
     gates: GateAnswers,
-    /// All are conditional writes, dry runs or questions, so they may be dropped half-way.
+    /// All are conditional writes, dry runs or reads, so they may be dropped half-way.
     under_way: FuturesUnordered<BoxFuture<'static, Completed>>,
 }
 
@@ -101,7 +101,7 @@ enum Completed {
     Call(Box<Call>, Reply),
     Probe(Finding),
     LookedAround(Finding),
-    GateAnswer(Question, Result<Answer, String>),
+    GateAnswer(GateQuery, Result<GateAnswer, String>),
 }
 
 impl Leading {

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-use brupop_core::cluster::{Cluster, Member};
+use brupop_core::cluster::{Cluster, Watched};
 use brupop_core::objects::{PodItem, WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
 pub(crate) use drains::{LOOK_AGAIN, MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, on_node};
@@ -123,13 +123,13 @@ fn in_cluster<K>(
     signals: Signals,
 ) -> Watch
 where
-    K: Member + Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+    K: Watched + Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     let kept = InCluster { cluster: Arc::clone(cluster), listed: vec![] };
     Watch::start(what, move || list_and_watch(api.clone(), params.clone()), kept, signals)
 }
 
-impl<K: Member + Send + 'static> Keeper<K> for InCluster<K> {
+impl<K: Watched + Send + 'static> Keeper<K> for InCluster<K> {
     fn take(&mut self, event: watcher::Event<K>) -> bool {
         let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
         match event {

@@ -10,7 +10,7 @@ const STRING_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Shortened {
     kept: Vec<u8>,
-    place: Place,
+    position: Position,
     /// Bytes of the present string so far.
     length: usize,
     /// The rest of the present string is left out.
@@ -19,7 +19,7 @@ pub struct Shortened {
 
 /// Where in the text the next byte is.
 #[derive(Clone, Copy, Debug, Default)]
-enum Place {
+enum Position {
     #[default]
     Outside,
     /// In a string, between two characters, or in one that is not ASCII.
@@ -36,10 +36,10 @@ impl Shortened {
     /// More of the text.
     pub fn push(&mut self, text: &[u8]) {
         for &byte in text {
-            let begins = matches!(self.place, Place::Inside) && byte & 0xc0 != 0x80;
+            let begins = matches!(self.position, Position::Inside) && byte & 0xc0 != 0x80;
             self.cut |= begins && byte != b'"' && self.length >= STRING_MAX;
-            self.place = self.after(byte);
-            let ends = matches!(self.place, Place::Outside);
+            self.position = self.after(byte);
+            let ends = matches!(self.position, Position::Outside);
             if ends {
                 (self.length, self.cut) = (0, false);
             } else {
@@ -61,21 +61,21 @@ impl Shortened {
         self.kept
     }
 
-    fn after(&self, byte: u8) -> Place {
-        match (self.place, byte) {
-            (Place::Outside, b'"') => Place::Inside,
-            (Place::Outside, _) | (Place::Inside | Place::HalfPair, b'"') => Place::Outside,
-            (Place::Inside | Place::HalfPair, b'\\') => Place::Escape,
-            (Place::Escape, b'u') => Place::Digits(4, 0),
-            (Place::Inside | Place::HalfPair | Place::Escape, _) => Place::Inside,
-            (Place::Digits(left, value), _) => {
+    fn after(&self, byte: u8) -> Position {
+        match (self.position, byte) {
+            (Position::Outside, b'"') => Position::Inside,
+            (Position::Outside, _) | (Position::Inside | Position::HalfPair, b'"') => Position::Outside,
+            (Position::Inside | Position::HalfPair, b'\\') => Position::Escape,
+            (Position::Escape, b'u') => Position::Digits(4, 0),
+            (Position::Inside | Position::HalfPair | Position::Escape, _) => Position::Inside,
+            (Position::Digits(left, value), _) => {
                 // What is no digit is for the reader of the text to refuse.
                 let digit = char::from(byte).to_digit(16).and_then(|digit| u16::try_from(digit).ok());
                 let value = value << 4 | digit.unwrap_or(0);
                 match left {
-                    2.. => Place::Digits(left - 1, value),
-                    _ if (0xd800..0xdc00).contains(&value) => Place::HalfPair,
-                    _ => Place::Inside,
+                    2.. => Position::Digits(left - 1, value),
+                    _ if (0xd800..0xdc00).contains(&value) => Position::HalfPair,
+                    _ => Position::Inside,
                 }
             }
         }

@@ -10,7 +10,7 @@ use kube::core::SelectorExt as _;
 
 use crate::objects::{AgentPod, PodItem, WatchedFleet, WatchedNode};
 use crate::pool::{self, Pool};
-use crate::rules::{Gate, Rules};
+use crate::rules::{PoolGate, Rules};
 
 /// What is known of the cluster.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +69,7 @@ impl Entry {
 }
 
 /// A kind of objects that is watched.
-pub trait Member: Sized {
+pub trait Watched: Sized {
     /// This object is there now, perhaps in place of an earlier version. Returns whether a decision could be another.
     fn put(self, cluster: &mut Cluster) -> bool;
 
@@ -98,7 +98,7 @@ pub trait Member: Sized {
     fn names(cluster: &Cluster) -> BTreeSet<String>;
 }
 
-impl Member for WatchedNode {
+impl Watched for WatchedNode {
     fn put(self, cluster: &mut Cluster) -> bool {
         let entry = cluster.entry(&names::shadow_name(self.name()));
         let changed = entry.node.as_ref().is_none_or(|old| !old.same_facts(&self));
@@ -119,7 +119,7 @@ impl Member for WatchedNode {
     }
 }
 
-impl Member for Item<BottlerocketShadow> {
+impl Watched for Item<BottlerocketShadow> {
     fn put(self, cluster: &mut Cluster) -> bool {
         let name = self.name().to_owned();
         cluster.entry(&name).shadow = Some(Arc::new(self));
@@ -140,7 +140,7 @@ impl Member for Item<BottlerocketShadow> {
     }
 }
 
-impl Member for Item<WatchedFleet> {
+impl Watched for Item<WatchedFleet> {
     fn put(self, cluster: &mut Cluster) -> bool {
         cluster.fleet = Some(Arc::new(self));
         true
@@ -160,14 +160,14 @@ impl Member for Item<WatchedFleet> {
 }
 
 /// The agents' pods.
-impl Member for PodItem {
+impl Watched for PodItem {
     fn put(self, cluster: &mut Cluster) -> bool {
         let agent = AgentPod::of(&self);
         let shadow = agent.as_ref().map(|agent| names::shadow_name(&agent.node));
         let before = cluster.agents.get(self.name()).cloned();
         let counts = self.body.is_err() || shadow.is_some();
         if !counts || before.as_ref().is_some_and(|before| *before != shadow) {
-            <Self as Member>::remove(self.name(), cluster);
+            <Self as Watched>::remove(self.name(), cluster);
         }
         if counts {
             cluster.agents.insert(self.name().to_owned(), shadow.clone());
@@ -194,7 +194,7 @@ impl Member for PodItem {
     }
 }
 
-impl Member for Item<Pool> {
+impl Watched for Item<Pool> {
     fn put(self, cluster: &mut Cluster) -> bool {
         let name = self.name().to_owned();
         let before = cluster.pools.remove(&name);
@@ -269,7 +269,7 @@ impl WatchedPool {
     }
 
     /// Its gates.
-    pub(crate) fn gates(&self) -> &[Gate] {
+    pub(crate) fn gates(&self) -> &[PoolGate] {
         self.rules().map_or(&[], |rules| &rules.gates)
     }
 
@@ -280,7 +280,7 @@ impl WatchedPool {
 
 impl Cluster {
     /// All objects of this kind, in place of those that are known.
-    pub fn replace<K: Member>(&mut self, objects: impl IntoIterator<Item = K>) {
+    pub fn replace<K: Watched>(&mut self, objects: impl IntoIterator<Item = K>) {
         K::replace(objects, self);
     }
 
@@ -383,7 +383,7 @@ impl Cluster {
     }
 
     /// The gates of these pools (by index), with the names of their pools.
-    pub fn gates_of(&self, pools: &BTreeSet<usize>) -> impl Iterator<Item = (&str, &Gate)> {
+    pub fn gates_of(&self, pools: &BTreeSet<usize>) -> impl Iterator<Item = (&str, &PoolGate)> {
         let of = self.pools.values().enumerate().filter(|(index, _)| pools.contains(index));
         of.flat_map(|(_, pool)| pool.gates().iter().map(|gate| (pool.item.name(), gate)))
     }

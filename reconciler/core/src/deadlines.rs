@@ -214,7 +214,7 @@ impl Clock {
                 times::read(slot.since.as_deref()).and_then(|since| self.seconds_since(since));
             facts.slot_overdue = self.slot_overdue(slot, times);
         }
-        facts.canary_overdue =
+        facts.trial_overdue =
             facts.step_overdue || times.slot.is_some_and(|slot| self.stages_late(slot, times));
         facts
     }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use kube::core::SelectorExt as _;
 
 use crate::objects::{Budget, Controller, Pod, PodItem};
-use crate::workloads::{Found, Kind, owner};
+use crate::workloads::{FoundWorkload, WorkloadKind, owner};
 
 pub use noted::{Circumstances, LATE, failing_on, overdue};
 
@@ -225,11 +225,11 @@ impl DrainPlan {
     }
 
     /// Keeps, of the owners, those that are available, and notes how they are.
-    pub fn keep_available(&mut self, found: impl Fn(&str) -> Option<Found>) {
+    pub fn keep_available(&mut self, found: impl Fn(&str) -> Option<FoundWorkload>) {
         let available =
             std::mem::take(&mut self.owners).into_iter().filter_map(|owner| match found(&owner)? {
-                Found::There(scale) => Some((owner, scale.before()?)),
-                Found::Gone | Found::Unknown => None,
+                FoundWorkload::There(scale) => Some((owner, scale.before()?)),
+                FoundWorkload::Gone | FoundWorkload::Unknown => None,
             });
         (self.owners, self.owners_before) = available.unzip();
     }
@@ -248,7 +248,9 @@ pub fn drain_action(item: &PodItem, orphaned: bool) -> DrainAction {
         Ok(pod) => pod,
         Err(why) => return DrainAction::Unreadable(*why),
     };
-    let is_daemon = |owner: &Controller| Kind::of(&owner.api_version, &owner.kind) == Some(Kind::DaemonSet);
+    let is_daemon = |owner: &Controller| {
+        WorkloadKind::of(&owner.api_version, &owner.kind) == Some(WorkloadKind::DaemonSet)
+    };
     let of_daemon = pod.controller.as_ref().is_some_and(is_daemon);
     let is_over = pod.finished && pod.gone_by.is_some();
     if pod.is_mirror || is_over || (of_daemon && !pod.finished && !orphaned) {

@@ -401,7 +401,7 @@ pub struct TimeFacts {
     pub workloads_overdue: bool,
     /// The current step takes longer than it may; or the slot has been held for longer than a short step may take, and the
     /// host has not staged the update.
-    pub canary_overdue: bool,
+    pub trial_overdue: bool,
     /// For how many seconds the slot has been held, if that is known.
     pub slot_seconds: Option<u64>,
     /// The slot is held for longer than the current step, and what follows its deadline, may take.

@@ -10,21 +10,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::facts::{FleetFacts, NodeView, Steering};
-use crate::rules::{GateState, Question};
-use answer::Answer;
+use crate::rules::{GateQuery, GateState};
+use answer::GateAnswer;
 
 /// So many good answers in a row open a gate.
 const GOOD_IN_A_ROW: u8 = 3;
-/// At most so many different questions are asked, whatever people make.
-pub const QUESTIONS_MAX: usize = 64;
+/// The most different queries that are sent, whatever people make.
+pub const QUERIES_MAX: usize = 64;
 /// At most so many of them at once.
 pub const AT_ONCE: usize = 8;
 /// For so many intervals a gate of which nobody knows is waited for: those of the answers that open it, and one more.
 const AWAITED_INTERVALS: u32 = 4;
-/// An answer holds for two intervals, and so much longer: one question may get lost on its way.
+/// An answer holds for two intervals and this long: one query may get lost on its way.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What was heard of one question.
+/// What was heard of one query.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
     state: GateState,
@@ -56,34 +56,34 @@ impl Heard {
         if self.state == GateState::Unknown { self.lasted_until } else { self.until(holds_for) }
     }
 
-    /// Takes in the answer to the last question.
-    fn answered(&mut self, answer: Answer, now: Duration, holds_for: Duration) {
+    /// Takes in the answer to the last query.
+    fn answered(&mut self, answer: GateAnswer, now: Duration, holds_for: Duration) {
         let at = self.asked.unwrap_or(now);
         // What was good before a gap is not in a row with what is good after it.
         let in_a_row = self.until(holds_for).is_some_and(|until| at < until);
         let good = if in_a_row { self.good + 1 } else { 1 };
         let (state, good) = match answer {
-            Answer::Good if good >= GOOD_IN_A_ROW => (GateState::Open, GOOD_IN_A_ROW - 1),
-            Answer::Good => (self.state(at, holds_for), good),
-            Answer::Bad => (GateState::Closed, 0),
-            Answer::Unknown => (GateState::Unknown, 0),
+            GateAnswer::Good if good >= GOOD_IN_A_ROW => (GateState::Open, GOOD_IN_A_ROW - 1),
+            GateAnswer::Good => (self.state(at, holds_for), good),
+            GateAnswer::Bad => (GateState::Closed, 0),
+            GateAnswer::Unknown => (GateState::Unknown, 0),
         };
         let lasted_until = self.lasts_until(holds_for).map(|until| until.min(at));
         *self = Self { state, good, lasted_until, answered: Some(at), asked: Some(at), under_way: false };
     }
 }
 
-/// What a leader knows of all questions.
+/// What a leader knows of all queries.
 #[derive(Debug)]
 pub struct Gates {
     interval: Duration,
     /// Since when anybody could be asked.
     since: Duration,
-    known: BTreeMap<Question, Heard>,
+    known: BTreeMap<GateQuery, Heard>,
 }
 
 impl Gates {
-    /// From now on each question is asked, and again after each interval.
+    /// From now on each query is asked, and again after each interval.
     pub fn new(interval: Duration, now: Duration) -> Self {
         Self { interval, since: now, known: BTreeMap::new() }
     }
@@ -92,9 +92,9 @@ impl Gates {
         self.interval * 2 + GRACE
     }
 
-    /// What is known of this question now.
-    pub fn state(&self, question: &Question, now: Duration) -> GateState {
-        let known = self.known.get(question).copied().unwrap_or_default();
+    /// What is known of this query now.
+    pub fn state(&self, query: &GateQuery, now: Duration) -> GateState {
+        let known = self.known.get(query).copied().unwrap_or_default();
         match known.state(now, self.holds_for()) {
             GateState::Unknown if now < self.awaited_until(&known) => GateState::Awaited,
             state => state,
@@ -107,22 +107,26 @@ impl Gates {
         since + self.interval * AWAITED_INTERVALS
     }
 
-    /// These questions matter now. Returns those that are to be asked at once, and when to look again. What does not matter
+    /// These queries matter now. Returns those that are to be asked at once, and when to look again. What does not matter
     /// any more is forgotten.
-    pub fn due(&mut self, matter: &BTreeSet<&Question>, now: Duration) -> (Vec<Question>, Option<Duration>) {
-        self.known.retain(|question, known| known.under_way || matter.contains(question));
+    pub fn due(
+        &mut self,
+        matter: &BTreeSet<&GateQuery>,
+        now: Duration,
+    ) -> (Vec<GateQuery>, Option<Duration>) {
+        self.known.retain(|query, known| known.under_way || matter.contains(query));
         let mut under_way = self.known.values().filter(|known| known.under_way).count();
         let (mut due, mut next) = (Vec::new(), None);
         let mut look_again = |at: Duration| next = Some(next.map_or(at, |next: Duration| next.min(at)));
         let (interval, holds_for) = (self.interval, self.holds_for());
         // Who has waited longest comes first, or a source that does not answer would keep the others from being asked.
-        let mut in_turn: Vec<&Question> = matter.iter().copied().collect();
-        in_turn.sort_by_key(|question| self.known.get(question).and_then(|known| known.asked));
-        for question in in_turn {
-            if !self.known.contains_key(question) && self.known.len() >= QUESTIONS_MAX {
+        let mut in_turn: Vec<&GateQuery> = matter.iter().copied().collect();
+        in_turn.sort_by_key(|query| self.known.get(query).and_then(|known| known.asked));
+        for query in in_turn {
+            if !self.known.contains_key(query) && self.known.len() >= QUERIES_MAX {
                 continue;
             }
-            let known = self.known.entry(question.clone()).or_default();
+            let known = self.known.entry(query.clone()).or_default();
             if let Some(until) = known.until(holds_for).filter(|until| now < *until) {
                 look_again(until);
             }
@@ -135,16 +139,16 @@ impl Gates {
             } else if under_way < AT_ONCE {
                 under_way += 1;
                 (known.asked, known.under_way) = (Some(now), true);
-                due.push(question.clone());
+                due.push(query.clone());
             }
         }
         (due, next)
     }
 
-    /// This is the answer to a question that was asked.
-    pub fn answered(&mut self, question: &Question, answer: Answer, now: Duration) {
+    /// This is the answer to a query that was asked.
+    pub fn answered(&mut self, query: &GateQuery, answer: GateAnswer, now: Duration) {
         let holds_for = self.holds_for();
-        if let Some(known) = self.known.get_mut(question) {
+        if let Some(known) = self.known.get_mut(query) {
             known.answered(answer, now, holds_for);
         }
     }

@@ -104,14 +104,14 @@ struct PodMetadata {
     #[serde(default, deserialize_with = "pod_annotations")]
     annotations: Kept,
     #[serde(default, deserialize_with = "null_as_default")]
-    owner_references: Vec<Owner>,
+    owner_references: Vec<OwnerReference>,
     #[serde(default, deserialize_with = "lenient_time")]
     deletion_timestamp: Option<Timestamp>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Owner {
+struct OwnerReference {
     api_version: String,
     kind: String,
     name: String,
@@ -131,10 +131,10 @@ struct PodSpec {
 struct PodStatus {
     phase: Option<String>,
     #[serde(deserialize_with = "null_as_default")]
-    conditions: Vec<Condition>,
+    conditions: Vec<ReadCondition>,
 }
 
-impl Owner {
+impl OwnerReference {
     fn read(self) -> Result<Controller, Unreadable> {
         let Self { api_version, kind, name, .. } = self;
         if [&api_version, &kind, &name].iter().any(|text| text.len() > OWNER_MAX) {
@@ -167,7 +167,7 @@ impl Readable for Pod {
         Ok(Self {
             node: spec.node_name,
             labels: metadata.labels.complete("labels")?.unwrap_or_default(),
-            controller: controller.map(Owner::read).transpose()?,
+            controller: controller.map(OwnerReference::read).transpose()?,
             is_mirror: annotations.contains_key(MIRROR_POD_ANNOTATION),
             do_not_disrupt: asks.map(|(key, _)| *key),
             gone_by: metadata.deletion_timestamp,
@@ -357,7 +357,7 @@ pub struct Readiness {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Condition {
+struct ReadCondition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
@@ -366,7 +366,7 @@ struct Condition {
 }
 
 impl Readiness {
-    fn among(conditions: &[Condition]) -> Option<Self> {
+    fn among(conditions: &[ReadCondition]) -> Option<Self> {
         let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
         Some(Self { ready: ready.status == "True", since: ready.last_transition_time })
     }

@@ -39,7 +39,7 @@ pub struct Rules {
     /// Are pods respected that ask not to be disrupted?
     pub respect_do_not_disrupt: bool,
     /// What has to be well.
-    pub(crate) gates: Vec<Gate>,
+    pub(crate) gates: Vec<PoolGate>,
 }
 
 impl Rules {
@@ -47,8 +47,8 @@ impl Rules {
     pub(crate) fn weight(&self) -> usize {
         let after = self.after.iter().map(|(pool, _)| pool);
         let halts = self.acknowledged.iter().flat_map(|halt| [&halt.version, &halt.halted_at]);
-        let gates = self.gates.iter().flat_map(|Gate { name, question }| {
-            [name, &question.source, &question.query].into_iter().chain(&question.requires)
+        let gates = self.gates.iter().flat_map(|PoolGate { name, query }| {
+            [name, &query.source, &query.expression].into_iter().chain(&query.requires)
         });
         let texts = after.chain(halts).chain(gates).chain([&self.topology.topology_key]);
         self.windows.iter().map(Schedule::weight).sum::<usize>()
@@ -182,24 +182,24 @@ impl Default for StepDurations {
     }
 }
 
-/// What is asked of a source. Gates that ask the same share the answer.
+/// A query to a source. Gates with equal queries share the answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Question {
+pub struct GateQuery {
     /// Name of the source.
     pub source: String,
     /// What has to find nothing.
-    pub query: String,
+    pub expression: String,
     /// What has to find something.
     pub requires: Option<String>,
 }
 
 /// A gate of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gate {
+pub struct PoolGate {
     /// Its name.
     pub name: String,
     /// What it asks.
-    pub question: Question,
+    pub query: GateQuery,
 }
 
 /// How a gate is.

@@ -39,7 +39,7 @@ const DURATION_HINT: &str = "with a duration, write when the window opens in fiv
 
 /// What the expression means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
+enum ScheduleKind {
     /// Updates may start while it matches.
     WhileMatching(Cron),
     /// They may start for a while after each fire time.
@@ -70,7 +70,7 @@ pub fn time_zone(name: &str) -> Result<TimeZone, String> {
 /// When updates may start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    kind: Kind,
+    kind: ScheduleKind,
     zone: TimeZone,
 }
 
@@ -117,7 +117,7 @@ impl Schedule {
         }
         let gap = fires.windows(2).map(|pair| pair[1].duration_since(pair[0])).min();
         let kind = match (gap == Some(SignedDuration::from_secs(1)), duration) {
-            (true, None) => Kind::WhileMatching(cron),
+            (true, None) => ScheduleKind::WhileMatching(cron),
             (true, Some(_)) => {
                 return Err(format!("it fires each second, so it has no times at which to open: {hint}"));
             }
@@ -126,7 +126,7 @@ impl Schedule {
                 let midnight = std::iter::repeat_n("0", times);
                 let days: Vec<&str> = midnight.chain(text.split_whitespace().skip(times)).collect();
                 let days = parser.parse(&days.join(" ")).map_err(|error| format!("{error}: {hint}"))?;
-                Kind::After(Windows::new(days, &cron, length(gap, duration)?))
+                ScheduleKind::After(Windows::new(days, &cron, length(gap, duration)?))
             }
         };
         Ok(Self { kind, zone })
@@ -135,8 +135,8 @@ impl Schedule {
     /// What it takes in memory, roughly.
     pub(crate) fn weight(&self) -> usize {
         let beside = match &self.kind {
-            Kind::WhileMatching(cron) => spans::weight_of(cron),
-            Kind::After(windows) => windows.weight(),
+            ScheduleKind::WhileMatching(cron) => spans::weight_of(cron),
+            ScheduleKind::After(windows) => windows.weight(),
         };
         size_of::<Self>() + beside
     }
@@ -144,11 +144,11 @@ impl Schedule {
     /// May updates start now, if at least `remaining` of the window must be left?
     pub fn is_open(&self, now: Timestamp, remaining: SignedDuration) -> bool {
         match &self.kind {
-            Kind::WhileMatching(cron) => {
+            ScheduleKind::WhileMatching(cron) => {
                 self.matches(cron, now)
                     && remaining <= self.matches_until(cron, now, remaining).duration_since(now)
             }
-            Kind::After(_) => self.span(now).is_some_and(|span| is_open(span, now, remaining)),
+            ScheduleKind::After(_) => self.span(now).is_some_and(|span| is_open(span, now, remaining)),
         }
     }
 
@@ -187,7 +187,7 @@ impl Schedule {
 
     /// If updates may start while the expression matches: from when, and until when. It is asked from now on.
     fn matching(&self, now: Timestamp) -> Option<Span> {
-        let Kind::WhileMatching(cron) = &self.kind else { return None };
+        let ScheduleKind::WhileMatching(cron) = &self.kind else { return None };
         let start = if self.matches(cron, now) { now } else { self.matches_next(cron, now)? };
         Some((start, self.matches_until(cron, start, LONGEST_WINDOW)))
     }

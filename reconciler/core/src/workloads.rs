@@ -23,7 +23,7 @@ const SCHEDULER_LAG: Duration = Duration::from_secs(10);
 
 /// The kinds of workload that are looked at. What other kinds mean by "available" is known only to their controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum WorkloadKind {
     /// Of `apps/v1`; for a Deployment's pods it is the `ReplicaSet` that owns them.
     ReplicaSet,
     /// Of `apps/v1`.
@@ -34,7 +34,7 @@ pub enum Kind {
     DaemonSet,
 }
 
-impl Kind {
+impl WorkloadKind {
     /// The kind of this name in this version.
     pub fn of(api_version: &str, kind: &str) -> Option<Self> {
         match (api_version, kind) {
@@ -62,7 +62,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Workload {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: WorkloadKind,
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -76,7 +76,7 @@ impl Workload {
         let mut parts = owner.rsplitn(4, '/');
         let (name, namespace, kind, api_version) =
             (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        let kind = Kind::of(api_version, kind)?;
+        let kind = WorkloadKind::of(api_version, kind)?;
         let named = is_object_name(namespace) && is_object_name(name);
         named.then(|| Self { kind, namespace: namespace.to_owned(), name: name.to_owned() })
     }
@@ -189,7 +189,7 @@ impl Scale {
 
 /// What a look at a workload found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundWorkload {
     /// There is none, or it is being deleted.
     Gone,
     /// It is there. It is not known whether its controller has observed its latest version yet.
@@ -198,14 +198,14 @@ pub enum Found {
     Unknown,
 }
 
-impl Found {
+impl FoundWorkload {
     /// What this object of this kind shows; `None` means that it does not exist. Of a `DaemonSet` nothing else matters.
-    pub fn of(kind: Kind, object: Option<&Item<Scale>>) -> Self {
+    pub fn of(kind: WorkloadKind, object: Option<&Item<Scale>>) -> Self {
         let Some(object) = object else { return Self::Gone };
         match &object.body {
             Err(_) => Self::Unknown,
             Ok(Scale { is_leaving: true, .. }) => Self::Gone,
-            Ok(scale) if kind == Kind::DaemonSet => {
+            Ok(scale) if kind == WorkloadKind::DaemonSet => {
                 Self::There(Scale { wanted: 0, available: 0, observed: true, ..scale.clone() })
             }
             Ok(scale) => Self::There(scale.clone()),
@@ -214,10 +214,10 @@ impl Found {
 }
 
 /// Has this pod lost the `DaemonSet` that made it? `found` as in [`evicted`].
-pub fn orphaned(pod: &PodItem, found: impl Fn(&str) -> Option<Found>) -> bool {
+pub fn orphaned(pod: &PodItem, found: impl Fn(&str) -> Option<FoundWorkload>) -> bool {
     owner(pod).is_some_and(|owner| {
-        let daemon = Workload::parse(&owner).is_some_and(|workload| workload.kind == Kind::DaemonSet);
-        daemon && found(&owner) == Some(Found::Gone)
+        let daemon = Workload::parse(&owner).is_some_and(|workload| workload.kind == WorkloadKind::DaemonSet);
+        daemon && found(&owner) == Some(FoundWorkload::Gone)
     })
 }
 
@@ -232,11 +232,11 @@ pub fn evicted_owners(marker: &Marker) -> Vec<EvictedOwner> {
 /// The state of these owners of evicted pods. The first one that exists and is not back is missing, and of several one that
 /// nobody has changed. `found` returns what was found of an owner, or `None` as long as that is not known; then the result is
 /// unknown, too.
-pub fn evicted(owners: &[EvictedOwner], found: impl Fn(&str) -> Option<Found>) -> Evicted<'_> {
+pub fn evicted(owners: &[EvictedOwner], found: impl Fn(&str) -> Option<FoundWorkload>) -> Evicted<'_> {
     let mut evicted = Evicted::Back;
     for (owner, before) in owners {
         let Some(found) = found(owner) else { return Evicted::Unknown };
-        let Found::There(scale) = found else { continue };
+        let FoundWorkload::There(scale) = found else { continue };
         let changed = scale.is_changed(before.as_ref());
         let says_more = match evicted {
             Evicted::Missing { changed: known, .. } => known && !changed,
@@ -263,22 +263,22 @@ pub fn owner(pod: &PodItem) -> Option<String> {
 
 /// The drains under way, by name of the shadow.
 #[derive(Debug, Default)]
-pub struct Returns(BTreeMap<String, Drain>);
+pub struct Returns(BTreeMap<String, DrainHistory>);
 
 /// One drain.
 #[derive(Debug, Default)]
-struct Drain {
+struct DrainHistory {
     /// When it began, as its marker says.
     began: String,
     /// The pods that were on the node last time, by UID.
-    pods: BTreeMap<String, Seen>,
+    pods: BTreeMap<String, SeenPod>,
     /// How often pods of these workloads went, for we evicted them.
     went: BTreeMap<String, u8>,
 }
 
 /// A pod.
 #[derive(Debug)]
-struct Seen {
+struct SeenPod {
     /// What makes it anew.
     identity: String,
     /// How many evictions of its kind came before it.
@@ -316,21 +316,21 @@ impl Returns {
         };
         let drain = self.0.entry(shadow.to_owned()).or_default();
         if drain.began != began {
-            *drain = Drain { began: began.to_owned(), ..Drain::default() };
+            *drain = DrainHistory { began: began.to_owned(), ..DrainHistory::default() };
         }
         let there: BTreeMap<String, String> = pods.collect();
-        let went = |uid: &String, _: &mut Seen| !there.contains_key(uid);
+        let went = |uid: &String, _: &mut SeenPod| !there.contains_key(uid);
         for (_, pod) in drain.pods.extract_if(.., went).filter(|(_, pod)| pod.evicted) {
             let times = drain.went.entry(pod.identity).or_default();
             *times = (*times).max(pod.after.saturating_add(1));
         }
         for (uid, identity) in there {
             let after = drain.went.get(&identity).copied().unwrap_or(0);
-            drain.pods.entry(uid).or_insert(Seen { identity, after, since: now, evicted: false });
+            drain.pods.entry(uid).or_insert(SeenPod { identity, after, since: now, evicted: false });
         }
         let had_no_effect = drain.pods.values().filter(|pod| pod.after >= EVICTED_WITHOUT_EFFECT);
         let owners: BTreeSet<&String> = had_no_effect.map(|pod| &pod.identity).collect();
-        let just_came = |pod: &Seen| pod.after > 0 && now < pod.since + SCHEDULER_LAG;
+        let just_came = |pod: &SeenPod| pod.after > 0 && now < pod.since + SCHEDULER_LAG;
         let held = drain.pods.iter().filter(|(_, pod)| owners.contains(&pod.identity) || just_came(pod));
         let next =
             drain.pods.values().filter(|pod| just_came(pod)).map(|pod| pod.since + SCHEDULER_LAG).min();

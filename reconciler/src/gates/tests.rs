@@ -33,14 +33,14 @@ impl Folder {
         folder
     }
 
-    async fn ask(&self, query: &str, requires: Option<&str>) -> Result<Answer, AskError> {
+    async fn ask(&self, query: &str, requires: Option<&str>) -> Result<GateAnswer, AskError> {
         brupop_runtime::client::install_crypto_provider();
-        let question = Question {
+        let query = GateQuery {
             source: "main".to_owned(),
-            query: query.to_owned(),
+            expression: query.to_owned(),
             requires: requires.map(str::to_owned),
         };
-        Sources::new(&self.0).ask(&question).await
+        Sources::new(&self.0).ask(&query).await
     }
 }
 
@@ -125,12 +125,12 @@ async fn a_source_is_asked_for_both_expressions() {
         [("bad%7Ba%3D%22b%20c%22%7D", http("200 OK", NOTHING)), ("Watchdog", http("200 OK", SOMETHING))];
     let server = Server::start(None, &answers).await;
     let folder = Folder::with(&[("main.url", &format!("http://{}/prometheus/\n", server.address))]);
-    assert_eq!(folder.ask("bad{a=\"b c\"}", Some("Watchdog")).await.unwrap(), Answer::Good);
+    assert_eq!(folder.ask("bad{a=\"b c\"}", Some("Watchdog")).await.unwrap(), GateAnswer::Good);
     let head = server.head("bad%7Ba%3D%22b%20c%22%7D");
     assert!(head.starts_with("GET /prometheus/api/v1/query?limit=1&timeout=5s&query=bad%7B"), "{head}");
     assert!(!head.to_lowercase().contains("authorization"), "{head}");
-    assert_eq!(folder.ask("Watchdog", None).await.unwrap(), Answer::Bad);
-    assert_eq!(folder.ask("bad{a=\"b c\"}", Some("bad{a=\"b c\"}")).await.unwrap(), Answer::Bad);
+    assert_eq!(folder.ask("Watchdog", None).await.unwrap(), GateAnswer::Bad);
+    assert_eq!(folder.ask("bad{a=\"b c\"}", Some("bad{a=\"b c\"}")).await.unwrap(), GateAnswer::Bad);
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn a_token_is_sent_to_who_has_the_certificate_and_to_nobody_else() {
     assert!(refused.starts_with("it cannot be reached: none of the authorities"), "{refused}");
     assert!(server.heads.lock().unwrap().is_empty(), "it was asked");
     let both = format!("{}{}", other.cert.pem(), certificate.cert.pem());
-    assert_eq!(ask(&both).await.unwrap(), Answer::Good);
+    assert_eq!(ask(&both).await.unwrap(), GateAnswer::Good);
     assert!(server.head("up").contains("authorization: Bearer s3cret\r\n"));
     for (authority, key) in [("", "main.ca"), ("no PEM", "main.ca")] {
         let why = ask(authority).await.unwrap_err().to_string();
@@ -280,5 +280,5 @@ async fn a_question_is_asked_while_the_thread_of_the_loop_is_held_up() {
     assert!(futures::poll!(&mut asking).is_pending());
     // This holds up the thread of the test.
     assert!(asked.recv_timeout(TIMEOUT).unwrap() > 0);
-    assert_eq!(asking.await.unwrap(), Answer::Good);
+    assert_eq!(asking.await.unwrap(), GateAnswer::Good);
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use brupop_api::printable::printable;
-use brupop_core::gates::answer::Answer;
+use brupop_core::gates::answer::GateAnswer;
 use brupop_core::gates::{self, Gates};
-use brupop_core::rules::{Gate, GateState, Question};
+use brupop_core::rules::{GateQuery, GateState, PoolGate};
 use brupop_runtime::FailureLog;
 use brupop_runtime::errors::describe;
 use futures::FutureExt as _;
@@ -20,33 +20,35 @@ const QUERY_LOGGED: usize = 256;
 /// What is known, and what was logged of it.
 pub(super) struct GateAnswers {
     gates: Gates,
-    /// Why questions have no answer.
-    failures: BTreeMap<Question, FailureLog>,
+    /// Why queries have no answer.
+    failures: BTreeMap<GateQuery, FailureLog>,
 }
 
 impl GateAnswers {
-    /// From now on each question is asked, and again after each interval.
+    /// From now on each query is asked, and again after each interval.
     pub(super) fn new(interval: Duration, now: Duration) -> Self {
         Self { gates: Gates::new(interval, now), failures: BTreeMap::new() }
     }
 
-    /// What is known of this question now.
-    pub(super) fn state(&self, question: &Question, now: Duration) -> GateState {
-        self.gates.state(question, now)
+    /// What is known of this query now.
+    pub(super) fn state(&self, query: &GateQuery, now: Duration) -> GateState {
+        self.gates.state(query, now)
     }
 
-    /// This is the answer to a question, or why there is none.
-    pub(super) fn answered(&mut self, question: &Question, answer: Result<Answer, String>, now: Duration) {
-        let (source, query) = (&question.source, printable(&question.query, QUERY_LOGGED));
-        let log = self.failures.entry(question.clone()).or_default();
+    /// This is the answer to a query, or why there is none.
+    pub(super) fn answered(&mut self, query: &GateQuery, answer: Result<GateAnswer, String>, now: Duration) {
+        let (source, expression) = (&query.source, printable(&query.expression, QUERY_LOGGED));
+        let log = self.failures.entry(query.clone()).or_default();
         match &answer {
-            Ok(_) if log.resolved() => tracing::info!(source, %query, "the source of a gate answers again"),
+            Ok(_) if log.resolved() => {
+                tracing::info!(source, query = %expression, "the source of a gate answers again")
+            }
             Err(why) if log.is_new(why) => {
-                tracing::warn!(source, %query, why, "the source of a gate gives no answer, so the gate is closed");
+                tracing::warn!(source, query = %expression, why, "the source of a gate gives no answer, so the gate is closed");
             }
             _ => {}
         }
-        self.gates.answered(question, answer.unwrap_or(Answer::Unknown), now);
+        self.gates.answered(query, answer.unwrap_or(GateAnswer::Unknown), now);
     }
 }
 
@@ -55,23 +57,23 @@ impl Reconciler {
     pub(super) fn ask(&mut self, pass: &mut Pass<'_>) -> Vec<(String, String, GateState)> {
         let now = self.now();
         let matter = gates::matter(&pass.observed.fleet, &pass.observed.views);
-        let questions: BTreeSet<&Question> =
-            pass.cluster.gates_of(&matter).map(|(_, gate)| &gate.question).collect();
-        self.leading.gates.failures.retain(|question, _| questions.contains(question));
-        let (due, next) = self.leading.gates.gates.due(&questions, now);
+        let queries: BTreeSet<&GateQuery> =
+            pass.cluster.gates_of(&matter).map(|(_, gate)| &gate.query).collect();
+        self.leading.gates.failures.retain(|query, _| queries.contains(query));
+        let (due, next) = self.leading.gates.gates.due(&queries, now);
         if let Some(next) = next {
             pass.wake.by(next);
         }
-        for question in due {
+        for query in due {
             let sources = self.asking.sources.clone();
             let asking = async move {
-                let answer = sources.ask(&question).await.map_err(|error| describe(&error));
-                Completed::GateAnswer(question, answer)
+                let answer = sources.ask(&query).await.map_err(|error| describe(&error));
+                Completed::GateAnswer(query, answer)
             };
             self.leading.under_way.push(asking.boxed());
         }
-        let state = |(pool, gate): (&str, &Gate)| {
-            (pool.to_owned(), gate.name.clone(), self.leading.gates.state(&gate.question, now))
+        let state = |(pool, gate): (&str, &PoolGate)| {
+            (pool.to_owned(), gate.name.clone(), self.leading.gates.state(&gate.query, now))
         };
         pass.cluster.gates_of(&matter).map(state).collect()
     }

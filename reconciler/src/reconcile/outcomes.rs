@@ -27,8 +27,8 @@ impl Reconciler {
             Completed::Call(call, reply) => self.replied(*call, reply),
             Completed::Probe(finding) => self.probe_completed(finding),
             Completed::LookedAround(looked) => self.looked_around(looked),
-            Completed::GateAnswer(question, answer) => {
-                self.leading.gates.answered(&question, answer, self.epoch.elapsed());
+            Completed::GateAnswer(query, answer) => {
+                self.leading.gates.answered(&query, answer, self.epoch.elapsed());
             }
         }
     }

@@ -90,7 +90,7 @@ impl Reconciler {
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let own_node = self.api.own_node.clone();
-        known.note_gates(&cluster, |question| self.leading.gates.state(question, self.now()));
+        known.note_gates(&cluster, |query| self.leading.gates.state(query, self.now()));
         let pools = pools_at(&cluster, known, &policy, now);
         let leader = self.leader(own_node.as_deref());
         let observed = observe(&cluster, known, &pools, &policy, &leader, Now { time: now, text: &now_text });

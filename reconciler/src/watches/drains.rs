@@ -21,7 +21,7 @@ use brupop_core::drain::Budgets;
 use brupop_core::kept::{Dropped, KeptBudgets, KeptPods};
 use brupop_core::objects::{Budget, PodItem};
 use brupop_core::workloads::Evicted;
-use brupop_core::workloads::{self, EvictedOwner, Found, Kind, Scale, Workload};
+use brupop_core::workloads::{self, EvictedOwner, FoundWorkload, Scale, Workload, WorkloadKind};
 
 /// The pods of at most so many nodes are watched at once. Further nodes are drained later.
 pub(crate) const MAX_POD_WATCHES: usize = 256;
@@ -263,7 +263,7 @@ pub struct WorkloadWatches {
 }
 
 struct WatchedWorkload {
-    found: watch::Receiver<Option<Found>>,
+    found: watch::Receiver<Option<FoundWorkload>>,
     task: JoinHandle<()>,
 }
 
@@ -304,11 +304,11 @@ impl WorkloadWatches {
     }
 
     /// What was found of this owner of pods; `None` until its watch has answered.
-    pub fn found(&self, owner: &str) -> Option<Found> {
-        let Some(workload) = Workload::parse(owner) else { return Some(Found::Unknown) };
+    pub fn found(&self, owner: &str) -> Option<FoundWorkload> {
+        let Some(workload) = Workload::parse(owner) else { return Some(FoundWorkload::Unknown) };
         match self.watches.get(&workload) {
             Some(watched) => watched.found.borrow().clone(),
-            None => (self.watches.len() >= MAX_WORKLOAD_WATCHES).then_some(Found::Unknown),
+            None => (self.watches.len() >= MAX_WORKLOAD_WATCHES).then_some(FoundWorkload::Unknown),
         }
     }
 
@@ -340,7 +340,7 @@ fn choose(wanted: [BTreeSet<Workload>; 2], is_watched: impl Fn(&Workload) -> boo
 async fn follow(
     client: Client,
     workload: Workload,
-    sender: watch::Sender<Option<Found>>,
+    sender: watch::Sender<Option<FoundWorkload>>,
     revision: Arc<AtomicU64>,
     (changed, failures): Signals,
 ) {
@@ -360,7 +360,7 @@ async fn follow(
                 }
                 after(before.clone(), workload.kind, event)
             }
-            () = sleep_until(unanswered), if before.is_none() => Some(Found::Unknown),
+            () = sleep_until(unanswered), if before.is_none() => Some(FoundWorkload::Unknown),
         };
         if found != before {
             sender.send_replace(found);
@@ -373,15 +373,19 @@ async fn follow(
 /// What is known after the watch has shown this. After most failures the watch goes on where it was, so what was found
 /// before stays valid. Without the right to look, or if the request is refused for another reason that does not go away,
 /// nothing is known.
-fn after(before: Option<Found>, kind: Kind, shown: watcher::Result<Option<Item<Scale>>>) -> Option<Found> {
+fn after(
+    before: Option<FoundWorkload>,
+    kind: WorkloadKind,
+    shown: watcher::Result<Option<Item<Scale>>>,
+) -> Option<FoundWorkload> {
     use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
     match shown {
-        Ok(object) => Some(Found::of(kind, object.as_ref())),
+        Ok(object) => Some(FoundWorkload::of(kind, object.as_ref())),
         Err(
             InitialListFailed(kube::Error::Api(status))
             | WatchStartFailed(kube::Error::Api(status))
             | WatchFailed(kube::Error::Api(status)),
-        ) if matches!(status.code, 400..=409 | 422) => Some(Found::Unknown),
+        ) if matches!(status.code, 400..=409 | 422) => Some(FoundWorkload::Unknown),
         Err(_) => before,
     }
 }

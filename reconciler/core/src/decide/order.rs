@@ -17,8 +17,8 @@ use semver::Version;
 
 use crate::facts::{FleetFacts, NodeView};
 use crate::times;
-use survey::Standing;
 pub(crate) use survey::Survey;
+use survey::VersionSurvey;
 
 /// What the ledger should note of each version, where it is something else than it does: of the pools that others come after.
 /// `record` and `is_halted` (pool, version) say what becomes of versions in this pass.
@@ -79,7 +79,7 @@ enum Service {
     Nowhere,
 }
 
-fn service(standings: &BTreeMap<(&str, &str), Standing<'_>>, pool: &str, version: &str) -> Service {
+fn service(standings: &BTreeMap<(&str, &str), VersionSurvey<'_>>, pool: &str, version: &str) -> Service {
     if standings.get(&(pool, version)).is_some_and(|standing| standing.runs) {
         return Service::Runs;
     }

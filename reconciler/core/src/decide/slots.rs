@@ -13,7 +13,7 @@ use super::corrections;
 use super::idle::Candidates;
 use super::records::Halted;
 use super::room::{Place, Room};
-use super::versions::Versions;
+use super::versions::VersionRecords;
 use super::writes;
 use crate::decide::order::Survey;
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView, Steering, is_unavailable};
@@ -61,7 +61,7 @@ pub(super) fn of_holders<'a>(
         return Slots { write: Some(write), ..Slots::default() };
     }
     let over = holders.freed.iter().map(|&(name, index)| (name, index.and_then(|index| views.get(index))));
-    let mut versions = Versions::after(fleet, over, holders.kept(views));
+    let mut versions = VersionRecords::after(fleet, over, holders.kept(views));
     versions.note_done(fleet, views, survey);
     let canaries = Canaries::of(holders.kept(views));
     let Choice { taken, queued, preflight } = choose(fleet, views, holders, &versions, canaries);
@@ -211,7 +211,7 @@ fn choose<'a>(
     fleet: &FleetFacts<'a>,
     views: &[NodeView<'a>],
     holders: &Holders<'a>,
-    versions: &Versions<'a>,
+    versions: &VersionRecords<'a>,
     mut canaries: Canaries<'a>,
 ) -> Choice<'a> {
     let Running { taken, left_over, mut room } = choose_running(fleet, views, holders);
@@ -357,7 +357,7 @@ impl<'a> Canaries<'a> {
     {
         let mut trying: BTreeMap<Release<'a>, u64> = BTreeMap::new();
         for (view, (_, slot)) in kept {
-            let tries = view.holds(slot) && !slot.counted && !view.time.canary_overdue;
+            let tries = view.holds(slot) && !slot.counted && !view.time.trial_overdue;
             if let Some(version) = slot.version.as_deref().filter(|_| tries) {
                 *trying.entry((version, variant_of(view))).or_default() += 1;
             }
@@ -366,7 +366,7 @@ impl<'a> Canaries<'a> {
     }
 
     /// May one more node begin with this version, by what becomes of its record in this pass? If so, it counts from now on.
-    fn take(&mut self, fleet: &FleetFacts<'a>, versions: &Versions<'a>, release: Release<'a>) -> bool {
+    fn take(&mut self, fleet: &FleetFacts<'a>, versions: &VersionRecords<'a>, release: Release<'a>) -> bool {
         let trying = self.trying.entry(release).or_default();
         let most = versions.may_still_fail(fleet, release);
         let takes = most.is_none_or(|most| *trying < most);

@@ -27,7 +27,7 @@ pub(crate) const NOT_RETURNED: &str = "NotReturned";
 
 /// The records that change.
 #[derive(Default)]
-pub(super) struct Versions<'a> {
+pub(super) struct VersionRecords<'a> {
     changed: BTreeMap<&'a str, VersionRecord>,
     /// The versions that are halted now.
     pub(super) halted: Vec<Halted<'a>>,
@@ -39,7 +39,7 @@ pub(super) struct Versions<'a> {
     pub(super) finished: bool,
 }
 
-impl<'a> Versions<'a> {
+impl<'a> VersionRecords<'a> {
     /// The records as they change in this pass: by what a person acknowledges, by these updates that are over, and
     /// by those that keep their slots (`kept`) and have failed.
     pub(super) fn after<'b>(
@@ -280,7 +280,7 @@ impl<'a> Versions<'a> {
     }
 }
 
-impl Versions<'_> {
+impl VersionRecords<'_> {
     /// The versions that the ledger forgets, once this pass changes it.
     fn forgotten(&self, fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> Vec<String> {
         if self.changed.is_empty() {

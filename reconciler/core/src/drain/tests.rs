@@ -70,15 +70,15 @@ fn only_workloads_that_are_available_are_noted() {
             json!({"observedGeneration": 1, "availableReplicas": available, "updateRevision": "cart-9c7b6"});
         let object = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "cart", "generation": 1},
             "spec": {"replicas": 2}, "status": status});
-        Found::of(Kind::StatefulSet, Some(&serde_json::from_value(object).unwrap()))
+        FoundWorkload::of(WorkloadKind::StatefulSet, Some(&serde_json::from_value(object).unwrap()))
     };
     let owners = ["a", "b", "c", "d", "e"].map(str::to_owned);
     let mut plan = DrainPlan { owners: owners.to_vec(), ..DrainPlan::default() };
     plan.keep_available(|owner| match owner {
-        "a" => Some(Found::Gone),
+        "a" => Some(FoundWorkload::Gone),
         "b" => Some(scale(1)),
         "c" => Some(scale(2)),
-        "d" => Some(Found::Unknown),
+        "d" => Some(FoundWorkload::Unknown),
         _ => None,
     });
     let before: Before = serde_json::from_value(json!("2/9c7b6")).unwrap();

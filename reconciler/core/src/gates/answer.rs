@@ -11,7 +11,7 @@ const SERIES_MAX: usize = 1024;
 
 /// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum GateAnswer {
     /// All is well.
     Good,
     /// Something is wrong.
@@ -20,11 +20,11 @@ pub enum Answer {
     Unknown,
 }
 
-impl Answer {
+impl GateAnswer {
     /// From what the query found, and what was found of that which it requires.
-    pub fn of(query: Found, requires: Option<Found>) -> Self {
+    pub fn of(query: FoundSeries, requires: Option<FoundSeries>) -> Self {
         match (query, requires) {
-            (Found::Nothing, None | Some(Found::Something)) => Self::Good,
+            (FoundSeries::Nothing, None | Some(FoundSeries::Something)) => Self::Good,
             _ => Self::Bad,
         }
     }
@@ -32,7 +32,7 @@ impl Answer {
 
 /// What an expression finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundSeries {
     /// Nothing.
     Nothing,
     /// At least one series.
@@ -41,7 +41,7 @@ pub enum Found {
 
 /// Why an answer says nothing. The sentence has no word of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Nonsense {
+pub enum GateAnswerError {
     /// It is longer than [`ANSWER_MAX`].
     #[error("its answer is longer than 64 KiB: let the expression find less")]
     TooLong,
@@ -63,7 +63,7 @@ pub enum Nonsense {
 }
 
 #[derive(Deserialize)]
-struct Body<'a> {
+struct PrometheusAnswer<'a> {
     status: &'a str,
     #[serde(borrow, default)]
     data: Option<&'a RawValue>,
@@ -81,7 +81,7 @@ struct Data<'a> {
 
 /// One series of an instant vector: a number or a histogram.
 #[derive(Deserialize)]
-struct Series {
+struct PrometheusSeries {
     #[allow(dead_code, reason = "it has to be there")]
     metric: std::collections::BTreeMap<String, String>,
     #[serde(default)]
@@ -94,33 +94,35 @@ struct Series {
 ///
 /// # Errors
 /// It says nothing.
-pub fn read(body: &[u8]) -> Result<Found, Nonsense> {
+pub fn read(body: &[u8]) -> Result<FoundSeries, GateAnswerError> {
     if body.len() > ANSWER_MAX {
-        return Err(Nonsense::TooLong);
+        return Err(GateAnswerError::TooLong);
     }
-    let Body { status, data, warnings } = serde_json::from_slice(body).map_err(|_| Nonsense::Unreadable)?;
+    let PrometheusAnswer { status, data, warnings } =
+        serde_json::from_slice(body).map_err(|_| GateAnswerError::Unreadable)?;
     if status != "success" {
-        return Err(Nonsense::Failed);
+        return Err(GateAnswerError::Failed);
     }
-    let data = data.ok_or(Nonsense::Unreadable)?;
-    let Data { kind, result } = serde_json::from_str(data.get()).map_err(|_| Nonsense::Unreadable)?;
+    let data = data.ok_or(GateAnswerError::Unreadable)?;
+    let Data { kind, result } = serde_json::from_str(data.get()).map_err(|_| GateAnswerError::Unreadable)?;
     if kind != "vector" {
-        return Err(Nonsense::NoVector);
+        return Err(GateAnswerError::NoVector);
     }
-    let series: Vec<&RawValue> = serde_json::from_str(result.get()).map_err(|_| Nonsense::Unreadable)?;
+    let series: Vec<&RawValue> =
+        serde_json::from_str(result.get()).map_err(|_| GateAnswerError::Unreadable)?;
     for series in series.iter().take(SERIES_MAX) {
-        let Series { value, histogram, .. } =
-            serde_json::from_str(series.get()).map_err(|_| Nonsense::Series)?;
+        let PrometheusSeries { value, histogram, .. } =
+            serde_json::from_str(series.get()).map_err(|_| GateAnswerError::Series)?;
         let is_number = value.as_ref().is_some_and(|(_, value)| value.parse::<f64>().is_ok());
         if !is_number && histogram.is_none() {
-            return Err(Nonsense::Series);
+            return Err(GateAnswerError::Series);
         }
     }
     let warns = warnings.is_some_and(|warnings| !matches!(warnings.get(), "null" | "[]"));
     match series.is_empty() {
-        true if warns => Err(Nonsense::Incomplete),
-        true => Ok(Found::Nothing),
-        false => Ok(Found::Something),
+        true if warns => Err(GateAnswerError::Incomplete),
+        true => Ok(FoundSeries::Nothing),
+        false => Ok(FoundSeries::Something),
     }
 }
 

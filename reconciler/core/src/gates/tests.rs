@@ -1,8 +1,8 @@
 //! What closes and opens a gate, and when it is asked.
 
-use super::answer::Answer::{self, Bad, Good, Unknown};
+use super::answer::GateAnswer::{self, Bad, Good, Unknown};
 use super::*;
-use crate::cluster::{Cluster, Member as _};
+use crate::cluster::{Cluster, Watched as _};
 use crate::facts::ClosedGate;
 use crate::known::Known;
 use crate::observe::pools_at;
@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 
 const INTERVAL: Duration = Duration::from_secs(30);
 
-fn question(query: &str) -> Question {
-    Question { source: "main".to_owned(), query: query.to_owned(), requires: None }
+fn query(query: &str) -> GateQuery {
+    GateQuery { source: "main".to_owned(), expression: query.to_owned(), requires: None }
 }
 
 fn at(seconds: u64) -> Duration {
@@ -25,24 +25,24 @@ fn at(seconds: u64) -> Duration {
 }
 
 /// Asks at this time and has the answer at once.
-fn ask(gates: &mut Gates, question: &Question, answer: Answer, now: Duration) {
-    let (due, _) = gates.due(&BTreeSet::from([question]), now);
-    assert_eq!(due, std::slice::from_ref(question), "it is not due");
-    gates.answered(question, answer, now);
+fn ask(gates: &mut Gates, query: &GateQuery, answer: GateAnswer, now: Duration) {
+    let (due, _) = gates.due(&BTreeSet::from([query]), now);
+    assert_eq!(due, std::slice::from_ref(query), "it is not due");
+    gates.answered(query, answer, now);
 }
 
 /// Questions to a source that hangs have all places, again and again; one to another source has its turn all the same.
 #[test]
 fn a_source_that_hangs_keeps_no_other_from_being_asked() {
-    let hangs = |nth: usize| Question { source: "a-dead".into(), ..question(&format!("up == {nth:02}")) };
-    let all: Vec<Question> = (0..AT_ONCE * 3).map(hangs).chain([question("up")]).collect();
-    let matter: BTreeSet<&Question> = all.iter().collect();
+    let hangs = |nth: usize| GateQuery { source: "a-dead".into(), ..query(&format!("up == {nth:02}")) };
+    let all: Vec<GateQuery> = (0..AT_ONCE * 3).map(hangs).chain([query("up")]).collect();
+    let matter: BTreeSet<&GateQuery> = all.iter().collect();
     let mut gates = Gates::new(INTERVAL, at(0));
     let (mut under_way, mut asked) = (VecDeque::new(), 0);
     for second in 0..600 {
         let now = at(second);
-        while let Some((_, question)) = under_way.pop_front_if(|(until, _)| *until <= second) {
-            gates.answered(&question, Unknown, now);
+        while let Some((_, query)) = under_way.pop_front_if(|(until, _)| *until <= second) {
+            gates.answered(&query, Unknown, now);
         }
         for due in gates.due(&matter, now).0 {
             if due.source == "main" {
@@ -54,12 +54,12 @@ fn a_source_that_hangs_keeps_no_other_from_being_asked() {
         }
     }
     assert!(asked >= 14, "asked {asked} times in ten minutes");
-    assert_eq!(gates.state(&question("up"), at(600)), GateState::Open);
+    assert_eq!(gates.state(&query("up"), at(600)), GateState::Open);
 }
 
 /// The states after each of these answers, one interval after the other.
-fn states(answers: &[Answer]) -> Vec<&'static str> {
-    let (mut gates, up) = (Gates::new(INTERVAL, at(0)), question("up"));
+fn states(answers: &[GateAnswer]) -> Vec<&'static str> {
+    let (mut gates, up) = (Gates::new(INTERVAL, at(0)), query("up"));
     let times = (0..).map(|nth| INTERVAL * nth);
     let asked = answers.iter().zip(times).map(|(answer, now)| {
         ask(&mut gates, &up, *answer, now);
@@ -86,7 +86,7 @@ fn one_bad_answer_closes_and_three_good_ones_open() {
 
 #[test]
 fn an_answer_grows_old() {
-    let (mut gates, up) = (Gates::new(INTERVAL, at(0)), question("up"));
+    let (mut gates, up) = (Gates::new(INTERVAL, at(0)), query("up"));
     for seconds in [0, 30, 60] {
         ask(&mut gates, &up, Good, at(seconds));
     }
@@ -107,7 +107,7 @@ fn an_answer_grows_old() {
 
 #[test]
 fn a_gate_that_is_not_known_is_awaited_for_a_while() {
-    let (mut gates, up) = (Gates::new(INTERVAL, at(1000)), question("up"));
+    let (mut gates, up) = (Gates::new(INTERVAL, at(1000)), query("up"));
     let is = |gates: &Gates, seconds| gates.state(&up, at(seconds));
     // Since this leader leads, also before it has asked.
     assert_eq!((is(&gates, 1000), is(&gates, 1119)), (GateState::Awaited, GateState::Awaited));
@@ -134,7 +134,7 @@ fn a_gate_that_is_not_known_is_awaited_for_a_while() {
 
 #[test]
 fn good_answers_with_a_gap_are_not_in_a_row() {
-    let (mut gates, up) = (Gates::new(INTERVAL, at(0)), question("up"));
+    let (mut gates, up) = (Gates::new(INTERVAL, at(0)), query("up"));
     for seconds in [0, 30, 200, 230] {
         ask(&mut gates, &up, Good, at(seconds));
         assert_ne!(gates.state(&up, at(seconds)), GateState::Open, "{seconds}");
@@ -145,7 +145,7 @@ fn good_answers_with_a_gap_are_not_in_a_row() {
 
 #[test]
 fn a_question_is_asked_once_an_interval() {
-    let (mut gates, up) = (Gates::new(INTERVAL, at(0)), question("up"));
+    let (mut gates, up) = (Gates::new(INTERVAL, at(0)), query("up"));
     let matter = BTreeSet::from([&up]);
     assert_eq!(gates.due(&matter, at(5)), (vec![up.clone()], None));
     assert_eq!(gates.due(&matter, at(6)), (vec![], None), "it is under way");
@@ -157,15 +157,15 @@ fn a_question_is_asked_once_an_interval() {
     assert_eq!(gates.due(&BTreeSet::new(), at(36)), (vec![], None));
     assert_eq!(gates.state(&up, at(36)), GateState::Awaited);
     assert_eq!(gates.due(&matter, at(37)).0, std::slice::from_ref(&up));
-    gates.answered(&question("another"), Good, at(38));
-    assert_eq!(gates.state(&question("another"), at(38)), GateState::Awaited, "nobody asked that");
+    gates.answered(&query("another"), Good, at(38));
+    assert_eq!(gates.state(&query("another"), at(38)), GateState::Awaited, "nobody asked that");
 }
 
 #[test]
 fn questions_are_bounded() {
     let mut gates = Gates::new(INTERVAL, at(0));
-    let many: Vec<Question> = (0..200).map(|nth| question(&format!("up == {nth:03}"))).collect();
-    let matter: BTreeSet<&Question> = many.iter().collect();
+    let many: Vec<GateQuery> = (0..200).map(|nth| query(&format!("up == {nth:03}"))).collect();
+    let matter: BTreeSet<&GateQuery> = many.iter().collect();
     let mut asked = vec![];
     loop {
         let (due, _) = gates.due(&matter, at(1));
@@ -174,13 +174,13 @@ fn questions_are_bounded() {
         }
         assert!(due.len() <= AT_ONCE, "{} at once", due.len());
         assert_eq!(gates.due(&matter, at(1)).0, [], "as many are under way");
-        for question in &due {
-            gates.answered(question, Bad, at(1));
+        for query in &due {
+            gates.answered(query, Bad, at(1));
         }
         asked.extend(due);
     }
-    assert_eq!(asked, many[..QUESTIONS_MAX]);
-    assert_eq!(gates.state(&many[QUESTIONS_MAX], at(120)), GateState::Unknown);
+    assert_eq!(asked, many[..QUERIES_MAX]);
+    assert_eq!(gates.state(&many[QUERIES_MAX], at(120)), GateState::Unknown);
 }
 
 /// A pool of this priority, with gates that ask for these.
@@ -198,8 +198,8 @@ fn pool(name: &str, queries: &[&str], priority: u64) -> Item<Pool> {
 }
 
 /// What is asked for is how it is.
-fn state(question: &Question) -> GateState {
-    let state = GateState::ALL.into_iter().find(|state| state.as_str() == question.query);
+fn state(query: &GateQuery) -> GateState {
+    let state = GateState::ALL.into_iter().find(|state| state.as_str() == query.expression);
     state.unwrap_or(GateState::Awaited)
 }
 
@@ -254,7 +254,7 @@ fn gates_are_found_by_their_pools() {
     assert_eq!(of(&[0, 1]), ["a/open", "b/open", "b/closed"]);
 }
 
-fn answers() -> impl Strategy<Value = Vec<(Answer, u64)>> {
+fn answers() -> impl Strategy<Value = Vec<(GateAnswer, u64)>> {
     let answer = prop_oneof![3 => Just(Good), 1 => Just(Bad), 1 => Just(Unknown)];
     prop::collection::vec((answer, prop_oneof![3 => 30_u64..40, 1 => 40_u64..300]), 0..40)
 }
@@ -263,7 +263,7 @@ proptest! {
     /// Open is what was good three times in a row, and not long ago; whatever comes when.
     #[test]
     fn nothing_else_opens_a_gate(answers in answers(), later in 0_u64..200) {
-        let (mut gates, up) = (Gates::new(INTERVAL, at(0)), question("up"));
+        let (mut gates, up) = (Gates::new(INTERVAL, at(0)), query("up"));
         let (mut now, mut row, mut last) = (0, 0, None);
         for (answer, after) in answers {
             now += after;

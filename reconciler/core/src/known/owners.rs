@@ -9,7 +9,7 @@ use super::Known;
 use crate::cluster::{Cluster, WatchedPool};
 use crate::objects::WatchedNode;
 use crate::policy::Policy;
-use crate::rules::{GateState, Question, Rules};
+use crate::rules::{GateQuery, GateState, Rules};
 use crate::window::{Span, Starts};
 
 /// Maximum number of pools that start updates, the first by name. The others hold the nodes that they own.
@@ -194,9 +194,9 @@ impl Known {
     }
 
     /// Notes for each pool which of its gates is not open.
-    pub fn note_gates(&mut self, cluster: &Cluster, state: impl Fn(&Question) -> GateState) {
+    pub fn note_gates(&mut self, cluster: &Cluster, state: impl Fn(&GateQuery) -> GateState) {
         for (known, pool) in self.pools.values_mut().zip(cluster.pools.values()).take(POOLS_MAX) {
-            known.gates = pool.gates().iter().map(|gate| state(&gate.question)).collect();
+            known.gates = pool.gates().iter().map(|gate| state(&gate.query)).collect();
         }
     }
 }

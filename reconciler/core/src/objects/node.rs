@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::times;
 
-use super::{Condition, Keep, Kept, Readiness};
+use super::{Keep, Kept, ReadCondition, Readiness};
 
 /// Labels and annotations of a Node that matter here.
 const LABELS: [&str; 4] = [
@@ -142,7 +142,7 @@ struct Spec {
 #[serde(default, rename_all = "camelCase")]
 struct Status {
     #[serde(deserialize_with = "null_as_default")]
-    conditions: Vec<Condition>,
+    conditions: Vec<ReadCondition>,
     node_info: NodeInfo,
     /// Their names are of no use here, and there may be any number.
     #[serde(deserialize_with = "null_as_default")]

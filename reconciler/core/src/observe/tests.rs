@@ -425,7 +425,7 @@ proptest! {
 
 #[test]
 fn a_pool_that_keeps_zones_apart_says_which_one_is_busy() {
-    use crate::cluster::Member as _;
+    use crate::cluster::Watched as _;
     let of = |zone: &str, ready: &str| {
         json!({"metadata": {"labels": {"tier": "db", "topology.kubernetes.io/zone": zone}},
             "status": {"conditions": [{"type": "Ready", "status": ready}]}})

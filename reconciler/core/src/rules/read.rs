@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use semver::Version;
 
-use super::{FailureBudget, Gate, Limit, Question, Rules, StepDurations};
+use super::{FailureBudget, GateQuery, Limit, PoolGate, Rules, StepDurations};
 use crate::window::{Schedule, time_zone};
 
 /// Longest window.
@@ -127,7 +127,7 @@ fn soak(nth: usize, after: &After) -> Result<(String, SignedDuration), Invalid> 
     Ok((after.pool.clone(), duration(field, &after.soak, SignedDuration::ZERO, AGE_MAX)?))
 }
 
-fn gate(nth: usize, gate: &pool::Gate) -> Result<Gate, Invalid> {
+fn gate(nth: usize, gate: &pool::Gate) -> Result<PoolGate, Invalid> {
     let field = |field: &str| format!("spec.gates[{nth}].{field}");
     let named = |of: &str, name: &str| {
         let why = "write a name of letters in lower case, digits and -, such as main";
@@ -142,16 +142,16 @@ fn gate(nth: usize, gate: &pool::Gate) -> Result<Gate, Invalid> {
     let prometheus = gate.prometheus.as_ref().ok_or_else(|| {
         Invalid::new(field("prometheus"), "say which source is asked, and what: {source: main, query: ...}")
     })?;
-    let question = Question {
+    let query = GateQuery {
         source: named("prometheus.source", &prometheus.source)?,
-        query: asks("prometheus.query", &prometheus.query)?,
+        expression: asks("prometheus.query", &prometheus.query)?,
         requires: prometheus
             .requires
             .as_deref()
             .map(|requires| asks("prometheus.requires", requires))
             .transpose()?,
     };
-    Ok(Gate { name: named("name", &gate.name)?, question })
+    Ok(PoolGate { name: named("name", &gate.name)?, query })
 }
 
 fn step(field: &str, text: &str) -> Result<SignedDuration, Invalid> {

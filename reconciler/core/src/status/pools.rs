@@ -39,7 +39,7 @@ struct Tally<'a> {
     /// Nodes that have not reported, or cannot look for updates.
     unknown: u64,
     /// Those whose update has not begun, by the word of the reason.
-    waiting: BTreeMap<&'static str, Waiting<'a>>,
+    waiting: BTreeMap<&'static str, WaitingGroup<'a>>,
     /// Why a version is halted that one of them wants.
     halted: Option<Reason<'a>>,
     /// Why neither this pool nor another one owns some nodes.
@@ -47,7 +47,7 @@ struct Tally<'a> {
 }
 
 /// Nodes that wait for the same.
-struct Waiting<'a> {
+struct WaitingGroup<'a> {
     nodes: u64,
     /// Why the first of them waits.
     reason: Reason<'a>,
@@ -100,7 +100,7 @@ impl<'a> Tally<'a> {
             self.counts.pending_nodes += u64::from(waits_for_turn);
             self.counts.blocked_nodes += u64::from(!waits_for_turn);
             let from_to = node.version.zip(reported.and_then(|shadow| shadow.update()));
-            let first = Waiting { nodes: 0, reason, from_to };
+            let first = WaitingGroup { nodes: 0, reason, from_to };
             self.waiting.entry(reason.as_str()).or_insert(first).nodes += 1;
         } else if matches!(reason, Reason::NotUnderstood(_))
             || reported.is_none_or(|shadow| shadow.status.cannot_update())
@@ -233,11 +233,12 @@ fn halts(records: &[(&str, &VersionRecord)]) -> Vec<AcknowledgedHalt> {
 /// Did another version come before the pool got to the last one? If that goes on, it never gets to any.
 fn superseded(
     pool: &PoolFacts<'_>,
-    waiting: &Waiting<'_>,
+    waiting: &WaitingGroup<'_>,
     seen: &BTreeMap<String, String>,
 ) -> Option<String> {
-    let Waiting { reason: why @ (Reason::VersionTooYoung(_) | Reason::WaitingForPool(_)), from_to, .. } =
-        waiting
+    let WaitingGroup {
+        reason: why @ (Reason::VersionTooYoung(_) | Reason::WaitingForPool(_)), from_to, ..
+    } = waiting
     else {
         return None;
     };

@@ -8,7 +8,7 @@ use croner::Cron;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
-use super::{Kind, Schedule};
+use super::{Schedule, ScheduleKind};
 
 /// From when a window is open, and the first moment at which it no longer is.
 pub(crate) type Span = (Timestamp, Timestamp);
@@ -170,8 +170,8 @@ impl<'z> Day<'z> {
 
 fn all(schedules: &[Schedule]) -> impl Iterator<Item = (&Windows, &TimeZone)> {
     schedules.iter().filter_map(|schedule| match &schedule.kind {
-        Kind::After(windows) => Some((windows, &schedule.zone)),
-        Kind::WhileMatching(_) => None,
+        ScheduleKind::After(windows) => Some((windows, &schedule.zone)),
+        ScheduleKind::WhileMatching(_) => None,
     })
 }
 
@@ -224,8 +224,8 @@ fn lasting(schedules: &[Schedule], now: Timestamp) -> Option<Span> {
 /// Is there a window, among the next ones, in which so much is left when it opens?
 pub(crate) fn leave(schedules: &[Schedule], remaining: SignedDuration, now: Timestamp) -> bool {
     let lasts = |schedule: &Schedule| match &schedule.kind {
-        Kind::After(windows) => remaining <= windows.longest(),
-        Kind::WhileMatching(_) => true,
+        ScheduleKind::After(windows) => remaining <= windows.longest(),
+        ScheduleKind::WhileMatching(_) => true,
     };
     let next = |(start, end): &Span| {
         closed_after(schedules, *end).map(|end| (*start, end)).or_else(|| after(schedules, *end))

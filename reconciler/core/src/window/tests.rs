@@ -28,8 +28,8 @@ fn what_an_expression_means_without_a_duration() {
     ] {
         let is = match windows(text, TimeZone::UTC, None).unwrap().pop().map(|schedule| schedule.kind) {
             None => "always",
-            Some(Kind::WhileMatching(_)) => "while it matches",
-            Some(Kind::After(_)) => "for a while",
+            Some(ScheduleKind::WhileMatching(_)) => "while it matches",
+            Some(ScheduleKind::After(_)) => "for a while",
         };
         assert_eq!(is, kind, "{text}");
     }

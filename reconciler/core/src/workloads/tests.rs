@@ -10,7 +10,7 @@ fn a_workload_is_read_as_it_is_written() {
     let workload = Workload::parse("apps/v1/ReplicaSet/shop/cart-5d8").unwrap();
     assert_eq!(workload.to_string(), "ReplicaSet shop/cart-5d8");
     let old = Workload::parse("v1/ReplicationController/shop/cart").unwrap();
-    assert_eq!(old.kind, Kind::ReplicationController);
+    assert_eq!(old.kind, WorkloadKind::ReplicationController);
     for owner in [
         "batch/v1/Job/shop/tidy",
         "example.com/v1/ReplicaSet/shop/cart",
@@ -25,12 +25,12 @@ fn a_workload_is_read_as_it_is_written() {
 }
 
 /// What is found of a workload with this spec, status and annotation.
-fn found(kind: Kind, generation: i64, mut object: Value) -> Found {
+fn found(kind: WorkloadKind, generation: i64, mut object: Value) -> FoundWorkload {
     object["metadata"] = json!({"name": "cart", "namespace": "shop", "generation": generation,
         "annotations": object["annotations"]});
     object["apiVersion"] = json!("apps/v1");
     object["kind"] = json!("ReplicaSet");
-    Found::of(kind, Some(&serde_json::from_value(object).unwrap()))
+    FoundWorkload::of(kind, Some(&serde_json::from_value(object).unwrap()))
 }
 
 fn scale(wanted: i64, available: i64, revision: Option<&str>) -> Value {
@@ -45,11 +45,12 @@ fn noted(available: u32, revision: Option<&str>) -> Before {
 #[test]
 fn the_first_workload_that_is_not_back_is_missing() {
     let owners = ["a", "b", "c"].map(|owner| (owner.to_owned(), Some(noted(1, Some("web-1")))));
-    let of = |available, revision| Some(found(Kind::StatefulSet, 2, scale(1, available, Some(revision))));
+    let of =
+        |available, revision| Some(found(WorkloadKind::StatefulSet, 2, scale(1, available, Some(revision))));
     let (back, lost, changed) = (|| of(1, "web-1"), || of(0, "web-1"), || of(0, "web-2"));
     let missing = |owner, changed| Evicted::Missing { owner, changed };
     for (what, found, expected) in [
-        ("all are back", [back(), Some(Found::Gone), Some(Found::Unknown)], Evicted::Back),
+        ("all are back", [back(), Some(FoundWorkload::Gone), Some(FoundWorkload::Unknown)], Evicted::Back),
         ("two are not", [back(), lost(), lost()], missing("b", false)),
         ("one is not known yet", [lost(), None, back()], Evicted::Unknown),
         ("two were changed", [back(), changed(), changed()], missing("b", true)),
@@ -98,7 +99,7 @@ fn a_workload_is_back_if_as_many_are_available_as_before_or_as_it_wants() {
         ("its Deployment took all of them", three(), replaced(0, 0, "3"), back),
     ] {
         let owners = [("a".to_owned(), before)];
-        let found = |_: &str| Some(found(Kind::StatefulSet, 2, object.clone()));
+        let found = |_: &str| Some(found(WorkloadKind::StatefulSet, 2, object.clone()));
         let of_owner = |changed| Evicted::Missing { owner: "a", changed };
         assert_eq!(evicted(&owners, found), expected.map_or(Evicted::Back, of_owner), "{what}");
     }
@@ -121,33 +122,40 @@ fn available_means_all_wanted_replicas() {
         ),
         ("scaled to none", 1, json!({"spec": {"replicas": 0}, "status": {"observedGeneration": 1}}), Some(0)),
     ] {
-        for kind in [Kind::ReplicaSet, Kind::StatefulSet, Kind::ReplicationController] {
-            let Found::There(scale) = found(kind, generation, object.clone()) else { panic!("{what}") };
+        for kind in [WorkloadKind::ReplicaSet, WorkloadKind::StatefulSet, WorkloadKind::ReplicationController]
+        {
+            let FoundWorkload::There(scale) = found(kind, generation, object.clone()) else {
+                panic!("{what}")
+            };
             assert_eq!(scale.before().map(|before| before.available), before, "{what}, {kind:?}");
             // Without a note, as after an update of the operator itself, it has to be so again.
             let owners = [("a".to_owned(), None)];
-            let is_back = evicted(&owners, |_| Some(Found::There(scale.clone()))) == Evicted::Back;
+            let is_back = evicted(&owners, |_| Some(FoundWorkload::There(scale.clone()))) == Evicted::Back;
             assert_eq!(is_back, before.is_some(), "{what}, {kind:?}");
         }
     }
-    let Found::There(daemon) = found(Kind::DaemonSet, 1, json!({})) else { panic!("it is there") };
+    let FoundWorkload::There(daemon) = found(WorkloadKind::DaemonSet, 1, json!({})) else {
+        panic!("it is there")
+    };
     assert_eq!(daemon.before(), Some(noted(0, None)));
-    assert_eq!(Found::of(Kind::DaemonSet, None), Found::Gone);
+    assert_eq!(FoundWorkload::of(WorkloadKind::DaemonSet, None), FoundWorkload::Gone);
 }
 
 #[test]
 fn a_revision_is_noted() {
-    let Found::There(scale) = found(Kind::StatefulSet, 2, scale(3, 3, Some("web-6596ffb49b"))) else {
+    let FoundWorkload::There(scale) =
+        found(WorkloadKind::StatefulSet, 2, scale(3, 3, Some("web-6596ffb49b")))
+    else {
         panic!()
     };
     assert_eq!(scale.before(), Some(noted(3, Some("6596ffb49b"))));
 }
 
 /// A `StatefulSet` of three: its revisions, how many of its pods have the new one, and how many are available.
-fn rolled_out(current: Option<&str>, update: &str, updated: Option<i64>, available: i64) -> Found {
+fn rolled_out(current: Option<&str>, update: &str, updated: Option<i64>, available: i64) -> FoundWorkload {
     let status = json!({"observedGeneration": 2, "replicas": 3, "availableReplicas": available,
         "updatedReplicas": updated, "currentRevision": current, "updateRevision": update});
-    found(Kind::StatefulSet, 2, json!({"spec": {"replicas": 3}, "status": status}))
+    found(WorkloadKind::StatefulSet, 2, json!({"spec": {"replicas": 3}, "status": status}))
 }
 
 /// Its template was changed before the cordon; a partition, or `OnDelete`, keeps its pods as they are. The drain evicts one of
@@ -162,7 +170,9 @@ fn a_pod_made_again_in_the_middle_of_a_roll_out_is_no_fault_of_the_release() {
         ("no roll-out, while a pod is made", Some("db-new"), Some(2), false),
         ("its current revision is not known", None, Some(2), false),
     ] {
-        let Found::There(before) = rolled_out(current, "db-new", updated, 3) else { panic!("{what}") };
+        let FoundWorkload::There(before) = rolled_out(current, "db-new", updated, 3) else {
+            panic!("{what}")
+        };
         let owners = [("a".to_owned(), Some(before.before().unwrap()))];
         let after = rolled_out(current, "db-new", updated, 2);
         let seen = evicted(&owners, |_| Some(after.clone()));

@@ -1,7 +1,7 @@
 //! When a version was first seen, and who waits for it to ripen.
 
 use super::*;
-use crate::cluster::{Cluster, Member as _};
+use crate::cluster::{Cluster, Watched as _};
 use crate::decide::Reason;
 use crate::known::Known;
 use crate::observe::{Leader, Now, observe, pools_at};

@@ -14,16 +14,16 @@ pub(crate) struct Survey<'a> {
     /// These pools.
     pub(super) followed: BTreeSet<&'a str>,
     /// By pool and version.
-    pub(super) standings: BTreeMap<(&'a str, &'a str), Standing<'a>>,
+    pub(super) standings: BTreeMap<(&'a str, &'a str), VersionSurvey<'a>>,
     /// The nodes of each pool that may be updated: the first by name of those that are alike.
-    members: BTreeMap<(&'a str, Member<'a>), &'a str>,
+    members: BTreeMap<(&'a str, SurveyedNode<'a>), &'a str>,
     /// The versions that a node of each variant runs or wants.
     known: BTreeSet<(Option<&'a str>, &'a str)>,
 }
 
 /// What the nodes of a pool say of one version.
 #[derive(Default)]
-pub(super) struct Standing<'a> {
+pub(super) struct VersionSurvey<'a> {
     /// A node in service runs it.
     pub(super) runs: bool,
     /// The variants of the nodes that want it.
@@ -34,7 +34,7 @@ pub(super) struct Standing<'a> {
 
 /// A node of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Member<'a> {
+struct SurveyedNode<'a> {
     variant: Option<&'a str>,
     runs: &'a str,
     /// The version that it wants, or is on its way to.
@@ -92,19 +92,19 @@ impl<'a> Survey<'a> {
         }
         let problem = view.shadow.and_then(|shadow| shadow.status.problem);
         if let Some(runs) = node.version.filter(|_| problem != Some(Problem::NoUpdateChosen)) {
-            let member = Member { variant: node.variant, runs, wants: comes.or(wants) };
+            let member = SurveyedNode { variant: node.variant, runs, wants: comes.or(wants) };
             self.members.entry((pool, member)).or_insert(node.name);
         }
     }
 
-    fn standing(&mut self, pool: &'a str, version: &'a str) -> &mut Standing<'a> {
+    fn standing(&mut self, pool: &'a str, version: &'a str) -> &mut VersionSurvey<'a> {
         self.standings.entry((pool, version)).or_default()
     }
 
     /// Does a node of this pool want the version with this record, or is one on its way to it? A node that a halt holds does
     /// not count: it would keep all variants waiting for what is halted in one.
     pub(super) fn wants(&self, pool: &str, version: &str, record: Option<&VersionRecord>) -> bool {
-        let wants = |standing: &Standing<'_>| {
+        let wants = |standing: &VersionSurvey<'_>| {
             standing.comes || standing.wanted_by.iter().any(|variant| !is_halted_for(record, *variant))
         };
         self.standings.get(&(pool, version)).is_some_and(wants)
@@ -119,7 +119,7 @@ impl<'a> Survey<'a> {
         record: Option<&VersionRecord>,
     ) -> Option<&'a str> {
         let than = Version::parse(version).ok()?;
-        let is_behind = |member: &Member<'a>| {
+        let is_behind = |member: &SurveyedNode<'a>| {
             member.wants != Some(version)
                 && self.known.contains(&(member.variant, version))
                 && !is_halted_for(record, member.variant)

@@ -42,7 +42,7 @@ fn a_pool_is_done_while_none_wants_the_version() {
 
 #[test]
 fn a_version_serves_as_long_as_it_or_a_later_one_runs() {
-    let standing = |runs, comes| Standing { runs, comes, ..Standing::default() };
+    let standing = |runs, comes| VersionSurvey { runs, comes, ..VersionSurvey::default() };
     for (what, other, standing, expected) in [
         ("it runs", "1.20.0", standing(true, false), Runs),
         ("a later one runs", "1.21.0", standing(true, false), Left),
@@ -50,7 +50,7 @@ fn a_version_serves_as_long_as_it_or_a_later_one_runs() {
         (
             "a later one is only wanted",
             "1.21.0",
-            Standing { wanted_by: [None].into(), ..standing(false, false) },
+            VersionSurvey { wanted_by: [None].into(), ..standing(false, false) },
             Nowhere,
         ),
         ("it was rolled back", "1.9.0", standing(true, false), Nowhere),

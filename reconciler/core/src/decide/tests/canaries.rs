@@ -82,9 +82,9 @@ fn a_canary_counts_until_failed_or_late() {
         slots(&fleet_of(Some(1), &held, &NO_VERSIONS), views).taken
     };
     assert_eq!(begin(Slot::default(), &views), [0; 0]);
-    views[0].time.canary_overdue = true;
+    views[0].time.trial_overdue = true;
     assert_eq!(begin(Slot::default(), &views), [1], "one silent agent does not stop the fleet");
-    views[0].time.canary_overdue = false;
+    views[0].time.trial_overdue = false;
     assert_eq!(begin(Slot { counted: true, ..Slot::default() }, &views), [1], "the record counts it");
 }
 

@@ -287,8 +287,8 @@ impl Fleet {
     fn known(&self, cluster: &Cluster) -> Known {
         let mut known = Known::default();
         while !known.prepare_pools(cluster, NOW.parse().unwrap(), &self.policy) {}
-        known.note_gates(cluster, |question| {
-            GateState::ALL.into_iter().find(|state| state.as_str() == question.query).unwrap()
+        known.note_gates(cluster, |query| {
+            GateState::ALL.into_iter().find(|state| state.as_str() == query.expression).unwrap()
         });
         for (name, place) in &self.places {
             let plan = place.plan.clone().map(Arc::new);

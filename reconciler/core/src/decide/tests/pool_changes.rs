@@ -6,7 +6,7 @@ use brupop_api::{BottlerocketShadow, Item, Marker, names};
 use serde_json::{Value, json};
 
 use super::world::{NEW, OLD};
-use crate::cluster::{Cluster, Member as _};
+use crate::cluster::{Cluster, Watched as _};
 use crate::decide::node as decide;
 use crate::known::{Known, KnownDrain};
 use crate::objects::WatchedNode;

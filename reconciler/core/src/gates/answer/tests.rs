@@ -3,7 +3,7 @@
 use super::*;
 use serde_json::{Value, json};
 
-fn found(body: &Value) -> Result<Found, Nonsense> {
+fn found(body: &Value) -> Result<FoundSeries, GateAnswerError> {
     read(body.to_string().as_bytes())
 }
 
@@ -21,12 +21,12 @@ fn series() -> Value {
 fn a_vector_is_empty_or_not() {
     let histogram = json!({"metric": {}, "histogram": [1, {"count": "3", "sum": "1.5", "buckets": [[0, "1", "2", "3"]]}]});
     for (what, body, expected) in [
-        ("nothing", vector(json!([])), Found::Nothing),
-        ("a series", vector(json!([series()])), Found::Something),
-        ("two", vector(json!([series(), series()])), Found::Something),
-        ("no number", vector(json!([{"metric": {}, "value": [1, "NaN"]}])), Found::Something),
-        ("without end", vector(json!([{"metric": {}, "value": [1, "+Inf"]}])), Found::Something),
-        ("a histogram", vector(json!([histogram])), Found::Something),
+        ("nothing", vector(json!([])), FoundSeries::Nothing),
+        ("a series", vector(json!([series()])), FoundSeries::Something),
+        ("two", vector(json!([series(), series()])), FoundSeries::Something),
+        ("no number", vector(json!([{"metric": {}, "value": [1, "NaN"]}])), FoundSeries::Something),
+        ("without end", vector(json!([{"metric": {}, "value": [1, "+Inf"]}])), FoundSeries::Something),
+        ("a histogram", vector(json!([histogram])), FoundSeries::Something),
     ] {
         assert_eq!(found(&body), Ok(expected), "{what}");
     }
@@ -35,17 +35,17 @@ fn a_vector_is_empty_or_not() {
 #[test]
 fn warnings_are_heeded_where_nothing_was_found() {
     for (warnings, expected) in [
-        (json!(null), Ok(Found::Nothing)),
-        (json!([]), Ok(Found::Nothing)),
-        (json!(["a store is away"]), Err(Nonsense::Incomplete)),
-        (json!({"unknown": 1}), Err(Nonsense::Incomplete)),
+        (json!(null), Ok(FoundSeries::Nothing)),
+        (json!([]), Ok(FoundSeries::Nothing)),
+        (json!(["a store is away"]), Err(GateAnswerError::Incomplete)),
+        (json!({"unknown": 1}), Err(GateAnswerError::Incomplete)),
     ] {
         let mut body = vector(json!([]));
         body["warnings"] = warnings.clone();
         body["infos"] = json!(["metric might not be a counter"]);
         assert_eq!(found(&body), expected, "{warnings}");
         body["data"]["result"] = json!([series()]);
-        assert_eq!(found(&body), Ok(Found::Something), "{warnings}");
+        assert_eq!(found(&body), Ok(FoundSeries::Something), "{warnings}");
     }
 }
 
@@ -53,28 +53,40 @@ fn warnings_are_heeded_where_nothing_was_found() {
 fn nonsense_says_nothing() {
     let of = |kind: &str, result: Value| json!({"status": "success", "data": {"resultType": kind, "result": result}});
     for (what, body, expected) in [
-        ("an error", json!({"status": "error", "errorType": "timeout", "error": "x"}), Nonsense::Failed),
-        ("a scalar", of("scalar", json!([1, "0"])), Nonsense::NoVector),
-        ("a text", of("string", json!([1, "x"])), Nonsense::NoVector),
-        ("a matrix", of("matrix", json!([])), Nonsense::NoVector),
-        ("no data", json!({"status": "success"}), Nonsense::Unreadable),
-        ("data of nothing", json!({"status": "success", "data": null}), Nonsense::Unreadable),
-        ("no result", json!({"status": "success", "data": {"resultType": "vector"}}), Nonsense::Unreadable),
-        ("a result of nothing", vector(json!(null)), Nonsense::Unreadable),
-        ("a result of another kind", vector(json!({})), Nonsense::Unreadable),
-        ("another kind of status", json!({"status": 200, "data": {}}), Nonsense::Unreadable),
-        ("a list", json!([]), Nonsense::Unreadable),
-        ("a series of nothing", vector(json!([null])), Nonsense::Series),
-        ("a series without value", vector(json!([{"metric": {}}])), Nonsense::Series),
-        ("a series without metric", vector(json!([{"value": [1, "1"]}])), Nonsense::Series),
-        ("a value as a number", vector(json!([{"metric": {}, "value": [1, 1]}])), Nonsense::Series),
-        ("a word for a value", vector(json!([{"metric": {}, "value": [1, "many"]}])), Nonsense::Series),
-        ("a good and a bad series", vector(json!([series(), 3])), Nonsense::Series),
+        (
+            "an error",
+            json!({"status": "error", "errorType": "timeout", "error": "x"}),
+            GateAnswerError::Failed,
+        ),
+        ("a scalar", of("scalar", json!([1, "0"])), GateAnswerError::NoVector),
+        ("a text", of("string", json!([1, "x"])), GateAnswerError::NoVector),
+        ("a matrix", of("matrix", json!([])), GateAnswerError::NoVector),
+        ("no data", json!({"status": "success"}), GateAnswerError::Unreadable),
+        ("data of nothing", json!({"status": "success", "data": null}), GateAnswerError::Unreadable),
+        (
+            "no result",
+            json!({"status": "success", "data": {"resultType": "vector"}}),
+            GateAnswerError::Unreadable,
+        ),
+        ("a result of nothing", vector(json!(null)), GateAnswerError::Unreadable),
+        ("a result of another kind", vector(json!({})), GateAnswerError::Unreadable),
+        ("another kind of status", json!({"status": 200, "data": {}}), GateAnswerError::Unreadable),
+        ("a list", json!([]), GateAnswerError::Unreadable),
+        ("a series of nothing", vector(json!([null])), GateAnswerError::Series),
+        ("a series without value", vector(json!([{"metric": {}}])), GateAnswerError::Series),
+        ("a series without metric", vector(json!([{"value": [1, "1"]}])), GateAnswerError::Series),
+        ("a value as a number", vector(json!([{"metric": {}, "value": [1, 1]}])), GateAnswerError::Series),
+        (
+            "a word for a value",
+            vector(json!([{"metric": {}, "value": [1, "many"]}])),
+            GateAnswerError::Series,
+        ),
+        ("a good and a bad series", vector(json!([series(), 3])), GateAnswerError::Series),
     ] {
         assert_eq!(found(&body), Err(expected), "{what}");
     }
     for body in [&b""[..], b"{", b"<html>Sign in</html>", b"\xff\xfe", br#"{"status":"success"}x"#] {
-        assert_eq!(read(body), Err(Nonsense::Unreadable), "{}", String::from_utf8_lossy(body));
+        assert_eq!(read(body), Err(GateAnswerError::Unreadable), "{}", String::from_utf8_lossy(body));
     }
 }
 
@@ -82,9 +94,9 @@ fn nonsense_says_nothing() {
 fn what_is_huge_or_deep_is_not_read() {
     let mut body = vector(json!([])).to_string().into_bytes();
     body.resize(ANSWER_MAX, b' ');
-    assert_eq!(read(&body), Ok(Found::Nothing));
+    assert_eq!(read(&body), Ok(FoundSeries::Nothing));
     body.push(b' ');
-    assert_eq!(read(&body), Err(Nonsense::TooLong));
+    assert_eq!(read(&body), Err(GateAnswerError::TooLong));
     let deep = format!(
         r#"{{"status":"success","data":{{"resultType":"vector","result":{}{}}}}}"#,
         "[".repeat(20_000),
@@ -95,15 +107,15 @@ fn what_is_huge_or_deep_is_not_read() {
 
 #[test]
 fn both_expressions_have_to_be_well() {
-    use Found::{Nothing, Something};
+    use FoundSeries::{Nothing, Something};
     for (query, requires, expected) in [
-        (Nothing, None, Answer::Good),
-        (Something, None, Answer::Bad),
-        (Nothing, Some(Something), Answer::Good),
-        (Nothing, Some(Nothing), Answer::Bad),
-        (Something, Some(Something), Answer::Bad),
-        (Something, Some(Nothing), Answer::Bad),
+        (Nothing, None, GateAnswer::Good),
+        (Something, None, GateAnswer::Bad),
+        (Nothing, Some(Something), GateAnswer::Good),
+        (Nothing, Some(Nothing), GateAnswer::Bad),
+        (Something, Some(Something), GateAnswer::Bad),
+        (Something, Some(Nothing), GateAnswer::Bad),
     ] {
-        assert_eq!(Answer::of(query, requires), expected, "{query:?}, {requires:?}");
+        assert_eq!(GateAnswer::of(query, requires), expected, "{query:?}, {requires:?}");
     }
 }

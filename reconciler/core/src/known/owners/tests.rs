@@ -1,7 +1,7 @@
 //! Whose a node is, in every order of pools.
 
 use super::*;
-use crate::cluster::Member;
+use crate::cluster::Watched;
 use crate::facts::PoolFacts;
 use crate::observe::pools_at;
 use crate::policy::{Durations, USUAL};
@@ -104,7 +104,7 @@ fn owners_follow_labels_and_pools() {
     assert_eq!(owner(&|cluster| assert!(node("n", &json!({"tier": "db"})).put(cluster))), Owner::Nobody);
     assert_eq!(owner(&|cluster| assert!(pool("all", 0, &json!({})).put(cluster))), Owner::Pool(0), "all");
     assert_eq!(owner(&|cluster| assert!(node("n", &json!({"tier": "web"})).put(cluster))), Owner::Pool(1));
-    assert_eq!(owner(&|cluster| <Item<Pool> as Member>::remove("web", cluster)), Owner::Pool(0), "all");
+    assert_eq!(owner(&|cluster| <Item<Pool> as Watched>::remove("web", cluster)), Owner::Pool(0), "all");
     assert_eq!(owner(&|cluster| cluster.replace(Vec::<Item<Pool>>::new())), Owner::Nobody);
 }
 

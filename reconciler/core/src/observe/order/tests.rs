@@ -1,7 +1,7 @@
 //! For whom it counts that a pool is done with a version.
 
 use super::*;
-use crate::cluster::{Cluster, Member as _};
+use crate::cluster::{Cluster, Watched as _};
 use crate::policy::{Policy, USUAL};
 use crate::pool::Pool;
 use brupop_api::Item;

@@ -1,7 +1,7 @@
 //! When a slot is held for too long, whatever the reason.
 
 use super::*;
-use crate::cluster::Member as _;
+use crate::cluster::Watched as _;
 use crate::pool::Pool;
 use crate::rules::GateState;
 

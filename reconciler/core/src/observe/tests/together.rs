@@ -1,7 +1,7 @@
 //! Nodes that must not be out of service together.
 
 use super::*;
-use crate::cluster::Member as _;
+use crate::cluster::Watched as _;
 
 /// Nodes of these zones whose hosts have staged their updates, each with a slot, in a pool that keeps zones apart.
 fn staged(nodes: &[(&'static str, Value)]) -> Cluster {

@@ -4,7 +4,7 @@ use kube::Resource as _;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::cluster::Member as _;
+use crate::cluster::Watched as _;
 use crate::objects::WatchedNode;
 use brupop_api::names;
 use brupop_api::{BottlerocketShadow, Item};

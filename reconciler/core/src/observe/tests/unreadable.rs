@@ -1,7 +1,7 @@
 //! A Node that cannot be read still counts for the others: as one of the control plane, of its pool and of its zone.
 
 use super::*;
-use crate::cluster::Member as _;
+use crate::cluster::Watched as _;
 use crate::decide::slots;
 
 /// What makes a Node unreadable; its kubelet, or who may annotate it, can write that.

@@ -1,7 +1,7 @@
 //! The status of a pool, from the objects of its nodes.
 
 use super::*;
-use crate::cluster::{Cluster, Member as _};
+use crate::cluster::{Cluster, Watched as _};
 use crate::decide;
 use crate::known::Known;
 use crate::objects::{AgentPod, Readiness, WatchedNode};

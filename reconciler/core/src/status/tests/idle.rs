@@ -4,7 +4,7 @@ use brupop_api::conditions::ConditionStatus;
 use brupop_api::{BottlerocketShadow, Item, names};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Member as _};
+use crate::cluster::{Cluster, Watched as _};
 use crate::objects::WatchedNode;
 use crate::status::DesiredCondition;
 
