@@ -7,7 +7,7 @@ mod last_pass;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brupop_core::cluster::Cluster;
-use brupop_core::outcome::{Ended, Phase, results};
+use brupop_core::phases::{Ended, Phase, results};
 use brupop_runtime::metrics::{self, ProcessMetrics};
 use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;

@@ -1,10 +1,10 @@
 //! The one loop: changes, answers and deadlines wake it; then it observes, decides and starts calls.
 
+mod answers;
 mod calls;
 mod drainer;
 mod gate_answers;
 mod memory;
-mod outcomes;
 mod pass;
 mod status_writer;
 mod wake;
@@ -27,6 +27,7 @@ use crate::leadership::{Elected, leads_now, next_while_leading};
 use crate::metrics::Metrics;
 use crate::operation::{ApiServer, Reply};
 use crate::watches::Watches;
+use answers::Publisher;
 use brupop_core::drain::PodKey;
 use brupop_core::gates::answer::GateAnswer;
 use brupop_core::known::Known;
@@ -36,7 +37,6 @@ use calls::Call;
 use drainer::Drainer;
 use gate_answers::GateAnswers;
 use memory::Memory;
-use outcomes::Publisher;
 
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed makes no calls.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);

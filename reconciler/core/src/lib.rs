@@ -22,7 +22,7 @@ pub mod kept;
 pub mod known;
 pub mod objects;
 pub mod observe;
-pub mod outcome;
+pub mod phases;
 pub mod policy;
 pub mod pool;
 pub mod rules;

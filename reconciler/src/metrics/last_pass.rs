@@ -7,7 +7,7 @@ use brupop_api::names::DEFAULT_POOL;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::Reason;
 use brupop_core::facts::{FleetFacts, NodeView};
-use brupop_core::outcome::update_known_since;
+use brupop_core::phases::update_known_since;
 use brupop_core::rules::GateState;
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;

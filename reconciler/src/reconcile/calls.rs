@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{Decision, Effect, Milestone, new_shadow};
 use brupop_core::facts::{FleetFacts, NodeView, UnmanagedNode};
-use brupop_core::outcome::{self, Ended};
+use brupop_core::phases::{self, Ended};
 use brupop_core::status::EventText;
 
 use crate::operation::{Confirm, Operation, resource_version};
@@ -136,7 +136,7 @@ pub(super) fn of(
         // Nobody looks at the Events of objects that are gone.
         context.objects = of_fleet(cluster);
     }
-    context.ended = outcome::ended_by(cluster, fleet, view, decision).into_iter().collect();
+    context.ended = phases::ended_by(cluster, fleet, view, decision).into_iter().collect();
     Some(Call::about(cluster, object.owned(), operation, context))
 }
 

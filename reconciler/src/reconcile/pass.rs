@@ -28,7 +28,7 @@ use brupop_core::facts::Observed;
 use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::known::Known;
 use brupop_core::observe::{Leader, Now, observe, pools_at};
-use brupop_core::outcome;
+use brupop_core::phases;
 use brupop_core::status::EventText;
 
 /// At most so many requests are under way at once. A request that has no room is decided anew when another one is answered.
@@ -224,7 +224,7 @@ impl Reconciler {
         if let Some(write) = &slots.write {
             let event = EventText::of_halts(&slots.halted);
             let mut call = calls::ledger(pass.cluster, write, event);
-            call.context.ended = outcome::updates_of(fleet, views, &slots);
+            call.context.ended = phases::updates_of(fleet, views, &slots);
             self.send(pass, call);
         }
         self.preflight(pass, &slots);

@@ -7,9 +7,9 @@ mod age;
 mod boot;
 mod corrections;
 mod decision;
+mod disruption;
 mod drain;
 mod idle;
-mod kept;
 mod lifting;
 mod order;
 pub(crate) mod pool;
@@ -69,9 +69,9 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
             nodes[at].reason = reason;
         }
     }
-    let waiting = kept::Waiting::of(views, holders.held(views), &nodes);
+    let waiting = disruption::Waiting::of(views, holders.held(views), &nodes);
     for (decision, (view, slot)) in nodes.iter_mut().zip(with_slots.clone()) {
-        kept::release(fleet, view, slot, &waiting, decision);
+        disruption::release(fleet, view, slot, &waiting, decision);
     }
     for (&at, why) in unreadable {
         nodes[at] = Decision::wait(Reason::NotUnderstood(why));
@@ -103,7 +103,7 @@ fn name_those_behind<'o>(
 pub fn node<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
     let slot = view.slot(fleet);
     let mut decision = node_holding(fleet, view, slot);
-    kept::release(fleet, view, slot, &kept::Waiting::none(), &mut decision);
+    disruption::release(fleet, view, slot, &disruption::Waiting::none(), &mut decision);
     decision
 }
 

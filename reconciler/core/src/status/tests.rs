@@ -95,15 +95,15 @@ fn an_update_says_since_when_it_is_known() {
     let both = [wanted(ConditionStatus::False, "LimitReached"), yes.clone()];
     let patch = shadow_patch(&shadow(&json!([])), &both, "2026-11-21T04:00:00Z");
     let behind = shadow(&patch["status"]["conditions"]);
-    assert_eq!(crate::outcome::update_known_since(&behind), Some("2026-11-21T04:00:00Z"));
+    assert_eq!(crate::phases::update_known_since(&behind), Some("2026-11-21T04:00:00Z"));
     let paused = [wanted(ConditionStatus::False, "NodePaused"), yes];
     let patch = shadow_patch(&behind, &paused, "2026-11-21T05:00:00Z");
     let behind = shadow(&patch["status"]["conditions"]);
-    assert_eq!(crate::outcome::update_known_since(&behind), Some("2026-11-21T04:00:00Z"));
+    assert_eq!(crate::phases::update_known_since(&behind), Some("2026-11-21T04:00:00Z"));
     let done = [wanted(ConditionStatus::False, "NoUpdate"), no];
     assert!(!shadow_has(&behind, &done), "it is no longer so");
     let patch = shadow_patch(&behind, &done, "2026-11-21T06:00:00Z");
-    assert_eq!(crate::outcome::update_known_since(&shadow(&patch["status"]["conditions"])), None);
+    assert_eq!(crate::phases::update_known_since(&shadow(&patch["status"]["conditions"])), None);
 }
 
 #[test]

@@ -286,7 +286,7 @@ impl Publisher {
 mod tests {
     use super::*;
     use crate::process::tests::{holds_up, reconciler};
-    use brupop_core::outcome::Ended;
+    use brupop_core::phases::Ended;
     use jiff::Timestamp;
     use kube::api::Preconditions;
     use tokio::sync::{mpsc::unbounded_channel, watch};
