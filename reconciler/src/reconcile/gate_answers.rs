@@ -41,7 +41,7 @@ impl GateAnswers {
         let log = self.failures.entry(query.clone()).or_default();
         match &answer {
             Ok(_) if log.resolved() => {
-                tracing::info!(source, query = %expression, "the source of a gate answers again")
+                tracing::info!(source, query = %expression, "the source of a gate answers again");
             }
             Err(why) if log.is_new(why) => {
                 tracing::warn!(source, query = %expression, why, "the source of a gate gives no answer, so the gate is closed");
