@@ -141,27 +141,14 @@ impl Schedule {
         size_of::<Self>() + beside
     }
 
-    /// May updates start now, if at least `remaining` of the window must be left?
-    pub fn is_open(&self, now: Timestamp, remaining: SignedDuration) -> bool {
-        match &self.kind {
-            ScheduleKind::WhileMatching(cron) => {
-                self.matches(cron, now)
-                    && remaining <= self.matches_until(cron, now, remaining).duration_since(now)
-            }
-            ScheduleKind::After(_) => self.span(now).is_some_and(|span| is_open(span, now, remaining)),
-        }
-    }
-
-    /// The window that is open, or the first that opens.
-    fn span(&self, now: Timestamp) -> Option<Span> {
-        span(std::slice::from_ref(self), now)
-    }
-
-    /// Is there a window, the first of them, in which so much is left when it opens?
+    /// Is so much left of the first window, or of the one after it, when it opens?
     pub fn leaves(&self, remaining: SignedDuration) -> bool {
+        let own = std::slice::from_ref(self);
+        let fits =
+            |at| span(own, at).is_none_or(|(start, end)| is_open((start, end), start.max(at), remaining));
         let start =
             self.zone.to_timestamp(DateTime::constant(2020, 1, 1, 0, 0, 0, 0)).unwrap_or(Timestamp::MIN);
-        self.is_open(start, remaining) || self.opens(start).is_none_or(|opens| self.is_open(opens, remaining))
+        fits(start) || opens(own, start).is_none_or(fits)
     }
 
     /// Does the expression match this second of the clock on the wall?
