@@ -8,6 +8,9 @@ use clap_complete::Shell;
 
 use crate::PROGRAM;
 
+/// Where the overlays install the operator.
+pub(crate) const DEFAULT_NAMESPACE: &str = "brupop-bottlerocket-aws";
+
 /// Shows what the Bottlerocket update operator does with a fleet and why, and steers it
 #[derive(Clone, Debug, Parser)]
 #[command(
@@ -33,7 +36,7 @@ pub struct Arguments {
 #[derive(Clone, Debug, Args)]
 pub struct Target {
     /// Namespace of the operator
-    #[arg(long, short, global = true, default_value = "brupop-bottlerocket-aws", value_parser = object_name)]
+    #[arg(long, short, global = true, default_value = DEFAULT_NAMESPACE, value_parser = object_name)]
     pub namespace: String,
     /// Context of the kubeconfig in place of the current one
     #[arg(long, global = true)]

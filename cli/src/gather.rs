@@ -36,6 +36,7 @@ pub(crate) struct OperatorApi {
 /// The fleet as it is now.
 #[derive(Clone, Debug)]
 pub(crate) struct Fleet {
+    pub namespace: String,
     pub object: Option<BottlerocketFleet>,
     pub shadows: Vec<Item<BottlerocketShadow>>,
     pub pools: Vec<Item<Pool>>,
@@ -45,6 +46,7 @@ pub(crate) struct Fleet {
 /// What is known of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct AboutNode {
+    pub namespace: String,
     pub shadow: Option<Item<BottlerocketShadow>>,
     pub fleet: Option<BottlerocketFleet>,
     /// The Node; `Err` = nobody let us look. It is looked for only if there is no shadow.
@@ -76,7 +78,7 @@ impl OperatorApi {
             list(&self.ours(), ListParams::default(), self.right("list", ResourceKind::Shadows)).await?;
         let pools =
             list(&self.ours(), ListParams::default(), self.right("list", ResourceKind::Pools)).await?;
-        Ok(Fleet { object, shadows, pools, leads: self.leads().await })
+        Ok(Fleet { namespace: self.namespace.clone(), object, shadows, pools, leads: self.leads().await })
     }
 
     /// The fleet.
@@ -123,7 +125,8 @@ impl OperatorApi {
         let of_shadow = about("BottlerocketShadow", &shadow_name);
         let mut events = self.events(&self.namespace, &of_shadow, &mut notes).await?;
         events.extend(self.events(EVENTS_OF_NODES, &about("Node", node), &mut notes).await?);
-        Ok(AboutNode { shadow, fleet, node: node_seen, events, notes, leads: self.leads().await })
+        let (namespace, leads) = (self.namespace.clone(), self.leads().await);
+        Ok(AboutNode { namespace, shadow, fleet, node: node_seen, events, notes, leads })
     }
 
     /// A node's shadow, if it is there, can be read, and the caller may read it.

@@ -16,6 +16,7 @@ mod objects;
 mod page;
 mod report;
 mod steer;
+mod table;
 
 use brupop_core::objects::WatchedNode;
 use jiff::Timestamp;

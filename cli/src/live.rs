@@ -46,7 +46,7 @@ pub(crate) async fn watch(server: &OperatorApi, output: Output) -> Result<(), Er
     let pools = watcher(server.ours::<Item<Pool>>(), Config::default());
     let mut pools = pin!(patient(pools));
     let mut fleets = pin!(watch_one(server.ours::<Item<WatchedFleet>>(), names::FLEET));
-    let (mut brought, mut screen) = (Brought::default(), Screen::new(output));
+    let (mut brought, mut screen) = (Brought::of(&server.namespace), Screen::new(output));
     let (mut tick, mut lease) = (ticks(SHORTEST), ticks(LEASE));
     loop {
         tokio::select! {
@@ -109,6 +109,7 @@ impl<T: Readable> All<T> {
 /// What the watches have brought.
 #[derive(Default)]
 struct Brought {
+    namespace: String,
     shadows: All<BottlerocketShadow>,
     pools: All<Pool>,
     /// `None` = there is none, or it cannot be read.
@@ -123,6 +124,10 @@ struct Brought {
 }
 
 impl Brought {
+    fn of(namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), ..Self::default() }
+    }
+
     fn shadow(&mut self, event: Event<Item<BottlerocketShadow>>) {
         self.shadows.bring(event);
         self.now();
@@ -178,6 +183,7 @@ impl Brought {
         let shadows = self.shadows.known.as_ref().filter(|_| self.fleet_told)?;
         let pools = self.pools.known.as_ref()?;
         Some(Fleet {
+            namespace: self.namespace.clone(),
             object: self.fleet.clone(),
             shadows: shadows.values().cloned().collect(),
             pools: pools.values().cloned().collect(),
@@ -208,7 +214,8 @@ impl Screen {
         let page = Page { now: Timestamp::now(), columns: size.map(|size| size.columns) };
         let mut text = rendered(&status::of(&fleet), self.output, &page)?;
         if let (Some(trouble), Output::Table) = (&brought.trouble, self.output) {
-            text.extend(["\n", &Tone::Bad.paint("Trouble:"), " ", &shown(trouble, MESSAGE_MAX), "\n"]);
+            text += "\n";
+            text += &Tone::Bad.paragraph("Trouble:", &shown(trouble, MESSAGE_MAX), &page);
         }
         match size {
             Some(size) => write_to_terminal(&framed(&tinted(&text), size)),

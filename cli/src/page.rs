@@ -7,16 +7,13 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::printable::printable;
-use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 use jiff::Timestamp;
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 
 use crate::Error;
 use crate::arguments::Output;
-
-/// Between two columns.
-const GAP: u16 = 2;
+use crate::table::wrapped;
 
 /// What a table is made for.
 #[derive(Clone, Copy, Debug)]
@@ -42,48 +39,34 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    fn color(self) -> (Color, AnsiColor) {
-        match self {
-            Self::Good => (Color::DarkGreen, AnsiColor::Green),
-            Self::Moving => (Color::DarkCyan, AnsiColor::Cyan),
-            Self::Attention => (Color::DarkYellow, AnsiColor::Yellow),
-            Self::Bad => (Color::DarkRed, AnsiColor::Red),
-        }
+    pub fn style(self) -> Style {
+        let color = match self {
+            Self::Good => AnsiColor::Green,
+            Self::Moving => AnsiColor::Cyan,
+            Self::Attention => AnsiColor::Yellow,
+            Self::Bad => AnsiColor::Red,
+        };
+        Style::new().fg_color(Some(color.into()))
     }
 
     /// The words in this tone.
     pub fn paint(self, words: &str) -> String {
-        let style = Style::new().fg_color(Some(self.color().1.into()));
+        let style = self.style();
         format!("{style}{words}{style:#}")
     }
 
-    /// A cell in this tone.
-    pub fn cell(self, words: &str) -> Cell {
-        Cell::new(words).fg(self.color().0)
+    /// A paragraph that says what this is about, in this tone.
+    pub fn paragraph(self, what: &str, about: &str, page: &Page) -> String {
+        let wrapped = wrapped(&format!("{what} {about}"), page.width().saturating_sub(2)).join("\n  ") + "\n";
+        wrapped.replacen(what, &self.paint(what), 1)
     }
 }
 
-/// Rows under a head of column names, without lines between them; empty without rows.
-pub(crate) fn table(head: &[&str], rows: Vec<Vec<Cell>>, page: &Page) -> String {
-    if rows.is_empty() {
-        return String::new();
+impl Page {
+    /// Characters of a line.
+    pub fn width(&self) -> usize {
+        self.columns.map_or(usize::MAX, usize::from)
     }
-    let mut table = Table::new();
-    // Nothing here asks the terminal, so that the same values make the same text everywhere.
-    table.force_no_tty().enforce_styling().set_content_arrangement(ContentArrangement::Dynamic);
-    if let Some(columns) = page.columns {
-        table.set_width(columns);
-    }
-    table.load_style(comfy_table::presets::NOTHING);
-    // Not the blanks behind it, which are cut off at the end of a line.
-    table.style_text_only();
-    table.set_header(head.iter().map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
-    table.add_rows(rows);
-    for column in table.column_iter_mut() {
-        column.set_padding((0, GAP));
-    }
-    let lines = table.lines().map(|line| line.trim_end().to_owned() + "\n");
-    lines.collect()
 }
 
 /// A paragraph under a title.
@@ -201,16 +184,5 @@ mod tests {
         ] {
             assert_eq!(age(since, now), expected, "{since}");
         }
-    }
-
-    #[test]
-    fn a_long_cell_is_wrapped_to_the_terminal() {
-        let page = |columns| Page { now: Timestamp::UNIX_EPOCH, columns };
-        let rows = || vec![vec![Tone::Bad.cell("a"), Cell::new("one two three four five six seven")]];
-        let plain = |columns| strip_str(&table(&["X", "WHY"], rows(), &page(columns))).to_string();
-        assert_eq!(plain(None), "X  WHY\na  one two three four five six seven\n");
-        assert!(plain(Some(20)).lines().count() > 2 && plain(Some(20)).lines().all(|line| line.len() <= 20));
-        assert!(table(&["X", "WHY"], rows(), &page(None)).contains("\u{1b}["));
-        assert_eq!(table(&["X"], vec![], &page(None)), "");
     }
 }

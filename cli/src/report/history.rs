@@ -2,12 +2,12 @@
 
 use brupop_api::crds::NAME_MAX;
 use brupop_api::fleet::VersionRecord;
-use comfy_table::Cell;
 use serde::Serialize;
 
 use super::{EventRow, events, latest, name, notes, or_dash, sentence, time, version, word};
 use crate::gather::Past;
-use crate::page::{Page, Tone, View, age, section, shown, table};
+use crate::page::{Page, Tone, View, age, section, shown};
+use crate::table::{Cell, table};
 
 /// So many Events are shown.
 const EVENTS: usize = 200;
@@ -96,13 +96,14 @@ impl View for History {
             || "No update has ended yet\n".to_owned(),
             |at| format!("The last update ended {} ago\n", age(at, page.now)),
         );
-        let rows = self.versions.iter().map(|outcome| outcome.row(page)).collect();
-        let head = ["VERSION", "FIRST SEEN", "FIRST RESULT", "REACHED BY", "FAILED ON", "HALTED"];
-        let versions = table(&head, rows, page);
+        let rows: Vec<_> = self.versions.iter().map(|outcome| outcome.row(page)).collect();
+        let head =
+            [("VERSION", 0), ("FIRST SEEN", 1), ("FIRST RESULT", 2), ("REACHED BY", 0), ("FAILED ON", 0)];
+        let versions = table(&head, &rows, page);
         finished
             + &section("VERSIONS", &versions)
-            + &section("EVENTS", &events(&self.events, page))
-            + &notes(&self.notes)
+            + &section("EVENTS", &events(&self.events, false, page))
+            + &notes(&self.notes, page)
     }
 }
 
@@ -111,10 +112,11 @@ impl VersionHistory {
         let failed = |it: &FailureRow| format!("{} ({}, {} ago)", it.node, it.reason, age(&it.at, page.now));
         let failures: Vec<String> = self.failures.iter().map(failed).collect();
         let failures = if failures.is_empty() { "-".to_owned() } else { failures.join(", ") };
-        let halted = match (&self.halted, &self.acknowledged_at) {
-            (Some(why), _) => Tone::Bad.cell(why),
-            (None, Some(at)) => Cell::new(format!("lifted up to {at}")),
-            (None, None) => Cell::new("-"),
+        let failures = shown(&failures, 2 * NAME_MAX);
+        let failures = match (&self.halted, &self.acknowledged_at) {
+            (Some(why), _) => Cell::toned(Tone::Bad, &format!("{failures}\nhalted: {why}")),
+            (None, Some(at)) => Cell::new(format!("{failures}\nits halt was lifted up to {at}")),
+            (None, None) => Cell::new(failures),
         };
         let age = |at: &Option<String>| at.as_deref().map(|at| age(at, page.now));
         vec![
@@ -122,8 +124,7 @@ impl VersionHistory {
             Cell::new(or_dash(age(&self.first_seen).as_deref())),
             Cell::new(or_dash(age(&self.first_result).as_deref())),
             Cell::new(format!("{} nodes", self.succeeded)),
-            Cell::new(shown(&failures, 2 * NAME_MAX)),
-            halted,
+            failures,
         ]
     }
 }

@@ -10,13 +10,14 @@ use std::cmp::Reverse;
 
 use brupop_api::conditions::{Condition, PROGRESSING};
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, TIME_MAX, VERSION_MAX, WORD_MAX};
-use brupop_api::{BottlerocketShadow, names};
-use comfy_table::Cell;
+use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, names};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+use crate::arguments::DEFAULT_NAMESPACE;
 use crate::objects::Event;
-use crate::page::{Page, Tone, age, shown, table};
+use crate::page::{Page, Tone, age, shown};
+use crate::table::{Cell, some, table};
 
 /// Two Events that are published together are no further apart.
 const TOGETHER: SignedDuration = SignedDuration::from_secs(2);
@@ -89,25 +90,26 @@ impl EventRow {
     }
 }
 
-/// Events as a table.
-pub(crate) fn events(rows: &[EventRow], page: &Page) -> String {
+/// Events as a table; of one node, without its name.
+pub(crate) fn events(rows: &[EventRow], of_one_node: bool, page: &Page) -> String {
     let row = |event: &EventRow| {
         let again = if event.count > 1 { format!(" (x{})", event.count) } else { String::new() };
+        let tone = (event.type_ == "Warning").then_some(Tone::Attention);
         let reason = event.reason.clone() + &again;
         vec![
             Cell::new(event.at.as_deref().map_or("-".to_owned(), |at| age(at, page.now))),
-            Cell::new(event.about()),
-            if event.type_ == "Warning" { Tone::Attention.cell(&reason) } else { Cell::new(&reason) },
+            Cell::new(if of_one_node { "" } else { event.about() }),
+            tone.map_or_else(|| Cell::new(&reason), |tone| Cell::toned(tone, &reason)),
             Cell::new(&event.message),
         ]
     };
-    table(&["AGE", "ABOUT", "EVENT", "MESSAGE"], rows.iter().map(row).collect(), page)
+    let head = [("AGE", 0), ("ABOUT", 1), ("EVENT", 2), ("MESSAGE", 0)];
+    table(&head, &rows.iter().map(row).collect::<Vec<_>>(), page)
 }
 
 /// Lines that say what could not be looked at.
-pub(crate) fn notes(notes: &[String]) -> String {
-    let line = |note: &String| format!("{} {note}\n", Tone::Attention.paint("Not shown:"));
-    notes.iter().map(line).collect()
+pub(crate) fn notes(notes: &[String], page: &Page) -> String {
+    notes.iter().map(|note| Tone::Attention.paragraph("Not shown:", note, page)).collect()
 }
 
 /// The condition that says why a shadow's node moves or waits.
@@ -136,14 +138,17 @@ fn node_of(shadow: &str) -> String {
     name(names::node_of_shadow(shadow).unwrap_or(shadow))
 }
 
-/// Maximum number of nodes in a sentence for people; programs are told all.
-const NAMED: usize = 6;
+/// The condition does not say it: thousands of shadows would be rewritten each time that a slot changes hands.
+fn slots_in_use(status: &BottlerocketFleetStatus) -> String {
+    let nodes: Vec<_> = status.slots.keys().map(|shadow| node_of(shadow)).collect();
+    let limit = status.limit.map_or_else(|| "?".to_owned(), |limit| limit.to_string());
+    format!("{} of {limit} in use, by {}", nodes.len(), some(&nodes, usize::MAX))
+}
 
-/// The first of these nodes, and how many more there are.
-fn some(nodes: &[String]) -> String {
-    let named = nodes.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = nodes.len().saturating_sub(NAMED);
-    if more > 0 { format!("{named} and {more} more") } else { named }
+/// A command of this plugin that can be pasted, for the operator in this namespace.
+fn brupop(words: &str, namespace: &str) -> String {
+    let namespace = if namespace == DEFAULT_NAMESPACE { String::new() } else { format!(" -n {namespace}") };
+    format!("`kubectl brupop {words}{namespace}`")
 }
 
 fn word(text: &str) -> String {

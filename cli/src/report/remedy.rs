@@ -2,30 +2,50 @@
 
 use brupop_core::decide::Reason;
 
+use super::brupop;
+
+/// What commands name.
+pub(super) struct Named<'a> {
+    pub node: &'a str,
+    /// The version that its host would update to, or a word in its place.
+    pub version: &'a str,
+    /// The operator's namespace.
+    pub namespace: &'a str,
+}
+
 /// A match over all reasons, of which a new one has to be among them.
 macro_rules! remedies {
-    ($($variant:ident => $remedy:literal,)*) => {
-        /// What to do so that the node's update begins or goes on. A node that moves by itself
-        /// needs nothing; then the sentence says what comes next.
-        pub(super) fn of(reason: &Reason<'_>) -> &'static str {
-            match reason { $(Reason::$variant { .. } => $remedy,)* }
+    (($node:ident, $namespace:ident, $resume:ident, $resume_fleet:ident, $update_now:ident, $resume_version:ident),
+     $($variant:ident => $remedy:literal,)*) => {
+        /// What to do so that the node's update begins or goes on, with commands that can be pasted. A node that moves by
+        /// itself needs nothing; then the sentence says what comes next.
+        pub(super) fn of(reason: &Reason<'_>, named: &Named<'_>) -> String {
+            let Named { node: $node, version, namespace: $namespace } = named;
+            let $resume = brupop(&format!("resume {}", $node), $namespace);
+            let $resume_fleet = brupop("resume", $namespace);
+            let $update_now = brupop(&format!("update-now {}", $node), $namespace);
+            let $resume_version = brupop(&format!("resume-version {version}"), $namespace);
+            match reason { $(Reason::$variant { .. } => format!($remedy),)* }
         }
     };
 }
 
 remedies! {
+    (node, namespace, resume, resume_fleet, update_now, resume_version),
     NotLeading => "look at the reconciler's pods and their logs: one of them has to lead",
     NotUnderstood =>
         "repair the object that cannot be read: remove a marker and undo by hand what it records, correct \
          a Node, or delete a shadow (the reconciler recreates it)",
     NodeGone => "nothing: the reconciler deletes the shadow, too",
     NodeReplaced => "nothing: the reconciler deletes this shadow and creates that of the new Node",
-    NotLabelled => "label the node bottlerocket.aws/updater-interface-version=2.0.0",
+    NotLabelled => "label the node: `kubectl label node {node} bottlerocket.aws/updater-interface-version=2.0.0`",
     NotReported =>
-        "look at the agent's pod on the node, and whether the host has /run/api.sock; if no node reports, \
+        "look at the agent's pod on the node (`kubectl get pods -n {namespace} -o wide --field-selector \
+         spec.nodeName={node}`), and whether the host has /run/api.sock; if no node reports, \
          API servers may not reach the webhook",
     AgentSilent =>
-        "look at the agent's pod on the node and at its logs, or at the DaemonSet brupop-agent if there is no pod: one has to be Ready",
+        "look at the agent's pod on the node and at its logs (`kubectl get pods -n {namespace} -o wide --field-selector \
+         spec.nodeName={node}`), or at the DaemonSet brupop-agent if there is no pod: one has to be Ready",
     NoUpdate =>
         "nothing, unless a release is missing: see the host's update wave and version lock (`apiclient \
          update check` and `apiclient get settings.updates` on the host)",
@@ -33,17 +53,18 @@ remedies! {
     CannotDisarm =>
         "let the host reach its update repository, without which it cannot undo the activation; or drain \
          the node and reboot it into the update",
-    NoInPlaceUpdates => "replace the node to update it, and remove the opt-in label from nodes of this image",
+    NoInPlaceUpdates => "replace the node to update it, and remove the opt-in label from nodes of this image: `kubectl label node {node} \
+         bottlerocket.aws/updater-interface-version-`",
     HostUnreachable => "look at apiserver.service on the host",
     CommandRefused => "see what the host's API says, and what runs on the host (`updog`, `thar-be-updates`)",
     RebootRefused => "see what keeps the host from rebooting (`systemd-inhibit --list`)",
     NotNextToBoot => "activate the update on the host again (`apiclient update apply`), or wait until it is given up",
     NodeNotReady => "repair the node: it has to become Ready",
     TooManyLabels => "remove labels or annotations of the Node, down to 1,000 of each",
-    FleetPaused => "resume the fleet (kubectl brupop resume)",
-    NodePaused => "resume the node (kubectl brupop resume NODE)",
-    OutsideWindow => "wait for the maintenance window, or request the update now (kubectl brupop update-now NODE)",
-    Frozen => "wait for the end of the freeze, or request the update now (kubectl brupop update-now NODE)",
+    FleetPaused => "resume the fleet ({resume_fleet})",
+    NodePaused => "resume the node ({resume})",
+    OutsideWindow => "wait for the maintenance window, or request the update now ({update_now})",
+    Frozen => "wait for the end of the freeze, or request the update now ({update_now})",
     PoolPaused => "resume the pool (spec.paused of its BottlerocketPool)",
     PoolInvalid => "correct the field of the pool that the sentence names",
     PoolConflict => "give one of the pools another priority, or another selector",
@@ -58,8 +79,7 @@ remedies! {
         "wait for the node of the control plane that the sentence names: it has to be updated, Ready and \
          uncordoned",
     VersionTooYoung =>
-        "wait until the version is old enough (spec.versions.minAge), or request the update now (kubectl \
-         brupop update-now NODE)",
+        "wait until the version is old enough (spec.versions.minAge), or request the update now ({update_now})",
     GateClosed =>
         "repair what the query of the gate finds (spec.gates of the pool); three good answers open it, \
          and update-now does not",
@@ -71,31 +91,30 @@ remedies! {
         "look at the webhook's pods, and apply the overlay again: webhook and policies have to be in \
          force",
     OtherOperator => "uninstall upstream's operator, as docs/migrating.md says",
-    BackingOff => "repair the cause and wait; to not wait, delete the shadow",
+    BackingOff => "repair the cause and wait; to not wait, delete the shadow: `kubectl delete brs brs-{node} -n {namespace}`",
     VersionHalted =>
-        "find out why nodes failed, and lift the halt (kubectl brupop resume-version VERSION); or wait \
+        "find out why nodes failed, and lift the halt ({resume_version}); or wait \
          for another release",
     VersionHaltedInPool =>
         "repair the workloads, and lift the halt of the pool (its condition Halted names the command); or \
          wait for another release",
     VersionUnproven => "wait for the nodes that try the version now: one of them has to reach it",
-    TooManyVersionsHalted => "lift halts (kubectl brupop resume-version VERSION)",
+    TooManyVersionsHalted => "lift halts ({resume_version})",
     NodeTooYoung =>
-        "wait until the node is MIN_NODE_AGE_SECONDS old, or request its update now (kubectl brupop \
-         update-now NODE)",
+        "wait until the node is MIN_NODE_AGE_SECONDS old, or request its update now ({update_now})",
     PausingBetweenUpdates =>
-        "wait for PAUSE_BETWEEN_UPDATES_SECONDS after the last update, or request this one now (kubectl \
-         brupop update-now NODE)",
+        "wait for PAUSE_BETWEEN_UPDATES_SECONDS after the last update, or request this one now ({update_now})",
     CheckingPods => "nothing: the reconciler is looking at the node's pods and their budgets",
     TooManyPods =>
-        "delete pods of the node that nobody needs (kubectl get pods -A --field-selector \
-         spec.nodeName=NODE), and limit their namespace (a ResourceQuota)",
+        "delete pods of the node that nobody needs (`kubectl get pods -A --field-selector \
+         spec.nodeName={node}`), and limit their namespace (a ResourceQuota)",
     CannotDrain => "change the budget or delete the pod that the sentence names; the node is then looked at again",
     BudgetAllowsNone =>
         "make the workload under the budget healthy, or allow a disruption; a pod that asks not to be \
          disrupted has to end",
     NodeLeaving => "nothing: the node is about to go",
-    NotBottlerocket => "remove the opt-in label if the node is not to run Bottlerocket",
+    NotBottlerocket => "remove the opt-in label if the node is not to run Bottlerocket: `kubectl label node {node} \
+         bottlerocket.aws/updater-interface-version-`",
     NodeChangesDenied => "change the admission rule, or repair the field of the Node, that the sentence names",
     LimitReached =>
         "wait for a slot, or raise the limit (spec.maxUnavailable of the pool or the fleet, \
@@ -103,7 +122,8 @@ remedies! {
     LimitUsedByUnavailableNodes =>
         "repair or uncordon the nodes that use up the limit, or raise it (spec.maxUnavailable, \
          MAX_CONCURRENT_UPDATE)",
-    Starting => "wait for the agent to take the update up; if that lasts, its process hangs: delete its pod",
+    Starting => "wait for the agent to take the update up; if that lasts, its process hangs: delete its pod (`kubectl get pods -n \
+         {namespace} -o wide --field-selector spec.nodeName={node}`)",
     Staging => "nothing: the host finishes its download, within STAGE_DEADLINE_SECONDS",
     ExcludedFromLoadBalancers => "nothing: the drain begins after EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC",
     Cordoning => "nothing: the node is cordoned next",
@@ -113,7 +133,7 @@ remedies! {
     VolumesInUse => "nothing: the node reboots once its volumes are detached, or after two minutes",
     RebootGranted => "nothing: the agent reboots the host",
     Rebooting => "nothing: the host comes back with the new version, and the node becomes Ready",
-    RebootOverdue => "look at the machine; delete the Node if it will never come back",
+    RebootOverdue => "look at the machine; if it will never come back, delete the Node: `kubectl delete node {node}`",
     ReturningToService => "nothing: the node is uncordoned next",
     Monitoring => "nothing: the node has to stay Ready for SOAK_SECONDS",
     WorkloadsUnavailable => "repair the workload that the sentence names: it has to become available again",
@@ -127,8 +147,9 @@ mod tests {
 
     #[test]
     fn remedies_are_sentences_of_their_own() {
-        let remedies = Reason::WORDS.iter().filter_map(|word| Some(of(&Reason::of_word(word)?)));
-        let mut remedies: Vec<&str> = remedies.filter(|remedy| !remedy.starts_with("nothing: ")).collect();
+        let named = Named { node: "node-0", version: "1.20.0", namespace: "ns" };
+        let remedies = Reason::WORDS.iter().filter_map(|word| Some(of(&Reason::of_word(word)?, &named)));
+        let mut remedies: Vec<String> = remedies.filter(|remedy| !remedy.starts_with("nothing: ")).collect();
         assert!(remedies.len() > 30, "{}", remedies.len());
         assert!(
             remedies.iter().all(|remedy| !remedy.ends_with('.') && !remedy.contains("  ")),
@@ -138,5 +159,15 @@ mod tests {
         let all = remedies.len();
         remedies.dedup();
         assert_eq!(remedies.len(), all, "two reasons need the same");
+        let command = |word| of(&Reason::of_word(word).unwrap(), &named);
+        assert!(command("NodePaused").contains("`kubectl brupop resume node-0 -n ns`"));
+        assert!(command("VersionHalted").contains("`kubectl brupop resume-version 1.20.0 -n ns`"));
+        for remedy in remedies {
+            for (number, part) in remedy.split('`').enumerate() {
+                let is_command = number % 2 == 1;
+                assert!(is_command || !part.contains("kubectl"), "{remedy}");
+                assert!(!is_command || !part.contains("NODE") && !part.contains("VERSION"), "{remedy}");
+            }
+        }
     }
 }

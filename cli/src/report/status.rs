@@ -16,7 +16,7 @@ use brupop_core::decide::Reason;
 use brupop_core::pool::Pool;
 use serde::Serialize;
 
-use super::{condition, name, node_of, progressing, sentence, time, version, word};
+use super::{condition, name, node_of, progressing, sentence, slots_in_use, time, version, word};
 use crate::gather::Fleet;
 
 /// Stands for the reason of a node about which the reconciler has said nothing.
@@ -26,6 +26,8 @@ const SILENT: &str = "-";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Glance {
+    /// The operator's namespace.
+    pub namespace: String,
     /// A person has paused the fleet.
     pub paused: bool,
     /// How many nodes may be updated at once; absent while no reconciler has said so.
@@ -131,6 +133,7 @@ pub(crate) struct LeftByPeople {
 pub(crate) fn of(fleet: &Fleet) -> Glance {
     let status = fleet.object.as_ref().and_then(|fleet| fleet.status.as_ref());
     let mut view = Glance {
+        namespace: name(&fleet.namespace),
         paused: fleet.object.as_ref().is_some_and(|fleet| fleet.spec.paused),
         limit: status.and_then(|status| status.limit),
         in_use: status.map_or(0, |status| status.slots.len()),
@@ -160,7 +163,9 @@ pub(crate) fn of(fleet: &Fleet) -> Glance {
                 }
             }
             Progress::Moves => view.moving.push(moving(item, shadow, slot)),
-            Progress::Waits => waiting.entry(waits_for(shadow)).or_default().push(node_of(item.name())),
+            Progress::Waits => {
+                waiting.entry(waits_for(shadow, status)).or_default().push(node_of(item.name()));
+            }
         }
     }
     view.states =
@@ -224,14 +229,18 @@ fn moving(item: &Item<BottlerocketShadow>, shadow: &BottlerocketShadow, slot: Op
 }
 
 /// The reason that the node waits for, and its sentence.
-fn waits_for(shadow: &BottlerocketShadow) -> (String, String) {
+fn waits_for(shadow: &BottlerocketShadow, status: Option<&BottlerocketFleetStatus>) -> (String, String) {
     let silent = |why: &str| (SILENT.to_owned(), why.to_owned());
     match progressing(shadow) {
         None => silent("the reconciler has said nothing about these nodes yet: see whether one leads"),
         Some(_) if says_no_update(shadow) => {
             silent("their hosts know of an update; the reconciler has not said yet what they wait for")
         }
-        Some(said) => (word(&said.reason), sentence(&said.message)),
+        Some(said) => {
+            let slots = status.filter(|_| said.reason == Reason::LimitReached.as_str()).map(slots_in_use);
+            let message = slots.map(|slots| format!("waiting for a free slot: {slots}"));
+            (word(&said.reason), message.unwrap_or_else(|| sentence(&said.message)))
+        }
     }
 }
 

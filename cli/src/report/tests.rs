@@ -4,7 +4,9 @@ use brupop_core::decide::Reason;
 use insta::assert_snapshot;
 use serde_json::json;
 
-use super::fixtures::{draining, event, fleet, idle, item, node, page, pool, shadow, updated, watched_fleet};
+use super::fixtures::{
+    NS, draining, event, fleet, idle, item, node, page, pool, shadow, updated, watched_fleet,
+};
 use super::{history, latest, status, why};
 use crate::arguments::Output;
 use crate::gather::{AboutNode, Fleet, Past};
@@ -21,6 +23,7 @@ fn yaml(view: &impl View) -> String {
 
 fn about(shadow: brupop_api::Item<brupop_api::BottlerocketShadow>) -> AboutNode {
     AboutNode {
+        namespace: NS.to_owned(),
         shadow: Some(shadow),
         fleet: Some(fleet()),
         node: Ok(None),
@@ -64,6 +67,7 @@ fn a_fleet_in_mid_update() {
     ];
     shadows.extend((10..18).map(|number| idle(&format!("node-{number}"), LIMIT)));
     let view = status::of(&Fleet {
+        namespace: NS.to_owned(),
         object: Some(fleet()),
         shadows,
         pools: vec![pool("web"), pool("db")],
@@ -72,10 +76,57 @@ fn a_fleet_in_mid_update() {
     assert_eq!((view.nodes, view.up_to_date, view.moving.len()), (16, 3, 2));
     assert_snapshot!("status", text(&view));
     assert_snapshot!("status_yaml", yaml(&view));
-    let narrow = view.text(&Page { columns: Some(60), ..page() });
-    assert!(
-        strip_str(&narrow).to_string().lines().filter(|line| line.starts_with("LimitReached")).count() == 1
-    );
+}
+
+/// With names as EKS gives them, and five pools.
+#[test]
+fn a_terminal_shows_what_moves_first() {
+    let of = |number: u8| format!("ip-10-0-12-{number}.eu-central-1.compute.internal");
+    let waits = |number, reason, why| idle(&of(number), ["False", reason, why]);
+    let canary = "the pool canary-eu-central-1a goes first (spec.after): it is not done with this version";
+    let monitored = json!({"state": "MonitoringUpdate", "version": "1.20.0", "attempt": 1,
+        "state_transition_timestamp": "2026-11-21T03:58:30Z"});
+    let runs = json!({"current_state": "MonitoringUpdate", "current_version": "1.20.0", "attempt": 1});
+    let said = [
+        "True",
+        "Monitoring",
+        "the node runs the new version, and is being monitored until 2026-11-21T04:08:30Z",
+    ];
+    let mut shadows = vec![draining(&of(0)), shadow(&of(1), &monitored, runs, said)];
+    shadows.extend((10..18).map(|number| waits(number, "LimitReached", LIMIT[2])));
+    shadows.extend((20..40).map(|number| waits(number, "WaitingForPool", canary)));
+    shadows.push(waits(
+        50,
+        "OutsideWindow",
+        "the maintenance window is closed; it opens at 2026-11-22T02:00:00Z",
+    ));
+    let pools = ["canary-eu-central-1a", "workers-eu-central-1a", "workers-eu-central-1b", "gpu", "db"];
+    let pools = pools.map(pool).to_vec();
+    let view = status::of(&Fleet { shadows, pools, ..halted() });
+    for columns in [60, 80, 120] {
+        let shown = strip_str(&view.text(&Page { columns: Some(columns), ..page() })).to_string();
+        let widest = shown.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(columns.into()), "{widest:?}: {shown}");
+        for node in [of(0), of(10), of(20), of(50)] {
+            assert!(shown.contains(&node), "{node}: {shown}");
+        }
+        // The reason why most wait is told once.
+        assert_eq!(shown.matches("WaitingForPool").count(), 1, "{shown}");
+        let at = |what: &str| shown.lines().position(|line| line == what).unwrap();
+        assert!(at("MOVING") < at("WAITING") && at("WAITING") < at("POOLS"), "{shown}");
+        assert!(columns < 80 || at("POOLS") < 23, "{shown}");
+        assert_snapshot!(format!("status_{columns}"), shown);
+    }
+}
+
+fn halted() -> Fleet {
+    Fleet {
+        namespace: NS.to_owned(),
+        object: Some(fleet()),
+        shadows: vec![],
+        pools: vec![],
+        leads: Leads::Yes,
+    }
 }
 
 #[test]
@@ -93,12 +144,24 @@ fn a_fleet_that_is_held_back() {
     let gone = "2026-11-21T03:00:00Z".parse().ok();
     assert_snapshot!(
         "status_held_back",
-        text(&status::of(&Fleet { object, shadows: vec![], pools: vec![], leads: Leads::No(gone) }))
+        text(&status::of(&Fleet {
+            namespace: NS.to_owned(),
+            object,
+            shadows: vec![],
+            pools: vec![],
+            leads: Leads::No(gone)
+        }))
     );
     for object in [None, Some(new)] {
         assert_snapshot!(
             "status_without_operator",
-            text(&status::of(&Fleet { object, shadows: vec![], pools: vec![], leads: Leads::Yes }))
+            text(&status::of(&Fleet {
+                namespace: NS.to_owned(),
+                object,
+                shadows: vec![],
+                pools: vec![],
+                leads: Leads::Yes
+            }))
         );
     }
 }
@@ -108,6 +171,7 @@ fn a_fleet_that_is_held_back() {
 fn nodes_wait_for_what_their_sentence_says() {
     let waits = |node, why| idle(node, ["False", "WaitingForPool", why]);
     let fleet = Fleet {
+        namespace: NS.to_owned(),
         shadows: vec![
             updated("node-5"),
             idle("node-1", ["False", "NoUpdate", "the host knows of no update"]),
@@ -176,6 +240,7 @@ fn a_node_that_waits() {
 #[test]
 fn a_node_without_a_shadow() {
     let without = |node| AboutNode {
+        namespace: NS.to_owned(),
         shadow: None,
         fleet: None,
         node,
@@ -244,7 +309,7 @@ fn a_silent_agent_may_have_no_pod() {
     let silent = Reason::of_word("AgentSilent").unwrap();
     let view =
         why::of("node-1", &about(idle("node-1", ["False", "AgentSilent", &silent.message()]))).unwrap();
-    for told in [view.message.as_str(), view.remedy.unwrap()] {
+    for told in [view.message.as_str(), view.remedy.as_deref().unwrap()] {
         assert!(told.contains("DaemonSet") && told.contains("if there is no pod"), "{told}");
     }
 }
@@ -273,6 +338,7 @@ fn nobody_else_drives_the_terminal() {
     found.events = vec![event(evil, evil, "2026-11-21T03:00:00Z", evil, evil)];
     let past = Past { fleet: object.clone(), events: found.events.clone(), notes: vec![] };
     let fleet = Fleet {
+        namespace: NS.to_owned(),
         object: Some(object),
         shadows: vec![shadow(), draining(evil), item(evil, json!({}))],
         pools: vec![pool(evil)],

@@ -1,18 +1,20 @@
 //! Why one node moves or waits.
 
-use brupop_api::conditions::{Condition, ConditionStatus, OVERDUE};
-use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Problem, State, names};
+use brupop_api::conditions::{ConditionStatus, OVERDUE};
+use brupop_api::{BottlerocketShadow, Problem, State, names};
 use brupop_core::decide::Reason;
 use brupop_core::objects::WatchedNode;
 use serde::Serialize;
 
+use super::remedy::Named;
 use super::{
-    EventRow, condition, events, latest, name, node_of, notes, or_dash, progressing, remedy, sentence, some,
+    EventRow, condition, events, latest, name, notes, or_dash, progressing, remedy, sentence, slots_in_use,
     time, version, word,
 };
 use crate::Error;
 use crate::gather::AboutNode;
 use crate::page::{Page, Tone, View, age, section};
+use crate::table::wrapped;
 
 /// So many Events are shown.
 const EVENTS: usize = 20;
@@ -29,7 +31,7 @@ pub(crate) struct Why {
     pub since: Option<String>,
     pub moves: bool,
     /// What would have to change; absent for a reason that this program does not know.
-    pub remedy: Option<&'static str>,
+    pub remedy: Option<String>,
     /// What it holds its slot for too long for.
     pub overdue: Option<String>,
     pub runs: Option<String>,
@@ -69,7 +71,7 @@ pub(crate) struct LastFailure {
 pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
     let mut why = match &found.shadow {
         Some(item) => match &item.body {
-            Ok(shadow) => of_shadow(shadow),
+            Ok(shadow) => of_shadow(node, &found.namespace, shadow),
             Err(why) => {
                 return Err(Error::Unreadable {
                     what: format!("the shadow {}", name(item.name())),
@@ -77,7 +79,7 @@ pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
                 });
             }
         },
-        None => without_shadow(node, &found.node)?,
+        None => without_shadow(node, &found.namespace, &found.node)?,
     };
     let status = found.fleet.as_ref().and_then(|fleet| fleet.status.as_ref());
     let slot = status.and_then(|status| status.slots.get(&names::shadow_name(node)));
@@ -91,24 +93,23 @@ pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
     Ok(why)
 }
 
-/// The condition does not say it: thousands of shadows would be rewritten each time that a slot changes hands.
-fn slots_in_use(status: &BottlerocketFleetStatus) -> String {
-    let nodes: Vec<_> = status.slots.keys().map(|shadow| node_of(shadow)).collect();
-    let limit = status.limit.map_or_else(|| "?".to_owned(), |limit| limit.to_string());
-    format!("{} of {limit} in use, by {}", nodes.len(), some(&nodes))
-}
-
-fn of_shadow(shadow: &BottlerocketShadow) -> Why {
+fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
     let status = shadow.status.clone().unwrap_or_default();
     let said = progressing(shadow);
     let silent = "the reconciler has said nothing about this node yet: see whether one leads";
     let failure = shadow.spec.failures.as_ref();
+    let wanted = status.target_version.as_ref().or(shadow.spec.version.as_ref());
+    let wanted = wanted.map_or("VERSION".to_owned(), |wanted| version(wanted));
+    let (node, namespace) = (name(node), name(namespace));
+    let named = Named { node: &node, version: &wanted, namespace: &namespace };
+    let reason = said.and_then(|said| Reason::of_word(&said.reason));
+    let remedy = reason.map(|reason| remedy::of(&reason, &named));
     Why {
         reason: said.map(|said| word(&said.reason)),
         message: said.map_or(silent.to_owned(), |said| sentence(&said.message)),
         since: said.map(|said| time(&said.last_transition_time)),
         moves: said.is_some_and(|said| said.status == ConditionStatus::True),
-        remedy: said.and_then(remedy_of),
+        remedy,
         overdue: condition(shadow, OVERDUE).map(|overdue| sentence(&overdue.message)),
         runs: status.current_version.as_deref().map(version),
         target: status.target_version.as_deref().map(version),
@@ -126,20 +127,22 @@ fn of_shadow(shadow: &BottlerocketShadow) -> Why {
     }
 }
 
-fn remedy_of(said: &Condition) -> Option<&'static str> {
-    Reason::of_word(&said.reason).map(|reason| remedy::of(&reason))
-}
-
 /// What is known of a node that has no shadow.
-fn without_shadow(node: &str, seen: &Result<Option<WatchedNode>, String>) -> Result<Why, Error> {
+fn without_shadow(
+    node: &str,
+    namespace: &str,
+    seen: &Result<Option<WatchedNode>, String>,
+) -> Result<Why, Error> {
+    let (node, namespace) = (name(node), name(namespace));
+    let named = Named { node: &node, version: "VERSION", namespace: &namespace };
     let of_reason = |reason: Reason<'_>| Why {
         reason: Some(reason.as_str().to_owned()),
         message: reason.message().into_owned(),
-        remedy: Some(remedy::of(&reason)),
+        remedy: Some(remedy::of(&reason, &named)),
         ..Why::default()
     };
     Ok(match seen {
-        Ok(None) => return Err(Error::Missing(format!("Node {0}, and no shadow of it", name(node)))),
+        Ok(None) => return Err(Error::Missing(format!("Node {node}, and no shadow of it"))),
         Ok(Some(node)) if !node.is_managed() => of_reason(Reason::NotLabelled),
         Ok(Some(_)) => Why {
             message: "the node is labelled, and the reconciler has not created its shadow: see whether one leads, and the \
@@ -158,17 +161,23 @@ fn without_shadow(node: &str, seen: &Result<Option<WatchedNode>, String>) -> Res
 impl View for Why {
     fn text(&self, page: &Page) -> String {
         let reason = or_dash(self.reason.as_deref());
-        let mut text = format!("{}: {}\n{}\n", self.node, self.standing().0.paint(reason), self.message);
+        let message = wrapped(&self.message, page.width()).join("\n");
+        let mut text = format!("{}: {}\n{message}\n", self.node, self.standing().0.paint(reason));
         if let Some(warning) = &self.no_leader {
-            text.extend([&Tone::Bad.paint(warning), "\n"]);
+            text += &Tone::Bad.paragraph("Nothing starts:", warning, page);
         }
         text += "\n";
         let lines = self.lines(page);
-        let width = lines.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
-        for (key, value) in lines {
-            text.extend([&format!("{key:<width$}  {value}"), "\n"]);
+        let width = lines.iter().map(|(key, ..)| key.len()).max().unwrap_or(0);
+        for (key, value, tone) in lines {
+            let wrapped = wrapped(&value, page.width().saturating_sub(width + 2));
+            for (number, line) in wrapped.iter().enumerate() {
+                let key = if number == 0 { key } else { "" };
+                let line = tone.map_or_else(|| line.clone(), |tone| tone.paint(line));
+                text.extend([&format!("{key:<width$}  {line}"), "\n"]);
+            }
         }
-        text + &section("EVENTS", &events(&self.events, page)) + &notes(&self.notes)
+        text + &section("EVENTS", &events(&self.events, true, page)) + &notes(&self.notes, page)
     }
 }
 
@@ -184,7 +193,7 @@ impl Why {
         }
     }
 
-    fn lines(&self, page: &Page) -> Vec<(&'static str, String)> {
+    fn lines(&self, page: &Page) -> Vec<(&'static str, String, Option<Tone>)> {
         let since = |since: &String| format!("{} ({since})", age(since, page.now));
         let version = || {
             let runs = self.runs.as_deref()?;
@@ -200,19 +209,26 @@ impl Why {
             format!("{} ({}), {} since the last success", it.reason, age(&it.at, page.now), it.count)
         };
         [
-            ("to go on", self.remedy.map(str::to_owned)),
+            ("to go on", self.remedy.clone()),
             ("slots", self.slots.clone()),
             (self.standing().1, self.since.as_ref().map(since)),
             ("updating for", self.updating_since.as_ref().map(since)),
-            ("overdue", self.overdue.as_deref().map(|overdue| Tone::Bad.paint(overdue))),
+            ("overdue", self.overdue.clone()),
             ("runs", version()),
             ("state", state()),
-            ("problem", self.problem.map(|problem| Tone::Attention.paint(problem))),
+            ("problem", self.problem.map(str::to_owned)),
             ("agent says", self.agent_says.clone()),
             ("last failure", self.last_failure.as_ref().map(failed)),
         ]
         .into_iter()
-        .filter_map(|(key, value)| Some((key, value?)))
+        .filter_map(|(key, value)| {
+            let tone = match key {
+                "overdue" => Some(Tone::Bad),
+                "problem" => Some(Tone::Attention),
+                _ => None,
+            };
+            Some((key, value?, tone))
+        })
         .collect()
     }
 }

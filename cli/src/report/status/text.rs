@@ -1,24 +1,28 @@
 //! The fleet at a glance, as a text for people.
 
 use brupop_api::names;
-use comfy_table::Cell;
+use brupop_core::decide::Reason;
 
-use super::super::{or_dash, some};
+use super::super::{brupop, or_dash};
 use super::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
-use crate::page::{Page, Tone, View, age, section, table};
+use crate::page::{Page, Tone, View, age, section};
+use crate::table::{Cell, some, table, wrapped};
 
-/// Characters of the progress bar.
+/// Characters of the progress bar, where the line has room for them.
 const BAR: usize = 30;
+/// A shorter bar shows nothing.
+const SHORTEST_BAR: usize = 10;
 /// Characters of the progress bar of a pool.
 const POOL_BAR: usize = 10;
 
 impl View for Glance {
+    /// What a terminal may have no room for comes last.
     fn text(&self, page: &Page) -> String {
         let mut text = self.head(page);
-        text += &section("POOLS", &self.pools(page));
-        text += &section("VERSIONS", &self.states(page));
         text += &section("MOVING", &self.moving(page));
         text += &section("WAITING", &self.waiting(page));
+        text += &section("POOLS", &self.pools(page));
+        text += &section("VERSIONS", &self.states(page));
         text
     }
 }
@@ -27,30 +31,36 @@ impl Glance {
     fn head(&self, page: &Page) -> String {
         let waits: usize = self.waiting.iter().map(|group| group.nodes.len()).sum();
         let limit = self.limit.map_or("?".to_owned(), |limit| limit.to_string());
-        let mut text = format!(
-            "{} {} of {} nodes up to date, {} moving, {waits} waiting; {} of {limit} slots in use\n",
-            bar(self.up_to_date, self.moving.len(), self.nodes),
+        let counts = format!(
+            "{} of {} nodes up to date, {} moving, {waits} waiting; {} of {limit} slots in use",
             self.up_to_date,
             self.nodes,
             self.moving.len(),
             self.in_use,
         );
-        let mut line = |tone: Tone, what: &str, about: &str| {
-            text.extend([&tone.paint(what), " ", about, "\n"]);
+        let room = page.width().saturating_sub(counts.len() + 1).min(BAR);
+        let mut text = if room < SHORTEST_BAR {
+            wrapped(&counts, page.width()).join("\n")
+        } else {
+            format!("{} {counts}", bar(room, self.up_to_date, self.moving.len(), self.nodes))
         };
+        text.push('\n');
+        let mut line = |tone: Tone, what: &str, about: &str| text += &tone.paragraph(what, about, page);
         if self.paused {
-            line(Tone::Attention, "Paused:", "no update starts before `kubectl brupop resume`");
+            let resume = brupop("resume", &self.namespace);
+            line(Tone::Attention, "Paused:", &format!("no update starts before {resume}"));
         }
         for obstacle in &self.obstacles {
             line(Tone::Bad, "Nothing starts:", obstacle);
         }
         for HaltedVersion { version, at, why } in &self.halted {
             let age = age(at, page.now);
-            let about = format!("{age} ago: {why}; to go on: `kubectl brupop resume-version {version}`");
-            line(Tone::Bad, &format!("Halted {version}"), &about);
+            let resume = brupop(&format!("resume-version {version}"), &self.namespace);
+            line(Tone::Bad, &format!("Halted {version}"), &format!("{age} ago: {why}; to go on: {resume}"));
         }
         for LeftByPeople { message, nodes } in &self.left_by_people {
-            line(Tone::Attention, "For the next update:", &format!("{message}: {}", some(nodes)));
+            let nodes = some(nodes, usize::MAX);
+            line(Tone::Attention, "For the next update:", &format!("{message}: {nodes}"));
         }
         if self.not_opted_in > 0 {
             let about = format!(
@@ -67,39 +77,6 @@ impl Glance {
         text
     }
 
-    fn pools(&self, page: &Page) -> String {
-        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let row = |line: &PoolLine| {
-            let counts = &line.counts;
-            let (updated, nodes) = (counts.updated_nodes, counts.nodes);
-            // Without colours: the table counts characters.
-            let bar = parts(POOL_BAR, number(updated), number(counts.updating_nodes), number(nodes)).concat();
-            vec![
-                Cell::new(&line.pool),
-                Cell::new(format!("{bar} {updated} of {nodes}")),
-                Cell::new(counts.updating_nodes),
-                Cell::new(counts.pending_nodes),
-                Cell::new(counts.blocked_nodes),
-                Cell::new(format!("{} of {}", counts.unavailable_nodes, counts.unavailable_limit)),
-                Tone::Attention.cell(&line.reason),
-                Cell::new(&line.message),
-            ]
-        };
-        let head = ["POOL", "UPDATED", "UPDATING", "PENDING", "BLOCKED", "UNAVAILABLE", "REASON", "WHY"];
-        table(&head, self.pools.iter().map(row).collect(), page)
-    }
-
-    fn states(&self, page: &Page) -> String {
-        let row = |count: &Count| {
-            vec![
-                Cell::new(or_dash(count.version.as_deref())),
-                Cell::new(or_dash(count.state)),
-                Cell::new(count.nodes),
-            ]
-        };
-        table(&["VERSION", "STATE", "NODES"], self.states.iter().map(row).collect(), page)
-    }
-
     fn moving(&self, page: &Page) -> String {
         let age = |since: Option<&String>| since.map_or("-".to_owned(), |since| age(since, page.now));
         let row = |moving: &Moving| {
@@ -107,31 +84,107 @@ impl Glance {
             let overdue = if moving.overdue { " (overdue)" } else { "" };
             vec![
                 Cell::new(&moving.node),
-                tone.cell(&format!("{}{overdue}", moving.reason)),
+                Cell::toned(tone, &format!("{}{overdue}", moving.reason)),
                 Cell::new(moving.goal),
                 Cell::new(age(moving.since.as_ref())),
                 Cell::new(age(moving.updating_since.as_ref())),
                 Cell::new(moving.way()),
+                Cell::new(if moving.says_more() { moving.message.as_str() } else { "" }),
             ]
         };
-        let head = ["NODE", "REASON", "STATE TO REACH", "SINCE", "UPDATING", "FROM → TO"];
-        table(&head, self.moving.iter().map(row).collect(), page)
+        let head = [
+            ("NODE", 0),
+            ("REASON", 0),
+            ("STATE TO REACH", 4),
+            ("SINCE", 1),
+            ("UPDATING", 3),
+            ("FROM → TO", 2),
+            ("WHY", 0),
+        ];
+        table(&head, &self.moving.iter().map(row).collect::<Vec<_>>(), page)
     }
 
     fn waiting(&self, page: &Page) -> String {
         let row = |waiting: &WaitingNodes| {
             vec![
-                Tone::Attention.cell(&waiting.reason),
-                Cell::new(waiting.nodes.len()),
-                Cell::new(some(&waiting.nodes)),
-                Cell::new(&waiting.message),
+                Cell::toned(Tone::Attention, &waiting.reason),
+                Cell::new(waiting.nodes.len().to_string()),
+                Cell::new(&waiting.message).above(&waiting.nodes),
             ]
         };
-        table(&["REASON", "NODES", "WHICH", "WHY"], self.waiting.iter().map(row).collect(), page)
+        let head = [("REASON", 0), ("NODES", 1), ("WHY, AND WHICH", 0)];
+        table(&head, &self.waiting.iter().map(row).collect::<Vec<_>>(), page)
+    }
+
+    fn pools(&self, page: &Page) -> String {
+        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let row = |line: &PoolLine| {
+            let counts = &line.counts;
+            let (updated, nodes) = (counts.updated_nodes, counts.nodes);
+            let bar = parts(POOL_BAR, number(updated), number(counts.updating_nodes), number(nodes)).concat();
+            // What its nodes wait for stands above.
+            let told = self.waiting.iter().any(|group| group.message == line.message);
+            let usual = ["Updating", Reason::NoUpdate.as_str()].contains(&line.reason.as_str());
+            vec![
+                Cell::new(&line.pool),
+                Cell::new(format!("{bar} {updated} of {nodes}")),
+                Cell::new(counts.updating_nodes.to_string()),
+                Cell::new(counts.pending_nodes.to_string()),
+                Cell::new(counts.blocked_nodes.to_string()),
+                Cell::new(format!("{} of {}", counts.unavailable_nodes, counts.unavailable_limit)),
+                Cell::toned(Tone::Attention, &line.reason),
+                Cell::new(if told || usual { "" } else { line.message.as_str() }),
+            ]
+        };
+        let head = [
+            ("POOL", 0),
+            ("UPDATED", 0),
+            ("UPDATING", 3),
+            ("PENDING", 4),
+            ("BLOCKED", 2),
+            ("UNAVAILABLE", 5),
+            ("REASON", 1),
+            ("WHY", 0),
+        ];
+        table(&head, &self.pools.iter().map(row).collect::<Vec<_>>(), page)
+    }
+
+    fn states(&self, page: &Page) -> String {
+        let row = |count: &Count| {
+            vec![
+                Cell::new(or_dash(count.version.as_deref())),
+                Cell::new(or_dash(count.state)),
+                Cell::new(count.nodes.to_string()),
+            ]
+        };
+        let head = [("VERSION", 0), ("STATE", 0), ("NODES", 0)];
+        table(&head, &self.states.iter().map(row).collect::<Vec<_>>(), page)
     }
 }
 
 impl Moving {
+    /// Does its sentence say more than its reason?
+    fn says_more(&self) -> bool {
+        use Reason::{
+            Cordoning, Draining, ExcludedFromLoadBalancers, Finishing, RebootGranted, Rebooting,
+            ReturningToService, Staging,
+        };
+        let says_all = Reason::of_word(&self.reason).is_some_and(|reason| {
+            matches!(
+                reason,
+                Staging(_)
+                    | ExcludedFromLoadBalancers
+                    | Cordoning
+                    | Draining
+                    | RebootGranted
+                    | Rebooting
+                    | ReturningToService
+                    | Finishing
+            )
+        });
+        !says_all || self.message.contains("; ")
+    }
+
     /// From which version to which. Once the host runs the new one, nobody knows the old one any more.
     fn way(&self) -> String {
         match (self.runs.as_deref(), self.to.as_deref()) {
@@ -143,8 +196,8 @@ impl Moving {
 }
 
 /// How many are done, and how many are on their way.
-fn bar(done: usize, moving: usize, all: usize) -> String {
-    let [done, moving, rest] = parts(BAR, done, moving, all);
+fn bar(length: usize, done: usize, moving: usize, all: usize) -> String {
+    let [done, moving, rest] = parts(length, done, moving, all);
     format!("{}{}{rest}", Tone::Good.paint(&done), Tone::Moving.paint(&moving))
 }
 
