@@ -92,12 +92,19 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (pool_halts::is_halted_for(fleet, view, version), Reason::VersionHaltedInPool(version)),
         (record.is_none() && is_full(fleet), Reason::TooManyVersionsHalted),
     ])?;
-    pool::allows(fleet, view, &node, Stage::Start)?;
-    pool::allows_version(fleet, view, version)?;
+    let obstacles = [
+        pool::allows(fleet, view, &node, Stage::Start),
+        pool::allows_version(fleet, view, version),
+        first([
+            (fleet.starts == Starts::Paused, Reason::FleetPaused),
+            (!fleet.alone, Reason::OtherOperator),
+            (fleet.starts == Starts::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
+        ]),
+    ];
+    // What a person has to lift is told before a window that is closed: the agent downloads nothing ahead meanwhile.
+    let told = obstacles.into_iter().filter_map(Result::err).min_by_key(|reason| !reason.forbids_download());
+    told.map_or(Ok(()), Err)?;
     first([
-        (fleet.starts == Starts::Paused, Reason::FleetPaused),
-        (fleet.starts == Starts::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
-        (!fleet.alone, Reason::OtherOperator),
         // It ends by itself, so whatever else holds the node is told first.
         (view.time.backing_off, Reason::BackingOff),
         (view.time.young && !node.update_now, Reason::NodeTooYoung),

@@ -278,6 +278,11 @@ impl<'a> Reason<'a> {
         matches!(self.standing(), Standing::Next | Standing::Queued | Standing::QueuedIdle)
     }
 
+    /// Does the agent download nothing ahead meanwhile?
+    pub(super) fn forbids_download(&self) -> bool {
+        matches!(self.standing(), Standing::QueuedIdle | Standing::HeldIdle)
+    }
+
     /// Does an update of the fleet's usual course begin a step with it? Such a word is written at once, and once; others only
     /// if they last. What lies between two steps lasts milliseconds, or is worth a word because it does not.
     pub fn begins_step(&self) -> bool {
@@ -432,11 +437,9 @@ mod tests {
     /// Agents read words, and have a list of their own of those that keep them from downloading.
     #[test]
     fn agents_know_each_word_against_prefetching() {
-        let idle =
-            |reason: &Reason<'_>| matches!(reason.standing(), Standing::QueuedIdle | Standing::HeldIdle);
         let mut words: Vec<_> = Reason::WORDS
             .iter()
-            .filter(|word| Reason::of_word(word).is_some_and(|it| idle(&it)))
+            .filter(|word| Reason::of_word(word).is_some_and(|it| it.forbids_download()))
             .copied()
             .collect();
         let mut known = REASONS_AGAINST_PREFETCH.to_vec();

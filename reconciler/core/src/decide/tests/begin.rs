@@ -10,12 +10,13 @@ use brupop_apply::apply;
 use serde_json::json;
 
 use super::super::{Abort, Effect, Reason, counts, new_shadow, new_term, node as decide, slots};
+use super::pool_halts::rules;
 use super::world::{
     FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, ledger, limited, marked, marker, node,
     outside, shadow, updating, without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, NodeView};
+use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
 use crate::window::{Starts, Until};
 
 #[test]
@@ -214,6 +215,33 @@ fn pause_window_and_admission_hold_new_updates_back() {
         assert_eq!(slots(&closed, &[idle()]).write, None);
         assert_eq!(slots(&closed, &[asked_for]).write.is_some(), is_asked, "{reason:?}");
     }
+}
+
+/// By the reason an agent knows whether to download ahead, which it does while it waits for a window.
+#[test]
+fn a_closed_window_hides_nothing_that_a_person_must_lift() {
+    let closed = FleetFacts { default_pool: outside(), ..without_slots() };
+    let until = Until::Unknown;
+    let rules = rules(&json!({"versions": {"below": NEW}}));
+    let [pools, not_allowed] = [None, Some(&rules)].map(|rules| [PoolFacts { rules, ..outside().clone() }]);
+    for (says, fleet, reason) in [
+        ("nothing else", closed, Reason::OutsideWindow(until)),
+        (
+            "not enforced",
+            FleetFacts { starts: Starts::AdmissionNotEnforced, ..closed },
+            Reason::OutsideWindow(until),
+        ),
+        ("the fleet is paused", FleetFacts { starts: Starts::Paused, ..closed }, Reason::FleetPaused),
+        ("another operator", FleetFacts { alone: false, ..closed }, Reason::OtherOperator),
+    ] {
+        assert_eq!(decide(&fleet, &idle()).reason, reason, "{says}");
+        let in_pool = FleetFacts { pools: &pools, ..fleet };
+        let view = NodeView { steering: Steering::Pool(0), ..idle() };
+        assert_eq!(decide(&in_pool, &view).reason, reason, "{says}, in a pool");
+    }
+    let view = NodeView { steering: Steering::Pool(0), ..idle() };
+    let decision = decide(&FleetFacts { pools: &not_allowed, ..without_slots() }, &view);
+    assert_eq!(decision.reason, Reason::VersionNotAllowed(NEW));
 }
 
 /// A pause and a closed window end what has begun before the node is cordoned, also if upstream's operator has begun it and
