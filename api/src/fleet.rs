@@ -71,6 +71,8 @@ pub struct BottlerocketFleetSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum UnpooledNodes {
     /// The default pool owns them, whose rules are the reconciler's settings.
+    // The name of before: each fleet has it whose definition had it as its default.
+    #[serde(alias = "Environment")]
     #[default]
     DefaultPool,
     /// No update of them starts.
@@ -310,6 +312,18 @@ mod tests {
 
     fn texts(texts: &[&str]) -> Vec<String> {
         texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_fleet_of_before_can_be_read() {
+        for (word, expected) in [
+            ("Environment", UnpooledNodes::DefaultPool),
+            ("DefaultPool", UnpooledNodes::DefaultPool),
+            ("Hold", UnpooledNodes::Hold),
+        ] {
+            let spec: BottlerocketFleetSpec = serde_json::from_value(json!({"unpooledNodes": word})).unwrap();
+            assert_eq!(spec.unpooled_nodes, expected, "{word}");
+        }
     }
 
     #[test]
