@@ -11,7 +11,8 @@
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::civil::DateTime;
-use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use jiff::tz::{AmbiguousOffset, AmbiguousTimestamp, TimeZone};
+use jiff::{SignedDuration, Timestamp};
 
 use self::spans::Windows;
 pub(crate) use self::spans::{Span, leave, span};
@@ -27,8 +28,6 @@ const FIRES_COMPARED: usize = 61;
 const LARGEST_SHIFT: SignedDuration = SignedDuration::from_hours(3);
 /// The end of a window that is open while the expression matches is looked for up to a week ahead.
 const LONGEST_WINDOW: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// So many fire times may fall into an hour that the clock skips, at steps of ten minutes.
-const SKIPPED_AT_MOST: u32 = 24;
 /// From here on it is looked whether an expression without years ever fires, up to the year 5000.
 const LATE_YEAR: i16 = 4900;
 const ALWAYS: &str = "* * * * * * *";
@@ -156,15 +155,19 @@ impl Schedule {
         cron.is_time_matching(&self.zone.to_datetime(at)).unwrap_or(false)
     }
 
-    /// The first time after this one that the expression matches, if there is one.
+    /// The first time after this one that the expression matches, if there is one. Times that the clock skips do not come.
     fn next(&self, cron: &Cron, after: Timestamp) -> Option<Timestamp> {
         // If the clock was put back in between, the same times on the wall come once more.
         let earlier = after.saturating_sub(LARGEST_SHIFT).unwrap_or(Timestamp::MIN);
         let shifted = self.zone.to_offset(earlier) != self.zone.to_offset(after);
         let from = self.zone.to_datetime(if shifted { earlier } else { after });
-        cron.iter_after(from)
-            .filter_map(|fires| self.zone.to_ambiguous_timestamp(fires).compatible().ok())
-            .find(|fires| *fires > after)
+        let first = |instant: fn(AmbiguousTimestamp) -> Result<Timestamp, jiff::Error>| {
+            let fires = cron.iter_after(from).map(|fires| self.zone.to_ambiguous_timestamp(fires));
+            let fires = fires.filter(|fires| !matches!(fires.offset(), AmbiguousOffset::Gap { .. }));
+            fires.filter_map(|fires| instant(fires).ok()).find(|fires| *fires > after)
+        };
+        let both = [first(AmbiguousTimestamp::earlier), first(AmbiguousTimestamp::later)];
+        both.into_iter().flatten().min()
     }
 
     /// The first time after this one at which updates may start. Ask only at a time at which they may not.
@@ -207,21 +210,15 @@ impl Schedule {
 
     /// The first time after this one, at which the expression does not match, at which it begins to.
     fn matches_next(&self, cron: &Cron, after: Timestamp) -> Option<Timestamp> {
-        let mut after = after;
-        for _ in 0..SKIPPED_AT_MOST {
-            let fires = self.next(cron, after)?;
-            // An hour that comes twice opens the window once more, although it fires only once.
-            let turn = self.zone.following(after).next().map(|turn| turn.timestamp());
-            if let Some(turn) = turn.filter(|turn| *turn < fires && self.matches(cron, *turn)) {
-                return Some(turn);
-            }
-            if self.matches(cron, fires) {
-                return Some(fires);
-            }
-            // The clock on the wall skips this one.
-            after = fires.saturating_add(SignedDuration::from_mins(10)).ok()?;
+        let next = self.next(cron, after);
+        // An hour that comes twice opens the window once more, although the times on the wall are past.
+        let turn = self.zone.following(after).next().map(|turn| turn.timestamp());
+        let is_near = |turn: &Timestamp| turn.duration_since(after) < LARGEST_SHIFT;
+        match turn.filter(|turn| is_near(turn) && next.is_none_or(|next| *turn < next)) {
+            Some(turn) if self.matches(cron, turn) => Some(turn),
+            Some(turn) => self.next(cron, turn),
+            None => next,
         }
-        None
     }
 }
 

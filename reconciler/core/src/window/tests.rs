@@ -160,6 +160,19 @@ fn a_window_follows_the_clock_on_the_wall() {
         Some(at("2026-03-30T00:00:00Z")),
         "skipped in spring"
     );
+    let around = Schedule::new("* * 2,4 * * * *", berlin(), None).unwrap();
+    assert_eq!(around.opens(at("2026-03-29T00:30:00Z")), Some(at("2026-03-29T02:00:00Z")), "on the second");
+    let half = Schedule::new("* 30-59 2 * * * *", berlin(), None).unwrap();
+    for after in ["2026-10-25T01:00:00Z", "2026-10-25T01:10:00Z"] {
+        assert_eq!(half.opens(at(after)), Some(at("2026-10-25T01:30:00Z")), "the second 02:30, {after}");
+    }
+    let quarters = Schedule::new("* 5,40 2 * * * *", berlin(), None).unwrap();
+    assert_eq!(
+        quarters.opens(at("2026-10-25T00:41:00Z")),
+        Some(at("2026-10-25T01:05:00Z")),
+        "02:05 once more"
+    );
+    assert_eq!(quarters.opens(at("2026-10-25T01:41:00Z")), Some(at("2026-10-26T01:05:00Z")));
     let one = Schedule::new("* * 1 * * * *", berlin(), None).unwrap();
     assert_eq!(one.opens(at("2026-10-25T00:30:00Z")), Some(at("2026-10-26T00:00:00Z")));
 }
