@@ -14,7 +14,7 @@ use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, AmbiguousTimestamp, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
-use self::spans::Windows;
+use self::spans::{RUNS_TRIED, Windows};
 pub(crate) use self::spans::{Span, leave, span};
 
 mod spans;
@@ -140,14 +140,14 @@ impl Schedule {
         size_of::<Self>() + beside
     }
 
-    /// Is so much left of the first window, or of the one after it, when it opens?
+    /// Is so much left of a window, among the first ones, when it opens? Also if there is none at all.
     pub fn leaves(&self, remaining: SignedDuration) -> bool {
-        let own = std::slice::from_ref(self);
-        let fits =
-            |at| span(own, at).is_none_or(|(start, end)| is_open((start, end), start.max(at), remaining));
+        let from = |at| span(std::slice::from_ref(self), at);
         let start =
             self.zone.to_timestamp(DateTime::constant(2020, 1, 1, 0, 0, 0, 0)).unwrap_or(Timestamp::MIN);
-        fits(start) || opens(own, start).is_none_or(fits)
+        let windows = std::iter::successors(from(start), |(_, end)| from(*end));
+        let mut windows = windows.take(RUNS_TRIED).peekable();
+        windows.peek().is_none() || windows.any(|(start, end)| remaining <= end.duration_since(start))
     }
 
     /// Does the expression match this second of the clock on the wall?

@@ -20,7 +20,7 @@ const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(31 * 24);
 const HOURS_PER_DAY: i64 = 24;
 /// So many runs are looked at for a window that is long enough: those of a month of nights, or of half a year of weeks, also
 /// if each has two.
-const RUNS_TRIED: usize = 64;
+pub(super) const RUNS_TRIED: usize = 64;
 
 /// What an expression takes in memory beside itself: a byte for each year, and few for all else.
 pub(super) fn weight_of(cron: &Cron) -> usize {

@@ -187,6 +187,10 @@ fn more_than_any_window_leaves_is_noticed() {
     assert!(leaves(&hourly, 60 * 24 * 7), "they never close");
     let three_weeks = schedule("* * * 1-21 * * *");
     assert!(leaves(&three_weeks, 60 * 24 * 7) && !leaves(&three_weeks, 60 * 24 * 8), "no further is looked");
+    // A short window comes first.
+    let (matching, lasting) = (schedule("* * 1,3-5 * * SAT *"), opening("0 1,3,4 * * *", "UTC", 1));
+    assert!(leaves(&matching, 180) && !leaves(&matching, 181));
+    assert!(leaves(&lasting, 120) && !leaves(&lasting, 121));
 }
 
 #[test]
