@@ -80,6 +80,7 @@ help: ## This list
 build: $(if $(filter-out $(NATIVE),$(ARCH)),cross-tools) ## Builds the three programs as they ship, static, and kubectl's plugin kubectl-brupop (ARCH=arm64)
 	ARCH=$(ARCH) image/programs $(call folder,$(SHIPPED),$(ARCH))
 	ARCH=$(ARCH) image/programs $(call folder,$(PLUGIN),$(ARCH)) brupop-cli
+	@cp cli/kubectl_complete-brupop $(call folder,$(PLUGIN),$(ARCH))/
 
 # Programs of which the agent is for arm64, and runs under qemu on a machine that is not.
 .PHONY: emulated
@@ -123,8 +124,8 @@ reproduce: container-tools ## Builds the last commit twice, in different folders
 	@ARCHES="$(ARCHES)" image/reproduce
 
 .PHONY: dist
-dist: build-all yaml container-tools ## Writes the release into dist/: programs, plugin and list of packages for each of ARCHES, image, manifest, checksums (VERSION=..., ARCHES="amd64 arm64")
-	@IMAGE=$(IMAGE) image/dist $(DIST) $(foreach arch,$(ARCHES),$(call folder,$(SHIPPED),$(arch)) $(call folder,$(PLUGIN),$(arch)))
+dist: build-all yaml container-tools ## Writes the release into dist/: programs, plugin and list of packages for each of ARCHES, image, manifest, the plugin's manifest for krew, checksums (VERSION=..., RELEASE_URL=..., ARCHES="amd64 arm64")
+	@IMAGE=$(IMAGE) RELEASE_URL=$(RELEASE_URL) image/dist $(DIST) $(foreach arch,$(ARCHES),$(call folder,$(SHIPPED),$(arch)) $(call folder,$(PLUGIN),$(arch)))
 
 .PHONY: container-tools
 container-tools: ## Installs Debian's buildah and jq, unless they are there; needs root

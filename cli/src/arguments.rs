@@ -1,12 +1,12 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 use brupop_api::names::{DEFAULT_POOL, is_object_name};
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
-
-use crate::PROGRAM;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use jiff::SignedDuration;
 
 /// Where the overlays install the operator.
 pub(crate) const DEFAULT_NAMESPACE: &str = "brupop-bottlerocket-aws";
@@ -44,6 +44,39 @@ pub struct Target {
     /// Kubeconfig file in place of KUBECONFIG and ~/.kube/config
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// Cluster of the kubeconfig in place of the context's
+    #[arg(long, global = true)]
+    pub cluster: Option<String>,
+    /// User of the kubeconfig in place of the context's
+    #[arg(long, global = true)]
+    pub user: Option<String>,
+    /// User to impersonate
+    #[arg(long = "as", global = true, value_name = "USER")]
+    pub as_user: Option<String>,
+    /// Group to impersonate, with --as; can be given several times
+    #[arg(long = "as-group", global = true, value_name = "GROUP")]
+    pub as_groups: Vec<String>,
+    /// How long to wait for each answer, such as 5s; 0 = for ever [default: 30s]
+    #[arg(long, global = true, value_name = "DURATION")]
+    pub request_timeout: Option<RequestTimeout>,
+}
+
+/// How long to wait for an answer, as kubectl reads it: `0`, a number of seconds, or a duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestTimeout(pub Duration);
+
+impl FromStr for RequestTimeout {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let seconds = text.parse().map(Duration::from_secs).ok();
+        let duration = || text.parse::<SignedDuration>().ok().and_then(|it| it.try_into().ok());
+        match seconds.or_else(duration) {
+            Some(Duration::ZERO) => Ok(Self(Duration::MAX)),
+            Some(limit) => Ok(Self(limit)),
+            None => Err("write a number of seconds, or a duration such as 5s or 1m30s"),
+        }
+    }
 }
 
 /// How something is printed.
@@ -90,12 +123,17 @@ pub enum Command {
     /// What changes something.
     #[command(flatten)]
     Steer(SteeringCommand),
-    /// Print the completions of a shell
+    /// Print the program with which kubectl completes `kubectl brupop`, in each shell
     ///
-    /// They complete `kubectl-brupop`. For bash: `source <(kubectl brupop completion bash)`.
-    Completion {
-        /// The shell
-        shell: Shell,
+    /// `kubectl brupop completion >kubectl_complete-brupop`, make it executable, and put it into PATH; the shell needs kubectl's own
+    /// completion (`kubectl completion --help`). Names of nodes, pools and halted versions are completed, too.
+    Completion,
+    /// Print what can follow these words, for `kubectl_complete-brupop`
+    #[command(name = "__complete", hide = true, disable_help_flag = true)]
+    Complete {
+        /// The words after `kubectl brupop`, the last one as far as it is typed
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
     },
 }
 
@@ -150,16 +188,6 @@ pub enum SteeringCommand {
     },
 }
 
-/// The completions of a shell.
-pub(crate) fn completions(shell: Shell) -> String {
-    // In scripts for bash, clap writes the hyphen of a program in two ways, so that nothing is found beyond its first word.
-    const PLAIN: &str = "kubectl_brupop";
-    let name = if shell == Shell::Bash { PLAIN } else { PROGRAM };
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), name, &mut script);
-    String::from_utf8_lossy(&script).replace(&format!(" {PLAIN}\n"), &format!(" {PROGRAM}\n"))
-}
-
 fn object_name(text: &str) -> Result<String, &'static str> {
     let is_name = is_object_name(text).then(|| text.to_owned());
     is_name.ok_or("a name in Kubernetes consists of lower case letters, digits, '-' and '.'")
@@ -177,27 +205,21 @@ fn paused_pool(text: &str) -> Result<String, &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
-    /// By bash itself: what it completes of a line.
     #[test]
-    fn bash_completes_beyond_the_first_word() {
-        let script = completions(Shell::Bash);
-        assert_eq!(script.matches("default kubectl-brupop\n").count(), 2, "it is for the program");
-        for (words, last, expected) in [
-            (vec!["kubectl-brupop", "his"], "his", "history"),
-            (vec!["kubectl-brupop", "pause", "--po"], "--po", "--pool"),
-            (vec!["kubectl-brupop", "update-now", "--can"], "--can", "--cancel"),
+    fn timeouts_are_as_kubectl_reads_them() {
+        for (text, limit) in [
+            ("0", Some(Duration::MAX)),
+            ("0s", Some(Duration::MAX)),
+            ("5", Some(Duration::from_secs(5))),
+            ("1m30s", Some(Duration::from_secs(90))),
+            ("-5s", None),
+            ("soon", None),
         ] {
-            let (at, before) = (words.len() - 1, words[words.len() - 2]);
-            let ask = format!(
-                "{script}\nCOMP_WORDS=({}); COMP_CWORD={at}\n_kubectl_brupop kubectl-brupop '{last}' '{before}'\n\
-                 echo \"${{COMPREPLY[@]}}\"",
-                words.join(" ")
-            );
-            let told = std::process::Command::new("bash").args(["-c", &ask]).output().unwrap();
-            let told = String::from_utf8(told.stdout).unwrap();
-            assert_eq!(told.trim(), expected, "{words:?}");
+            assert_eq!(text.parse().ok(), limit.map(RequestTimeout), "{text}");
         }
     }
 

@@ -3,7 +3,7 @@
 use brupop_runtime::client::ClientError;
 use brupop_runtime::errors::status_message;
 use kube::client::UpgradeConnectionError;
-use kube::config::{InferConfigError, KubeconfigError};
+use kube::config::{InClusterError, KubeconfigError};
 use kube::core::Status;
 
 use crate::access::Right;
@@ -14,7 +14,7 @@ use crate::steer::NotSteered;
 pub enum Error {
     /// Neither a kubeconfig nor a service account was found.
     #[error("the Kubernetes API is not configured: set KUBECONFIG, or name a file with --kubeconfig")]
-    NoConfiguration(#[source] Box<InferConfigError>),
+    NoConfiguration(#[source] Box<InClusterError>),
     /// There is no such kubeconfig or no such context, or it cannot be used.
     #[error("the kubeconfig cannot be used")]
     Kubeconfig(#[source] Box<KubeconfigError>),

@@ -129,6 +129,14 @@ impl OperatorApi {
         Ok(AboutNode { namespace, shadow, fleet, node: node_seen, events, notes, leads })
     }
 
+    /// The node that is meant: people also give the name of its shadow.
+    pub async fn node_named(&self, words: &str) -> String {
+        match names::node_of_shadow(words) {
+            Some(node) if self.shadow(words).await.is_none() => node.to_owned(),
+            _ => words.to_owned(),
+        }
+    }
+
     /// A node's shadow, if it is there, can be read, and the caller may read it.
     pub async fn shadow(&self, node: &str) -> Option<BottlerocketShadow> {
         let shadows = self.ours::<Item<BottlerocketShadow>>();

@@ -1,11 +1,13 @@
 //! `kubectl brupop` as a library, so that its parts can be tested.
 //!
-//! - [`gather`] reads objects and writes patches; it is the only part that talks to the API server, with [`exec`] and [`live`].
+//! - [`gather`] reads objects and writes patches; it is the only part that talks to the API server, with [`completion`],
+//!   [`exec`] and [`live`].
 //! - [`report`] turns objects into views, and [`steer`] into patches: pure functions.
 //! - A view is printed as a table for people, or as JSON or YAML for programs ([`page`]).
 
 mod access;
 mod arguments;
+mod completion;
 mod connection;
 mod error;
 mod exec;
@@ -49,15 +51,17 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
             page::print(&status::of(&server().await?.fleet().await?), output, &page())
         }
         Command::Why { node } => {
-            let found = server().await?.about_node(&node).await?;
-            page::print(&why::of(&node, &found)?, output, &page())
+            let server = server().await?;
+            let node = server.node_named(&node).await;
+            page::print(&why::of(&node, &server.about_node(&node).await?)?, output, &page())
         }
         Command::Plan => exec::plan(&server().await?, output).await,
         Command::History => page::print(&history::of(&server().await?.past().await?), output, &page()),
         Command::Steer(steering) => {
             page::print(&carry_out(&server().await?, steering).await?, output, &page())
         }
-        Command::Completion { shell } => page::write_out(&arguments::completions(shell)),
+        Command::Completion => page::write_out(completion::SCRIPT),
+        Command::Complete { words } => page::write_out(&completion::complete(&words).await),
     }
 }
 
@@ -65,6 +69,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
 async fn carry_out(server: &OperatorApi, steering: SteeringCommand) -> Result<Changed, Error> {
     match steering {
         SteeringCommand::Pause { node: Some(node), .. } => {
+            let node = server.node_named(&node).await;
             let reboots = server.shadow(&node).await.is_some_and(|shadow| steer::reboots(&shadow));
             change_node(server, &node, |node| steer::pause_node(node, reboots)).await
         }
@@ -109,7 +114,15 @@ async fn change_node(
     name: &str,
     change: impl FnOnce(&WatchedNode) -> PlannedChange,
 ) -> Result<Changed, Error> {
-    let missing = || Error::Missing(format!("Node {name}"));
-    let node = server.node(name).await?.ok_or_else(missing)?;
-    Ok(heard(server, server.change_node(name, change(&node)).await?).await)
+    let name = server.node_named(name).await;
+    let Some(node) = server.node(&name).await? else {
+        let is_pool = server.pool(&name).await.is_ok();
+        let hint = if is_pool {
+            format!("; a pool has this name: pause and resume take --pool {name}")
+        } else {
+            String::new()
+        };
+        return Err(Error::Missing(format!("Node {name}{hint}")));
+    };
+    Ok(heard(server, server.change_node(&name, change(&node)).await?).await)
 }

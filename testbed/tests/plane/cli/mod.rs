@@ -259,6 +259,7 @@ async fn a_pool_is_paused_once(fleet: &Fleet, reader: &Person, admin: &Person) -
     admin.says("pause --pool web", &["the pool web is paused: no update of its nodes starts"]).await?;
     admin.says("pause --pool web", &["the pool web is paused already"]).await?;
     ensure!(pools.get("web").await?.spec.paused);
+    admin.is_refused("pause web", &["there is no Node web; a pool has this name", "--pool web"]).await?;
     let seen = await_until("the pool is counted", DEADLINE, async || {
         reader.says("status", &["POOLS", "web ", "0 of 0", "NoNodes"]).await.ok()
     });
@@ -325,7 +326,20 @@ async fn what_happened_is_told(fleet: &Fleet, admin: &Person) -> Result<()> {
     admin.says("history", &["FellBack", "VersionHalted", "UpdateAborted", "Updated"]).await?;
     // The Event of the shadow, and that of the control plane about the Node.
     admin.says("why node-2", &["UpdateStarted", "Updated"]).await?;
-    // kubectl finds the program by its name.
-    let folder = program()?.parent().context("no folder")?.to_owned();
-    fleet.paste(&format!("PATH=$PATH:{} kubectl brupop status", folder.display())).await
+    admin.says("why brs-node-2", &["node-2: NoUpdate"]).await?;
+    admin.is_refused("pause --as reader", &["you may not patch bottlerocketfleets"]).await?;
+    admin.says("status --as nobody --as-group system:masters --request-timeout 20s", &["3 nodes"]).await?;
+    // kubectl finds the program by its name, and asks another one what can follow.
+    let programs = program()?.parent().context("no folder")?.to_owned();
+    let own = fleet.control_plane.dir().join("completes");
+    std::fs::create_dir(&own)?;
+    let path = format!("export PATH=$PATH:{}:{}", programs.display(), own.display());
+    let script = own.join("kubectl_complete-brupop").display().to_string();
+    fleet
+        .paste(&format!(
+            "set -e; {path}; kubectl brupop status; kubectl brupop completion >{script}; chmod +x {script}; \
+             kubectl __complete brupop pause --po | grep -w -e --pool; kubectl __complete brupop why '' | grep -w node-2; \
+             kubectl __complete brupop hist | grep -w history; kubectl __complete brupop why '' | grep -x :4"
+        ))
+        .await
 }
