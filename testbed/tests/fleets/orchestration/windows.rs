@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use brupop_api::BottlerocketFleet;
-use brupop_api::State::{Idle, RebootedIntoUpdate};
+use brupop_api::State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::names::{
     FLEET, MARKER_ANNOTATION, UPDATE_NOW_ANNOTATION, UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION,
 };
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::history::Seen;
-use brupop_testbed::host::Faults;
+use brupop_testbed::host::{Answer, Call, Command, Faults};
 use brupop_testbed::{Fleet, await_until};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use k8s_openapi::api::core::v1::Node;
@@ -184,14 +184,17 @@ fn pauses_before_updates(events: &[Event]) -> Result<BTreeMap<(String, u64), Sig
     Ok(pauses)
 }
 
-/// Five fields and a length: a node begins, the window shuts, the node is finished, the others wait for the next one.
+/// Five fields and a length: two nodes begin, the window shuts, the one that is cordoned is finished, and the one whose host still
+/// downloads gives its update up; with the third, it waits for the next window.
 async fn a_window_closes_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
     fleet.configure(&[("SCHEDULER_CRON_EXPRESSION", CLOSED)]).await?;
     fleet.publish(THIRD)?;
     for node in NODES {
         fleet.until_node(node, "waits for a window", |seen| seen.reason == "OutsideWindow").await?;
     }
-    for host in &fleet.hosts {
+    let downloads = "node-0";
+    fleet.hosts[0].set_faults(Faults::answer(Call::Action(Command::Prepare), Answer::Locked));
+    for host in &fleet.hosts[1..] {
         host.set_faults(Faults { reboot_ignored: true, ..Faults::default() });
     }
     let opened = |shuts: Timestamp| shuts - SignedDuration::from_secs(shuts.as_second().rem_euclid(60) + 60);
@@ -203,50 +206,49 @@ async fn a_window_closes_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
                 format!("{} * * * *", opened(shuts).to_zoned(TimeZone::UTC).minute()),
             ),
             ("SCHEDULER_WINDOW_DURATION", format!("{}s", length.as_secs())),
+            ("MAX_CONCURRENT_UPDATE", "2".to_owned()),
+            ("MAX_FAILURES_OF_NEW_VERSION", "2".to_owned()),
         ]
     })
     .await?;
-    let (begun, others) = one_begins(fleet).await?;
+    let (begun, waiting) = ("node-1", "node-2");
+    until_they_begin(fleet, [downloads, begun, waiting]).await?;
     ensure!(Timestamp::now() < shuts, "the window is shut already");
     let opens = format!("the window opens at {}", opened(shuts) + SignedDuration::from_hours(1));
-    for node in &others {
-        fleet.until_node(node, "waits for the next window", |seen| seen.reason == "OutsideWindow").await?;
-        let said = fleet.progressing(node).await?.message;
-        ensure!(said.contains(&opens), "{said}, and not {opens}");
-    }
-    ensure!(Timestamp::now() >= shuts, "they stopped before the window was shut");
+    fleet.until_node(waiting, "waits for the next window", |seen| seen.reason == "OutsideWindow").await?;
+    let said = fleet.progressing(waiting).await?.message;
+    ensure!(said.contains(&opens), "{said}, and not {opens}");
+    ensure!(Timestamp::now() >= shuts, "it stopped before the window was shut");
+    let goals = [downloads, begun].map(|node| fleet.seen(node).map(|seen| seen.goal).ok());
     ensure!(
-        fleet.seen(&begun)?.goal == RebootedIntoUpdate,
-        "{begun} was not in mid-update when the window shut"
+        goals == [Some(StagedAndPerformedUpdate), Some(RebootedIntoUpdate)],
+        "{goals:?} when the window shut"
     );
+    fleet.hosts[0].set_faults(Faults::default());
+    fleet.wait_for_event(downloads, "UpdateAborted", "no longer allowed the update").await?;
     for host in &fleet.hosts {
         host.set_faults(Faults::default());
     }
-    fleet.until_node(&begun, "is finished", |seen| seen.runs(THIRD)).await?;
+    fleet.until_node(begun, "is finished", |seen| seen.runs(THIRD)).await?;
     fleet.until_no_slot_is_taken().await?;
     until_it_is(Instant::now() + PAUSE * 2).await?;
-    for node in &others {
+    for node in [downloads, waiting] {
+        fleet.until_node(node, "waits", |seen| seen.is_idle() && seen.reason == "OutsideWindow").await?;
         let seen = fleet.seen(node)?;
-        ensure!(seen.runs(SECOND) && seen.reason == "OutsideWindow", "{node}: {seen:?}");
+        ensure!(seen.runs(SECOND) && !seen.cordoned && seen.crashes == 0, "{node}: {seen:?}");
+        ensure!(
+            !fleet.history().has_seen(node, |seen| seen.cordoned && seen.target.as_deref() == Some(THIRD)),
+            "{node} was cordoned"
+        );
     }
     ensure!(fleet.history().now().all(|(_, seen)| seen.version.as_deref() != Some(OLD)));
     Ok(())
 }
 
-/// Awaits that one waits for its reboot and the others for their turn.
-async fn one_begins(fleet: &Fleet) -> Result<(String, Vec<String>)> {
-    let waits = |seen: &Seen| seen.reason == "LimitReached";
-    fleet
-        .until("one node is in mid-update, the others wait", DEADLINE, |history| {
-            let begun = history.now().filter(|(_, seen)| seen.goal == RebootedIntoUpdate).count();
-            begun == 1 && history.now().filter(|(_, seen)| waits(seen)).count() == NODES.len() - 1
-        })
-        .await?;
-    let history = fleet.history();
-    let (begun, others): (Vec<_>, Vec<_>) = history
-        .now()
-        .map(|(node, seen)| (node.to_owned(), seen.goal == RebootedIntoUpdate))
-        .partition(|(_, begun)| *begun);
-    let begun = begun.into_iter().next().context("nobody has begun")?.0;
-    Ok((begun, others.into_iter().map(|(node, _)| node).collect()))
+/// Awaits that the first downloads, the second waits for its reboot, and the third for its turn.
+async fn until_they_begin(fleet: &Fleet, nodes: [&str; 3]) -> Result<()> {
+    let [downloads, begun, waiting] = nodes;
+    fleet.until_node(downloads, "downloads", |seen| seen.goal == StagedAndPerformedUpdate).await?;
+    fleet.until_node(begun, "is to reboot", |seen| seen.goal == RebootedIntoUpdate).await?;
+    fleet.until_node(waiting, "waits for its turn", |seen| seen.reason == "LimitReached").await
 }
