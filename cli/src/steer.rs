@@ -67,7 +67,7 @@ pub(crate) fn pause_fleet(fleet: &BottlerocketFleet, paused: bool) -> PlannedCha
     }
     let patch = json!({"metadata": {"uid": fleet.metadata.uid}, "spec": {"paused": paused}});
     let says = if paused {
-        "the fleet is paused: no update starts, and what has begun is finished"
+        "the fleet is paused: no update starts, and what is cordoned is finished"
     } else {
         "the fleet is no longer paused"
     };

@@ -15,6 +15,8 @@ fn a_pause_is_written_once() {
         *merged(&pause_fleet(&fleet(false), true)),
         json!({"metadata": {"uid": "f"}, "spec": {"paused": true}})
     );
+    let says = pause_fleet(&fleet(false), true).says;
+    assert!(says.ends_with("and what is cordoned is finished"), "{says}: what is not is given up");
     assert_eq!(merged(&pause_fleet(&fleet(true), false))["spec"], json!({"paused": false}));
     assert_eq!(
         pause_fleet(&fleet(true), true),
