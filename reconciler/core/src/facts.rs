@@ -1,5 +1,6 @@
 //! What the reconciler decides on: plain values, joined by name, without clock or client.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use brupop_api::Marker;
@@ -98,14 +99,17 @@ pub struct Observed<'a> {
 /// A slot, and the name of the shadow that it is for, as the ledger has it.
 pub(crate) type NamedSlot<'a> = (&'a str, &'a Slot);
 
-/// Finds values by name. Names are asked for in their order: to walk along both costs less than to search for each.
+/// Finds values by name. Names are asked for in their order, and once each: to walk along both costs less than to search.
 pub(crate) fn in_order<'a, T>(
     values: &'a BTreeMap<String, T>,
 ) -> impl FnMut(&str) -> Option<&'a T> + use<'a, T> {
     let mut values = values.iter().peekable();
-    move |wanted| {
-        while values.next_if(|(name, _)| name.as_str() < wanted).is_some() {}
-        values.peek().filter(|(name, _)| *name == wanted).map(|(_, value)| *value)
+    move |wanted| loop {
+        match values.peek()?.0.as_str().cmp(wanted) {
+            Ordering::Less => values.next(),
+            Ordering::Equal => return values.next().map(|(_, value)| value),
+            Ordering::Greater => return None,
+        };
     }
 }
 
