@@ -174,7 +174,7 @@ impl Memory {
     /// A grant has written the Node in this version, too.
     pub(super) fn note_node_written(&mut self, object: &Object<String>, version: Option<u64>, now: Duration) {
         if let Object::ShadowSpec(shadow) = object {
-            self.node(shadow).node.wait_for_version(version, now);
+            self.node(shadow).node.wait_for_version(version, false, now);
         }
     }
 
@@ -302,8 +302,9 @@ enum Wait {
     Nothing,
     /// The request is under way.
     Answer,
-    /// It waits for this version of the object, or a later one, and for `earliest`.
-    Version { at_least: u64, earliest: Duration, until: Duration },
+    /// It waits for this version of the object, or a later one, and for `earliest`. An object that was made may not be seen
+    /// yet; any other that is not there has gone.
+    Version { at_least: u64, made: bool, earliest: Duration, until: Duration },
     /// It waits for any version other than this.
     Change { from: Option<u64>, until: Duration },
     /// It waits for this instant.
@@ -363,14 +364,14 @@ impl InFlight {
         let surplus = times.saturating_sub(WRITES_ON_END);
         let earliest = if surplus > 0 { now + back_off(surplus) } else { now };
         *self = Self { written_for: (reason, times), ..Self::default() };
-        self.wait_for_version(written, earliest);
+        self.wait_for_version(written, seen.is_none(), earliest);
         if surplus > 0 { Wrote::Again { first: surplus == 1 } } else { Wrote::Change }
     }
 
     /// Waits until this version of the object has been seen, and for this instant.
-    fn wait_for_version(&mut self, version: Option<u64>, earliest: Duration) {
+    fn wait_for_version(&mut self, version: Option<u64>, made: bool, earliest: Duration) {
         self.wait = match version {
-            Some(at_least) => Wait::Version { at_least, earliest, until: earliest + LONGEST_WAIT },
+            Some(at_least) => Wait::Version { at_least, made, earliest, until: earliest + LONGEST_WAIT },
             None => Wait::Time { until: earliest },
         };
     }
@@ -418,7 +419,11 @@ impl InFlight {
         let until = match self.wait {
             Wait::Nothing => return MaySend::Ready,
             Wait::Answer => return MaySend::UnderWay,
-            Wait::Version { at_least, earliest, .. } if version >= Some(at_least) => earliest,
+            Wait::Version { at_least, made, earliest, .. }
+                if version.map_or(!made, |version| version >= at_least) =>
+            {
+                earliest
+            }
             Wait::Change { from, .. } if version != from => return MaySend::Ready,
             Wait::Version { until, .. } | Wait::Change { until, .. } | Wait::Time { until } => until,
         };

@@ -156,10 +156,13 @@ fn a_write_waits_until_it_comes_back() {
     assert_eq!(last.readiness(Some(9), s(100)), UnderWay);
     assert_eq!(last.written("", Some(5), Some(7), None, s(1)), Wrote::Change);
     assert_eq!(last.readiness(Some(6), s(2)), Until(s(31)));
-    assert_eq!(last.readiness(None, s(2)), Until(s(31)), "created, and not seen yet");
+    assert_eq!(last.readiness(None, s(2)), Ready, "it has gone: the fleet is made again at once");
     assert_eq!(last.readiness(Some(7), s(2)), Ready);
     assert_eq!(last.readiness(Some(8), s(2)), Ready);
     assert_eq!(last.readiness(Some(6), s(31)), Ready, "the watch missed it");
+    last.written("", None, Some(9), None, s(40));
+    assert_eq!(last.readiness(None, s(41)), Until(s(70)), "made, and not seen yet");
+    assert_eq!(last.readiness(Some(9), s(41)), Ready);
 }
 
 /// The shadow's watch may bring a grant before the Node's brings that it is drained: the grant must not be taken back for that.
