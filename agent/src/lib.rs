@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod host;
 pub mod identity;
+pub mod liveness;
 pub mod metrics;
 pub mod options;
 mod pace;

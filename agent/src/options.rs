@@ -64,6 +64,12 @@ pub struct Options {
     /// Not needed; if set, it must name the same node as the token
     #[arg(long, env = "MY_NODE_NAME")]
     pub my_node_name: Option<String>,
+    /// Name of this pod; without it, probes are not answered
+    #[arg(long, env = "POD_NAME")]
+    pub pod_name: Option<String>,
+    /// Ask the agent that runs in this container whether it is alive, and end
+    #[arg(long)]
+    pub probe: bool,
 }
 
 /// In milliseconds.

@@ -20,7 +20,7 @@ use crate::identity::{WhoError, who_am_i};
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::retry::Retry;
-use crate::shadow;
+use crate::{liveness, shadow};
 
 /// Why the agent cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +64,13 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
         cluster = cluster.counting(&metrics.process.api_requests);
     }
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
+    match options.pod_name.as_deref().map(liveness::answer_probes) {
+        Some(Ok(answers)) => drop(tokio::spawn(answers)),
+        Some(Err(error)) => {
+            tracing::warn!(%error, "probes are not answered, so an agent that hangs is not restarted");
+        }
+        None => {}
+    }
     let client = cluster.client()?;
     let Some(me) = identify(&client, options.my_node_name.as_deref(), &shutdown).await? else {
         return Ok(());

@@ -25,6 +25,7 @@ const OF_AGENT: &[&str] = &[
     "HOST_TIMEOUT",
     "METRICS_ADDRESS",
     "MY_NODE_NAME",
+    "POD_NAME",
     "POLL_INTERVAL",
     "PREFETCH",
     "REBOOT_REPEAT_INTERVAL",

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use brupop_api::{BottlerocketShadowStatus, State};
 use brupop_testbed::host::{Answer, Call, Command, Durations, Faults, HostPower};
+use brupop_testbed::operator::binaries;
 use brupop_testbed::sandbox::Signal;
 use kube::api::DeleteParams;
 use serde_json::json;
@@ -115,6 +116,28 @@ async fn ends_at_once(world: &mut World) {
     agent.signal(Signal::TERM).unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(2), agent.wait()).await.unwrap().unwrap();
     assert!(ended.success(), "{ended}");
+}
+
+/// The kubelet restarts an agent whose process stands still.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_agent_fails_its_probe() {
+    let mut world = World::new(Durations::default()).await;
+    let pod = format!("probed-{}", std::process::id());
+    world.start_agent(&[("POD_NAME", &pod)]);
+    world.create_shadow().await;
+    idle_with_update(&world).await;
+    let probe = || {
+        let mut program =
+            std::process::Command::new(binaries(&["brupop-agent"]).unwrap().join("brupop-agent"));
+        let ended = program.arg("--probe").env_clear().env("POD_NAME", &pod).output().unwrap();
+        (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+    };
+    let agent = |world: &World, signal| world.agent.as_ref().unwrap().signal(signal).unwrap();
+    assert_eq!(probe(), (Some(0), String::new()));
+    agent(&world, Signal::STOP);
+    assert_eq!(probe(), (Some(1), format!("the agent of the pod {pod} has not answered for 3 s\n")));
+    agent(&world, Signal::CONT);
+    assert_eq!(probe(), (Some(0), String::new()));
 }
 
 /// Kills the agent at each call of the host in turn, as it is made, and as soon as each of its writes is seen, and starts
