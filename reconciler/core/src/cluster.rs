@@ -60,7 +60,7 @@ impl Entry {
 
     /// The agent's pod. During a rollout of the `DaemonSet` a node may have two: one that is Ready wins.
     pub fn agent(&self) -> Option<&AgentPod> {
-        self.agents.values().find(|agent| agent.is_ready()).or(self.agents.values().next_back())
+        self.agents.values().find(|agent| agent.is_ready()).or_else(|| self.agents.values().next_back())
     }
 
     fn is_empty(&self) -> bool {

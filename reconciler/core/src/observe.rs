@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use brupop_api::facts::ShadowFacts;
-use brupop_api::fleet::UnpooledNodes;
-use brupop_api::fleet::{Slot, VersionRecord};
+use brupop_api::fleet::{Slot, UnpooledNodes, VersionRecord};
+use brupop_api::names::shadow_name;
 use brupop_api::{BottlerocketShadow, Marker};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
@@ -73,7 +73,6 @@ pub fn observe<'a>(
         durations: &policy.durations,
         rules: RulesByOwner::new(cluster, policy),
         topology_keys: cluster.topology_keys(),
-        own_node: leader.own_node,
         pools: &pools.all,
         unpooled: unpooled(cluster),
         clock,
@@ -103,10 +102,20 @@ pub fn observe<'a>(
         unreadable.extend(why.map(|why| (views.len(), why)));
         views.push(view);
     }
+    note_own_node(leader.own_node, &mut views);
     note_busy_zones(&pools.all, fleet.slots, &mut views);
     note_control_plane(cluster, fleet.slots, &mut views);
     let next = [nodes.clock.next, pools.next].into_iter().flatten().min();
     Observed { fleet, views, unreadable, too_long, not_opted_in, next }
+}
+
+/// Notes which node this process runs on. Views are in the order of their names.
+fn note_own_node(own_node: Option<&str>, views: &mut [NodeView<'_>]) {
+    let Some(own) = own_node.map(shadow_name) else { return };
+    let at = views.binary_search_by(|view| view.shadow_name.cmp(&own)).ok();
+    if let Some(node) = at.and_then(|at| views[at].node.as_mut()) {
+        node.runs_this_process = true;
+    }
 }
 
 /// Notes, where pools keep zones apart, which nodes must not be taken out of service because of another zone: one with a node
@@ -233,7 +242,6 @@ struct Observer<'a> {
     rules: RulesByOwner<'a>,
     /// For each pool.
     topology_keys: Vec<Option<&'a str>>,
-    own_node: Option<&'a str>,
     pools: &'a [PoolFacts<'a>],
     unpooled: UnpooledNodes,
     clock: Clock,
@@ -259,12 +267,18 @@ impl<'a> Observer<'a> {
         known: KnownNode<'a>,
         slot: Option<&'a Slot>,
     ) -> (NodeView<'a>, Option<String>) {
+        let steering = self.steering(known.owner);
+        let pool = if let Steering::Pool(index) = steering { Some(index) } else { None };
         let mut unreadable = None;
         let agent_ready = entry.agent().is_some_and(AgentPod::is_ready);
-        let node = entry
-            .node
-            .as_ref()
-            .map(|node| self.node(node, self.topology_key(known.owner), agent_ready, &mut unreadable));
+        let node = entry.node.as_ref().map(|node| {
+            node_facts(
+                node,
+                pool.and_then(|pool| *self.topology_keys.get(pool)?),
+                agent_ready,
+                &mut unreadable,
+            )
+        });
         let shadow = match entry.shadow.as_ref().map(|item| &item.body) {
             Some(Ok(shadow)) => ShadowFacts::of(shadow),
             Some(Err(error)) => {
@@ -276,13 +290,13 @@ impl<'a> Observer<'a> {
         let marker = node.and_then(|node| node.marker);
         let steps = &self.rules.of(known.owner).durations;
         let times = Times::of(entry, known, marker, shadow.as_ref(), slot, (self.durations, steps))
-            .gated(self.gated(known.owner));
+            .gated(pool.map_or(Gated::No, |pool| Gated::of(self.pools.get(pool))));
         // Earlier versions of the operator recorded owners without checking that they were available, and no `since`.
         let checked = marker.filter(|_| slot.is_some_and(|slot| slot.since.is_some()));
         let watched = checked.filter(|_| !steps.workloads.is_zero());
         let view = NodeView {
             shadow_name: name,
-            steering: self.steering(known.owner),
+            steering,
             node,
             shadow,
             unreadable: unreadable.is_some(),
@@ -296,58 +310,46 @@ impl<'a> Observer<'a> {
         };
         (view, unreadable)
     }
+}
 
-    fn gated(&self, owner: Option<&Owner>) -> Gated {
-        let Some(Owner::Pool(index)) = owner else { return Gated::No };
-        Gated::of(self.pools.get(*index))
-    }
-
-    /// The label of the Node that says in which zone it is, if its pool names another than the well-known one.
-    fn topology_key(&self, owner: Option<&Owner>) -> Option<&'a str> {
-        let Some(Owner::Pool(index)) = owner else { return None };
-        self.topology_keys.get(*index).copied().flatten()
-    }
-
-    fn node(
-        &self,
-        node: &'a WatchedNode,
-        topology_key: Option<&str>,
-        agent_ready: bool,
-        unreadable: &mut Option<String>,
-    ) -> NodeFacts<'a> {
-        /// Stands for a marker that cannot be read: the node carries changes, so it keeps its slot.
-        static UNREADABLE: LazyLock<Marker> = LazyLock::new(Marker::default);
-        let facts = &node.facts;
-        NodeFacts {
-            name: node.name(),
-            uid: node.uid(),
-            labelled: facts.labelled,
-            ready: facts.readiness.is_some_and(|readiness| readiness.ready),
-            boot_id: &facts.boot_id,
-            version: facts.version.as_deref(),
-            variant: facts.variant.as_deref(),
-            unschedulable: facts.unschedulable,
-            control_plane: facts.control_plane,
-            volumes_in_use: facts.volumes_in_use,
-            excluded: facts.excluded,
-            tainted: facts.tainted,
-            do_not_disrupt: facts.do_not_disrupt,
-            scale_down_disabled: facts.scale_down_disabled,
-            leaving: facts.leaving,
-            marker: node.marker().unwrap_or_else(|why| {
-                *unreadable = Some(why.to_owned());
-                Some(&*UNREADABLE)
-            }),
-            zone: match topology_key {
-                None => facts.zone.as_deref(),
-                Some(key) => facts.all_labels.get(key).map(String::as_str),
-            },
-            paused: facts.paused,
-            update_now: facts.update_now,
-            agent_ready,
-            overgrown: facts.overgrown,
-            runs_this_process: self.own_node == Some(node.name()),
-        }
+fn node_facts<'a>(
+    node: &'a WatchedNode,
+    topology_key: Option<&str>,
+    agent_ready: bool,
+    unreadable: &mut Option<String>,
+) -> NodeFacts<'a> {
+    /// Stands for a marker that cannot be read: the node carries changes, so it keeps its slot.
+    static UNREADABLE: LazyLock<Marker> = LazyLock::new(Marker::default);
+    let facts = &node.facts;
+    NodeFacts {
+        name: node.name(),
+        uid: node.uid(),
+        labelled: facts.labelled,
+        ready: facts.readiness.is_some_and(|readiness| readiness.ready),
+        boot_id: &facts.boot_id,
+        version: facts.version.as_deref(),
+        variant: facts.variant.as_deref(),
+        unschedulable: facts.unschedulable,
+        control_plane: facts.control_plane,
+        volumes_in_use: facts.volumes_in_use,
+        excluded: facts.excluded,
+        tainted: facts.tainted,
+        do_not_disrupt: facts.do_not_disrupt,
+        scale_down_disabled: facts.scale_down_disabled,
+        leaving: facts.leaving,
+        marker: node.marker().unwrap_or_else(|why| {
+            *unreadable = Some(why.to_owned());
+            Some(&*UNREADABLE)
+        }),
+        zone: match topology_key {
+            None => facts.zone.as_deref(),
+            Some(key) => facts.all_labels.get(key).map(String::as_str),
+        },
+        paused: facts.paused,
+        update_now: facts.update_now,
+        agent_ready,
+        overgrown: facts.overgrown,
+        runs_this_process: false,
     }
 }
 

@@ -91,7 +91,7 @@ fn cluster(
     for (name, more) in nodes {
         let agent =
             AgentPod { node: name.to_owned(), readiness: Some(Readiness { ready: true, since: None }) };
-        let entry = cluster.entry(&names::shadow_name(name));
+        let entry = cluster.entry(&shadow_name(name));
         entry.node = Some(node(name, more));
         entry.agents.insert("agent".to_owned(), agent);
     }
@@ -286,7 +286,7 @@ fn a_name_that_is_too_long_is_told() {
     let cluster = cluster([(name, json!({})), (&name[1..], json!({}))], []);
     let policy = policy();
     let observed = observe_at(&cluster, &policy, NOW);
-    assert_eq!(observed.too_long, [names::shadow_name(name)]);
+    assert_eq!(observed.too_long, [shadow_name(name)]);
     assert_eq!(observed.views.len(), 1);
 }
 

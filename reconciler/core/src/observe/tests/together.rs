@@ -12,7 +12,7 @@ fn staged(nodes: &[(&'static str, Value)]) -> Cluster {
     let mut cluster = cluster(nodes.iter().cloned(), []);
     let mut slots = json!({});
     for (node, _) in nodes {
-        let name = names::shadow_name(node);
+        let name = shadow_name(node);
         slots[&name] = json!({"uid": format!("uid-{name}"), "attempt": 1, "since": NOW, "pool": "db"});
         let mut shadow = json!(shadow(&name, &spec, &status).ok().unwrap());
         shadow["metadata"]["ownerReferences"] = json!([]);
