@@ -136,13 +136,13 @@ control-plane: ## Builds the test bed's control plane, once, into a cache
 	@testbed/build-control-plane >/dev/null
 
 .PHONY: demo
-demo: control-plane build $(if $(filter arm64,$(AGENTS)),emulated) ## Updates a fleet of simulated hosts on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, POOLS=true, AGENTS=arm64, ...)
+demo: control-plane build $(if $(filter arm64,$(AGENTS)),emulated) ## Updates a fleet of simulated hosts on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, POOLS=true, STAY=true, AGENTS=arm64, ...)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
 	@BRUPOP_BINARIES=$(if $(filter arm64,$(AGENTS)),$(TARGET)/emulated,$(SHIPPED)) exec $(TARGET)/debug/brupop-demo --nodes $(NODES) \
 	  --max-concurrent-update $(MAX_CONCURRENT_UPDATE) --pods-per-node $(PODS_PER_NODE) \
 	  --reboot-seconds $(REBOOT_SECONDS) --exclude-from-lb-seconds $(EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC) \
 	  --download-seconds $(DOWNLOAD_SECONDS) $(FAULT:%=--fault %) $(if $(filter true,$(PREFETCH)),--prefetch) \
-	  $(if $(filter true,$(POOLS)),--pools)
+	  $(if $(filter true,$(POOLS)),--pools) $(if $(filter true,$(STAY)),--stay)
 
 .PHONY: prometheus
 prometheus: ## Installs Debian's Prometheus for the tests, unless it is there, and starts no service; needs root

@@ -8,9 +8,8 @@ use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::history::Seen;
 use brupop_testbed::host::Faults;
-use brupop_testbed::operator::NAMESPACE;
 
-use crate::table;
+use crate::{kubectl, table};
 
 /// The release that mends it.
 const FIXED: &str = "1.20.1";
@@ -29,10 +28,10 @@ pub async fn show(fleet: &Fleet, deadline: Duration) -> Result<bool> {
     .await?;
     let tried = fleet.history().outcomes().values().filter(|outcome| outcome.boots > 1).count();
     println!("-- {tried} of {} nodes tried; the others keep {OLD}, in service", fleet.hosts.len());
-    kubectl(fleet, &["get", "brf", "-n", NAMESPACE]).await?;
+    kubectl(fleet, &["get", "brf"]).await?;
     let condition =
         "jsonpath={range .status.conditions[?(@.type==\"Halted\")]}{.reason}: {.message}{\"\\n\"}{end}";
-    kubectl(fleet, &["get", "brf", "fleet", "-n", NAMESPACE, "-o", condition]).await?;
+    kubectl(fleet, &["get", "brf", "fleet", "-o", condition]).await?;
 
     println!("-- publishing {FIXED}, which comes up: another version starts afresh");
     for host in &fleet.hosts {
@@ -52,12 +51,4 @@ pub async fn show(fleet: &Fleet, deadline: Duration) -> Result<bool> {
 
 fn is_told(seen: &Seen) -> bool {
     matches!(seen.reason.as_str(), "VersionHalted" | "BackingOff")
-}
-
-/// What a person would type, and what it prints.
-pub async fn kubectl(fleet: &Fleet, arguments: &[&str]) -> Result<()> {
-    println!("   $ kubectl {}", arguments.join(" "));
-    let text = fleet.control_plane.kubectl(arguments.to_vec()).await?;
-    text.lines().for_each(|line| println!("   {line}"));
-    Ok(())
 }

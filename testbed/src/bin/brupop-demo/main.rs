@@ -14,6 +14,7 @@ use anyhow::{Result, ensure};
 use brupop_core::rules::Limit;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Durations;
+use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::tiers;
 use brupop_testbed::{Fleet, FleetOptions, await_signal};
 use clap::{Parser, ValueEnum};
@@ -151,7 +152,7 @@ async fn demonstrate(arguments: &Arguments) -> Result<ExitCode> {
     let fleet = Fleet::start(&options, |what| println!("-- {what}")).await?;
     println!("-- look around, in another terminal:");
     println!("   export KUBECONFIG={}", fleet.control_plane.kubeconfig().display());
-    println!("   kubectl get brs -n {} -w", brupop_testbed::operator::NAMESPACE);
+    println!("   kubectl get brs -n {NAMESPACE} -w");
 
     let replicas = usize::from(arguments.nodes) * usize::from(arguments.pods_per_node);
     if replicas > 0 {
@@ -163,30 +164,58 @@ async fn demonstrate(arguments: &Arguments) -> Result<ExitCode> {
     }
     trespass::try_and_show(&fleet).await?;
 
-    if arguments.fault == Some(Fault::BadImage) {
-        let passed = bad_image::show(&fleet, arguments.deadline()).await?;
-        return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    let passed = if arguments.fault == Some(Fault::BadImage) {
+        bad_image::show(&fleet, arguments.deadline()).await?
+    } else if arguments.pools {
+        pools::show(&fleet, arguments.nodes.into(), arguments.deadline()).await?
+    } else {
+        roll_out(&fleet, arguments).await?
+    };
+    if arguments.stay {
+        stay(&fleet).await;
     }
-    if arguments.pools {
-        let passed = pools::show(&fleet, arguments.nodes.into(), arguments.deadline()).await?;
-        return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
-    }
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Publishes a release, and shows how the fleet gets it.
+async fn roll_out(fleet: &Fleet, arguments: &Arguments) -> Result<bool> {
     println!(
         "-- publishing Bottlerocket {NEW}: every host runs {OLD}, at most {} at once",
         arguments.max_concurrent_update
     );
     fleet.publish(NEW)?;
-    table::show_until_updated(&fleet, NEW, arguments.deadline()).await?;
-    let mut passed = summary::print(&fleet, &options.durations, arguments.limit());
+    table::show_until_updated(fleet, NEW, arguments.deadline()).await?;
+    let durations = arguments.durations();
+    let mut passed = summary::print(fleet, &durations, arguments.limit());
     if arguments.prefetch {
-        passed &= prefetch::show(&fleet, options.durations.prepare, arguments.deadline()).await?;
+        passed &= prefetch::show(fleet, durations.prepare, arguments.deadline()).await?;
     }
-    if arguments.stay {
-        println!(
-            "-- the cluster stays until Ctrl-C: export KUBECONFIG={}",
-            fleet.control_plane.kubeconfig().display()
-        );
-        std::future::pending::<()>().await;
-    }
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(passed)
+}
+
+/// Says what to try, and leaves the cluster running.
+async fn stay(fleet: &Fleet) {
+    println!(
+        "-- the cluster stays until Ctrl-C. In another terminal:
+   export KUBECONFIG={} PATH=$PWD/target/plugin:$PATH
+   kubectl brupop status                   # what the fleet does, and why each node waits
+   kubectl brupop why node-0               # one node, with its Events
+   kubectl brupop history
+   kubectl brupop pause                    # and resume; also of one node, or of a pool
+   kubectl drain node-1 --ignore-daemonsets --force
+   kubectl get brs,brf,brp -n {NAMESPACE}
+   ls {}    # in place of kubectl logs and exec, which these kubelets do not serve",
+        fleet.control_plane.kubeconfig().display(),
+        fleet.control_plane.sandbox().logs().display(),
+    );
+    std::future::pending::<()>().await;
+}
+
+/// What a person would type in the operator's namespace, and what it prints.
+pub(crate) async fn kubectl(fleet: &Fleet, arguments: &[&str]) -> Result<()> {
+    let arguments = [arguments, &["-n", NAMESPACE]].concat();
+    println!("   $ kubectl {}", arguments.join(" "));
+    let text = fleet.control_plane.kubectl(arguments).await?;
+    text.lines().for_each(|line| println!("   {line}"));
+    Ok(())
 }

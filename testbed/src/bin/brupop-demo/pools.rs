@@ -8,7 +8,7 @@ use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::tiers::{self, WEB_AT_ONCE};
 
-use crate::{bad_image, table};
+use crate::{kubectl, table};
 
 /// Rolls out a release by pools; is all of it as it should be?
 pub async fn show(fleet: &Fleet, nodes: usize, deadline: Duration) -> Result<bool> {
@@ -49,8 +49,4 @@ pub async fn show(fleet: &Fleet, nodes: usize, deadline: Duration) -> Result<boo
         println!("{} {what}", if *holds { "ok  " } else { "FAIL" });
     }
     Ok(checks.iter().all(|(holds, _)| *holds))
-}
-
-async fn kubectl(fleet: &Fleet, arguments: &[&str]) -> Result<()> {
-    bad_image::kubectl(fleet, &[arguments, &["-n", NAMESPACE]].concat()).await
 }

@@ -7,12 +7,12 @@ use anyhow::{Context as _, Result};
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::History;
 use brupop_testbed::median;
-use brupop_testbed::operator::{NAMESPACE, apply_overlay, throw_away_overlay};
+use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
 use brupop_testbed::{Fleet, await_until};
 use kube::api::ListParams;
 use serde_json::json;
 
-use crate::{bad_image, table};
+use crate::{kubectl, table};
 
 /// The release that is downloaded ahead.
 const NEXT: &str = "1.20.1";
@@ -113,8 +113,4 @@ fn slot(history: &History, number: usize) -> Option<Duration> {
         Some(ended?.saturating_duration_since(began))
     };
     median(nodes.iter().filter_map(duration))
-}
-
-async fn kubectl(fleet: &Fleet, arguments: &[&str]) -> Result<()> {
-    bad_image::kubectl(fleet, &[arguments, &["-n", NAMESPACE]].concat()).await
 }
