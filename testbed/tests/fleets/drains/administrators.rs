@@ -21,7 +21,7 @@ const WAIT: &str = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_operators_own_node_changes_are_undone() -> Result<()> {
-    let (_alone, mut fleet) = fleet(3, &[]).await?;
+    let mut fleet = fleet(3, &[]).await?;
     for node in ["node-0", "node-1", "node-2"] {
         fleet.pause_node(node, true).await?;
     }

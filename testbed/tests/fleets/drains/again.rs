@@ -21,7 +21,7 @@ const PATIENCE: [(&str, &str); 2] = [("DRAIN_DEADLINE_SECONDS", "5"), ("BACK_OFF
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_that_take_longer_than_their_drain_are_evicted_once() -> Result<()> {
-    let (_alone, mut fleet) = fleet(3, &PATIENCE).await?;
+    let mut fleet = fleet(3, &PATIENCE).await?;
     // A neighbour that can be evicted at any time, and two pods that are longer about their end than the drain may take.
     let on_node_0 = json!({"nodeSelector": {"kubernetes.io/hostname": "node-0"}});
     deploy(&fleet, "mail", 1, &[], on_node_0).await?;

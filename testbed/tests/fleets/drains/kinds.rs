@@ -23,7 +23,7 @@ const DRAIN: &str = "drain node-0 --ignore-daemonsets --delete-emptydir-data --d
 
 #[tokio::test(flavor = "multi_thread")]
 async fn evictions_match_kubectl_drain_with_operator_pods_last() -> Result<()> {
-    let (_alone, mut fleet) = fleet(2, &[("CORDONED_BY_OTHERS_SECONDS", "3600")]).await?;
+    let mut fleet = fleet(2, &[("CORDONED_BY_OTHERS_SECONDS", "3600")]).await?;
     fleet.pause_node("node-1", true).await?;
     // A node that is out of service for another reason uses up the limit of one: somebody drains it, then it is not Ready.
     fleet.control_plane.kubectl(["cordon", "node-1"]).await?;

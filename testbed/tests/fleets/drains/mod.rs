@@ -1,6 +1,4 @@
 //! Drains, and what administrators do meanwhile: the shipped programs and manifests on a real control plane.
-//!
-//! One fleet at a time: each takes both cores of a small machine.
 
 mod administrators;
 mod again;
@@ -23,14 +21,11 @@ use brupop_testbed::{Fleet, FleetOptions};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
-use tokio::sync::{Mutex, MutexGuard};
 
 const DEADLINE: Duration = Duration::from_mins(2);
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<(MutexGuard<'static, ()>, Fleet)> {
-    let alone = ONE_AT_A_TIME.lock().await;
-    Ok((alone, Fleet::start(&FleetOptions::quick(nodes, env), |_| ()).await?))
+async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<Fleet> {
+    Fleet::start(&FleetOptions::quick(nodes, env), |_| ()).await
 }
 
 async fn node(fleet: &Fleet, name: &str) -> Result<Node> {

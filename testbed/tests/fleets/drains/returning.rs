@@ -15,7 +15,7 @@ use crate::drains::{DEADLINE, evicted_by_us, fleet, node};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn returning_pods_are_left_after_two_evictions() -> Result<()> {
-    let (_alone, mut fleet) = fleet(2, &[]).await?;
+    let mut fleet = fleet(2, &[]).await?;
     fleet.pause_node("node-1", true).await?;
     stubborn(&fleet, 1).await?;
     let node_0 = node(&fleet, "node-0").await?;
@@ -35,7 +35,7 @@ async fn returning_pods_are_left_after_two_evictions() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn returning_pods_with_a_budget_abort_the_drain() -> Result<()> {
-    let (_alone, mut fleet) = fleet(2, &[]).await?;
+    let mut fleet = fleet(2, &[]).await?;
     fleet.pause_node("node-1", true).await?;
     // While one of them is gone, the budget keeps the other: the node is never empty, however late its controller is.
     stubborn(&fleet, 2).await?;

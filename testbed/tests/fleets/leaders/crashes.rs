@@ -20,7 +20,7 @@ const SETTINGS: [(&str, &str); 3] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_may_crash_after_any_write() -> Result<()> {
-    let (_alone, mut fleet) = fleet(4, &[]).await?;
+    let mut fleet = fleet(4, &[]).await?;
     // When an eviction's caller dies, the API server may have charged the budget and not deleted the pod: for two minutes
     // the budget takes that pod for gone. Here there is room for that.
     fleet.deploy("cart", 8, "8").await?;

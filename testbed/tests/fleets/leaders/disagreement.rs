@@ -17,7 +17,7 @@ const SETTINGS: [(&str, &str); 2] = [("MAX_CONCURRENT_UPDATE", "2"), ("LEASE_DUR
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deposed_leader_writes_nothing() -> Result<()> {
-    let (_alone, mut fleet) = fleet(3, &[]).await?;
+    let mut fleet = fleet(3, &[]).await?;
     fleet.deploy("cart", 6, "3").await?;
     let before = fleet.term().await?;
     let frozen = Prepared::new(&fleet, "frozen", &SETTINGS).await?.start(&fleet)?;
@@ -48,7 +48,7 @@ async fn a_deposed_leader_writes_nothing() -> Result<()> {
 /// writes keeps them apart.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_concurrent_leaders_stay_within_the_limit() -> Result<()> {
-    let (_alone, mut fleet) = fleet(4, &[]).await?;
+    let mut fleet = fleet(4, &[]).await?;
     fleet.deploy("cart", 8, "4").await?;
     fleet.publish(NEW)?;
     let twins = [

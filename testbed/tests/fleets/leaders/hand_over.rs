@@ -18,7 +18,7 @@ const AFTER_A_FAREWELL: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_successor_takes_over_in_time() -> Result<()> {
-    let (_alone, mut fleet) = fleet(1, &[]).await?;
+    let mut fleet = fleet(1, &[]).await?;
     let before = fleet.term().await?;
     let first = start(&fleet, "first").await?;
     fleet.next_term(before).await?;

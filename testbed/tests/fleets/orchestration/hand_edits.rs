@@ -16,7 +16,7 @@ const QUIET: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
-    let (_turn, mut fleet) = fleet(1, &[("MAX_CONCURRENT_UPDATE", "unlimited")]).await?;
+    let mut fleet = fleet(1, &[("MAX_CONCURRENT_UPDATE", "unlimited")]).await?;
     await_until("the condition of node-0", DEADLINE, async || fleet.progressing("node-0").await.ok()).await?;
     let mut audit = fleet.control_plane.audit().from_now();
     for (object, patch) in [

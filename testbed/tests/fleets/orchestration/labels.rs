@@ -25,7 +25,7 @@ const WAITS: [Duration; 2] = [Duration::from_millis(900), Duration::from_millis(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn auto_label_respects_existing_labels() -> Result<()> {
-    let (_turn, mut fleet) = fleet(3, &[]).await?;
+    let mut fleet = fleet(3, &[]).await?;
     bare(&fleet, "node-0").await?;
     fleet
         .control_plane

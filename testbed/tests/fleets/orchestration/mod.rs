@@ -1,6 +1,4 @@
 //! Rogue agents, failures, pauses and windows, on a real API server.
-//!
-//! Most of these tests wait for deadlines, so two fleets run at once.
 
 mod hand_edits;
 mod labels;
@@ -17,18 +15,15 @@ use std::time::Duration;
 use anyhow::Result;
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 const DEADLINE: Duration = Duration::from_mins(2);
-static TWO_AT_A_TIME: Semaphore = Semaphore::const_new(2);
 
 /// A fleet with the patience of a test. Its leader keeps its Lease on a busy machine, too: what was not told yet when it
 /// lapses is not told any more.
-async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<(SemaphorePermit<'static>, Fleet)> {
-    let turn = TWO_AT_A_TIME.acquire().await?;
+async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<Fleet> {
     let env = [&[("LEASE_DURATION_SECONDS", "15")], env].concat();
-    Ok((turn, Fleet::start(&FleetOptions::quick(nodes, &env), |_| ()).await?))
+    Fleet::start(&FleetOptions::quick(nodes, &env), |_| ()).await
 }
 
 /// The nodes that failed to reach a version, and how, by the ledger.

@@ -19,7 +19,7 @@ const MIN_NODE_AGE: i64 = 30;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_lets_running_updates_finish() -> Result<()> {
-    let (_turn, mut fleet) =
+    let mut fleet =
         fleet(3, &[("MIN_NODE_AGE_SECONDS", "30"), ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5")]).await?;
     fleet.deploy("cart", 3, "1").await?;
 

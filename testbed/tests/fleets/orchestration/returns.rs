@@ -35,7 +35,7 @@ const ENV: [(&str, &str); 6] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failing_nodes_recover_and_still_count() -> Result<()> {
-    let (_turn, mut fleet) = fleet(5, &ENV).await?;
+    let mut fleet = fleet(5, &ENV).await?;
     let slow = Durations { reboot: Duration::from_secs(25), ..Durations::default() };
     fleet.join(5, slow).await?;
     fleet.until_node("node-5", "has joined", |seen| seen.runs(OLD)).await?;

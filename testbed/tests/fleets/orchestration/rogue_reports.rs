@@ -32,7 +32,7 @@ const ENV: [(&str, &str); 8] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rogue_agent_harms_only_its_own_update() -> Result<()> {
-    let (_turn, mut fleet) = fleet(8, &ENV).await?;
+    let mut fleet = fleet(8, &ENV).await?;
     let [fails, succeeds, nonsense, claims, silent] = [
         RogueAgent::replace(&fleet, "node-0").await?,
         RogueAgent::replace(&fleet, "node-1").await?,

@@ -19,7 +19,7 @@ const MOST_REQUESTS: usize = 20;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_crd_is_survived_without_flooding_requests() -> Result<()> {
-    let (_turn, mut fleet) = fleet(2, &[("CHECK_INTERVAL_SECONDS", "5")]).await?;
+    let mut fleet = fleet(2, &[("CHECK_INTERVAL_SECONDS", "5")]).await?;
     let mut audit = fleet.control_plane.audit().from_now();
     fleet.control_plane.kubectl(["delete", "crd", "bottlerocketshadows.brupop.bottlerocket.aws"]).await?;
     let began = Instant::now();

@@ -6,11 +6,10 @@ use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::{apply_overlay, binaries, programs};
 use brupop_testbed::{Fleet, FleetOptions};
 
-use crate::orchestration::{DEADLINE, TWO_AT_A_TIME};
+use crate::orchestration::DEADLINE;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_install_whose_webhook_cannot_be_reached_says_so() -> Result<()> {
-    let _turn = TWO_AT_A_TIME.acquire().await?;
     let options = FleetOptions::quick(1, &[("LEASE_DURATION_SECONDS", "15")]);
     let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
     let install = async |control_plane: &_, env: &[(&str, &str)]| {

@@ -35,7 +35,7 @@ const MARGIN: i64 = 10;
 #[tokio::test(flavor = "multi_thread")]
 async fn updates_start_only_in_their_window() -> Result<()> {
     let env = [("PAUSE_BETWEEN_UPDATES_SECONDS", "2"), ("REBOOT_REPEAT_INTERVAL", "1s")];
-    let (_turn, mut fleet) = fleet(3, &env).await?;
+    let mut fleet = fleet(3, &env).await?;
     fleet.configure(&[("SCHEDULER_CRON_EXPRESSION", CLOSED)]).await?;
     fleet.publish(NEW)?;
     for node in NODES {

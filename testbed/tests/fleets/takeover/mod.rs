@@ -1,6 +1,4 @@
 //! From upstream's operator to ours and back, by the commands of docs/migrating.md.
-//!
-//! One fleet at a time: each takes both cores of a small machine.
 
 mod document;
 mod left;
@@ -21,12 +19,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::ResourceExt as _;
 use kube::api::Api;
 use left::{Host, Left, Stays};
-use tokio::sync::Mutex;
 use upstream::By;
 
 const DEADLINE: Duration = Duration::from_mins(2);
 const LIMIT: usize = 3;
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// A node of each kind that upstream may leave.
 const LEFT: [Left; 16] = [
@@ -59,7 +55,6 @@ const LEFT: [Left; 16] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn upstreams_updates_are_taken_over_in_any_state() -> Result<()> {
-    let _alone = ONE_AT_A_TIME.lock().await;
     let mut fleet = upstreams(By::Create, &LEFT).await?;
     take_over(&mut fleet, async |fleet, block| {
         // It says that it may be run again.
@@ -123,7 +118,6 @@ async fn upstreams_updates_are_taken_over_in_any_state() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn there_is_a_way_back() -> Result<()> {
-    let _alone = ONE_AT_A_TIME.lock().await;
     let mut fleet =
         upstreams(By::Apply, &[LEFT[3], Left::v1("Idle", "Idle"), Left::v2("Idle", "Idle", Host::Old)])
             .await?;

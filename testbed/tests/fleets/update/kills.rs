@@ -38,7 +38,7 @@ async fn an_agent_may_be_killed_in_every_state() -> Result<()> {
     let mut options = FleetOptions::quick(1, &env);
     options.durations.prepare = Duration::from_millis(600);
     options.durations.activate = Duration::from_millis(600);
-    let (_alone, mut fleet) = fleet_of(&options).await?;
+    let mut fleet = fleet_of(&options).await?;
     let mut moments = MOMENTS.into_iter();
     let mut moment = moments.next();
     let mut running = OLD.to_owned();

@@ -1,6 +1,4 @@
 //! Whole updates: the shipped programs and manifests on a real control plane, with simulated hosts.
-//!
-//! One fleet at a time: each takes both cores of a small machine.
 
 mod exec;
 mod kills;
@@ -19,19 +17,16 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use brupop_testbed::{Fleet, FleetOptions};
-use tokio::sync::{Mutex, MutexGuard};
 
 const DEADLINE: Duration = Duration::from_mins(2);
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// A fleet with the patience of a test.
-async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<(MutexGuard<'static, ()>, Fleet)> {
+async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<Fleet> {
     fleet_of(&FleetOptions::quick(nodes, env)).await
 }
 
-async fn fleet_of(options: &FleetOptions) -> Result<(MutexGuard<'static, ()>, Fleet)> {
-    let alone = ONE_AT_A_TIME.lock().await;
-    Ok((alone, Fleet::start(options, |_| ()).await?))
+async fn fleet_of(options: &FleetOptions) -> Result<Fleet> {
+    Fleet::start(options, |_| ()).await
 }
 
 /// Every node was rebooted exactly once, and never more of them were away than allowed.

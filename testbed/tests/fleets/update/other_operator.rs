@@ -14,7 +14,7 @@ const UPSTREAMS: &str = "brupop-controller-deployment";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_update_starts_beside_upstreams_operator() -> Result<()> {
-    let (_alone, mut fleet) = fleet(3, &[("CHECK_INTERVAL_SECONDS", "1")]).await?;
+    let mut fleet = fleet(3, &[("CHECK_INTERVAL_SECONDS", "1")]).await?;
     let held = fleet.until_ledger("no other operator is here", |status| {
         let condition = status.conditions.iter().find(|condition| condition.type_ == OTHER_OPERATOR);
         condition.is_some_and(|condition| condition.status == ConditionStatus::False)

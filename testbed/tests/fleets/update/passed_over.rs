@@ -14,7 +14,7 @@ use crate::update::{DEADLINE, assert_kind, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_an_unmanaged_pod_is_skipped() -> Result<()> {
-    let (_alone, mut fleet) = fleet(2, &[]).await?;
+    let mut fleet = fleet(2, &[]).await?;
     let pods = Api::<Pod>::namespaced(fleet.client(), "default");
     let debug: Pod = serde_json::from_value(json!({
         "metadata": {"name": "debug"},
@@ -42,7 +42,7 @@ async fn a_node_with_an_unmanaged_pod_is_skipped() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_impossible_budget_is_reported_before_any_change() -> Result<()> {
-    let (_alone, mut fleet) = fleet(2, &[]).await?;
+    let mut fleet = fleet(2, &[]).await?;
     fleet.deploy("cart", 2, "0").await?;
     fleet.publish(NEW)?;
     fleet
@@ -77,7 +77,7 @@ async fn an_impossible_budget_is_reported_before_any_change() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn force_deletes_remaining_pods_at_the_deadline() -> Result<()> {
     let env = [("DRAIN_ON_DEADLINE", "force"), ("DRAIN_DEADLINE_SECONDS", "3")];
-    let (_alone, mut fleet) = fleet(2, &env).await?;
+    let mut fleet = fleet(2, &env).await?;
     // The component's overlay, over the one that stands there: the right to delete.
     let forced = json!({
         "resources": ["kustomize/overlays/default"], "components": ["kustomize/components/force-drain"],

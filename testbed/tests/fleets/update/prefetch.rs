@@ -12,7 +12,7 @@ const WINDOW: &str = "SCHEDULER_CRON_EXPRESSION";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prefetched_update_is_downloaded_only_once() -> Result<()> {
-    let (_alone, mut fleet) = fleet(2, &[("PREFETCH", "true")]).await?;
+    let mut fleet = fleet(2, &[("PREFETCH", "true")]).await?;
     fleet.configure(&[(WINDOW, "0 0 0 1 1 * 2099")]).await?;
     fleet.publish(NEW)?;
     fleet

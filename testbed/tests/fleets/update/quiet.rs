@@ -15,7 +15,7 @@ use crate::update::{DEADLINE, fleet};
 async fn an_idle_fleet_sends_no_requests() -> Result<()> {
     const QUIET: Duration = Duration::from_mins(1);
     let env = [("REFRESH_INTERVAL", "10s"), ("CHECK_INTERVAL_SECONDS", "20")];
-    let (_alone, mut fleet) = fleet(3, &env).await?;
+    let mut fleet = fleet(3, &env).await?;
     let ours =
         |event: &Event| event.user.username.starts_with(&format!("system:serviceaccount:{NAMESPACE}:"));
     // Leases and checks have clocks of their own, and show that the log is read. Watches are renewed after minutes. Beside

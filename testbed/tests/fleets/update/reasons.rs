@@ -18,7 +18,7 @@ async fn each_step_of_an_update_is_told_once() -> Result<()> {
             "1".clone_into(value);
         }
     }
-    let (_alone, mut fleet) = fleet_of(&options).await?;
+    let mut fleet = fleet_of(&options).await?;
     fleet.deploy("cart", 8, "2").await?;
     fleet.publish(NEW)?;
     fleet.until_updated(NEW, DEADLINE).await?;

@@ -29,7 +29,7 @@ async fn rebooting_nodes_recover_while_the_webhook_is_down() -> Result<()> {
         ("CHECK_INTERVAL_SECONDS", "2"),
         ("LINGER_SECONDS", "0"),
     ];
-    let (_alone, mut fleet) = fleet(REBOOTING.len() + WAITING.len(), &env).await?;
+    let mut fleet = fleet(REBOOTING.len() + WAITING.len(), &env).await?;
     fleet.deploy("cart", 5, "3").await?;
     for host in &fleet.hosts {
         host.set_faults(Faults { reboot_ignored: true, ..Faults::default() });

@@ -54,7 +54,7 @@ async fn away_until(fleet: &Fleet, what: &str, so: impl Fn() -> bool) -> Result<
 async fn slow_failing_refreshes_are_reported_once() -> Result<()> {
     let mut options = FleetOptions::quick(1, &[("PREFETCH", "true")]);
     options.durations.refresh = Duration::from_secs(2);
-    let (_alone, mut fleet) = fleet_of(&options).await?;
+    let mut fleet = fleet_of(&options).await?;
     fleet.publish(NEW)?;
     fleet.pause(true).await?;
     fleet.until_node("node-0", "it waits", |seen| seen.reason == "FleetPaused").await?;

@@ -16,7 +16,7 @@ use crate::update::{DEADLINE, assert_kind, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
-    let (_alone, mut fleet) = fleet(4, &[("MAX_CONCURRENT_UPDATE", "50%")]).await?;
+    let mut fleet = fleet(4, &[("MAX_CONCURRENT_UPDATE", "50%")]).await?;
     fleet.deploy("cart", 8, "2").await?;
     fleet.publish(NEW)?;
     fleet.until_updated(NEW, DEADLINE).await?;
@@ -129,7 +129,7 @@ async fn scraped(fleet: &Fleet, scraper: &Scraper, component: &str) -> Result<Ve
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_budget_delays_a_drain_and_idle_waits() -> Result<()> {
-    let (_alone, mut fleet) = fleet(3, &[("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5")]).await?;
+    let mut fleet = fleet(3, &[("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5")]).await?;
     fleet.deploy("cart", 6, "1").await?;
     fleet.publish(NEW)?;
     // One more of its pods is away then, so that the budget allows none, and will again.

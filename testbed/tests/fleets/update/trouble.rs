@@ -17,7 +17,7 @@ const FIXED: &str = "1.20.1";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_host_affects_only_its_own_update() -> Result<()> {
-    let (_alone, mut fleet) = fleet(3, &[("MAX_FAILURES_OF_NEW_VERSION", "unlimited")]).await?;
+    let mut fleet = fleet(3, &[("MAX_FAILURES_OF_NEW_VERSION", "unlimited")]).await?;
     fleet.deploy("cart", 3, "1").await?;
     fleet.hosts[0].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
     fleet.hosts[1].set_faults(Faults::failing(Command::Prepare, "no space left on device"));
@@ -52,7 +52,7 @@ async fn a_failing_host_affects_only_its_own_update() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_image_halts_its_version() -> Result<()> {
-    let (_alone, mut fleet) = fleet(3, &[]).await?;
+    let mut fleet = fleet(3, &[]).await?;
     let bad = |falls_back_on_boot| {
         let faults = Faults { falls_back_on_boot, ..Faults::default() };
         fleet.hosts.iter().for_each(|host| host.set_faults(faults.clone()));
@@ -140,7 +140,7 @@ async fn halted(fleet: &Fleet, earlier: &str) -> Result<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_shadow_stops_no_other_node() -> Result<()> {
-    let (_alone, mut fleet) = fleet(2, &[]).await?;
+    let mut fleet = fleet(2, &[]).await?;
     let boot_id = fleet.hosts[0].boot_id();
     // No schema any more: anything can be stored.
     let anything = json!({"spec": {"versions": [{

@@ -1,6 +1,4 @@
 //! Webhook and metrics in operation: who is served, by which certificate, and what is repaired.
-//!
-//! One control plane at a time: each takes both cores of a small machine.
 
 mod caller_token;
 mod metrics;
@@ -18,17 +16,14 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{from_value, json};
 use std::time::Duration;
-use tokio::sync::{Mutex, MutexGuard};
 
 const DEADLINE: Duration = Duration::from_mins(1);
 const CONFIGURATION: &str = "brupop-webhook";
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// A control plane with one node, on which those of our components run that were asked for.
 struct Bed {
     kubelets: Kubelets,
     control_plane: ControlPlane,
-    _alone: MutexGuard<'static, ()>,
 }
 
 impl Bed {
@@ -39,7 +34,6 @@ impl Bed {
         env: &[(&str, &str)],
         install: impl AsyncFnOnce(&ControlPlane) -> Result<()>,
     ) -> Result<Self> {
-        let alone = ONE_AT_A_TIME.lock().await;
         // The client calls each refusal by code 500 an error; here they are what is waited for.
         let logs = tracing_subscriber::fmt().with_env_filter("error,kube_client=off").with_test_writer();
         let _ = logs.try_init();
@@ -50,7 +44,7 @@ impl Bed {
         let wanted = |command: &str| components.contains(&command.trim_start_matches('/'));
         let programs = programs(&binaries, env).into_iter().filter(|(command, _)| wanted(command));
         let kubelets = Kubelets::start(&control_plane, programs);
-        Ok(Self { kubelets, control_plane, _alone: alone })
+        Ok(Self { kubelets, control_plane })
     }
 
     /// The processes of a component, once there are as many.
