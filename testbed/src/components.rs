@@ -35,6 +35,9 @@ pub(crate) const SERVICE_RANGE: &str = "10.0.0.0/24";
 pub(crate) const FIRST_SERVICE: &str = "10.0.0.1";
 const POD_RANGE: &str = "10.244.0.0/16";
 
+/// Go's garbage costs a sixth of the CPU of a control plane's start; this trades 130 MB for it.
+pub(crate) const COLLECTS_LATE: (&str, &str) = ("GOGC", "400");
+
 /// Records everything.
 pub(crate) const AUDIT_POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
@@ -221,7 +224,7 @@ impl Layout<'_> {
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.binaries.join(name));
         // Each reads HOME, proxies and the like from the environment; nothing of it is wanted.
-        command.env_clear().env("HOME", self.dir).current_dir(self.dir);
+        command.env_clear().env("HOME", self.dir).envs([COLLECTS_LATE]).current_dir(self.dir);
         command
     }
 }

@@ -3,7 +3,7 @@
 use crate::audit::AuditLog;
 use crate::binaries::control_plane_binaries;
 use crate::certificates::Authority;
-use crate::components::{FIRST_SERVICE, audit_log, egress_socket, free_port, webhook_token};
+use crate::components::{COLLECTS_LATE, FIRST_SERVICE, audit_log, egress_socket, free_port, webhook_token};
 pub use crate::components::{Presents, Reach};
 use crate::kubeconfig::{Credential, Server};
 use crate::sandbox::{Process, Sandbox, Signal, tail};
@@ -282,6 +282,7 @@ impl ControlPlane {
             .env_clear()
             .env("HOME", self.dir())
             .env("KUBECONFIG", self.kubeconfig())
+            .envs([COLLECTS_LATE])
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output()

@@ -7,25 +7,30 @@ use serde_json::Value;
 
 use brupop_testbed::prometheus::{RULES, promtool};
 
-/// Where each rule's annotation `runbook_url` leads.
 /// What promtool is to find true of the rules.
-const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleets/prometheus/alerts.test.yaml");
+const TESTS: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleets/prometheus/alerts.test.yaml"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleets/prometheus/alerts-days.test.yaml"),
+];
 
 #[tokio::test]
 async fn each_alert_fires_when_due_and_not_before() -> Result<()> {
     let rules = read(RULES)?;
     let rules = names(rules["groups"].as_array(), "rules", "alert", |_| true);
     ensure!(!rules.is_empty(), "{RULES} has no rules");
-    let tests = read(TESTS)?;
+    let mut tests = vec![];
+    for file in TESTS {
+        tests.extend(read(file)?["tests"].as_array().context(file)?.clone());
+    }
     for (what, fires) in [("that it is silent", false), ("that it fires", true)] {
         let is =
             |test: &Value| test["exp_alerts"].as_array().is_some_and(|alerts| alerts.is_empty() != fires);
-        let tested = names(tests["tests"].as_array(), "alert_rule_test", "alertname", is);
+        let tested = names(Some(&tests), "alert_rule_test", "alertname", is);
         let forgotten: Vec<_> = rules.difference(&tested).collect();
-        ensure!(forgotten.is_empty(), "{TESTS} does not say of {forgotten:?} {what}");
+        ensure!(forgotten.is_empty(), "{TESTS:?} do not say of {forgotten:?} {what}");
     }
     promtool(&["check", "rules", RULES], "").await?;
-    promtool(&["test", "rules", TESTS], "").await
+    promtool(&["test", "rules", TESTS[0], TESTS[1]], "").await
 }
 
 /// Or what is well in one cluster hides what is wrong in another, where one Prometheus evaluates the rules for both.

@@ -53,14 +53,21 @@ async fn allowed(client: &Client, user: &Json, questions: &[Question]) -> Result
     Ok(answers.into_iter().flatten().collect())
 }
 
-/// The names that our roles of this kind speak of.
-async fn names(control_plane: &ControlPlane, kind: &str) -> Result<Vec<String>> {
+/// The names that our roles of this kind speak of, each with the resources of its rule.
+async fn names(control_plane: &ControlPlane, kind: &str) -> Result<BTreeSet<(String, String)>> {
     let ours = ["get", kind, "-A", "-l", "app.kubernetes.io/part-of=brupop", "-o", "json"];
     let roles: Json = serde_json::from_str(&control_plane.kubectl(ours).await?)?;
     let roles = roles["items"].as_array().context("no roles")?;
     let granted = roles.iter().flat_map(|role| role["rules"].as_array().into_iter().flatten());
-    let names = granted.flat_map(|rule| rule["resourceNames"].as_array().into_iter().flatten());
-    Ok(names.filter_map(Json::as_str).map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect())
+    let texts = |list: &Json| -> Vec<String> {
+        list.as_array().into_iter().flatten().filter_map(Json::as_str).map(str::to_owned).collect()
+    };
+    let pairs = granted.flat_map(|rule| {
+        let names = texts(&rule["resourceNames"]);
+        let of = move |resource: String| names.clone().into_iter().map(move |name| (resource.clone(), name));
+        texts(&rule["resources"]).into_iter().flat_map(of)
+    });
+    Ok(pairs.collect())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,7 +91,7 @@ async fn accounts_may_do_only_what_is_listed() -> Result<()> {
         here: names(&control_plane, "roles").await?,
         everywhere: names(&control_plane, "clusterroles").await?,
     };
-    names.here.push(OTHER_NAME.to_owned());
+    names.here.insert(("*".to_owned(), OTHER_NAME.to_owned()));
     let questions = questions::all(&client, &names).await?;
     let began = Instant::now();
     let mut accounts = Vec::new();

@@ -113,12 +113,12 @@ impl Question {
     }
 }
 
-/// Names that roles speak of.
+/// Resources and names that rules speak of: a rule gives a name's rights to its own resources alone.
 pub struct Names {
     /// Roles, which are of our namespace.
-    pub here: Vec<String>,
+    pub here: BTreeSet<(String, String)>,
     /// Cluster roles.
-    pub everywhere: Vec<String>,
+    pub everywhere: BTreeSet<(String, String)>,
 }
 
 /// All questions.
@@ -155,8 +155,9 @@ fn about(
     for &place in places {
         // A Role's name means something in our namespace.
         let here = matches!(place, Place::Ours | Place::Cluster).then_some(&names.here);
-        let known: BTreeSet<_> = here.into_iter().flatten().chain(&names.everywhere).collect();
-        for name in std::iter::once("").chain(known.into_iter().map(String::as_str)) {
+        let known = here.into_iter().flatten().chain(&names.everywhere);
+        let known = known.filter(|(of, _)| of == resource || of.contains('*')).map(|(_, name)| name.as_str());
+        for name in known.chain([""]).collect::<BTreeSet<_>>() {
             let (group, resource, name) = (group.to_owned(), resource.to_owned(), name.to_owned());
             let object = Object::Resource { group, resource, place, name };
             questions.extend(verbs.iter().map(|verb| Question { object: object.clone(), verb }));
