@@ -154,7 +154,7 @@ recording: control-plane build ## Records what the plugin shows of the demo by p
 	@[[ -x $(TARGET)/termtosvg/bin/termtosvg ]] || { python3 -m venv $(TARGET)/termtosvg && $(TARGET)/termtosvg/bin/pip install --quiet termtosvg==$(TERMTOSVG_VERSION); }
 	@PATH=$(TARGET)/termtosvg/bin:$$PATH BRUPOP_BINARIES=$(SHIPPED) testbed/record $(TARGET)/debug/brupop-demo $(PLUGIN)/kubectl-brupop docs/pictures/brupop.svg
 
-# Tests with control planes wait more than they compute: each of these two programs runs some at a time, which take 600 MB each.
+# Tests with control planes wait more than they compute: each of these two programs runs some at a time, which take 750 MB each.
 PLANES := fleets plane
 THREADS ?= 3
 OTHERS := $(sort $(notdir $(patsubst %/main,%,$(basename $(wildcard */tests/*.rs */tests/*/main.rs)))))

@@ -7,11 +7,12 @@ use rcgen::{
 };
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// An authority that keeps what it issues in a folder, as `<name>.crt` and `<name>.key`.
 pub(crate) struct Authority {
     dir: PathBuf,
-    issuer: Issuer<'static, KeyPair>,
+    issuer: Arc<Issuer<'static, KeyPair>>,
 }
 
 impl Authority {
@@ -24,7 +25,12 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         fs::write(dir.join("ca.crt"), params.self_signed(&key)?.pem())?;
-        Ok(Self { dir: dir.to_owned(), issuer: Issuer::new(params, key) })
+        Ok(Self { dir: dir.to_owned(), issuer: Arc::new(Issuer::new(params, key)) })
+    }
+
+    /// This authority on a copy of its folder.
+    pub(crate) fn copied_to(&self, dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), issuer: Arc::clone(&self.issuer) }
     }
 
     /// The authority's certificate.

@@ -106,29 +106,41 @@ impl ControlPlane {
     /// # Errors
     /// The build failed, or a program ended or was not ready in time; the end of its log is in the message.
     pub async fn start(options: Options) -> Result<Self> {
+        Self::start_as(None, options).await
+    }
+
+    /// As [`Self::start`], with what another one held when its programs were killed: objects, certificates, token key. Both are
+    /// on [`Reach::Loopback`], and not under faults.
+    ///
+    /// # Errors
+    /// As [`Self::start`], or its files cannot be copied.
+    pub async fn start_copy(of: &Self, options: Options) -> Result<Self> {
+        Self::start_as(Some(of), options).await
+    }
+
+    async fn start_as(of: Option<&Self>, options: Options) -> Result<Self> {
         let binaries = control_plane_binaries().await?;
         for _ in 1..STARTS {
-            match Self::start_from(&binaries, options).await {
+            match Self::start_from(&binaries, of, options).await {
                 Err(error) if format!("{error:#}").contains("address already in use") => {}
                 result => return result,
             }
         }
-        Self::start_from(&binaries, options).await
+        Self::start_from(&binaries, of, options).await
     }
 
-    async fn start_from(binaries: &Path, options: Options) -> Result<Self> {
+    async fn start_from(binaries: &Path, of: Option<&Self>, options: Options) -> Result<Self> {
         let began = Instant::now();
         let sandbox = Arc::new(Sandbox::new()?);
         let dir = sandbox.dir();
-        let authority = Authority::new(&dir.join("pki"))?;
         let address = match options.reach {
             Reach::Loopback => Ipv4Addr::LOCALHOST,
             Reach::Network(address) => address,
         };
-        let names = ["127.0.0.1", &address.to_string(), FIRST_SERVICE, "localhost", "kubernetes.default.svc"];
-        authority.server("apiserver", &names)?;
-        authority.signing_key("tokens")?;
-        authority.client("admin", "admin", Some("system:masters"))?;
+        let authority = match of {
+            Some(of) => of.copy_files(dir).await?,
+            None => new_authority(&dir.join("pki"), address)?,
+        };
 
         let (etcd_port, api_port) = (free_port()?, free_port()?);
         let server = Server {
@@ -342,6 +354,15 @@ impl Shared {
             .with_context(|| format!("a token of {namespace}/{account} for {}", pod.name_any()))?;
         Ok(answer.status.context("a token request was answered without a token")?.token)
     }
+}
+
+fn new_authority(dir: &Path, address: Ipv4Addr) -> Result<Authority> {
+    let authority = Authority::new(dir)?;
+    let names = ["127.0.0.1", &address.to_string(), FIRST_SERVICE, "localhost", "kubernetes.default.svc"];
+    authority.server("apiserver", &names)?;
+    authority.signing_key("tokens")?;
+    authority.client("admin", "admin", Some("system:masters"))?;
+    Ok(authority)
 }
 
 async fn wait_until_ready(client: &Client, processes: &mut [Process]) -> Result<()> {

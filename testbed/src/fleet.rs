@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::gateways::Gateways;
 use crate::history::History;
 use crate::host::{Durations, Host};
-use crate::operator::{NAMESPACE, apply_overlay, binaries, programs};
+use crate::operator::{NAMESPACE, apply_overlay, binaries, installed, programs};
 use crate::{ControlPlane, Kubelets, Options, Program, await_progress};
 
 mod assertions;
@@ -45,6 +45,8 @@ pub struct FleetOptions {
     pub control_plane: Options,
     /// Does each pod reach the API server through a gateway of its own?
     pub behind_gateways: bool,
+    /// Does [`Fleet::start`] copy a control plane with the default overlay, which the process installs once?
+    pub copied: bool,
 }
 
 impl Default for FleetOptions {
@@ -56,6 +58,7 @@ impl Default for FleetOptions {
             variants: &["aws-k8s-1.36"],
             control_plane: Options::CLUSTER,
             behind_gateways: false,
+            copied: false,
         }
     }
 }
@@ -84,6 +87,7 @@ impl FleetOptions {
                 reboot: Duration::from_millis(600),
                 status: Duration::ZERO,
             },
+            copied: true,
             ..Self::default()
         }
     }
@@ -112,6 +116,11 @@ impl Fleet {
     /// Something did not start in time; the logs are shown.
     pub async fn start(options: &FleetOptions, say: impl Fn(&str)) -> Result<Self> {
         let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
+        if options.copied {
+            let control_plane = installed(options.control_plane).await?;
+            let runs = async |_: &ControlPlane, env: &[(&str, &str)]| Ok(programs(&binaries, env));
+            return Self::on(control_plane, options, runs, &say).await?.complete(options, say).await;
+        }
         let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
             apply_overlay(control_plane, "default").await?;
             Ok(programs(&binaries, env))
@@ -129,20 +138,23 @@ impl Fleet {
         install: impl AsyncFnOnce(&ControlPlane, &[(&str, &str)]) -> Result<Vec<(String, Program)>>,
         say: impl Fn(&str),
     ) -> Result<Self> {
-        let mut fleet = Self::bare(options, install, &say).await?;
-        fleet.watch();
+        Self::bare(options, install, &say).await?.complete(options, say).await
+    }
+
+    /// All nodes join, and every agent reports.
+    async fn complete(mut self, options: &FleetOptions, say: impl Fn(&str)) -> Result<Self> {
+        self.watch();
         for number in 0..options.nodes {
-            fleet.join(number, options.durations).await?;
+            self.join(number, options.durations).await?;
         }
         say("waiting for every agent to report");
-        fleet
-            .until("every shadow is Idle and every host is known", DEADLINE, |history| {
-                let nodes: Vec<_> = history.now().collect();
-                nodes.len() == options.nodes
-                    && nodes.iter().all(|(_, seen)| seen.is_idle() && seen.version.is_some())
-            })
-            .await?;
-        Ok(fleet)
+        self.until("every shadow is Idle and every host is known", DEADLINE, |history| {
+            let nodes: Vec<_> = history.now().collect();
+            nodes.len() == options.nodes
+                && nodes.iter().all(|(_, seen)| seen.is_idle() && seen.version.is_some())
+        })
+        .await?;
+        Ok(self)
     }
 
     /// A control plane and kubelets, with what `install` installs: nobody has joined yet, and nobody watches.
@@ -155,7 +167,15 @@ impl Fleet {
         say: impl Fn(&str),
     ) -> Result<Self> {
         say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
-        let control_plane = ControlPlane::start(options.control_plane).await?;
+        Self::on(ControlPlane::start(options.control_plane).await?, options, install, say).await
+    }
+
+    async fn on(
+        control_plane: ControlPlane,
+        options: &FleetOptions,
+        install: impl AsyncFnOnce(&ControlPlane, &[(&str, &str)]) -> Result<Vec<(String, Program)>>,
+        say: impl Fn(&str),
+    ) -> Result<Self> {
         say(&format!("applying kustomize/overlays/default, {} nodes join", options.nodes));
         let mut env: Vec<(&str, &str)> = vec![
             ("BOTTLEROCKET_API_SOCKET", "/run/api.sock"),

@@ -1,6 +1,6 @@
 //! The shipped operator on the test bed: its manifests as users apply them, its programs as their pods describe them.
 
-use crate::control_plane::ControlPlane;
+use crate::control_plane::{ControlPlane, Options};
 use crate::kubelet::Program;
 use crate::nodes::NewNode;
 use anyhow::{Context as _, Result, ensure};
@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
+use tokio::sync::OnceCell;
 
 pub use crate::components::NAMESPACE;
 
@@ -126,6 +127,23 @@ pub async fn apply_overlay(control_plane: &ControlPlane, overlay: impl AsRef<Pat
         path.display()
     );
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// A control plane with the default overlay in it. It is installed once in each process, and copied before anything has run
+/// or led: ages are those of the first, and UIDs are equal.
+///
+/// # Errors
+/// As [`ControlPlane::start`] and [`apply_overlay`].
+pub async fn installed(options: Options) -> Result<ControlPlane> {
+    static FIRST: OnceCell<ControlPlane> = OnceCell::const_new();
+    let install = async || {
+        let mut first = ControlPlane::start(Options::API).await?;
+        apply_overlay(&first, "default").await?;
+        first.kill("kube-apiserver").await?;
+        first.kill("etcd").await?;
+        anyhow::Ok(first)
+    };
+    ControlPlane::start_copy(FIRST.get_or_try_init(install).await?, options).await
 }
 
 /// Three nodes that are not opted in, and the default overlay with reconciler and webhook on them.

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value as Json;
+use tokio::process::Command;
 
 use super::ControlPlane;
+use crate::certificates::Authority;
 use crate::components::{AUDIT_POLICY, Layout};
 use crate::etcd;
 use crate::sandbox::Signal;
@@ -103,6 +105,15 @@ impl ControlPlane {
         std::fs::remove_dir_all(&data).with_context(|| data.display().to_string())?;
         std::fs::rename(&restored, &data).with_context(|| restored.display().to_string())?;
         ["etcd"].into_iter().chain(clients).try_for_each(|program| self.start_program(program))
+    }
+
+    /// Copies etcd's objects and the certificates into another folder; etcd must not run.
+    pub(super) async fn copy_files(&self, to: &Path) -> Result<Authority> {
+        // etcd makes room for 64 MB ahead.
+        let files = [self.dir().join("etcd"), self.dir().join("pki")];
+        let copied = Command::new("cp").args(["-r", "--sparse=always"]).args(&files).arg(to).status().await?;
+        ensure!(copied.success(), "{files:?} cannot be copied: {copied}");
+        Ok(self.authority.copied_to(&to.join("pki")))
     }
 
     /// Names of those programs that have ended by themselves; they are forgotten, so that they can be started again.

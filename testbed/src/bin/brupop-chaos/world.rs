@@ -75,6 +75,7 @@ pub(crate) async fn start(settings: &Settings, prometheus: &Prometheus) -> Resul
     };
     let options = FleetOptions {
         control_plane: Options { audit_policy: Some(AUDIT_POLICY), under_faults: true, ..Options::CLUSTER },
+        copied: false,
         behind_gateways: true,
         durations,
         variants: &["aws-k8s-1.36", "aws-k8s-1.36-nvidia"],
