@@ -4,10 +4,11 @@ use std::io;
 use std::time::Duration;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, sleep};
 
-/// Pause between two looks at a condition.
-const INTERVAL: Duration = Duration::from_millis(20);
+/// Shortest and longest pause between two looks at a condition; a look is often a request. In between it is a twentieth of what
+/// was waited for.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
 
 /// A condition did not come true in time.
 #[derive(Debug, Error)]
@@ -19,8 +20,8 @@ pub struct Elapsed {
     pub waited: Duration,
 }
 
-/// Awaits the first `Some` of `condition`, which is asked at once and then every 20 ms. A look that hangs counts
-/// against the deadline, too.
+/// Awaits the first `Some` of `condition`, which is asked at once and then every 20 ms, later every 100 ms. A look that hangs
+/// counts against the deadline, too.
 ///
 /// # Errors
 /// [`Elapsed`] once `deadline` has passed.
@@ -30,14 +31,12 @@ pub async fn await_until<T>(
     mut condition: impl AsyncFnMut() -> Option<T>,
 ) -> Result<T, Elapsed> {
     let began = Instant::now();
-    let mut ticks = interval(INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let looks = async {
         loop {
-            ticks.tick().await;
             if let Some(value) = condition().await {
                 return value;
             }
+            sleep((began.elapsed() / 20).clamp(PAUSES[0], PAUSES[1])).await;
         }
     };
     tokio::time::timeout_at(began + deadline, looks)
