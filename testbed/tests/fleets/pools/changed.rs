@@ -94,8 +94,13 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
         ("overtaken", Change::Overtaken, "PoolPaused"),
     ];
     let tiers: Vec<&str> = changes.iter().map(|(tier, ..)| *tier).collect();
-    let all_at_once = [("MAX_FAILURES_OF_NEW_VERSION", "unlimited"), ("MAX_FAILURES", "unlimited")];
-    let mut fleet = fleet(&tiers, &all_at_once).await?;
+    let env = [
+        ("MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
+        ("MAX_FAILURES", "unlimited"),
+        // A gate is unknown after two of them and 30 s.
+        ("GATE_INTERVAL_SECONDS", "1"),
+    ];
+    let mut fleet = fleet(&tiers, &env).await?;
     change_fleet(&fleet, json!({"unpooledNodes": "Hold"})).await?;
     begin(&mut fleet, &tiers).await?;
     for (tier, change, _) in &changes {
