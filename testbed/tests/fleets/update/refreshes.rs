@@ -8,6 +8,7 @@ use brupop_testbed::fleet::NEW;
 use brupop_testbed::host::{Answer, Call, Command, Faults, Host};
 use brupop_testbed::scrape::{READER, Scraper};
 use brupop_testbed::{Fleet, FleetOptions, await_until};
+use jiff::Timestamp;
 
 use crate::update::{DEADLINE, fleet_of};
 
@@ -19,12 +20,13 @@ fn refreshes(host: &Host) -> usize {
     host.calls().iter().filter(|call| call.path.contains("refresh")).count()
 }
 
-/// Who wrote the status of this shadow.
-fn writers(events: &[Event]) -> Vec<String> {
+/// Who wrote the status of this shadow since then. What a watch shows may be logged later.
+fn writers(events: &[Event], since: Timestamp) -> Vec<String> {
     let of_status = |event: &&Event| {
         let of = event.object_ref.as_ref();
         let it = of.is_some_and(|of| of.name == "brs-node-0" && of.subresource == "status");
-        it && event.verb == "patch" && !event.request_uri.contains("dryRun=All")
+        let later = event.request_received_timestamp >= since;
+        it && later && event.verb == "patch" && !event.request_uri.contains("dryRun=All")
     };
     let account = |event: &Event| event.user.username.rsplit(':').next().map(str::to_owned);
     let mut accounts: Vec<String> = events.iter().filter(of_status).filter_map(account).collect();
@@ -60,14 +62,14 @@ async fn slow_failing_refreshes_are_reported_once() -> Result<()> {
     fleet.until_node("node-0", "it waits", |seen| seen.reason == "FleetPaused").await?;
 
     let fails = Faults::failing(Command::Refresh, "no route");
-    let mut audit = fleet.control_plane.audit().from_now();
+    let (since, mut audit) = (Timestamp::now(), fleet.control_plane.audit().from_now());
     fleet.hosts[0].set_faults(fails.clone());
     fleet.until_node("node-0", "it says so", |seen| seen.reason == "RefreshFailed").await?;
     fleet.wait_for_metrics("reconciler", &[GAUGE]).await?;
     let until = refreshes(&fleet.hosts[0]) + LOOKS;
     let away = away_until(&fleet, "some more looks", || refreshes(&fleet.hosts[0]) >= until).await?;
     let once = ["brupop-agent", "brupop-reconciler"];
-    let wrote = writers(&audit.read()?);
+    let wrote = writers(&audit.read()?, since);
     ensure!(away == 0 && wrote == once, "the gauge was away {away} times; {wrote:?} wrote");
 
     // The host's API is away for a while: one problem takes the place of the other.
@@ -77,13 +79,13 @@ async fn slow_failing_refreshes_are_reported_once() -> Result<()> {
     let says =
         async |words: &str| fleet.progressing("node-0").await.is_ok_and(|it| it.message.contains(words));
     await_until("it says that, too", DEADLINE, async || says("no memory").await.then_some(())).await?;
-    let wrote = writers(&audit.read()?);
+    let wrote = writers(&audit.read()?, since);
     ensure!(wrote == once, "{wrote:?} wrote");
     fleet.hosts[0].set_faults(fails);
     await_until("the first problem again", DEADLINE, async || says("no route").await.then_some(())).await?;
     let until = refreshes(&fleet.hosts[0]) + 2;
     let away = away_until(&fleet, "two more looks", || refreshes(&fleet.hosts[0]) >= until).await?;
-    let wrote = writers(&audit.read()?);
+    let wrote = writers(&audit.read()?, since);
     ensure!(away == 0 && wrote == once, "the gauge was away {away} times; {wrote:?} wrote");
 
     fleet.hosts[0].set_faults(Faults::default());
