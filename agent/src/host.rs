@@ -175,8 +175,8 @@ impl Host {
     }
 }
 
-/// One call on a connection of its own, so that none is left half open. An API server that is started anew is not reached:
-/// the container's mount stays with the old socket until the container is made anew.
+/// One call on a connection of its own, so that none is left half open. An API server that is restarted is not reached:
+/// the container's mount stays with the old socket until the container is replaced.
 async fn exchange(
     socket: &Path,
     method: Method,

@@ -67,7 +67,7 @@ impl Retry {
     }
 }
 
-/// Before the next try, after so many failures.
+/// Before the next try, after this many failures.
 fn delay(times: u32) -> Duration {
     doubled(DELAY_MIN, times.saturating_sub(1), DELAY_MAX)
 }

@@ -9,7 +9,7 @@ pub const GROUP: &str = "brupop.bottlerocket.aws";
 pub const UPDATER_INTERFACE_LABEL: &str = "bottlerocket.aws/updater-interface-version";
 /// The value of [`UPDATER_INTERFACE_LABEL`].
 pub const UPDATER_INTERFACE_VERSION: &str = "2.0.0";
-/// A value of [`UPDATER_INTERFACE_LABEL`] that people give to nodes that are to be left out, whoever labels the others.
+/// A value of [`UPDATER_INTERFACE_LABEL`] that people give to nodes that are to be left out, however the others get theirs.
 /// Any value does that is not [`UPDATER_INTERFACE_VERSION`].
 pub const LEFT_OUT: &str = "none";
 /// The policy's rule that says which labels of a Node the reconciler may change; stands in its message.

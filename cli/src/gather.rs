@@ -152,7 +152,7 @@ impl OperatorApi {
         Ok(Past { fleet, events, notes })
     }
 
-    /// The Events that these fields select. Whoever may not read them is told so in a note, and sees the rest.
+    /// The Events that these fields select. A caller who may not read them gets a note, and the rest.
     async fn events(
         &self,
         namespace: &str,

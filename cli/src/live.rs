@@ -1,4 +1,4 @@
-//! `status -w`: the fleet at a glance, drawn anew whenever something changes.
+//! `status -w`: the fleet at a glance, drawn again whenever something changes.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -28,7 +28,7 @@ use crate::report::status;
 const SHORTEST: Duration = Duration::from_millis(200);
 /// How often the Lease is looked at: it changes every few seconds, and few may watch it.
 const LEASE: Duration = Duration::from_secs(5);
-/// On a terminal it is drawn after so many times [`SHORTEST`] though nothing has changed, for the ages.
+/// On a terminal it is drawn after this many times [`SHORTEST`] though nothing has changed, for the ages.
 const STALE: u32 = 5;
 /// Goes to the first line, and has the terminal cut long lines.
 const BEGIN: &str = "\u{1b}[H\u{1b}[?7l";
@@ -307,7 +307,7 @@ mod tests {
         let right = |verb| Right::new(verb, ResourceKind::Shadows, "ns");
         brought.failed(watcher::Error::NoResourceVersion, right).unwrap();
         assert_eq!((names(&brought).as_deref(), brought.trouble.is_some()), (Some("brs-b brs-c"), true));
-        // A list anew: nothing is gone before it is complete.
+        // Another list: nothing is gone before it is complete.
         brought.shadow(Event::Init);
         brought.shadow(Event::InitApply(updated("d")));
         assert_eq!(names(&brought).as_deref(), Some("brs-b brs-c"));

@@ -162,7 +162,7 @@ pub(crate) fn resume_version(fleet: &WatchedFleet, version: &str) -> Result<Plan
     let lifted = AcknowledgedHalt { version: version.to_owned(), halted_at: halt.at.clone() };
     if fleet.spec.acknowledged_halts.contains(&lifted) {
         return Ok(PlannedChange::none(format!(
-            "the halt of {version} is lifted already: the reconciler will heed it"
+            "the halt of {version} is lifted already: the reconciler will follow"
         )));
     }
     let mut all: Vec<AcknowledgedHalt> =

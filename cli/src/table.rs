@@ -172,7 +172,7 @@ impl Layout {
     }
 }
 
-/// The text in lines of at most so many characters, broken between words; a longer word has a line of its own. A command
+/// The text in lines of at most this many characters, broken between words; a longer word has a line of its own. A command
 /// between backquotes is a word.
 pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![];
@@ -194,7 +194,7 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// The first of these nodes, at most as many as so many characters have room for, and how many more there are.
+/// The first of these nodes, at most as many as the characters have room for, and how many more there are.
 pub(crate) fn some(nodes: &[String], columns: usize) -> String {
     let named = |count: usize| {
         let names = nodes.get(..count).unwrap_or(nodes).join(", ");

@@ -32,7 +32,7 @@ pub struct Finding {
 
 /// Wait after a check that failed; doubled with each further one, up to the interval.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// For so many intervals a finding stays valid if later ones get no answer.
+/// For this many intervals a finding stays valid if later ones get no answer.
 const STANDS_FOR: u32 = 3;
 
 /// A check that is made again and again; instants are durations since any fixed moment of a monotonic clock.
@@ -148,7 +148,7 @@ fn other_operator(found: &[String], unknown: Option<&str>) -> Finding {
     Finding { holds, is_unknown: found.is_empty() && unknown.is_some() }
 }
 
-/// On so many objects the writes are tried at most, as long as the answers say nothing about our rules.
+/// The most objects on which the writes are tried, as long as the answers say nothing about our rules.
 const TRIED_ON: usize = 3;
 
 /// The answer to a dry-run write.

@@ -220,7 +220,7 @@ where
 {
     let (requests, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|_| AskError::BrokeOff)?;
-    // It ends with the thread. Why it ends early, whoever awaits the answer learns, too.
+    // It ends with the thread. The receiver of the answer learns, too, why it ends early.
     tokio::spawn(connection);
     Ok(requests)
 }
@@ -246,7 +246,7 @@ fn without_names(error: &io::Error) -> &'static str {
     }
 }
 
-/// A file of at most so many bytes; `None` if there is none.
+/// A file of at most this many bytes; `None` if there is none.
 fn read(folder: &Path, file: &str, most: u64) -> Result<Option<String>, AskError> {
     let failed = |why| AskError::File { file: file.to_owned(), why };
     let opened = match std::fs::File::open(folder.join(file)) {

@@ -18,7 +18,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 pub use last_pass::LastPass;
 
-/// At most so many versions get a series of their own, those of most hosts. Versions come from agents, and a fleet runs a
+/// The most versions that get a series of their own, those of most hosts. Versions come from agents, and a fleet runs a
 /// handful.
 const MAX_VERSIONS: usize = 32;
 

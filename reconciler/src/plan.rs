@@ -44,7 +44,7 @@ use brupop_core::workloads::{self, FoundWorkload, Scale, Workload, WorkloadKind,
 
 /// The column of a plan that names pools.
 const POOL: usize = 1;
-/// At least so many nodes are looked at in one round.
+/// The least number of nodes for one round.
 const AT_ONCE: usize = 16;
 
 /// What is asked of `plan`.

@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tower::{Layer, Service};
 
-/// The code of a request that got no answer: none came in time, there was no connection, or whoever asked gave up.
+/// The code of a request that got no answer: none came in time, there was no connection, or the caller gave up.
 const NO_ANSWER: &str = "none";
 
 /// A verb of Kubernetes, and an HTTP status or [`NO_ANSWER`].

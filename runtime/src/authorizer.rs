@@ -75,7 +75,7 @@ pub struct Authorizer {
 }
 
 impl Authorizer {
-    /// Lets callers in that have this. The API server is asked about so many unknown tokens at most. The client should
+    /// Lets callers in that have this. The API server is asked about a limited number of unknown tokens. The client should
     /// not retry by itself: there is no time for that.
     pub fn new(
         client: Client,

@@ -146,7 +146,7 @@ struct Server {
 }
 
 impl Server {
-    /// Whoever calls this looks after the time that it takes, by the permit.
+    /// The caller bounds the time that it takes, by the permit.
     async fn connection(self, stream: TcpStream, permit: Permit, watcher: Watcher) {
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = self.acceptor.clone() else {

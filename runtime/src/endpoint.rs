@@ -25,7 +25,7 @@ const LIMITS: Limits = Limits {
     closing: Duration::from_secs(1),
 };
 
-/// Connections that the kernel keeps until they are accepted (or fewer: it has a limit of its own). Whoever comes while it has
+/// Connections that the kernel keeps until they are accepted (or fewer: it has a limit of its own). A client that comes while it has
 /// that many must try again a second later.
 const BACKLOG: u32 = 4096;
 

@@ -8,11 +8,11 @@ use thiserror::Error;
 
 use crate::logs;
 
-/// Of each name at most so many bytes are repeated.
+/// The most bytes of a name that are repeated.
 const NAME_MAX: usize = 64;
-/// At most so many mistakes, or unknown names, are listed.
+/// The most mistakes, or unknown names, that are listed.
 const LISTED_MAX: usize = 8;
-/// A name that begins with a known one, or with which a known one begins, must have so many bytes in common with it.
+/// A name that begins with a known one, or with which a known one begins, must have this many bytes in common with it.
 const BEGINNING: usize = 8;
 
 /// Settings of all programs.

@@ -1,9 +1,9 @@
 //! When the log tells of a failure that goes on: one line when it begins, one for each further reason, one when it ends.
 
-/// At most so many reasons of one failure are logged, for others can make some of them up.
+/// The most reasons of one failure that are logged, for others can make some of them up.
 const MAX_REASONS: usize = 8;
 
-/// The reasons of a failure that goes on, the last one at the end. Pure: whoever asks writes the lines.
+/// The reasons of a failure that goes on, the last one at the end. Pure: the caller writes the lines.
 #[derive(Clone, Debug, Default)]
 pub struct FailureLog(Vec<String>);
 

@@ -1,7 +1,7 @@
 //! Structured logs on standard output, adjusted by upstream's environment variables.
 //!
 //! Only our own crates are heard. What libraries log may hold whole responses of the API server (kube's client does that
-//! when it cannot read one), and so other people's secrets; whoever of us makes a call logs what became of it.
+//! when it cannot read one), and so other people's secrets; each caller of ours logs what became of its call.
 //!
 //! Whatever a field holds, an event is one line of limited length (`pretty`: one line a field): each value is made
 //! printable, and cut to [`VALUE_MAX`] bytes.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The wait `first`, doubled so many `times`, but at most `longest`.
+/// The wait `first`, doubled `times` times, but at most `longest`.
 pub fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
     let factor = 1_u32.checked_shl(times).unwrap_or(u32::MAX);
     first.checked_mul(factor).unwrap_or(longest).min(longest)

@@ -14,7 +14,7 @@ use crate::list_and_watch;
 /// The wait if the back-off gives none, which it does not say it could.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// The events of a watch, with a wait after each failure: 0.8 s at first, up to 30 s, with jitter. The waits begin anew
+/// The events of a watch, with a wait after each failure: 0.8 s at first, up to 30 s, with jitter. The waits begin again
 /// only when the watch brings a change, or has not failed for two minutes. A list is no reason: if what it brings or the
 /// watch after it fails each time, the API server would be asked for whole lists without a pause.
 pub fn patient<K>(

@@ -33,7 +33,7 @@ pub struct Metrics {
     reviews: Family<ReviewLabels, Counter>,
     pool_reviews: Family<[(&'static str, &'static str); 1], Counter>,
     unreadable: Counter,
-    /// How often that may be logged, and since when instants are measured: whoever reaches the port can send them.
+    /// How often that may be logged, and since when instants are measured: everybody who reaches the port can send them.
     unreadable_log: (Instant, Mutex<Quota>),
     latency: Histogram,
     /// When the certificate that is served expires, in seconds since 1970.

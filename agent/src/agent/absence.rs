@@ -9,7 +9,7 @@ use crate::host::HostError;
 
 /// When nobody has listened on the socket for so long, the process ends.
 ///
-/// The container's mount is of the socket file, not of its folder. An API server that is started anew makes a new file, and
+/// The container's mount is of the socket file, not of its folder. An API server that is restarted makes a new file, and
 /// the mount stays with the old one, on which nobody listens any more. Only a new container gets a new mount, and the kubelet
 /// makes one when the process has ended. Nothing is lost: all state is in the cluster and on the host. A host that has no
 /// API server at all brings the pod into `CrashLoopBackOff`, so that it is not Ready for most of the time.
@@ -18,7 +18,7 @@ const ABSENT_FOR_GOOD: Duration = Duration::from_mins(1);
 /// Why the agent ends by itself.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "nobody has listened on {} for {} s; the process ends, so that a new container mounts the socket anew. The kubelet \
+    "nobody has listened on {} for {} s; the process ends, so that a new container mounts the socket again. The kubelet \
      calls this CrashLoopBackOff until the host's API server is back; it is no fault of the agent",
     socket.display(),
     after.as_secs()
@@ -94,7 +94,7 @@ mod tests {
             absence.abandoned("/run/api.sock").map(|error| error.to_string()).as_deref(),
             Some(
                 "nobody has listened on /run/api.sock for 60 s; the process ends, so that a new container mounts the \
-                 socket anew. The kubelet calls this CrashLoopBackOff until the host's API server is back; it is no \
+                 socket again. The kubelet calls this CrashLoopBackOff until the host's API server is back; it is no \
                  fault of the agent"
             )
         );

@@ -61,7 +61,7 @@ impl Reporter {
                 Ok(Some(Item { body: Ok(shadow), .. })) if shadow.metadata.uid == known.metadata.uid => {
                     self.copy.on_answer(shadow);
                 }
-                // Deleted, made anew, or not to be read: the watch will say so, in its order.
+                // Deleted, made again, or not to be read: the watch will say so, in its order.
                 Ok(_) => {}
                 Err(error) => {
                     self.failing.failed(&describe(&error));

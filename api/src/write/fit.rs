@@ -2,7 +2,7 @@
 
 use super::{Field, Object, Value, Write};
 
-/// A write that makes no sense, whatever the object is like: a mistake of whoever decided it.
+/// A write that makes no sense, whatever the object is like: a mistake in the decision.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object} has no {field} that a write may {verb} as {value}")]
 pub struct Misfit {

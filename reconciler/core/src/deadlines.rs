@@ -18,12 +18,12 @@ use crate::times;
 
 /// How long a condition must stay the same before it is written: one that passes at once is not worth a request.
 const SETTLED: Duration = Duration::from_secs(1);
-/// What changes all the time is written this often nevertheless: whoever makes one node change must not keep the fleet's
+/// What changes all the time is written this often nevertheless: changes of one node must not keep the fleet's
 /// status from being written.
 const WRITTEN_AT_LATEST: Duration = Duration::from_secs(5);
 
-/// A node that has not been Ready for so long since its host began its reboot may be lost. Whoever repairs nodes by
-/// replacing them waits for this long at least.
+/// A node that has not been Ready for this long since its host began its reboot may be lost. A repair by
+/// replacement waits for this long at least.
 const LOST: SignedDuration = SignedDuration::from_mins(10);
 /// Longest wait for an empty node's volumes to be detached. A cluster that detaches them at all mostly does so at once.
 const DETACHED: SignedDuration = SignedDuration::from_mins(2);
@@ -32,7 +32,7 @@ const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(24);
 /// Wait after an attempt that ended neither with success nor with a failure: the host wanted another version.
 const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
 
-/// A node that is monitored may be Ready, or not, for so many spells in a row, each as long as one may last.
+/// A node that is monitored may be Ready, or not, for this many spells in a row, each as long as one may last.
 const SPELLS: i32 = 4;
 
 /// The time now, and the earliest later time at which one of the answers changes.
@@ -374,7 +374,7 @@ pub fn drain_is_overdue(marker: &Marker, drain: SignedDuration, now: Timestamp) 
     Clock::new(now).passed(times::read(marker.drain_started_at.as_deref()), drain)
 }
 
-/// The wait after so many failures: the base, doubled with each further failure, at most a day. The shadow's UID adds
+/// The wait after this many failures: the base, doubled with each further failure, at most a day. The shadow's UID adds
 /// up to an eighth, so that nodes that failed together do not come back together.
 pub fn back_off(base: SignedDuration, failures: u64, uid: &str) -> SignedDuration {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -504,7 +504,7 @@ mod tests {
         let ms = Duration::from_millis;
         let mut debounced = Debounced::default();
         assert_eq!(debounced.waits_until(1, ms(0)), Some(ms(1000)));
-        assert_eq!(debounced.waits_until(2, ms(100)), Some(ms(1100)), "another reason begins anew");
+        assert_eq!(debounced.waits_until(2, ms(100)), Some(ms(1100)), "another reason begins again");
         assert_eq!(debounced.waits_until(2, ms(1099)), Some(ms(1100)));
         assert_eq!(debounced.waits_until(2, ms(1100)), None);
         assert_eq!(debounced.waits_until(2, ms(1150)), None, "as long as it is not written");

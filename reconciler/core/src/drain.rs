@@ -19,7 +19,7 @@ pub use noted::{Circumstances, LATE, failing_on, overdue};
 /// Most keys and values of all selectors of a namespace. Each is compared with each pod of a node in each pass.
 const REQUIREMENTS_MAX: usize = 4096;
 /// Most comparisons of the pods of one node with keys and values of selectors: as many as the 110 pods that a kubelet runs,
-/// unless it is told otherwise, take in a namespace with so many.
+/// unless it is told otherwise, take in a namespace with this many.
 const COMPARED_MAX: usize = 110 * REQUIREMENTS_MAX;
 /// Looks at nodes that cost more than this in sum are not made without a pause, but for one. It takes some milliseconds.
 pub const LOOKS_AT_ONCE: usize = 200_000;
@@ -88,7 +88,7 @@ pub struct DrainPlan {
     pub returning: Vec<String>,
     /// A budget covers a pod that would be left for that reason. Says which.
     pub needed: Option<String>,
-    /// What makes that pod anew.
+    /// What makes that pod again.
     pub needed_by: Option<String>,
     /// Terminating pods, and when each should be gone.
     pub leaving: Vec<(Timestamp, PodKey)>,
@@ -269,7 +269,7 @@ fn gone_by(pod: &PodItem) -> Timestamp {
     pod.ok().and_then(|pod| pod.gone_by).unwrap_or(Timestamp::MAX)
 }
 
-/// What makes this pod anew, in the words of [`owner`]: of a pod without a controller, a pod of this name.
+/// What makes this pod again, in the words of [`owner`]: of a pod without a controller, a pod of this name.
 pub fn identity(pod: &PodItem) -> String {
     owner(pod).unwrap_or_else(|| format!("v1/Pod/{}/{}", pod.namespace(), pod.name()))
 }
@@ -421,7 +421,7 @@ fn blocked<'p>(
 ) -> Option<String> {
     let mut evicted_from: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
     for item in evicted(pods, is_operator_pod) {
-        if let Some(pod) = item.ok().filter(|pod| heeds(pod)) {
+        if let Some(pod) = item.ok().filter(|pod| is_budgeted(pod)) {
             evicted_from.entry(item.namespace()).or_default().push(pod);
         }
     }
@@ -454,7 +454,7 @@ fn evicted<'p>(
 
 /// The annotation by which this pod, which is running, asks not to be disrupted.
 fn asks_for(pod: &Pod) -> Option<&'static str> {
-    pod.do_not_disrupt.filter(|_| heeds(pod))
+    pod.do_not_disrupt.filter(|_| is_budgeted(pod))
 }
 
 fn asks(namespace: &str, name: &str, annotation: &str) -> String {
@@ -471,7 +471,7 @@ fn undisturbed<'p>(
         .min()
 }
 
-/// The first of these pods that a budget covers, as a sentence, and what makes it anew; `None` if there is none. A budget
+/// The first of these pods that a budget covers, as a sentence, and what makes it again; `None` if there is none. A budget
 /// that cannot be read covers all of its namespace.
 pub fn covered<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
@@ -491,7 +491,7 @@ pub fn covered<'p>(
 }
 
 /// Do budgets hold up the eviction of this pod? They do not hold up one that has ended, or has not begun.
-fn heeds(pod: &Pod) -> bool {
+fn is_budgeted(pod: &Pod) -> bool {
     !pod.finished && !pod.pending
 }
 
@@ -536,7 +536,7 @@ fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> 
             item.name()
         ));
     }
-    if !heeds(pod) {
+    if !is_budgeted(pod) {
         return None;
     }
     match &selecting[..] {

@@ -13,13 +13,13 @@ use crate::facts::{FleetFacts, NodeView, Steering};
 use crate::rules::{GateQuery, GateState};
 use answer::GateAnswer;
 
-/// So many good answers in a row open a gate.
+/// This many good answers in a row open a gate.
 const GOOD_IN_A_ROW: u8 = 3;
 /// The most different queries that are sent, whatever people make.
 pub const QUERIES_MAX: usize = 64;
-/// At most so many of them at once.
+/// The most of them that are under way at once.
 pub const AT_ONCE: usize = 8;
-/// For so many intervals a gate of which nobody knows is waited for: those of the answers that open it, and one more.
+/// For this many intervals a gate of unknown state is waited for: those of the answers that open it, and one more.
 const AWAITED_INTERVALS: u32 = 4;
 /// An answer holds for two intervals and this long: one query may get lost on its way.
 const GRACE: Duration = Duration::from_secs(30);

@@ -396,7 +396,7 @@ struct Kept {
 struct Keep {
     /// The keys; `None` = all.
     keys: Option<&'static [&'static str]>,
-    /// At most so many bytes of keys and values.
+    /// The most bytes of keys and values.
     most_bytes: usize,
 }
 

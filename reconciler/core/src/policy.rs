@@ -1,4 +1,4 @@
-//! How a fleet is updated: plain values, whoever sets them.
+//! How a fleet is updated: plain values.
 
 use jiff::SignedDuration;
 

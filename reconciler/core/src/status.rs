@@ -132,7 +132,7 @@ impl DesiredCondition {
         Self::of(HALTED, ConditionStatus::True, "FailureBudgetSpent", &(why + &how))
     }
 
-    /// The condition `Idle` of the fleet, in which so many nodes are busy. The message changes only with that number.
+    /// The condition `Idle` of the fleet, in which this many nodes are busy. The message changes only with that number.
     pub fn idle(busy_nodes: usize) -> Self {
         let (status, reason, message) = match busy_nodes {
             0 => (

@@ -5,7 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-/// The clocks of two leaders may differ by so much, and nobody heeds it.
+/// Differences between two leaders' clocks up to this are ignored.
 const AHEAD: SignedDuration = SignedDuration::from_mins(1);
 
 /// The time that stands there, if one does that can be read.

@@ -279,7 +279,7 @@ struct DrainHistory {
 /// A pod.
 #[derive(Debug)]
 struct SeenPod {
-    /// What makes it anew.
+    /// What makes it again.
     identity: String,
     /// How many evictions of its kind came before it.
     after: u8,
@@ -301,7 +301,7 @@ pub struct Returning {
 }
 
 impl Returns {
-    /// These pods (UID, and what makes each anew) are on the node now and do not leave. What was seen before the drain
+    /// These pods (UID, and what makes each again) are on the node now and do not leave. What was seen before the drain
     /// began, or in another drain, counts for nothing.
     pub fn observe(
         &mut self,

@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 use super::labels::{label, tally};
 use super::{MAX_VERSIONS, gauge, gauges};
 
-/// At most so many reasons of failures get a series of their own. The words are ours, or those of an earlier release.
+/// The most reasons of failures with a series of their own. The words are ours, or those of an earlier release.
 const MAX_FAILURES: usize = 32;
 
 pub(super) fn register(registry: &mut Registry, cluster: &Cluster) {

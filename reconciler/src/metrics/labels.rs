@@ -19,7 +19,7 @@ pub(super) fn label(text: &str) -> String {
 pub(super) struct Named<'n>(BTreeSet<&'n str>);
 
 impl<'n> Named<'n> {
-    /// The `most` frequent of these names, each of which stands for so many; among equals those that come first.
+    /// The `most` frequent of these names, each with its number; among equals those that come first.
     pub(super) fn most_frequent(names: impl IntoIterator<Item = (&'n str, i64)>, most: usize) -> Self {
         let mut counts = BTreeMap::<&str, i64>::new();
         for (name, number) in names {

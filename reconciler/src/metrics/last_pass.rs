@@ -18,9 +18,9 @@ use prometheus_client::registry::Registry;
 use super::labels::{Named, label};
 use super::{MAX_VERSIONS, gauge, gauges};
 
-/// At most so many gates of pools get series of their own: those of the first pools by name.
+/// The most gates of pools that get series of their own: those of the first pools by name.
 const MAX_GATES: usize = 128;
-/// At most so many pools get series of their own beside the default pool: the first ones by name.
+/// The most pools that get series of their own beside the default pool: the first ones by name.
 const MAX_POOLS: usize = 50;
 /// The kinds of objects that may be left alone because they cannot be read.
 const SKIPPED_KINDS: [&str; 5] =

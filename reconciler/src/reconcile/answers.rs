@@ -199,7 +199,7 @@ impl Reconciler {
     }
 }
 
-/// At most so many Events are under way at once; further ones are dropped.
+/// The most Events that are under way at once; further ones are dropped.
 const MAX_EVENTS: usize = 64;
 /// Longest wait for the answer to an Event; after that it is dropped. A busy API server may need long.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);

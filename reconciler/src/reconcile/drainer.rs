@@ -62,7 +62,7 @@ enum For {
     Another,
 }
 
-/// What follows from the pods of a node. It is made anew only when something changes from which it follows.
+/// What follows from the pods of a node. It is computed again only when something changes from which it follows.
 pub(super) struct NodePods {
     from: Basis,
     /// When time alone changes it.
@@ -228,7 +228,7 @@ impl Drainer {
         self.pods.unreadable_budgets()
     }
 
-    /// At most so many pods of the plan that are due to be removed. Their removal begins. The pass notes when others are
+    /// At most this many pods of the plan that are due to be removed. Their removal begins. The pass notes when others are
     /// due.
     pub(super) fn begin(
         &mut self,

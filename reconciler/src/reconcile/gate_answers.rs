@@ -14,7 +14,7 @@ use futures::FutureExt as _;
 use super::pass::Pass;
 use super::{Completed, Reconciler};
 
-/// Of an expression the log has at most so many bytes.
+/// The most bytes of an expression in the log.
 const QUERY_LOGGED: usize = 256;
 
 /// What is known, and what was logged of it.

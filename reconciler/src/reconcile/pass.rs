@@ -31,17 +31,17 @@ use brupop_core::observe::{Leader, Now, observe, pools_at};
 use brupop_core::phases;
 use brupop_core::status::EventText;
 
-/// At most so many requests are under way at once. A request that has no room is decided anew when another one is answered.
+/// The most requests that are under way at once. A request that has no room is decided again when another one is answered.
 const MAX_REQUESTS: usize = 32;
 /// Conditions may be sent only below this number, so that they never crowd out real work.
 const MAX_REQUESTS_BEFORE_CONDITION: usize = 24;
-/// At most so many evictions are under way at once, in addition to other requests.
+/// The most evictions that are under way at once, in addition to other requests.
 const MAX_EVICTIONS: usize = 32;
 
 /// How a pod is removed from a node.
 #[derive(Clone, Copy)]
 enum Removal {
-    /// By an eviction, which heeds budgets.
+    /// By an eviction, which respects budgets.
     Evict,
     /// By a deletion, which does not.
     Delete,

@@ -251,7 +251,7 @@ pub(crate) fn on_node(node: &str) -> ListParams {
 
 /// A workload of which nothing is known for so long is not waited for any more: its node would hold up those behind it.
 const UNANSWERED: Duration = Duration::from_mins(1);
-/// At most so many workloads are watched at once. Further ones are not looked at.
+/// The most workloads that are watched at once. Further ones are not looked at.
 pub(crate) const MAX_WORKLOAD_WATCHES: usize = 512;
 
 /// One watch for each workload that matters now.

@@ -28,7 +28,7 @@ pub struct Unknown {
 impl Unknown {
     /// Of one of a few replicas.
     pub const OF_A_REPLICA: Self = Self { in_all: 100, of_peer: 5 };
-    /// Where each node has such a process: whoever goes from one to the next has the API server asked by all of them.
+    /// Where each node has such a process: a caller who goes from one to the next has the API server asked by all of them.
     pub const OF_ONE_OF_MANY: Self = Self { in_all: 10, of_peer: 3 };
 }
 

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// The API server ends a watch after so many seconds.
+/// The API server ends a watch after this time, in seconds.
 const WATCH_SECONDS: u32 = 290;
 /// A watch that should have ended for so long, and has not, has lost its connection.
 const OVERDUE: Duration = Duration::from_secs(5);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// At most so many lines in each period. Instants are durations since any fixed moment of a monotonic clock.
+/// The most lines in each period. Instants are durations since any fixed moment of a monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Quota {
     most: u32,

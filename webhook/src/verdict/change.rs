@@ -132,7 +132,7 @@ mod tests {
         Change { fields: vec![], old: &old, new: &new }.diff()
     }
 
-    /// What is said of the change of so many fields.
+    /// What is said of the change of this many fields.
     fn summary(fields: usize) -> String {
         let object: ReviewedShadow = serde_json::from_value(json!({})).unwrap();
         let fields = (1..=fields).map(|field| format!("spec.{field}")).collect();

@@ -97,7 +97,7 @@ impl Rule {
         }
     }
 
-    /// A refusal by this rule. `allowed` is a sentence that a person can act on. Whoever reaches the webhook's endpoint can
+    /// A refusal by this rule. `allowed` is a sentence that a person can act on. Everybody who reaches the webhook's endpoint can
     /// put anything into a review, so what is quoted of it is made printable and cut.
     pub(super) fn refuse(self, field: impl AsRef<str>, allowed: impl AsRef<str>) -> Refusal {
         Refusal {

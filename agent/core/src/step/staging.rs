@@ -1,6 +1,6 @@
 //! Toward `StagedAndPerformedUpdate`: look for updates, download, look again, activate.
 //!
-//! `updog update-image`, which Bottlerocket runs for a prepare, reads the repository anew and decides for itself what it
+//! `updog update-image`, which Bottlerocket runs for a prepare, reads the repository again and decides for itself what it
 //! writes, or that there is nothing to write. The status document then names what the last refresh had chosen. So the name
 //! may be wrong, and only a refresh after the prepare that still chooses this version makes it likely enough to be right.
 //! A prepare that says that it wrote something else is believed, whatever that refresh chooses.

@@ -201,7 +201,7 @@ fn bar(length: usize, done: usize, moving: usize, all: usize) -> String {
     format!("{}{}{rest}", Tone::Good.paint(&done), Tone::Moving.paint(&moving))
 }
 
-/// The done, the moving and the empty part of a bar of so many characters. The counts may come from a status that is not ours.
+/// The done, the moving and the empty part of a bar of this many characters. The counts may come from a status that is not ours.
 fn parts(length: usize, done: usize, moving: usize, all: usize) -> [String; 3] {
     let share = |part: usize| length.saturating_mul(part).checked_div(all).unwrap_or(0).min(length);
     let (done, begun) = (share(done), share(done.saturating_add(moving)));

@@ -77,7 +77,7 @@ impl<'a> Case<'_, 'a> {
     /// From the cordon on: evicts until no pod is left, and starts again if pods come back. `None` if none is left.
     fn drain_until_empty(self, marker: Marker) -> Option<Decision<'a>> {
         let Self { fleet, view, node, .. } = self;
-        // A drained node that somebody uncordoned is drained anew, with a deadline of its own.
+        // A drained node that somebody uncordoned is drained again, with a deadline of its own.
         let overdue = view.time.drain_overdue && (marker.drained_at.is_none() || node.unschedulable);
         if overdue && !fleet.force {
             return Some(self.abort(Abort::DrainTimedOut));
@@ -98,7 +98,7 @@ impl<'a> Case<'_, 'a> {
         if view.pods.needed.is_some() {
             match (fleet.force, overdue) {
                 (false, _) => return Some(self.abort(Abort::PodsComeBack)),
-                // Force heeds budgets, too, as long as there is time. Others go meanwhile.
+                // Force respects budgets, too, as long as there is time. Others go meanwhile.
                 (true, false) => {
                     return Some(Decision::carry_out(Effect::Evict, Reason::Draining));
                 }

@@ -2,7 +2,7 @@
 //!
 //! The ledger notes since when a pool is done: one of its nodes runs the version, and none is left that wants it, or that runs
 //! an older one. If one is left again, or none runs it or a later one in service any more, it notes for how long the pool had
-//! been done; so what had been done for long enough stays so, whoever joins later.
+//! been done; so what had been done for long enough stays so, whichever node joins later.
 //!
 //! A halt of the version for all variants, or in the pool, clears this. A halt for some variants holds only nodes
 //! of these: they keep no pool from being done, and once the halt is lifted, their pools have to be done once more.

@@ -2,7 +2,7 @@
 //!
 //! Whether a host comes up with a version says something about the version, and counts in the whole fleet. Whether the
 //! workloads of a node come back says as much about these, and so counts in its pool. The records are kept by name of the
-//! pool, so to make a pool anew lifts nothing; and there is room for few, so what finds none counts in the whole fleet.
+//! pool, so making a pool again lifts nothing; and there is room for few, so what finds none counts in the whole fleet.
 
 use std::collections::BTreeMap;
 

@@ -77,7 +77,7 @@ impl<'a> Places<'a> {
         self.unavailable_node.get_or_insert(node);
     }
 
-    /// The ledger has room for so many slots, however many nodes may be unavailable.
+    /// The ledger has room for this many slots, however many nodes may be unavailable.
     fn is_full(self) -> bool {
         self.slots >= SLOTS_MAX || self.slots + self.unavailable >= self.limit
     }

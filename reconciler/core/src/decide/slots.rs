@@ -239,7 +239,7 @@ fn choose<'a>(
             choice.preflight.push(index);
         }
     }
-    // Who follows is looked at while others are updated, so a slot is given back and taken anew in one patch.
+    // Who follows is looked at while others are updated, so a slot is given back and taken again in one patch.
     for _ in 0..MAX_SUCCESSORS {
         let Some(index) = candidates.next_of(|place| room.will_have(place)) else { break };
         let place = Place::of(&views[index]);

@@ -163,8 +163,8 @@ impl<'a> VersionRecords<'a> {
     }
 
     /// Notes whether a Node that is deleted from now on counts as failed: if its host claimed the reboot, it was not Ready
-    /// for long, and no autoscaler had said before that it removes it. So whoever repairs a host by replacing it hides no
-    /// failure, and whoever removes a node makes none.
+    /// for long, and no autoscaler had said before that it removes it. So replacing a broken host hides no
+    /// failure, and removing a node makes none.
     fn note_lost(&mut self, view: &NodeView<'a>, (name, slot): NamedSlot<'a>) {
         let (Some(node), Some(shadow)) = (view.node, view.shadow) else { return };
         // Another machine may have come under the same name, before its shadow or after.

@@ -9,7 +9,7 @@ use brupop_api::shadow::{DrainObstacle, Failures, ObstacleKind};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    DrainAction, DrainPlan, Obstacle, PodKey, drain_action, gone_by, heeds, identity, is_shut, selects,
+    DrainAction, DrainPlan, Obstacle, PodKey, drain_action, gone_by, identity, is_budgeted, is_shut, selects,
     spares,
 };
 use crate::objects::{Budget, PodItem};
@@ -91,7 +91,7 @@ fn covers(budget: &Item<Budget>, pod: &PodItem) -> bool {
 
 /// Does this budget allow no disruption now, although the pod needs one?
 fn holds(item: &Item<Budget>, pod: &PodItem) -> bool {
-    let needs_it = |budget| pod.ok().is_some_and(|pod| heeds(pod) && !spares(budget, pod));
+    let needs_it = |budget| pod.ok().is_some_and(|pod| is_budgeted(pod) && !spares(budget, pod));
     covers(item, pod) && item.ok().filter(|budget| is_shut(budget)).is_some_and(needs_it)
 }
 

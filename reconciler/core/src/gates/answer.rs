@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// Longest answer that is read, in bytes. Whoever answers is asked for one series.
+/// Longest answer that is read, in bytes. A source is asked for one series.
 pub const ANSWER_MAX: usize = 64 * 1024;
 /// Most series of an answer that are looked at.
 const SERIES_MAX: usize = 1024;

@@ -147,7 +147,7 @@ impl Namespaces {
                 readable.max_by_key(|(name, of)| (of.bytes, Reverse(*name))).map(|(name, _)| name.clone());
             match most {
                 Some(most) => self.give_up(&most),
-                // Then not even that is kept of this one. Whoever evicts a pod of it is told what its budgets say.
+                // Then not even that is kept of this one. The answer to an eviction says what its budgets allow.
                 None => return self.forget(&namespace),
             }
         }

@@ -16,7 +16,7 @@ use crate::window::Starts;
 /// Why a pool starts nothing before its windows have been evaluated.
 const NOT_LOOKED_AT: &str = "the clock was not looked at yet";
 /// Why the pools after the first [`POOLS_MAX`] start nothing.
-pub(crate) const TOO_MANY: &str = "there are more than 128 pools, and the first 128 by name are heeded; put nodes that need the same \
+pub(crate) const TOO_MANY: &str = "there are more than 128 pools, and only the first 128 by name count; put nodes that need the same \
                         into one pool";
 
 /// The pools as decisions see them, sorted by name, and the earliest time at which the clock alone changes one of them. One
@@ -47,10 +47,10 @@ pub fn pools_at<'a>(cluster: &'a Cluster, known: &'a Known, policy: &'a Policy, 
         facts(pool, known.pools.get(name).unwrap_or(&UNKNOWN), nodes, misplaced)
     });
     let mut all: Vec<_> = facts.collect();
-    let heeded = all.len().min(POOLS_MAX);
+    let counted = all.len().min(POOLS_MAX);
     let ledger = cluster.ledger();
-    let by_order = order::apply(&mut all[..heeded], ledger.map(|ledger| &ledger.versions), now);
-    let by_age = age::apply(&mut all[..heeded], ledger.map(|ledger| &ledger.seen), now);
+    let by_order = order::apply(&mut all[..counted], ledger.map(|ledger| &ledger.versions), now);
+    let by_age = age::apply(&mut all[..counted], ledger.map(|ledger| &ledger.seen), now);
     let clocks = known.pools.values().filter_map(|pool| pool.at.as_ref());
     let by_clock = clocks.chain(&known.default_pool).filter_map(|at| at.until).min();
     let ceiling = ceiling.unwrap_or(u64::MAX);

@@ -6,7 +6,7 @@ use brupop_api::item::Unreadable;
 use brupop_runtime::tls::TlsError;
 use thiserror::Error;
 
-/// After so many patches in a row that came too late because of another replica, people are told.
+/// After this many patches in a row that came too late because of another replica, people are told.
 const LOST_RACES: u32 = 4;
 
 /// Why certificates could not be brought in order this time.
@@ -59,7 +59,7 @@ impl RotationError {
             if matches!(source.as_ref(), kube::Error::Api(status) if status.code == 404))
     }
 
-    /// Should people be told, after so many failures in a row? Of a race that is lost, only if that does not end.
+    /// Should people be told, after this many failures in a row? Of a race that is lost, only if that does not end.
     pub(super) fn is_worth_logging(&self, failures: u32) -> bool {
         !matches!(self, Self::Outrun(_)) || failures >= LOST_RACES
     }

@@ -343,7 +343,7 @@ fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
         ("once it is lifted, they have to be done, too", &mixed, done(Some(nvidia)), true, None),
         ("and pools of others go on", &of_aws, done(Some(nvidia)), true, before),
         (
-            "once that of their own is lifted, they begin anew",
+            "once that of their own is lifted, they begin again",
             &of_aws,
             done(Some(&["aws-k8s-1.36"])),
             true,

@@ -218,7 +218,7 @@ fn each_pool_has_its_own_successors() {
     assert_eq!(slots(&fleet, &views).preflight, [1, 4]);
 }
 
-/// A slot is given back and taken anew in one patch, because the pods of who follows are known by then.
+/// A slot is given back and taken again in one patch, because the pods of who follows are known by then.
 #[test]
 fn the_pods_of_successors_are_looked_at_ahead() {
     let in_use = slot("brs-a", "a", 1);
