@@ -1,6 +1,6 @@
 //! The pools: what is said of them, and which of them steers a node.
 
-use brupop_core::facts::{NodeView, PoolFacts, Steering};
+use brupop_core::facts::{FirstPool, FirstPoolStanding, NodeView, PoolFacts, Steering};
 use brupop_core::observe::order;
 use brupop_core::rules::Rules;
 use brupop_core::window::{Starts, Until};
@@ -90,7 +90,8 @@ fn known_facts(pools: [Pool; 2], turn: Turn, weak: bool) -> Vec<PoolFacts<'stati
     let facts = there.map(|at| {
         let gate = |paused| if paused { Starts::Paused } else { Starts::Open };
         let ordered = at == 1 && turn != Turn::Any;
-        let first = (turn == Turn::Waits).then_some(POOLS[0]);
+        let not_done = FirstPool { pool: POOLS[0], standing: FirstPoolStanding::NotDone };
+        let first = (turn == Turn::Waits).then_some(not_done);
         PoolFacts {
             name: POOLS[at],
             nodes: NODES_MAX as u64,

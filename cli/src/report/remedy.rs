@@ -72,8 +72,8 @@ remedies! {
         "make a pool that selects the node, or give such nodes to the pool default (spec.unpooledNodes of \
          the fleet)",
     WaitingForPool =>
-        "wait until the pool that the sentence names has run the version for as long as spec.after says; \
-         see what holds its nodes back",
+        "see what holds the pool that the sentence names, or wait for the end of its soak; if there is none of this name, \
+         correct spec.after",
     WaitingForZone => "bring the node of the other zone back into service, or change spec.topology of the pool",
     ControlPlaneBusy =>
         "wait for the node of the control plane that the sentence names: it has to be updated, Ready and \
@@ -125,17 +125,17 @@ remedies! {
     Starting => "wait for the agent to take the update up; if that lasts, its process hangs: delete its pod (`kubectl get pods -n \
          {namespace} -o wide --field-selector spec.nodeName={node}`)",
     Staging => "nothing: the host finishes its download, within STAGE_DEADLINE_SECONDS",
-    ExcludedFromLoadBalancers => "nothing: the drain begins after EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC",
+    ExcludedFromLoadBalancers => "nothing: the drain begins at the time that the sentence names",
     Cordoning => "nothing: the node is cordoned next",
     Draining =>
-        "wait for the pods to go; a budget that allows no disruption, or a pod that does not end, holds \
-         the drain up until DRAIN_DEADLINE_SECONDS",
+        "wait for the pods to go; a budget that allows no disruption, or a pod that does not end, holds the drain up until \
+         its deadline (spec.drain.timeout of the pool, or DRAIN_DEADLINE_SECONDS)",
     VolumesInUse => "nothing: the node reboots once its volumes are detached, or after two minutes",
     RebootGranted => "nothing: the agent reboots the host",
     Rebooting => "nothing: the host comes back with the new version, and the node becomes Ready",
     RebootOverdue => "look at the machine; if it will never come back, delete the Node: `kubectl delete node {node}`",
     ReturningToService => "nothing: the node is uncordoned next",
-    Monitoring => "nothing: the node has to stay Ready for SOAK_SECONDS",
+    Monitoring => "nothing: the node has to stay Ready until the time that the sentence names",
     WorkloadsUnavailable => "repair the workload that the sentence names: it has to become available again",
     Finishing => "nothing: the agent confirms the end",
     Aborting => "nothing: the node is put back as it was, and its agent undoes its changes to the host",

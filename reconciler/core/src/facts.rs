@@ -166,7 +166,9 @@ pub struct PoolFacts<'a> {
     pub rules: Option<&'a Rules>,
     /// For each version that the ledger knows: the first of the pools that go first and are not done with it for long
     /// enough; `None` = all are.
-    pub waits_for: BTreeMap<&'a str, Option<&'a str>>,
+    pub waits_for: BTreeMap<&'a str, Option<FirstPool<'a>>>,
+    /// A pool that goes first, by name, if there is none of this name: it is never done.
+    pub missing: Option<&'a str>,
     /// For each version that is known, if the pool lets versions ripen: until when; `None` = it is old enough.
     pub ripens: BTreeMap<&'a str, Option<Until>>,
 }
@@ -185,12 +187,19 @@ impl<'a> PoolFacts<'a> {
         next_window: None,
         rules: None,
         waits_for: BTreeMap::new(),
+        missing: None,
         ripens: BTreeMap::new(),
     };
 
     /// The pool that has to be done with this version first, if there is one that is not.
-    pub(crate) fn waits_for(&self, version: &str) -> Option<&'a str> {
-        let first = || Some(self.rules?.after.first()?.0.as_str());
+    pub(crate) fn waits_for(&self, version: &str) -> Option<FirstPool<'a>> {
+        if let Some(pool) = self.missing {
+            return Some(FirstPool { pool, standing: FirstPoolStanding::Missing });
+        }
+        let first = || {
+            let pool = self.rules?.after.first()?.0.as_str();
+            Some(FirstPool { pool, standing: FirstPoolStanding::NotDone })
+        };
         self.waits_for.get(version).copied().unwrap_or_else(first)
     }
 
@@ -199,6 +208,28 @@ impl<'a> PoolFacts<'a> {
         let unknown = || self.rules?.min_age.is_positive().then_some(Until::Unknown);
         self.ripens.get(version).copied().unwrap_or_else(unknown)
     }
+}
+
+/// A pool that goes first, and is not done for long enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FirstPool<'a> {
+    /// Its name.
+    pub pool: &'a str,
+    /// Why others still wait for it.
+    pub standing: FirstPoolStanding<'a>,
+}
+
+/// Why others still wait for a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FirstPoolStanding<'a> {
+    /// There is no pool of this name.
+    Missing,
+    /// It is not done.
+    NotDone,
+    /// A node of it runs an older version and does not ask for this one.
+    Behind(&'a str),
+    /// It is done, and has been for long enough at this time.
+    Soaking(Timestamp),
 }
 
 /// A gate that is not open, by its name.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use brupop_api::{Object, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::Debounced;
+use brupop_core::decide::Abort;
 use brupop_core::known::Known;
 use brupop_core::status::{DesiredCondition, DesiredFleetStatus, DesiredPoolStatus};
 use brupop_runtime::FailureLog;
@@ -70,13 +71,21 @@ pub(super) struct Explained {
     pub(super) reason: Option<&'static str>,
     pub(super) quota: Quota,
     debounced: Debounced<Vec<DesiredCondition>>,
+    /// Why its last attempt was given up.
+    pub(super) given_up: Option<Abort>,
     /// The last step of an update that was told at once, as long as the node has a slot.
     step: Option<&'static str>,
 }
 
 impl Default for Explained {
     fn default() -> Self {
-        Self { reason: None, quota: REASONS_LOGGED, debounced: Debounced::default(), step: None }
+        Self {
+            reason: None,
+            quota: REASONS_LOGGED,
+            debounced: Debounced::default(),
+            given_up: None,
+            step: None,
+        }
     }
 }
 
@@ -146,6 +155,11 @@ impl Memory {
     /// What is remembered of the node of this shadow.
     pub(super) fn node(&mut self, name: &str) -> &mut NodeMemory {
         self.nodes.entry(name.to_owned()).or_default()
+    }
+
+    /// Why the last attempt of the node of this shadow was given up, if this leader has seen it.
+    pub(super) fn given_up(&self, name: &str) -> Option<Abort> {
+        self.nodes.get(name)?.explained.given_up
     }
 
     /// What is remembered of this pool.

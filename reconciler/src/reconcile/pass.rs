@@ -315,7 +315,7 @@ impl Reconciler {
         }
         if let Some(mut call) = calls::of(cluster, view, decision, &observed.fleet) {
             if let Some(event) = &mut call.context.event
-                && let Some(more) = self.detail(pass, name, &decision.reason)
+                && let Some(more) = self.detail(pass, view, &decision.reason)
             {
                 event.note = format!("{}; {more}", event.note);
             }

@@ -15,7 +15,7 @@ use super::memory::Step;
 use super::pass::Pass;
 use crate::operation::Operation;
 use brupop_core::cluster::Cluster;
-use brupop_core::deadlines::{back_off_text, other_target_text};
+use brupop_core::deadlines::{back_off_text, exclusion_text, given_up_text, soak_text};
 use brupop_core::decide::{Abort, Decision, Reason};
 use brupop_core::drain::Obstacle;
 use brupop_core::facts::NodeView;
@@ -66,8 +66,15 @@ impl Reconciler {
         if matches!(reason, Reason::Draining) {
             self.publish_refusal(pass, view);
         }
+        if let Reason::Aborting(why) = reason {
+            self.leading.memory.node(name).explained.given_up = Some(*why);
+        }
+        // Until when is known once the step has begun.
+        if matches!(reason, Reason::Monitoring) && shadow.spec.state != State::MonitoringUpdate {
+            return;
+        }
         let mut message = reason.message().into_owned();
-        if let Some(more) = self.detail(pass, name, reason) {
+        if let Some(more) = self.detail(pass, view, reason) {
             message = format!("{message}; {more}");
         }
         if let Some(left) = status::left_by_people(view).filter(|_| matches!(reason, Reason::NoUpdate)) {
@@ -131,8 +138,9 @@ impl Reconciler {
     }
 
     /// What this process knows beyond the reason. The text changes no more often than the reason.
-    pub(super) fn detail(&self, pass: &Pass<'_>, name: &str, reason: &Reason<'_>) -> Option<String> {
+    pub(super) fn detail(&self, pass: &Pass<'_>, view: &NodeView<'_>, reason: &Reason<'_>) -> Option<String> {
         let Pass { cluster, known, now, .. } = *pass;
+        let name = view.shadow_name;
         match reason {
             Reason::Draining | Reason::Aborting(Abort::DrainTimedOut) => {
                 let held_up = || self.leading.drainer.held_up_by(known.drain(name)?, now);
@@ -163,13 +171,23 @@ impl Reconciler {
             Reason::BackingOff => {
                 let shadow = cluster.shadow(name)?;
                 let (spec, base) = (&shadow.spec, self.policy.durations.back_off_base);
-                match &spec.failures {
-                    Some(failures) => back_off_text(failures, base, shadow.metadata.uid.as_deref()?),
-                    None => other_target_text(
+                let failed = |failures| back_off_text(failures, base, shadow.metadata.uid.as_deref()?, now);
+                spec.failures.as_ref().and_then(failed).or_else(|| {
+                    let why = self.leading.memory.given_up(name).map(|why| why.message());
+                    given_up_text(
                         spec.version.as_deref()?,
+                        why.as_deref(),
                         spec.state_transition_timestamp.as_deref()?,
-                    ),
-                }
+                    )
+                })
+            }
+            Reason::Monitoring => {
+                let since = cluster.shadow(name)?.spec.state_transition_timestamp.as_deref()?;
+                soak_text(pass.observed.fleet.pool_of(view)?, since)
+            }
+            Reason::ExcludedFromLoadBalancers => {
+                let since = cluster.entries.get(name)?.marker()?.excluded_at.as_deref()?;
+                exclusion_text(pass.observed.fleet.pool_of(view)?, since)
             }
             _ => None,
         }

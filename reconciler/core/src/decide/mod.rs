@@ -24,7 +24,7 @@ mod writes;
 
 use std::collections::BTreeMap;
 
-use crate::facts::Observed;
+use crate::facts::{FirstPoolStanding, Observed};
 use crate::facts::{FleetFacts, NodeFacts, NodeView, UnmanagedNode};
 use crate::objects::runs_bottlerocket;
 use crate::window::Starts;
@@ -35,7 +35,7 @@ pub use decision::{Decision, Effect, Milestone};
 pub use idle::candidates;
 pub use lifting::{HaltedIn, how_to_lift};
 use order::Survey;
-pub use reason::{Abort, FirstPool, Reason};
+pub use reason::{Abort, Reason};
 pub use records::Halted;
 use slots::Holders;
 pub use slots::{Slots, slots};
@@ -95,7 +95,11 @@ fn name_those_behind<'o>(
         let Reason::WaitingForPool(first) = &mut decision.reason else { continue };
         let Some(version) = slots::version_for(view) else { continue };
         let found = || survey.behind(first.pool, version, fleet.versions.get(version));
-        first.behind = *behind.entry((first.pool, version)).or_insert_with(found);
+        if first.standing == FirstPoolStanding::NotDone
+            && let Some(node) = *behind.entry((first.pool, version)).or_insert_with(found)
+        {
+            first.standing = FirstPoolStanding::Behind(node);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the pool of a node says of its update.
 
-use super::{Abort, Case, Decision, FirstPool, Reason};
+use super::{Abort, Case, Decision, Reason};
 use crate::facts::{ClosedGate, FleetFacts, NodeFacts, NodeView, Steering};
 use crate::window::Starts;
 
@@ -76,7 +76,7 @@ pub(super) fn allows_version<'a>(
         return Err(Reason::VersionNotAllowed(version));
     }
     if let Some(first) = pool.waits_for(version) {
-        return Err(Reason::WaitingForPool(FirstPool { pool: first, behind: None }));
+        return Err(Reason::WaitingForPool(first));
     }
     let asked_for = view.node.is_some_and(|node| node.update_now);
     pool.ripens(version).filter(|_| !asked_for).map_or(Ok(()), |until| Err(Reason::VersionTooYoung(until)))

@@ -7,7 +7,9 @@ use std::fmt;
 use brupop_api::Problem;
 use brupop_api::conditions::ConditionStatus;
 use brupop_api::facts::StatusFacts;
+use jiff::Unit;
 
+use crate::facts::{FirstPool, FirstPoolStanding};
 use crate::window::Until;
 
 /// An enum whose variants' names are words for objects and metrics. The text beside each is what people are told.
@@ -59,7 +61,7 @@ impl Detail for Until {
 }
 
 impl Detail for FirstPool<'_> {
-    const UNKNOWN: Self = Self { pool: "", behind: None };
+    const UNKNOWN: Self = Self { pool: "", standing: FirstPoolStanding::NotDone };
 }
 
 impl Detail for Abort {
@@ -138,8 +140,7 @@ Reason<'a> {
     PausingBetweenUpdates => "an update ended not long ago: pausing between updates (PAUSE_BETWEEN_UPDATES_SECONDS)",
     CheckingPods => "it is the node's turn; its pods and their budgets are being checked first",
     TooManyPods =>
-        "the node has too many pods, or too large ones, to look at (kubectl get pods -A --field-selector \
-         spec.nodeName=NODE); it is looked at again every five minutes",
+        "the node has too many pods, or too large ones, to look at; it is looked at again every five minutes",
     CannotDrain(why: &'a str) => "no drain could empty the node, so it is skipped: {why}",
     BudgetAllowsNone(budget: &'a str) =>
         "{budget} allows no disruption of a pod on the node now: the node is not cordoned before that changes",
@@ -156,7 +157,7 @@ Reason<'a> {
     Starting(version: &'a str) => "the update to {version} begins: the agent on this node has not taken it up yet",
     Staging(version: &'a str) => "the host is downloading and activating {version}",
     ExcludedFromLoadBalancers =>
-        "the node is excluded from load balancers and waits (EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC)",
+        "the node is excluded from load balancers and waits",
     Cordoning => "the node is being cordoned",
     Draining => "pods are being evicted from the node",
     VolumesInUse =>
@@ -165,7 +166,7 @@ Reason<'a> {
     Rebooting => "the host is rebooting",
     RebootOverdue(how: &'a str) => "the host {how}: look at the machine",
     ReturningToService => "the node is being put back into service",
-    Monitoring => "the node runs the new version, and is being monitored (SOAK_SECONDS)",
+    Monitoring => "the node runs the new version, and is being monitored",
     WorkloadsUnavailable(owner: &'a str) =>
         "the node is in service, but {owner}, whose pods were evicted from it, is not available again",
     Finishing => "the update has ended; the agent has not confirmed it yet",
@@ -207,23 +208,22 @@ Abort {
     NotLabelled => "the node lost its opt-in label",
 }}
 
-/// A pool that goes first, and is not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FirstPool<'a> {
-    /// Its name.
-    pub pool: &'a str,
-    /// A node of it that runs an older version and does not ask for this one, if that is why.
-    pub behind: Option<&'a str>,
-}
-
 /// With what follows the name in its sentence.
 impl fmt::Display for FirstPool<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pool, behind } = self;
-        write!(f, "{pool} goes first (spec.after): it is not done with this version")?;
-        match behind {
-            None => f.write_str(", or not for long enough yet"),
-            Some(node) => write!(f, ": its node {node} runs an older version and does not want this one"),
+        let Self { pool, standing } = self;
+        write!(f, "{pool} goes first (spec.after)")?;
+        match standing {
+            FirstPoolStanding::Missing => f.write_str(", and there is no BottlerocketPool of this name"),
+            FirstPoolStanding::NotDone => f.write_str(": it is not done with this version"),
+            FirstPoolStanding::Behind(node) => write!(
+                f,
+                ": it is not done with this version: its node {node} runs an older version and does not want this one"
+            ),
+            FirstPoolStanding::Soaking(until) => {
+                let until = until.round(Unit::Second).unwrap_or(*until);
+                write!(f, ": it is done with this version, and soaks until {until}")
+            }
         }
     }
 }

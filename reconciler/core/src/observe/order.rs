@@ -7,7 +7,7 @@ use brupop_api::fleet::{Done, VersionRecord};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::WatchedPool;
-use crate::facts::PoolFacts;
+use crate::facts::{FirstPool, FirstPoolStanding, PoolFacts};
 use crate::times;
 
 /// Why pools that wait for each other are not understood.
@@ -62,7 +62,8 @@ pub fn apply<'a>(
                 match over(record.done_pools.get(name), *soak, now) {
                     Some(at) if at <= now => {}
                     due => {
-                        first = first.or(Some(name.as_str()));
+                        let standing = due.map_or(FirstPoolStanding::NotDone, FirstPoolStanding::Soaking);
+                        first = first.or(Some(FirstPool { pool: name, standing }));
                         next = [next, due].into_iter().flatten().min();
                     }
                 }

@@ -1,7 +1,5 @@
 //! Pools as decisions see them.
 
-use std::collections::BTreeMap;
-
 use brupop_api::fleet::UnpooledNodes;
 use jiff::Timestamp;
 
@@ -44,7 +42,10 @@ pub fn pools_at<'a>(cluster: &'a Cluster, known: &'a Known, policy: &'a Policy, 
     let pools = cluster.pools.iter().zip(nodes).enumerate();
     let facts = pools.map(|(nth, ((name, pool), nodes))| {
         let misplaced = if nth < POOLS_MAX { misplaced.get(name.as_str()).copied() } else { Some(TOO_MANY) };
-        facts(pool, known.pools.get(name).unwrap_or(&UNKNOWN), nodes, misplaced)
+        let facts = facts(pool, known.pools.get(name).unwrap_or(&UNKNOWN), nodes, misplaced);
+        let mut after = facts.rules.into_iter().flat_map(|rules| &rules.after);
+        let missing = after.find(|(first, _)| !cluster.pools.contains_key(first));
+        PoolFacts { missing: missing.map(|(first, _)| first.as_str()), ..facts }
     });
     let mut all: Vec<_> = facts.collect();
     let counted = all.len().min(POOLS_MAX);
@@ -104,8 +105,7 @@ fn facts<'a>(
         gate: closed_gate(pool, &known.gates),
         next_window: at.and_then(|at| at.next_window),
         rules,
-        waits_for: BTreeMap::new(),
-        ripens: BTreeMap::new(),
+        ..PoolFacts::DEFAULT
     }
 }
 

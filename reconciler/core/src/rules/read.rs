@@ -54,13 +54,23 @@ impl Rules {
         let versions = spec.versions.clone().unwrap_or_default();
         let (drain, soak) = (&spec.drain, &spec.soak);
         let gates = spec.gates.iter().enumerate().map(|(nth, gate)| self::gate(nth, gate));
+        let at_least = version("spec.versions.atLeast", versions.at_least.as_deref())?;
+        let below = version("spec.versions.below", versions.below.as_deref())?;
+        if let Some((least, bound)) =
+            at_least.as_ref().zip(below.as_ref()).filter(|(least, bound)| least >= bound)
+        {
+            let why = format!(
+                "no version is at least {least} and below {bound}: write a lower atLeast, or a higher below"
+            );
+            return Err(Invalid::new("spec.versions", why));
+        }
         Ok(Self {
             paused: spec.paused,
             limit: limit(&spec.max_unavailable).map_err(|why| Invalid::new("spec.maxUnavailable", why))?,
             windows: windows.collect::<Result<_, _>>()?,
             freezes: freezes.collect::<Result<_, _>>()?,
-            at_least: version("spec.versions.atLeast", versions.at_least.as_deref())?,
-            below: version("spec.versions.below", versions.below.as_deref())?,
+            at_least,
+            below,
             min_age: duration("spec.versions.minAge", &versions.min_age, SignedDuration::ZERO, AGE_MAX)?,
             after: after.collect::<Result<_, _>>()?,
             failures: FailureBudget {

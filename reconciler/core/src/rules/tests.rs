@@ -74,6 +74,12 @@ fn what_is_not_understood_is_named_with_a_remedy() {
         (json!({"maxUnavailable": "unlimited"}), "spec.maxUnavailable", "100%"),
         (json!({"versions": {"atLeast": "1.20"}}), "spec.versions.atLeast", "1.20.0"),
         (
+            json!({"versions": {"atLeast": "1.21.0", "below": "1.20.0"}}),
+            "spec.versions",
+            "no version is at least 1.21.0 and below 1.20.0",
+        ),
+        (json!({"versions": {"atLeast": "1.20.0", "below": "1.20.0"}}), "spec.versions", "no version"),
+        (
             json!({"freezes": [{"name": "x", "start": "soon", "end": "2026-12-20T00:00:00Z"}]}),
             "spec.freezes[0].start",
             "2026-12-20T00:00:00+01:00",

@@ -17,8 +17,10 @@ use super::health::health;
 use super::{DesiredCondition, generation};
 use crate::cluster::WatchedPool;
 use crate::decide::{Decision, HaltedIn, Reason, how_to_lift};
-use crate::facts::Observed;
-use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering, in_order, is_unavailable};
+use crate::facts::{
+    FirstPool, FirstPoolStanding, FleetFacts, NodeView, Observed, PoolFacts, Steering, in_order,
+    is_unavailable,
+};
 use crate::window::Starts;
 
 /// What the status of a pool should show.
@@ -132,7 +134,11 @@ impl<'a> Tally<'a> {
             DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &reason.message())
         });
         let is_halted = (halted.status == ConditionStatus::True).then_some(&halted);
-        let stalls = invalid.or(contends.as_ref()).or(is_halted);
+        let missing = pool.missing.map(|pool| {
+            let reason = Reason::WaitingForPool(FirstPool { pool, standing: FirstPoolStanding::Missing });
+            DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &reason.message())
+        });
+        let stalls = invalid.or(contends.as_ref()).or(missing.as_ref()).or(is_halted);
         let [ready, stalled] = health(stalls, None);
         let progressing = self.progressing(pool, fleet.seen);
         let conditions = [accepted, progressing, self.updated(), halted, ready, stalled];
@@ -153,7 +159,10 @@ impl<'a> Tally<'a> {
             _ if self.counts.updating_nodes > 0 => {
                 (ConditionStatus::True, "Updating", "nodes of the pool are being updated".to_owned())
             }
-            _ if self.counts.nodes == 0 => (ConditionStatus::False, "NoNodes", NO_NODES.to_owned()),
+            _ if self.counts.nodes == 0 => match &self.contends {
+                Some(reason) => (ConditionStatus::False, reason.as_str(), reason.message().into_owned()),
+                None => (ConditionStatus::False, "NoNodes", NO_NODES.to_owned()),
+            },
             _ => {
                 // Among equals, the first in the alphabet.
                 let most = self.waiting.iter().rev().max_by_key(|(_, waiting)| waiting.nodes);

@@ -9,9 +9,8 @@ use serde_json::json;
 use super::pool_halts::{placed, pool, rules, updated};
 use super::world::*;
 use super::*;
-use crate::decide::{FirstPool, Reason, fleet as decide, slots};
-use crate::facts::Observed;
-use crate::facts::{FleetFacts, NodeView};
+use crate::decide::{Reason, fleet as decide, slots};
+use crate::facts::{FirstPool, FirstPoolStanding, FleetFacts, NodeView, Observed};
 
 const AWS: Option<&str> = Some("aws-k8s-1.36");
 const NVIDIA: Option<&str> = Some("aws-k8s-1.36-nvidia");
@@ -95,11 +94,27 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
         let is_done =
             matches!(noted, Some(Value::VersionRecord(noted)) if noted.done_pools.contains_key("canary"));
         assert_eq!(is_done, done, "{what}");
-        let first = FirstPool { pool: "canary", behind };
+        let standing = behind.map_or(FirstPoolStanding::NotDone, FirstPoolStanding::Behind);
+        let first = FirstPool { pool: "canary", standing };
         assert_eq!(decided.nodes[2].reason, Reason::WaitingForPool(first), "{what}");
     }
-    let first = FirstPool { pool: "canary", behind: Some("b") };
-    assert!(Reason::WaitingForPool(first).message().contains("its node b runs an older version"));
+    let told =
+        |standing| Reason::WaitingForPool(FirstPool { pool: "canary", standing }).message().into_owned();
+    let until = "2026-11-21T11:19:00Z".parse().unwrap();
+    for (standing, said) in [
+        (FirstPoolStanding::NotDone, ": it is not done with this version"),
+        (
+            FirstPoolStanding::Behind("b"),
+            ": it is not done with this version: its node b runs an older version and does not want this one",
+        ),
+        (
+            FirstPoolStanding::Soaking(until),
+            ": it is done with this version, and soaks until 2026-11-21T11:19:00Z",
+        ),
+        (FirstPoolStanding::Missing, ", and there is no BottlerocketPool of this name"),
+    ] {
+        assert_eq!(told(standing), format!("the pool canary goes first (spec.after){said}"));
+    }
 }
 
 #[test]

@@ -296,6 +296,26 @@ fn a_pool_says_that_it_never_gets_to_a_version() {
 
 /// Nobody updates the node until a person has changed one of the pools.
 #[test]
+fn a_pool_says_at_once_that_there_is_none_that_it_comes_after() {
+    let mut cluster = Cluster::default();
+    pool(&json!({"nodeSelector": {}, "after": [{"pool": "nowhere"}]}), &json!({})).put(&mut cluster);
+    join(&mut cluster, "a", "1.20.0", Some("1.20.0"), false);
+    let stalled = |seen: &DesiredPoolStatus| {
+        let of_type = |it: &&DesiredCondition| it.type_ == STALLED;
+        seen.conditions.iter().find(of_type).map(|it| (it.reason, it.message.clone())).unwrap()
+    };
+    let (reason, message) = stalled(&status(&mut cluster));
+    assert_eq!(reason, "WaitingForPool");
+    assert_eq!(
+        message,
+        "the pool nowhere goes first (spec.after), and there is no BottlerocketPool of this name"
+    );
+    join(&mut cluster, "b", "1.19.4", Some("1.20.0"), false);
+    let seen = status(&mut cluster);
+    assert!(seen.conditions.iter().any(|it| it.type_ == PROGRESSING && it.message == message), "{seen:?}");
+}
+
+#[test]
 fn a_pool_that_contends_for_nodes_is_stalled() {
     let mut cluster = Cluster::default();
     let spec = json!({"nodeSelector": {}});
