@@ -13,7 +13,6 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::arguments::Output;
-use crate::table::wrapped;
 
 /// What a table is made for.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +66,33 @@ impl Page {
     pub fn width(&self) -> usize {
         self.columns.map_or(usize::MAX, usize::from)
     }
+}
+
+/// The text in lines of at most this many characters, broken between words; a longer word has a line of its own. A command
+/// between backquotes is a word.
+pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![];
+    for paragraph in text.split('\n') {
+        let (mut line, mut quoted) = (String::new(), false);
+        for word in paragraph.split(|character| {
+            quoted ^= character == '`';
+            character == ' ' && !quoted
+        }) {
+            if !line.is_empty() && width(&line) + 1 + width(word) > columns {
+                lines.push(std::mem::take(&mut line));
+            } else if !line.is_empty() {
+                line.push(' ');
+            }
+            line += word;
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+/// How many characters the text has.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().count()
 }
 
 /// A paragraph under a title.

@@ -3,7 +3,7 @@
 
 use anstyle::Style;
 
-use crate::page::{Page, Tone};
+use crate::page::{Page, Tone, width, wrapped};
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -172,28 +172,6 @@ impl Layout {
     }
 }
 
-/// The text in lines of at most this many characters, broken between words; a longer word has a line of its own. A command
-/// between backquotes is a word.
-pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
-    let mut lines: Vec<String> = vec![];
-    for paragraph in text.split('\n') {
-        let (mut line, mut quoted) = (String::new(), false);
-        for word in paragraph.split(|character| {
-            quoted ^= character == '`';
-            character == ' ' && !quoted
-        }) {
-            if !line.is_empty() && width(&line) + 1 + width(word) > columns {
-                lines.push(std::mem::take(&mut line));
-            } else if !line.is_empty() {
-                line.push(' ');
-            }
-            line += word;
-        }
-        lines.push(line);
-    }
-    lines
-}
-
 /// The first of these nodes, at most as many as the characters have room for, and how many more there are.
 pub(crate) fn some(nodes: &[String], columns: usize) -> String {
     let named = |count: usize| {
@@ -203,10 +181,6 @@ pub(crate) fn some(nodes: &[String], columns: usize) -> String {
     };
     let fits = |count: &usize| width(&named(*count)) <= columns;
     named((1..=nodes.len().min(NAMED)).rev().find(fits).unwrap_or(1))
-}
-
-fn width(text: &str) -> usize {
-    text.chars().count()
 }
 
 #[cfg(test)]

@@ -13,8 +13,7 @@ use super::{
 };
 use crate::Error;
 use crate::gather::AboutNode;
-use crate::page::{Page, Tone, View, age, section};
-use crate::table::wrapped;
+use crate::page::{Page, Tone, View, age, section, wrapped};
 
 /// So many Events are shown.
 const EVENTS: usize = 20;

@@ -5,8 +5,8 @@ use brupop_core::decide::Reason;
 
 use super::super::{brupop, or_dash};
 use super::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
-use crate::page::{Page, Tone, View, age, section};
-use crate::table::{Cell, some, table, wrapped};
+use crate::page::{Page, Tone, View, age, section, wrapped};
+use crate::table::{Cell, some, table};
 
 /// Characters of the progress bar, where the line has room for them.
 const BAR: usize = 30;
