@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::conditions::Condition;
 use crate::fleet::AcknowledgedHalt;
 use crate::names::ZONE_LABEL;
-use crate::schema::{self, Counter, DnsLabel, Duration, FailureCount, LabelKey, LabelValue, Time, Version};
+use crate::schema::{
+    self, Counter, DnsLabel, Duration, FailureCount, LabelKey, LabelValue, Time, Version, WrittenVersion,
+};
 
 /// How and when the pool updates its nodes.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -327,11 +329,11 @@ pub struct PrometheusGate {
 pub struct Versions {
     /// The lowest version that is allowed. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Version>")]
+    #[schemars(with = "Option<WrittenVersion>")]
     pub at_least: Option<String>,
     /// Only versions below this one are allowed, by semantic versioning. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Version>")]
+    #[schemars(with = "Option<WrittenVersion>")]
     pub below: Option<String>,
     /// How old a version must be, such as `72h`; at most 90 days. Its age counts from when two nodes (or the only one) first named
     /// it while there were pools. Default: 0s.

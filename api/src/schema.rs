@@ -34,8 +34,10 @@ const LABEL_KEY: &str = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9][-A-Za-
 const DNS_LABEL: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// What cron expressions consist of, as far as characters go.
 pub(crate) const CRON: &str = r"^[0-9A-Za-z*/,#? -]+$";
-/// Hours, minutes, seconds.
-const DURATION: &str = r"^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,6}s)?$";
+/// The rule for hours, minutes, seconds. A rule has words of its own, in place of which a pattern would be shown.
+const DURATION_RULE: &str = "self.matches('^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,6}s)?$')";
+const DURATION_HINT: &str = "write hours, minutes and seconds, such as 24h or 1h30m";
+const VERSION_HINT: &str = "write a semantic version, such as 1.20.0";
 pub(crate) const TIME_ZONE: &str = r"^[A-Za-z][A-Za-z0-9_+/-]*$";
 /// The rule for limits.
 pub(crate) const MAX_UNAVAILABLE_RULE: &str =
@@ -62,11 +64,27 @@ pub(crate) struct Time(
 
 // A span of time, such as `1h30m`.
 #[derive(JsonSchema)]
-pub(crate) struct Duration(#[schemars(length(min = 2, max = 32), regex(pattern = DURATION))] String);
+pub(crate) struct Duration(
+    #[schemars(
+    length(min = 2, max = 32),
+    extend("x-kubernetes-validations" = [{"rule": DURATION_RULE, "message": DURATION_HINT}])
+)]
+    String,
+);
 
 // A version of Bottlerocket.
 #[derive(JsonSchema)]
 pub(crate) struct Version(#[schemars(length(max = VERSION_MAX), regex(pattern = SEMVER))] String);
+
+// A version that a person writes.
+#[derive(JsonSchema)]
+pub(crate) struct WrittenVersion(
+    #[schemars(
+    length(max = VERSION_MAX),
+    extend("x-kubernetes-validations" = [{"rule": format!("self.matches(r'{SEMVER}')"), "message": VERSION_HINT}])
+)]
+    String,
+);
 
 // A variant of Bottlerocket.
 #[derive(JsonSchema)]

@@ -2,6 +2,8 @@
 
 mod flux;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -333,13 +335,19 @@ async fn what_happened_is_told(fleet: &Fleet, admin: &Person) -> Result<()> {
     let programs = program()?.parent().context("no folder")?.to_owned();
     let own = fleet.control_plane.dir().join("completes");
     std::fs::create_dir(&own)?;
-    let path = format!("export PATH=$PATH:{}:{}", programs.display(), own.display());
-    let script = own.join("kubectl_complete-brupop").display().to_string();
-    fleet
-        .paste(&format!(
-            "set -e; {path}; kubectl brupop status; kubectl brupop completion >{script}; chmod +x {script}; \
-             kubectl __complete brupop pause --po | grep -w -e --pool; kubectl __complete brupop why '' | grep -w node-2; \
-             kubectl __complete brupop hist | grep -w history; kubectl __complete brupop why '' | grep -x :4"
-        ))
-        .await
+    let script = own.join("kubectl_complete-brupop");
+    std::fs::write(&script, admin.says("completion", &["kubectl-brupop __complete"]).await?)?;
+    std::fs::set_permissions(&script, Permissions::from_mode(0o755))?;
+    let path = format!("PATH=$PATH:{}:{}", programs.display(), own.display());
+    fleet.paste(&format!("{path} kubectl brupop status")).await?;
+    for (words, offered) in [
+        ("pause --po", "--pool*:4"),
+        ("hist", "history*:4"),
+        ("why ''", "node-0*node-2*:4"),
+        ("why brs", ":4"),
+    ] {
+        let told = format!("export {path}; told=$(kubectl __complete brupop {words}); echo \"$told\" >&2");
+        fleet.paste(&format!("{told}; case $told in {offered}) ;; *) exit 1 ;; esac")).await?;
+    }
+    Ok(())
 }
