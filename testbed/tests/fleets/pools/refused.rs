@@ -99,7 +99,7 @@ async fn a_pool_that_means_nothing_is_refused() -> Result<()> {
             json!({"nodeSelector": {}, "drain": {"timeout": "0s"}}),
             "spec.drain.timeout: write hours, minutes and seconds from 1s",
         ),
-        ("no duration", windows("0 2 * * *", "soon", "UTC"), "spec.windows[0].duration in body should match"),
+        ("no duration", windows("0 2 * * *", "soon", "UTC"), "write hours, minutes and seconds, such as 24h"),
     ];
     // The webhook is not there at once: until then, what only it refuses is stored.
     await_until("the webhook refuses", DEADLINE, async || {
