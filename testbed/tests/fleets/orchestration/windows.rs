@@ -12,7 +12,7 @@ use brupop_api::names::{
 };
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::{NEW, OLD};
-use brupop_testbed::history::Seen;
+use brupop_testbed::history::{History, Seen};
 use brupop_testbed::host::{Answer, Call, Command, Faults};
 use brupop_testbed::{Fleet, await_until};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
@@ -192,11 +192,8 @@ async fn a_window_closes_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
     for node in NODES {
         fleet.until_node(node, "waits for a window", |seen| seen.reason == "OutsideWindow").await?;
     }
-    let downloads = "node-0";
-    fleet.hosts[0].set_faults(Faults::answer(Call::Action(Command::Prepare), Answer::Locked));
-    for host in &fleet.hosts[1..] {
-        host.set_faults(Faults { reboot_ignored: true, ..Faults::default() });
-    }
+    let locked = || Faults::answer(Call::Action(Command::Prepare), Answer::Locked);
+    fleet.hosts.iter().for_each(|host| host.set_faults(locked()));
     let opened = |shuts: Timestamp| shuts - SignedDuration::from_secs(shuts.as_second().rem_euclid(60) + 60);
     let shuts = configured(fleet, [20, 40, 80], |shuts| {
         let length = shuts.duration_since(opened(shuts));
@@ -211,8 +208,7 @@ async fn a_window_closes_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
         ]
     })
     .await?;
-    let (begun, waiting) = ("node-1", "node-2");
-    until_they_begin(fleet, [downloads, begun, waiting]).await?;
+    let [begun, downloads, waiting] = until_they_begin(fleet).await?;
     ensure!(Timestamp::now() < shuts, "the window is shut already");
     let opens = format!("the window opens at {}", opened(shuts) + SignedDuration::from_hours(1));
     fleet.until_node(waiting, "waits for the next window", |seen| seen.reason == "OutsideWindow").await?;
@@ -224,7 +220,9 @@ async fn a_window_closes_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
         goals == [Some(StagedAndPerformedUpdate), Some(RebootedIntoUpdate)],
         "{goals:?} when the window shut"
     );
-    fleet.hosts[0].set_faults(Faults::default());
+    for (_, host) in NODES.iter().zip(&fleet.hosts).filter(|(node, _)| **node != begun) {
+        host.set_faults(Faults::default());
+    }
     fleet.wait_for_event(downloads, "UpdateAborted", "no longer allowed the update").await?;
     for host in &fleet.hosts {
         host.set_faults(Faults::default());
@@ -245,10 +243,17 @@ async fn a_window_closes_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
     Ok(())
 }
 
-/// Awaits that the first downloads, the second waits for its reboot, and the third for its turn.
-async fn until_they_begin(fleet: &Fleet, nodes: [&str; 3]) -> Result<()> {
-    let [downloads, begun, waiting] = nodes;
-    fleet.until_node(downloads, "downloads", |seen| seen.goal == StagedAndPerformedUpdate).await?;
-    fleet.until_node(begun, "is to reboot", |seen| seen.goal == RebootedIntoUpdate).await?;
-    fleet.until_node(waiting, "waits for its turn", |seen| seen.reason == "LimitReached").await
+/// Awaits that two nodes begin, the reconciler's own being the last. Returns the one that waits for its reboot then, the one
+/// that still downloads, and the third, which waits for its turn.
+async fn until_they_begin(fleet: &Fleet) -> Result<[&'static str; 3]> {
+    let begins = |seen: &Seen| seen.goal == StagedAndPerformedUpdate;
+    let two = |history: &History| history.now().filter(|(_, seen)| begins(seen)).count() == 2;
+    fleet.until("two nodes begin", DEADLINE, two).await?;
+    let mut nodes = NODES;
+    nodes.sort_by_key(|node| !fleet.history().of(node).is_some_and(begins));
+    let begun = NODES.iter().position(|node| *node == nodes[0]).context("no such node")?;
+    fleet.hosts[begun].set_faults(Faults { reboot_ignored: true, ..Faults::default() });
+    fleet.until_node(nodes[0], "is to reboot", |seen| seen.goal == RebootedIntoUpdate).await?;
+    fleet.until_node(nodes[2], "waits for its turn", |seen| seen.reason == "LimitReached").await?;
+    Ok(nodes)
 }
