@@ -92,19 +92,20 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (pool_halts::is_halted_for(fleet, view, version), Reason::VersionHaltedInPool(version)),
         (record.is_none() && is_full(fleet), Reason::TooManyVersionsHalted),
     ])?;
-    let obstacles = [
-        pool::allows(fleet, view, &node, Stage::Start),
-        pool::allows_version(fleet, view, version),
-        first([
-            (fleet.starts == Starts::Paused, Reason::FleetPaused),
-            (!fleet.alone, Reason::OtherOperator),
-            (fleet.starts == Starts::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
-        ]),
-    ];
+    let (allows, allows_version) =
+        (pool::allows(fleet, view, &node, Stage::Start), pool::allows_version(fleet, view, version));
     // What a person has to lift is told before a window that is closed: the agent downloads nothing ahead meanwhile.
-    let told = obstacles.into_iter().filter_map(Result::err).min_by_key(|reason| !reason.forbids_download());
-    told.map_or(Ok(()), Err)?;
+    for told in [&allows, &allows_version] {
+        if let Err(reason) = told
+            && reason.forbids_download()
+        {
+            return Err(*reason);
+        }
+    }
+    first([(fleet.starts == Starts::Paused, Reason::FleetPaused), (!fleet.alone, Reason::OtherOperator)])?;
+    allows.and(allows_version)?;
     first([
+        (fleet.starts == Starts::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
         // It ends by itself, so whatever else holds the node is told first.
         (view.time.backing_off, Reason::BackingOff),
         (view.time.young && !node.update_now, Reason::NodeTooYoung),
