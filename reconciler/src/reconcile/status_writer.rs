@@ -15,7 +15,7 @@ use super::memory::Step;
 use super::pass::Pass;
 use crate::operation::Operation;
 use brupop_core::cluster::Cluster;
-use brupop_core::deadlines::{back_off_text, exclusion_text, given_up_text, soak_text};
+use brupop_core::deadlines::sentences::{back_off_text, exclusion_text, given_up_text, soak_text};
 use brupop_core::decide::{Abort, Decision, Reason};
 use brupop_core::drain::Obstacle;
 use brupop_core::facts::NodeView;

@@ -1,0 +1,113 @@
+//! Until when a node waits, and by which setting, as parts of sentences for people. A sentence stays equal while its wait lasts,
+//! so that no condition is written again for it.
+
+use brupop_api::names::DEFAULT_POOL;
+use brupop_api::shadow::Failures;
+use jiff::{SignedDuration, Timestamp, Unit};
+
+use super::{OTHER_TARGET_BACK_OFF, back_off};
+use crate::facts::PoolFacts;
+use crate::times;
+
+/// How the node failed, and until when it backs off, as a part of a sentence; `None` if it does so no more, or the time cannot
+/// be read.
+pub fn back_off_text(failures: &Failures, base: SignedDuration, uid: &str, now: Timestamp) -> Option<String> {
+    let until = until(&failures.at, back_off(base, failures.count, uid)).filter(|until| *until > now)?;
+    let times = if failures.count == 1 { "once".to_owned() } else { format!("{} times", failures.count) };
+    Some(format!(
+        "it failed {times}, the last time at {} ({}), and waits until {until}",
+        failures.at, failures.reason
+    ))
+}
+
+/// Why a node waits whose last attempt, begun for this version, has neither failed nor succeeded, and until when, as a part
+/// of a sentence; `None` if the time cannot be read. A leader that was not there does not know why it was given up.
+pub fn given_up_text(version: &str, why: Option<&str>, transition: &str) -> Option<String> {
+    let until = until(transition, OTHER_TARGET_BACK_OFF)?;
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    Some(format!(
+        "the update to {version} was given up{why}; that is no failure, and the node waits until {until}"
+    ))
+}
+
+/// Until when a node of this pool is monitored at least, which has been so since then, and by which setting, as a part of a
+/// sentence; `None` if the time cannot be read.
+pub fn soak_text(pool: &PoolFacts<'_>, since: &str) -> Option<String> {
+    let until = until(since, pool.rules?.durations.soak)?;
+    let setting = setting(pool, "spec.soak.readyFor", "SOAK_SECONDS");
+    Some(format!(
+        "that ends at {until} at the earliest, and later if node or agent is not Ready meanwhile ({setting})"
+    ))
+}
+
+/// Until when a node of this pool is excluded from load balancers before its drain, which has been so since then, and by
+/// which setting, as a part of a sentence; `None` if the time cannot be read.
+pub fn exclusion_text(pool: &PoolFacts<'_>, since: &str) -> Option<String> {
+    let until = until(since, pool.rules?.durations.exclusion)?;
+    let setting = setting(pool, "spec.drain.loadBalancerDelay", "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC");
+    Some(format!("its drain begins at {until} ({setting})"))
+}
+
+fn until(since: &str, wait: SignedDuration) -> Option<Timestamp> {
+    let until = times::read(Some(since))?.checked_add(wait).ok()?;
+    Some(until.round(Unit::Second).unwrap_or(until))
+}
+
+/// Where it is said: in the field of a pool, or in the reconciler's environment.
+fn setting(pool: &PoolFacts<'_>, field: &str, variable: &str) -> String {
+    if pool.name == DEFAULT_POOL { variable.to_owned() } else { format!("{field} of the pool {}", pool.name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Rules;
+
+    #[test]
+    fn steps_say_until_when_and_by_which_setting() {
+        let rules = Rules::default();
+        let text = |name, of: fn(&PoolFacts<'_>, &str) -> Option<String>| {
+            let pool = PoolFacts { name, rules: Some(&rules), ..PoolFacts::DEFAULT };
+            of(&pool, "2026-11-21T04:00:00.250Z").unwrap()
+        };
+        let soak = "that ends at 2026-11-21T04:01:00Z at the earliest";
+        for (name, setting) in
+            [(DEFAULT_POOL, "(SOAK_SECONDS)"), ("web", "(spec.soak.readyFor of the pool web)")]
+        {
+            let text = text(name, soak_text);
+            assert!(text.starts_with(soak) && text.ends_with(setting), "{text}");
+        }
+        assert_eq!(
+            text("web", exclusion_text),
+            "its drain begins at 2026-11-21T04:00:00Z (spec.drain.loadBalancerDelay of the pool web)"
+        );
+        assert_eq!(soak_text(&PoolFacts::DEFAULT, "2026-11-21T04:00:00Z"), None, "no rules");
+    }
+
+    #[test]
+    fn a_node_says_until_when_it_waits() {
+        let failures = |count| Failures {
+            count,
+            attempt: 7,
+            at: "2026-11-21T04:00:00.250Z".into(),
+            reason: "FellBack".into(),
+            obstacle: None,
+        };
+        let now = "2026-11-21T04:01:00Z".parse().unwrap();
+        let event = |count| back_off_text(&failures(count), SignedDuration::from_mins(2), "", now);
+        let once = "it failed once, the last time at 2026-11-21T04:00:00.250Z (FellBack), and waits until ";
+        let end = event(1).unwrap().strip_prefix(once).unwrap().parse::<Timestamp>().unwrap();
+        let least = "2026-11-21T04:02:00Z".parse().unwrap();
+        assert!(end >= least && end <= least + SignedDuration::from_secs(16), "{end}");
+        assert!(event(2).unwrap().starts_with("it failed 2 times, "));
+        let given_up = |why| given_up_text("1.20.0", why, "2026-11-21T04:00:00.250Z").unwrap();
+        let end = "; that is no failure, and the node waits until 2026-11-21T04:01:00Z";
+        assert_eq!(given_up(None), format!("the update to 1.20.0 was given up{end}"));
+        let paused = "the update to 1.20.0 was given up: a person paused this node";
+        assert_eq!(given_up(Some("a person paused this node")), format!("{paused}{end}"));
+        assert_eq!(given_up_text("1.20.0", None, "soon"), None);
+        let text = |failures: &Failures, now| back_off_text(failures, SignedDuration::from_mins(2), "", now);
+        assert_eq!(text(&Failures::default(), now), None, "no time");
+        assert_eq!(text(&failures(1), "2026-11-21T04:03:00Z".parse().unwrap()), None, "it is over");
+    }
+}
