@@ -17,7 +17,7 @@ use crate::gather::OperatorApi;
 /// The program that kubectl looks for.
 pub(crate) const SCRIPT: &str = include_str!("../kubectl_complete-brupop");
 /// Nobody waits for names longer than this.
-const PATIENCE: Duration = Duration::from_secs(3);
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// Tells kubectl to offer no files.
 const NO_FILES: &str = ":4\n";
 /// Tells kubectl that files may be meant.
@@ -45,7 +45,7 @@ pub(crate) async fn complete(words: &[String]) -> String {
         Next::Words(words) => words,
         of_cluster => {
             let named =
-                timeout(PATIENCE, named(before, &of_cluster)).await.ok().flatten().unwrap_or_default();
+                timeout(LONGEST_WAIT, named(before, &of_cluster)).await.ok().flatten().unwrap_or_default();
             named.into_iter().map(|name| (name, String::new())).collect()
         }
     };

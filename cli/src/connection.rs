@@ -73,7 +73,10 @@ fn merged(files: Vec<PathBuf>) -> Result<Option<Kubeconfig>, KubeconfigError> {
     let mut files = files.into_iter().filter(|file| file.exists());
     files.try_fold(None, |before: Option<Kubeconfig>, file| {
         let read = Kubeconfig::read_from(file)?;
-        before.map_or_else(|| Ok(read.clone()), |before| before.merge(read.clone())).map(Some)
+        match before {
+            Some(before) => before.merge(read).map(Some),
+            None => Ok(Some(read)),
+        }
     })
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Named<'a> {
 
 /// A match over all reasons, of which a new one has to be among them.
 macro_rules! remedies {
-    (($node:ident, $namespace:ident, $resume:ident, $resume_fleet:ident, $update_now:ident, $resume_version:ident),
+    (($node:ident, $namespace:ident, $resume:ident, $resume_fleet:ident, $update_now:ident, $resume_version:ident, $agent:ident),
      $($variant:ident => $remedy:literal,)*) => {
         /// What to do so that the node's update begins or goes on, with commands that can be pasted. A node that moves by
         /// itself needs nothing; then the sentence says what comes next.
@@ -25,13 +25,17 @@ macro_rules! remedies {
             let $resume_fleet = brupop("resume", $namespace);
             let $update_now = brupop(&format!("update-now {}", $node), $namespace);
             let $resume_version = brupop(&format!("resume-version {version}"), $namespace);
+            let $agent = format!(
+                "`kubectl get pods -n {} -o wide --field-selector spec.nodeName={}`",
+                $namespace, $node
+            );
             match reason { $(Reason::$variant { .. } => format!($remedy),)* }
         }
     };
 }
 
 remedies! {
-    (node, namespace, resume, resume_fleet, update_now, resume_version),
+    (node, namespace, resume, resume_fleet, update_now, resume_version, agent),
     NotLeading => "look at the reconciler's pods and their logs: one of them has to lead",
     NotUnderstood =>
         "repair the object that cannot be read: remove a marker and undo by hand what it records, correct \
@@ -40,12 +44,11 @@ remedies! {
     NodeReplaced => "nothing: the reconciler deletes this shadow and creates that of the new Node",
     NotLabelled => "label the node: `kubectl label node {node} bottlerocket.aws/updater-interface-version=2.0.0`",
     NotReported =>
-        "look at the agent's pod on the node (`kubectl get pods -n {namespace} -o wide --field-selector \
-         spec.nodeName={node}`), and whether the host has /run/api.sock; if no node reports, \
-         API servers may not reach the webhook",
+        "look at the agent's pod on the node ({agent}), and whether the host has /run/api.sock; if no node \
+         reports, API servers may not reach the webhook",
     AgentSilent =>
-        "look at the agent's pod on the node and at its logs (`kubectl get pods -n {namespace} -o wide --field-selector \
-         spec.nodeName={node}`), or at the DaemonSet brupop-agent if there is no pod: one has to be Ready",
+        "look at the agent's pod on the node and at its logs ({agent}), or at the DaemonSet brupop-agent if \
+         there is no pod: one has to be Ready",
     NoUpdate =>
         "nothing, unless a release is missing: see the host's update wave and version lock (`apiclient \
          update check` and `apiclient get settings.updates` on the host)",
@@ -122,8 +125,7 @@ remedies! {
     LimitUsedByUnavailableNodes =>
         "repair or uncordon the nodes that use up the limit, or raise it (spec.maxUnavailable, \
          MAX_CONCURRENT_UPDATE)",
-    Starting => "wait for the agent to take the update up; if that lasts, its process hangs: delete its pod (`kubectl get pods -n \
-         {namespace} -o wide --field-selector spec.nodeName={node}`)",
+    Starting => "wait for the agent to take the update up; if that lasts, its process hangs: delete its pod ({agent})",
     Staging => "nothing: the host finishes its download, within STAGE_DEADLINE_SECONDS",
     ExcludedFromLoadBalancers => "nothing: the drain begins at the time that the sentence names",
     Cordoning => "nothing: the node is cordoned next",

@@ -208,26 +208,19 @@ impl Why {
             format!("{} ({}), {} since the last success", it.reason, age(&it.at, page.now), it.count)
         };
         [
-            ("to go on", self.remedy.clone()),
-            ("slots", self.slots.clone()),
-            (self.standing().1, self.since.as_ref().map(since)),
-            ("updating for", self.updating_since.as_ref().map(since)),
-            ("overdue", self.overdue.clone()),
-            ("runs", version()),
-            ("state", state()),
-            ("problem", self.problem.map(str::to_owned)),
-            ("agent says", self.agent_says.clone()),
-            ("last failure", self.last_failure.as_ref().map(failed)),
+            ("to go on", self.remedy.clone(), None),
+            ("slots", self.slots.clone(), None),
+            (self.standing().1, self.since.as_ref().map(since), None),
+            ("updating for", self.updating_since.as_ref().map(since), None),
+            ("overdue", self.overdue.clone(), Some(Tone::Bad)),
+            ("runs", version(), None),
+            ("state", state(), None),
+            ("problem", self.problem.map(str::to_owned), Some(Tone::Attention)),
+            ("agent says", self.agent_says.clone(), None),
+            ("last failure", self.last_failure.as_ref().map(failed), None),
         ]
         .into_iter()
-        .filter_map(|(key, value)| {
-            let tone = match key {
-                "overdue" => Some(Tone::Bad),
-                "problem" => Some(Tone::Attention),
-                _ => None,
-            };
-            Some((key, value?, tone))
-        })
+        .filter_map(|(key, value, tone)| Some((key, value?, tone)))
         .collect()
     }
 }
