@@ -9,13 +9,13 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 
 /// How long the probe waits for an answer: less than the probe's `timeoutSeconds`.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// Pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The agent hangs.
 #[derive(Debug, thiserror::Error)]
-#[error("the agent of the pod {pod} has not answered for {} s", PATIENCE.as_secs())]
+#[error("the agent of the pod {pod} has not answered for {} s", TIMEOUT.as_secs())]
 pub struct AgentHangs {
     pod: String,
     source: io::Error,
@@ -55,7 +55,7 @@ pub fn probe(pod: &str) -> Result<(), AgentHangs> {
         return Ok(());
     };
     stream
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(TIMEOUT))
         .and_then(|()| stream.read_exact(&mut [0]))
         .map_err(|source| AgentHangs { pod: pod.to_owned(), source })
 }
