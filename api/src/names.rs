@@ -89,15 +89,12 @@ pub fn node_of_shadow(shadow: &str) -> Option<&str> {
 /// Dry-run writes of the reconciler that only our own rules refuse, and the names by which those refusals are known.
 /// As long as both are refused, those rules are in force.
 pub mod admission_check {
-    /// The reconciler sets `status.message` of a shadow to this, in a dry run. RBAC and schema let it through (the
-    /// reconciler writes conditions through the same sub-resource), the policies do not concern it; the webhook
-    /// refuses it, because the field is the agent's.
-    pub const STATUS_MESSAGE: &str = "check: the webhook refuses this";
+    /// The reconciler sets this annotation on a shadow and on a Node, in dry runs. RBAC and schema let it through. On a
+    /// shadow, no policy concerns it, and the webhook refuses it; on a Node, the webhook is not asked, and the policy that
+    /// confines the reconciler refuses it.
+    pub const ANNOTATION: &str = "brupop.bottlerocket.aws/check";
     /// The webhook's rule that refuses it; stands in its message.
-    pub const WEBHOOK_RULE: &str = "reconciler-conditions-only";
-    /// The reconciler sets this annotation on a Node, in a dry run. RBAC lets it through, the webhook is not asked;
-    /// the policy that confines the reconciler's Node patches refuses it.
-    pub const NODE_ANNOTATION: &str = "brupop.bottlerocket.aws/check";
+    pub const WEBHOOK_RULE: &str = "reconciler-metadata";
     /// The policy's rule that refuses it; stands in its message.
     pub const POLICY_RULE: &str = "reconciler-node-annotations";
 }

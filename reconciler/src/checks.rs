@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use brupop_api::item::IdentityOnly;
 use brupop_api::names;
-use brupop_api::names::admission_check::{NODE_ANNOTATION, POLICY_RULE, STATUS_MESSAGE, WEBHOOK_RULE};
+use brupop_api::names::admission_check::{ANNOTATION, POLICY_RULE, WEBHOOK_RULE};
 use brupop_api::{BottlerocketShadow, Item};
 use brupop_runtime::errors::{describe, status_message};
 use futures::{Stream, StreamExt as _, stream};
@@ -199,14 +199,12 @@ fn admission(webhook: &Met, policy: &Met) -> Finding {
 /// about our rules. An object may be such that no write of it gets as far as them: a stolen node sees to that for its own.
 pub async fn try_out_admission(client: Client, namespace: String, nodes: Vec<String>) -> Finding {
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
-    let message = Patch::Merge(json!({"status": {"message": STATUS_MESSAGE}}));
-    let annotation = Patch::Merge(json!({"metadata": {"annotations": {NODE_ANNOTATION: "refuse me"}}}));
+    let annotation = Patch::Merge(json!({"metadata": {"annotations": {ANNOTATION: "refuse me"}}}));
     let shadows = Api::<Item<IdentityOnly<BottlerocketShadow>>>::namespaced(client.clone(), &namespace);
     let nodes_api = Api::<Item<IdentityOnly<Node>>>::all(client);
-    let (shadows, nodes_api, params, message, annotation) =
-        (&shadows, &nodes_api, &params, &message, &annotation);
+    let (shadows, nodes_api, params, annotation) = (&shadows, &nodes_api, &params, &annotation);
     let webhook = stream::iter(nodes.clone()).then(|node| async move {
-        let answer = shadows.patch_status(&names::shadow_name(&node), params, message).await;
+        let answer = shadows.patch(&names::shadow_name(&node), params, annotation).await;
         met(answer.map(drop), is_our_webhook)
     });
     let policy = stream::iter(nodes).then(|node| async move {

@@ -50,7 +50,7 @@ fn policies_and_roles_name_what_the_code_names() {
     ] {
         assert!(reconciler.contains(name), "{name}");
     }
-    assert!(!reconciler.contains(names::admission_check::NODE_ANNOTATION), "the check must be refused");
+    assert!(!reconciler.contains(names::admission_check::ANNOTATION), "the check must be refused");
     assert!(reconciler.contains(&format!("'{}'", names::UPDATER_INTERFACE_VERSION)));
     let variables = &object("reconciler-policy.yaml")["spec"]["variables"];
     assert_eq!(
@@ -92,7 +92,17 @@ fn the_configuration_selects_our_namespaces_accounts_only() {
         entry["matchConditions"][0]["expression"],
         "request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"
     );
-    assert_eq!(entry["matchConditions"].as_array().unwrap().len(), 1);
+    // Where the webhook is not asked, the policy is: by one expression.
+    let policy = object("reconciler-policy.yaml");
+    let confined = policy["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
+    assert_eq!(
+        entry["matchConditions"][1]["expression"],
+        format!("request.?subResource.orValue('') != 'status' || !{confined}")
+    );
+    assert_eq!(policy["spec"]["matchConditions"].as_array().unwrap().len(), 1);
+    assert_eq!(entry["matchConditions"].as_array().unwrap().len(), 2);
+    let rules = policy["spec"]["matchConstraints"]["resourceRules"].as_array().unwrap();
+    assert!(rules.iter().any(|rule| rule["resources"] == serde_json::json!(["bottlerocketshadows/status"])));
     assert_eq!((&entry["failurePolicy"], &entry["timeoutSeconds"]), (&"Fail".into(), &3.into()));
     assert_eq!(entry["rules"][0]["apiGroups"], serde_json::json!([names::GROUP]));
     for unset in ["objectSelector", "namespaceSelector"] {

@@ -257,11 +257,11 @@ fn obstacles(status: Option<&BottlerocketFleetStatus>) -> Vec<String> {
     };
     let said = |condition: &Condition| {
         let said = format!("{}: {}", word(&condition.type_), sentence(&condition.message));
-        // What is said of nodes passes the webhook, and where it cannot be reached, nothing new is.
-        let old = (condition.type_ == ADMISSION_ENFORCED).then(|| {
-            format!("; since {} what is shown of nodes may be old", time(&condition.last_transition_time))
+        // Agents' reports pass the webhook; where it cannot be reached, there are none.
+        let missing = (condition.type_ == ADMISSION_ENFORCED).then(|| {
+            format!("; since {} agents' reports may be missing", time(&condition.last_transition_time))
         });
-        said + &old.unwrap_or_default()
+        said + &missing.unwrap_or_default()
     };
     status.conditions.iter().filter(wrong).map(said).collect()
 }

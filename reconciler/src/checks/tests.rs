@@ -92,10 +92,7 @@ fn only_a_refusal_of_our_own_rule_counts() {
     let denied = |by: &str, rule: &str| {
         status(403, &format!(r#"admission webhook "{by}" denied the request: {rule} (status.message): x"#))
     };
-    assert_eq!(
-        webhook(denied("shadows.brupop.bottlerocket.aws", "reconciler-conditions-only")),
-        Met::Refusal
-    );
+    assert_eq!(webhook(denied("shadows.brupop.bottlerocket.aws", "reconciler-metadata")), Met::Refusal);
     assert!(matches!(webhook(denied("shadows.brupop.bottlerocket.aws", "agent-own-fields")), Met::Else(_)));
     assert!(matches!(webhook(denied("no-dry-runs.example.org", "ask the platform team")), Met::Else(_)));
     assert_eq!(webhook(Ok(())), Met::Nobody);

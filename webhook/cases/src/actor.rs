@@ -90,10 +90,9 @@ impl Actor {
         matches!(self, Self::FormerNode | Self::FormerNodeBound)
     }
 
-    /// The rule by which the webhook allows what this actor may do; `status`: through the sub-resource of that name.
-    pub(crate) fn allowing_rule(self, status: bool) -> &'static str {
+    /// The rule by which the webhook allows what this actor may do.
+    pub(crate) fn allowing_rule(self) -> &'static str {
         match self {
-            Self::Reconciler if status => "reconciler-conditions",
             Self::Reconciler => "reconciler-steer",
             Self::Admin | Self::Elsewhere => "outsider",
             _ => "agent-report",

@@ -7,10 +7,10 @@ use brupop_api::BottlerocketShadow;
 use kube::Resource as _;
 use serde_json::{Value, json};
 
-/// The review of this row on paper; none if the row is not about a shadow, or if the API server itself could not make
+/// The review of this row on paper; none if the webhook is not asked about it, or if the API server itself could not make
 /// anything of it. What the API server drops before admission is dropped.
 pub fn review(row: &Row) -> Option<Value> {
-    if !row.ask.is_about_a_shadow() {
+    if !row.ask.is_about_a_shadow() || !row.passes_the_webhook() {
         return None;
     }
     let world = World::on_paper();

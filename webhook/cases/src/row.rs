@@ -142,12 +142,19 @@ impl Row {
         self.as_if.is_null()
     }
 
+    /// Whether it passes the webhook: what the reconciler writes into a status does not.
+    pub(crate) fn passes_the_webhook(&self) -> bool {
+        self.actor != Actor::Reconciler || self.ask.sub_resource() != "status"
+    }
+
     /// The rule by which the webhook decides, were it asked; none if it never is.
     pub fn rule(&self) -> Option<&'static str> {
-        let status = self.ask.sub_resource() == "status";
+        if !self.passes_the_webhook() {
+            return None;
+        }
         self.alone.or_else(|| match self.behind.unwrap_or(self.verdict) {
             Verdict::ByWebhook(rule) | Verdict::ByBoth(rule) => Some(rule),
-            Verdict::Allowed | Verdict::ByPolicy(_) => Some(self.actor.allowing_rule(status)),
+            Verdict::Allowed | Verdict::ByPolicy(_) => Some(self.actor.allowing_rule()),
             Verdict::ByRbac | Verdict::BySchema(_) | Verdict::ByServer(..) => None,
         })
     }

@@ -1,4 +1,5 @@
-//! What the reconciler may write: shadows, their spec and metadata; of a status, the conditions.
+//! What the reconciler may write: shadows, their spec and metadata. A status of its own it writes past the webhook, as its
+//! policy allows.
 
 use super::request::{is_node, read};
 use super::{Change, Refusal, ReviewedShadow, Rule, ShadowRequest, attempt_and_grant};
@@ -14,11 +15,10 @@ pub(super) fn decide(request: &ShadowRequest, change: &Change<'_>) -> Result<Rul
         (Operation::Create, "") => create(request, change),
         (Operation::Update, "") => update(change),
         (Operation::Delete, "") => Ok(Rule::ReconcilerSteer),
-        (Operation::Update, "status") => status(change),
         (operation, sub_resource) => Err(Rule::UnknownRequest.refuse(
             "",
             format!(
-                "nobody may {operation:?} {:?}: create, update or delete a shadow, or update its status",
+                "of the reconciler, only creations, updates and deletions of shadows come here, not {operation:?} of {:?}",
                 if sub_resource.is_empty() { "bottlerocketshadows" } else { sub_resource }
             ),
         )),
@@ -81,12 +81,4 @@ fn update(change: &Change<'_>) -> Result<Rule, Refusal> {
     }
     attempt_and_grant::grant(old.as_ref(), &new, &read(&change.new.status, "status")?)?;
     Ok(Rule::ReconcilerSteer)
-}
-
-fn status(change: &Change<'_>) -> Result<Rule, Refusal> {
-    match change.fields.iter().find(|field| *field != "status.conditions") {
-        None => Ok(Rule::ReconcilerConditions),
-        Some(field) => Err(Rule::ReconcilerConditionsOnly
-            .refuse(field, "of a status the reconciler may write conditions only; the rest is the agent's")),
-    }
 }

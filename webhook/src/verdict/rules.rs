@@ -14,8 +14,6 @@ pub enum Rule {
     AgentReport,
     /// Allows: the reconciler creates, steers or deletes a shadow.
     ReconcilerSteer,
-    /// Allows: the reconciler says in conditions why a node moves or not.
-    ReconcilerConditions,
     /// Allows: the caller is no service account of this namespace.
     Outsider,
     /// The token does not name one node and one pod.
@@ -44,14 +42,12 @@ pub enum Rule {
     ReconcilerTransition,
     /// Owners do not change.
     ReconcilerOwner,
-    /// Of a shadow that exists, the reconciler changes the spec only.
+    /// Of a shadow that exists, the reconciler changes the spec only. This one refuses its check.
     ReconcilerMetadata,
     /// Attempts begin from Idle. They keep their version and the boot that they began in.
     ReconcilerAttempt,
     /// A reboot is granted for an attempt, in the state that asks for it, and not while the agent claims it or the last one.
     ReconcilerGrant,
-    /// Of a status, the reconciler writes conditions only. This one refuses its check.
-    ReconcilerConditionsOnly,
     /// The webhook's own account writes no shadows.
     WebhookNothing,
     /// A service account of this namespace that is none of ours.
@@ -70,7 +66,6 @@ impl Rule {
         match self {
             Self::AgentReport => "agent-report",
             Self::ReconcilerSteer => "reconciler-steer",
-            Self::ReconcilerConditions => "reconciler-conditions",
             Self::Outsider => "outsider",
             Self::AgentIdentity => "agent-identity",
             Self::AgentStatusOnly => "agent-status-only",
@@ -85,10 +80,9 @@ impl Rule {
             Self::ReconcilerCreate => "reconciler-create",
             Self::ReconcilerTransition => "reconciler-transition",
             Self::ReconcilerOwner => "reconciler-owner",
-            Self::ReconcilerMetadata => "reconciler-metadata",
+            Self::ReconcilerMetadata => brupop_api::names::admission_check::WEBHOOK_RULE,
             Self::ReconcilerAttempt => "reconciler-attempt",
             Self::ReconcilerGrant => "reconciler-grant",
-            Self::ReconcilerConditionsOnly => brupop_api::names::admission_check::WEBHOOK_RULE,
             Self::WebhookNothing => "webhook-nothing",
             Self::UnknownAccount => "unknown-account",
             Self::UnknownKind => "unknown-kind",

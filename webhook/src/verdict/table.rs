@@ -14,7 +14,7 @@ fn judge(review: &Value) -> Verdict {
 
 /// What is wrong with a verdict, if anything is: another rule, or a refusal that tells a person nothing.
 fn wrong(verdict: &Verdict, rule: &str, says: &str) -> Option<String> {
-    let allows = ["agent-report", "reconciler-steer", "reconciler-conditions", "outsider"].contains(&rule);
+    let allows = ["agent-report", "reconciler-steer", "outsider"].contains(&rule);
     let fits = verdict.rule().as_str() == rule && verdict.outcome.is_ok() == allows;
     let sentence = verdict.outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
     let field = verdict.outcome.as_ref().err().map(|refusal| refusal.field.as_str()).unwrap_or_default();
@@ -30,7 +30,7 @@ fn wrong(verdict: &Verdict, rule: &str, says: &str) -> Option<String> {
 /// The fields that a refusal by this rule may name; `*` stands for any, the empty one for the request as a whole.
 fn fields(rule: Rule) -> &'static [&'static str] {
     match rule {
-        Rule::AgentReport | Rule::ReconcilerSteer | Rule::ReconcilerConditions | Rule::Outsider => &[],
+        Rule::AgentReport | Rule::ReconcilerSteer | Rule::Outsider => &[],
         Rule::AgentIdentity
         | Rule::AgentStatusOnly
         | Rule::WebhookNothing
@@ -39,7 +39,7 @@ fn fields(rule: Rule) -> &'static [&'static str] {
         | Rule::UnknownRequest => &[""],
         Rule::AgentOwnNode => &["metadata.name"],
         Rule::AgentNodeUid | Rule::ReconcilerOwner => &["metadata.ownerReferences"],
-        Rule::AgentOwnFields | Rule::ReconcilerMetadata | Rule::ReconcilerConditionsOnly => &["*"],
+        Rule::AgentOwnFields | Rule::ReconcilerMetadata => &["*"],
         Rule::AgentAttempt => &["status.attempt"],
         Rule::AgentTransition => &["status.current_state"],
         Rule::AgentClaim => &["status.reboot_requested"],

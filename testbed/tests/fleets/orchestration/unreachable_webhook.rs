@@ -1,4 +1,5 @@
-//! Somebody installs the operator where API servers cannot reach pods, so nobody may create a shadow.
+//! API servers cannot reach the webhook: from the first, so nobody may create a shadow; or later, when rows still say why
+//! nothing starts.
 
 use anyhow::{Result, ensure};
 use brupop_api::conditions::{Condition, ConditionStatus};
@@ -26,7 +27,16 @@ async fn an_install_whose_webhook_cannot_be_reached_says_so() -> Result<()> {
 
     fleet.control_plane.reach_services(true);
     until_it_says(&fleet, ConditionStatus::True, "refused the dry runs").await?;
+    fleet.pause(true).await?;
     fleet.publish(NEW)?;
+    fleet.until_node("node-0", "is held back", |seen| seen.reason == "FleetPaused").await?;
+
+    fleet.control_plane.reach_services(false);
+    until_it_says(&fleet, ConditionStatus::False, "failed calling webhook").await?;
+    fleet.pause(false).await?;
+    fleet.until_node("node-0", "is told the reason", |seen| seen.reason == "AdmissionNotEnforced").await?;
+
+    fleet.control_plane.reach_services(true);
     fleet.until_updated(NEW, DEADLINE).await?;
     fleet.check()
 }

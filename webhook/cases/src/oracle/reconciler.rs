@@ -1,5 +1,4 @@
-//! What the reconciler may have changed: shadows come Idle and owned, their spec goes step by step, and of a status it
-//! writes conditions.
+//! What the reconciler may have changed: shadows come Idle and owned, and their spec goes step by step.
 
 use super::{Objection, hold, owner_node, same_but_for, text};
 use serde_json::Value;
@@ -24,7 +23,6 @@ pub(super) fn objection(request: &Value) -> Objection {
         ("CREATE", "") => creation(request),
         ("UPDATE", "") => update(request),
         ("DELETE", "") => Ok(()),
-        ("UPDATE", "status") => same_but_for(request, "status", &|field| field == "conditions"),
         (operation, _) => Err(format!("{operation} of {sub_resource:?}")),
     }
 }

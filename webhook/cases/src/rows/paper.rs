@@ -125,8 +125,6 @@ pub(super) fn reconciler() -> Vec<Row> {
     let no_uid = json!({"object": {"metadata": {"ownerReferences": [
         {"apiVersion": "v1", "kind": "Node", "name": "node-0", "uid": ""}]}}});
     let creation = json!({"operation": "CREATE", "subResource": "status", "oldObject": null});
-    let through_status = |change: Value| json!({"subResource": "status", "object": change});
-    let conditions_only = || ByWebhook("reconciler-conditions-only");
     rows! {
         "another sub-resource, by the reconciler": Reconciler, known(), object(json!({}))
             => unknown(), reviewed_as(json!({"subResource": "scale"}));
@@ -140,9 +138,7 @@ pub(super) fn reconciler() -> Vec<Row> {
             => ByWebhook("reconciler-transition"), reviewed_as(from_error("StagedAndPerformedUpdate"));
         "a new shadow of a Node without UID": Reconciler, missing(), Ask::Create(json!({}))
             => ByWebhook("reconciler-create"), reviewed_as(no_uid);
-        "a spec in the same patch as conditions": Reconciler, known(), object(json!({}))
-            => conditions_only(), reviewed_as(through_status(json!({"spec": {"attempt": 9}})));
-        "a finalizer in the same patch as conditions": Reconciler, known(), object(json!({}))
-            => conditions_only(), reviewed_as(through_status(json!({"metadata": {"finalizers": ["a.b/c"]}})));
+        "a status, by the reconciler": Reconciler, known(), object(json!({}))
+            => unknown(), reviewed_as(json!({"subResource": "status"}));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::actor::Actor::{Admin, Reconciler};
 use crate::ask::Ask;
-use crate::row::Verdict::{Allowed, BySchema, ByWebhook};
+use crate::row::Verdict::{Allowed, ByPolicy, BySchema, ByWebhook};
 use crate::row::{Row, merged};
 use crate::situations::{
     at, claimed, claimed_before, conditions, done, explained, granted, idle, known, missing, object,
@@ -161,15 +161,13 @@ pub(super) fn metadata() -> Vec<Row> {
 
 /// Conditions, and no other part of a status.
 pub(super) fn statuses() -> Vec<Row> {
-    let refused = || ByWebhook("reconciler-conditions-only");
-    let check = status(json!({"message": brupop_api::names::admission_check::STATUS_MESSAGE}));
+    let refused = || ByPolicy("reconciler-conditions-only");
     let before = || (idle(), explained());
     rows! {
         "a condition": Reconciler, known(), status(conditions("NoUpdate")) => Allowed;
         "a condition before any report": Reconciler, (idle(), Value::Null), status(conditions("AgentSilent")) => Allowed;
         "a condition changed": Reconciler, before(), status(conditions("Draining")) => Allowed;
         "conditions removed": Reconciler, before(), status(json!({"conditions": null})) => Allowed;
-        "the check": Reconciler, known(), check => refused(), dry();
         "a state in the agent's place": Reconciler, (staging(), at("Idle")), state("StagedAndPerformedUpdate") => refused();
         "a claim in the agent's place": Reconciler, (granted(), staged()), status(json!({"reboot_requested": "b1"}))
             => refused();
@@ -182,5 +180,9 @@ pub(super) fn statuses() -> Vec<Row> {
         "a condition beside a message": Reconciler, known(),
             status(merged(&conditions("NoUpdate"), &json!({"message": "m"}))) => refused();
         "the status removed": Reconciler, known(), through_status(json!({"status": null})) => refused();
+        "a spec in the same patch as conditions": Reconciler, known(),
+            through_status(json!({"spec": {"attempt": 9}, "status": {}})) => Allowed, stores_nothing();
+        "a finalizer in the same patch as conditions": Reconciler, known(),
+            through_status(json!({"metadata": {"finalizers": ["a.b/c"]}})) => Allowed, stores_nothing();
     }
 }

@@ -1,7 +1,7 @@
 //! Every state after every other, by everybody. What is legal is written out by hand, from the protocol.
 
 use crate::actor::Actor::{self, Admin, Agent, OtherAgent, Reconciler, Stray, Webhook};
-use crate::row::Verdict::{self, Allowed, ByBoth, ByRbac, BySchema, ByWebhook};
+use crate::row::Verdict::{self, Allowed, ByBoth, ByPolicy, ByRbac, BySchema, ByWebhook};
 use crate::row::{Row, merged};
 use crate::situations::{at, spec, staging, status};
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ pub(super) fn reports_of_others() -> Vec<Row> {
             for to in states() {
                 let verdict = match actor {
                     OtherAgent => ByBoth("agent-own-node"),
-                    Reconciler if from != to => ByWebhook("reconciler-conditions-only"),
+                    Reconciler if from != to => ByPolicy("reconciler-conditions-only"),
                     Webhook => ByRbac,
                     Stray => ByBoth("unknown-account"),
                     _ => Allowed,

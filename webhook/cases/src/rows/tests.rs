@@ -47,7 +47,6 @@ fn every_rule_refuses_in_some_row() {
         "reconciler-metadata",
         "reconciler-attempt",
         "reconciler-grant",
-        "reconciler-conditions-only",
         "webhook-nothing",
         "unknown-account",
         "unknown-kind",

@@ -6,7 +6,7 @@ use crate::actor::Actor::{
     Webhook,
 };
 use crate::row::Row;
-use crate::row::Verdict::{Allowed, ByBoth, ByRbac, ByServer, ByWebhook};
+use crate::row::Verdict::{Allowed, ByBoth, ByPolicy, ByRbac, ByServer};
 use crate::situations::{first_report, idle, known, message, spec, staging_known};
 use crate::world::Host::{Again, Longest, Second};
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ pub(super) fn accounts() -> Vec<Row> {
         "an account with the agents' role, on the spec": Stray, known(), spec(json!({"attempt": 9}))
             => ByRbac, behind(ByBoth("unknown-account"));
         "the reconciler in an agent's place": Reconciler, known(), message()
-            => ByWebhook("reconciler-conditions-only");
+            => ByPolicy("reconciler-conditions-only");
         "a person's hand on a status": Admin, known(), message() => Allowed;
         "a person's hand on a spec": Admin, staging_known(), spec(idle()) => Allowed;
     }
