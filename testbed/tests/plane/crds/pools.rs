@@ -189,7 +189,7 @@ fn waits() -> Vec<Told> {
         (
             "a drain without unit",
             json!({"drain": {"timeout": "300"}}),
-            Err("spec.drain.timeout: Invalid value: \"300\": write hours"),
+            Err("write hours, minutes and seconds, such as 24h or 1h30m"),
         ),
         (
             "a delay below zero",
@@ -200,7 +200,7 @@ fn waits() -> Vec<Told> {
         (
             "a soak in words",
             json!({"soak": {"readyFor": "long"}}),
-            Err("spec.soak.readyFor: Invalid value: \"long\": write hours"),
+            Err("write hours, minutes and seconds, such as 24h or 1h30m"),
         ),
         ("workloads for ever", json!({"soak": {"workloadsTimeout": ""}}), Err("spec.soak.workloadsTimeout")),
     ]
