@@ -35,7 +35,7 @@ pub use decision::{Decision, Effect, Milestone};
 pub use idle::candidates;
 pub use lifting::{HaltedIn, how_to_lift};
 use order::Survey;
-pub use reason::{Abort, Reason};
+pub use reason::{Abort, LimitScope, Reason, UsedUp};
 pub use records::Halted;
 use slots::Holders;
 pub use slots::{Slots, slots};

@@ -64,6 +64,10 @@ impl Detail for FirstPool<'_> {
     const UNKNOWN: Self = Self { pool: "", standing: FirstPoolStanding::NotDone };
 }
 
+impl Detail for UsedUp<'_> {
+    const UNKNOWN: Self = Self { node: "", limit: LimitScope::DefaultPool };
+}
+
 impl Detail for Abort {
     const UNKNOWN: Self = Self::StepFailed;
 }
@@ -150,10 +154,9 @@ Reason<'a> {
         "the API server refuses changes of the Node, so it could be neither cordoned nor uncordoned: {why}",
     LimitReached =>
         "waiting for a free slot (`kubectl brupop status` shows who has them)",
-    LimitUsedByUnavailableNodes(node: &'a str) =>
-        "nodes that are out of service for other reasons, such as {node}, use up the concurrency limit \
-         (spec.maxUnavailable of its pool or of the fleet, MAX_CONCURRENT_UPDATE): they are not Ready, or somebody has \
-         cordoned them within CORDONED_BY_OTHERS_SECONDS",
+    LimitUsedByUnavailableNodes(by: UsedUp<'a>) =>
+        "nodes that are out of service for other reasons, such as {by}: they are not Ready, or somebody has cordoned \
+         them within CORDONED_BY_OTHERS_SECONDS",
     Starting(version: &'a str) => "the update to {version} begins: the agent on this node has not taken it up yet",
     Staging(version: &'a str) => "the host is downloading and activating {version}",
     ExcludedFromLoadBalancers =>
@@ -207,6 +210,38 @@ Abort {
     ControlPlaneBusy => "before the node was cordoned, another node of the control plane went out of service",
     NotLabelled => "the node lost its opt-in label",
 }}
+
+/// A limit that nodes without a slot use up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UsedUp<'a> {
+    /// One of the nodes.
+    pub node: &'a str,
+    /// The limit.
+    pub limit: LimitScope,
+}
+
+/// Who sets a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LimitScope {
+    /// The `BottlerocketPool` of the node.
+    Pool,
+    /// The environment, for nodes that no pool selects.
+    DefaultPool,
+    /// The fleet.
+    Fleet,
+}
+
+/// With what follows the name in its sentence.
+impl fmt::Display for UsedUp<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limit = match self.limit {
+            LimitScope::Pool => "limit of this pool (spec.maxUnavailable)",
+            LimitScope::DefaultPool => "limit (MAX_CONCURRENT_UPDATE)",
+            LimitScope::Fleet => "limit of the fleet (spec.maxUnavailable)",
+        };
+        write!(f, "{}, use up the {limit}", self.node)
+    }
+}
 
 /// With what follows the name in its sentence.
 impl fmt::Display for FirstPool<'_> {

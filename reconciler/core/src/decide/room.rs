@@ -6,6 +6,7 @@ use brupop_api::crds::SLOTS_MAX;
 use brupop_api::fleet::Slot;
 
 use super::Reason;
+use super::reason::{LimitScope, UsedUp};
 use crate::facts::NO_ZONE;
 use crate::facts::{FleetFacts, NodeView, Steering};
 
@@ -154,10 +155,16 @@ impl<'a> Room<'a> {
     /// What the others there wait for.
     pub(super) fn why(&self, place: Place<'a>) -> Reason<'a> {
         let places = self.of(place.pool);
-        let full = if places.is_full() { places } else { self.fleet };
+        let (full, limit) = match place.pool {
+            _ if !places.is_full() => (self.fleet, LimitScope::Fleet),
+            Some(_) => (places, LimitScope::Pool),
+            None => (places, LimitScope::DefaultPool),
+        };
         if full.is_full() {
             let by_others = full.unavailable_node.filter(|_| full.slots == 0);
-            return by_others.map_or(Reason::LimitReached, Reason::LimitUsedByUnavailableNodes);
+            return by_others.map_or(Reason::LimitReached, |node| {
+                Reason::LimitUsedByUnavailableNodes(UsedUp { node, limit })
+            });
         }
         match (self.busy_elsewhere(place), self.control_plane.filter(|_| place.control_plane.is_some())) {
             (Some(Zone::Of(zone)), _) => Reason::WaitingForZone(zone.unwrap_or(NO_ZONE)),

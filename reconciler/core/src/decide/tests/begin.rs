@@ -9,7 +9,9 @@ use brupop_api::{Field, Marker, Problem, State, Value, Write};
 use brupop_apply::apply;
 use serde_json::json;
 
-use super::super::{Abort, Effect, Reason, counts, new_shadow, new_term, node as decide, slots};
+use super::super::{
+    Abort, Effect, LimitScope, Reason, UsedUp, counts, new_shadow, new_term, node as decide, slots,
+};
 use super::pool_halts::rules;
 use super::world::{
     FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, ledger, limited, marked, marker, node,
@@ -427,7 +429,8 @@ fn who_is_out_of_service_goes_on_first() {
     let dead = NodeView { shadow_name: "brs-0", ..away(idle()) };
     let mut drained = NodeView { shadow_name: "brs-0", ..idle() };
     drained.time.cordoned_lately = true;
-    let (by_limit, by_others) = (Reason::LimitReached, Reason::LimitUsedByUnavailableNodes("n"));
+    let by = UsedUp { node: "n", limit: LimitScope::DefaultPool };
+    let (by_limit, by_others) = (Reason::LimitReached, Reason::LimitUsedByUnavailableNodes(by));
     // Out of load balancers, and nothing else.
     let marker = Marker { excluded_at: Some("then".into()), ..Marker::default() };
     let mut excluded = left("brs-e", StagedAndPerformedUpdate, false, false);
