@@ -39,7 +39,8 @@ const URL_MAX: u64 = 1024;
 const AUTHORITY_MAX: u64 = 256 * 1024;
 const TOKEN_MAX: u64 = 16 * 1024;
 
-/// Why a query has no answer. No sentence has a word of an answer, a certificate, a URL or a token.
+/// Why a query has no answer. No sentence has a word of a certificate or a token; of a URL it has the host, and of an answer that
+/// the expression is none.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// The administrator has named no such source.
@@ -72,18 +73,29 @@ pub enum AskError {
     /// The token is no token.
     #[error("{0} of the Secret brupop-gate-sources is no token")]
     Token(String),
-    /// There is no connection. The cause has the words of the operating system.
-    #[error("it cannot be reached")]
-    Unreachable(#[source] Box<dyn Error + Send + Sync>),
+    /// There is no connection to this host. The cause has the words of the operating system.
+    #[error("the host {host} cannot be reached")]
+    Unreachable {
+        /// Its name.
+        host: String,
+        /// Why.
+        #[source]
+        why: Box<dyn Error + Send + Sync>,
+    },
     /// It is not who it should be, or does not speak TLS.
     #[error("it cannot be reached: {0}")]
     Tls(&'static str),
     /// It took too long.
     #[error("it did not answer in {} s", TIMEOUT.as_secs())]
     TimedOut,
-    /// It does not like the expression.
-    #[error("it refuses the expression (HTTP status {0}): try it on the source's own page")]
-    Refused(StatusCode),
+    /// It does not like the expression of this field.
+    #[error("it refuses the expression of prometheus.{field} ({why}): try it on the source's own page")]
+    Refused {
+        /// Which one.
+        field: &'static str,
+        /// Why.
+        why: String,
+    },
     /// It answered with something else.
     #[error("it answers with the HTTP status {0}")]
     Status(StatusCode),
@@ -127,8 +139,8 @@ impl Sources {
 async fn answer(folder: Arc<Path>, query: GateQuery) -> Result<GateAnswer, AskError> {
     let source = Source::read(&folder, &query.source)?;
     let tls = TlsConnector::from(Arc::new(source.tls()?));
-    let requires = OptionFuture::from(query.requires.as_deref().map(|it| source.find(&tls, it)));
-    let (query, requires) = tokio::join!(source.find(&tls, &query.expression), requires);
+    let requires = OptionFuture::from(query.requires.as_deref().map(|it| source.find(&tls, "requires", it)));
+    let (query, requires) = tokio::join!(source.find(&tls, "query", &query.expression), requires);
     Ok(GateAnswer::of(query?, requires.transpose()?))
 }
 
@@ -176,7 +188,10 @@ impl Source {
     async fn connect(&self, tls: &TlsConnector) -> Result<SendRequest<Empty<Bytes>>, AskError> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
-        let stream = tcp.call(self.url.clone()).await.map_err(|error| AskError::Unreachable(error.into()))?;
+        let stream = tcp.call(self.url.clone()).await.map_err(|error| AskError::Unreachable {
+            host: self.url.host().unwrap_or_default().to_owned(),
+            why: error.into(),
+        })?;
         let (reads, writes) = stream.into_inner().into_split();
         let stream = join(reads.take(READ_MAX), writes);
         if self.url.scheme() != Some(&Scheme::HTTPS) {
@@ -188,8 +203,13 @@ impl Source {
         converse(tls.connect(name, stream).await.map_err(|error| AskError::Tls(without_names(&error)))?).await
     }
 
-    /// What this expression finds.
-    async fn find(&self, tls: &TlsConnector, expression: &str) -> Result<FoundSeries, AskError> {
+    /// What the expression of this field finds.
+    async fn find(
+        &self,
+        tls: &TlsConnector,
+        field: &'static str,
+        expression: &str,
+    ) -> Result<FoundSeries, AskError> {
         let mut request = Request::get(query(&self.url, expression).ok_or(AskError::Ours)?)
             .header(HOST, self.url.authority().map_or("", |it| it.as_str()))
             .header(ACCEPT, "application/json")
@@ -199,17 +219,20 @@ impl Source {
         }
         let request = request.body(Empty::new()).map_err(|_| AskError::Ours)?;
         let answer = self.connect(tls).await?.send_request(request).await.map_err(|_| AskError::BrokeOff)?;
-        match answer.status() {
-            StatusCode::OK => {}
-            status @ (StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) => {
-                return Err(AskError::Refused(status));
-            }
-            status => return Err(AskError::Status(status)),
+        let status = answer.status();
+        let refuses = [StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY].contains(&status);
+        if status != StatusCode::OK && !refuses {
+            return Err(AskError::Status(status));
         }
         let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await.map_err(|error| {
             if error.is::<LengthLimitError>() { GateAnswerError::TooLong.into() } else { AskError::BrokeOff }
-        })?;
-        Ok(answer::read(&body.to_bytes())?)
+        });
+        if refuses {
+            let why = body.ok().and_then(|body| answer::refusal(&body.to_bytes()));
+            let why = why.unwrap_or_else(|| format!("HTTP status {status}"));
+            return Err(AskError::Refused { field, why });
+        }
+        Ok(answer::read(&body?.to_bytes())?)
     }
 }
 

@@ -340,9 +340,7 @@ async fn look_at_workloads(
 /// Asks each gate once, and takes one good answer for as many as open a gate. What the leader was told is nowhere to be read;
 /// where there are no sources, as on the machine of a person, nobody knows.
 async fn look_at_gates(sources: &Sources, cluster: &Cluster, known: &mut Known) {
-    let all = (0..cluster.pools.len()).collect();
-    let queries: BTreeSet<GateQuery> =
-        cluster.gates_of(&all).map(|(_, gate)| gate.query.clone()).take(QUERIES_MAX).collect();
+    let queries = cluster.gate_queries().into_iter().take(QUERIES_MAX).cloned();
     let asked = stream::iter(queries).map(|query| async move {
         let state = match sources.ask(&query).await {
             Ok(GateAnswer::Good) => GateState::Open,

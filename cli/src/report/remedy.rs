@@ -87,8 +87,8 @@ remedies! {
         "repair what the query of the gate finds (spec.gates of the pool); three good answers open it, \
          and update-now does not",
     GateUnknown =>
-        "see the log of the leading reconciler, and the Secret brupop-gate-sources: the gate's source has \
-         to answer",
+        "see the pool's condition Ready, and the Secret brupop-gate-sources: the gate's source has to \
+         answer",
     VersionNotAllowed => "wait for another release, or change what the pool allows (spec.versions)",
     AdmissionNotEnforced =>
         "look at the webhook's pods, and apply the overlay again: webhook and policies have to be in \

@@ -10,7 +10,7 @@ use kube::core::SelectorExt as _;
 
 use crate::objects::{AgentPod, PodItem, WatchedFleet, WatchedNode};
 use crate::pool::{self, Pool};
-use crate::rules::{PoolGate, Rules};
+use crate::rules::{GateQuery, PoolGate, Rules};
 
 /// What is known of the cluster.
 #[derive(Clone, Debug, Default)]
@@ -380,6 +380,11 @@ impl Cluster {
     /// Is there a pool of which it is forgotten what it says?
     pub fn has_given_pools_up(&self) -> bool {
         self.pools.values().any(WatchedPool::is_given_up)
+    }
+
+    /// What all gates ask.
+    pub fn gate_queries(&self) -> BTreeSet<&GateQuery> {
+        self.pools.values().flat_map(WatchedPool::gates).map(|gate| &gate.query).collect()
     }
 
     /// The gates of these pools (by index), with the names of their pools.

@@ -1,8 +1,9 @@
 //! Gates of pools (`spec.gates`): what is asked, what is made of the answers, and for how long they hold.
 //!
 //! The first answer that is not good closes a gate; three good ones in a row open it. A gate that nobody knows anything of, or
-//! nothing new, is closed. For as long as a new leader needs to ask, that gives no update up. Instants are durations since any
-//! fixed moment of a monotonic clock.
+//! nothing new, is closed. For as long as a new leader needs to ask, that gives no update up. While no update waits for a gate,
+//! it is asked once, so that people hear at once of what can have no answer. Instants are durations since any fixed moment of a
+//! monotonic clock.
 
 pub mod answer;
 
@@ -21,6 +22,8 @@ pub const QUERIES_MAX: usize = 64;
 pub const AT_ONCE: usize = 8;
 /// For this many intervals a gate of unknown state is waited for: those of the answers that open it, and one more.
 const AWAITED_INTERVALS: u32 = 4;
+/// While nothing waits for a gate, what had no answer is asked again after this many intervals.
+const FAILED_INTERVALS: u32 = 10;
 /// An answer holds for two intervals and this long: one query may get lost on its way.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -36,9 +39,32 @@ struct Heard {
     /// When it was asked the last time.
     asked: Option<Duration>,
     under_way: bool,
+    /// Had the last query no answer?
+    failed: bool,
+    /// Is it of a gate that matters?
+    matters: bool,
 }
 
 impl Heard {
+    /// Notes whether it matters. What was heard before that changed says nothing of how the gate is now.
+    fn note(&mut self, matters: bool) {
+        if self.matters != matters {
+            let Self { under_way, failed, .. } = *self;
+            let asked = self.asked.filter(|_| under_way || !matters);
+            *self = Self { asked, under_way, failed, matters, ..Self::default() };
+        }
+    }
+
+    /// When it is to be asked; what does not matter is asked once, and until there is an answer.
+    fn due(&self, interval: Duration, now: Duration) -> Option<Duration> {
+        match self.asked {
+            None => Some(now),
+            Some(asked) if self.matters => Some(asked + interval),
+            Some(asked) if self.failed => Some(asked + interval * FAILED_INTERVALS),
+            Some(_) => None,
+        }
+    }
+
     /// Until when the last answer holds.
     fn until(&self, holds_for: Duration) -> Option<Duration> {
         self.answered.map(|at| at + holds_for)
@@ -69,7 +95,9 @@ impl Heard {
             GateAnswer::Unknown => (GateState::Unknown, 0),
         };
         let lasted_until = self.lasts_until(holds_for).map(|until| until.min(at));
-        *self = Self { state, good, lasted_until, answered: Some(at), asked: Some(at), under_way: false };
+        let failed = answer == GateAnswer::Unknown;
+        let (answered, asked) = (Some(at), Some(at));
+        *self = Self { state, good, lasted_until, answered, asked, under_way: false, failed, ..*self };
     }
 }
 
@@ -107,33 +135,39 @@ impl Gates {
         since + self.interval * AWAITED_INTERVALS
     }
 
-    /// These queries matter now. Returns those that are to be asked at once, and when to look again. What does not matter
-    /// any more is forgotten.
+    /// These queries matter now, and these others are of gates that nothing waits for. Returns those that are to be asked at
+    /// once, and when to look again. What is of no gate any more is forgotten.
     pub fn due(
         &mut self,
         matter: &BTreeSet<&GateQuery>,
+        others: &BTreeSet<&GateQuery>,
         now: Duration,
     ) -> (Vec<GateQuery>, Option<Duration>) {
-        self.known.retain(|query, known| known.under_way || matter.contains(query));
+        let room = QUERIES_MAX.saturating_sub(matter.len());
+        let others: BTreeSet<&GateQuery> = others.difference(matter).copied().take(room).collect();
+        self.known.retain(|query, known| {
+            known.note(matter.contains(query));
+            known.under_way || known.matters || others.contains(query)
+        });
         let mut under_way = self.known.values().filter(|known| known.under_way).count();
         let (mut due, mut next) = (Vec::new(), None);
         let mut look_again = |at: Duration| next = Some(next.map_or(at, |next: Duration| next.min(at)));
         let (interval, holds_for) = (self.interval, self.holds_for());
-        // Who has waited longest comes first, or a source that does not answer would keep the others from being asked.
-        let mut in_turn: Vec<&GateQuery> = matter.iter().copied().collect();
-        in_turn.sort_by_key(|query| self.known.get(query).and_then(|known| known.asked));
-        for query in in_turn {
+        // What matters comes first, and of that what has waited longest, or a source that does not answer would keep the others
+        // from being asked.
+        let mut in_turn: Vec<(bool, &GateQuery)> = others.into_iter().map(|query| (false, query)).collect();
+        in_turn.extend(matter.iter().map(|query| (true, *query)));
+        in_turn
+            .sort_by_key(|(matters, query)| (!matters, self.known.get(query).and_then(|known| known.asked)));
+        for (matters, query) in in_turn {
             if !self.known.contains_key(query) && self.known.len() >= QUERIES_MAX {
                 continue;
             }
-            let known = self.known.entry(query.clone()).or_default();
-            if let Some(until) = known.until(holds_for).filter(|until| now < *until) {
+            let known = self.known.entry(query.clone()).or_insert(Heard { matters, ..Heard::default() });
+            if let Some(until) = known.until(holds_for).filter(|until| matters && now < *until) {
                 look_again(until);
             }
-            let at = known.asked.map_or(now, |asked| asked + interval);
-            if known.under_way {
-                continue;
-            }
+            let Some(at) = known.due(interval, now).filter(|_| !known.under_way) else { continue };
             if now < at {
                 look_again(at);
             } else if under_way < AT_ONCE {

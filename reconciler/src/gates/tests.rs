@@ -160,6 +160,7 @@ async fn what_is_no_answer_says_nothing() {
     let huge = format!("HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n{}", "x".repeat(200_000));
     let answers = [
         ("refused", http("400 Bad Request", r#"{"status":"error","error":"hush"}"#)),
+        ("up%20%3D", http("400 Bad Request", r#"{"errorType":"bad_data","error":"1:4: parse error"}"#)),
         ("busy", http("503 Service Unavailable", "hush")),
         ("login", http("302 Found", "hush").replacen("\r\n", "\r\nlocation: http://127.0.0.1:1/\r\n", 1)),
         ("html", http("200 OK", "<html>hush</html>")),
@@ -173,7 +174,8 @@ async fn what_is_no_answer_says_nothing() {
     let server = Server::start(None, &answers).await;
     let folder = Folder::with(&[("main.url", &format!("http://{}", server.address))]);
     for (query, expected) in [
-        ("refused", "it refuses the expression (HTTP status 400 Bad Request)"),
+        ("refused", "it refuses the expression of prometheus.query (HTTP status 400 Bad Request)"),
+        ("up =", "it refuses the expression of prometheus.query (bad_data: 1:4: parse error)"),
         ("busy", "it answers with the HTTP status 503"),
         ("login", "it answers with the HTTP status 302"),
         ("html", "its answer is not that of a Prometheus"),
@@ -185,7 +187,8 @@ async fn what_is_no_answer_says_nothing() {
         let why = describe(&folder.ask(query, None).await.unwrap_err());
         assert!(why.starts_with(expected) && !why.contains("hush"), "{query}: {why}");
         // Each of both expressions has to have an answer.
-        assert!(folder.ask("good", Some(query)).await.is_err(), "{query}");
+        let why = describe(&folder.ask("good", Some(query)).await.unwrap_err());
+        assert!(why.starts_with(&expected.replace(".query", ".requires")), "{query}: {why}");
     }
 }
 
@@ -223,6 +226,10 @@ async fn what_is_wrong_with_a_source_is_said() {
             "main.token of the Secret brupop-gate-sources is no token",
         ),
         (&[("main.url", "https://p"), ("main.token", "s3\ncret")], "is no token"),
+        (
+            &[("main.url", "http://prometheus.invalid:9090/xxx")],
+            "the host prometheus.invalid cannot be reached: dns error: ",
+        ),
     ] {
         let why = describe(&Folder::with(files).ask("up", None).await.unwrap_err());
         assert!(
@@ -240,7 +247,7 @@ async fn what_is_wrong_with_a_source_is_said() {
     std::fs::create_dir(&version).unwrap();
     std::fs::write(version.join("main.url"), good).unwrap();
     std::os::unix::fs::symlink("..2026_11_21", folder.0.join("..data")).unwrap();
-    assert!(matches!(folder.ask("up", None).await, Err(AskError::Unreachable(_))));
+    assert!(matches!(folder.ask("up", None).await, Err(AskError::Unreachable { .. })));
 }
 
 /// What a certificate says is the other side's choice.

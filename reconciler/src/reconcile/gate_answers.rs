@@ -35,6 +35,11 @@ impl GateAnswers {
         self.gates.state(query, now)
     }
 
+    /// Why this query has no answer, if the last time it had none.
+    pub(super) fn failure(&self, query: &GateQuery) -> Option<&str> {
+        self.failures.get(query)?.reason()
+    }
+
     /// This is the answer to a query, or why there is none.
     pub(super) fn answered(&mut self, query: &GateQuery, answer: Result<GateAnswer, String>, now: Duration) {
         let (source, expression) = (&query.source, printable(&query.expression, QUERY_LOGGED));
@@ -53,14 +58,15 @@ impl GateAnswers {
 }
 
 impl Reconciler {
-    /// Asks what is due for the gates that matter now. Returns how these gates are.
+    /// Asks what is due for the gates. Returns how those are that matter now.
     pub(super) fn ask(&mut self, pass: &mut Pass<'_>) -> Vec<(String, String, GateState)> {
         let now = self.now();
         let matter = gates::matter(&pass.observed.fleet, &pass.observed.views);
         let queries: BTreeSet<&GateQuery> =
             pass.cluster.gates_of(&matter).map(|(_, gate)| &gate.query).collect();
-        self.leading.gates.failures.retain(|query, _| queries.contains(query));
-        let (due, next) = self.leading.gates.gates.due(&queries, now);
+        let all = pass.cluster.gate_queries();
+        self.leading.gates.failures.retain(|query, _| all.contains(query));
+        let (due, next) = self.leading.gates.gates.due(&queries, &all, now);
         if let Some(next) = next {
             pass.wake.by(next);
         }

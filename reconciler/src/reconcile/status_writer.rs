@@ -19,6 +19,7 @@ use brupop_core::deadlines::sentences::{back_off_text, exclusion_text, given_up_
 use brupop_core::decide::{Abort, Decision, Reason};
 use brupop_core::drain::Obstacle;
 use brupop_core::facts::NodeView;
+use brupop_core::rules::GateQuery;
 use brupop_core::status::{self, DesiredCondition, DesiredFleetStatus, EventText};
 
 impl Reconciler {
@@ -243,7 +244,8 @@ impl Reconciler {
     /// Writes the statuses of the pools, once they no longer change.
     pub(super) fn sum_up_pools(&mut self, pass: &mut Pass<'_>, nodes: &[Decision<'_>]) {
         let cluster = pass.cluster;
-        let wanted = status::pools(pass.observed, nodes, &self.api.namespace);
+        let unanswered = |query: &GateQuery| self.leading.gates.failure(query);
+        let wanted = status::pools(pass.observed, nodes, &self.api.namespace, unanswered);
         for ((name, pool), wanted) in cluster.pools.iter().zip(wanted) {
             let now = self.now();
             let debounced = &mut self.leading.memory.pool(name).debounced;

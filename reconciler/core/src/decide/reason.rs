@@ -122,7 +122,7 @@ Reason<'a> {
     GateClosed(gate: &'a str) =>
         "the gate {gate} of its pool is closed (spec.gates): what it checks is wrong, or was a moment ago",
     GateUnknown(gate: &'a str) =>
-        "the gate {gate} of its pool is unknown, and so closed (spec.gates): the log of the leading reconciler says why",
+        "the gate {gate} of its pool is unknown, and so closed (spec.gates): three good answers open it; if there is none, the pool's condition Ready says why",
     VersionNotAllowed(version: &'a str) => "the pool of this node does not allow {version} (spec.versions)",
     AdmissionNotEnforced =>
         "dry runs did not show that webhook and policy are enforced: see the fleet's condition AdmissionEnforced",

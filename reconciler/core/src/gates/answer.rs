@@ -1,5 +1,6 @@
-//! What a Prometheus answers, and what that says of a gate. Nothing of an answer is kept, or shown.
+//! What a Prometheus answers, and what that says of a gate. Nothing of an answer is kept, or shown, but why an expression is none.
 
+use brupop_api::printable::printable;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -8,6 +9,8 @@ use serde_json::value::RawValue;
 pub const ANSWER_MAX: usize = 64 * 1024;
 /// Most series of an answer that are looked at.
 const SERIES_MAX: usize = 1024;
+/// Most bytes that are shown of why an expression is none.
+const REFUSAL_MAX: usize = 256;
 
 /// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +91,19 @@ struct PrometheusSeries {
     value: Option<(f64, String)>,
     #[serde(default)]
     histogram: Option<(f64, IgnoredAny)>,
+}
+
+/// Why an expression is none, by the body of an answer with the HTTP status 400. Of other errors nothing is shown: they may have
+/// words of what is measured.
+pub fn refusal(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct PrometheusError {
+        #[serde(rename = "errorType")]
+        kind: String,
+        error: String,
+    }
+    let PrometheusError { kind, error } = serde_json::from_slice(body).ok()?;
+    (kind == "bad_data").then(|| printable(&format!("{kind}: {error}"), REFUSAL_MAX).into_owned())
 }
 
 /// What an expression finds, by the body of an answer to `/api/v1/query` with the HTTP status 200.

@@ -15,6 +15,7 @@ use serde_json::json;
 use std::collections::VecDeque;
 
 const INTERVAL: Duration = Duration::from_secs(30);
+const NONE: BTreeSet<&GateQuery> = BTreeSet::new();
 
 fn query(query: &str) -> GateQuery {
     GateQuery { source: "main".to_owned(), expression: query.to_owned(), requires: None }
@@ -26,7 +27,7 @@ fn at(seconds: u64) -> Duration {
 
 /// Asks at this time and has the answer at once.
 fn ask(gates: &mut Gates, query: &GateQuery, answer: GateAnswer, now: Duration) {
-    let (due, _) = gates.due(&BTreeSet::from([query]), now);
+    let (due, _) = gates.due(&BTreeSet::from([query]), &NONE, now);
     assert_eq!(due, std::slice::from_ref(query), "it is not due");
     gates.answered(query, answer, now);
 }
@@ -44,7 +45,7 @@ fn a_source_that_hangs_keeps_no_other_from_being_asked() {
         while let Some((_, query)) = under_way.pop_front_if(|(until, _)| *until <= second) {
             gates.answered(&query, Unknown, now);
         }
-        for due in gates.due(&matter, now).0 {
+        for due in gates.due(&matter, &NONE, now).0 {
             if due.source == "main" {
                 asked += 1;
                 gates.answered(&due, Good, now);
@@ -91,7 +92,7 @@ fn an_answer_grows_old() {
         ask(&mut gates, &up, Good, at(seconds));
     }
     // It counts from when it was asked, and nobody answers any more.
-    assert_eq!(gates.due(&BTreeSet::from([&up]), at(90)), (vec![up.clone()], Some(at(150))));
+    assert_eq!(gates.due(&BTreeSet::from([&up]), &NONE, at(90)), (vec![up.clone()], Some(at(150))));
     assert_eq!(gates.state(&up, at(149)), GateState::Open);
     assert_eq!(gates.state(&up, at(150)), GateState::Awaited);
     gates.answered(&up, Good, at(155));
@@ -147,18 +148,65 @@ fn good_answers_with_a_gap_are_not_in_a_row() {
 fn a_question_is_asked_once_an_interval() {
     let (mut gates, up) = (Gates::new(INTERVAL, at(0)), query("up"));
     let matter = BTreeSet::from([&up]);
-    assert_eq!(gates.due(&matter, at(5)), (vec![up.clone()], None));
-    assert_eq!(gates.due(&matter, at(6)), (vec![], None), "it is under way");
+    assert_eq!(gates.due(&matter, &NONE, at(5)), (vec![up.clone()], None));
+    assert_eq!(gates.due(&matter, &NONE, at(6)), (vec![], None), "it is under way");
     gates.answered(&up, Bad, at(7));
-    assert_eq!(gates.due(&matter, at(7)), (vec![], Some(at(35))));
-    assert_eq!(gates.due(&matter, at(35)).0, std::slice::from_ref(&up));
+    assert_eq!(gates.due(&matter, &NONE, at(7)), (vec![], Some(at(35))));
+    assert_eq!(gates.due(&matter, &NONE, at(35)).0, std::slice::from_ref(&up));
     gates.answered(&up, Bad, at(36));
     // What does not matter is not asked, and forgotten.
-    assert_eq!(gates.due(&BTreeSet::new(), at(36)), (vec![], None));
+    assert_eq!(gates.due(&BTreeSet::new(), &NONE, at(36)), (vec![], None));
     assert_eq!(gates.state(&up, at(36)), GateState::Awaited);
-    assert_eq!(gates.due(&matter, at(37)).0, std::slice::from_ref(&up));
+    assert_eq!(gates.due(&matter, &NONE, at(37)).0, std::slice::from_ref(&up));
     gates.answered(&query("another"), Good, at(38));
     assert_eq!(gates.state(&query("another"), at(38)), GateState::Awaited, "nobody asked that");
+}
+
+/// Nobody waits for it, so one answer is enough; and who has mended a source hears of it.
+#[test]
+fn a_gate_that_nothing_waits_for_is_asked_once_and_until_there_is_an_answer() {
+    let (mut gates, up, broken) = (Gates::new(INTERVAL, at(0)), query("up"), query("up ="));
+    let both = BTreeSet::from([&up, &broken]);
+    assert_eq!(gates.due(&NONE, &both, at(5)).0, [up.clone(), broken.clone()]);
+    assert_eq!(gates.due(&NONE, &both, at(6)), (vec![], None), "they are under way");
+    gates.answered(&up, Good, at(6));
+    gates.answered(&broken, Unknown, at(6));
+    assert_eq!(gates.due(&NONE, &both, at(7)), (vec![], Some(at(305))));
+    assert_eq!(gates.due(&NONE, &both, at(305)).0, std::slice::from_ref(&broken));
+    gates.answered(&broken, Good, at(306));
+    assert_eq!(gates.due(&NONE, &both, at(100_000)), (vec![], None));
+    // It begins to matter, and is asked at once; it ends to, and is not.
+    let (of_up, of_broken) = (BTreeSet::from([&up]), BTreeSet::from([&broken]));
+    assert_eq!(gates.due(&of_up, &both, at(100_010)).0, std::slice::from_ref(&up));
+    gates.answered(&up, Good, at(100_011));
+    assert_eq!(gates.due(&NONE, &both, at(100_012)), (vec![], None));
+    // A gate that is changed is another one; a pool that is made again, too.
+    assert_eq!(gates.due(&NONE, &of_broken, at(100_013)), (vec![], None));
+    assert_eq!(gates.due(&NONE, &both, at(100_014)).0, [up]);
+}
+
+/// There are 64 places, and those that matter have them first.
+#[test]
+fn gates_that_nothing_waits_for_take_no_place_from_those_that_matter() {
+    let many: Vec<GateQuery> = (0..200).map(|nth| query(&format!("up == {nth:03}"))).collect();
+    let mut gates = Gates::new(INTERVAL, at(0));
+    let mut ask_all = |matter: &BTreeSet<&GateQuery>, now: Duration| {
+        let mut asked = vec![];
+        loop {
+            let (due, _) = gates.due(matter, &many.iter().collect(), now);
+            if due.is_empty() {
+                return asked;
+            }
+            assert!(due.len() <= AT_ONCE, "{} at once", due.len());
+            for query in &due {
+                gates.answered(query, Unknown, now);
+            }
+            asked.extend(due);
+        }
+    };
+    assert_eq!(ask_all(&NONE, at(0)), many[..QUERIES_MAX]);
+    let matter: BTreeSet<&GateQuery> = many[150..].iter().collect();
+    assert_eq!(ask_all(&matter, at(1)), many[150..]);
 }
 
 #[test]
@@ -168,12 +216,12 @@ fn questions_are_bounded() {
     let matter: BTreeSet<&GateQuery> = many.iter().collect();
     let mut asked = vec![];
     loop {
-        let (due, _) = gates.due(&matter, at(1));
+        let (due, _) = gates.due(&matter, &NONE, at(1));
         if due.is_empty() {
             break;
         }
         assert!(due.len() <= AT_ONCE, "{} at once", due.len());
-        assert_eq!(gates.due(&matter, at(1)).0, [], "as many are under way");
+        assert_eq!(gates.due(&matter, &NONE, at(1)).0, [], "as many are under way");
         for query in &due {
             gates.answered(query, Bad, at(1));
         }

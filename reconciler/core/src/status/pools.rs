@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brupop_api::conditions::{ACCEPTED, ConditionStatus, HALTED, PROGRESSING, STALLED, UPDATED};
+use brupop_api::conditions::{ACCEPTED, ConditionStatus, HALTED, PROGRESSING, READY, STALLED, UPDATED};
 use brupop_api::crds::{MESSAGE_MAX, POOL_HALTS_MAX, POOL_VERSIONS_MAX, VERSION_MAX};
 use brupop_api::fleet::{AcknowledgedHalt, VersionRecord};
 use brupop_api::pool::{NextWindow, PoolCounts, VersionCount};
@@ -21,6 +21,7 @@ use crate::facts::{
     FirstPool, FirstPoolStanding, FleetFacts, NodeView, Observed, PoolFacts, Steering, in_order,
     is_unavailable,
 };
+use crate::rules::{GateQuery, PoolGate};
 use crate::window::Starts;
 
 /// What the status of a pool should show.
@@ -57,8 +58,14 @@ struct WaitingGroup<'a> {
     from_to: Option<(&'a str, &'a str)>,
 }
 
-/// The statuses of all pools of this namespace, in the order of the facts, from what was decided for each node.
-pub fn pools(observed: &Observed<'_>, nodes: &[Decision<'_>], namespace: &str) -> Vec<DesiredPoolStatus> {
+/// The statuses of all pools of this namespace, in the order of the facts, from what was decided for each node, and why a query
+/// of a gate has no answer, if it has none.
+pub fn pools<'q>(
+    observed: &Observed<'_>,
+    nodes: &[Decision<'_>],
+    namespace: &str,
+    unanswered: impl Fn(&GateQuery) -> Option<&'q str>,
+) -> Vec<DesiredPoolStatus> {
     let fleet = &observed.fleet;
     let mut tallies: Vec<Tally<'_>> = fleet.pools.iter().map(|_| Tally::default()).collect();
     let mut slot_of = in_order(fleet.slots);
@@ -80,7 +87,10 @@ pub fn pools(observed: &Observed<'_>, nodes: &[Decision<'_>], namespace: &str) -
             tally.contends = Some(Reason::PoolConflict(pools));
         }
     }
-    fleet.pools.iter().zip(tallies).map(|(pool, tally)| tally.status(fleet, pool, namespace)).collect()
+    let pools = fleet.pools.iter().zip(tallies);
+    pools
+        .map(|(pool, tally)| tally.status(fleet, pool, namespace, unanswered_gate(pool, &unanswered)))
+        .collect()
 }
 
 impl<'a> Tally<'a> {
@@ -113,7 +123,13 @@ impl<'a> Tally<'a> {
         }
     }
 
-    fn status(mut self, fleet: &FleetFacts<'_>, pool: &PoolFacts<'_>, namespace: &str) -> DesiredPoolStatus {
+    fn status(
+        mut self,
+        fleet: &FleetFacts<'_>,
+        pool: &PoolFacts<'_>,
+        namespace: &str,
+        unanswered: Option<DesiredCondition>,
+    ) -> DesiredPoolStatus {
         self.counts.unavailable_limit = pool.limit;
         let window = pool.next_window;
         let mut versions: Vec<VersionCount> = std::mem::take(&mut self.versions)
@@ -139,8 +155,8 @@ impl<'a> Tally<'a> {
             DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &reason.message())
         });
         let stalls = invalid.or(contends.as_ref()).or(missing.as_ref()).or(is_halted);
-        let [ready, stalled] = health(stalls, None);
-        let progressing = self.progressing(pool, fleet.seen);
+        let [ready, stalled] = health(stalls, unanswered);
+        let progressing = self.progressing(pool, fleet.seen, &ready);
         let conditions = [accepted, progressing, self.updated(), halted, ready, stalled];
         DesiredPoolStatus {
             halts: halts(&records),
@@ -152,31 +168,33 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Why the pool moves, or why not: what most of the nodes that wait wait for.
-    fn progressing(&self, pool: &PoolFacts<'_>, seen: &BTreeMap<String, String>) -> DesiredCondition {
-        let (status, reason, message) = match pool.starts {
-            Starts::Invalid(why) => (ConditionStatus::False, "PoolInvalid", why.to_owned()),
+    /// Why the pool moves, or why not: what most of the nodes that wait wait for. Why it is not ready says more of the same, and
+    /// is said while none waits.
+    fn progressing(
+        &self,
+        pool: &PoolFacts<'_>,
+        seen: &BTreeMap<String, String>,
+        ready: &DesiredCondition,
+    ) -> DesiredCondition {
+        // Among equals, the first in the alphabet.
+        let most = self.waiting.iter().rev().max_by_key(|(_, waiting)| waiting.nodes);
+        let unready =
+            ready.status == ConditionStatus::False && most.is_none_or(|(word, _)| *word == ready.reason);
+        let (status, reason, message) = match (pool.starts, most) {
+            (Starts::Invalid(why), _) => (ConditionStatus::False, "PoolInvalid", why.to_owned()),
             _ if self.counts.updating_nodes > 0 => {
                 (ConditionStatus::True, "Updating", "nodes of the pool are being updated".to_owned())
             }
-            _ if self.counts.nodes == 0 => match &self.contends {
-                Some(reason) => (ConditionStatus::False, reason.as_str(), reason.message().into_owned()),
-                None => (ConditionStatus::False, "NoNodes", NO_NODES.to_owned()),
-            },
-            _ => {
-                // Among equals, the first in the alphabet.
-                let most = self.waiting.iter().rev().max_by_key(|(_, waiting)| waiting.nodes);
-                match most {
-                    Some((word, waiting)) => {
-                        let (reason, message) = match superseded(pool, waiting, seen) {
-                            Some(message) => ("Superseded", message),
-                            None => (*word, waiting.reason.message().into_owned()),
-                        };
-                        (ConditionStatus::False, reason, message)
-                    }
-                    None => (ConditionStatus::False, "NoUpdate", "no node has an update to go to".to_owned()),
-                }
+            _ if unready => (ConditionStatus::False, ready.reason, ready.message.clone()),
+            (_, Some((word, waiting))) => {
+                let (reason, message) = match superseded(pool, waiting, seen) {
+                    Some(message) => ("Superseded", message),
+                    None => (*word, waiting.reason.message().into_owned()),
+                };
+                (ConditionStatus::False, reason, message)
             }
+            _ if self.counts.nodes == 0 => (ConditionStatus::False, "NoNodes", NO_NODES.to_owned()),
+            _ => (ConditionStatus::False, "NoUpdate", "no node has an update to go to".to_owned()),
         };
         DesiredCondition::of(PROGRESSING, status, reason, &message)
     }
@@ -257,6 +275,20 @@ fn superseded(
     let allowed = seen.keys().filter(|version| pool.rules.is_some_and(|rules| rules.allow(version)));
     let missed = allowed.filter_map(|version| Version::parse(version).ok()).filter(between).max()?;
     Some(format!("{wants} superseded {missed} before its turn: {}", why.message()))
+}
+
+/// That its first gate without an answer has none.
+fn unanswered_gate<'q>(
+    pool: &PoolFacts<'_>,
+    unanswered: impl Fn(&GateQuery) -> Option<&'q str>,
+) -> Option<DesiredCondition> {
+    let mut gates = pool.rules.into_iter().flat_map(|rules| &rules.gates);
+    let (PoolGate { name, query }, why) = gates.find_map(|gate| Some((gate, unanswered(&gate.query)?)))?;
+    let source = &query.source;
+    let message =
+        format!("the gate {name} (spec.gates) is closed, for its source {source} gives no answer: {why}");
+    let reason = Reason::GateUnknown(name).as_str();
+    Some(DesiredCondition::of(READY, ConditionStatus::False, reason, &message))
 }
 
 const NO_NODES: &str = "the pool owns no node that is opted in";

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_api::conditions::{ConditionStatus, READY};
 use brupop_api::names::RECONCILER_ACCOUNT;
-use brupop_api::{State, names};
+use brupop_api::{BottlerocketPool, State, names};
 use brupop_testbed::documents::{POOLS, blocks, read, section};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::{self, Answer, Call, Faults};
 use brupop_testbed::operator::{NAMESPACE, binaries};
 use brupop_testbed::sandbox::Sandbox;
 use brupop_testbed::{Bearer, Fleet, FleetOptions, await_until};
-use kube::api::ListParams;
+use kube::api::{Api, ListParams, PostParams};
+use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -117,6 +119,21 @@ async fn waits(fleet: &Fleet, node: &str, reason: &str) -> Result<()> {
     Ok(())
 }
 
+fn pools(fleet: &Fleet) -> Api<BottlerocketPool> {
+    Api::namespaced(fleet.client(), NAMESPACE)
+}
+
+/// Waits until this pool is not ready for this reason.
+async fn says_at_once(fleet: &Fleet, pool: &str, words: &str) -> Result<()> {
+    let says = await_until(format!("{pool} says {words:?}"), DEADLINE, async || {
+        let status = pools(fleet).get(pool).await.ok()?.status?;
+        let ready = status.conditions.into_iter().find(|it| it.type_ == READY)?;
+        let unready = ready.status == ConditionStatus::False && ready.reason == "GateUnknown";
+        (unready && ready.message.contains(words)).then_some(())
+    });
+    Ok(says.await?)
+}
+
 /// The pool of docs/pools.md as it is written, but of all nodes, and with a soak that a test can wait for.
 async fn apply(fleet: &Fleet) -> Result<()> {
     const TIER: &str = "  nodeSelector: {matchLabels: {tier: web}}\n";
@@ -145,6 +162,8 @@ async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
     let mut app = App::start().await?;
     let watching = Watching::of(&fleet, &app).await?;
     apply(&fleet).await?;
+    // There is no update yet.
+    says_at_once(&fleet, "gated", "it has no key main.url").await?;
     for host in &fleet.hosts {
         // Nothing can be downloaded, so what has begun stays where it is.
         host.set_faults(Faults::answer(Call::Action(host::Command::Prepare), Answer::Locked));
@@ -158,6 +177,21 @@ async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
     let certificate = watching.served.certificate.as_ref().context("no certificate")?;
     std::fs::write(secret.dir().join("main.ca"), certificate.cert.pem())?;
     std::fs::write(secret.dir().join("main.url"), format!("https://{}\n", watching.served.address))?;
+    std::fs::write(secret.dir().join("lost.url"), "http://prometheus.invalid:9090")?;
+    for (pool, source, query, words) in [
+        ("mistyped", "main", "up =", "(bad_data: invalid parameter \"query\": 1:"),
+        ("lost", "lost", "up == 0", "the host prometheus.invalid cannot be reached: dns error"),
+    ] {
+        let gate =
+            json!({"name": "up", "type": "Prometheus", "prometheus": {"source": source, "query": query}});
+        // Nobody waits for it, for it has no nodes.
+        let spec = json!({"nodeSelector": {"matchLabels": {"tier": "none"}}, "gates": [gate]});
+        let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
+            "metadata": {"name": pool}, "spec": spec});
+        let pool: BottlerocketPool = serde_json::from_value(pool)?;
+        pools(&fleet).create(&PostParams::default(), &pool).await?;
+        says_at_once(&fleet, &pool.name_any(), words).await?;
+    }
     fleet.until_ledger("an update begins", |status| !status.slots.is_empty()).await?;
 
     given_back(&fleet, &app, secret.dir()).await?;

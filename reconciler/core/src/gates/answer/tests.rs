@@ -119,3 +119,20 @@ fn both_expressions_have_to_be_well() {
         assert_eq!(GateAnswer::of(query, requires), expected, "{query:?}, {requires:?}");
     }
 }
+
+/// It is about the expression alone, and the pool has that.
+#[test]
+fn only_that_an_expression_is_none_is_shown() {
+    let refused = |kind: &str, error: &str| {
+        refusal(
+            serde_json::json!({"status": "error", "errorType": kind, "error": error}).to_string().as_bytes(),
+        )
+    };
+    let parse = "invalid parameter \"query\": 1:5: parse error: unexpected end of input";
+    assert_eq!(refused("bad_data", parse), Some(format!("bad_data: {parse}")));
+    assert_eq!(refused("execution", "duplicate series for {secret=\"hush\"}"), None);
+    assert_eq!(refusal(br#"{"status": "error", "error": "hush"}"#), None);
+    assert_eq!(refusal(b"hush"), None);
+    let long = refused("bad_data", &"\u{1b}[31m".repeat(1000)).unwrap();
+    assert!(long.len() <= 300 && !long.contains('\u{1b}'), "{long}");
+}

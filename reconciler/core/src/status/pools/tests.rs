@@ -50,7 +50,16 @@ fn status(cluster: &mut Cluster) -> DesiredPoolStatus {
 }
 
 /// The same, with this ledger.
-fn status_with(cluster: &mut Cluster, mut ledger: Value) -> DesiredPoolStatus {
+fn status_with(cluster: &mut Cluster, ledger: Value) -> DesiredPoolStatus {
+    status_of(cluster, ledger, |_| None)
+}
+
+/// The same, if these queries have no answer.
+fn status_of(
+    cluster: &mut Cluster,
+    mut ledger: Value,
+    unanswered: impl Fn(&GateQuery) -> Option<&'static str>,
+) -> DesiredPoolStatus {
     ledger["term"] = json!(4);
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": ledger});
     cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
@@ -60,7 +69,7 @@ fn status_with(cluster: &mut Cluster, mut ledger: Value) -> DesiredPoolStatus {
     let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
     let observed = observe(cluster, &known, &pools, &policy, &leader, Now { time, text: NOW });
     let decided = decide::fleet(&observed);
-    super::pools(&observed, &decided.nodes, "ns").pop().unwrap()
+    super::pools(&observed, &decided.nodes, "ns", unanswered).pop().unwrap()
 }
 
 /// Status and reason of each condition.
@@ -313,6 +322,33 @@ fn a_pool_says_at_once_that_there_is_none_that_it_comes_after() {
     join(&mut cluster, "b", "1.19.4", Some("1.20.0"), false);
     let seen = status(&mut cluster);
     assert!(seen.conditions.iter().any(|it| it.type_ == PROGRESSING && it.message == message), "{seen:?}");
+}
+
+/// Long before there is an update that the gate would hold.
+#[test]
+fn a_pool_says_at_once_that_a_gate_has_no_answer() {
+    let gate = |name: &str, query: &str| json!({"name": name, "type": "Prometheus", "prometheus": {"source": "main", "query": query}});
+    let gates = [gate("well", "up == 0"), gate("broken", "up =")];
+    let mut cluster = Cluster::default();
+    pool(&json!({"nodeSelector": {}, "gates": gates}), &json!({})).put(&mut cluster);
+    let asked = |query: &GateQuery| (query.expression == "up =").then_some("bad_data: 1:4: parse error");
+    let seen = status_of(&mut cluster, json!({}), asked);
+    let expected = "the gate broken (spec.gates) is closed, for its source main gives no answer: bad_data: 1:4: parse error";
+    // `kubectl get brp` shows the reason of Progressing.
+    for (type_, reason, message) in [
+        ("Accepted", "Understood", "the pool is understood"),
+        ("Progressing", "GateUnknown", expected),
+        ("Ready", "GateUnknown", expected),
+    ] {
+        let of_type = seen.conditions.iter().find(|it| it.type_ == type_).unwrap();
+        assert_eq!((of_type.reason, of_type.message.as_str()), (reason, message), "{type_}");
+    }
+    join(&mut cluster, "n", "1.19.4", Some("1.20.0"), false);
+    let waits = status_of(&mut cluster, json!({}), asked);
+    assert_eq!((waits.conditions[1].reason, waits.conditions[1].message.as_str()), ("GateUnknown", expected));
+    // A source may come back by itself.
+    assert_eq!(words(&seen)[4..], ["Ready=False/GateUnknown", "Stalled=False/NotStalled"]);
+    assert_eq!(words(&status(&mut cluster))[4..], ["Ready=True/InForce", "Stalled=False/NotStalled"]);
 }
 
 #[test]
