@@ -1,6 +1,7 @@
 //! What a leader knows beside what the API server says. It is worked out from the cluster, the time and what the shell reports,
 //! and ends with the leadership. Pure.
 
+mod misplaced;
 mod owners;
 
 use std::collections::BTreeMap;

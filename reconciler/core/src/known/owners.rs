@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Known;
+use super::misplaced::misplaced;
 use crate::cluster::{Cluster, WatchedPool};
 use crate::objects::WatchedNode;
 use crate::policy::Policy;
@@ -45,6 +46,8 @@ pub(crate) struct KnownPool {
     said: u64,
     /// Why it cannot be understood, if so.
     pub(crate) invalid: Option<String>,
+    /// Why its place among the others is invalid, if so.
+    pub(crate) misplaced: Option<String>,
     /// What the clock says of its rules; worked out again only when that changes.
     pub(crate) at: Option<AtTime>,
     /// Why no update would ever start, found out once.
@@ -86,7 +89,7 @@ impl AtTime {
 impl KnownPool {
     /// A pool at which nobody has looked.
     pub(crate) const UNKNOWN: Self =
-        Self { said: 0, invalid: None, at: None, too_short: None, gates: vec![] };
+        Self { said: 0, invalid: None, misplaced: None, at: None, too_short: None, gates: vec![] };
 
     /// May what the clock says have changed since the last time?
     fn is_due(&self, pool: &WatchedPool, now: Timestamp) -> bool {
@@ -131,6 +134,7 @@ impl Known {
         let min_remaining = policy.durations.min_remaining;
         if self.said != cluster.said {
             let mut before = std::mem::take(&mut self.pools);
+            let mut misplaced = misplaced(&cluster.pools);
             let pools = cluster.pools.iter().map(|(name, pool)| {
                 let said = pool.said;
                 let same = before.remove(name).filter(|before| before.said == said);
@@ -139,7 +143,7 @@ impl Known {
                     invalid: pool.invalid(),
                     ..KnownPool::default()
                 });
-                (name.clone(), known)
+                (name.clone(), KnownPool { misplaced: misplaced.remove(name.as_str()), ..known })
             });
             self.pools = pools.collect();
             self.owners.clear();

@@ -1,51 +1,12 @@
 //! What pools wait for (`spec.after`), as the ledger notes which pools are done with which version.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use brupop_api::crds::DONE_POOLS_MAX;
 use brupop_api::fleet::{Done, VersionRecord};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::WatchedPool;
 use crate::facts::{FirstPool, FirstPoolStanding, PoolFacts};
 use crate::times;
-
-/// Why pools that wait for each other are not understood.
-const CIRCLE: &str = "spec.after: these pools wait for each other in a circle, so none of them would ever begin; take one \
-                      of them out";
-
-/// Why a pool is not understood that comes after one of too many. The number is [`DONE_POOLS_MAX`].
-const TOO_MANY: &str = "spec.after: more than 16 pools go before others, and the ledger has room for the first 16 by name; \
-                        let one pool of them go first for several";
-
-/// The pools whose `spec.after` is invalid, and why.
-pub(crate) fn misplaced(pools: &BTreeMap<String, WatchedPool>) -> BTreeMap<&str, &'static str> {
-    let after = |name: &str| {
-        let rules = pools.get(name).and_then(|pool| pool.item.ok()?.rules.as_ref().ok());
-        rules.map_or(&[][..], |rules| &rules.after).iter().map(|(pool, _)| pool.as_str())
-    };
-    let known: BTreeSet<&str> = pools.keys().flat_map(|name| after(name)).collect();
-    let known: BTreeSet<&str> = known.into_iter().take(DONE_POOLS_MAX).collect();
-    // Who waits for itself goes before another one. Those that are too many are said to be so.
-    let waits_for_itself = |name: &str| {
-        let mut open: Vec<_> = if known.contains(name) { after(name).collect() } else { vec![] };
-        let mut seen = BTreeSet::new();
-        while let Some(next) = open.pop() {
-            if next == name {
-                return true;
-            }
-            if known.contains(next) && seen.insert(next) {
-                open.extend(after(next));
-            }
-        }
-        false
-    };
-    let why = |name: &str| {
-        let too_many = after(name).any(|pool| !known.contains(pool)).then_some(TOO_MANY);
-        if waits_for_itself(name) { Some(CIRCLE) } else { too_many }
-    };
-    pools.keys().filter_map(|name| Some((name.as_str(), why(name)?))).collect()
-}
 
 /// Works out for each version which pool has to be done with it first. Returns when the clock alone changes that.
 pub fn apply<'a>(

@@ -38,11 +38,11 @@ pub fn pools_at<'a>(cluster: &'a Cluster, known: &'a Known, policy: &'a Policy, 
     let ceiling = ceiling(cluster, labelled);
     let held = unpooled(cluster) == UnpooledNodes::Hold;
     let default = default_pool(known, policy, if held { 0 } else { unselected }, ceiling);
-    let misplaced = order::misplaced(&cluster.pools);
     let pools = cluster.pools.iter().zip(nodes).enumerate();
     let facts = pools.map(|(nth, ((name, pool), nodes))| {
-        let misplaced = if nth < POOLS_MAX { misplaced.get(name.as_str()).copied() } else { Some(TOO_MANY) };
-        let facts = facts(pool, known.pools.get(name).unwrap_or(&UNKNOWN), nodes, misplaced);
+        let known = known.pools.get(name).unwrap_or(&UNKNOWN);
+        let misplaced = if nth < POOLS_MAX { known.misplaced.as_deref() } else { Some(TOO_MANY) };
+        let facts = facts(pool, known, nodes, misplaced);
         let mut after = facts.rules.into_iter().flat_map(|rules| &rules.after);
         let missing = after.find(|(first, _)| !cluster.pools.contains_key(first));
         PoolFacts { missing: missing.map(|(first, _)| first.as_str()), ..facts }
@@ -86,7 +86,7 @@ fn facts<'a>(
     pool: &'a WatchedPool,
     known: &'a KnownPool,
     nodes: u64,
-    misplaced: Option<&'static str>,
+    misplaced: Option<&'a str>,
 ) -> PoolFacts<'a> {
     let (rules, at) = (pool.rules(), known.at.as_ref());
     let invalid = known.invalid.as_deref().or(misplaced).or(known.too_short.as_deref());

@@ -1,6 +1,6 @@
 //! What people see of a pool: its status.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use brupop_api::conditions::{ACCEPTED, ConditionStatus, HALTED, PROGRESSING, READY, STALLED, UPDATED};
 use brupop_api::crds::{MESSAGE_MAX, POOL_HALTS_MAX, POOL_VERSIONS_MAX, VERSION_MAX};
@@ -150,11 +150,11 @@ impl<'a> Tally<'a> {
             DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &reason.message())
         });
         let is_halted = (halted.status == ConditionStatus::True).then_some(&halted);
-        let missing = pool.missing.map(|pool| {
-            let reason = Reason::WaitingForPool(FirstPool { pool, standing: FirstPoolStanding::Missing });
+        let missing = missing(pool).map(|reason| {
             DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &reason.message())
         });
-        let stalls = invalid.or(contends.as_ref()).or(missing.as_ref()).or(is_halted);
+        let waits = waits_for_ever(fleet, pool);
+        let stalls = invalid.or(contends.as_ref()).or(missing.as_ref()).or(waits.as_ref()).or(is_halted);
         let [ready, stalled] = health(stalls, unanswered);
         let progressing = self.progressing(pool, fleet.seen, &ready);
         let conditions = [accepted, progressing, self.updated(), halted, ready, stalled];
@@ -275,6 +275,37 @@ fn superseded(
     let allowed = seen.keys().filter(|version| pool.rules.is_some_and(|rules| rules.allow(version)));
     let missed = allowed.filter_map(|version| Version::parse(version).ok()).filter(between).max()?;
     Some(format!("{wants} superseded {missed} before its turn: {}", why.message()))
+}
+
+/// That a pool that goes first is not there.
+fn missing<'a>(pool: &PoolFacts<'a>) -> Option<Reason<'a>> {
+    Some(Reason::WaitingForPool(FirstPool { pool: pool.missing?, standing: FirstPoolStanding::Missing }))
+}
+
+/// That a pool never begins that goes first, or before one that does, and so on.
+fn waits_for_ever(fleet: &FleetFacts<'_>, pool: &PoolFacts<'_>) -> Option<DesiredCondition> {
+    let named = |name: &str| {
+        let at = fleet.pools.binary_search_by_key(&name, |pool| pool.name).ok()?;
+        fleet.pools.get(at)
+    };
+    let mut open: VecDeque<&PoolFacts<'_>> = VecDeque::from([pool]);
+    let mut seen = BTreeSet::new();
+    while let Some(next) = open.pop_front() {
+        let why = match next.starts {
+            _ if next.name == pool.name => None,
+            Starts::Invalid(why) => Some(why.into()),
+            _ => missing(next).map(|reason| reason.message()),
+        };
+        if let Some(why) = why {
+            let message = format!("the pool {} goes first (spec.after), and never begins: {why}", next.name);
+            let reason =
+                Reason::WaitingForPool(FirstPool { pool: next.name, standing: FirstPoolStanding::NotDone });
+            return Some(DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &message));
+        }
+        let after = next.rules.into_iter().flat_map(|rules| &rules.after);
+        open.extend(after.filter(|(name, _)| seen.insert(name)).filter_map(|(name, _)| named(name)));
+    }
+    None
 }
 
 /// That its first gate without an answer has none.

@@ -27,35 +27,6 @@ fn at(seconds: i64) -> String {
 }
 
 #[test]
-fn pools_in_a_circle_are_found() {
-    let after = |pool: &str| json!([{"pool": pool}]);
-    let cluster = cluster(&[
-        ("a", after("b")),
-        ("b", after("c")),
-        ("c", after("b")),
-        ("d", after("nobody")),
-        ("e", json!([])),
-    ]);
-    assert_eq!(misplaced(&cluster.pools), [("b", CIRCLE), ("c", CIRCLE)].into());
-}
-
-#[test]
-fn the_ledger_has_room_for_so_many_pools_that_go_first() {
-    let chain = |length: usize| {
-        let name = |nth: usize| format!("p{nth:02}");
-        let pools: Vec<_> = (0..length)
-            .map(|nth| (name(nth), if nth == 0 { json!([]) } else { json!([{"pool": name(nth - 1)}]) }))
-            .collect();
-        let pools: Vec<_> = pools.iter().map(|(name, after)| (name.as_str(), after.clone())).collect();
-        let cluster = cluster(&pools);
-        misplaced(&cluster.pools).into_iter().map(|(name, why)| (name.to_owned(), why)).collect::<Vec<_>>()
-    };
-    assert_eq!(chain(DONE_POOLS_MAX + 1), []);
-    assert_eq!(chain(DONE_POOLS_MAX + 2), [("p17".to_owned(), TOO_MANY)]);
-    assert!(TOO_MANY.contains(&format!(" {DONE_POOLS_MAX} ")));
-}
-
-#[test]
 fn a_soak_is_over_when_it_has_passed_once() {
     let soak = SignedDuration::from_secs(60);
     let now: Timestamp = at(0).parse().unwrap();

@@ -324,6 +324,49 @@ fn a_pool_says_at_once_that_there_is_none_that_it_comes_after() {
     assert!(seen.conditions.iter().any(|it| it.type_ == PROGRESSING && it.message == message), "{seen:?}");
 }
 
+/// What is wrong with another pool holds this one, too, also if it is some pools away.
+#[test]
+fn a_pool_says_at_once_that_none_before_it_ever_begins() {
+    let other = |name: &str, spec: Value| -> Item<Pool> {
+        serde_json::from_value(json!({"metadata": {"name": name, "uid": name}, "spec": spec})).unwrap()
+    };
+    let after = |pool: &str| json!({"nodeSelector": {}, "priority": 1, "after": [{"pool": pool}]});
+    for (a, b, why) in [
+        (after("b"), json!({"nodeSelector": {}, "priority": 2}), None),
+        (
+            after("b"),
+            after("nowhere"),
+            Some("b goes first (spec.after), and never begins: the pool nowhere goes"),
+        ),
+        (
+            after("b"),
+            json!({"nodeSelector": {}, "priority": 2, "maxUnavailable": 0}),
+            Some("b goes first (spec.after), and never begins: spec.maxUnavailable: write"),
+        ),
+        (
+            after("b"),
+            after("a"),
+            Some("a goes first (spec.after), and never begins: spec.after: these pools wait"),
+        ),
+    ] {
+        let mut cluster = Cluster::default();
+        let web = json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "a"}]});
+        pool(&web, &json!({})).put(&mut cluster);
+        other("a", a).put(&mut cluster);
+        other("b", b).put(&mut cluster);
+        let seen = status(&mut cluster);
+        let [accepted, progressing, .., stalled] = &seen.conditions;
+        assert_eq!(accepted.status, ConditionStatus::True, "{seen:?}");
+        match why {
+            None => assert_eq!((stalled.reason, progressing.reason), ("NotStalled", "NoNodes")),
+            Some(why) => {
+                assert!(stalled.message.starts_with(&format!("the pool {why}")), "{}", stalled.message);
+                assert_eq!((stalled.reason, &progressing.message), ("WaitingForPool", &stalled.message));
+            }
+        }
+    }
+}
+
 /// Long before there is an update that the gate would hold.
 #[test]
 fn a_pool_says_at_once_that_a_gate_has_no_answer() {
