@@ -98,6 +98,32 @@ mod tests {
         }
     }
 
+    /// The fields that answer with a pattern or a format in place of a sentence, by their paths.
+    fn unworded(path: &str, schema: &Value, found: &mut Vec<String>) {
+        if ["pattern", "format"].iter().any(|word| schema[word].is_string() && schema["type"] == "string") {
+            found.push(path.to_owned());
+        }
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            unworded(&format!("{path}.{name}"), field, found);
+        }
+        for part in ["items", "additionalProperties"].iter().filter_map(|part| schema.get(part)) {
+            unworded(path, part, found);
+        }
+    }
+
+    /// What people get wrong is answered with what to write.
+    #[test]
+    fn what_people_write_is_held_to_rules_with_sentences() {
+        let mut found = vec![];
+        // The reconciler writes the specs of shadows.
+        for crd in all().iter().filter(|crd| crd.spec.names.kind != "BottlerocketShadow") {
+            let schema = &json!(crd.spec.versions[0].schema)["openAPIV3Schema"];
+            assert!(schema["properties"]["spec"]["properties"].is_object(), "{schema}");
+            unworded(&crd.spec.names.kind, &schema["properties"]["spec"], &mut found);
+        }
+        assert_eq!(found, [""; 0]);
+    }
+
     #[test]
     fn what_kstatus_waits_for_begins_unobserved() {
         let default = |crd: CustomResourceDefinition| {

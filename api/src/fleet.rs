@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
 use crate::crds::{UID_MAX, VARIANTS_MAX};
-use crate::schema::{self, Counter, Sentence, Time, Variant, Version, Word};
+use crate::schema::{self, Counter, Sentence, Time, Variant, Version, Word, WrittenTime, WrittenVersion};
 
 /// What people ask of the fleet.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -84,11 +84,11 @@ pub enum UnpooledNodes {
 #[serde(rename_all = "camelCase")]
 pub struct AcknowledgedHalt {
     /// The version.
-    #[schemars(with = "Version")]
+    #[schemars(with = "WrittenVersion")]
     pub version: String,
     /// The time `halted.at` of its record in the status. One that has not come yet, and is not that of a halt, lifts
     /// nothing.
-    #[schemars(with = "Time")]
+    #[schemars(with = "WrittenTime")]
     pub halted_at: String,
 }
 

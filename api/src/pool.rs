@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::conditions::Condition;
 use crate::fleet::AcknowledgedHalt;
 use crate::names::ZONE_LABEL;
+pub use crate::schema::FIVE_FIELDS;
 use crate::schema::{
-    self, Counter, DnsLabel, Duration, FailureCount, LabelKey, LabelValue, Time, Version, WrittenVersion,
+    self, Counter, DnsLabel, Duration, FailureCount, LabelKey, LabelValue, PoolName, Schedule, Time,
+    TimeZone, Version, WrittenTime, WrittenVersion,
 };
 
 /// How and when the pool updates its nodes.
@@ -155,23 +157,19 @@ pub enum Operator {
     DoesNotExist,
 }
 
-/// What to write for the schedule of a window.
-pub const FIVE_FIELDS: &str = "write five fields (minute hour day month weekday), such as \"0 2 * * SAT\"";
-
 /// A recurring maintenance window. Windows of a pool that overlap or touch are one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Window {
     /// When it opens: a cron expression of five fields (minute hour day month weekday), such as `0 2 * * SAT`.
-    #[schemars(length(min = 1, max = 128), regex(pattern = schema::CRON))]
-    #[x_kube(validation = Rule::new("self.matches('^ *([^ ]+ +){4}[^ ]+ *$')").message(FIVE_FIELDS))]
+    #[schemars(with = "Schedule")]
     pub schedule: String,
     /// How long it stays open, such as `4h` or `1h30m`; at most a week.
     #[schemars(with = "Duration")]
     pub duration: String,
     /// The time zone of the schedule, a name of the IANA database such as `Europe/Berlin`. Default: UTC.
     #[serde(default = "utc")]
-    #[schemars(length(min = 1, max = 64), regex(pattern = schema::TIME_ZONE))]
+    #[schemars(with = "TimeZone")]
     pub time_zone: String,
 }
 
@@ -181,16 +179,16 @@ fn utc() -> String {
 
 /// A span of time in which no update starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[x_kube(validation = Rule::new("self.start < self.end").message("start comes before end"))]
+#[x_kube(validation = Rule::new(schema::ordered()).message("start comes before end"))]
 pub struct Freeze {
     /// Name of the freeze.
     #[schemars(with = "LabelValue", length(min = 1))]
     pub name: String,
     /// When it begins, such as `2026-12-20T00:00:00+01:00`.
-    #[schemars(with = "Time")]
+    #[schemars(with = "WrittenTime")]
     pub start: String,
     /// When it ends: the first moment at which updates may start again.
-    #[schemars(with = "Time")]
+    #[schemars(with = "WrittenTime")]
     pub end: String,
 }
 
@@ -352,7 +350,7 @@ impl Default for Versions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct After {
     /// Name of the pool. A pool that does not exist is never done.
-    #[schemars(length(min = 1, max = crate::crds::POOL_NAME_MAX), regex(pattern = schema::NAME))]
+    #[schemars(with = "PoolName")]
     pub pool: String,
     /// How long it must have been done without interruption, such as `24h`. After that, nodes that join it change nothing; a halt
     /// of the version does. Default: 0s.

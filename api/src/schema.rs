@@ -8,8 +8,8 @@
 use schemars::JsonSchema;
 
 use crate::crds::{
-    BOOT_ID_MAX, COUNTER_MAX, LABEL_MAX, MESSAGE_MAX, NAME_MAX, POOL_FAILURES_MAX, TIME_MAX, VARIANT_MAX,
-    VERSION_MAX, WORD_MAX,
+    BOOT_ID_MAX, COUNTER_MAX, LABEL_MAX, MESSAGE_MAX, NAME_MAX, POOL_FAILURES_MAX, POOL_NAME_MAX, TIME_MAX,
+    VARIANT_MAX, VERSION_MAX, WORD_MAX,
 };
 use crate::printable::PATTERN;
 
@@ -29,16 +29,35 @@ pub(crate) const UID: &str = r"^[0-9A-Za-z._-]*$";
 pub(crate) const NAME: &str = r"^[0-9a-z.-]*$";
 /// In CamelCase.
 const WORD: &str = r"^[A-Z][A-Za-z]*$";
-const LABEL_VALUE: &str = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
-const LABEL_KEY: &str = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
-const DNS_LABEL: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-/// What cron expressions consist of, as far as characters go.
-pub(crate) const CRON: &str = r"^[0-9A-Za-z*/,#? -]+$";
-/// The rule for hours, minutes, seconds. A rule has words of its own, in place of which a pattern would be shown.
-const DURATION_RULE: &str = "self.matches('^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,6}s)?$')";
+const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
+const LABEL_VALUE_HINT: &str =
+    "write letters, digits, -, _ and . that begin and end with a letter or a digit, such as web-1";
+const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
+const LABEL_KEY_MAX: usize = NAME_MAX + 1 + LABEL_MAX;
+const LABEL_KEY_HINT: &str = "write the key of a label, such as example.org/rack";
+const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+const DNS_LABEL_HINT: &str = "write a name of letters in lower case, digits and -, such as main";
+const POOL_NAME: &str = "^[0-9a-z.-]+$";
+const POOL_NAME_HINT: &str =
+    "write the name of a pool, of letters in lower case, digits, - and ., such as canary";
+const DURATION: &str = "^([0-9]{1,5}h([0-9]{1,5}m)?([0-9]{1,6}s)?|[0-9]{1,5}m([0-9]{1,6}s)?|[0-9]{1,6}s)$";
+const DURATION_MAX: usize = 32;
 const DURATION_HINT: &str = "write hours, minutes and seconds, such as 24h or 1h30m";
 const VERSION_HINT: &str = "write a semantic version, such as 1.20.0";
-pub(crate) const TIME_ZONE: &str = r"^[A-Za-z][A-Za-z0-9_+/-]*$";
+const TIME_ZONE: &str = "^[A-Za-z][A-Za-z0-9_+/-]*$";
+const TIME_ZONE_MAX: usize = 64;
+const TIME_ZONE_HINT: &str = "write a name of the IANA database, such as Europe/Berlin or UTC";
+/// Also a day that no month has: then the API server says that it cannot be converted.
+const WRITTEN_TIME: &str = concat!(
+    "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?",
+    "(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+);
+const WRITTEN_TIME_HINT: &str = "write a time with its offset, such as 2026-12-20T00:00:00+01:00";
+/// What cron expressions of five fields consist of, as far as characters go.
+const SCHEDULE: &str = "^ *([0-9A-Za-z*/,#?-]+ +){4}[0-9A-Za-z*/,#?-]+ *$";
+const SCHEDULE_MAX: usize = 128;
+/// What to write for the schedule of a window.
+pub const FIVE_FIELDS: &str = "write five fields (minute hour day month weekday), such as \"0 2 * * SAT\"";
 /// The rule for limits.
 pub(crate) const MAX_UNAVAILABLE_RULE: &str =
     "type(self) == int ? self >= 1 && self <= 100000 : self.matches('^(100|[1-9][0-9]?)%$')";
@@ -62,29 +81,9 @@ pub(crate) struct Time(
     #[schemars(length(max = TIME_MAX), regex(pattern = TIME), extend("format" = "date-time"))] String,
 );
 
-// A span of time, such as `1h30m`.
-#[derive(JsonSchema)]
-pub(crate) struct Duration(
-    #[schemars(
-    length(min = 2, max = 32),
-    extend("x-kubernetes-validations" = [{"rule": DURATION_RULE, "message": DURATION_HINT}])
-)]
-    String,
-);
-
 // A version of Bottlerocket.
 #[derive(JsonSchema)]
 pub(crate) struct Version(#[schemars(length(max = VERSION_MAX), regex(pattern = SEMVER))] String);
-
-// A version that a person writes.
-#[derive(JsonSchema)]
-pub(crate) struct WrittenVersion(
-    #[schemars(
-    length(max = VERSION_MAX),
-    extend("x-kubernetes-validations" = [{"rule": format!("self.matches(r'{SEMVER}')"), "message": VERSION_HINT}])
-)]
-    String,
-);
 
 // A variant of Bottlerocket.
 #[derive(JsonSchema)]
@@ -102,16 +101,37 @@ pub(crate) struct Word(#[schemars(length(min = 1, max = WORD_MAX), regex(pattern
 #[derive(JsonSchema)]
 pub(crate) struct Sentence(#[schemars(length(max = MESSAGE_MAX), regex(pattern = PATTERN))] String);
 
-// The key of a label.
-#[derive(JsonSchema)]
-pub(crate) struct LabelKey(
-    #[schemars(length(max = NAME_MAX + 1 + LABEL_MAX), regex(pattern = LABEL_KEY))] String,
-);
+// What people write. A rule has words of its own, in place of which a pattern would be shown.
+macro_rules! written {
+    ($name:ident, $most:ident, $pattern:ident, $hint:ident) => {
+        #[derive(JsonSchema)]
+        pub(crate) struct $name(
+            #[schemars(
+                length(max = $most),
+                extend("x-kubernetes-validations" = [{"rule": matches("self", $pattern), "message": $hint}])
+            )]
+            String,
+        );
+    };
+}
 
-// The value of a label.
-#[derive(JsonSchema)]
-pub(crate) struct LabelValue(#[schemars(length(max = LABEL_MAX), regex(pattern = LABEL_VALUE))] String);
+written!(LabelKey, LABEL_KEY_MAX, LABEL_KEY, LABEL_KEY_HINT);
+written!(LabelValue, LABEL_MAX, LABEL_VALUE, LABEL_VALUE_HINT);
+written!(DnsLabel, LABEL_MAX, DNS_LABEL, DNS_LABEL_HINT);
+written!(PoolName, POOL_NAME_MAX, POOL_NAME, POOL_NAME_HINT);
+written!(Duration, DURATION_MAX, DURATION, DURATION_HINT);
+written!(WrittenVersion, VERSION_MAX, SEMVER, VERSION_HINT);
+written!(WrittenTime, TIME_MAX, WRITTEN_TIME, WRITTEN_TIME_HINT);
+written!(Schedule, SCHEDULE_MAX, SCHEDULE, FIVE_FIELDS);
+written!(TimeZone, TIME_ZONE_MAX, TIME_ZONE, TIME_ZONE_HINT);
 
-// A label of DNS.
-#[derive(JsonSchema)]
-pub(crate) struct DnsLabel(#[schemars(length(min = 1, max = LABEL_MAX), regex(pattern = DNS_LABEL))] String);
+/// The rule that this text is of this pattern.
+fn matches(text: &str, pattern: &str) -> String {
+    format!("{text}.matches(r'{pattern}')")
+}
+
+/// The rule that `start` comes before `end`. Of one that is no time, its own rule tells.
+pub(crate) fn ordered() -> String {
+    let (start, end) = (matches("self.start", WRITTEN_TIME), matches("self.end", WRITTEN_TIME));
+    format!("!({start} && {end}) || timestamp(self.start) < timestamp(self.end)")
+}

@@ -57,7 +57,7 @@ async fn a_pool_that_means_nothing_is_refused() -> Result<()> {
             freeze("2027-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
             "start comes before end",
         ),
-        ("a freeze without offset", freeze("2027-01-01", "2028-01-01"), "date-time"),
+        ("a freeze without offset", freeze("2027-01-01", "2028-01-01"), "write a time with its offset"),
         (
             "a schedule of four fields",
             windows("0 2 * *", "4h", "UTC"),

@@ -194,7 +194,11 @@ fn limits_of_fleets() -> Vec<Row> {
             said(json!([halt("1.0.0", TIME), halt("1.0.0", TIME)])),
             Err("Duplicate"),
         ),
-        ("a halt of no version", said(json!([halt("*", TIME)])), Err("acknowledgedHalts[0].version")),
+        (
+            "a halt of no version",
+            said(json!([halt("*", TIME)])),
+            Err("write a semantic version, such as 1.20.0"),
+        ),
         (
             "a halt of a version that ends a quotation",
             said(json!([halt("1.0.0-'", TIME)])),
@@ -202,7 +206,7 @@ fn limits_of_fleets() -> Vec<Row> {
         ),
         ("a halt of no time", said(json!([{"version": "1.0.0"}])), Err("acknowledgedHalts[0].haltedAt")),
         ("a time of no halt", said(json!([{"haltedAt": TIME}])), Err("acknowledgedHalts[0].version")),
-        ("a halt at a word", said(json!([halt("1.0.0", "now")])), Err("acknowledgedHalts[0].haltedAt")),
+        ("a halt at a word", said(json!([halt("1.0.0", "now")])), Err("write a time with its offset")),
         ("a pause in words", json!({"paused": "yes"}), Err("spec.paused")),
         ("a ceiling", json!({"maxUnavailable": 3, "unpooledNodes": "Hold"}), Ok(())),
         ("a tenth", json!({"maxUnavailable": "10%", "unpooledNodes": "DefaultPool"}), Ok(())),
