@@ -339,8 +339,8 @@ impl EventText {
         Self { reason, warning, note, action: format!("UpdateAttempt{attempt}") }
     }
 
-    /// Is it published on the Node, too? What begins and what ends an update is, and all that is wrong. The steps between
-    /// are on the shadow only: each Event is a write to the API server.
+    /// Is it published on the Node, too? What begins and what ends an update is, and all that is wrong. Steps between are told
+    /// by the shadow's condition: each Event is a write to the API server.
     pub fn concerns_node(&self) -> bool {
         self.warning || matches!(self.reason, "UpdateStarted" | "UpdateAdopted" | "Updated" | "OptedOut")
     }
@@ -368,7 +368,12 @@ impl EventText {
             Milestone::Adopted => {
                 ("UpdateAdopted", false, format!("an update to {version} that was in progress is taken over"))
             }
-            Milestone::Cordoned => ("Cordoned", false, cordoned(view, version)),
+            Milestone::Cordoned if !is_persons_cordon(view) => return None,
+            Milestone::Cordoned => (
+                "StaysCordoned",
+                false,
+                format!("the node is drained for {version}; it was cordoned before, and stays cordoned"),
+            ),
             Milestone::CordonedAgain => {
                 let note = format!(
                     "somebody uncordoned the node during its drain for {version}, so pods may have come: it is drained \
@@ -378,14 +383,6 @@ impl EventText {
                 ("CordonedAgain", true, note)
             }
             Milestone::PodsLeft => ("PodsLeft", true, left_pods(view.pods.returning)),
-            Milestone::RebootGranted => {
-                ("RebootGranted", false, format!("the node is drained; its host may reboot into {version}"))
-            }
-            Milestone::ReturnedToService => (
-                "ReturnedToService",
-                false,
-                "the changes that were made to the node for its update are undone".to_owned(),
-            ),
             Milestone::Updated => ("Updated", false, format!("the node runs {version}")),
             Milestone::Aborted(why) => {
                 let (left, why) = (left_behind(&shadow, why), Reason::Aborting(why).message());
@@ -474,13 +471,11 @@ impl EventText {
     }
 }
 
-/// Why the node is cordoned, and whether it stays so.
-fn cordoned(view: &NodeView<'_>, version: &str) -> String {
-    let is_persons = view.node.is_some_and(|node| {
+/// Has a person cordoned the node, before its drain?
+fn is_persons_cordon(view: &NodeView<'_>) -> bool {
+    view.node.is_some_and(|node| {
         node.unschedulable && node.marker.is_none_or(|marker| marker.cordoned_at.is_none())
-    });
-    let stays = if is_persons { "; it was cordoned before, and stays cordoned" } else { "" };
-    format!("the node is cordoned, to be drained for {version}{stays}")
+    })
 }
 
 /// What becomes of pods of these workloads, which came back each time that they were evicted.

@@ -62,10 +62,6 @@ pub enum Milestone {
     CordonedAgain,
     /// Pods that came back each time that they were evicted are left on the node.
     PodsLeft,
-    /// The node is empty, and its host may reboot.
-    RebootGranted,
-    /// What was changed on the node is undone.
-    ReturnedToService,
     /// The node runs the new version, and all is well.
     Updated,
     /// The update is given up.

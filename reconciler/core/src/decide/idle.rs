@@ -24,7 +24,7 @@ impl<'a> Case<'_, 'a> {
     pub(super) fn idle(self) -> Decision<'a> {
         let Self { fleet, view, node, shadow, slot } = self;
         if node.marker.is_some_and(|marker| !marker.is_kept() || !node.labelled) {
-            return undo_when_ready(node, Reason::Finishing, None);
+            return undo_when_ready(node, Reason::Finishing);
         }
         if !node.labelled {
             let delete = Effect::DeleteShadow { uid: shadow.uid };

@@ -138,9 +138,7 @@ fn decided<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slo
     if let Some(marker) = node.marker
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt)
     {
-        // A node without changes of ours was never out of service, so no Event tells of its return.
-        let back = marker.holds_changes().then_some(Milestone::ReturnedToService);
-        return undo_when_ready(&node, Reason::ReturningToService, back);
+        return undo_when_ready(&node, Reason::ReturningToService);
     }
     let case = Case { fleet, view, node: &node, shadow: &shadow, slot };
     let decision = match shadow.spec.state {
@@ -174,21 +172,17 @@ fn without_shadow<'a>(node: &NodeFacts<'a>) -> Decision<'a> {
         return Decision::carry_out(Effect::CreateShadow { attempt }, Reason::NotReported);
     }
     match node.marker {
-        Some(_) => undo_when_ready(node, Reason::NotLabelled, None),
+        Some(_) => undo_when_ready(node, Reason::NotLabelled),
         None => Decision::wait(Reason::NotLabelled),
     }
 }
 
 /// Undoes everything that the marker names, once the node is Ready: until then it may be rebooting. A marker that names no
 /// change, but only the owners of evicted pods, goes at once.
-fn undo_when_ready<'a>(
-    node: &NodeFacts<'a>,
-    reason: Reason<'a>,
-    milestone: Option<Milestone>,
-) -> Decision<'a> {
+fn undo_when_ready<'a>(node: &NodeFacts<'a>, reason: Reason<'a>) -> Decision<'a> {
     match node.marker {
         Some(marker) if node.ready || !marker.holds_changes() => {
-            Decision { milestone, ..Decision::write(writes::undo(node, marker), reason) }
+            Decision::write(writes::undo(node, marker), reason)
         }
         _ => Decision::wait(Reason::NodeNotReady),
     }

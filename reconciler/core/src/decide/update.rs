@@ -158,8 +158,7 @@ impl<'a> Case<'_, 'a> {
         // theirs.
         let kept = marker.emptied && node.version == self.shadow.spec.version;
         let undo = writes::undo_and_keep_owners(self.fleet, node, marker, kept);
-        let decision = Decision::write(undo, Reason::ReturningToService);
-        Some(decision.reaching(Milestone::ReturnedToService))
+        Some(Decision::write(undo, Reason::ReturningToService))
     }
 
     fn empty_then_grant(self) -> Decision<'a> {
@@ -179,7 +178,6 @@ impl<'a> Case<'_, 'a> {
         }
         let (confirm, grant) = (writes::drained(fleet, node), writes::grant(fleet, shadow, node));
         Decision::carry_out(Effect::Grant { confirm, grant }, Reason::Draining)
-            .reaching(Milestone::RebootGranted)
     }
 
     /// Wanted: another boot, with the new version. Everything here rests on the Node, its marker and the agent's claim.

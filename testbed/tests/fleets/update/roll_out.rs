@@ -40,18 +40,10 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
     for column in ["STATE", "TARGET VERSION", "CRASH COUNT", "REASON", NEW] {
         ensure!(columns.contains(column), "{columns}");
     }
-    for (namespace, words, told) in [
-        (
-            NAMESPACE,
-            &["UpdateStarted", "Cordoned", "RebootGranted", "ReturnedToService", "Updated"][..],
-            true,
-        ),
-        ("default", &["UpdateStarted", "Updated"], true),
-        ("default", &["Cordoned", "RebootGranted", "ReturnedToService"], false),
-    ] {
+    for namespace in [NAMESPACE, "default"] {
         let events = fleet.control_plane.kubectl(["get", "events", "-n", namespace]).await?;
-        for word in words {
-            ensure!(events.contains(word) == told, "{word} in {namespace}: {events}");
+        for word in ["UpdateStarted", "Updated"] {
+            ensure!(events.contains(word), "{word} in {namespace}: {events}");
         }
     }
     metrics_agree(&fleet, 4).await?;

@@ -61,7 +61,7 @@ fn an_updated_node_comes_back_with_its_annotations() {
         node(&mut view, |node| (node.do_not_disrupt, node.scale_down_disabled) = (both, both));
         rebooted(&mut view, version);
         let back = decide(&fleet(), &view);
-        assert_eq!(back.milestone, Some(Milestone::ReturnedToService));
+        assert_eq!(back.reason.as_str(), "ReturningToService");
         assert_eq!(sets(write(&back), Field::Unschedulable), Some(Value::Absent));
         let Some(Value::Marker(rest)) = sets(write(&back), Field::Marker) else { panic!("no marker") };
         assert_eq!((releases(write(&back)), rest.is_kept()), (!stay, stay), "{version} {emptied}");

@@ -4,7 +4,7 @@ use State::{Idle, MonitoringUpdate};
 
 use super::world::*;
 use super::*;
-use crate::decide::{Abort, Milestone, Reason, node as decide};
+use crate::decide::{Abort, Reason, node as decide};
 use crate::facts::{FleetFacts, NodeView};
 use crate::workloads::Evicted;
 
@@ -108,17 +108,5 @@ fn given_up_in_service_keeps_no_slot() {
         marked(&mut view, marker);
         node(&mut view, |node| node.ready = ready);
         assert_eq!(decide(&fleet(), &view).effect.is_some(), undone, "{marker:?}, Ready: {ready}");
-    }
-}
-
-#[test]
-fn only_a_node_out_of_service_is_said_to_return() {
-    let evicted_owners = vec![CART.to_owned()];
-    let owners = brupop_api::Marker { attempt: 9, evicted_owners, ..brupop_api::Marker::default() };
-    for (marker, milestone) in [(owners, None), (marker(9, true), Some(Milestone::ReturnedToService))] {
-        let mut view = updating(Idle, Idle);
-        marked(&mut view, &marker);
-        let decision = decide(&fleet(), &view);
-        assert_eq!((decision.reason, decision.milestone), (Reason::ReturningToService, milestone));
     }
 }
