@@ -1,5 +1,6 @@
 //! `kubectl brupop` on a real control plane: what it shows and writes, and which rights people need for it.
 
+mod first_screen;
 mod flux;
 
 use std::fs::Permissions;
