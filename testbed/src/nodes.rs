@@ -80,6 +80,8 @@ impl NewNode {
         json!({
             "capacity": room, "allocatable": room, "conditions": conditions,
             "addresses": [{"type": "Hostname", "address": self.name}],
+            // By this the API server speaks WebSocket to the kubelet, too.
+            "declaredFeatures": ["ExtendWebSocketsToKubelet"],
             "nodeInfo": {
                 "architecture": "amd64", "operatingSystem": "linux", "machineID": "", "systemUUID": "",
                 "kernelVersion": "6.1.102", "containerRuntimeVersion": "containerd://1.7.22",

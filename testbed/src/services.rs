@@ -1,5 +1,5 @@
 //! What kube-proxy does, for the one who needs it: the API server, which calls webhooks by their Service, and takes
-//! requests on to pods (`/api/v1/namespaces/<namespace>/pods/<pod>:<port>/proxy/`).
+//! requests on to pods (`/api/v1/namespaces/<namespace>/pods/<pod>:<port>/proxy/`) and kubelets.
 //!
 //! The API server hands its connections into the cluster to a proxy on a Unix socket (egress selector, HTTP CONNECT),
 //! as in clusters whose control plane is not in the nodes' network. The proxy finds the Service by its address, a
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -27,6 +27,10 @@ use tokio::time::timeout;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest head of a CONNECT request.
 const HEAD_LIMIT: usize = 1024;
+/// The answer to a request that is granted.
+const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
+/// The port of every kubelet, at whatever address.
+const KUBELET_PORT: &str = ":10250";
 
 /// The proxy, and who listens behind which pod; cheap to clone. It ends with the last clone.
 #[derive(Clone, Debug)]
@@ -39,6 +43,7 @@ pub(crate) struct Services {
 struct Backends {
     unreachable: watch::Sender<bool>,
     listening: Arc<Mutex<Listening>>,
+    kubelets: Arc<Mutex<Option<mpsc::UnboundedSender<UnixStream>>>>,
     turn: Arc<AtomicUsize>,
 }
 
@@ -75,6 +80,13 @@ impl Services {
     pub(crate) fn listens(&self, pod_uid: &str, ip: &str, port: i32, process: SocketAddr) {
         let backend = Backend { pod: ip.to_owned(), process };
         self.backends.lock().insert((pod_uid.to_owned(), port), backend);
+    }
+
+    /// The API server's connections to kubelets, from now on.
+    pub(crate) fn kubelets(&self) -> mpsc::UnboundedReceiver<UnixStream> {
+        let (to, from) = mpsc::unbounded_channel();
+        *self.backends.kubelets.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
+        from
     }
 
     /// Whether Services are reached at all. What was connected is cut off, or API servers would go on with the connections
@@ -170,16 +182,28 @@ async fn accept(listener: UnixListener, client: Client, backends: Backends) {
 async fn tunnel(mut stream: UnixStream, client: Client, backends: Backends) {
     let connect = async {
         let address = read_connect(&mut stream).await?;
+        if address.ends_with(KUBELET_PORT) {
+            return Ok(None);
+        }
         let backend = backends.resolve(&client, &address).await.with_context(|| address.clone())?;
         let stream = TcpStream::connect(backend).await.with_context(|| format!("{address} is {backend}"))?;
         // Without it a review waits 40 ms for the acknowledgement of its own headers, which no real proxy costs it.
         stream.set_nodelay(true)?;
-        anyhow::Ok(stream)
+        anyhow::Ok(Some(stream))
     };
     let connected = timeout(CONNECT_TIMEOUT, connect).await.context("too slow").flatten();
     let result = match connected {
-        Ok(mut backend) => {
-            let established = stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await;
+        Ok(None) => {
+            let established = stream.write_all(ESTABLISHED).await;
+            let kubelets = backends.kubelets.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(kubelets) = kubelets.as_ref().filter(|_| established.is_ok()) {
+                // Without kubelets the connection ends.
+                let _ = kubelets.send(stream);
+            }
+            established
+        }
+        Ok(Some(mut backend)) => {
+            let established = stream.write_all(ESTABLISHED).await;
             // How a tunnel ends is the business of those who talk through it.
             let mut unreachable = backends.unreachable.subscribe();
             tokio::select! {

@@ -1,7 +1,8 @@
 //! What runs in the pods of the test bed's own tests: tells by HTTP on `LISTEN` what a process of a pod sees.
 //!
 //! `/environment` is the environment as JSON, `/boot-id` the file named by `BOOT_ID_FILE`, `/readyz` succeeds. On
-//! SIGTERM it leaves a file `terminated` in the folder named by `MARKS`.
+//! SIGTERM it leaves a file `terminated` in the folder named by `MARKS`. With a path as its argument it prints what it
+//! would answer, and ends.
 
 use anyhow::{Context as _, Result};
 use http_body_util::Full;
@@ -18,8 +19,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
+    if let Some(path) = std::env::args().nth(1) {
+        println!("{}", tell(&path)?.with_context(|| format!("nothing is told at {path}"))?);
+        return Ok(());
+    }
     let mut terminate = signal(SignalKind::terminate())?;
     let listener = TcpListener::bind(std::env::var("LISTEN").context("LISTEN")?).await?;
+    println!("it listens");
     loop {
         tokio::select! {
             _ = terminate.recv() => {

@@ -10,9 +10,12 @@
 //! then Ready, and its pods start again.
 
 mod container;
+mod exec;
+mod logs;
 mod node;
 mod pod;
 mod probe;
+mod serving;
 mod status;
 
 use crate::components::free_port;
@@ -130,8 +133,10 @@ impl Kubelets {
         let programs = programs.into_iter().collect();
         let shared = control_plane.shared();
         let kubelet = Arc::new(Kubelet { shared, gateways, programs, state: Mutex::default() });
+        let asked = kubelet.shared.services.kubelets();
+        let serving = tokio::spawn(serving::serve(Arc::clone(&kubelet), asked));
         let watching = tokio::spawn(watch_pods(Arc::clone(&kubelet)));
-        Self { kubelet, tasks: Mutex::new(vec![watching]) }
+        Self { kubelet, tasks: Mutex::new(vec![serving, watching]) }
     }
 
     /// Where the host of a node puts the socket of its API: a container that mounts `/run/api.sock` finds it there.
@@ -168,11 +173,7 @@ impl Kubelets {
     /// Sends a signal to the process of a pod, if it has one. A process that ends is started again.
     pub fn signal(&self, namespace: &str, pod: &str, signal: Signal) {
         let state = self.kubelet.lock();
-        let is_meant = |entry: &&PodEntry| {
-            let seen = entry.seen.borrow();
-            seen.name_any() == pod && seen.namespace().as_deref() == Some(namespace)
-        };
-        for entry in state.pods.values().filter(is_meant) {
+        for entry in state.pods.values().filter(|entry| entry.is(namespace, pod)) {
             // A task that has ended needs no signal.
             let _ = entry.signals.send(signal);
         }
@@ -193,6 +194,11 @@ fn made_for(file: &Path) -> Result<PathBuf> {
 }
 
 impl PodEntry {
+    fn is(&self, namespace: &str, pod: &str) -> bool {
+        let seen = self.seen.borrow();
+        seen.name_any() == pod && seen.namespace().as_deref() == Some(namespace)
+    }
+
     fn as_process(&self) -> Option<PodProcess> {
         let RunsAs { pid, restarts, listens } = self.process.clone()?;
         let pod = self.seen.borrow();

@@ -12,6 +12,7 @@ use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, from_value, json};
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -153,6 +154,50 @@ async fn a_pods_process_gets_environment_token_and_service() -> Result<()> {
         bed.client.request_text(http::Request::get(path).body(Vec::new()).ok()?).await.ok()
     });
     assert_eq!(by_service.await?.trim(), bed.host.boot_id());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_read_logs_and_run_what_the_pod_has() -> Result<()> {
+    let bed = Bed::start().await?;
+    let (process, _) = bed.running("the pod's process", |_, _| true).await?;
+    let kubectl = async |words: &str| {
+        let output = bed.control_plane.kubectl_output(words.split(' ')).await?;
+        let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+        anyhow::Ok((output.status.code(), said))
+    };
+    let log = |said: &str| (Some(0), [said.to_owned(), String::new()]);
+    let path = bed.control_plane.sandbox().logs().join(format!("{}.log", process.pod));
+    let mut file = std::fs::OpenOptions::new().append(true).open(path)?;
+    writeln!(file, "one more")?;
+    assert_eq!(kubectl("logs daemonset/speaker").await?, log("it listens\none more\n"));
+    assert_eq!(kubectl("logs --tail=1 daemonset/speaker").await?, log("one more\n"));
+
+    let exec = async |words: &str| kubectl(&format!("exec daemonset/speaker -- {words}")).await;
+    assert_eq!(exec("/speaker /boot-id").await?.1[0].trim(), bed.host.boot_id());
+    let (code, [said, environment]) = exec("/speaker /environment").await?;
+    assert!(code == Some(0) && said.contains(r#""NODE":"node-0""#), "{said}{environment}");
+    let (code, [_, said]) = exec("/speaker /nowhere").await?;
+    assert!(code == Some(1) && said.contains("nothing is told at /nowhere"), "{code:?} {said}");
+    let (code, [_, said]) = exec("sh").await?;
+    assert!(
+        code == Some(1) && said.contains(r#"there is no program for the command "sh""#),
+        "{code:?} {said}"
+    );
+
+    // Followed until the pod has gone.
+    let follows = kubectl("logs -f daemonset/speaker");
+    let ends = async {
+        let pods = Api::<Pod>::namespaced(bed.client.clone(), "default");
+        let audit = bed.control_plane.audit();
+        let followed = audit.wait_for_audit("the log", DEADLINE, |it| it.request_uri.contains("follow=true"));
+        followed.await?;
+        writeln!(file, "the last")?;
+        anyhow::Ok(pods.delete(&process.pod, &DeleteParams::default()).await?)
+    };
+    let (followed, ended) = tokio::join!(follows, ends);
+    ended?;
+    assert_eq!(followed?, log("it listens\none more\nthe last\n"));
     Ok(())
 }
 

@@ -203,10 +203,10 @@ async fn stay(fleet: &Fleet) {
    kubectl brupop history
    kubectl brupop pause                    # and resume; also of one node, or of a pool
    kubectl drain node-1 --ignore-daemonsets --force
+   kubectl brupop plan                     # what the next updates would be
    kubectl get brs,brf,brp -n {NAMESPACE}
-   ls {}    # in place of kubectl logs and exec, which these kubelets do not serve",
+   kubectl logs -n {NAMESPACE} deploy/brupop-reconciler",
         fleet.control_plane.kubeconfig().display(),
-        fleet.control_plane.sandbox().logs().display(),
     );
     std::future::pending::<()>().await;
 }
