@@ -74,6 +74,7 @@ impl std::fmt::Display for State {
     printcolumn(name = "Target State", type_ = "string", json_path = ".spec.state", priority = 1),
     printcolumn(name = "Target Version", type_ = "string", json_path = ".status.target_version"),
     printcolumn(name = "Crash Count", type_ = "string", json_path = ".status.crash_count", priority = 1),
+    printcolumn(name = "Pool", type_ = "string", json_path = ".status.pool"),
     printcolumn(
         name = "Reason",
         type_ = "string",
@@ -186,7 +187,7 @@ pub enum ObstacleKind {
     Budget,
 }
 
-/// Where a node is; its agent writes everything but the conditions. Nothing is required: conditions may come first.
+/// Where a node is; its agent writes everything but pool and conditions. Nothing is required: these may come first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 pub struct BottlerocketShadowStatus {
     /// The version that runs.
@@ -234,6 +235,10 @@ pub struct BottlerocketShadowStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Sentence>")]
     pub message: Option<String>,
+    /// The pool that steers the node; empty if none does. Written by the reconciler only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = crate::crds::POOL_NAME_MAX), regex(pattern = schema::NAME))]
+    pub pool: Option<String>,
     /// Why the node moves or not; written by the reconciler only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::CONDITIONS_MAX))]

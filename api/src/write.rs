@@ -26,7 +26,7 @@ pub use fit::Misfit;
 pub enum Object<N> {
     /// The shadow of this name: itself and its spec, by the reconciler.
     ShadowSpec(N),
-    /// The shadow of this name, through `/status`: by its agent, but for the conditions, which are the reconciler's.
+    /// The shadow of this name, through `/status`: by its agent, but for pool and conditions, which are the reconciler's.
     ShadowStatus(N),
     /// The Node of this name.
     Node(N),

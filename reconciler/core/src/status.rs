@@ -14,7 +14,7 @@ use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{AcknowledgedHalt, Counts, VersionRecord};
 use brupop_api::printable::printable;
-use brupop_api::{BottlerocketFleet, BottlerocketShadow, names};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, BottlerocketShadowStatus, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde_json::{Value, json};
@@ -191,26 +191,34 @@ pub fn shadow_conditions(shadow: &BottlerocketShadow) -> &[Condition] {
     shadow.status.as_ref().map_or(&[], |status| &status.conditions)
 }
 
-/// Are these conditions of the shadow, as its spec is now, stored already, and no others of ours?
-pub fn shadow_has(shadow: &BottlerocketShadow, wanted: &[DesiredCondition]) -> bool {
+/// Are this pool and these conditions of the shadow, as its spec is now, stored already, and no others of ours?
+pub fn shadow_has(shadow: &BottlerocketShadow, pool: &str, wanted: &[DesiredCondition]) -> bool {
+    let stored_pool = shadow.status.as_ref().and_then(|status| status.pool.as_deref());
     let (stored, generation) = (shadow_conditions(shadow), generation(&shadow.metadata));
     let types = [PROGRESSING, OVERDUE, UPDATE_AVAILABLE];
     let ours = |condition: &&Condition| types.contains(&condition.type_.as_str());
-    wanted.iter().all(|wanted| wanted.is_stored_in(stored, generation))
+    stored_pool.unwrap_or_default() == pool
+        && wanted.iter().all(|wanted| wanted.is_stored_in(stored, generation))
         && stored.iter().filter(ours).count() == wanted.len()
 }
 
-/// The status to apply to a shadow, so that it has the wanted conditions. It names the shadow's UID, so the API server
-/// applies it to this very object only.
-pub fn shadow_patch(shadow: &BottlerocketShadow, wanted: &[DesiredCondition], now: &str) -> Value {
+/// The status to apply to a shadow, so that it has this pool (empty: none) and the wanted conditions. It names the
+/// shadow's UID, so the API server applies it to this very object only.
+pub fn shadow_patch(
+    shadow: &BottlerocketShadow,
+    pool: &str,
+    wanted: &[DesiredCondition],
+    now: &str,
+) -> Value {
     let (stored, generation) = (shadow_conditions(shadow), generation(&shadow.metadata));
     let conditions: Vec<Condition> =
         wanted.iter().map(|wanted| wanted.stored_over(stored, generation, now)).collect();
+    let status = BottlerocketShadowStatus { pool: Some(pool.to_owned()), conditions, ..Default::default() };
     json!({
         "apiVersion": BottlerocketShadow::api_version(&()),
         "kind": BottlerocketShadow::kind(&()),
         "metadata": {"name": shadow.metadata.name, "uid": shadow.metadata.uid},
-        "status": {"conditions": conditions},
+        "status": status,
     })
 }
 

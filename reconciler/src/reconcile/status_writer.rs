@@ -89,10 +89,11 @@ impl Reconciler {
         let wanted: Vec<DesiredCondition> =
             [progressing].into_iter().chain(overdue).chain(available).collect();
         let now = self.now();
+        let pool = pass.observed.fleet.pool_of(view).map_or("", |pool| pool.name);
         let has_slot = pass.observed.fleet.slots.contains_key(name);
         let step = step(shadow, has_slot, why);
         let explained = &mut self.leading.memory.node(name).explained;
-        if status::shadow_has(shadow, &wanted) {
+        if status::shadow_has(shadow, pool, &wanted) {
             explained.stored(step, has_slot);
             return;
         }
@@ -104,7 +105,7 @@ impl Reconciler {
         if !self.has_room_for_conditions() {
             return;
         }
-        let status = status::shadow_patch(shadow, &wanted, &text(pass.now));
+        let status = status::shadow_patch(shadow, pool, &wanted, &text(pass.now));
         let context = Context { node: name.to_owned(), reason, ..Context::default() };
         self.apply(pass, Object::ShadowStatus(name.to_owned()), status, context);
     }

@@ -29,7 +29,7 @@ const OF_THE_REQUEST: [&str; 21] = [
 ];
 
 /// Places of an object, as JSON pointers.
-pub const OF_AN_OBJECT: [&str; 54] = [
+pub const OF_AN_OBJECT: [&str; 55] = [
     "/apiVersion",
     "/kind",
     "/metadata",
@@ -80,6 +80,7 @@ pub const OF_AN_OBJECT: [&str; 54] = [
     "/status/problem",
     "/status/problem_since",
     "/status/message",
+    "/status/pool",
     "/status/conditions",
     "/status/conditions/0/reason",
     "/status/unheard-of",

@@ -25,26 +25,26 @@ fn shadow(conditions: &Value) -> BottlerocketShadow {
 #[test]
 fn a_conditions_time_is_its_statuss() {
     let first = wanted(ConditionStatus::False, "NoUpdate");
-    let patch = shadow_patch(&shadow(&json!([])), slice::from_ref(&first), "2026-11-21T04:00:00Z");
+    let patch = shadow_patch(&shadow(&json!([])), "", slice::from_ref(&first), "2026-11-21T04:00:00Z");
     assert_eq!(
         patch,
         json!({
             "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
             "metadata": {"name": "brs-n", "uid": "u"},
-            "status": {"conditions": [{"type": "Progressing", "status": "False", "reason": "NoUpdate",
+            "status": {"pool": "", "conditions": [{"type": "Progressing", "status": "False", "reason": "NoUpdate",
                 "message": "a sentence", "observedGeneration": 1,
                 "lastTransitionTime": "2026-11-21T04:00:00Z"}]},
         })
     );
     let shadow = shadow(&patch["status"]["conditions"]);
-    assert!(shadow_has(&shadow, slice::from_ref(&first)));
+    assert!(shadow_has(&shadow, "", slice::from_ref(&first)));
     let time = |wanted: &DesiredCondition| {
-        shadow_patch(&shadow, slice::from_ref(wanted), "2026-11-21T05:00:00Z")["status"]["conditions"][0]
+        shadow_patch(&shadow, "", slice::from_ref(wanted), "2026-11-21T05:00:00Z")["status"]["conditions"][0]
             ["lastTransitionTime"]
             .clone()
     };
     let other_reason = wanted(ConditionStatus::False, "NodePaused");
-    assert!(!shadow_has(&shadow, slice::from_ref(&other_reason)));
+    assert!(!shadow_has(&shadow, "", slice::from_ref(&other_reason)));
     assert_eq!(time(&other_reason), "2026-11-21T04:00:00Z");
     assert_eq!(time(&wanted(ConditionStatus::True, "Starting")), "2026-11-21T05:00:00Z");
 }
@@ -52,29 +52,48 @@ fn a_conditions_time_is_its_statuss() {
 #[test]
 fn a_condition_is_written_once_for_each_generation() {
     let stays = [wanted(ConditionStatus::False, "NoUpdate")];
-    let patch = shadow_patch(&shadow(&json!([])), &stays, "2026-11-21T04:00:00Z");
+    let patch = shadow_patch(&shadow(&json!([])), "", &stays, "2026-11-21T04:00:00Z");
     let mut read = shadow(&patch["status"]["conditions"]);
     read.metadata.generation = Some(2);
-    assert!(!shadow_has(&read, &stays));
-    let patch = shadow_patch(&read, &stays, "2026-11-21T05:00:00Z");
+    assert!(!shadow_has(&read, "", &stays));
+    let patch = shadow_patch(&read, "", &stays, "2026-11-21T05:00:00Z");
     let condition = &patch["status"]["conditions"][0];
     assert_eq!(condition["observedGeneration"], 2);
     assert_eq!(condition["lastTransitionTime"], "2026-11-21T04:00:00Z");
     read = shadow(&patch["status"]["conditions"]);
     read.metadata.generation = Some(2);
-    assert!(shadow_has(&read, &stays));
+    assert!(shadow_has(&read, "", &stays));
+}
+
+/// As the pool of a node changes by a label, its conditions may stay.
+#[test]
+fn a_shadows_pool_is_written_with_its_conditions() {
+    let stays = [wanted(ConditionStatus::False, "NoUpdate")];
+    let written = |shadow: &BottlerocketShadow, pool| {
+        let patch = shadow_patch(shadow, pool, &stays, "2026-11-21T04:00:00Z");
+        assert_eq!(patch["status"]["pool"], pool);
+        BottlerocketShadow {
+            status: serde_json::from_value(patch["status"].clone()).unwrap(),
+            ..shadow.clone()
+        }
+    };
+    let web = written(&shadow(&json!([])), "web");
+    assert!(shadow_has(&web, "web", &stays));
+    assert!(!shadow_has(&web, "canary", &stays) && !shadow_has(&web, "", &stays));
+    // Also over what somebody else has put there, which would stay if it were left out.
+    assert!(shadow_has(&written(&web, ""), "", &stays));
 }
 
 #[test]
 fn an_overdue_update_says_so() {
     let progressing = wanted(ConditionStatus::True, "ReturningToService");
     let both = [progressing.clone(), DesiredCondition::overdue(&progressing)];
-    let patch = shadow_patch(&shadow(&json!([])), &both, "2026-11-21T04:00:00Z");
+    let patch = shadow_patch(&shadow(&json!([])), "", &both, "2026-11-21T04:00:00Z");
     let late = shadow(&patch["status"]["conditions"]);
     assert_eq!(patch["status"]["conditions"][1]["type"], "Overdue");
-    assert!(shadow_has(&late, &both) && !shadow_has(&late, &both[..1]));
-    let patch = shadow_patch(&late, &both[..1], "2026-11-21T05:00:00Z");
-    assert!(shadow_has(&shadow(&patch["status"]["conditions"]), &both[..1]));
+    assert!(shadow_has(&late, "", &both) && !shadow_has(&late, "", &both[..1]));
+    let patch = shadow_patch(&late, "", &both[..1], "2026-11-21T05:00:00Z");
+    assert!(shadow_has(&shadow(&patch["status"]["conditions"]), "", &both[..1]));
 }
 
 /// What a host that runs this version and knows of that one has for a condition.
@@ -93,16 +112,16 @@ fn an_update_says_since_when_it_is_known() {
     assert_eq!((yes.status, no.status), (ConditionStatus::True, ConditionStatus::False));
     assert_eq!(available(None, None), None, "nobody knows before the agent has reported");
     let both = [wanted(ConditionStatus::False, "LimitReached"), yes.clone()];
-    let patch = shadow_patch(&shadow(&json!([])), &both, "2026-11-21T04:00:00Z");
+    let patch = shadow_patch(&shadow(&json!([])), "", &both, "2026-11-21T04:00:00Z");
     let behind = shadow(&patch["status"]["conditions"]);
     assert_eq!(crate::phases::update_known_since(&behind), Some("2026-11-21T04:00:00Z"));
     let paused = [wanted(ConditionStatus::False, "NodePaused"), yes];
-    let patch = shadow_patch(&behind, &paused, "2026-11-21T05:00:00Z");
+    let patch = shadow_patch(&behind, "", &paused, "2026-11-21T05:00:00Z");
     let behind = shadow(&patch["status"]["conditions"]);
     assert_eq!(crate::phases::update_known_since(&behind), Some("2026-11-21T04:00:00Z"));
     let done = [wanted(ConditionStatus::False, "NoUpdate"), no];
-    assert!(!shadow_has(&behind, &done), "it is no longer so");
-    let patch = shadow_patch(&behind, &done, "2026-11-21T06:00:00Z");
+    assert!(!shadow_has(&behind, "", &done), "it is no longer so");
+    let patch = shadow_patch(&behind, "", &done, "2026-11-21T06:00:00Z");
     assert_eq!(crate::phases::update_known_since(&shadow(&patch["status"]["conditions"])), None);
 }
 
@@ -131,7 +150,7 @@ fn the_fleet_is_updated_once_no_node_has_an_update() {
     }
 }
 
-/// With the longest word for a reason, and names of nodes as clouds give them.
+/// With the longest word for a reason, names of nodes as clouds give them, and a pool such as `frontend`.
 #[test]
 fn a_shadow_is_shown_in_120_columns() {
     const NAME: usize = 45;
@@ -143,6 +162,7 @@ fn a_shadow_is_shown_in_120_columns() {
         let widest = match column.name.as_str() {
             "Version" | "Target Version" => "1.20.10".len(),
             "Reason" => longest,
+            "Pool" => "frontend".len(),
             "Age" => "365d".len(),
             other => panic!("how wide is {other}?"),
         };

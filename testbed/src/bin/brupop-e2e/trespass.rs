@@ -86,5 +86,5 @@ async fn refused(cluster: &Cluster, client: &Client, node: &str, patch: Value) -
 async fn status(cluster: &Cluster, node: &str) -> Result<BottlerocketShadowStatus> {
     let shadows = Api::<BottlerocketShadow>::namespaced(cluster.client(), NAMESPACE);
     let status = shadows.get(&names::shadow_name(node)).await?.status.unwrap_or_default();
-    Ok(BottlerocketShadowStatus { conditions: vec![], ..status })
+    Ok(BottlerocketShadowStatus { pool: None, conditions: vec![], ..status })
 }

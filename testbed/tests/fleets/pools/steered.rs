@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::State::Idle;
-use brupop_api::names::UPDATE_NOW_ANNOTATION;
+use brupop_api::names::{UPDATE_NOW_ANNOTATION, shadow_name};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::{Answer, Call, Command, Faults};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
@@ -55,6 +55,10 @@ async fn pools_are_updated_side_by_side() -> Result<()> {
     ensure!(condition(&db, "Updated") == Some(("False".into(), "UpdatesPending".into())), "{db:?}");
     ensure!(db.versions.len() == 1 && db.versions[0].version == OLD && db.versions[0].nodes == 2, "{db:?}");
     waits(&fleet, "node-5", "NoPool").await?;
+    for (node, pool) in [("node-0", "web"), ("node-3", "db"), ("node-5", "")] {
+        let status = fleet.shadows().get(&shadow_name(node)).await?.status.context("no status")?;
+        ensure!(status.pool.as_deref().unwrap_or_default() == pool, "{node}: {status:?}");
+    }
     ensure!(fleet.history().most_slots_of("web") == 2, "{} of web", fleet.history().most_slots_of("web"));
 
     // A person asks for one of them, and then opens the window for both.

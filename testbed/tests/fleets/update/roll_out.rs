@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::conditions::IDLE;
-use brupop_api::names::FLEET;
+use brupop_api::names::{DEFAULT_POOL, FLEET};
 use brupop_testbed::Fleet;
 use brupop_testbed::audit::Event;
 use brupop_testbed::await_until;
@@ -37,7 +37,7 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
         columns.contains("NoUpdate").then_some(columns)
     })
     .await?;
-    for column in ["STATE", "TARGET VERSION", "CRASH COUNT", "REASON", NEW] {
+    for column in ["STATE", "TARGET VERSION", "CRASH COUNT", "POOL", "REASON", NEW, DEFAULT_POOL] {
         ensure!(columns.contains(column), "{columns}");
     }
     for namespace in [NAMESPACE, "default"] {

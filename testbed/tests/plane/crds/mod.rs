@@ -414,7 +414,7 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
         objects.make(ShadowSpec, &json!({"state": "RebootedIntoUpdate", "version": "1.20.0"})).await?;
     shadow["status"] = json!({
         "current_state": "StagedAndPerformedUpdate", "current_version": "1.19.4", "target_version": "1.20.1",
-        "crash_count": 3,
+        "crash_count": 3, "pool": "canary",
         "conditions": [condition(0), {"type": "Progressing", "status": "True", "reason": "Draining", "message": "", "lastTransitionTime": TIME}],
     });
     raw::request(&client, Method::PUT, &format!("{path}/status"), &shadow).await?;
@@ -426,12 +426,22 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
     let expected = [
         (
             "get brs object-2001",
-            &["NAME", "VERSION", "TARGET VERSION", "REASON", "AGE"][..],
-            &["object-2001", "1.19.4", "1.20.1", "Draining"][..],
+            &["NAME", "VERSION", "TARGET VERSION", "POOL", "REASON", "AGE"][..],
+            &["object-2001", "1.19.4", "1.20.1", "canary", "Draining"][..],
         ),
         (
             "get brs object-2001 -o wide",
-            &["NAME", "STATE", "VERSION", "TARGET STATE", "TARGET VERSION", "CRASH COUNT", "REASON", "AGE"],
+            &[
+                "NAME",
+                "STATE",
+                "VERSION",
+                "TARGET STATE",
+                "TARGET VERSION",
+                "CRASH COUNT",
+                "POOL",
+                "REASON",
+                "AGE",
+            ],
             &[
                 "object-2001",
                 "StagedAndPerformedUpdate",
@@ -439,6 +449,7 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
                 "RebootedIntoUpdate",
                 "1.20.1",
                 "3",
+                "canary",
                 "Draining",
             ],
         ),

@@ -83,6 +83,9 @@ pub(super) fn foreign() -> Vec<Row> {
         "all conditions, emptied": Agent, before(), status(json!({"conditions": []})) => ByBoth("agent-own-fields");
         "all conditions, removed beside news": Agent, before(), status(json!({"conditions": null, "message": "m"}))
             => ByBoth("agent-own-fields");
+        "a pool of its choice": Agent, known(), status(json!({"pool": "canary"})) => ByBoth("agent-own-fields");
+        "its pool, removed beside news": Agent, (idle(), at_with(&json!({"pool": "web"}))),
+            status(json!({"pool": null, "message": "m"})) => ByBoth("agent-own-fields");
         "the reconciler's condition, said again": Agent, before(), status(conditions("NoUpdate"))
             => Allowed, stores_nothing();
         "a spec through the status": Agent, known(),

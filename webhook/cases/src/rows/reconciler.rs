@@ -159,15 +159,19 @@ pub(super) fn metadata() -> Vec<Row> {
     }
 }
 
-/// Conditions, and no other part of a status.
+/// Pool and conditions, and no other part of a status.
 pub(super) fn statuses() -> Vec<Row> {
-    let refused = || ByPolicy("reconciler-conditions-only");
+    let refused = || ByPolicy("reconciler-own-fields");
     let before = || (idle(), explained());
     rows! {
         "a condition": Reconciler, known(), status(conditions("NoUpdate")) => Allowed;
         "a condition before any report": Reconciler, (idle(), Value::Null), status(conditions("AgentSilent")) => Allowed;
         "a condition changed": Reconciler, before(), status(conditions("Draining")) => Allowed;
         "conditions removed": Reconciler, before(), status(json!({"conditions": null})) => Allowed;
+        "a pool beside a condition": Reconciler, known(),
+            status(merged(&conditions("NoUpdate"), &json!({"pool": "web"}))) => Allowed;
+        "a pool of no name that pools have": Reconciler, known(), status(json!({"pool": "a b"}))
+            => BySchema("status.pool");
         "a state in the agent's place": Reconciler, (staging(), at("Idle")), state("StagedAndPerformedUpdate") => refused();
         "a claim in the agent's place": Reconciler, (granted(), staged()), status(json!({"reboot_requested": "b1"}))
             => refused();

@@ -79,7 +79,7 @@ pub(super) fn reports_of_others() -> Vec<Row> {
             for to in states() {
                 let verdict = match actor {
                     OtherAgent => ByBoth("agent-own-node"),
-                    Reconciler if from != to => ByPolicy("reconciler-conditions-only"),
+                    Reconciler if from != to => ByPolicy("reconciler-own-fields"),
                     Webhook => ByRbac,
                     Stray => ByBoth("unknown-account"),
                     _ => Allowed,

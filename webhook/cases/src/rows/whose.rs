@@ -62,7 +62,7 @@ pub(super) fn accounts() -> Vec<Row> {
         "an account with the agents' role, on the spec": Stray, known(), spec(json!({"attempt": 9}))
             => ByRbac, behind(ByBoth("unknown-account"));
         "the reconciler in an agent's place": Reconciler, known(), message()
-            => ByPolicy("reconciler-conditions-only");
+            => ByPolicy("reconciler-own-fields");
         "a person's hand on a status": Admin, known(), message() => Allowed;
         "a person's hand on a spec": Admin, staging_known(), spec(idle()) => Allowed;
     }

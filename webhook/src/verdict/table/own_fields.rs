@@ -12,12 +12,12 @@ use serde_json::{Map, Value, json};
 
 const POLICY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/agent-policy.yaml");
 
-/// The fields of a status by the schema, but for the conditions, which are the reconciler's.
+/// The fields of a status by the schema, but for those that are the reconciler's.
 fn fields() -> Map<String, Value> {
     let shadow = json!(definitions::all()[0]);
     let properties = &shadow["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
     let mut fields = properties["status"]["properties"].as_object().unwrap().clone();
-    assert!(fields.remove("conditions").is_some());
+    assert!(["pool", "conditions"].iter().all(|theirs| fields.remove(*theirs).is_some()));
     fields
 }
 

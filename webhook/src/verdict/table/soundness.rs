@@ -131,6 +131,7 @@ fn status() -> impl Strategy<Value = Value> {
         "reboot_requested",
         "problem",
         "message",
+        "pool",
         "conditions",
         "foreign",
     ])
@@ -149,7 +150,7 @@ fn random_halves(rule: Rule) -> impl Strategy<Value = Value> {
         }
         let before = review["request"]["oldObject"]["status"].clone();
         if rule == Rule::AgentReport && same == "spec" {
-            for field in ["conditions", "foreign"] {
+            for field in ["pool", "conditions", "foreign"] {
                 review["request"]["object"]["status"][field] = before[field].clone();
             }
         }

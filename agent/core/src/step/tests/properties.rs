@@ -127,6 +127,7 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
                     problem,
                     problem_since: problem.map(|_| NOW.into()),
                     message: message.map(Into::into),
+                    pool: None,
                     conditions: vec![],
                 }
             },
