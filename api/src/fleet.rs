@@ -126,7 +126,7 @@ pub struct BottlerocketFleetStatus {
     /// Figures for `kubectl get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
-    /// The versions that no new node is updated to, joined by commas; for `kubectl get`.
+    /// The last versions that no new node is updated to, joined by commas, and how many more there are; for `kubectl get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Sentence>")]
     pub halted: Option<String>,

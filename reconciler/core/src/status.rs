@@ -26,6 +26,8 @@ pub use pools::{DesiredPoolStatus, pools};
 
 /// The action in Events about opting in.
 const AUTO_LABEL: &str = "AutoLabel";
+/// Most versions that a column names.
+const HALTED_SHOWN: usize = 3;
 /// Longest `note` of an Event that the API server takes, in bytes.
 const MAX_NOTE: usize = 1024;
 /// Longest `action` that it takes.
@@ -220,6 +222,14 @@ pub fn shadow_patch(
         "metadata": {"name": shadow.metadata.name, "uid": shadow.metadata.uid},
         "status": status,
     })
+}
+
+/// The halted versions for a column of `kubectl get`: the last ones, and how many there are beside.
+pub fn halted_column(versions: &[&str]) -> Option<String> {
+    let (more, last) = versions.split_at(versions.len().saturating_sub(HALTED_SHOWN));
+    let more = (!more.is_empty()).then(|| format!("+{}", more.len()));
+    let shown = last.iter().map(|version| (*version).to_owned()).chain(more).collect::<Vec<_>>().join(",");
+    (!shown.is_empty()).then(|| printable(&shown, MESSAGE_MAX).into_owned())
 }
 
 /// What the fleet's status should show to people.

@@ -1,9 +1,7 @@
 //! What is said of nodes and fleet: log lines, Events, conditions.
 
 use brupop_api::conditions::PROGRESSING;
-use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::fleet::Counts;
-use brupop_api::printable::printable;
 use brupop_api::{BottlerocketShadow, Object, State, names};
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use kube::Resource as _;
@@ -218,7 +216,7 @@ impl Reconciler {
         let wanted = DesiredFleetStatus {
             limit: observed.fleet.total_limit(),
             counts,
-            halted: (!halted.is_empty()).then(|| printable(&halted.join(","), MESSAGE_MAX).into_owned()),
+            halted: status::halted_column(&halted),
             halt: DesiredCondition::halted(&self.api.namespace, versions, observed.fleet.acknowledged),
             halt_holds_nodes: nodes.iter().any(|it| matches!(it.reason, Reason::VersionHalted(_))),
             idle: DesiredCondition::idle(busy_nodes),

@@ -5,7 +5,9 @@ mod health;
 mod idle;
 
 use super::*;
-use brupop_api::{BottlerocketFleet, BottlerocketShadow};
+use brupop_api::crds::VERSION_RECORDS_MAX;
+use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 use std::slice;
 
@@ -150,27 +152,54 @@ fn the_fleet_is_updated_once_no_node_has_an_update() {
     }
 }
 
-/// With the longest word for a reason, names of nodes as clouds give them, and a pool such as `frontend`.
-#[test]
-fn a_shadow_is_shown_in_120_columns() {
-    const NAME: usize = 45;
-    let crd = BottlerocketShadow::crd();
+/// Characters of a row of `kubectl get`, with the longest word for a reason, a pool such as `frontend`, and names as given.
+fn width(crd: &CustomResourceDefinition, name: usize, wide: bool) -> usize {
     let columns = crd.spec.versions[0].additional_printer_columns.iter().flatten();
-    let shown = columns.filter(|column| column.priority.is_none_or(|priority| priority == 0));
-    let longest = Reason::WORDS.iter().map(|word| word.len()).max().unwrap();
+    let shown = columns.filter(|column| wide || column.priority.is_none_or(|priority| priority == 0));
+    let reason = Reason::WORDS.iter().map(|word| word.len()).max().unwrap();
+    let halted = halted_column(&["1.20.10"; VERSION_RECORDS_MAX]).unwrap();
     let widths = shown.map(|column| {
-        let widest = match column.name.as_str() {
-            "Version" | "Target Version" => "1.20.10".len(),
-            "Reason" => longest,
-            "Pool" => "frontend".len(),
-            "Age" => "365d".len(),
-            other => panic!("how wide is {other}?"),
+        let widest = match (column.name.as_str(), column.type_.as_str()) {
+            ("Version" | "Target Version", _) => "1.20.10".len(),
+            ("Reason", _) => reason,
+            ("Pool", _) => "frontend".len(),
+            ("Halted", _) => halted.len(),
+            ("Next Window", _) => "2026-11-21T04:00:00Z".len(),
+            ("Enforced" | "Other Operator", _) => "Unknown".len(),
+            (_, "integer") => "10000".len(),
+            (_, "boolean") => "false".len(),
+            (_, "date") => "365d".len(),
+            (other, _) => panic!("how wide is {other}?"),
         };
         widest.max(column.name.len())
     });
     let between = "   ".len();
-    let width = NAME + widths.map(|width| between + width).sum::<usize>();
-    assert!((80..=120).contains(&width), "{width}");
+    name + widths.map(|width| between + width).sum::<usize>()
+}
+
+/// With names of nodes as clouds give them, and a pool for a kind of machines in a zone.
+#[test]
+fn rows_fit_into_a_terminal() {
+    let (fleet, pool) = (BottlerocketFleet::crd(), BottlerocketPool::crd());
+    for (crd, name, wide, most) in [
+        (BottlerocketShadow::crd(), 45, false, 120),
+        (pool.clone(), "web-arm64-eu-central-1a".len(), false, 120),
+        (pool, "web-arm64-eu-central-1a".len(), true, 160),
+        (fleet, "fleet".len(), true, 160),
+    ] {
+        let width = width(&crd, name, wide);
+        assert!((80..=most).contains(&width), "{}, wide: {wide}: {width}", crd.spec.names.plural);
+    }
+}
+
+#[test]
+fn a_column_names_the_last_halted_versions_whole() {
+    assert_eq!(halted_column(&[]), None);
+    assert_eq!(halted_column(&["1.20.0", "1.20.1"]).unwrap(), "1.20.0,1.20.1");
+    assert_eq!(
+        halted_column(&["1.1.0", "1.2.0", "1.3.0", "1.4.0", "1.5.0"]).unwrap(),
+        "1.3.0,1.4.0,1.5.0,+2"
+    );
 }
 
 #[test]
