@@ -77,15 +77,18 @@ help: ## This list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 .PHONY: build
-build: $(if $(filter-out $(NATIVE),$(ARCH)),cross-tools) ## Builds the three programs as they ship, static, and kubectl's plugin kubectl-brupop (ARCH=arm64)
-	ARCH=$(ARCH) image/programs $(call folder,$(SHIPPED),$(ARCH))
+build: programs ## Builds the three programs as they ship, static, and kubectl's plugin kubectl-brupop (ARCH=arm64)
 	ARCH=$(ARCH) image/programs $(call folder,$(PLUGIN),$(ARCH)) brupop-cli
 	@cp cli/kubectl_complete-brupop $(call folder,$(PLUGIN),$(ARCH))/
 
+.PHONY: programs
+programs: $(if $(filter-out $(NATIVE),$(ARCH)),cross-tools) ## Builds the three programs as they ship (ARCH=arm64)
+	ARCH=$(ARCH) image/programs $(call folder,$(SHIPPED),$(ARCH))
+
 # Programs of which the agent is for arm64, and runs under qemu on a machine that is not.
 .PHONY: emulated
-emulated: build
-	@$(MAKE) --no-print-directory build ARCH=arm64
+emulated: programs
+	@$(MAKE) --no-print-directory programs ARCH=arm64
 	@mkdir -p $(TARGET)/emulated
 	@ln -sf $(SHIPPED)/brupop-reconciler $(SHIPPED)/brupop-webhook $(TARGET)/emulated/
 	@printf '#!/bin/sh\nexec qemu-aarch64-static %s "$$@"\n' $(call folder,$(SHIPPED),arm64)/brupop-agent >$(TARGET)/emulated/brupop-agent
@@ -115,8 +118,8 @@ image: build-all container-tools ## Packs the programs built here into an image 
 	@IMAGE=$(IMAGE) image/archive $(DIST)/image.oci.tar $(foreach arch,$(ARCHES),$(call folder,$(SHIPPED),$(arch)))
 
 .PHONY: image-check
-image-check: build container-tools control-plane ## Checks that the image contains what it should and nothing else, and works; needs root
-	@cargo build --locked --quiet -p brupop-testbed --bin brupop-image
+image-check: programs container-tools control-plane ## Checks that the image contains what it should and nothing else, and works; needs root
+	@cargo build --locked --quiet --workspace --bin brupop-image
 	@.ci/image $(SHIPPED) $(TARGET)/debug/brupop-image
 
 .PHONY: reproduce
@@ -135,9 +138,10 @@ container-tools: ## Installs Debian's buildah and jq, unless they are there; nee
 control-plane: ## Builds the test bed's control plane, once, into a cache
 	@testbed/build-control-plane >/dev/null
 
+# The plugin as tests build it: as it ships, it would have nearly all dependencies compiled once more.
 .PHONY: demo
-demo: control-plane build $(if $(filter arm64,$(AGENTS)),emulated) ## Updates a fleet of simulated hosts on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, POOLS=true, STAY=true, AGENTS=arm64, ...)
-	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
+demo: control-plane programs $(if $(filter arm64,$(AGENTS)),emulated) ## Updates a fleet of simulated hosts on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, POOLS=true, STAY=true, AGENTS=arm64, ...)
+	@cargo build --locked --quiet --workspace --bin brupop-demo $(if $(filter true,$(STAY)),--bin kubectl-brupop)
 	@BRUPOP_BINARIES=$(if $(filter arm64,$(AGENTS)),$(TARGET)/emulated,$(SHIPPED)) exec $(TARGET)/debug/brupop-demo --nodes $(NODES) \
 	  --max-concurrent-update $(MAX_CONCURRENT_UPDATE) --pods-per-node $(PODS_PER_NODE) \
 	  --reboot-seconds $(REBOOT_SECONDS) --exclude-from-lb-seconds $(EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC) \
@@ -150,7 +154,7 @@ prometheus: ## Installs Debian's Prometheus for the tests, unless it is there, a
 
 .PHONY: recording
 recording: control-plane build ## Records what the plugin shows of the demo by pools, as a film in docs/pictures/ (needs Python; installs termtosvg below target/)
-	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
+	@cargo build --locked --quiet --workspace --bin brupop-demo
 	@[[ -x $(TARGET)/termtosvg/bin/termtosvg ]] || { python3 -m venv $(TARGET)/termtosvg && $(TARGET)/termtosvg/bin/pip install --quiet termtosvg==$(TERMTOSVG_VERSION); }
 	@PATH=$(TARGET)/termtosvg/bin:$$PATH BRUPOP_BINARIES=$(SHIPPED) testbed/record $(TARGET)/debug/brupop-demo $(PLUGIN)/kubectl-brupop docs/pictures/brupop.svg
 
@@ -168,7 +172,7 @@ TESTED := env -u MAKEFLAGS -u MFLAGS cargo test --locked --workspace --quiet
 RUN := BRUPOP_BINARIES=$(SHIPPED) $(TESTED)
 
 .PHONY: test
-test: control-plane prometheus build ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS programs at a time, THREADS tests of each)
+test: control-plane prometheus programs ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS programs at a time, THREADS tests of each)
 	cargo build --locked --workspace --bins
 	$(TESTED) --no-run
 	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target $(PLANES:%=test-%) test-units test-docs $(OTHERS:%=test-%)
@@ -190,7 +194,7 @@ $(MODULES:%=test-%): test-%:
 OLDEST := crds policies overlays takeover update
 
 .PHONY: test-oldest
-test-oldest: control-plane build ## Runs the tests that depend most on Kubernetes' version on the oldest one that is supported (builds it once, some minutes)
+test-oldest: control-plane programs ## Runs the tests that depend most on Kubernetes' version on the oldest one that is supported (builds it once, some minutes)
 	@BRUPOP_KUBERNETES=oldest testbed/build-control-plane >/dev/null
 	cargo build --locked --workspace --bins
 	@BRUPOP_KUBERNETES=oldest $(MAKE) --no-print-directory -j$(JOBS) --output-sync=target $(OLDEST:%=test-%)
@@ -198,12 +202,12 @@ test-oldest: control-plane build ## Runs the tests that depend most on Kubernete
 .PHONY: neighbours
 neighbours: control-plane build ## Runs Karpenter, Flux's and Argo CD's engines and cert-manager beside a roll-out, and prints what held (builds them once, some ten minutes; then ten minutes; ONLY=karpenter)
 	@testbed/build-neighbours >/dev/null
-	@cargo build --locked --quiet -p brupop-testbed --bin brupop-neighbours
+	@cargo build --locked --quiet --workspace --bin brupop-neighbours
 	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-neighbours --plugin $(PLUGIN)/kubectl-brupop $(ONLY:%=--only %)
 
 .PHONY: e2e
 e2e: e2e-tools build control-plane ## Runs the image and the default overlay on real kubelets, in namespaces of this machine (six minutes; needs root; STAY=true)
-	@cargo build --locked --quiet -p brupop-testbed --bin brupop-e2e
+	@cargo build --locked --quiet --workspace --bin brupop-e2e
 	@$(TARGET)/debug/brupop-e2e --check
 	@testbed/build-nodes >/dev/null
 	@env -u IMAGE -u VERSION image/archive $(TARGET)/e2e.oci.tar $(SHIPPED) >/dev/null
@@ -214,13 +218,13 @@ e2e-tools: container-tools ## Installs Debian's runc, nftables and iproute2 for 
 	$(call debian,runc nft ip,runc nftables iproute2)
 
 .PHONY: chaos
-chaos: control-plane build ## Makes faults from a seed while 20 nodes are updated, and checks what must hold (CHAOS_SECONDS, SEED, SEEDS, SCHEDULE)
-	@cargo build --locked --quiet -p brupop-testbed --bin brupop-chaos
+chaos: control-plane programs ## Makes faults from a seed while 20 nodes are updated, and checks what must hold (CHAOS_SECONDS, SEED, SEEDS, SCHEDULE)
+	@cargo build --locked --quiet --workspace --bin brupop-chaos
 	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-chaos --to $(TARGET)/chaos \
 	  $(if $(SCHEDULE),--schedule $(SCHEDULE),--seconds $(CHAOS_SECONDS) --seeds $(SEEDS) $(SEED:%=--seed %))
 
 .PHONY: bench
-bench: control-plane build ## Measures what a user of the operator pays, and prints one table (40 minutes, and builds; ONLY=roll-out,starts,idle,admission,ports,scale,memory,pass,verdict, BENCH='--nodes 10,100')
+bench: control-plane programs ## Measures what a user of the operator pays, and prints one table (40 minutes, and builds; ONLY=roll-out,starts,idle,admission,ports,scale,memory,pass,verdict, BENCH='--nodes 10,100')
 	@cargo build --release --locked --quiet -p brupop-bench
 	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/release/brupop-bench $(ONLY:%=--only %) --to $(BENCH_TO) $(BENCH)
 

@@ -10,7 +10,7 @@ mod trespass;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use brupop_core::rules::Limit;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Durations;
@@ -172,7 +172,7 @@ async fn demonstrate(arguments: &Arguments) -> Result<ExitCode> {
         roll_out(&fleet, arguments).await?
     };
     if arguments.stay {
-        stay(&fleet).await;
+        stay(&fleet).await?;
     }
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -194,10 +194,11 @@ async fn roll_out(fleet: &Fleet, arguments: &Arguments) -> Result<bool> {
 }
 
 /// Says what to try, and leaves the cluster running.
-async fn stay(fleet: &Fleet) {
+async fn stay(fleet: &Fleet) -> Result<()> {
+    let programs = std::env::current_exe()?;
     println!(
         "-- the cluster stays until Ctrl-C. In another terminal:
-   export KUBECONFIG={} PATH=$PWD/target/plugin:$PATH
+   export KUBECONFIG={} PATH={}:$PATH
    kubectl brupop status                   # what the fleet does, and why each node waits
    kubectl brupop why node-0               # one node, with its Events
    kubectl brupop history
@@ -207,8 +208,9 @@ async fn stay(fleet: &Fleet) {
    kubectl get brs,brf,brp -n {NAMESPACE}
    kubectl logs -n {NAMESPACE} deploy/brupop-reconciler",
         fleet.control_plane.kubeconfig().display(),
+        programs.parent().context("no folder")?.display(),
     );
-    std::future::pending::<()>().await;
+    std::future::pending().await
 }
 
 /// What a person would type in the operator's namespace, and what it prints.
