@@ -10,7 +10,9 @@ use std::cmp::Reverse;
 
 use brupop_api::conditions::{Condition, PROGRESSING};
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, TIME_MAX, VERSION_MAX, WORD_MAX};
-use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, names};
+use brupop_api::fleet::Slot;
+use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, names};
+use brupop_core::pool::Pool;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -139,10 +141,30 @@ fn node_of(shadow: &str) -> String {
 }
 
 /// The condition does not say it: thousands of shadows would be rewritten each time that a slot changes hands.
-fn slots_in_use(status: &BottlerocketFleetStatus) -> String {
-    let nodes: Vec<_> = status.slots.keys().map(|shadow| node_of(shadow)).collect();
-    let limit = status.limit.map_or_else(|| "?".to_owned(), |limit| limit.to_string());
-    format!("{} of {limit} in use, by {}", nodes.len(), some(&nodes, usize::MAX))
+/// They are those of its pool, if that one is full, else of the fleet.
+fn slots_in_use(
+    shadow: &BottlerocketShadow,
+    status: &BottlerocketFleetStatus,
+    pools: &[Item<Pool>],
+) -> String {
+    let its = shadow.status.as_ref().and_then(|status| status.pool.as_deref()).unwrap_or_default();
+    let nodes = |in_it: &dyn Fn(&Slot) -> bool| -> Vec<String> {
+        let slots = status.slots.iter().filter(|(_, slot)| in_it(slot));
+        slots.map(|(shadow, _)| node_of(shadow)).collect()
+    };
+    let of_pool = nodes(&|slot| slot.pool.as_deref() == Some(its));
+    let found = pools.iter().find(|pool| pool.name() == its).and_then(Item::ok).map(|pool| &pool.stored);
+    let full = found.filter(|it| {
+        let used = it.counts.unavailable_nodes.max(of_pool.len() as u64);
+        !it.conditions.is_empty() && used >= it.counts.unavailable_limit
+    });
+    let (nodes, limit, of) = match full {
+        Some(it) => (of_pool, Some(it.counts.unavailable_limit), format!(" in the pool {}", name(its))),
+        None => (nodes(&|_| true), status.limit, String::new()),
+    };
+    let limit = limit.map_or_else(|| "?".to_owned(), |limit| limit.to_string());
+    let by = if nodes.is_empty() { String::new() } else { format!(", by {}", some(&nodes, usize::MAX)) };
+    format!("{} of {limit} in use{of}{by}", nodes.len())
 }
 
 /// A command of this plugin that can be pasted, for the operator in this namespace.

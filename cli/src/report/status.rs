@@ -164,7 +164,10 @@ pub(crate) fn of(fleet: &Fleet) -> Glance {
             }
             Progress::Moves => view.moving.push(moving(item, shadow, slot)),
             Progress::Waits => {
-                waiting.entry(waits_for(shadow, status)).or_default().push(node_of(item.name()));
+                waiting
+                    .entry(waits_for(shadow, status, &fleet.pools))
+                    .or_default()
+                    .push(node_of(item.name()));
             }
         }
     }
@@ -229,7 +232,11 @@ fn moving(item: &Item<BottlerocketShadow>, shadow: &BottlerocketShadow, slot: Op
 }
 
 /// The reason that the node waits for, and its sentence.
-fn waits_for(shadow: &BottlerocketShadow, status: Option<&BottlerocketFleetStatus>) -> (String, String) {
+fn waits_for(
+    shadow: &BottlerocketShadow,
+    status: Option<&BottlerocketFleetStatus>,
+    pools: &[Item<Pool>],
+) -> (String, String) {
     let silent = |why: &str| (SILENT.to_owned(), why.to_owned());
     match progressing(shadow) {
         None => silent("the reconciler has said nothing about these nodes yet: see whether one leads"),
@@ -237,7 +244,8 @@ fn waits_for(shadow: &BottlerocketShadow, status: Option<&BottlerocketFleetStatu
             silent("their hosts know of an update; the reconciler has not said yet what they wait for")
         }
         Some(said) => {
-            let slots = status.filter(|_| said.reason == Reason::LimitReached.as_str()).map(slots_in_use);
+            let status = status.filter(|_| said.reason == Reason::LimitReached.as_str());
+            let slots = status.map(|status| slots_in_use(shadow, status, pools));
             let message = slots.map(|slots| format!("waiting for a free slot: {slots}"));
             (word(&said.reason), message.unwrap_or_else(|| sentence(&said.message)))
         }

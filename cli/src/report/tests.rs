@@ -23,6 +23,7 @@ fn yaml(view: &impl View) -> String {
 
 fn about(shadow: brupop_api::Item<brupop_api::BottlerocketShadow>) -> AboutNode {
     AboutNode {
+        pools: vec![],
         namespace: NS.to_owned(),
         shadow: Some(shadow),
         fleet: Some(fleet()),
@@ -237,12 +238,47 @@ fn a_node_that_waits() {
     assert!(text(&queued).contains("1 of 2 in use, by node-0"), "{}", text(&queued));
 }
 
+/// Those of its pool, if that one is full; the fixtures' pools may have three, and two nodes of each are away.
+#[test]
+fn a_node_is_told_whose_slots_are_in_use() {
+    let fleet = |of_web: usize| {
+        let slot = |number| (format!("brs-node-{number}"), json!({"uid": "u", "attempt": 2, "pool": "web"}));
+        let mut slots: serde_json::Map<_, _> = (0..of_web).map(slot).collect();
+        slots.insert("brs-node-9".to_owned(), json!({"uid": "u", "attempt": 2, "pool": "db"}));
+        watched_fleet(&json!({}), &json!({"term": 1, "limit": 8, "slots": slots})).object
+    };
+    let of_web = "3 of 3 in use in the pool web, by node-0, node-1, node-2";
+    for (pool_of_node, slots, expected) in [
+        ("web", 3, of_web),
+        ("web", 2, "3 of 8 in use, by node-0, node-1, node-9"),
+        ("db", 1, "2 of 8 in use, by node-0, node-9"),
+        ("default", 1, "2 of 8 in use, by node-0, node-9"),
+    ] {
+        let mut waits = idle("node-7", LIMIT);
+        waits.body.as_mut().unwrap().status.as_mut().unwrap().pool = Some(pool_of_node.to_owned());
+        let pools = vec![pool("web"), pool("db")];
+        let fleet = Some(fleet(slots));
+        let glance = Fleet {
+            namespace: NS.to_owned(),
+            object: fleet.clone(),
+            shadows: vec![waits.clone()],
+            pools: pools.clone(),
+            leads: Leads::Yes,
+        };
+        let shown = text(&status::of(&glance));
+        assert!(shown.contains(expected), "{shown}");
+        let why = why::of("node-7", &AboutNode { fleet, pools, ..about(waits) }).unwrap();
+        assert_eq!((why.slots.as_deref(), why.pool.as_deref()), (Some(expected), Some(pool_of_node)));
+    }
+}
+
 #[test]
 fn a_node_without_a_shadow() {
     let without = |node| AboutNode {
         namespace: NS.to_owned(),
         shadow: None,
         fleet: None,
+        pools: vec![],
         node,
         events: vec![],
         notes: vec![],

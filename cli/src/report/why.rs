@@ -1,7 +1,7 @@
 //! Why one node moves or waits.
 
 use brupop_api::conditions::{ConditionStatus, OVERDUE};
-use brupop_api::{BottlerocketShadow, Problem, State, names};
+use brupop_api::{BottlerocketShadow, Item, Problem, State, names};
 use brupop_core::decide::Reason;
 use brupop_core::objects::WatchedNode;
 use serde::Serialize;
@@ -40,6 +40,8 @@ pub(crate) struct Why {
     pub state: Option<&'static str>,
     /// The state that it is to reach; absent if the node has no shadow.
     pub goal: Option<&'static str>,
+    /// The pool that steers it.
+    pub pool: Option<String>,
     /// What is wrong on the host, as its agent says.
     pub problem: Option<&'static str>,
     /// The agent's words.
@@ -83,7 +85,11 @@ pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
     let status = found.fleet.as_ref().and_then(|fleet| fleet.status.as_ref());
     let slot = status.and_then(|status| status.slots.get(&names::shadow_name(node)));
     let waits_for_slot = why.reason.as_deref() == Some(Reason::LimitReached.as_str());
-    why.slots = status.filter(|_| waits_for_slot).map(slots_in_use);
+    let shadow = found.shadow.as_ref().and_then(Item::ok);
+    why.slots = status
+        .zip(shadow)
+        .filter(|_| waits_for_slot)
+        .map(|(status, shadow)| slots_in_use(shadow, status, &found.pools));
     why.updating_since = slot.and_then(|slot| slot.since.as_deref()).map(time);
     why.node = name(node);
     why.events = latest(found.events.clone(), EVENTS);
@@ -114,6 +120,7 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
         target: status.target_version.as_deref().map(version),
         state: status.current_state.map(State::as_str),
         goal: Some(shadow.spec.state.as_str()),
+        pool: status.pool.as_deref().filter(|pool| !pool.is_empty()).map(name),
         // A version lock is no problem; the sentence is shown all the same.
         problem: status.problem.filter(|it| *it != Problem::NoUpdateChosen).map(Problem::as_str),
         agent_says: status.message.as_deref().map(sentence),
@@ -215,6 +222,7 @@ impl Why {
             ("overdue", self.overdue.clone(), Some(Tone::Bad)),
             ("runs", version(), None),
             ("state", state(), None),
+            ("pool", self.pool.clone(), None),
             ("problem", self.problem.map(str::to_owned), Some(Tone::Attention)),
             ("agent says", self.agent_says.clone(), None),
             ("last failure", self.last_failure.as_ref().map(failed), None),
