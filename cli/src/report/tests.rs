@@ -238,6 +238,36 @@ fn a_node_that_waits() {
     assert!(text(&queued).contains("1 of 2 in use, by node-0"), "{}", text(&queued));
 }
 
+/// The condition Progressing is False while the node is idle, too.
+#[test]
+fn a_node_waits_no_longer_than_its_update_is_known() {
+    let since = |progressing: [&str; 3], known: [&str; 2]| {
+        let mut shadow = idle("node-1", progressing);
+        let [is, at] = known;
+        let known = json!({"type": "UpdateAvailable", "status": is, "reason": "R", "message": "m", "lastTransitionTime": at});
+        let conditions = &mut shadow.body.as_mut().unwrap().status.as_mut().unwrap().conditions;
+        conditions.push(serde_json::from_value(known).unwrap());
+        let view = why::of("node-1", &about(shadow)).unwrap();
+        let shown = text(&view);
+        assert!(shown.contains(view.since.as_deref().unwrap()), "{shown}");
+        view.since.unwrap()
+    };
+    let transition = "2026-11-21T03:30:00Z";
+    let (later, earlier) = ("2026-11-21T03:58:00Z", "2026-11-21T03:00:00Z");
+    let draining = ["True", "Draining", "m"];
+    let up_to_date = ["False", "NoUpdate", "m"];
+    for (progressing, known, expected) in [
+        (LIMIT, ["True", later], later),
+        (LIMIT, ["True", earlier], transition),
+        (LIMIT, ["True", "soon"], transition),
+        (LIMIT, ["False", later], transition),
+        (draining, ["True", later], transition),
+        (up_to_date, ["True", later], transition),
+    ] {
+        assert_eq!(since(progressing, known), expected, "{progressing:?}, {known:?}");
+    }
+}
+
 /// Those of its pool, if that one is full; the fixtures' pools may have three, and two nodes of each are away.
 #[test]
 fn a_node_is_told_whose_slots_are_in_use() {

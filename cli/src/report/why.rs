@@ -1,9 +1,11 @@
 //! Why one node moves or waits.
 
-use brupop_api::conditions::{ConditionStatus, OVERDUE};
+use brupop_api::conditions::{Condition, ConditionStatus, OVERDUE};
 use brupop_api::{BottlerocketShadow, Item, Problem, State, names};
 use brupop_core::decide::Reason;
 use brupop_core::objects::WatchedNode;
+use brupop_core::phases::update_known_since;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::remedy::Named;
@@ -26,7 +28,8 @@ pub(crate) struct Why {
     /// A stable word; absent while nobody has given a reason.
     pub reason: Option<String>,
     pub message: String,
-    /// Since when it moves, or waits, be it for other reasons before this one.
+    /// Since when it moves, or waits, be it for other reasons before this one. While its host knew of no update,
+    /// it did not wait.
     pub since: Option<String>,
     pub moves: bool,
     /// What would have to change; absent for a reason that this program does not know.
@@ -112,7 +115,7 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
     Why {
         reason: said.map(|said| word(&said.reason)),
         message: said.map_or(silent.to_owned(), |said| sentence(&said.message)),
-        since: said.map(|said| time(&said.last_transition_time)),
+        since: said.map(|said| time(since(said, shadow))),
         moves: said.is_some_and(|said| said.status == ConditionStatus::True),
         remedy,
         overdue: condition(shadow, OVERDUE).map(|overdue| sentence(&overdue.message)),
@@ -131,6 +134,15 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
         }),
         ..Why::default()
     }
+}
+
+/// Since when the node does what its condition Progressing says.
+fn since<'a>(said: &'a Condition, shadow: &'a BottlerocketShadow) -> &'a str {
+    let transition = said.last_transition_time.as_str();
+    let waits = said.status != ConditionStatus::True && said.reason != Reason::NoUpdate.as_str();
+    let known = update_known_since(shadow).filter(|_| waits);
+    let later = known.filter(|known| known.parse::<Timestamp>().ok() > transition.parse().ok());
+    later.unwrap_or(transition)
 }
 
 /// What is known of a node that has no shadow.
