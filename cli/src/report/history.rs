@@ -30,7 +30,8 @@ pub(crate) struct History {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct VersionHistory {
     pub version: String,
-    /// When two nodes first wanted it, or ran it. The reconciler notes this while there are pools.
+    /// When two nodes first wanted it, or ran it. The reconciler notes this while there are pools; a first result before that
+    /// counts instead.
     pub first_seen: Option<String>,
     /// When the first node reached it, or failed to.
     pub first_result: Option<String>,
@@ -59,9 +60,12 @@ pub(crate) struct FailureRow {
 pub(crate) fn of(past: &Past) -> History {
     let status = past.fleet.status.as_ref();
     let records = status.into_iter().flat_map(|status| &status.versions);
-    let seen = |version: &String| Some(time(status?.seen.get(version)?));
-    let outcome =
-        |(version, record)| VersionHistory { first_seen: seen(version), ..of_version(version, record) };
+    let outcome = |(version, record): (&String, &VersionRecord)| {
+        let outcome = of_version(version, record);
+        let noted = status.and_then(|status| status.seen.get(version)).map(|at| time(at));
+        let seen = noted.into_iter().chain(outcome.first_result.clone()).min();
+        VersionHistory { first_seen: seen, ..outcome }
+    };
     let mut versions: Vec<VersionHistory> = records.map(outcome).collect();
     versions.sort_by(|one, other| one.first_result.cmp(&other.first_result));
     History {

@@ -343,6 +343,28 @@ fn what_happened() {
     assert_snapshot!("history_yaml", yaml(&view));
 }
 
+/// Times are noted only while there are pools.
+#[test]
+fn a_version_is_not_seen_after_its_first_result() {
+    let (early, late) = ("2026-11-19T04:00:00Z", "2026-11-20T04:00:00Z");
+    for (noted, result, expected) in [
+        (Some(early), Some(late), Some(early)),
+        (Some(late), Some(early), Some(early)),
+        (None, Some(late), Some(late)),
+        (Some(late), None, Some(late)),
+        (None, None, None),
+    ] {
+        let seen: serde_json::Map<_, _> =
+            noted.map(|at| ("1.20.0".to_owned(), json!(at))).into_iter().collect();
+        let record = json!({"firstSeen": result, "succeeded": 1});
+        let status = json!({"slots": {}, "versions": {"1.20.0": record}, "seen": seen});
+        let fleet = watched_fleet(&json!({}), &status).object;
+        let view = history::of(&Past { fleet, events: vec![], notes: vec![] });
+        assert_eq!(view.versions[0].first_seen.as_deref(), expected, "{noted:?}, {result:?}");
+        assert_eq!(view.versions[0].first_result.as_deref(), result);
+    }
+}
+
 #[test]
 fn the_latest_events_are_kept_in_order() {
     let events =
