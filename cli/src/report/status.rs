@@ -73,6 +73,8 @@ pub(crate) struct HaltedVersion {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PoolLine {
     pub pool: String,
+    /// A person has paused it.
+    pub paused: bool,
     #[serde(flatten)]
     pub counts: PoolCounts,
     /// Why it progresses, or why not.
@@ -289,6 +291,7 @@ fn pool(item: &Item<Pool>) -> PoolLine {
     let unsaid = || "the reconciler has said nothing about this pool yet: see whether one leads".to_owned();
     PoolLine {
         pool: name(item.name()),
+        paused: item.ok().is_some_and(|pool| pool.paused),
         counts: status.map(|status| status.counts).unwrap_or_default(),
         reason: word(said.map_or(SILENT, |said| &said.reason)),
         message: said.map_or_else(unsaid, |said| sentence(&said.message)),

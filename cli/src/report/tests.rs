@@ -167,6 +167,37 @@ fn a_fleet_that_is_held_back() {
     }
 }
 
+/// Nothing else says so, if no node of theirs waits.
+#[test]
+fn a_paused_pool_is_told_while_it_is_up_to_date() {
+    let paused = |count: usize| {
+        let paused = |number: usize| {
+            let mut pool = pool(&format!("web-{number}"));
+            pool.body.as_mut().unwrap().paused = number < count;
+            pool
+        };
+        let pools = (0..9).map(paused).collect();
+        let view = status::of(&Fleet { shadows: vec![updated("node-0")], pools, ..halted() });
+        assert_eq!(view.pools.iter().filter(|line| line.paused).count(), count);
+        let shown = text(&view);
+        let lines: Vec<String> =
+            shown.lines().filter(|line| line.starts_with("Paused:")).map(str::to_owned).collect();
+        lines
+    };
+    assert_eq!(paused(0), [""; 0]);
+    assert_eq!(
+        paused(1),
+        ["Paused: no update starts in one pool before `kubectl brupop resume --pool web-0`"]
+    );
+    assert_eq!(
+        paused(2),
+        ["Paused: no update starts in 2 pools before `kubectl brupop resume --pool web-0`, \
+          `kubectl brupop resume --pool web-1`"]
+    );
+    let [many] = &paused(9)[..] else { panic!("one line") };
+    assert!(many.contains("in 9 pools") && many.ends_with("--pool web-5` and 3 more"), "{many}");
+}
+
 /// Conditions follow versions by seconds, and one reason can be about several things.
 #[test]
 fn nodes_wait_for_what_their_sentence_says() {

@@ -50,6 +50,15 @@ impl Glance {
             let resume = brupop("resume", &self.namespace);
             line(Tone::Attention, "Paused:", &format!("no update starts before {resume}"));
         }
+        let paused = self.pools.iter().filter(|line| line.paused);
+        let resume = |line: &PoolLine| brupop(&format!("resume --pool {}", line.pool), &self.namespace);
+        let resume: Vec<String> = paused.map(resume).collect();
+        if !resume.is_empty() {
+            let pools =
+                if resume.len() == 1 { "one pool".to_owned() } else { format!("{} pools", resume.len()) };
+            let resume = some(&resume, usize::MAX);
+            line(Tone::Attention, "Paused:", &format!("no update starts in {pools} before {resume}"));
+        }
         for obstacle in &self.obstacles {
             line(Tone::Bad, "Nothing starts:", obstacle);
         }
