@@ -42,7 +42,7 @@ remedies! {
          a Node, or delete a shadow (the reconciler recreates it)",
     NodeGone => "nothing: the reconciler deletes the shadow, too",
     NodeReplaced => "nothing: the reconciler deletes this shadow and creates that of the new Node",
-    NotLabelled => "label the node: `kubectl label node {node} bottlerocket.aws/updater-interface-version=2.0.0`",
+    NotLabelled => "label the node: `kubectl label node {node} bottlerocket.aws/updater-interface-version=2.0.0 --overwrite`",
     NotReported =>
         "look at the agent's pod on the node ({agent}), and whether the host has /run/api.sock; if no node \
          reports, API servers may not reach the webhook",
@@ -164,6 +164,8 @@ mod tests {
         let command = |word| of(&Reason::of_word(word).unwrap(), &named);
         assert!(command("NodePaused").contains("`kubectl brupop resume node-0 -n ns`"));
         assert!(command("VersionHalted").contains("`kubectl brupop resume-version 1.20.0 -n ns`"));
+        // README's opt-out is another value of the label.
+        assert!(command("NotLabelled").contains("interface-version=2.0.0 --overwrite`"));
         for remedy in remedies {
             for (number, part) in remedy.split('`').enumerate() {
                 let is_command = number % 2 == 1;
