@@ -15,7 +15,7 @@ pub(super) struct Named<'a> {
 
 /// A match over all reasons, of which a new one has to be among them.
 macro_rules! remedies {
-    (($node:ident, $namespace:ident, $resume:ident, $resume_fleet:ident, $update_now:ident, $resume_version:ident, $agent:ident),
+    (($node:ident, $namespace:ident, $resume:ident, $resume_fleet:ident, $update_now:ident, $resume_version:ident, $resume_any:ident, $status:ident, $agent:ident),
      $($variant:ident => $remedy:literal,)*) => {
         /// What to do so that the node's update begins or goes on, with commands that can be pasted. A node that moves by
         /// itself needs nothing; then the sentence says what comes next.
@@ -25,6 +25,8 @@ macro_rules! remedies {
             let $resume_fleet = brupop("resume", $namespace);
             let $update_now = brupop(&format!("update-now {}", $node), $namespace);
             let $resume_version = brupop(&format!("resume-version {version}"), $namespace);
+            let $resume_any = brupop("resume-version VERSION", $namespace);
+            let $status = brupop("status", $namespace);
             let $agent = format!(
                 "`kubectl get pods -n {} -o wide --field-selector spec.nodeName={}`",
                 $namespace, $node
@@ -35,7 +37,7 @@ macro_rules! remedies {
 }
 
 remedies! {
-    (node, namespace, resume, resume_fleet, update_now, resume_version, agent),
+    (node, namespace, resume, resume_fleet, update_now, resume_version, resume_any, status, agent),
     NotLeading => "look at the reconciler's pods and their logs: one of them has to lead",
     NotUnderstood =>
         "repair the object that cannot be read: remove a marker and undo by hand what it records, correct \
@@ -102,7 +104,8 @@ remedies! {
         "repair the workloads, and lift the halt of the pool (its condition Halted names the command); or \
          wait for another release",
     VersionUnproven => "wait for the nodes that try the version now: one of them has to reach it",
-    TooManyVersionsHalted => "lift halts ({resume_version})",
+    TooManyVersionsHalted =>
+        "find out why nodes failed, and lift the halt ({resume_any}) of a version that {status} shows as halted",
     NodeTooYoung =>
         "wait until the node is MIN_NODE_AGE_SECONDS old, or request its update now ({update_now})",
     PausingBetweenUpdates =>
@@ -166,7 +169,11 @@ mod tests {
         assert!(command("VersionHalted").contains("`kubectl brupop resume-version 1.20.0 -n ns`"));
         // README's opt-out is another value of the label.
         assert!(command("NotLabelled").contains("interface-version=2.0.0 --overwrite`"));
-        for remedy in remedies {
+        // The version that the node waits for has no record.
+        let halted = command("TooManyVersionsHalted");
+        assert!(!halted.contains("1.20.0") && halted.contains("`kubectl brupop status -n ns`"), "{halted}");
+        assert!(halted.contains("`kubectl brupop resume-version VERSION -n ns`"), "{halted}");
+        for remedy in remedies.iter().filter(|remedy| **remedy != halted) {
             for (number, part) in remedy.split('`').enumerate() {
                 let is_command = number % 2 == 1;
                 assert!(is_command || !part.contains("kubectl"), "{remedy}");
