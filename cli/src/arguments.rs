@@ -11,6 +11,12 @@ use jiff::SignedDuration;
 /// Where the overlays install the operator.
 pub(crate) const DEFAULT_NAMESPACE: &str = "brupop-bottlerocket-aws";
 
+/// A command of this plugin that can be pasted, for the operator in this namespace.
+pub(crate) fn brupop(words: &str, namespace: &str) -> String {
+    let namespace = if namespace == DEFAULT_NAMESPACE { String::new() } else { format!(" -n {namespace}") };
+    format!("`kubectl brupop {words}{namespace}`")
+}
+
 /// Shows what the Bottlerocket update operator does with a fleet and why, and steers it
 #[derive(Clone, Debug, Parser)]
 #[command(

@@ -81,7 +81,7 @@ async fn carry_out(server: &OperatorApi, steering: SteeringCommand) -> Result<Ch
         SteeringCommand::Pause { .. } => pause_fleet(server, true).await,
         SteeringCommand::Resume { .. } => pause_fleet(server, false).await,
         SteeringCommand::UpdateNow { node, cancel: false } => {
-            change_node(server, &node, steer::update_now).await
+            change_node(server, &node, |node| steer::update_now(node, &server.namespace)).await
         }
         SteeringCommand::UpdateNow { node, cancel: true } => change_node(server, &node, steer::not_now).await,
         SteeringCommand::ResumeVersion { version } => {

@@ -12,6 +12,8 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
 use serde_json::{Value, json};
 
+use crate::arguments::brupop;
+
 /// Where the halts stand that people have lifted.
 const ACKNOWLEDGED: [&str; 2] = ["spec", "acknowledgedHalts"];
 
@@ -44,9 +46,12 @@ pub enum NotSteered {
     /// There is no room for another one.
     #[error(
         "the fleet has no room for another lifted halt: remove entries from spec.acknowledgedHalts that are no longer needed \
-         (kubectl edit brf fleet)"
+         (`kubectl edit brf fleet -n {namespace}`)"
     )]
-    NoRoom,
+    NoRoom {
+        /// The fleet's.
+        namespace: String,
+    },
 }
 
 impl PlannedChange {
@@ -121,15 +126,16 @@ pub(crate) fn resume_node(node: &WatchedNode) -> PlannedChange {
     annotate(node, names::PAUSE_ANNOTATION, None, format!("the node {name} is no longer paused"))
 }
 
-/// Asks for the update of a node now.
-pub(crate) fn update_now(node: &WatchedNode) -> PlannedChange {
+/// Asks for the update of a node now, of the operator in this namespace.
+pub(crate) fn update_now(node: &WatchedNode, namespace: &str) -> PlannedChange {
     let name = node.name();
     if node.is_asked_for() {
         return PlannedChange::none(format!("the update of the node {name} is asked for already"));
     }
+    let why = brupop(&format!("why {name}"), namespace);
     let says = format!(
         "the update of the node {name} is asked for: it begins before others, also outside the window, and this stays so \
-         until it is cancelled; `kubectl brupop why {name}` says whether anything else is in its way"
+         until it is cancelled; {why} says whether anything else is in its way"
     );
     annotate(node, names::UPDATE_NOW_ANNOTATION, Some("true"), says)
 }
@@ -172,7 +178,7 @@ pub(crate) fn resume_version(fleet: &WatchedFleet, version: &str) -> Result<Plan
         all.retain(|other| record(&other.version).is_some());
     }
     if all.len() >= ACKNOWLEDGED_HALTS_MAX {
-        return Err(NotSteered::NoRoom);
+        return Err(NotSteered::NoRoom { namespace: fleet.metadata.namespace.clone().unwrap_or_default() });
     }
     all.push(lifted);
     let halted_at = ["status", "versions", version, "halted", "at"];

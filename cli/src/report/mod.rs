@@ -16,7 +16,6 @@ use brupop_core::pool::Pool;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use crate::arguments::DEFAULT_NAMESPACE;
 use crate::objects::Event;
 use crate::page::{Page, Tone, age, shown};
 use crate::table::{Cell, some, table};
@@ -165,12 +164,6 @@ fn slots_in_use(
     let limit = limit.map_or_else(|| "?".to_owned(), |limit| limit.to_string());
     let by = if nodes.is_empty() { String::new() } else { format!(", by {}", some(&nodes, usize::MAX)) };
     format!("{} of {limit} in use{of}{by}", nodes.len())
-}
-
-/// A command of this plugin that can be pasted, for the operator in this namespace.
-fn brupop(words: &str, namespace: &str) -> String {
-    let namespace = if namespace == DEFAULT_NAMESPACE { String::new() } else { format!(" -n {namespace}") };
-    format!("`kubectl brupop {words}{namespace}`")
 }
 
 fn word(text: &str) -> String {

@@ -2,7 +2,7 @@
 
 use brupop_core::decide::Reason;
 
-use super::brupop;
+use crate::arguments::brupop;
 
 /// What commands name.
 pub(super) struct Named<'a> {

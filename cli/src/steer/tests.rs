@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::report::fixtures::{item, node, watched_fleet};
+use crate::report::fixtures::{NS, item, node, watched_fleet};
 
 fn merged(change: &PlannedChange) -> &Value {
     let Some(PatchBody::Merge(patch)) = &change.body else { panic!("{change:?}") };
@@ -23,6 +23,10 @@ fn a_pause_is_written_once() {
         PlannedChange::none("the fleet is paused already".to_owned())
     );
     assert_eq!(pause_fleet(&fleet(false), false).body, None);
+}
+
+fn asked(node: &WatchedNode) -> PlannedChange {
+    update_now(node, NS)
 }
 
 type Steers = fn(&WatchedNode) -> PlannedChange;
@@ -54,6 +58,19 @@ fn a_pause_during_the_reboot_comes_too_late() {
 }
 
 #[test]
+fn what_is_said_can_be_pasted_for_this_namespace() {
+    let node = node(&json!({}), &json!({}));
+    for (namespace, command) in
+        [("ns", "`kubectl brupop why node-0 -n ns`"), (NS, "`kubectl brupop why node-0`")]
+    {
+        let says = update_now(&node, namespace).says;
+        assert!(says.contains(command), "{says}");
+    }
+    let no_room = NotSteered::NoRoom { namespace: "ns".to_owned() }.to_string();
+    assert!(no_room.contains("`kubectl edit brf fleet -n ns`"), "{no_room}");
+}
+
+#[test]
 fn annotations_are_written_where_they_change_something() {
     let (pause, now) = (names::PAUSE_ANNOTATION, names::UPDATE_NOW_ANNOTATION);
     let cases: [(Steers, Value, Option<Value>); 14] = [
@@ -66,9 +83,9 @@ fn annotations_are_written_where_they_change_something() {
         (resume_node, json!({pause: "false"}), None),
         (resume_node, json!({pause: "true"}), Some(json!({pause: null}))),
         (resume_node, json!({pause: ""}), Some(json!({pause: null}))),
-        (update_now, json!({pause: "true"}), Some(json!({now: "true"}))),
-        (update_now, json!({now: "soon"}), Some(json!({now: "true"}))),
-        (update_now, json!({now: "true"}), None),
+        (asked, json!({pause: "true"}), Some(json!({now: "true"}))),
+        (asked, json!({now: "soon"}), Some(json!({now: "true"}))),
+        (asked, json!({now: "true"}), None),
         (not_now, json!({now: "true"}), Some(json!({now: null}))),
         (not_now, json!({now: "soon"}), Some(json!({now: null}))),
         (not_now, json!({pause: "true"}), None),
@@ -144,7 +161,7 @@ fn a_full_list_loses_what_nothing_rests_on() {
     for entry in &full.object.spec.acknowledged_halts {
         versions.insert(entry.version.clone(), brupop_api::fleet::VersionRecord::default());
     }
-    assert_eq!(resume_version(&full, "1.20.0"), Err(NotSteered::NoRoom));
+    assert_eq!(resume_version(&full, "1.20.0"), Err(NotSteered::NoRoom { namespace: NS.to_owned() }));
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use brupop_api::names;
 use brupop_core::decide::Reason;
 
-use super::super::{brupop, or_dash};
+use super::super::or_dash;
 use super::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
+use crate::arguments::brupop;
 use crate::page::{Page, Tone, View, age, section, wrapped};
 use crate::table::{Cell, some, table};
 
