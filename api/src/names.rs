@@ -89,14 +89,16 @@ pub fn node_of_shadow(shadow: &str) -> Option<&str> {
 /// Dry-run writes of the reconciler that only our own rules refuse, and the names by which those refusals are known.
 /// As long as both are refused, those rules are in force.
 pub mod admission_check {
-    /// The reconciler sets this annotation on a shadow and on a Node, in dry runs. RBAC and schema let it through. On a
-    /// shadow, no policy concerns it, and the webhook refuses it; on a Node, the webhook is not asked, and the policy that
-    /// confines the reconciler refuses it.
+    /// The webhook's rule that refuses each write of a status by the reconciler: it is asked about dry runs only, and the
+    /// policy lets one through that changes nothing. Stands in its message.
+    pub const WEBHOOK_RULE: &str = "reconciler-check";
+    /// The reconciler sets this annotation on a Node, in a dry run. RBAC lets it through, the webhook is not asked; the policy
+    /// that confines the reconciler refuses it.
     pub const ANNOTATION: &str = "brupop.bottlerocket.aws/check";
-    /// The webhook's rule that refuses it; stands in its message.
-    pub const WEBHOOK_RULE: &str = "reconciler-metadata";
     /// The policy's rule that refuses it; stands in its message.
-    pub const POLICY_RULE: &str = "reconciler-node-annotations";
+    pub const NODE_RULE: &str = "reconciler-node-annotations";
+    /// The policy's rule that refuses it if the reconciler sets a `message`, which is the agent's, in the status of a shadow.
+    pub const STATUS_RULE: &str = "reconciler-own-fields";
 }
 
 /// Annotation of a pod that the cluster autoscaler shall not evict, if it is `false`.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use brupop_api::item::IdentityOnly;
 use brupop_api::names;
-use brupop_api::names::admission_check::{ANNOTATION, POLICY_RULE, WEBHOOK_RULE};
+use brupop_api::names::admission_check::{ANNOTATION, NODE_RULE, STATUS_RULE, WEBHOOK_RULE};
 use brupop_api::{BottlerocketShadow, Item};
 use brupop_runtime::errors::{describe, status_message};
 use futures::{Stream, StreamExt as _, stream};
@@ -167,9 +167,9 @@ enum Met {
 /// Part of the API server's answer if it does not trust the webhook's certificate.
 const UNTRUSTED: &str = "x509: ";
 
-/// What the answers to both dry-run writes mean: the one that only the webhook refuses, and the one that only the policy
-/// refuses.
-fn admission(webhook: &Met, policy: &Met) -> Finding {
+/// What the answers to the dry-run writes mean: the one that only the webhook refuses, and those that only the policy
+/// refuses, on a shadow and on a Node.
+fn admission([webhook, shadow, node]: [&Met; 3]) -> Finding {
     let sentence = |rule: &str, met: &Met| match met {
         Met::Refusal => None,
         Met::Nobody => Some(format!("{rule} did not refuse the dry run: the request was allowed")),
@@ -183,35 +183,45 @@ fn admission(webhook: &Met, policy: &Met) -> Finding {
     };
     let missing = [
         sentence("the validating webhook", webhook),
-        sentence("the ValidatingAdmissionPolicy of the reconciler", policy),
+        sentence("the ValidatingAdmissionPolicy of the reconciler, of shadows,", shadow),
+        sentence("the ValidatingAdmissionPolicy of the reconciler", node),
     ];
     let missing: Vec<String> = missing.into_iter().flatten().collect();
-    let both = [webhook, policy];
+    let all = [webhook, shadow, node];
     Finding {
         holds: if missing.is_empty() { Ok(()) } else { Err(missing.join("; ")) },
         // An answer is missing, while the other shows no rule to be out of force.
-        is_unknown: both.iter().any(|met| matches!(met, Met::Nothing(_)))
-            && !both.iter().any(|met| matches!(met, Met::Else(_) | Met::Nobody)),
+        is_unknown: all.iter().any(|met| matches!(met, Met::Nothing(_)))
+            && !all.iter().any(|met| matches!(met, Met::Else(_) | Met::Nobody)),
     }
 }
 
-/// Makes both dry-run writes on the shadows and the Nodes of these names, in their order, until an answer says something
+/// Makes the dry-run writes on the shadows and the Nodes of these names, in their order, until an answer says something
 /// about our rules. An object may be such that no write of it gets as far as them: a stolen node sees to that for its own.
 pub async fn try_out_admission(client: Client, namespace: String, nodes: Vec<String>) -> Finding {
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
+    let nothing = Patch::Merge(json!({"status": {}}));
+    let message = Patch::Merge(json!({"status": {"message": "refuse me"}}));
     let annotation = Patch::Merge(json!({"metadata": {"annotations": {ANNOTATION: "refuse me"}}}));
     let shadows = Api::<Item<IdentityOnly<BottlerocketShadow>>>::namespaced(client.clone(), &namespace);
     let nodes_api = Api::<Item<IdentityOnly<Node>>>::all(client);
     let (shadows, nodes_api, params, annotation) = (&shadows, &nodes_api, &params, &annotation);
-    let webhook = stream::iter(nodes.clone()).then(|node| async move {
-        let answer = shadows.patch(&names::shadow_name(&node), params, annotation).await;
-        met(answer.map(drop), is_our_webhook)
+    let of_shadows = |body, ours: fn(&str) -> bool| {
+        stream::iter(nodes.clone()).then(move |node| async move {
+            let answer = shadows.patch_status(&names::shadow_name(&node), params, body).await;
+            met(answer.map(drop), ours)
+        })
+    };
+    let of_nodes = stream::iter(nodes.clone()).then(|node| async move {
+        let answer = nodes_api.patch(&node, params, annotation).await;
+        met(answer.map(drop), |message| is_our_policy(message, NODE_RULE))
     });
-    let policy = stream::iter(nodes).then(|node| async move {
-        met(nodes_api.patch(&node, params, annotation).await.map(drop), is_our_policy)
-    });
-    let (webhook, policy) = tokio::join!(first_conclusive(webhook), first_conclusive(policy));
-    admission(&webhook, &policy)
+    let (webhook, shadow, node) = tokio::join!(
+        first_conclusive(of_shadows(&nothing, is_our_webhook)),
+        first_conclusive(of_shadows(&message, |message| is_our_policy(message, STATUS_RULE))),
+        first_conclusive(of_nodes),
+    );
+    admission([&webhook, &shadow, &node])
 }
 
 /// Nodes to try the writes on: a few, from all over the list, and others each time.
@@ -239,8 +249,8 @@ fn is_our_webhook(message: &str) -> bool {
 }
 
 /// `… ValidatingAdmissionPolicy '<name>' with binding '<name>' denied request: <rule>: …`
-fn is_our_policy(message: &str) -> bool {
-    ["ValidatingAdmissionPolicy", "denied", POLICY_RULE].iter().all(|part| message.contains(part))
+fn is_our_policy(message: &str, rule: &str) -> bool {
+    ["ValidatingAdmissionPolicy", "denied", rule].iter().all(|part| message.contains(part))
 }
 
 fn met(answer: Result<(), Error>, ours: impl Fn(&str) -> bool) -> Met {

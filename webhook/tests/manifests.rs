@@ -97,7 +97,9 @@ fn the_configuration_selects_our_namespaces_accounts_only() {
     let confined = policy["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
     assert_eq!(
         entry["matchConditions"][1]["expression"],
-        format!("request.?subResource.orValue('') != 'status' || !{confined}")
+        format!(
+            "request.?subResource.orValue('') != 'status' || request.?dryRun.orValue(false) || !{confined}"
+        )
     );
     assert_eq!(policy["spec"]["matchConditions"].as_array().unwrap().len(), 1);
     assert_eq!(entry["matchConditions"].as_array().unwrap().len(), 2);

@@ -5,7 +5,7 @@ fn s(seconds: u64) -> Duration {
 }
 
 fn finding(webhook: &Met) -> Finding {
-    admission(webhook, &Met::Refusal)
+    admission([webhook, &Met::Refusal, &Met::Refusal])
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_proof_outlasts_a_missing_answer() {
 fn one_half_let_through_shuts_at_once() {
     let mut admission = Check::new(s(60));
     admission.found(finding(&Met::Refusal), s(0));
-    let half = super::admission(&Met::Nobody, &Met::Nothing("timeout".into()));
+    let half = super::admission([&Met::Nobody, &Met::Nothing("timeout".into()), &Met::Refusal]);
     assert!(admission.found(half, s(60)));
     assert!(admission.holds().unwrap_err().contains("was allowed"));
 }
@@ -92,7 +92,7 @@ fn only_a_refusal_of_our_own_rule_counts() {
     let denied = |by: &str, rule: &str| {
         status(403, &format!(r#"admission webhook "{by}" denied the request: {rule} (status.message): x"#))
     };
-    assert_eq!(webhook(denied("shadows.brupop.bottlerocket.aws", "reconciler-metadata")), Met::Refusal);
+    assert_eq!(webhook(denied("shadows.brupop.bottlerocket.aws", "reconciler-check")), Met::Refusal);
     assert!(matches!(webhook(denied("shadows.brupop.bottlerocket.aws", "agent-own-fields")), Met::Else(_)));
     assert!(matches!(webhook(denied("no-dry-runs.example.org", "ask the platform team")), Met::Else(_)));
     assert_eq!(webhook(Ok(())), Met::Nobody);
@@ -105,9 +105,10 @@ fn only_a_refusal_of_our_own_rule_counts() {
         let message = format!(
             r#"nodes "n" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: {rule}: x"#
         );
-        met(status(403, &message), is_our_policy)
+        met(status(403, &message), |message| is_our_policy(message, NODE_RULE))
     };
     assert_eq!(policy("reconciler-node-annotations"), Met::Refusal);
+    assert!(matches!(policy("reconciler-own-fields"), Met::Else(_)));
     assert!(matches!(policy("nodes-are-frozen"), Met::Else(_)));
 }
 
@@ -130,13 +131,16 @@ fn other_nodes_are_tried_each_time() {
 }
 
 #[test]
-fn both_rules_must_be_in_force() {
+fn all_rules_must_be_in_force() {
     let through = || Met::Nobody;
-    assert_eq!(admission(&Met::Refusal, &Met::Refusal).holds, Ok(()));
-    let why = admission(&through(), &Met::Refusal).holds.unwrap_err();
+    let (refusal, through) = (Met::Refusal, through());
+    assert_eq!(admission([&refusal; 3]).holds, Ok(()));
+    let why = admission([&through, &refusal, &refusal]).holds.unwrap_err();
     assert!(why.contains("webhook") && !why.contains("Policy"), "{why}");
-    let why = admission(&Met::Refusal, &through()).holds.unwrap_err();
-    assert!(why.contains("ValidatingAdmissionPolicy"), "{why}");
+    for of_policy in [[&refusal, &through, &refusal], [&refusal, &refusal, &through]] {
+        let why = admission(of_policy).holds.unwrap_err();
+        assert!(why.contains("ValidatingAdmissionPolicy") && !why.contains("webhook"), "{why}");
+    }
 }
 
 #[test]
@@ -152,8 +156,10 @@ fn bad_news_of_one_half_is_enough() {
         (Met::Refusal, through(), false),
         (Met::Refusal, Met::Refusal, false),
     ] {
-        let finding = admission(&webhook, &policy);
-        assert_eq!(finding.is_unknown, unknown, "{finding:?}");
+        for met in [[&webhook, &policy, &Met::Refusal], [&webhook, &Met::Refusal, &policy]] {
+            let finding = admission(met);
+            assert_eq!(finding.is_unknown, unknown, "{finding:?}");
+        }
     }
 }
 

@@ -142,9 +142,9 @@ impl Row {
         self.as_if.is_null()
     }
 
-    /// Whether it passes the webhook: what the reconciler writes into a status does not.
+    /// Whether it passes the webhook: what the reconciler writes into a status does not, but for dry runs.
     pub(crate) fn passes_the_webhook(&self) -> bool {
-        self.actor != Actor::Reconciler || self.ask.sub_resource() != "status"
+        self.actor != Actor::Reconciler || self.ask.sub_resource() != "status" || self.dry_run
     }
 
     /// The rule by which the webhook decides, were it asked; none if it never is.

@@ -15,6 +15,10 @@ pub(super) fn decide(request: &ShadowRequest, change: &Change<'_>) -> Result<Rul
         (Operation::Create, "") => create(request, change),
         (Operation::Update, "") => update(change),
         (Operation::Delete, "") => Ok(Rule::ReconcilerSteer),
+        (Operation::Update, "status") => Err(Rule::ReconcilerCheck.refuse(
+            "",
+            "the webhook is asked about the reconciler's writes of a status in dry runs only, and refuses them all",
+        )),
         (operation, sub_resource) => Err(Rule::UnknownRequest.refuse(
             "",
             format!(

@@ -42,8 +42,10 @@ pub enum Rule {
     ReconcilerTransition,
     /// Owners do not change.
     ReconcilerOwner,
-    /// Of a shadow that exists, the reconciler changes the spec only. This one refuses its check.
+    /// Of a shadow that exists, the reconciler changes the spec only.
     ReconcilerMetadata,
+    /// Whatever the reconciler writes into a status, in a dry run: so it sees that the webhook is asked.
+    ReconcilerCheck,
     /// Attempts begin from Idle. They keep their version and the boot that they began in.
     ReconcilerAttempt,
     /// A reboot is granted for an attempt, in the state that asks for it, and not while the agent claims it or the last one.
@@ -80,7 +82,8 @@ impl Rule {
             Self::ReconcilerCreate => "reconciler-create",
             Self::ReconcilerTransition => "reconciler-transition",
             Self::ReconcilerOwner => "reconciler-owner",
-            Self::ReconcilerMetadata => brupop_api::names::admission_check::WEBHOOK_RULE,
+            Self::ReconcilerMetadata => "reconciler-metadata",
+            Self::ReconcilerCheck => brupop_api::names::admission_check::WEBHOOK_RULE,
             Self::ReconcilerAttempt => "reconciler-attempt",
             Self::ReconcilerGrant => "reconciler-grant",
             Self::WebhookNothing => "webhook-nothing",

@@ -32,6 +32,7 @@ fn fields(rule: Rule) -> &'static [&'static str] {
     match rule {
         Rule::AgentReport | Rule::ReconcilerSteer | Rule::Outsider => &[],
         Rule::AgentIdentity
+        | Rule::ReconcilerCheck
         | Rule::AgentStatusOnly
         | Rule::WebhookNothing
         | Rule::UnknownAccount

@@ -7,7 +7,7 @@ mod metrics;
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::names::admission_check::POLICY_RULE;
+use brupop_api::names::admission_check::{NODE_RULE, STATUS_RULE};
 use brupop_cli::Arguments;
 use brupop_core::decide::{Abort, Reason};
 use brupop_testbed::documents::{ALERTS, OPERATIONS, README, read, section};
@@ -63,7 +63,8 @@ fn each_alert_has_a_section_in_the_runbook() -> Result<()> {
 
 /// The reconciler looks for its policy's word in the refusal of its dry runs.
 #[test]
-fn the_policy_says_the_rule_by_which_it_is_known() -> Result<()> {
-    ensure!(read("manifests/reconciler-policy.yaml")?.contains(&format!("{POLICY_RULE}: ")));
+fn the_policy_says_the_rules_by_which_it_is_known() -> Result<()> {
+    let policy = read("manifests/reconciler-policy.yaml")?;
+    ensure!([NODE_RULE, STATUS_RULE].iter().all(|rule| policy.contains(&format!("{rule}: "))));
     Ok(())
 }

@@ -138,7 +138,5 @@ pub(super) fn reconciler() -> Vec<Row> {
             => ByWebhook("reconciler-transition"), reviewed_as(from_error("StagedAndPerformedUpdate"));
         "a new shadow of a Node without UID": Reconciler, missing(), Ask::Create(json!({}))
             => ByWebhook("reconciler-create"), reviewed_as(no_uid);
-        "a status, by the reconciler": Reconciler, known(), object(json!({}))
-            => unknown(), reviewed_as(json!({"subResource": "status"}));
     }
 }

@@ -183,6 +183,9 @@ pub(super) fn statuses() -> Vec<Row> {
             status(json!({"problem": null})) => refused();
         "a condition beside a message": Reconciler, known(),
             status(merged(&conditions("NoUpdate"), &json!({"message": "m"}))) => refused();
+        "the check": Reconciler, known(), status(json!({})) => ByWebhook("reconciler-check"), dry();
+        "the check before any report": Reconciler, (idle(), Value::Null), status(json!({}))
+            => ByWebhook("reconciler-check"), dry();
         "the status removed": Reconciler, known(), through_status(json!({"status": null})) => refused();
         "a spec in the same patch as conditions": Reconciler, known(),
             through_status(json!({"spec": {"attempt": 9}, "status": {}})) => Allowed, stores_nothing();

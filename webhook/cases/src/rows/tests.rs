@@ -47,6 +47,7 @@ fn every_rule_refuses_in_some_row() {
         "reconciler-metadata",
         "reconciler-attempt",
         "reconciler-grant",
+        "reconciler-check",
         "webhook-nothing",
         "unknown-account",
         "unknown-kind",

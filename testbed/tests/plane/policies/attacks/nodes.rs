@@ -96,7 +96,7 @@ fn metadata() -> Vec<Row> {
             "in",
             "the check",
             json!({"metadata": {"annotations": {names::admission_check::ANNOTATION: "x"}}}),
-            Policy(names::admission_check::POLICY_RULE),
+            Policy(names::admission_check::NODE_RULE),
         ),
     ]
 }
