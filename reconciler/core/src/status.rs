@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::decide::{Abort, Halted, HaltedIn, Milestone, Reason, how_to_lift};
 use crate::drain::PodKey;
 use crate::facts::NodeView;
-pub use pools::{DesiredPoolStatus, pools};
+pub use pools::{DesiredPoolStatus, NoAnswer, pools};
 
 /// The action in Events about opting in.
 const AUTO_LABEL: &str = "AutoLabel";
@@ -494,6 +494,14 @@ fn is_persons_cordon(view: &NodeView<'_>) -> bool {
     view.node.is_some_and(|node| {
         node.unschedulable && node.marker.is_none_or(|marker| marker.cordoned_at.is_none())
     })
+}
+
+/// Why a node that has a slot for this version has not begun: the spec of its shadow is not stored.
+pub fn not_stored_yet(version: &str) -> String {
+    format!(
+        "the update to {version} begins: the API server has not stored the reconciler's first write yet; if that lasts, see the \
+         fleet's condition AdmissionEnforced and the log of the reconciler that leads"
+    )
 }
 
 /// What becomes of pods of these workloads, which came back each time that they were evicted.

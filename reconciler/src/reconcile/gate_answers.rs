@@ -7,6 +7,7 @@ use brupop_api::printable::printable;
 use brupop_core::gates::answer::GateAnswer;
 use brupop_core::gates::{self, Gates};
 use brupop_core::rules::{GateQuery, GateState, PoolGate};
+use brupop_core::status::NoAnswer;
 use brupop_runtime::FailureLog;
 use brupop_runtime::errors::describe;
 use futures::FutureExt as _;
@@ -35,9 +36,9 @@ impl GateAnswers {
         self.gates.state(query, now)
     }
 
-    /// Why this query has no answer, if the last time it had none.
-    pub(super) fn failure(&self, query: &GateQuery) -> Option<&str> {
-        self.failures.get(query)?.reason()
+    /// Why this query has no answer, if it has none.
+    pub(super) fn failure(&self, query: &GateQuery) -> Option<NoAnswer<'_>> {
+        self.failures.get(query).map_or(Some(NoAnswer::NotAsked), |log| log.reason().map(NoAnswer::Failed))
     }
 
     /// This is the answer to a query, or why there is none.

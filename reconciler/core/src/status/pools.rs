@@ -58,13 +58,22 @@ struct WaitingGroup<'a> {
     from_to: Option<(&'a str, &'a str)>,
 }
 
+/// Why a query of a gate has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoAnswer<'q> {
+    /// This leader has not had one yet.
+    NotAsked,
+    /// The last time that it was asked there was none, for this reason.
+    Failed(&'q str),
+}
+
 /// The statuses of all pools of this namespace, in the order of the facts, from what was decided for each node, and why a query
 /// of a gate has no answer, if it has none.
 pub fn pools<'q>(
     observed: &Observed<'_>,
     nodes: &[Decision<'_>],
     namespace: &str,
-    unanswered: impl Fn(&GateQuery) -> Option<&'q str>,
+    unanswered: impl Fn(&GateQuery) -> Option<NoAnswer<'q>>,
 ) -> Vec<DesiredPoolStatus> {
     let fleet = &observed.fleet;
     let mut tallies: Vec<Tally<'_>> = fleet.pools.iter().map(|_| Tally::default()).collect();
@@ -153,7 +162,10 @@ impl<'a> Tally<'a> {
         let missing = missing(pool).map(|reason| {
             DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &reason.message())
         });
-        let waits = waits_for_ever(fleet, pool);
+        // Of a version that the other pool was done with before, its nodes are updated all the same.
+        let goes_on = self.counts.updating_nodes > 0
+            || (!self.waiting.is_empty() && !self.waiting.contains_key(WAITING_FOR_POOL));
+        let waits = waits_for_ever(fleet, pool).filter(|_| !goes_on);
         let stalls = invalid.or(contends.as_ref()).or(missing.as_ref()).or(waits.as_ref()).or(is_halted);
         let [ready, stalled] = health(stalls, unanswered);
         let progressing = self.progressing(pool, fleet.seen, &ready);
@@ -308,20 +320,29 @@ fn waits_for_ever(fleet: &FleetFacts<'_>, pool: &PoolFacts<'_>) -> Option<Desire
     None
 }
 
-/// That its first gate without an answer has none.
+/// That its first gate without an answer has none; before that, that one has not been asked yet.
 fn unanswered_gate<'q>(
     pool: &PoolFacts<'_>,
-    unanswered: impl Fn(&GateQuery) -> Option<&'q str>,
+    unanswered: impl Fn(&GateQuery) -> Option<NoAnswer<'q>>,
 ) -> Option<DesiredCondition> {
-    let mut gates = pool.rules.into_iter().flat_map(|rules| &rules.gates);
-    let (PoolGate { name, query }, why) = gates.find_map(|gate| Some((gate, unanswered(&gate.query)?)))?;
+    let gates = pool.rules.into_iter().flat_map(|rules| &rules.gates);
+    let without = gates.filter_map(|gate| Some((gate, unanswered(&gate.query)?)));
+    let (PoolGate { name, query }, why) = without.min_by_key(|(_, why)| *why == NoAnswer::NotAsked)?;
     let source = &query.source;
-    let message =
-        format!("the gate {name} (spec.gates) is closed, for its source {source} gives no answer: {why}");
-    let reason = Reason::GateUnknown(name).as_str();
-    Some(DesiredCondition::of(READY, ConditionStatus::False, reason, &message))
+    let (status, message) = match why {
+        NoAnswer::Failed(why) => (
+            ConditionStatus::False,
+            format!("the gate {name} (spec.gates) is closed, for its source {source} gives no answer: {why}"),
+        ),
+        NoAnswer::NotAsked => (
+            ConditionStatus::Unknown,
+            format!("the reconciler that leads has not had an answer to the gate {name} (spec.gates) yet"),
+        ),
+    };
+    Some(DesiredCondition::of(READY, status, Reason::GateUnknown(name).as_str(), &message))
 }
 
+const WAITING_FOR_POOL: &str = "WaitingForPool";
 const NO_NODES: &str = "the pool owns no node that is opted in";
 
 fn accepted(pool: &PoolFacts<'_>) -> DesiredCondition {

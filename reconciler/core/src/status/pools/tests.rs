@@ -58,7 +58,7 @@ fn status_with(cluster: &mut Cluster, ledger: Value) -> DesiredPoolStatus {
 fn status_of(
     cluster: &mut Cluster,
     mut ledger: Value,
-    unanswered: impl Fn(&GateQuery) -> Option<&'static str>,
+    unanswered: impl Fn(&GateQuery) -> Option<NoAnswer<'static>>,
 ) -> DesiredPoolStatus {
     ledger["term"] = json!(4);
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": ledger});
@@ -367,6 +367,25 @@ fn a_pool_says_at_once_that_none_before_it_ever_begins() {
     }
 }
 
+/// Of a version that the first pool was done with before.
+#[test]
+fn a_pool_that_is_being_updated_is_not_stalled_by_the_one_before_it() {
+    let mut cluster = Cluster::default();
+    let pool_of = |name: &str, spec: Value| -> Item<Pool> {
+        serde_json::from_value(json!({"metadata": {"name": name, "uid": name}, "spec": spec})).unwrap()
+    };
+    pool(&json!({"nodeSelector": {}, "priority": 2, "after": [{"pool": "a"}]}), &json!({})).put(&mut cluster);
+    pool_of("a", json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "ghost"}]}))
+        .put(&mut cluster);
+    let stalled = |cluster: &mut Cluster, ledger: Value| words(&status_with(cluster, ledger))[5].clone();
+    join(&mut cluster, "n", "1.20.0", None, false);
+    assert_eq!(stalled(&mut cluster, json!({})), "Stalled=True/WaitingForPool");
+    join(&mut cluster, "n", "1.19.4", Some("1.20.0"), false);
+    assert_eq!(stalled(&mut cluster, json!({})), "Stalled=True/WaitingForPool");
+    let slots = json!({"slots": {"brs-n": {"uid": "n", "attempt": 1}}});
+    assert_eq!(stalled(&mut cluster, slots), "Stalled=False/NotStalled");
+}
+
 /// Long before there is an update that the gate would hold.
 #[test]
 fn a_pool_says_at_once_that_a_gate_has_no_answer() {
@@ -374,7 +393,9 @@ fn a_pool_says_at_once_that_a_gate_has_no_answer() {
     let gates = [gate("well", "up == 0"), gate("broken", "up =")];
     let mut cluster = Cluster::default();
     pool(&json!({"nodeSelector": {}, "gates": gates}), &json!({})).put(&mut cluster);
-    let asked = |query: &GateQuery| (query.expression == "up =").then_some("bad_data: 1:4: parse error");
+    let asked = |query: &GateQuery| {
+        (query.expression == "up =").then_some(NoAnswer::Failed("bad_data: 1:4: parse error"))
+    };
     let seen = status_of(&mut cluster, json!({}), asked);
     let expected = "the gate broken (spec.gates) is closed, for its source main gives no answer: bad_data: 1:4: parse error";
     // `kubectl get brp` shows the reason of Progressing.
@@ -392,6 +413,9 @@ fn a_pool_says_at_once_that_a_gate_has_no_answer() {
     // A source may come back by itself.
     assert_eq!(words(&seen)[4..], ["Ready=False/GateUnknown", "Stalled=False/NotStalled"]);
     assert_eq!(words(&status(&mut cluster))[4..], ["Ready=True/InForce", "Stalled=False/NotStalled"]);
+    // A new leader does not know yet, and nor does anybody after a change of the gate.
+    let not_asked = status_of(&mut cluster, json!({}), |_| Some(NoAnswer::NotAsked));
+    assert_eq!(words(&not_asked)[4..], ["Ready=Unknown/GateUnknown", "Stalled=False/NotStalled"]);
 }
 
 #[test]
