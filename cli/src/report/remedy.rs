@@ -128,7 +128,7 @@ remedies! {
     LimitUsedByUnavailableNodes =>
         "repair or uncordon the nodes that use up the limit, or raise it (spec.maxUnavailable, \
          MAX_CONCURRENT_UPDATE)",
-    Starting => "wait for the agent to take the update up; if that lasts, its process hangs: delete its pod ({agent})",
+    Starting => "wait; if the agent does not take the update up for long, its process hangs: delete its pod ({agent})",
     Staging => "nothing: the host finishes its download, within STAGE_DEADLINE_SECONDS",
     ExcludedFromLoadBalancers => "nothing: the drain begins at the time that the sentence names",
     Cordoning => "nothing: the node is cordoned next",

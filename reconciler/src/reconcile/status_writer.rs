@@ -68,11 +68,20 @@ impl Reconciler {
         if let Reason::Aborting(why) = reason {
             self.leading.memory.node(name).explained.given_up = Some(*why);
         }
+        let goal = shadow.spec.state;
         // Until when is known once the step has begun.
-        if matches!(reason, Reason::Monitoring) && shadow.spec.state != State::MonitoringUpdate {
+        if matches!(reason, Reason::Monitoring) && goal != State::MonitoringUpdate {
             return;
         }
-        let mut message = reason.message().into_owned();
+        // A step has begun once its write is stored. The API server, or the webhook, may refuse it for long.
+        let reason = match reason {
+            Reason::Finishing if goal == State::MonitoringUpdate => &Reason::Monitoring,
+            reason => reason,
+        };
+        let mut message = match reason {
+            Reason::Starting(version) if goal == State::Idle => status::not_stored_yet(version),
+            reason => reason.message().into_owned(),
+        };
         if let Some(more) = self.detail(pass, view, reason) {
             message = format!("{message}; {more}");
         }
