@@ -156,7 +156,10 @@ impl<'a> Room<'a> {
     pub(super) fn why(&self, place: Place<'a>) -> Reason<'a> {
         let places = self.of(place.pool);
         let (full, limit) = match place.pool {
-            _ if !places.is_full() => (self.fleet, LimitScope::Fleet),
+            // The fleet's may be the lower one, also for the default pool.
+            _ if !places.is_full() || (self.fleet.is_full() && self.fleet.limit <= places.limit) => {
+                (self.fleet, LimitScope::Fleet)
+            }
             Some(_) => (places, LimitScope::Pool),
             None => (places, LimitScope::DefaultPool),
         };

@@ -461,6 +461,21 @@ fn who_is_out_of_service_goes_on_first() {
     }
 }
 
+/// Also for nodes that no pool selects, the fleet's limit may be the lower one.
+#[test]
+fn the_lower_limit_is_named() {
+    let mut dead = NodeView { shadow_name: "brs-0", ..idle() };
+    node(&mut dead, |node| node.ready = false);
+    for (of_fleet, of_pool, limit) in
+        [(1, 1, LimitScope::Fleet), (1, 3, LimitScope::Fleet), (9, 1, LimitScope::DefaultPool)]
+    {
+        let fleet = FleetFacts { ceiling: of_fleet, default_pool: limited(of_pool), ..without_slots() };
+        let chosen = slots(&fleet, &[dead, NodeView { shadow_name: "brs-1", ..idle() }]);
+        let why = Reason::LimitUsedByUnavailableNodes(UsedUp { node: "n", limit });
+        assert!(chosen.queued.iter().any(|(_, reason)| *reason == why), "{:?}", chosen.queued);
+    }
+}
+
 /// The agent's image is still being pulled there. A node that is out of service needs no agent to come back.
 #[test]
 fn what_upstream_staged_waits_for_its_agent() {
