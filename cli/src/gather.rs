@@ -3,7 +3,6 @@
 use std::fmt::Debug;
 
 use brupop_api::crds::NAME_MAX;
-use brupop_api::names::is_object_name;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
 use brupop_core::objects::{WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
@@ -50,7 +49,7 @@ pub(crate) struct AboutNode {
     pub namespace: String,
     pub shadow: Option<Item<BottlerocketShadow>>,
     pub fleet: Option<BottlerocketFleet>,
-    /// Its pool, if the caller may read it.
+    /// The pools, if the caller may read them.
     pub pools: Vec<Item<Pool>>,
     /// The Node; `Err` = nobody let us look. It is looked for only if there is no shadow.
     pub node: Result<Option<WatchedNode>, String>,
@@ -129,15 +128,10 @@ impl OperatorApi {
         let mut events = self.events(&self.namespace, &of_shadow, &mut notes).await?;
         events.extend(self.events(EVENTS_OF_NODES, &about("Node", node), &mut notes).await?);
         let (namespace, leads) = (self.namespace.clone(), self.leads().await);
-        let pools = self.pool_of(shadow.as_ref()).await.into_iter().collect();
+        // Not everybody may read them.
+        let pools = list(&self.ours(), ListParams::default(), self.right("list", ResourceKind::Pools)).await;
+        let pools = pools.unwrap_or_default();
         Ok(AboutNode { namespace, shadow, fleet, pools, node: node_seen, events, notes, leads })
-    }
-
-    /// The pool of the node of this shadow, if it is no default, and if the caller may read it.
-    async fn pool_of(&self, shadow: Option<&Item<BottlerocketShadow>>) -> Option<Item<Pool>> {
-        let pool = shadow?.ok()?.status.as_ref()?.pool.as_deref();
-        let pool = pool.filter(|pool| is_object_name(pool) && *pool != names::DEFAULT_POOL)?;
-        self.ours::<Item<Pool>>().get_opt(pool).await.ok()?
     }
 
     /// The node that is meant: people also give the name of its shadow.
@@ -221,7 +215,7 @@ impl OperatorApi {
         }
         let missing = || Error::Missing("reconciler that leads: look at the reconciler's pods".to_owned());
         let holder = lease.and_then(|lease| lease.holder).ok_or_else(missing)?;
-        let pod = if is_object_name(&holder) {
+        let pod = if names::is_object_name(&holder) {
             let pods: Api<Item<ReconcilerPod>> = self.ours();
             let found = pods.get_opt(&holder).await;
             found.map_err(|error| self.right("get", ResourceKind::Pods).failed(error))?

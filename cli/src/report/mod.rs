@@ -157,11 +157,17 @@ fn slots_in_use(
         let used = it.counts.unavailable_nodes.max(of_pool.len() as u64);
         !it.conditions.is_empty() && used >= it.counts.unavailable_limit
     });
+    let all = nodes(&|_| true);
+    let fleet_has_room = status.limit.is_some_and(|limit| limit > all.len() as u64);
     let (nodes, limit, of) = match full {
-        Some(it) => (of_pool, Some(it.counts.unavailable_limit), format!(" in the pool {}", name(its))),
-        None => (nodes(&|_| true), status.limit, String::new()),
+        Some(it) => (of_pool, it.counts.unavailable_limit.to_string(), format!(" in the pool {}", name(its))),
+        // Its limit is in the environment. The fleet's is that of all pools.
+        None if fleet_has_room && its == names::DEFAULT_POOL && !pools.is_empty() => {
+            let of_default = nodes(&|slot| slot.pool.as_deref().unwrap_or(its) == its);
+            (of_default, "MAX_CONCURRENT_UPDATE".to_owned(), format!(" in the pool {its}"))
+        }
+        None => (all, status.limit.map_or_else(|| "?".to_owned(), |limit| limit.to_string()), String::new()),
     };
-    let limit = limit.map_or_else(|| "?".to_owned(), |limit| limit.to_string());
     let by = if nodes.is_empty() { String::new() } else { format!(", by {}", some(&nodes, usize::MAX)) };
     format!("{} of {limit} in use{of}{by}", nodes.len())
 }

@@ -313,7 +313,8 @@ fn a_node_is_told_whose_slots_are_in_use() {
         ("web", 3, of_web),
         ("web", 2, "3 of 8 in use, by node-0, node-1, node-9"),
         ("db", 1, "2 of 8 in use, by node-0, node-9"),
-        ("default", 1, "2 of 8 in use, by node-0, node-9"),
+        ("default", 1, "0 of MAX_CONCURRENT_UPDATE in use in the pool default"),
+        ("default", 7, "8 of 8 in use, by node-0, node-1, node-2, node-3, node-4, node-5 and 2 more"),
     ] {
         let mut waits = idle("node-7", LIMIT);
         waits.body.as_mut().unwrap().status.as_mut().unwrap().pool = Some(pool_of_node.to_owned());
