@@ -8,6 +8,7 @@
 //! fire time twice in autumn, the first one counts. A window that is open while the expression matches follows the clock
 //! on the wall.
 
+use brupop_api::pool::FIVE_FIELDS;
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::civil::DateTime;
@@ -92,8 +93,12 @@ impl Schedule {
     /// # Errors
     /// What is wrong with the expression, and what to write instead.
     pub fn new(text: &str, zone: TimeZone, duration: Option<SignedDuration>) -> Result<Self, String> {
-        let hint = if duration.is_some() { DURATION_HINT } else { HINT };
         let fields = text.split_whitespace().count();
+        let hint = match duration {
+            Some(_) if fields == 5 => FIVE_FIELDS,
+            Some(_) => DURATION_HINT,
+            None => HINT,
+        };
         if fields != 7 && (fields != 5 || duration.is_none()) {
             return Err(format!("it has {fields} fields: {hint}"));
         }
@@ -105,14 +110,18 @@ impl Schedule {
             .dom_and_dow(fields == 7)
             .sloppy_ranges(true)
             .build();
-        let cron = parser.parse(text).map_err(|error| format!("{error}: {hint}"))?;
+        let cron = parser.parse(text).map_err(|error| {
+            let error = error.to_string();
+            let error = error.strip_prefix("Component error: ").unwrap_or(&error).trim_end_matches('.');
+            format!("{}: {hint}", error.to_lowercase())
+        })?;
         // Any start will do: a pattern of seconds repeats in each minute that matches, and days without a year do so
         // within decades. Later, less is searched in if it never fires.
         let start = DateTime::constant(if fields == 5 { LATE_YEAR } else { 2020 }, 1, 1, 0, 0, 0, 0);
         let compared = if fields == 5 { 1 } else { FIRES_COMPARED };
         let fires: Vec<DateTime> = cron.iter_after(start).take(compared).collect();
         if fires.is_empty() {
-            return Err(format!("it never fires: {hint}"));
+            return Err("it never fires: there is no such day".to_owned());
         }
         let gap = fires.windows(2).map(|pair| pair[1].duration_since(pair[0])).min();
         let kind = match (gap == Some(SignedDuration::from_secs(1)), duration) {

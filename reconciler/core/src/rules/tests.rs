@@ -49,6 +49,7 @@ fn what_is_not_understood_is_named_with_a_remedy() {
         ),
         (window("0 25 * * *", "4h", "UTC"), "spec.windows[1].schedule", "minute hour day month weekday"),
         (window("0 2 30 2 *", "4h", "UTC"), "spec.windows[1].schedule", "never fires"),
+        (window("0 25 * * *", "4h", "UTC"), "spec.windows[1].schedule", "number out of bounds: write five fields"),
         (window("0 2 * * *", "4", "UTC"), "spec.windows[1].duration", "such as 24h"),
         (window("0 2 * * *", "0h", "UTC"), "spec.windows[1].duration", "such as 24h"),
         (window("0 2 * * *", "169h", "UTC"), "spec.windows[1].duration", "from 1s up to 168h"),
