@@ -1,4 +1,4 @@
-//! Drains that failed are not begun again while what they failed on is still so, whoever leads; and hold up no other node.
+//! Drains that failed are not begun again while what they failed on is still so, no matter who leads; and hold up no other node.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::drains::held::{HOLD, let_go};
 use crate::drains::{DEADLINE, evicted_by_us, fleet};
 
 /// Shorter than the grace period of the pods.
-const PATIENCE: [(&str, &str); 2] = [("DRAIN_DEADLINE_SECONDS", "5"), ("BACK_OFF_BASE_SECONDS", "1")];
+const PATIENCE: [(&str, &str); 2] = [("DRAIN_DEADLINE_SECONDS", "10"), ("BACK_OFF_BASE_SECONDS", "1")];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_that_take_longer_than_their_drain_are_evicted_once() -> Result<()> {
