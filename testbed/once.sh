@@ -1,5 +1,5 @@
 # Sourced by the scripts that make something once and keep it: folders of the cache that are there as a whole or not at
-# all, whoever is killed in between, and however many want the same.
+# all, no matter who is killed in between, and however many want the same.
 #
 # Environment: BRUPOP_TESTBED_CACHE  where to keep it (default: ~/.cache/brupop-testbed)
 cache=${BRUPOP_TESTBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/brupop-testbed}

@@ -14,7 +14,7 @@ pub enum Problem {
     CommandRefused,
     /// Bottlerocket's API refuses to reboot.
     RebootRefused,
-    /// The host looked for updates in vain, or does not get to it.
+    /// The host could not look for updates, or does not get to it.
     RefreshFailed,
     /// The host's image has no in-place updates.
     NoInPlaceUpdates,

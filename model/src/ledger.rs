@@ -20,7 +20,7 @@ pub struct Held {
     pub counted: bool,
     /// The pool in which it was taken.
     pub pool: Option<u8>,
-    /// It was taken while the update was halted, or by the patch that halted it; by whoever did not see that.
+    /// It was taken while the update was halted, or by the patch that halted it; by anyone who did not see that.
     pub blindly: bool,
 }
 

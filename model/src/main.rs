@@ -78,7 +78,7 @@ struct Arguments {
     /// Times that the window of the default pool opens or closes.
     #[arg(long, default_value_t = 0)]
     windows: u8,
-    /// There are two pools of one update at once each, and so many nodes are in the first.
+    /// There are two pools of one update at once each, and this many nodes are in the first.
     #[arg(long)]
     pools: Option<usize>,
     /// The second pool comes after the first.
@@ -102,7 +102,7 @@ struct Arguments {
     /// Search breadth first: a counterexample is as short as can be, and takes longer to be found.
     #[arg(long)]
     shortest: bool,
-    /// Stop after so many states.
+    /// Stop after this many states.
     #[arg(long, default_value_t = 50_000_000)]
     states: usize,
 }

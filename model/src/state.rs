@@ -112,7 +112,7 @@ pub enum Safeguard {
     Order,
     /// A pool is done only if none of its nodes wants the version.
     NoneWants,
-    /// A pool that was done stays so, whoever joins it.
+    /// A pool that was done stays so, no matter who joins it.
     Latch,
     /// A halt clears what is noted of pools that are done.
     DoneUntilHalt,
@@ -146,7 +146,7 @@ pub struct Config {
     pub upstream: bool,
     /// The pods of every node come back each time that they are evicted.
     pub stubborn: bool,
-    /// There are two pools, in each of which one node may be updated at once; so many nodes are in the first.
+    /// There are two pools, in each of which one node may be updated at once; this many nodes are in the first.
     pub pools: Option<usize>,
     /// The second pool comes after the first.
     pub order: bool,

@@ -223,7 +223,7 @@ impl<P> Follower<P> {
             let mut events = std::pin::pin!(patient(begin()));
             loop {
                 let event = tokio::select! {
-                    anew = asked.changed() => match anew {
+                    changed = asked.changed() => match changed {
                         Ok(()) => break,
                         Err(_) => return,
                     },

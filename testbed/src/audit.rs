@@ -1,4 +1,4 @@
-//! The API server's audit log. It is written before the answer is sent (mode `blocking`), so whoever has an answer
+//! The API server's audit log. It is written before the answer is sent (mode `blocking`), so anyone who has an answer
 //! finds its line.
 
 use crate::waiting::{Elapsed, await_until};

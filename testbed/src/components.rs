@@ -96,7 +96,7 @@ impl Layout<'_> {
         Ok(command)
     }
 
-    /// Makes a data folder from a snapshot, as Kubernetes' documentation says: no revision comes twice, and whoever waits for a
+    /// Makes a data folder from a snapshot, as Kubernetes' documentation says: no revision comes twice, and anyone who waits for a
     /// later one than those of then is told so.
     pub(crate) fn etcd_restore(&self, snapshot: &Path, to: &Path, bump: u64) -> Command {
         let mut command = self.program("etcdutl");

@@ -261,7 +261,7 @@ impl Fleet {
         .await
     }
 
-    /// What is known of every node, and the end of the operator's logs: for those who wait in vain.
+    /// What is known of every node, and the end of the operator's logs: for an error's text.
     fn report(&self) -> String {
         let nodes: Vec<String> =
             self.history().now().map(|(node, seen)| format!("{node}: {seen:?}")).collect();

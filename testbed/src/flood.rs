@@ -173,7 +173,7 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// So many connections, which behave in these ways in turn. Each is opened again after a `pause`.
+    /// This many connections, which behave in these ways in turn. Each is opened again after a `pause`.
     ///
     /// # Errors
     /// There is no thread to be had.
@@ -208,7 +208,7 @@ impl Flood {
 pub struct OwnRuntime(Option<Runtime>);
 
 impl OwnRuntime {
-    /// So many threads.
+    /// This many threads.
     ///
     /// # Errors
     /// There are none to be had.

@@ -177,7 +177,7 @@ impl History {
         self.note(at, name, Seen::without_node);
     }
 
-    /// The ledger was seen. A watch leaves out no version of it, unless it begins anew.
+    /// The ledger was seen. A watch leaves out no version of it, unless it begins again.
     pub fn ledger(&mut self, ledger: &BottlerocketFleet) {
         let slots = ledger.status.as_ref().map_or(0, |status| status.slots.len());
         self.most_slots = self.most_slots.max(slots);

@@ -1,4 +1,4 @@
-//! Kubeconfigs for whoever talks to the control plane, and what pods have in their place.
+//! Kubeconfigs for anyone who talks to the control plane, and what pods have in their place.
 
 use anyhow::{Context as _, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -94,7 +94,7 @@ impl Server {
     /// # Errors
     /// Files are missing or damaged.
     pub async fn client(&self, credential: &Credential<'_>) -> Result<kube::Client> {
-        // Whoever was first has installed the same.
+        // The first one has installed the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let kubeconfig: Kubeconfig = serde_json::from_value(self.kubeconfig(credential, "default"))?;
         let options = KubeConfigOptions::default();

@@ -147,7 +147,7 @@ impl Observed {
         Ok(())
     }
 
-    /// From the beginning of the roll-out until now, in so many steps.
+    /// From the beginning of the roll-out until now, in this many steps.
     pub fn window(&self, steps: u32) -> Window {
         let seconds = |time: Timestamp| time.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
         let (from, until) = (seconds(self.began), seconds(Timestamp::now()));

@@ -12,7 +12,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(
 
 /// A condition did not come true in time.
 #[derive(Debug, Error)]
-#[error("waited {} s in vain for: {what}", waited.as_secs_f32())]
+#[error("waited {} s without success for: {what}", waited.as_secs_f32())]
 pub struct Elapsed {
     /// The condition, as the caller described it.
     pub what: String,
@@ -76,7 +76,7 @@ pub async fn await_progress<T>(
         if left.is_zero() {
             return Err(Elapsed { what, waited: began.elapsed() });
         }
-        // A look that was begun is cut off and begun anew.
+        // A look that was begun is cut off and begun again.
         if let Ok(value) = await_until("", left, &mut condition).await {
             return Ok(value);
         }
@@ -120,7 +120,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn every_wait_ends_at_its_deadline() {
         let never = await_until("never", Duration::from_secs(2), async || None::<()>).await;
-        assert_eq!(never.map_err(|e| e.to_string()), Err("waited 2 s in vain for: never".to_owned()));
+        assert_eq!(never.map_err(|e| e.to_string()), Err("waited 2 s without success for: never".to_owned()));
         let hangs = await_until("hangs", Duration::from_secs(2), async || {
             std::future::pending::<()>().await;
             Some(())

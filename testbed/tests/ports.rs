@@ -168,7 +168,7 @@ impl LegitimateClient {
     }
 }
 
-/// Ends when whoever asks has lost patience, and each of the flood has come once more.
+/// Ends when the callers have lost patience, and each of the flood has come once more.
 async fn starve(flood: &Flood) -> Result<()> {
     let ((), progress) = tokio::join!(sleep(PATIENCE), wait_for_progress(flood, flood.size()));
     progress

@@ -17,7 +17,7 @@ use crate::shadow::{Seen, ShadowCopy};
 const REREAD_MIN: Duration = Duration::from_secs(1);
 /// Longest such wait, after many refused reports.
 const REREAD_MAX: Duration = Duration::from_secs(45);
-/// So many reports in a row, with nothing else in between, are more than any update needs.
+/// This many reports in a row, with nothing else in between, are more than any update needs.
 const REPORTS_ON_END: u32 = 8;
 
 /// Speaks to the API server: reads this node's shadow, and patches its status.

@@ -110,7 +110,7 @@ async fn a_mislabelled_prefetch_is_replaced() {
             solo.until("another target", |status| status.target_version.as_deref() == Some(NEWER)).await;
             solo.spec(&json!({"state": "Idle"}));
         }
-        solo.until("downloaded anew", |status| is_ahead(status, NEWER)).await;
+        solo.until("downloaded again", |status| is_ahead(status, NEWER)).await;
         assert_eq!(solo.count("activate-update"), 0);
     }
 }
@@ -121,7 +121,7 @@ async fn a_prefetch_withdrawn_meanwhile_is_dropped() {
     solo.until("dropped", |status| status.staged.is_none() && status.target_version.is_none()).await;
     solo.place.host.publish(NEW).unwrap();
     let prepared = solo.count("prepare-update");
-    solo.until("downloaded anew", |status| is_ahead(status, NEW)).await;
+    solo.until("downloaded again", |status| is_ahead(status, NEW)).await;
     assert_eq!(solo.count("prepare-update"), prepared + 1);
 }
 
@@ -231,7 +231,7 @@ async fn a_prefetch_of_another_version_is_replaced() {
             solo.place.host.publish(NEW).unwrap();
         }
         let version = if what == Change::Published { NEWER } else { NEW };
-        let status = solo.until("downloaded anew", |status| is_ahead(status, version)).await;
+        let status = solo.until("downloaded again", |status| is_ahead(status, version)).await;
         assert_eq!((status.message, status.crash_count), (None, Some(0)));
     }
 }

@@ -59,7 +59,7 @@ struct Store {
     sender: watch::Sender<Seen>,
     /// Statuses in the order in which they were stored.
     statuses: Vec<Value>,
-    /// So many writes go well; with the next one the agent dies.
+    /// This many writes go well; with the next one the agent dies.
     fuse: Option<(usize, Death)>,
     died: watch::Sender<bool>,
 }
@@ -163,7 +163,7 @@ impl Solo {
         }
     }
 
-    /// The agent dies with a write: so many go well before it.
+    /// The agent dies with a write: this many go well before it.
     pub fn die_at_write(&self, writes: usize, death: Death) {
         self.store.lock().unwrap().fuse = Some((writes, death));
     }
@@ -245,7 +245,7 @@ impl Solo {
         .await
     }
 
-    /// Awaits a call of the host that is made after so many others.
+    /// Awaits a call of the host that is made after this many others.
     pub async fn until_called(&self, path: &str, skip: usize) {
         let called = soon(Duration::from_secs(1), || self.count(path) > skip);
         assert!(timeout(DEADLINE, called).await.is_ok(), "{path}: {:#?} {:?}", self.status(), self.actions());

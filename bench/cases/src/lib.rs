@@ -58,7 +58,7 @@ pub fn say_why(decided: &FleetDecision<'_>) -> Vec<DesiredCondition> {
     decided.nodes.iter().map(|node| say(&node.reason)).collect()
 }
 
-/// A part of a pass over 5,000 nodes with so many pools.
+/// A part of a pass over 5,000 nodes with this many pools.
 pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
     let ((cluster, known), policy, now) = (prepared(pools), policy(), now());
     if part == Part::Observe {

@@ -9,7 +9,7 @@ use crate::gather::Past;
 use crate::page::{Page, Tone, View, age, section, shown};
 use crate::table::{Cell, table};
 
-/// So many Events are shown.
+/// This many Events are shown.
 const EVENTS: usize = 200;
 
 /// What has happened to the fleet.

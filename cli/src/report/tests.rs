@@ -443,7 +443,7 @@ fn every_reason_is_explained() {
     }
 }
 
-/// Agents write versions and messages, and whoever creates Events writes all of them.
+/// Agents write versions and messages, and anyone who creates Events writes all of them.
 #[test]
 fn nobody_else_drives_the_terminal() {
     let evil = "a\u{1b}[2J\nb\u{202e}c";

@@ -17,7 +17,7 @@ use crate::Error;
 use crate::gather::AboutNode;
 use crate::page::{Page, Tone, View, age, section, wrapped};
 
-/// So many Events are shown.
+/// This many Events are shown.
 const EVENTS: usize = 20;
 
 /// Why one node moves or waits.

@@ -22,7 +22,7 @@ mod spans;
 
 /// How long the window of a one-shot is open.
 const ONE_SHOT: SignedDuration = SignedDuration::from_hours(24);
-/// So many fire times are compared to tell what an expression means: more than fit into a minute without being
+/// This many fire times are compared to tell what an expression means: more than fit into a minute without being
 /// consecutive.
 const FIRES_COMPARED: usize = 61;
 /// The largest change of a clock on the wall.

@@ -103,7 +103,7 @@ fn only_a_refusal_that_lasts_is_worth_a_warning() {
     evictions.answered(&pod("b"), &EvictionAnswer::Accepted, LASTING * 2);
     evictions.begin(pod("b"));
     evictions.answered(&pod("b"), &blocked(), LASTING * 3);
-    assert_eq!(warned(&evictions), None, "it is refused anew");
+    assert_eq!(warned(&evictions), None, "it is refused again");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::operation::Reply;
 
-/// So many denials in a row are no accident.
+/// This many denials in a row are no accident.
 const DENIALS_IN_A_ROW: u32 = 3;
 /// For so long after the last denial no update of the node begins.
 const DENIAL_HOLDS_FOR: Duration = Duration::from_mins(5);

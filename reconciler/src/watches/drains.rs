@@ -23,10 +23,10 @@ use brupop_core::objects::{Budget, PodItem};
 use brupop_core::workloads::Evicted;
 use brupop_core::workloads::{self, EvictedOwner, FoundWorkload, Scale, Workload, WorkloadKind};
 
-/// The pods of at most so many nodes are watched at once. Further nodes are drained later.
+/// The pods of at most this many nodes are watched at once. Further nodes are drained later.
 pub(crate) const MAX_POD_WATCHES: usize = 256;
 
-/// So many lists of these are read at once.
+/// This many lists of these are read at once.
 const LISTS_AT_ONCE: usize = 8;
 
 /// If there are too many budgets in a namespace, or pools, all are listed again after so long: nothing else tells when that has

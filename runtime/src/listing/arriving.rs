@@ -12,7 +12,7 @@ use std::pin::Pin;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// So many large objects arrive at once. They are kept until they are complete, and are of 9 MB at most if etcd's limits are
+/// This many large objects arrive at once. They are kept until they are complete, and are of 9 MB at most if etcd's limits are
 /// the usual ones; anybody with a namespace can make those, and change hundreds of them at the same time.
 const LARGE_AT_ONCE: usize = 2;
 

@@ -169,7 +169,7 @@ async fn what_is_too_old_is_listed_anew() {
     assert_eq!(versions(&asked), ["list", "5", "list", "6", "list"]);
 }
 
-/// Whoever is not told of a pod lets its node be rebooted.
+/// Anyone who is not told of a pod lets its node be rebooted.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_the_whole_list_is_none() {
     let cut = |bytes: usize| {
@@ -220,7 +220,7 @@ async fn a_list_that_does_not_arrive_is_given_up() {
     assert_eq!(began.elapsed(), TIMEOUT);
 }
 
-/// Whoever knows enough after the first object does not wait for the others, of which there may be any number.
+/// Anyone who knows enough after the first object does not wait for the others, of which there may be any number.
 #[tokio::test(start_paused = true)]
 async fn a_list_is_there_object_by_object() {
     let (api, _) = pods([Answer::list("5", &["a", "b", "c"]).half().that_stays()]);
@@ -258,7 +258,7 @@ async fn few_large_objects_are_in_memory_before_they_are_complete() {
     assert!((2 * PARTS + 8 * 4..=2 * PARTS + 8 * 6).contains(&read), "{read} of {}", 10 * PARTS);
 }
 
-/// Each may have a large object in memory. Whoever is not asked any more leaves its turn to the next.
+/// Each may have a large object in memory. Anyone who is not asked any more leaves its turn to the next.
 #[tokio::test(start_paused = true)]
 async fn lists_wait_for_their_turn() {
     let stalls = || Answer::list("5", &["a"]).half().that_stays();
@@ -314,7 +314,7 @@ async fn a_watch_that_ends_within_a_line_goes_on_before_it() {
     assert_eq!(versions(&asked), ["list", "5", "6"]);
 }
 
-/// The silence after a change does not count anew.
+/// The silence after a change does not count again.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_does_not_end_is_given_up() {
     let (api, asked) = pods([

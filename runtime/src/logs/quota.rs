@@ -13,7 +13,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// So many lines in each period.
+    /// This many lines in each period.
     pub const fn new(most: u32, period: Duration) -> Self {
         Self { most, period, since: Duration::ZERO, logged: 0, left_out: 0 }
     }

@@ -37,7 +37,7 @@ pub enum Answer {
     Hang,
 }
 
-/// All that goes wrong, until it is set anew.
+/// All that goes wrong, until it is set again.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 pub struct Faults {

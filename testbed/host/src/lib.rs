@@ -32,7 +32,7 @@ use machine::{Machine, Refusal};
 pub struct HostOptions {
     /// Where its API listens.
     pub socket: PathBuf,
-    /// The group that may use the socket, as 274 on Bottlerocket; `None`: whoever may write to its folder.
+    /// The group that may use the socket, as 274 on Bottlerocket; `None`: anyone who may write to its folder.
     pub socket_group: Option<u32>,
     /// The version it runs, such as `1.19.4`.
     pub version: String,
@@ -221,7 +221,7 @@ impl Host {
         self.shared.reboot.notify_one();
     }
 
-    /// The API server ends, and is started anew after so long: with a new socket, in the same boot.
+    /// The API server ends, and is started again after so long: with a new socket, in the same boot.
     pub fn restart_api(&self, away: Duration) {
         *lock(&self.shared.api_away) = away;
         self.shared.api_ends.notify_one();
@@ -383,7 +383,7 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
 enum End {
     /// The host reboots.
     Reboot,
-    /// Its server alone is started anew.
+    /// Its server alone is started again.
     Away(Duration),
 }
 

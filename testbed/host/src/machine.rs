@@ -166,7 +166,7 @@ impl Machine {
 
     /// Starts a command; it holds the lock until [`Machine::finish`].
     ///
-    /// A prepare asks the repository anew, as `updog update-image` does: it writes what would be chosen now, whatever
+    /// A prepare asks the repository again, as `updog update-image` does: it writes what would be chosen now, whatever
     /// the status document says, or nothing.
     ///
     /// # Errors

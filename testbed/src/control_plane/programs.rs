@@ -13,7 +13,7 @@ use crate::components::{AUDIT_POLICY, Layout};
 use crate::etcd;
 use crate::sandbox::Signal;
 
-/// Whoever follows etcd's revisions has all of them so long after the API server has ended.
+/// Anyone who follows etcd's revisions has all of them so long after the API server has ended.
 const READERS: Duration = Duration::from_millis(500);
 /// By how much revisions rise with each restore.
 pub const BUMP: u64 = 1_000_000_000;
@@ -83,8 +83,8 @@ impl ControlPlane {
         etcd::put(self.etcd().trim_start_matches("http://"), objects).await
     }
 
-    /// Puts etcd back to a snapshot, and starts all programs anew: Kubernetes' own must not go by what is forgotten. Revisions
-    /// go on from those of then by [`BUMP`]. Nodes have to be reported anew ([`crate::host::Host::tell_again`]).
+    /// Puts etcd back to a snapshot, and starts all programs again: Kubernetes' own must not go by what is forgotten. Revisions
+    /// go on from those of then by [`BUMP`]. Nodes have to be reported again ([`crate::host::Host::tell_again`]).
     ///
     /// # Errors
     /// The snapshot cannot be restored, or a program not be started.

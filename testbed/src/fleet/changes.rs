@@ -58,7 +58,7 @@ impl Fleet {
     }
 
     /// Another machine takes the place of this one, under the same name: the Node is deleted and made again, and what
-    /// runs on it is started anew.
+    /// runs on it is started again.
     ///
     /// # Errors
     /// There is no such host, or the API server refuses.

@@ -51,7 +51,7 @@ async fn tenants_and_nodes_stop_nobody() -> Result<()> {
         "lastHeartbeatTime":"9999-12-31T23:59:59-23:59","lastTransitionTime":"9999-12-31T23:59:59-23:59"}]}}"#;
     fleet.control_plane.kubectl(["patch", "node", "node-1", "--subresource=status", "-p", odd]).await?;
     let boot_id = fleet.hosts[1].boot_id();
-    // Whoever starts now has to list all of that.
+    // Anyone who starts now has to list all of that.
     fleet.configure(&[]).await?;
     fleet.publish(NEW)?;
     fleet

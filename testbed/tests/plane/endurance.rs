@@ -22,7 +22,7 @@ const AGENTS: usize = 8;
 const REPORTS: usize = 5_000;
 const ROTATIONS: usize = 5;
 const RESTARTS: usize = 4;
-/// One report in mid-request may be cut off in so many restarts. A replica that ends asks for eight seconds that nobody comes
+/// One report in mid-request may be cut off in this many restarts. A replica that ends asks for eight seconds that nobody comes
 /// back over the same connection, and then closes those that were not used; on one of these the API server may have begun to
 /// write at that very moment. It sends again what it had not begun to write, and nothing else.
 const CUT_OFF_ONCE_IN: usize = 10;

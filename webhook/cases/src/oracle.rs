@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 /// Says what is foreign in this review (`{"request": …}`), or nothing if all of it is the caller's own.
 ///
-/// Whoever is no service account of the object's namespace is none of our business: nothing is foreign then.
+/// Anyone who is no service account of the object's namespace is none of our business: nothing is foreign then.
 pub fn objection(review: &Value) -> Option<String> {
     let request = &review["request"];
     account(request)

@@ -167,13 +167,13 @@ impl Rotator {
         }
     }
 
-    /// Waits until it is time, or the clock jumps, or, if `heed` is set, the configuration changes. It is not set while the API
+    /// Waits until it is time, or the clock jumps, or, if `follows` is set, the configuration changes. It is not set while the API
     /// server refuses us: its events are no reason to ask it more often. Does not end before `floor`.
     async fn wait(
         &self,
         wait: Sleep,
         changes: &mut (impl Stream<Item = watcher::Result<watcher::Event<Item<Bundles>>>> + Unpin),
-        heed: bool,
+        follows: bool,
         floor: Instant,
     ) {
         let timer = wait.elapse();
@@ -182,7 +182,7 @@ impl Rotator {
             tokio::select! {
                 () = &mut timer => break,
                 change = changes.next() => match change {
-                    Some(Ok(_)) if heed => break,
+                    Some(Ok(_)) if follows => break,
                     Some(Ok(_)) => {}
                     Some(Err(error)) => {
                         tracing::debug!(error = describe(&error), "the watch of the webhook configuration failed");

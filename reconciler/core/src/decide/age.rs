@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::facts::{FleetFacts, NodeView};
 use crate::times;
 
-/// So many nodes must name a version at a time; one, if there is only one.
+/// This many nodes must name a version at a time; one, if there is only one.
 const WITNESSES: usize = 2;
 
 /// What the ledger should note, where it is something else than it does: the time of a version, or that it is taken out of

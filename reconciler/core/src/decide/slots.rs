@@ -18,7 +18,7 @@ use super::writes;
 use crate::decide::order::Survey;
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView, Steering, is_unavailable};
 
-/// The pods of at most so many nodes are checked before there is room for these nodes.
+/// The pods of at most this many nodes are checked before there is room for these nodes.
 const MAX_SUCCESSORS: usize = 32;
 
 /// What to do with the slots.

@@ -123,7 +123,7 @@ fn an_unreadable_pod_holds_its_drain_up() {
 #[test]
 fn only_our_listed_pods_go_last() {
     let cart = |more: &Value| pod("cart-0", Some("ReplicaSet"), "Running", more);
-    let [webhook, anew] =
+    let [webhook, remade] =
         ["brupop-webhook-0", "brupop-webhook-1"].map(|it| pod(it, Some("ReplicaSet"), "Running", &json!({})));
     let ours = |pod: &PodItem| pod.name().starts_with("brupop");
     let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
@@ -131,8 +131,8 @@ fn only_our_listed_pods_go_last() {
         ("others go first", vec![&webhook, &cart(&json!({}))], &[][..], &["cart-0"][..], false, false),
         ("and are waited for", vec![&webhook, &cart(&leaving)], &[], &[], false, false),
         ("then ours are listed", vec![&webhook], &[], &[], true, false),
-        ("and evicted", vec![&webhook, &anew], &["brupop-webhook-0"], &["brupop-webhook-0"], false, false),
-        ("but not what comes back", vec![&anew], &["brupop-webhook-0"], &[], false, true),
+        ("and evicted", vec![&webhook, &remade], &["brupop-webhook-0"], &["brupop-webhook-0"], false, false),
+        ("but not what comes back", vec![&remade], &["brupop-webhook-0"], &[], false, true),
         (
             "which waits its turn",
             vec![&webhook, &cart(&json!({}))],

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 const OLD: &str = "1.19.4";
 const NEW: &str = "1.20.0";
 
-/// So many minutes after the update is known.
+/// This many minutes after the update is known.
 fn minute(number: u8) -> String {
     format!("2026-11-21T04:{number:02}:00Z")
 }

@@ -254,7 +254,7 @@ fn to_find_no_window_long_enough_takes_little_longer_than_a_look() {
     assert!(search < look * 6, "{search:?}, a look {look:?}");
 }
 
-/// Whoever sleeps until the next change misses none.
+/// Anyone who sleeps until the next change misses none.
 #[test]
 fn nothing_changes_before_the_next_change() {
     let rules = rules(json!({

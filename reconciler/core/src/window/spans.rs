@@ -13,12 +13,12 @@ use super::{Schedule, ScheduleKind};
 /// From when a window is open, and the first moment at which it no longer is.
 pub(crate) type Span = (Timestamp, Timestamp);
 
-/// So many runs are put together at most, before and after the time that is asked about.
+/// This many runs are put together at most, before and after the time that is asked about.
 const STEPS: usize = 36;
 /// Nor is the beginning or the end of a window looked for further away than this.
 const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(31 * 24);
 const HOURS_PER_DAY: i64 = 24;
-/// So many runs are looked at for a window that is long enough: those of a month of nights, or of half a year of weeks, also
+/// This many runs are looked at for a window that is long enough: those of a month of nights, or of half a year of weeks, also
 /// if each has two.
 pub(super) const RUNS_TRIED: usize = 64;
 

@@ -21,7 +21,7 @@ fn updating(cluster: &mut Cluster, name: &str, reached: State, has_marker: bool)
     entry.shadow = Some(Arc::new(shadow));
 }
 
-/// Only so many nodes can be watched, and what has begun to be emptied has a deadline.
+/// Only this many nodes can be watched, and what has begun to be emptied has a deadline.
 #[test]
 fn who_is_being_emptied_is_watched_before_who_is_next() {
     let mut cluster = Cluster::default();

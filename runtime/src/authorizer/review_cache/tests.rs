@@ -114,7 +114,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whoever asks what when: no answer outlives its time, and unknown tokens are asked about within the rate.
+    /// Who asks what when: no answer outlives its time, and unknown tokens are asked about within the rate.
     #[test]
     fn never_stale_and_never_too_often(steps in prop::collection::vec(step(), 1..800)) {
         let (mut cache, mut now) = (ReviewCache::new(MOST), Instant::now());

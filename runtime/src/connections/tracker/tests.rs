@@ -82,7 +82,7 @@ fn bodies_make_room_for_each_other() {
     // 200 bytes may be in memory. Peer 2 has most of them.
     assert_eq!(tracker.announce(fourth, 70, now + SECOND), [Body]);
     assert_eq!(numbers(&tracker), [0, 2, 3]);
-    // Whoever is answered still has a body in memory; whoever was answered has none.
+    // Anyone who is answered still has a body in memory; anyone who was answered has none.
     tracker.enter(third, Answer, now + SECOND);
     tracker.enter(fourth, Idle, now + SECOND);
     assert_eq!(tracker.announce(fourth, 71, now + SECOND), [Body], "peer 3 has most");

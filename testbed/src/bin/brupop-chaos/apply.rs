@@ -184,7 +184,7 @@ impl Maker {
                 let snapshot = self.snapshot.take().context("there is no snapshot")?;
                 self.down.clear();
                 fleet.control_plane.restore(&snapshot).await?;
-                // As kubelets do that are started anew.
+                // As kubelets do that are started again.
                 fleet.hosts.iter().for_each(Host::tell_again);
                 // Their Nodes may be those of before again. Kubelets renew tokens within the hour; we do not wait for that.
                 for node in std::mem::take(&mut self.remade) {
@@ -243,11 +243,11 @@ impl Maker {
         }
     }
 
-    /// A fault that was made in vain does not count.
+    /// A fault that could not be injected does not count.
     fn heard(&mut self, done: Result<Done, JoinError>) {
         let (makes, done) = done.unwrap_or_else(|error| (None, Err(error.into())));
         let Err(error) = done else { return };
-        println!("   {}, in vain: {}", makes.as_deref().unwrap_or("taking back"), people::why(&error));
+        println!("   {}, skipped: {}", makes.as_deref().unwrap_or("taking back"), people::why(&error));
         if let Some(made) = makes.and_then(|kind| self.made.get_mut(&kind)) {
             *made = made.saturating_sub(1);
         }

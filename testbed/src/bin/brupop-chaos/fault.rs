@@ -53,7 +53,7 @@ pub(crate) enum Fault {
     KillPlane { program: String, ms: u64 },
     /// A program of the control plane stands still.
     FreezePlane { program: String, ms: u64 },
-    /// A snapshot of etcd is made, and etcd restored from it so much later; and the control plane's programs start anew.
+    /// A snapshot of etcd is made, and etcd restored from it so much later; and the control plane's programs start again.
     Restore { ms: u64 },
     /// What a process says to the API server, or hears from it, is slow or lost.
     Network { process: Process, weather: Bad, ms: u64 },
@@ -77,7 +77,7 @@ pub(crate) enum Fault {
     NobodyReturns { ms: u64 },
     /// A host reboots by itself.
     Reboots { node: usize },
-    /// A host's API is started anew.
+    /// A host's API is started again.
     ApiRestarts { node: usize, ms: u64 },
     /// The API server answers what our programs ask with 429.
     Throttled { ms: u64 },
@@ -99,7 +99,7 @@ pub(crate) enum Fault {
     Source { wrong: Source, ms: u64 },
     /// A person cordons a node, and later uncordons it.
     Cordon { node: usize, ms: u64 },
-    /// A person uncordons a node, whoever cordoned it.
+    /// A person uncordons a node, no matter who cordoned it.
     Uncordon { node: usize },
     /// A person cordons a node and evicts its pods, and later uncordons it.
     Drain { node: usize, ms: u64 },
@@ -230,7 +230,7 @@ pub(crate) enum PoolChange {
     FirstRelease,
     /// The first two releases are not.
     LaterReleases,
-    /// Versions must be so many seconds old.
+    /// Versions must be this many seconds old.
     Ripens(u64),
 }
 
@@ -313,7 +313,7 @@ impl Fault {
             | Self::UnmanagedPod { ms, .. }
             | Self::UnreadableMarker { ms, .. }
             | Self::Rogue { ms, .. } => Some(*ms),
-            // An API that is started anew comes back by itself.
+            // An API that is started again comes back by itself.
             Self::ApiRestarts { .. }
             | Self::Publish { .. }
             | Self::Kill { .. }

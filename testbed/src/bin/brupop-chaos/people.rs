@@ -74,7 +74,7 @@ pub(crate) async fn cordon(client: Client, node: usize) -> Result<()> {
     patch_node(&client, node, patch).await
 }
 
-/// Uncordons a node, whoever cordoned it.
+/// Uncordons a node, no matter who cordoned it.
 pub(crate) async fn uncordon(client: Client, node: usize) -> Result<()> {
     let patch = json!({"metadata": {"annotations": {BY_HAND: null}}, "spec": {"unschedulable": null}});
     patch_node(&client, node, patch).await
@@ -206,7 +206,7 @@ pub(crate) async fn remove_node(client: Client, node: usize) -> Result<()> {
 }
 
 /// Deletes a Node once its update is over, and it is being watched or runs the last of its attempts; an autoscaler sees it
-/// empty. In vain if that does not happen soon.
+/// empty. It fails if that does not happen soon.
 pub(crate) async fn remove_when_updated(client: Client, node: usize) -> Result<()> {
     let shadows = shadows(client.clone());
     let soon = timeout(UPDATED_WITHIN, async {
@@ -289,7 +289,7 @@ pub(crate) async fn configure(
     Ok(())
 }
 
-/// Why something was in vain, on one line: what the API server said, without kube's second telling of it.
+/// Why something failed, on one line: what the API server said, without kube's second telling of it.
 pub(crate) fn why(error: &anyhow::Error) -> String {
     match error.downcast_ref() {
         Some(kube::Error::Api(status)) => status.to_string(),

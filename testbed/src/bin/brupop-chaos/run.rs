@@ -155,7 +155,7 @@ async fn make_faults(
 
 fn say(began: Instant, fault: &Fault, what: &str, error: Option<&anyhow::Error>) {
     let fault = serde_json::to_string(fault).unwrap_or_default();
-    let error = error.map(|error| format!(" (in vain: {})", people::why(error))).unwrap_or_default();
+    let error = error.map(|error| format!(" (skipped: {})", people::why(error))).unwrap_or_default();
     println!("{:>7.1} s  {what}{fault}{error}", began.elapsed().as_secs_f32());
 }
 

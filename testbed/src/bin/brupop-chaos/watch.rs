@@ -18,7 +18,7 @@ use crate::world::is_checked;
 
 /// Files are read at every tenth look.
 const FILES: u64 = 10;
-/// What hosts say is believed so many looks later: the revisions that it is held against may come late while etcd stands
+/// What hosts say is believed this many looks later: the revisions that it is held against may come late while etcd stands
 /// still.
 const HOSTS: u64 = 200;
 
@@ -101,7 +101,7 @@ impl Watch {
     }
 
     fn read_files(&mut self, fleet: &Fleet) -> Result<()> {
-        // Lines of the last time: whoever wrote a revision may be logged after somebody who was answered with it.
+        // Lines of the last time: the writer of a revision may be logged after somebody who was answered with it.
         self.found.add(self.audited.compare(&self.objects));
         for event in self.audit.read_whole_lines()? {
             self.found.add(self.audited.take(&event));

@@ -152,7 +152,7 @@ impl Cluster {
         self.control_plane.kubectl([&["-n", NAMESPACE], arguments].concat()).await
     }
 
-    /// For those who wait in vain.
+    /// For the text of an error.
     pub async fn report(&self) -> String {
         let mut lines = vec![];
         for arguments in [

@@ -149,7 +149,7 @@ async fn keep_asking(address: String, asked: Arc<AtomicUsize>, unanswered: Arc<A
     }
 }
 
-/// One request, by the Service's address: on a connection of its own, so that proxies choose anew.
+/// One request, by the Service's address: on a connection of its own, so that proxies choose again.
 async fn ask(address: &str) -> Result<()> {
     let exchange = async {
         let mut stream = TcpStream::connect((address, 80)).await?;

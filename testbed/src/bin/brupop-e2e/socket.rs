@@ -1,4 +1,4 @@
-//! Bottlerocket's API server is started anew, as systemd does when it has ended: its socket is another file then, and the
+//! Bottlerocket's API server is started again, as systemd does when it has ended: its socket is another file then, and the
 //! container's mount still the old one.
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ const DEADLINE: Duration = Duration::from_mins(3);
 pub async fn see(cluster: &Cluster) -> Result<()> {
     let machine = cluster.machines.first().context("no machine")?;
     let (node, host) = (machine.name(), machine.host());
-    println!("-- the API server of the host {node} is started anew, so its socket is another file");
+    println!("-- the API server of the host {node} is started again, so its socket is another file");
     // Nothing shall be updated any more.
     let pause = r#"-p={"spec":{"paused":true}}"#;
     cluster.kubectl(&["patch", "brf", "fleet", "--type=merge", pause]).await?;
@@ -35,6 +35,6 @@ pub async fn see(cluster: &Cluster) -> Result<()> {
     let field = format!("--field-selector=spec.nodeName={node}");
     let pods = ["get", "pods", "-l", "brupop.bottlerocket.aws/component=agent", &field];
     let pods = cluster.kubectl(&pods).await?;
-    println!("   {node}: its agent ended, was started anew, and reports {LATER}\n{pods}");
+    println!("   {node}: its agent ended, was started again, and reports {LATER}\n{pods}");
     Ok(())
 }

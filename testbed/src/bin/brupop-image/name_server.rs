@@ -88,7 +88,7 @@ fn answer(header: &[u8], question: &[u8], known: bool) -> Vec<u8> {
     let is_answered = known && question.ends_with(&ADDRESS);
     let code = if known { 0 } else { NO_SUCH_NAME };
     let mut answer = header[..2].to_vec();
-    // A recursive answer to one question, with so many records.
+    // A recursive answer to one question, with this many records.
     answer.extend([0x81, 0x80 | code, 0, 1, 0, u8::from(is_answered), 0, 0, 0, 0]);
     answer.extend(question);
     if is_answered {

@@ -52,7 +52,7 @@ async fn theirs_before(fleet: &Fleet) -> Result<()> {
     Ok(())
 }
 
-/// Out of load balancers first, then cordoned. Whoever uncordons it in mid-drain, or after the grant, is told; it is
+/// Out of load balancers first, then cordoned. Anyone who uncordons it in mid-drain, or after the grant, is told; it is
 /// not rebooted before it is empty again.
 async fn theirs_meanwhile(fleet: &Fleet) -> Result<()> {
     hold_a_pod(fleet, "node-1").await?;

@@ -85,10 +85,10 @@ async fn came_back_to_node_0(fleet: &Fleet, ours: &BTreeMap<String, String>) -> 
     }
     await_until("the operator runs", DEADLINE, async || {
         let now = own_pods(fleet).await.ok()?;
-        let anew = now.iter().all(|(pod, node)| !ours.contains_key(pod) && node == "node-0");
+        let again = now.iter().all(|(pod, node)| !ours.contains_key(pod) && node == "node-0");
         let processes = fleet.kubelets.processes().into_iter();
         let run = processes.filter(|process| now.contains_key(&process.pod)).count();
-        (anew && now.len() == ours.len() && run == now.len()).then_some(())
+        (again && now.len() == ours.len() && run == now.len()).then_some(())
     })
     .await?;
     let prefix = format!("{NAMESPACE}/");

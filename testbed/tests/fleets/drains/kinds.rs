@@ -214,7 +214,7 @@ async fn until_phase(fleet: &Fleet, app: &str, phase: &str) -> Result<()> {
     Ok(waited.await?)
 }
 
-/// The workload whose pods are held back is given up, and whoever held them lets go.
+/// The workload whose pods are held back is given up, and their holder lets go.
 async fn give_up(fleet: &Fleet) -> Result<()> {
     let deployments = Api::<Deployment>::default_namespaced(fleet.client());
     deployments.delete("held", &DeleteParams::background()).await?;

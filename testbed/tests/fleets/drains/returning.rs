@@ -79,7 +79,7 @@ async fn stubborn(fleet: &Fleet, replicas: i32) -> Result<()> {
     Ok(())
 }
 
-/// Each of its pods was evicted twice, by each process that led at most: the next one counts anew what was not left yet.
+/// Each of its pods was evicted twice, by each process that led at most: the next one counts again what was not left yet.
 async fn evicted_twice(fleet: &Fleet, replicas: usize) -> Result<()> {
     let leaders = fleet.until_ledger("somebody leads", |status| status.term.is_some()).await?.term;
     let leaders = usize::try_from(leaders.context("nobody leads")?)?;

@@ -148,7 +148,7 @@ async fn with_it_the_node_is_labelled_and_updated(fleet: &Fleet) -> Result<()> {
         .await?;
     fleet.wait_for_event("node-0", "OptedIn", &format!("{LABEL}={LEFT_OUT} --overwrite")).await?;
     only_the_first_is_in(fleet).await?;
-    // Whoever leads now may have to leave node-0 when that is emptied, and what it counted goes with it.
+    // The leader may have to leave node-0 when that is emptied, and what it counted goes with it.
     fleet
         .wait_for_metrics("reconciler", &[r#"brupop_writes_total{object="node",result="written"} 1"#])
         .await?;

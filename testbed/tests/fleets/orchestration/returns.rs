@@ -133,7 +133,7 @@ async fn soaks(fleet: &Fleet, node: &str) -> Result<()> {
     Ok(())
 }
 
-/// The soak that was interrupted until `again`, or later, begins anew, and the update is a success.
+/// The soak that was interrupted until `again`, or later, begins again, and the update is a success.
 async fn soaks_anew(fleet: &Fleet, number: usize, again: Instant) -> Result<()> {
     let node = &format!("node-{number}");
     fleet.until_node(node, "is updated", |seen| seen.runs(&release(number))).await?;

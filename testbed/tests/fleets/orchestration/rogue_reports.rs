@@ -17,7 +17,7 @@ const NONSENSE: &str = "9.9.9";
 /// A release that no host comes up with.
 const BAD: &str = "1.21.0";
 
-/// The claim of a reboot that is never made keeps its slot; the other three are free for whoever wants them. Deadlines
+/// The claim of a reboot that is never made keeps its slot; the other three are free for anyone who wants them. Deadlines
 /// hold for honest nodes, too.
 const ENV: [(&str, &str); 8] = [
     ("MAX_CONCURRENT_UPDATE", "4"),
@@ -184,7 +184,7 @@ async fn is_overdue_and_said(fleet: &Fleet) -> Result<()> {
     Ok(())
 }
 
-/// A version that is halted stays so, whoever claims to run it, and the next one that knows of it waits.
+/// A version that is halted stays so, no matter who claims to run it, and the next one that knows of it waits.
 async fn praise_lifts_no_halt(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
     fleet.hosts[6].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
     fleet.hosts[6].publish(BAD)?;

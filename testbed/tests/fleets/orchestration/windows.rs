@@ -120,7 +120,7 @@ fn once(at: Timestamp) -> String {
     format!("{} {} {} {} {} * {}", at.second(), at.minute(), at.hour(), at.day(), at.month(), at.year())
 }
 
-/// Sets a schedule that is due so many seconds from now; later ones, if the reconcilers took too long to begin anew.
+/// Sets a schedule that is due this many seconds from now; later ones, if the reconcilers took too long to begin again.
 async fn configured(
     fleet: &Fleet,
     waits: [i64; 3],
@@ -136,7 +136,7 @@ async fn configured(
             return Ok(due);
         }
     }
-    bail!("the reconcilers took too long to begin anew")
+    bail!("the reconcilers took too long to begin again")
 }
 
 /// Nothing before it; after it one after the other, with a pause, though the moment is over.

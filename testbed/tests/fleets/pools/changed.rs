@@ -74,7 +74,7 @@ async fn all_are_seen(fleet: &Fleet) -> Result<()> {
 }
 
 /// Those that close the pool take the update back before the cordon, which is no failure. Once they are undone, it begins
-/// anew.
+/// again.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
     let (closed, _) = super::steered::closed_window();
@@ -90,7 +90,7 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
         ("gates", Change::Spec(json!({"gates": gate})), "GateUnknown"),
         ("selector", Change::Spec(json!({"nodeSelector": {"matchLabels": {"tier": "other"}}})), "NoPool"),
         ("deleted", Change::Deleted, "NoPool"),
-        // The last, so that whoever has seen the new pool has seen the others' changes.
+        // The last, so that anyone who has seen the new pool has seen the others' changes.
         ("overtaken", Change::Overtaken, "PoolPaused"),
     ];
     let tiers: Vec<&str> = changes.iter().map(|(tier, ..)| *tier).collect();

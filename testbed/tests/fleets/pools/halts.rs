@@ -56,7 +56,7 @@ async fn a_halt_holds_its_pool_and_no_other() -> Result<()> {
     is_updated(&fleet, "node-2").await?;
     ensure!(fleet.seen(other)?.runs(OLD), "{other} has begun");
 
-    // A pool that is made anew is halted still; a person who has mended the workload lifts the halt.
+    // A pool that is made again is halted still; a person who has mended the workload lifts the halt.
     super::delete(&fleet, "web").await?;
     apply(&fleet, "web", &of_tier("web", &soak)).await?;
     waits(&fleet, other, "VersionHaltedInPool").await?;

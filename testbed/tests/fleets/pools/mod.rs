@@ -26,7 +26,7 @@ fn pools(fleet: &Fleet) -> Api<BottlerocketPool> {
     Api::namespaced(fleet.client(), NAMESPACE)
 }
 
-/// A fleet of so many nodes, with these tiers.
+/// A fleet of this many nodes, with these tiers.
 async fn fleet(tiers: &[&str], env: &[(&str, &str)]) -> Result<Fleet> {
     let env = [&[("LEASE_DURATION_SECONDS", "15")], env].concat();
     let fleet = Fleet::start(&FleetOptions::quick(tiers.len(), &env), |_| ()).await?;

@@ -34,7 +34,7 @@ async fn none_elsewhere(fleet: &Fleet) -> Result<()> {
         "apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool"}))?;
     let refused = elsewhere.create(&PostParams::default(), &pool).await.map(drop);
     let refused = refused.err().context("a pool elsewhere was stored")?.to_string();
-    ensure!(refused.contains("pool-namespace: nobody heeds"), "{refused}");
+    ensure!(refused.contains("pool-namespace: nobody reads"), "{refused}");
     Ok(())
 }
 

@@ -57,7 +57,7 @@ pub async fn are_for_those_who_may_read_them(
 }
 
 /// What agents have asked their hosts is what the hosts were asked. To be asked before a reboot: an agent then counts
-/// anew.
+/// again.
 pub async fn calls_are_those_of_the_hosts(fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
     let (mut told, hosts) = (Vector::new(), number(fleet.hosts.len())?);
     let agree = await_until("the hosts' calls are counted", DEADLINE, async || {

@@ -29,7 +29,7 @@ pub(crate) async fn run(fleet: &Fleet, block: &str) -> Result<String> {
     Ok(said)
 }
 
-/// What is said when this is typed by whoever has this kubeconfig, and whether it went well. A plain shell, which goes on
+/// What is said when this is typed by anyone who has this kubeconfig, and whether it went well. A plain shell, which goes on
 /// after what fails: the document has to see to it that nothing comes of that.
 pub(crate) async fn shell(fleet: &Fleet, kubeconfig: &Path, script: &str) -> Result<(String, bool)> {
     let kubectl = control_plane_binaries().await?;

@@ -1,4 +1,4 @@
-//! Agents are killed in mid-update; whoever comes after them goes on from the objects.
+//! Agents are killed in mid-update; those that come after them go on from the objects.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Hosts that look for updates in vain, again and again: that is said once, and found.
+//! Hosts whose search for updates fails, again and again: that is said once, and found.
 
 use std::time::Duration;
 

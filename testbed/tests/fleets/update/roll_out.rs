@@ -153,7 +153,7 @@ async fn a_budget_delays_a_drain_and_idle_waits() -> Result<()> {
     fleet.check()
 }
 
-/// Whoever pauses the fleet in mid-drain and waits for its condition `Idle` waits for the end of that update.
+/// Anyone who pauses the fleet in mid-drain and waits for its condition `Idle` waits for the end of that update.
 async fn the_fleet_is_idle_once_the_drain_is_over(fleet: &Fleet) -> Result<()> {
     fleet.pause(true).await?;
     let too_early = fleet.wait_until_idle("5s").await;

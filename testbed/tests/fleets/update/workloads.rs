@@ -40,7 +40,7 @@ async fn the_next_node_waits_for_evicted_workloads() -> Result<()> {
         ensure!(other.version.as_deref() == Some(OLD) && other.target.is_none(), "{name} began meanwhile");
     }
 
-    // Whoever asks for the plan is told the same.
+    // Anyone who asks for the plan is told the same.
     let (plan, went_well) = exec(&fleet, &["plan"]).await?;
     let waits = |line: &&str| line.contains("  running ") && line.contains(" WorkloadsUnavailable ");
     let waits = plan.lines().filter(waits).count();

@@ -122,7 +122,7 @@ impl Bed {
         }
     }
 
-    /// Makes the row's shadow anew, unless it is there as it should be.
+    /// Makes the row's shadow again, unless it is there as it should be.
     async fn shadow(&self, row: &Row) -> Result<Json> {
         let mut shadow = row.shadow(self.world());
         if !row.metadata.is_null() {

@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Whoever is not asked about by the webhook does not wait for it; its time-out is 3 s.
+/// Callers about whom the webhook is not asked do not wait for it; its time-out is 3 s.
 const AT_ONCE: Duration = Duration::from_millis(1500);
 
 /// The webhook does not answer: agents are refused, and nobody else so much as waits.

@@ -107,7 +107,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Pods of a component, once there are so many.
+    /// Pods of a component, once there are this many.
     async fn pods(&self, component: &str, count: usize) -> Result<Vec<Pod>> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), self.namespace);
         let wanted =
@@ -149,7 +149,7 @@ impl Stage<'_> {
         self.token(account, Some(reference("Node", &name, &json!(node.uid())))).await
     }
 
-    /// Of a pod that was there when the token was used first, and is not any more. Whoever asks awaits that the API
+    /// Of a pod that was there when the token was used first, and is not any more. Anyone who asks awaits that the API
     /// server notices.
     async fn deleted(&self, account: &str, node: &str) -> Result<String> {
         let pod = self.pod(self.namespace, "deleted", account, node).await?;

@@ -279,7 +279,7 @@ async fn starts_in_any_order_and_refuses_wrong_nodes() {
     world.host.set_faults(Faults::default());
     idle_with_update(&world).await;
 
-    // The shadow is made anew: its status is reported again.
+    // The shadow is made again: its status is reported again.
     world.shadows.delete(SHADOW, &DeleteParams::default()).await.unwrap();
     world.create_shadow().await;
     idle_with_update(&world).await;

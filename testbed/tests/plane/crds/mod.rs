@@ -267,7 +267,7 @@ fn rows(half: Half, rows: Vec<(&'static str, Json, Result<(), &'static str>)>) -
     rows.into_iter().map(whole).collect()
 }
 
-/// What never falls: terms and attempts, whoever writes.
+/// What never falls: terms and attempts, no matter who writes.
 fn one_way() -> Vec<Row> {
     let never = [
         (ShadowSpec, "leader_term", "this write comes from a reconciler that no longer leads"),

@@ -55,7 +55,7 @@ async fn overlays_can_be_reapplied_switched_and_deleted() -> Result<()> {
             .with_context(|| format!("back from {}, applied with {how:?}", case.name()))?;
     }
     again_changes_nothing(&control_plane, BY_SERVER, &default).await?;
-    // Whoever has applied by the server may go back to the client.
+    // Anyone who has applied by the server may go back to the client.
     apply(&control_plane, BY_CLIENT, "-k", &default).await?;
     same(&first, &shapes(&control_plane, &default).await?)?;
 

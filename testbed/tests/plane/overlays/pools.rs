@@ -38,7 +38,7 @@ async fn patch(control_plane: &ControlPlane, case: &Case, kind: &str, name: &str
     control_plane.kubectl(args).await.map(drop)
 }
 
-/// What people say of the fleet stays, whoever applies the component, and however often.
+/// What people say of the fleet stays, no matter who applies the component, and however often.
 async fn leaves_people_theirs(control_plane: &ControlPlane, case: &Case, flags: &[&str]) -> Result<()> {
     let overlay = case.write(control_plane)?;
     patch(control_plane, case, "brf", "fleet", r#"{"spec": {"paused": true, "maxUnavailable": "20%"}}"#)

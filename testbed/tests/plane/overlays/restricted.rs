@@ -31,7 +31,7 @@ pub async fn admits_all_but_agents(control_plane: &ControlPlane) -> Result<()> {
     apply_overlay(control_plane, &overlay).await?;
 
     are_spread_over(&client, &["node-0", "node-1", "node-2"]).await?;
-    // Whoever cordons a node and empties it gets it empty, although there is a node less than there are pods.
+    // Anyone who cordons a node and empties it gets it empty, although there is a node less than there are pods.
     control_plane.kubectl(["cordon", "node-1"]).await?;
     let empty =
         ["delete", "pods", "--wait=false", "-n", NAMESPACE, "--field-selector", "spec.nodeName=node-1"];

@@ -52,7 +52,7 @@ async fn prepare(control_plane: &ControlPlane) -> Result<()> {
     control_plane.kubectl(["apply", "--server-side", "-f", folder]).await?;
     let deadline = format!("--timeout={}s", DEADLINE.as_secs());
     control_plane.kubectl(["wait", "--for=condition=Established", &deadline, "-f", folder]).await?;
-    // As the cases are: whoever had applied them by the client would own their fields.
+    // As the cases are: anyone who had applied them by the client would own their fields.
     for kind in ["shadow", "fleet", "pool"] {
         let file = format!("{REPOSITORY}/manifests/bottlerocket{kind}-crd.yaml");
         control_plane.kubectl(["apply", "--server-side", "-f", &file]).await?;

@@ -104,7 +104,7 @@ pub fn with_marker(mut patch: Json) -> Json {
     patch
 }
 
-/// What does not hold of a row. Without roles, whoever asks may do everything but for the policies.
+/// What does not hold of a row. Without roles, everybody may do everything but for the policies.
 pub async fn check(bed: &Bed, row: &Row, roles: bool) -> Result<()> {
     let (_, actor, method, path, body, verdict) = row;
     let dry = if path.ends_with("/eviction") { String::new() } else { "?dryRun=All".to_owned() };

@@ -15,7 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const FLOOD: usize = 100;
 /// Agents' seats of the API server's 600.
 const SEATS: u64 = 23;
-/// Whoever does not wait behind agents.
+/// Who does not wait behind agents.
 const AT_ONCE: Duration = Duration::from_millis(1500);
 
 /// Each of our accounts comes in by its own flow schema and level, and nobody else does.
@@ -43,7 +43,7 @@ pub async fn requests_are_classified(bed: &Bed) -> Result<()> {
             classified.await?;
         }
     }
-    // Whoever else has a token, as before.
+    // Everybody else who has a token, as before.
     let stranger = bed.ask_as_stranger("/version").await?;
     ensure!(
         stranger.flow.0 == uid("flowschemas", "service-accounts").await?,

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rights.txt");
-/// Whoever has a token: an account of our namespace to which nobody gave anything.
+/// Anyone who has a token: an account of our namespace to which nobody gave anything.
 const EVERYBODY: &str = "everybody";
 /// People to whom these roles of ours were given in our namespace.
 const PEOPLE: [&str; 3] = ["viewer", "operator", "pool-editor"];

@@ -1,4 +1,4 @@
-//! Whoever damages `caBundle` or the Secret is put right, and it is told.
+//! Damage to `caBundle` or the Secret is repaired, and told.
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::operator::{NAMESPACE, apply_overlay};

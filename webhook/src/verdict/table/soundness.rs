@@ -76,7 +76,7 @@ fn edited() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Runs so many cases, and says how many of them our own accounts were allowed.
+/// Runs this many cases, and says how many of them our own accounts were allowed.
 fn nothing_foreign_is_allowed(cases: u32, reviews: &impl Strategy<Value = Value>) -> u32 {
     let ours = Cell::new(0);
     let mut runner =

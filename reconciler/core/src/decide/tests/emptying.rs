@@ -64,7 +64,7 @@ fn returning_pods_are_left_or_end_drain() {
     view.time.drain_overdue = false;
     node(&mut view, |node| node.unschedulable = false);
     view.pods.needed = None;
-    assert!(written(&decide(&fleet(), &view)).left_owners.is_empty(), "a drain anew");
+    assert!(written(&decide(&fleet(), &view)).left_owners.is_empty(), "a drain again");
 }
 
 #[test]

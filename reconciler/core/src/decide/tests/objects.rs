@@ -24,7 +24,7 @@ impl Dice<'_> {
         all[self.roll() % all.len()]
     }
 
-    /// True in one of so many.
+    /// True in one of this many.
     pub(super) fn rarely(&mut self, one_in: usize) -> bool {
         self.roll() % one_in == one_in - 1
     }

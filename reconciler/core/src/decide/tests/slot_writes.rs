@@ -117,7 +117,7 @@ fn is_given_back(view: &NodeView<'_>) -> bool {
     slots::Holders::of(&fleet(), &[*view]).freed.iter().any(|(name, _)| *name == SHADOW)
 }
 
-/// Whoever has a slot is out of service, or may be. So it is given back on facts that stay true, and only if nothing is left
+/// Anyone who has a slot is out of service, or may be. So it is given back on facts that stay true, and only if nothing is left
 /// to be undone.
 #[test]
 fn a_slot_is_given_back_once_nothing_is_left_of_its_update() {
@@ -158,7 +158,7 @@ fn a_slot_is_given_back_once_nothing_is_left_of_its_update() {
         ("the same, and the node is not Ready", gone(unready), false),
         ("the same, and the node is still marked", gone(marked), false),
         ("its shadow is gone, and comes again", gone(|view| node(view, |node| node.labelled = true)), false),
-        ("its shadow was made anew", another(|_| {}), true),
+        ("its shadow was made again", another(|_| {}), true),
         ("the same, and its node is not Ready", another(unready), false),
         ("the same, and the node is still marked", another(marked), false),
         ("the same, and the agent is not done", another(busy), false),

@@ -212,7 +212,7 @@ fn a_deleted_node_counts_if_lost_before() {
     shadow(&mut unclaimed, |shadow| shadow.status.reboot_requested = None);
     node(&mut leaving, |node| node.leaving = true);
     node(&mut ready, |node| node.ready = true);
-    // Another machine under the same name: before its shadow is made anew, and after.
+    // Another machine under the same name: before its shadow is made again, and after.
     node(&mut another, |node| (node.ready, node.uid) = (true, "another"));
     node(&mut unknown, |node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
     shadow(&mut unknown, |shadow| shadow.uid = "another");
@@ -261,7 +261,7 @@ fn a_deleted_node_counts_if_lost_before() {
             let halted = record(&fleet, None, left).and_then(|record| record.halted).map(|halt| halt.reason);
             assert_eq!(halted.as_deref(), lost.then_some("it failed on n (NotReturned)"), "{says}");
         }
-        assert_eq!(record(&fleet, None, &[returned]), None, "only its shadow was made anew");
+        assert_eq!(record(&fleet, None, &[returned]), None, "only its shadow was made again");
     }
 }
 
@@ -315,7 +315,7 @@ fn many_missing_hosts_are_counted_once_each() {
     let write = slots(&FleetFacts { slots: &before, versions: &records, ..fleet() }, &missing).write.unwrap();
     carry_out(&mut versions, &write);
     carry_out_on_slots(&mut held, &write);
-    assert_eq!(versions[NEW].failures.len(), 8, "so many are named");
+    assert_eq!(versions[NEW].failures.len(), 8, "this many are named");
     let after = FleetFacts { slots: &held, versions: &versions, ..fleet() };
     assert_eq!(slots(&after, &missing).write, None, "nothing is left to be said");
     let said = acknowledged(&versions[NEW]);

@@ -153,7 +153,7 @@ fn a_failed_drain_says_what_it_failed_on() {
 #[test]
 fn what_a_drain_failed_on_holds_the_node_while_it_is_so() {
     use ObstacleKind::{ComesBack, GracePeriod, Overdue, Refused};
-    let (cart, anew, mail, stuck) =
+    let (cart, remade, mail, stuck) =
         (plain("cart-0"), plain("cart-1"), plain("mail-0"), leaving("cart-0", 3600));
     let slow =
         |seconds: i64| pod("cart-2", "cart", &json!({"spec": {"terminationGracePeriodSeconds": seconds}}));
@@ -165,11 +165,11 @@ fn what_a_drain_failed_on_holds_the_node_while_it_is_so() {
     );
     for (kind, of, pods, says) in [
         (Overdue, "uid-cart-0", vec![&mail, &stuck], Some("shop/cart-0 should have ended by")),
-        (Overdue, "uid-cart-0", vec![&mail, &anew], None),
+        (Overdue, "uid-cart-0", vec![&mail, &remade], None),
         (
             Refused,
             OWNER,
-            vec![&mail, &anew],
+            vec![&mail, &remade],
             Some("the eviction of pods of apps/v1/ReplicaSet/shop/cart was refused, and shop/cart-1"),
         ),
         (Refused, OWNER, vec![&mail, &leaving("cart-1", -200_000)], None),
@@ -179,11 +179,11 @@ fn what_a_drain_failed_on_holds_the_node_while_it_is_so() {
         (
             GracePeriod,
             OWNER,
-            vec![&anew, &slow],
+            vec![&remade, &slow],
             Some("shop/cart-2 may take 900 s to end (terminationGracePeriodSeconds), and its drain 900 s"),
         ),
-        (GracePeriod, OWNER, vec![&anew, &longer], Some("may take 3600 s")),
-        (GracePeriod, OWNER, vec![&anew, &in_time], None),
+        (GracePeriod, OWNER, vec![&remade, &longer], Some("may take 3600 s")),
+        (GracePeriod, OWNER, vec![&remade, &in_time], None),
     ] {
         let failures = noted(kind, of);
         let found = stands(&pods, &[], &at(now(), &failures));

@@ -62,7 +62,7 @@ fn the_namespace_with_most_gives_way_first() {
     );
 }
 
-/// What is worked out from them is made anew after every change, also after one that is worth no pass.
+/// What is worked out from them is made again after every change, also after one that is worth no pass.
 #[test]
 fn each_change_is_counted_and_some_matter() {
     let mut budgets = KeptBudgets::default();

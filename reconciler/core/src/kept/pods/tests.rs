@@ -23,7 +23,7 @@ fn budget(namespace: &str, name: &str, key: &str) -> Item<Budget> {
     .unwrap()
 }
 
-/// So many pods of a tenant, of usual size, are listed on this node.
+/// This many pods of a tenant, of usual size, are listed on this node.
 fn list(pods: &mut KeptPods, node: &str, count: usize) {
     let budgets = KeptBudgets::default();
     pods.list_begins(node, &budgets);

@@ -374,7 +374,7 @@ fn a_pool_says_whether_pods_that_ask_for_it_are_respected() {
     }
 }
 
-/// Whoever may edit pools can make hundreds of the largest that the schema takes.
+/// Anyone who may edit pools can make hundreds of the largest that the schema takes.
 #[test]
 fn pools_are_bounded_in_sum() {
     let value = |number: usize| format!("{number:x>63}");

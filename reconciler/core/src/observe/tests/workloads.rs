@@ -105,7 +105,7 @@ fn only_the_workloads_deadline_ends_their_wait() {
     assert_eq!(times("2026-11-21T04:24:00Z"), (true, true));
 }
 
-/// Whoever drains another node takes pods from the same workloads.
+/// Anyone who drains another node takes pods from the same workloads.
 #[test]
 fn a_node_that_somebody_drains_is_not_in_service() {
     let label = |value: &str| json!({"metadata": {"labels": {names::UPDATER_INTERFACE_LABEL: value}}});

@@ -17,7 +17,7 @@ const NODE_OF_TOKEN: &str = "authentication.kubernetes.io/node-name";
 
 /// The rule of a policy that keeps the reconciler from Nodes which people have not opted in.
 const OPTED_OUT: &str = "reconciler-node-opted-in: ";
-/// So many of its denials in a row are no accident.
+/// This many of its denials in a row are no accident.
 const DENIALS_IN_A_ROW: u32 = 3;
 
 /// What is decided on, of the ledger.

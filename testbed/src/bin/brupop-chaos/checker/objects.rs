@@ -13,7 +13,7 @@ use super::{Violation, rules};
 /// A leader that has not seen a change yet may still go by what was before: until its watch tells, or it has lost its Lease.
 pub(super) const GRACE: Duration = Duration::from_secs(20);
 /// For so long after etcd was restored its clients may go by what is forgotten: until the API server has started, and they
-/// have read everything anew.
+/// have read everything again.
 const UNCERTAIN: Duration = Duration::from_secs(30);
 
 /// A Node, and when it was last seen drained.
@@ -174,7 +174,7 @@ impl Objects {
         if let Some(how) = rules::odd_cordon(&state.object, &after) {
             self.odd_cordons.insert(revision, format!("{name}: {how}"));
         }
-        // One that a person made unreadable is written anew whatever the pools say then.
+        // One that a person made unreadable is written again whatever the pools say then.
         let first = !is_set(&state.object, MARKER) && !is.is_null();
         state.object = after;
         let node = &self.nodes[name].object;

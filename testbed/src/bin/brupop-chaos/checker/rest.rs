@@ -16,7 +16,7 @@ const LEFT_BY_US: [&str; 3] = [
 ];
 const OUR_TAINT: &str = "brupop.bottlerocket.aws/updating";
 
-/// What is not at rest, by node, with what is said of it, of so many nodes. Empty: everything is. Who waits for a budget may
+/// What is not at rest, by node, with what is said of it, of this many nodes. Empty: everything is. Who waits for a budget may
 /// do so only `for_good`: most budgets allow something again soon.
 pub(crate) fn restless(objects: &Objects, version: &str, nodes: usize, for_good: bool) -> Vec<String> {
     let slots = members(&objects.ledger, "/status/slots").map(|(shadow, _)| format!("{shadow} has a slot"));

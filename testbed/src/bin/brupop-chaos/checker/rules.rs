@@ -28,7 +28,7 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
         };
         members(after, "/status/slots").filter(move |(shadow, slot)| is_new(shadow, slot))
     };
-    // One that is given back must not be taken anew either, while there are too many.
+    // One that is given back must not be taken again either, while there are too many.
     let another_begins =
         || taken().any(|(shadow, slot)| !is_set(slot, "/pool") && begins(shadow, slot, objects));
     if slots > limit && (slots > had || another_begins()) {

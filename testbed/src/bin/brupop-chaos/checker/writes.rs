@@ -14,7 +14,7 @@ use super::json::{node_of, number, shadow_of, text};
 const COUNTED: SignedDuration = SignedDuration::from_mins(1);
 /// Causes count for so long. What comes of them later is little.
 const CONSEQUENCES: SignedDuration = SignedDuration::from_mins(2);
-/// So many attempts of a node count: each that fails waits twice as long as the one before.
+/// This many attempts of a node count: each that fails waits twice as long as the one before.
 const ATTEMPTS: usize = 8;
 /// Two candidates whose renewals are refused try again after a fifteenth of the Lease's duration of four seconds: 225 times each.
 const RENEWALS: usize = 450;
@@ -24,13 +24,13 @@ const OTHERS: usize = 90;
 /// At rest, the most writes of one object; but for Leases, and dry runs.
 const AT_REST: usize = 3;
 
-/// Most requests about one object in a minute, whatever was answered: without any cause, and so many more for each.
+/// Most requests about one object in a minute, whatever was answered: without any cause, and this many more for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bound {
     base: usize,
     attempt: usize,
     fault: usize,
-    /// So many faults and attempts of other nodes, or of none, allow one more.
+    /// This many faults and attempts of other nodes, or of none, allow one more.
     elsewhere: usize,
 }
 

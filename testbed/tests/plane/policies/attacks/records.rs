@@ -229,7 +229,7 @@ pub fn evictions(uid: &str) -> Vec<Row> {
     let dry = json!(["All"]);
     vec![
         evict("this very pod", json!({"dryRun": dry, "preconditions": uid}), Allowed),
-        evict("whoever has the name", json!({"dryRun": dry}), rule),
+        evict("anyone who has the name", json!({"dryRun": dry}), rule),
         evict("without options", Json::Null, rule),
         evict("at once", json!({"dryRun": dry, "preconditions": uid, "gracePeriodSeconds": 0}), rule),
         evict(

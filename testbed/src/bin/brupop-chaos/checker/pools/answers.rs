@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 const UNKNOWN_FOR: SignedDuration = SignedDuration::from_secs(15);
 /// For so long an answer holds.
 const HOLDS_FOR: SignedDuration = SignedDuration::from_secs(32);
-/// So many good answers in a row open a gate.
+/// This many good answers in a row open a gate.
 const OPENS: usize = 3;
 
 /// When there was an answer, and whether it was good. That the source begins to answer otherwise than well is one that is not.

@@ -140,7 +140,7 @@ fn a_window_is_open_at_its_time() {
         pools.pool("db", None);
         pools.pool("web", None);
         pools.now = Duration::from_secs(200);
-        assert_eq!(both(&pools, &node), (1, 0), "whoever owns the Node then may let it go on");
+        assert_eq!(both(&pools, &node), (1, 0), "anyone who owns the Node then may let it go on");
         pools.pool("web", Some(&json!({"spec": {"paused": true}})));
         assert_eq!(both(&pools, &node), (1, 0), "it was gone a moment ago");
     }

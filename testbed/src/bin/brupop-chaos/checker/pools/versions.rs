@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use crate::checker::json::text;
 
-/// So many nodes have to name a version before it grows old.
+/// This many nodes have to name a version before it grows old.
 const WITNESSES: usize = 2;
 /// Revisions may be read so much later than the leader has read them, because etcd stood still between.
 const LATE: Duration = Duration::from_secs(6);
