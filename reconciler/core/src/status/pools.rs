@@ -163,9 +163,10 @@ impl<'a> Tally<'a> {
             DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &reason.message())
         });
         // Of a version that the other pool was done with before, its nodes are updated all the same.
-        let goes_on = self.counts.updating_nodes > 0
-            || (!self.waiting.is_empty() && !self.waiting.contains_key(WAITING_FOR_POOL));
-        let waits = waits_for_ever(fleet, pool).filter(|_| !goes_on);
+        let waits_for_pool =
+            self.waiting.values().any(|group| matches!(group.reason, Reason::WaitingForPool(_)));
+        let goes_on = self.counts.updating_nodes > 0 || !(self.waiting.is_empty() || waits_for_pool);
+        let waits = if goes_on { None } else { waits_for_ever(fleet, pool) };
         let stalls = invalid.or(contends.as_ref()).or(missing.as_ref()).or(waits.as_ref()).or(is_halted);
         let [ready, stalled] = health(stalls, unanswered);
         let progressing = self.progressing(pool, fleet.seen, &ready);
@@ -342,7 +343,6 @@ fn unanswered_gate<'q>(
     Some(DesiredCondition::of(READY, status, Reason::GateUnknown(name).as_str(), &message))
 }
 
-const WAITING_FOR_POOL: &str = "WaitingForPool";
 const NO_NODES: &str = "the pool owns no node that is opted in";
 
 fn accepted(pool: &PoolFacts<'_>) -> DesiredCondition {
