@@ -139,14 +139,14 @@ fn node_of(shadow: &str) -> String {
     name(names::node_of_shadow(shadow).unwrap_or(shadow))
 }
 
+/// The pool that steers this node; empty if none does, or nobody has said so yet.
+fn pool_of(shadow: &BottlerocketShadow) -> &str {
+    shadow.status.as_ref().and_then(|status| status.pool.as_deref()).unwrap_or_default()
+}
+
 /// The condition does not say it: thousands of shadows would be rewritten each time that a slot changes hands.
-/// They are those of its pool, if that one is full, else of the fleet.
-fn slots_in_use(
-    shadow: &BottlerocketShadow,
-    status: &BottlerocketFleetStatus,
-    pools: &[Item<Pool>],
-) -> String {
-    let its = shadow.status.as_ref().and_then(|status| status.pool.as_deref()).unwrap_or_default();
+/// For a node that this pool steers, they are those of the pool, if it is full, else of the fleet.
+fn slots_in_use(its: &str, status: &BottlerocketFleetStatus, pools: &[Item<Pool>]) -> String {
     let nodes = |in_it: &dyn Fn(&Slot) -> bool| -> Vec<String> {
         let slots = status.slots.iter().filter(|(_, slot)| in_it(slot));
         slots.map(|(shadow, _)| node_of(shadow)).collect()

@@ -16,7 +16,7 @@ use brupop_core::decide::Reason;
 use brupop_core::pool::Pool;
 use serde::Serialize;
 
-use super::{condition, name, node_of, progressing, sentence, slots_in_use, time, version, word};
+use super::{condition, name, node_of, pool_of, progressing, sentence, slots_in_use, time, version, word};
 use crate::gather::Fleet;
 
 /// Stands for the reason of a node about which the reconciler has said nothing.
@@ -149,6 +149,13 @@ pub(crate) fn of(fleet: &Fleet) -> Glance {
     let mut counts = BTreeMap::<_, usize>::new();
     let mut waiting = BTreeMap::<(String, String), Vec<String>>::new();
     let mut left = BTreeMap::<String, Vec<String>>::new();
+    // Thousands may wait in a pool: its slots are counted once.
+    let mut told = BTreeMap::<&str, String>::new();
+    let mut slots_of = |pool| {
+        let told =
+            |status| told.entry(pool).or_insert_with(|| slots_in_use(pool, status, &fleet.pools)).clone();
+        status.map(told)
+    };
     for item in &fleet.shadows {
         let Some(shadow) = item.ok() else {
             view.unreadable.push(name(item.name()));
@@ -166,10 +173,7 @@ pub(crate) fn of(fleet: &Fleet) -> Glance {
             }
             Progress::Moves => view.moving.push(moving(item, shadow, slot)),
             Progress::Waits => {
-                waiting
-                    .entry(waits_for(shadow, status, &fleet.pools))
-                    .or_default()
-                    .push(node_of(item.name()));
+                waiting.entry(waits_for(shadow, &mut slots_of)).or_default().push(node_of(item.name()));
             }
         }
     }
@@ -233,11 +237,10 @@ fn moving(item: &Item<BottlerocketShadow>, shadow: &BottlerocketShadow, slot: Op
     }
 }
 
-/// The reason that the node waits for, and its sentence.
-fn waits_for(
-    shadow: &BottlerocketShadow,
-    status: Option<&BottlerocketFleetStatus>,
-    pools: &[Item<Pool>],
+/// The reason that the node waits for, and its sentence; `slots_of` says who has the slots of a pool.
+fn waits_for<'s>(
+    shadow: &'s BottlerocketShadow,
+    slots_of: impl FnOnce(&'s str) -> Option<String>,
 ) -> (String, String) {
     let silent = |why: &str| (SILENT.to_owned(), why.to_owned());
     match progressing(shadow) {
@@ -246,8 +249,8 @@ fn waits_for(
             silent("their hosts know of an update; the reconciler has not said yet what they wait for")
         }
         Some(said) => {
-            let status = status.filter(|_| said.reason == Reason::LimitReached.as_str());
-            let slots = status.map(|status| slots_in_use(shadow, status, pools));
+            let waits_for_slot = said.reason == Reason::LimitReached.as_str();
+            let slots = if waits_for_slot { slots_of(pool_of(shadow)) } else { None };
             let message = slots.map(|slots| format!("waiting for a free slot: {slots}"));
             (word(&said.reason), message.unwrap_or_else(|| sentence(&said.message)))
         }

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::remedy::Named;
 use super::{
-    EventRow, condition, events, latest, name, notes, or_dash, progressing, remedy, sentence, slots_in_use,
-    time, version, word,
+    EventRow, condition, events, latest, name, notes, or_dash, pool_of, progressing, remedy, sentence,
+    slots_in_use, time, version, word,
 };
 use crate::Error;
 use crate::gather::AboutNode;
@@ -92,7 +92,7 @@ pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
     why.slots = status
         .zip(shadow)
         .filter(|_| waits_for_slot)
-        .map(|(status, shadow)| slots_in_use(shadow, status, &found.pools));
+        .map(|(status, shadow)| slots_in_use(pool_of(shadow), status, &found.pools));
     why.updating_since = slot.and_then(|slot| slot.since.as_deref()).map(time);
     why.node = name(node);
     why.events = latest(found.events.clone(), EVENTS);
@@ -123,7 +123,7 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
         target: status.target_version.as_deref().map(version),
         state: status.current_state.map(State::as_str),
         goal: Some(shadow.spec.state.as_str()),
-        pool: status.pool.as_deref().filter(|pool| !pool.is_empty()).map(name),
+        pool: Some(pool_of(shadow)).filter(|pool| !pool.is_empty()).map(name),
         // A version lock is no problem; the sentence is shown all the same.
         problem: status.problem.filter(|it| *it != Problem::NoUpdateChosen).map(Problem::as_str),
         agent_says: status.message.as_deref().map(sentence),
