@@ -87,14 +87,14 @@ pub fn node_of_shadow(shadow: &str) -> Option<&str> {
 }
 
 /// Dry-run writes of the reconciler that only our own rules refuse, and the names by which those refusals are known.
-/// As long as both are refused, those rules are in force.
+/// As long as all are refused, those rules are in force.
 pub mod admission_check {
     /// The webhook's rule that refuses each write of a status by the reconciler: it is asked about dry runs only, and the
     /// policy lets one through that changes nothing. Stands in its message.
     pub const WEBHOOK_RULE: &str = "reconciler-check";
     /// The reconciler sets this annotation on a Node, in a dry run. RBAC lets it through, the webhook is not asked; the policy
     /// that confines the reconciler refuses it.
-    pub const ANNOTATION: &str = "brupop.bottlerocket.aws/check";
+    pub const NODE_ANNOTATION: &str = "brupop.bottlerocket.aws/check";
     /// The policy's rule that refuses it; stands in its message.
     pub const NODE_RULE: &str = "reconciler-node-annotations";
     /// The policy's rule that refuses it if the reconciler sets a `message`, which is the agent's, in the status of a shadow.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use brupop_api::item::IdentityOnly;
 use brupop_api::names;
-use brupop_api::names::admission_check::{ANNOTATION, NODE_RULE, STATUS_RULE, WEBHOOK_RULE};
+use brupop_api::names::admission_check::{NODE_ANNOTATION, NODE_RULE, STATUS_RULE, WEBHOOK_RULE};
 use brupop_api::{BottlerocketShadow, Item};
 use brupop_runtime::errors::{describe, status_message};
 use futures::{Stream, StreamExt as _, stream};
@@ -190,7 +190,7 @@ fn admission([webhook, shadow, node]: [&Met; 3]) -> Finding {
     let all = [webhook, shadow, node];
     Finding {
         holds: if missing.is_empty() { Ok(()) } else { Err(missing.join("; ")) },
-        // An answer is missing, while the other shows no rule to be out of force.
+        // An answer is missing, while the others show no rule to be out of force.
         is_unknown: all.iter().any(|met| matches!(met, Met::Nothing(_)))
             && !all.iter().any(|met| matches!(met, Met::Else(_) | Met::Nobody)),
     }
@@ -202,7 +202,7 @@ pub async fn try_out_admission(client: Client, namespace: String, nodes: Vec<Str
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
     let nothing = Patch::Merge(json!({"status": {}}));
     let message = Patch::Merge(json!({"status": {"message": "refuse me"}}));
-    let annotation = Patch::Merge(json!({"metadata": {"annotations": {ANNOTATION: "refuse me"}}}));
+    let annotation = Patch::Merge(json!({"metadata": {"annotations": {NODE_ANNOTATION: "refuse me"}}}));
     let shadows = Api::<Item<IdentityOnly<BottlerocketShadow>>>::namespaced(client.clone(), &namespace);
     let nodes_api = Api::<Item<IdentityOnly<Node>>>::all(client);
     let (shadows, nodes_api, params, annotation) = (&shadows, &nodes_api, &params, &annotation);

@@ -50,7 +50,7 @@ fn policies_and_roles_name_what_the_code_names() {
     ] {
         assert!(reconciler.contains(name), "{name}");
     }
-    assert!(!reconciler.contains(names::admission_check::ANNOTATION), "the check must be refused");
+    assert!(!reconciler.contains(names::admission_check::NODE_ANNOTATION), "the check must be refused");
     assert!(reconciler.contains(&format!("'{}'", names::UPDATER_INTERFACE_VERSION)));
     let variables = &object("reconciler-policy.yaml")["spec"]["variables"];
     assert_eq!(

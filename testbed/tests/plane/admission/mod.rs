@@ -36,7 +36,7 @@ async fn other_node(bed: &Bed) -> Result<bed::Answer> {
 
 /// What the policy refuses the reconciler, and the webhook is not asked about.
 async fn node_check(bed: &Bed) -> Result<bed::Answer> {
-    let annotation = json!({brupop_api::names::admission_check::ANNOTATION: "x"});
+    let annotation = json!({brupop_api::names::admission_check::NODE_ANNOTATION: "x"});
     let body = json!({"metadata": {"annotations": annotation}});
     bed.ask(Actor::Reconciler, Method::PATCH, "/api/v1/nodes/node-0?dryRun=All", &body).await
 }

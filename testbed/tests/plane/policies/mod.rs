@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A new policy is in force once the API server's informers have heard of it: all of those that this test asks about.
 async fn policies_are_in_force(bed: &Bed) -> Result<()> {
-    let check = json!({"metadata": {"annotations": {names::admission_check::ANNOTATION: "x"}}});
+    let check = json!({"metadata": {"annotations": {names::admission_check::NODE_ANNOTATION: "x"}}});
     let other_lease =
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "other"}});
     let leases = bed.ours("coordination.k8s.io/v1", "leases?dryRun=All");

@@ -29,7 +29,7 @@ pub(super) fn nodes() -> Vec<Row> {
         "metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": "true"}},
         "spec": {"unschedulable": true,
             "taints": [{"key": "brupop.bottlerocket.aws/updating", "effect": "PreferNoSchedule"}]}});
-    let check = json!({"metadata": {"annotations": {names::admission_check::ANNOTATION: "x"}}});
+    let check = json!({"metadata": {"annotations": {names::admission_check::NODE_ANNOTATION: "x"}}});
     let opted_out = json!({"metadata": {"labels": {"bottlerocket.aws/updater-interface-version": null}}});
     let status =
         Ask::Other(Method::PATCH, "/api/v1/nodes/node-0/status", json!({"status": {"phase": "Running"}}));

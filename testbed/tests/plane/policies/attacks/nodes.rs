@@ -95,7 +95,7 @@ fn metadata() -> Vec<Row> {
         on(
             "in",
             "the check",
-            json!({"metadata": {"annotations": {names::admission_check::ANNOTATION: "x"}}}),
+            json!({"metadata": {"annotations": {names::admission_check::NODE_ANNOTATION: "x"}}}),
             Policy(names::admission_check::NODE_RULE),
         ),
     ]
