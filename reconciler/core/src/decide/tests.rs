@@ -31,7 +31,9 @@ mod versions;
 mod world;
 mod zones;
 
-use brupop_api::{Field, State, Value, Write};
+use brupop_api::fleet::{Slot, VersionRecord};
+use brupop_api::shadow::Failures;
+use brupop_api::{Field, Marker, State, Value, Write};
 
 use super::{Decision, Effect};
 
@@ -52,6 +54,39 @@ fn sets<'a>(write: &Write<'a>, field: Field<'_>) -> Option<Value<'a>> {
 fn next_state(decision: &Decision<'_>) -> Option<State> {
     match sets(write(decision), Field::SpecState) {
         Some(Value::State(state)) => Some(state),
+        _ => None,
+    }
+}
+
+/// The marker that a decision writes.
+#[track_caller]
+fn marker_of(decision: &Decision<'_>) -> Marker {
+    let Some(Value::Marker(marker)) = sets(write(decision), Field::Marker) else {
+        panic!("no marker: {decision:?}")
+    };
+    marker.into_owned()
+}
+
+/// The failures that a decision notes.
+fn failures_of(decision: &Decision<'_>) -> Option<Failures> {
+    match sets(write(decision), Field::SpecFailures) {
+        Some(Value::Failures(failures)) => Some(failures),
+        _ => None,
+    }
+}
+
+/// The slot that a write of the ledger gives to this shadow.
+fn slot_of(write: &Write<'_>, shadow: &str) -> Option<Slot> {
+    match sets(write, Field::Slot(shadow)) {
+        Some(Value::Slot(slot)) => Some(slot),
+        _ => None,
+    }
+}
+
+/// The record of this version, of the fleet or of a pool, that a write of the ledger notes.
+fn record_of(write: &Write<'_>, field: Field<'_>) -> Option<VersionRecord> {
+    match sets(write, field) {
+        Some(Value::VersionRecord(record)) => Some(record),
         _ => None,
     }
 }

@@ -1,19 +1,11 @@
 //! Which halts a person lifts, and which stand.
 
-use std::collections::BTreeMap;
-
-use brupop_api::fleet::{AcknowledgedHalt, Halt, VersionRecord};
-use brupop_api::shadow::Failures;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use super::versions::{acknowledged, failed, failures, halted, names, over, record};
+use super::versions::{self, acknowledged, failed, failures, halted, names, over, record};
 use super::world::*;
-use super::*;
 use crate::decide::records::{lifted, moment};
-use crate::decide::slots;
-use crate::facts::FleetFacts;
-use crate::rules::FailureBudget;
 
 /// Now, in the world of these tests.
 const NOW: &str = "2026-11-21T04:00:00Z";
@@ -24,6 +16,26 @@ fn said(halted_at: &str) -> [AcknowledgedHalt; 1] {
 
 fn halt_of(record: &VersionRecord) -> (&str, &str) {
     record.halted.as_ref().map_or(("", ""), |halt| (&halt.at, &halt.reason))
+}
+
+/// The record after a pass in which no node has anything to tell; `None` = it stays as it is.
+fn in_time(now: &str, said: &[AcknowledgedHalt], known: VersionRecord) -> Option<VersionRecord> {
+    record(&FleetFacts { acknowledged: said, now, ..without_slots() }, Some(known), &[])
+}
+
+/// The record after a pass in which the failure of the node `n` is told.
+fn after_failure(
+    now: &str,
+    said: &[AcknowledgedHalt],
+    known: Option<VersionRecord>,
+    failure: &Failures,
+) -> Option<VersionRecord> {
+    record(&FleetFacts { acknowledged: said, now, ..fleet() }, known, &[over(Some(failure))])
+}
+
+/// Does it lift the halt to acknowledge this record?
+fn is_lifted_by_its_own_time(now: &str, known: &VersionRecord) -> bool {
+    in_time(now, &acknowledged(known), known.clone()).is_some_and(|lifted| lifted.halted.is_none())
 }
 
 #[test]
@@ -40,21 +52,17 @@ fn an_acknowledgement_lifts_halts_up_to_its_time() {
         ("yesterday", None),
         ("2026-11-21", None),
     ] {
-        let said = said(halted_at);
-        let fleet = FleetFacts { acknowledged: &said, slots: &NO_SLOTS, ..fleet() };
-        let after = record(&fleet, Some(halted(failed(&["a"]))), &[]);
+        let after = in_time(NOW, &said(halted_at), halted(failed(&["a"])));
         assert_eq!(after.is_some(), lifts.is_some(), "{halted_at}");
         if let Some(after) = after {
             assert_eq!((names(&after), &after.halted), (vec!["a"], &None), "{halted_at}");
             assert_eq!(after.acknowledged_at.as_deref(), lifts, "{halted_at}");
-            assert_eq!(record(&fleet, Some(after.clone()), &[]), None, "{halted_at}: once");
-            let removed = FleetFacts { acknowledged: &[], ..fleet };
-            assert_eq!(record(&removed, Some(after), &[]), None, "{halted_at}: removed, it halts nothing");
+            assert_eq!(in_time(NOW, &said(halted_at), after.clone()), None, "{halted_at}: once");
+            assert_eq!(in_time(NOW, &[], after), None, "{halted_at}: removed, it halts nothing");
         }
     }
     let of_another = [AcknowledgedHalt { version: OLD.to_owned(), halted_at: NOW.to_owned() }];
-    let fleet = FleetFacts { acknowledged: &of_another, slots: &NO_SLOTS, ..fleet() };
-    assert_eq!(record(&fleet, Some(halted(failed(&["a"]))), &[]), None);
+    assert_eq!(in_time(NOW, &of_another, halted(failed(&["a"]))), None);
 }
 
 #[test]
@@ -63,115 +71,81 @@ fn a_future_halt_needs_its_very_time() {
     "2026-11-21T04:30:00Z".clone_into(&mut ahead.halted.as_mut().unwrap().at);
     for (halted_at, lifts) in [("2026-11-21T04:30:00Z", true), ("2026-11-21T04:30:01Z", false), (NOW, false)]
     {
-        let said = said(halted_at);
-        let fleet = FleetFacts { acknowledged: &said, slots: &NO_SLOTS, ..fleet() };
-        assert_eq!(record(&fleet, Some(ahead.clone()), &[]).is_some(), lifts, "{halted_at}");
+        assert_eq!(in_time(NOW, &said(halted_at), ahead.clone()).is_some(), lifts, "{halted_at}");
     }
 }
 
 /// Somebody has typed a time of another zone; once it has come, it lifts nothing that came in between.
 #[test]
 fn a_failure_is_later_than_a_future_line() {
-    let said = said("2026-11-21T05:00:00Z");
-    let fleet = FleetFacts { acknowledged: &said, slots: &NO_SLOTS, ..fleet() };
-    let said_time = said[0].halted_at.parse().ok();
-    let at: Timestamp = moment(fleet.now, said_time, &VersionRecord::default()).parse().unwrap();
-    assert!(at > "2026-11-21T05:00:00Z".parse().unwrap(), "{at}");
-    let halt = Halt { at: at.to_string(), reason: String::new(), ..Halt::default() };
-    let later = FleetFacts { now: "2026-11-21T06:00:00Z", ..fleet };
-    assert_eq!(lifted(later.now, said_time, &halt), None);
+    let said_time: Option<Timestamp> = "2026-11-21T05:00:00Z".parse().ok();
+    let at = moment(NOW, said_time, &VersionRecord::default());
+    assert!(at.parse::<Timestamp>().ok() > said_time, "{at}");
+    assert_eq!(lifted("2026-11-21T06:00:00Z", said_time, &Halt { at, ..Halt::default() }), None);
 }
 
 #[test]
 fn a_halt_without_readable_time_gets_one() {
     let mut timeless = halted(failed(&["a"]));
     "9999-99-99T00:00:00Z".clone_into(&mut timeless.halted.as_mut().unwrap().at);
-    let fleet = FleetFacts { slots: &NO_SLOTS, ..fleet() };
-    let mended = record(&fleet, Some(timeless), &[]).unwrap();
+    let mended = in_time(NOW, &[], timeless).unwrap();
     assert_eq!(halt_of(&mended), (NOW, "it failed on a (FellBack)"));
-    let said = acknowledged(&mended);
-    assert!(
-        record(&FleetFacts { acknowledged: &said, ..fleet }, Some(mended), &[]).unwrap().halted.is_none()
-    );
+    assert!(is_lifted_by_its_own_time(NOW, &mended));
 }
 
 #[test]
 fn what_was_acknowledged_lifts_no_later_halt() {
-    let fell_back = failures("FellBack");
-    let at_once = said(NOW);
-    // In the very second that was acknowledged, by a clock that went back, and long after.
-    for (now, counted_at) in [
-        (NOW, "2026-11-21T04:00:01Z"),
-        ("2026-11-21T03:59:00Z", "2026-11-21T04:00:01Z"),
-        ("2026-11-21T09:00:00Z", "2026-11-21T09:00:00Z"),
+    let (fell_back, said) = (failures("FellBack"), said(NOW));
+    let gone_on = VersionRecord { acknowledged_at: Some(NOW.to_owned()), ..failed(&["a"]) };
+    for (what, now, known, counted_at) in [
+        ("in the very second", NOW, Some(gone_on.clone()), "2026-11-21T04:00:01Z"),
+        ("by a clock that went back", "2026-11-21T03:59:00Z", Some(gone_on.clone()), "2026-11-21T04:00:01Z"),
+        ("long after", "2026-11-21T09:00:00Z", Some(gone_on), "2026-11-21T09:00:00Z"),
+        ("its record was forgotten meanwhile", NOW, None, "2026-11-21T04:00:01Z"),
     ] {
-        let mut gone_on = failed(&["a"]);
-        gone_on.acknowledged_at = Some(NOW.to_owned());
-        let fleet = FleetFacts { acknowledged: &at_once, now, ..fleet() };
-        let again = record(&fleet, Some(gone_on), &[over(Some(&fell_back))]).unwrap();
-        assert_eq!(halt_of(&again), (counted_at, "it failed on n (FellBack)"), "{now}");
-        assert_eq!(again.acknowledged_at.as_deref(), Some(NOW));
-        let left = FleetFacts { slots: &NO_SLOTS, ..fleet };
-        assert_eq!(record(&left, Some(again.clone()), &[]), None, "{now}: it stands");
-        let said = acknowledged(&again);
-        let lifted = record(&FleetFacts { acknowledged: &said, ..left }, Some(again), &[]).unwrap();
-        assert!(lifted.halted.is_none(), "{now}");
+        let acknowledged_at = known.as_ref().and_then(|known| known.acknowledged_at.clone());
+        let again = after_failure(now, &said, known, &fell_back).unwrap();
+        assert_eq!(halt_of(&again), (counted_at, "it failed on n (FellBack)"), "{what}");
+        assert_eq!(again.acknowledged_at, acknowledged_at, "{what}");
+        assert_eq!(in_time(now, &said, again.clone()), None, "{what}: it stands");
+        assert!(is_lifted_by_its_own_time(now, &again), "{what}");
     }
-    // Nor that of a version whose record was forgotten meanwhile.
-    let fleet = FleetFacts { acknowledged: &at_once, ..fleet() };
-    let first = record(&fleet, None, &[over(Some(&fell_back))]).unwrap();
-    assert_eq!(halt_of(&first), ("2026-11-21T04:00:01Z", "it failed on n (FellBack)"));
-    assert_eq!(record(&FleetFacts { slots: &NO_SLOTS, ..fleet }, Some(first), &[]), None);
 }
 
 #[test]
 fn a_failure_under_halt_must_be_acknowledged() {
-    let fell_back = failures("FellBack");
-    let seen = halted(failed(&["a"]));
-    let further = record(&fleet(), Some(seen.clone()), &[over(Some(&fell_back))]).unwrap();
+    let (fell_back, seen) = (failures("FellBack"), halted(failed(&["a"])));
+    let further = after_failure(NOW, &[], Some(seen.clone()), &fell_back).unwrap();
     assert_eq!(halt_of(&further), (NOW, "it failed on n (FellBack), a (FellBack)"));
     let known = BTreeMap::from([(NEW.to_owned(), seen.clone())]);
     let passed = slots(&FleetFacts { versions: &known, ..fleet() }, &[over(Some(&fell_back))]);
     assert_eq!(passed.halted, [], "no new halt is told of");
     let too_early = acknowledged(&seen);
-    let left = FleetFacts { acknowledged: &too_early, slots: &NO_SLOTS, ..fleet() };
-    assert_eq!(record(&left, Some(further.clone()), &[]), None);
-    let said = acknowledged(&further);
-    let lifted = record(&FleetFacts { acknowledged: &said, ..left }, Some(further.clone()), &[]).unwrap();
-    assert!(lifted.halted.is_none());
+    assert_eq!(in_time(NOW, &too_early, further.clone()), None);
+    assert!(is_lifted_by_its_own_time(NOW, &further));
     // Another in the same second makes it a later one as well.
-    let mut view = over(Some(&fell_back));
-    view.shadow_name = "brs-o";
-    node(&mut view, |node| node.name = "o");
-    shadow(&mut view, |shadow| shadow.name = "brs-o");
-    let held = slot("brs-o", UID, 1);
-    let third = record(&FleetFacts { slots: &held, ..fleet() }, Some(further), &[view]).unwrap();
+    let (held, another) = (slot("brs-o", "brs-o", 1), over(Some(&fell_back)).named("brs-o"));
+    let third = record(&FleetFacts { slots: &held, ..fleet() }, Some(further), &[another]).unwrap();
     assert_eq!(halt_of(&third).0, "2026-11-21T04:00:01Z");
     // In one pass: what was acknowledged goes, what nobody has seen halts.
-    let both = FleetFacts { acknowledged: &too_early, ..fleet() };
-    let both = record(&both, Some(seen), &[over(Some(&fell_back))]).unwrap();
-    assert_eq!(
-        (halt_of(&both), both.acknowledged_at.as_deref()),
-        ((NOW, "it failed on n (FellBack)"), Some("2026-11-21T02:00:00Z"))
-    );
+    let both = after_failure(NOW, &too_early, Some(seen), &fell_back).unwrap();
+    assert_eq!(halt_of(&both), (NOW, "it failed on n (FellBack)"));
+    assert_eq!(both.acknowledged_at.as_deref(), Some("2026-11-21T02:00:00Z"));
 }
 
 #[test]
 fn a_slot_taken_late_counts_nothing_anew() {
+    const LATER: &str = "2026-11-21T05:00:00Z";
     let fell_back = failures("FellBack");
-    let halted = record(&fleet(), None, &[over(Some(&fell_back))]).unwrap();
-    let later = FleetFacts { now: "2026-11-21T05:00:00Z", ..fleet() };
-    assert_eq!(record(&later, Some(halted.clone()), &[over(Some(&fell_back))]), None);
-    let said = acknowledged(&halted);
-    let left = FleetFacts { acknowledged: &said, slots: &NO_SLOTS, ..later };
-    let lifted = record(&left, Some(halted), &[]).unwrap();
-    assert_eq!(record(&later, Some(lifted.clone()), &[over(Some(&fell_back))]), None);
+    let halted = after_failure(NOW, &[], None, &fell_back).unwrap();
+    assert_eq!(after_failure(LATER, &[], Some(halted.clone()), &fell_back), None);
+    let lifted = in_time(LATER, &acknowledged(&halted), halted).unwrap();
+    assert_eq!(after_failure(LATER, &[], Some(lifted.clone()), &fell_back), None);
     let again = Failures { at: "2026-11-21T04:30:00Z".to_owned(), ..fell_back.clone() };
-    let again = record(&later, Some(lifted.clone()), &[over(Some(&again))]).unwrap();
-    assert_eq!(halt_of(&again), (later.now, "it failed on n (FellBack)"));
+    let again = after_failure(LATER, &[], Some(lifted.clone()), &again).unwrap();
+    assert_eq!(halt_of(&again), (LATER, "it failed on n (FellBack)"));
     // By a clock that was ahead: nobody knows.
-    let behind = FleetFacts { now: "2026-11-21T03:30:00Z", ..fleet() };
-    let again = record(&behind, Some(lifted), &[over(Some(&fell_back))]).unwrap();
+    let again = after_failure("2026-11-21T03:30:00Z", &[], Some(lifted), &fell_back).unwrap();
     assert_eq!(halt_of(&again), ("2026-11-21T04:00:01Z", "it failed on n (FellBack)"));
 }
 
@@ -180,16 +154,14 @@ fn two_halted_versions_have_their_own_words() {
     let other = "1.21.0";
     let versions: BTreeMap<String, VersionRecord> =
         [NEW, other].map(|version| (version.to_owned(), halted(failed(&["a"])))).into();
-    let lifted = |said: &[AcknowledgedHalt]| -> Vec<String> {
-        let fleet = FleetFacts { acknowledged: said, slots: &NO_SLOTS, versions: &versions, ..fleet() };
-        let sets = slots(&fleet, &[]).write.map_or_else(Vec::new, |write| write.sets);
-        let lifts = sets.iter().filter_map(|(field, value)| match (field, value) {
-            (Field::VersionRecord(version), Value::VersionRecord(it)) if it.halted.is_none() => {
-                Some((*version).to_owned())
-            }
-            _ => None,
-        });
-        lifts.collect()
+    let lifted = |said: &[AcknowledgedHalt]| -> Vec<&str> {
+        let fleet = FleetFacts { acknowledged: said, versions: &versions, ..without_slots() };
+        let write = slots(&fleet, &[]).write;
+        let lifts = |version: &&str| {
+            let record = write.as_ref().and_then(|write| record_of(write, Field::VersionRecord(version)));
+            record.is_some_and(|record| record.halted.is_none())
+        };
+        [NEW, other].into_iter().filter(lifts).collect()
     };
     let [one] = said(NOW);
     let another = AcknowledgedHalt { version: other.to_owned(), ..one.clone() };
@@ -229,14 +201,11 @@ proptest! {
         for (name, (event, seconds)) in names.iter().zip(&events) {
             second += seconds;
             let now = Timestamp::from_second(second).unwrap().to_string();
-            let mut view = over(Some(&fell_back));
-            view.shadow_name = name;
-            node(&mut view, |node| node.name = &name[4..]);
-            shadow(&mut view, |shadow| shadow.name = name);
+            let view = over(Some(&fell_back)).named(name);
             let (mut held, mut views) = (BTreeMap::new(), vec![]);
             match (event, &known) {
                 (Event::Fails, _) => {
-                    held = slot(name, UID, 1);
+                    held = slot(name, name, 1);
                     views.push(view);
                 }
                 (Event::Says, Some(record)) if is_halted => {

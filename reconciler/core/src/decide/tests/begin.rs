@@ -1,25 +1,11 @@
 //! Who begins, and who leads.
 
-use std::collections::BTreeMap;
-
-use brupop_api::State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::crds::COUNTER_MAX;
-use brupop_api::fleet::{BottlerocketFleet, BottlerocketFleetStatus, Halt, Slot, VersionRecord};
-use brupop_api::{Field, Marker, Problem, State, Value, Write};
-use brupop_apply::apply;
-use serde_json::json;
+use brupop_api::fleet::BottlerocketFleetStatus;
 
-use super::super::{
-    Abort, Effect, LimitScope, Reason, UsedUp, counts, new_shadow, new_term, node as decide, slots,
-};
 use super::pool_halts::rules;
-use super::world::{
-    FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, ledger, limited, marked, marker, node,
-    outside, shadow, updating, without_slots,
-};
-use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
-use crate::window::{Starts, Until};
+use super::world::*;
+use crate::decide::{counts, new_shadow, new_term};
 
 #[test]
 fn nothing_is_written_without_our_term() {
@@ -31,92 +17,69 @@ fn nothing_is_written_without_our_term() {
 }
 
 #[test]
-fn the_label_decides_whether_there_is_a_shadow() {
-    let mut view = idle();
-    view.shadow = None;
-    assert_eq!(decide(&fleet(), &view).effect, Some(Effect::CreateShadow { attempt: None }));
-    // Made again in mid-update: at the next attempt, so that the old marker is over.
+fn a_shadow_comes_and_goes_with_its_opted_in_node() {
     let marker = marker(3, true);
-    marked(&mut view, &marker);
-    assert_eq!(decide(&fleet(), &view).effect, Some(Effect::CreateShadow { attempt: Some(4) }));
-
-    let mut view = idle();
-    node(&mut view, |node| node.labelled = false);
-    assert_eq!(decide(&fleet(), &view).effect, Some(Effect::DeleteShadow { uid: UID }));
-    view.shadow = None;
-    assert_eq!(decide(&fleet(), &view).effect, None);
+    let unlabelled = idle().with_node(|node| node.labelled = false);
+    let create = |attempt| Some(Effect::CreateShadow { attempt });
+    let delete = || Some(Effect::DeleteShadow { uid: UID });
+    for (what, view, effect) in [
+        ("opted in", NodeView { shadow: None, ..idle() }, create(None)),
+        // At the next attempt, so that the old marker is over.
+        ("lost in mid-update", NodeView { shadow: None, ..idle().marked_by(&marker) }, create(Some(4))),
+        ("opted out", unlabelled, delete()),
+        ("opted out, and gone", NodeView { shadow: None, ..unlabelled }, None),
+        ("of an earlier node", NodeView { owner_uid: Some("an earlier node"), ..idle() }, delete()),
+        ("of a node that is gone", NodeView { node: None, ..idle() }, delete()),
+    ] {
+        assert_eq!(decide(&fleet(), &view).effect, effect, "{what}");
+    }
 }
 
-#[test]
-fn the_shadow_of_an_earlier_node_goes() {
-    let mut view = idle();
-    view.owner_uid = Some("an earlier node");
-    assert_eq!(decide(&fleet(), &view).effect, Some(Effect::DeleteShadow { uid: UID }));
-    let mut view = idle();
-    view.node = None;
-    assert_eq!(decide(&fleet(), &view).effect, Some(Effect::DeleteShadow { uid: UID }));
-}
-
+/// What else the write that takes slots is decided on stands in `slot_writes.rs`.
 #[test]
 fn only_slots_that_are_taken_test_the_pause() {
-    let generation = |write: &Write<'_>| write.tests.iter().any(|(field, _)| *field == Field::Generation);
-    let fleet = without_slots();
-    let taken = slots(&fleet, &[idle()]).write.unwrap();
-    let ledger = ledger(&fleet);
-    assert!(generation(&taken) && apply(&taken, &mut ledger.clone()).is_ok());
-    let with = |change: fn(&mut BottlerocketFleet)| {
-        let mut ledger = ledger.clone();
-        change(&mut ledger);
-        apply(&taken, &mut ledger)
-    };
-    assert!(with(|it| it.metadata.generation = Some(6)).is_err(), "a person has paused the fleet meanwhile");
-    assert!(
-        with(|it| it.metadata.uid = Some("u".into())).is_err(),
-        "a person has made a new fleet meanwhile"
-    );
-
-    let mut over = idle();
-    shadow(&mut over, |shadow| {
+    let tests_pause = |write: &Write<'_>| write.tests.iter().any(|(field, _)| *field == Field::Generation);
+    assert!(tests_pause(&slots(&without_slots(), &[idle()]).write.unwrap()));
+    let over = idle().with_shadow(|shadow| {
         (shadow.spec.attempt, shadow.status.attempt) = (Some(1), Some(1));
         shadow.status.target_version = Some(OLD);
     });
-    let returned = slots(&super::world::fleet(), &[over]).write.unwrap();
+    let returned = slots(&fleet(), &[over]).write.unwrap();
     assert_eq!(sets(&returned, Field::Slot(SHADOW)), Some(Value::Absent));
-    assert!(!generation(&returned));
+    assert!(!tests_pause(&returned));
 }
 
 #[test]
 fn a_slot_comes_before_the_spec_moves() {
-    let taken = slots(&without_slots(), &[idle()]).write.unwrap();
-    assert!(
-        matches!(sets(&taken, Field::Slot(SHADOW)), Some(Value::Slot(slot)) if slot.uid == UID && slot.attempt == 1)
-    );
     assert_eq!(decide(&without_slots(), &idle()).effect, None);
-
     let decision = decide(&fleet(), &idle());
-    assert_eq!(next_state(&decision), Some(StagedAndPerformedUpdate));
-    assert_eq!(sets(write(&decision), Field::SpecVersion), Some(Value::text(NEW)));
-    assert_eq!(sets(write(&decision), Field::SpecAttempt), Some(Value::Number(1)));
-    assert_eq!(sets(write(&decision), Field::SpecLeaderTerm), Some(Value::Number(4)));
-    assert_eq!(sets(write(&decision), Field::SpecBaselineBootId), Some(Value::text(FIRST_BOOT)));
+    for (field, value) in [
+        (Field::SpecState, Value::State(StagedAndPerformedUpdate)),
+        (Field::SpecVersion, Value::text(NEW)),
+        (Field::SpecAttempt, Value::Number(1)),
+        (Field::SpecLeaderTerm, Value::Number(4)),
+        (Field::SpecBaselineBootId, Value::text(FIRST_BOOT)),
+    ] {
+        assert_eq!(sets(write(&decision), field), Some(value), "{field:?}");
+    }
 }
 
-/// A change of an idle node that could otherwise begin.
 #[test]
 fn who_cannot_refresh_is_not_counted() {
-    let counted = |target, problem| {
-        let mut view = idle();
-        shadow(&mut view, |it| (it.status.target_version, it.status.problem) = (target, problem));
+    for (target, problem, expected) in [
+        (None, None, (1, 1, 0)),
+        (None, Some(Problem::PrefetchFailed), (1, 1, 0)),
+        (None, Some(Problem::RefreshFailed), (1, 0, 0)),
+        (Some(NEW), Some(Problem::HostUnreachable), (1, 0, 1)),
+    ] {
+        let view = idle().with_shadow(|it| (it.status.target_version, it.status.problem) = (target, problem));
         let counts = counts(&without_slots(), [(&view, None)].into_iter());
-        (counts.nodes, counts.updated, counts.pending)
-    };
-    assert_eq!(counted(None, None), (1, 1, 0));
-    assert_eq!(counted(None, Some(Problem::PrefetchFailed)), (1, 1, 0));
-    assert_eq!(counted(None, Some(Problem::RefreshFailed)), (1, 0, 0));
-    assert_eq!(counted(Some(NEW), Some(Problem::HostUnreachable)), (1, 0, 1));
+        assert_eq!((counts.nodes, counts.updated, counts.pending), expected, "{target:?} {problem:?}");
+    }
 }
 
 const ROUTE: &str = "refresh failed with exit status 1: no route";
+/// A change of an idle node that could otherwise begin.
 type Change = fn(&mut NodeView<'static>);
 
 fn says(view: &mut NodeView<'static>, problem: Problem, message: Option<&'static str>) {
@@ -126,49 +89,41 @@ fn says(view: &mut NodeView<'static>, problem: Problem, message: Option<&'static
 #[test]
 fn other_problems_hold_no_update_up() {
     for problem in Problem::ALL.into_iter().filter(|problem| !problem.prevents_update()) {
-        let mut view = idle();
         // Not even in the words of another problem.
-        says(&mut view, problem, Some(ROUTE));
+        let view = idle().with(|view| says(view, problem, Some(ROUTE)));
         assert_eq!(decide(&without_slots(), &view).reason, Reason::LimitReached, "{problem}");
     }
 }
 
 #[test]
 fn an_idle_node_says_why_it_waits() {
+    use Problem::{CommandRefused, HostUnreachable, RefreshFailed};
+    let asked_for_after_failure: Change = |s| {
+        s.time.backing_off = true;
+        node(s, |n| n.update_now = true);
+    };
     let paused_after_failure: Change = |s| {
         s.time.backing_off = true;
         node(s, |n| n.paused = true);
     };
-    let rows: [(&str, Change, Reason<'_>); 13] = [
+    let rows: [(&str, Change, Reason<'_>); 14] = [
         ("its agent's pod is not Ready", |s| node(s, |n| n.agent_ready = false), Reason::AgentSilent),
         ("not ready", |s| node(s, |n| n.ready = false), Reason::NodeNotReady),
         ("no report", |s| shadow(s, |w| w.status.current_version = None), Reason::NotReported),
         ("no report since its boot", |s| node(s, |n| n.boot_id = SECOND_BOOT), Reason::NotReported),
         ("no update", |s| shadow(s, |w| w.status.target_version = None), Reason::NoUpdate),
         ("already there", |s| shadow(s, |w| w.status.target_version = Some(OLD)), Reason::NoUpdate),
-        (
-            "cannot look for updates",
-            |s| says(s, Problem::RefreshFailed, Some(ROUTE)),
-            Reason::RefreshFailed(ROUTE),
-        ),
-        (
-            "cannot ask its host",
-            |s| says(s, Problem::HostUnreachable, Some("nobody answers")),
-            Reason::HostUnreachable("nobody answers"),
-        ),
-        (
-            "its host refuses to look, without a sentence",
-            |s| says(s, Problem::CommandRefused, None),
-            Reason::CommandRefused("CommandRefused"),
-        ),
+        ("cannot look", |s| says(s, RefreshFailed, Some(ROUTE)), Reason::RefreshFailed(ROUTE)),
+        ("cannot ask", |s| says(s, HostUnreachable, Some("silent")), Reason::HostUnreachable("silent")),
+        ("no sentence", |s| says(s, CommandRefused, None), Reason::CommandRefused("CommandRefused")),
         ("its Node runs it already", |s| node(s, |n| n.version = Some(NEW)), Reason::NoUpdate),
         ("failed not long ago", |s| s.time.backing_off = true, Reason::BackingOff),
+        ("asked for after a failure", asked_for_after_failure, Reason::BackingOff),
         ("paused by a person", |s| node(s, |n| n.paused = true), Reason::NodePaused),
         ("paused by a person after a failure", paused_after_failure, Reason::NodePaused),
     ];
     for (name, change, reason) in rows {
-        let mut view = idle();
-        change(&mut view);
+        let view = idle().with(change);
         assert_eq!(decide(&without_slots(), &view).reason, reason, "{name}");
         assert_eq!(slots(&without_slots(), &[view]).write, None, "{name}");
         // A slot that was taken all the same is given back by way of a spent attempt.
@@ -188,8 +143,7 @@ fn who_cannot_undo_its_last_update_says_why() {
         (Some(Problem::HostUnreachable), Reason::HostUnreachable(ROUTE)),
         (Some(Problem::CommandRefused), Reason::CommandRefused(ROUTE)),
     ] {
-        let mut view = idle();
-        shadow(&mut view, |it| {
+        let view = idle().with_shadow(|it| {
             (it.spec.attempt, it.status.attempt) = (Some(1), Some(1));
             it.status.current_state = Some(StagedAndPerformedUpdate);
             (it.status.problem, it.status.message) = (problem, Some(ROUTE));
@@ -205,8 +159,6 @@ fn who_cannot_undo_its_last_update_says_why() {
 
 #[test]
 fn pause_window_and_admission_hold_new_updates_back() {
-    let mut asked_for = idle();
-    node(&mut asked_for, |node| node.update_now = true);
     let without = without_slots();
     for (closed, reason, is_asked) in [
         (FleetFacts { starts: Starts::Paused, ..without }, Reason::FleetPaused, false),
@@ -215,7 +167,7 @@ fn pause_window_and_admission_hold_new_updates_back() {
     ] {
         assert_eq!(decide(&closed, &idle()).reason, reason);
         assert_eq!(slots(&closed, &[idle()]).write, None);
-        assert_eq!(slots(&closed, &[asked_for]).write.is_some(), is_asked, "{reason:?}");
+        assert_eq!(slots(&closed, &[asked_for()]).write.is_some(), is_asked, "{reason:?}");
     }
 }
 
@@ -223,26 +175,20 @@ fn pause_window_and_admission_hold_new_updates_back() {
 #[test]
 fn a_closed_window_hides_nothing_that_a_person_must_lift() {
     let closed = FleetFacts { default_pool: outside(), ..without_slots() };
-    let until = Until::Unknown;
+    let (waits, not_enforced) = (Reason::OutsideWindow(Until::Unknown), Starts::AdmissionNotEnforced);
     let rules = rules(&json!({"versions": {"below": NEW}}));
     let [pools, not_allowed] = [None, Some(&rules)].map(|rules| [PoolFacts { rules, ..outside().clone() }]);
     for (says, fleet, reason) in [
-        ("nothing else", closed, Reason::OutsideWindow(until)),
-        (
-            "not enforced",
-            FleetFacts { starts: Starts::AdmissionNotEnforced, ..closed },
-            Reason::OutsideWindow(until),
-        ),
+        ("nothing else", closed, waits),
+        ("not enforced", FleetFacts { starts: not_enforced, ..closed }, waits),
         ("the fleet is paused", FleetFacts { starts: Starts::Paused, ..closed }, Reason::FleetPaused),
         ("another operator", FleetFacts { alone: false, ..closed }, Reason::OtherOperator),
     ] {
         assert_eq!(decide(&fleet, &idle()).reason, reason, "{says}");
         let in_pool = FleetFacts { pools: &pools, ..fleet };
-        let view = NodeView { steering: Steering::Pool(0), ..idle() };
-        assert_eq!(decide(&in_pool, &view).reason, reason, "{says}, in a pool");
+        assert_eq!(decide(&in_pool, &idle().in_pool(0)).reason, reason, "{says}, in a pool");
     }
-    let view = NodeView { steering: Steering::Pool(0), ..idle() };
-    let decision = decide(&FleetFacts { pools: &not_allowed, ..without_slots() }, &view);
+    let decision = decide(&FleetFacts { pools: &not_allowed, ..without_slots() }, &idle().in_pool(0));
     assert_eq!(decision.reason, Reason::VersionNotAllowed(NEW));
 }
 
@@ -255,8 +201,7 @@ fn what_is_not_cordoned_yet_is_given_up() {
     let unenforced = FleetFacts { starts: Starts::AdmissionNotEnforced, ..fleet() };
     let (given_up, goes_on, drains) =
         (Reason::Aborting(Abort::PoolClosed), Reason::Cordoning, Reason::Draining);
-    let drained = marker(1, false);
-    let taken_over = Marker { drain_started_at: None, tainted: false, emptied: false, ..drained.clone() };
+    let taken_over = Marker { drain_started_at: None, tainted: false, emptied: false, ..CORDONED.clone() };
     for (state, before) in [(StagedAndPerformedUpdate, None), (RebootedIntoUpdate, Some(&taken_over))] {
         for (says, fleet, not_cordoned, cordoned) in [
             ("open", fleet(), goes_on, drains),
@@ -264,7 +209,7 @@ fn what_is_not_cordoned_yet_is_given_up() {
             ("outside its window", outside, given_up, drains),
             ("not enforced", unenforced, goes_on, drains),
         ] {
-            for (mark, expected) in [(before, not_cordoned), (Some(&drained), cordoned)] {
+            for (mark, expected) in [(before, not_cordoned), (Some(&*CORDONED), cordoned)] {
                 let mut view = updating(state, StagedAndPerformedUpdate);
                 view.pods.drained = false;
                 if let Some(mark) = mark {
@@ -282,14 +227,11 @@ fn what_is_not_cordoned_yet_is_given_up() {
 fn beside_another_operator_nothing_starts() {
     let beside = FleetFacts { alone: false, ..without_slots() };
     assert_eq!(decide(&beside, &idle()).reason, Reason::OtherOperator);
-    let mut asked_for = idle();
-    node(&mut asked_for, |node| node.update_now = true);
-    assert_eq!(slots(&beside, &[idle(), asked_for]).write, None);
+    assert_eq!(slots(&beside, &[idle(), asked_for()]).write, None);
     // What the other one has begun is still its own; what we have begun without a slot, as after a loss of the ledger, is
     // ours.
-    let ours = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    let mut others = ours;
-    shadow(&mut others, |shadow| shadow.spec.attempt = None);
+    let ours = staged();
+    let others = ours.with_shadow(|shadow| shadow.spec.attempt = None);
     assert_eq!(decide(&beside, &others).reason, Reason::OtherOperator);
     assert_eq!(slots(&beside, &[others]).write, None);
     assert!(slots(&without_slots(), &[others]).write.is_some());
@@ -298,37 +240,8 @@ fn beside_another_operator_nothing_starts() {
 }
 
 #[test]
-fn a_halted_version_is_not_begun() {
-    let record = VersionRecord { halted: Some(Halt::default()), ..VersionRecord::default() };
-    let versions = [(NEW.to_owned(), record)].into();
-    let fleet = FleetFacts { versions: &versions, ..without_slots() };
-    assert_eq!(decide(&fleet, &idle()).reason, Reason::VersionHalted(NEW));
-}
-
-#[test]
-fn an_absent_node_counts_without_its_slot() {
-    let mut away = updating(Idle, Idle);
-    node(&mut away, |node| node.ready = false);
-    let mut other = idle();
-    other.shadow_name = "brs-other";
-    shadow(&mut other, |shadow| shadow.name = "brs-other");
-    let write = slots(&fleet(), &[away, other]).write.unwrap();
-    assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
-    assert_eq!(sets(&write, Field::Slot("brs-other")), None);
-}
-
-#[test]
-fn update_now_ends_no_back_off() {
-    let mut view = idle();
-    node(&mut view, |node| node.update_now = true);
-    view.time.backing_off = true;
-    assert_eq!(slots(&without_slots(), &[view]).write, None);
-}
-
-#[test]
 fn a_new_leader_has_the_highest_term() {
-    let mut view = updating(StagedAndPerformedUpdate, Idle);
-    shadow(&mut view, |shadow| shadow.spec.leader_term = Some(9));
+    let view = updating(StagedAndPerformedUpdate, Idle).with_shadow(|it| it.spec.leader_term = Some(9));
     let ledger = BottlerocketFleetStatus { term: Some(4), ..BottlerocketFleetStatus::default() };
     let (term, take) = new_term(Some(&ledger), &[view]);
     assert_eq!(term, 10);
@@ -344,9 +257,7 @@ fn a_new_leader_has_the_highest_term() {
 #[test]
 fn a_node_of_ours_that_lost_shadow_and_ledger_has_a_slot() {
     let left = Marker { term: 12, ..marker(3, true) };
-    let mut view = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
-    marked(&mut view, &left);
-    view.shadow = None;
+    let mut view = NodeView { shadow: None, ..granted(false).marked_by(&left) };
     let (term, take) = new_term(None, &[view]);
     assert_eq!(term, 13);
     let node = view.node.unwrap();
@@ -370,46 +281,30 @@ fn a_node_of_ours_that_lost_shadow_and_ledger_has_a_slot() {
     marked(&mut view, &absurd);
     let (term, take) = new_term(None, &[view]);
     assert_eq!(term, 1);
-    let Some(Value::Slot(slot)) = sets(&take, Field::Slot(SHADOW)) else { panic!("no slot: {take:?}") };
+    let slot = slot_of(&take, SHADOW).unwrap();
     assert_eq!((slot.uid.as_str(), slot.attempt), (node.uid, COUNTER_MAX));
 }
 
 #[test]
 fn what_upstream_left_takes_slots_in_turn() {
-    let mut views = [updating(RebootedIntoUpdate, StagedAndPerformedUpdate); 3];
-    for (at, view) in views.iter_mut().enumerate() {
-        shadow(view, |shadow| {
-            shadow.name = ["brs-a", "brs-b", "brs-c"][at];
-            shadow.spec.attempt = None;
-            shadow.status.attempt = None;
-        });
-        view.shadow_name = ["brs-a", "brs-b", "brs-c"][at];
-    }
+    let of_upstream = upstreams(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    let mut views = ["brs-a", "brs-b", "brs-c"].map(|name| of_upstream.named(name));
     let (_, take) = new_term(None, &views);
     assert!(take.sets.iter().all(|(field, _)| !matches!(field, Field::Slot(_))), "{:?}", take.sets);
-    let none = BTreeMap::new();
-    let fleet = FleetFacts { slots: &none, default_pool: limited(2), ..fleet() };
+    let fleet = FleetFacts { default_pool: limited(2), ..without_slots() };
     assert_eq!(slots(&fleet, &views).taken, [0, 1]);
     // One whose cordon a leader had begun to adopt when the ledger was lost keeps its slot.
-    let adopted = marker(1, false);
-    marked(&mut views[2], &adopted);
+    marked(&mut views[2], &CORDONED);
     let (_, take) = new_term(None, &views);
-    assert!(matches!(sets(&take, Field::Slot("brs-c")), Some(Value::Slot(slot)) if slot.attempt == 1));
+    assert_eq!(slot_of(&take, "brs-c").map(|slot| slot.attempt), Some(1));
 }
 
 /// Left by upstream's operator in mid-update: wanted, whether its host runs the update, whether it is cordoned.
 fn left(name: &'static str, state: State, updated: bool, cordoned: bool) -> NodeView<'static> {
-    let mut view = updating(state, StagedAndPerformedUpdate);
-    view.shadow_name = name;
-    shadow(&mut view, |shadow| {
-        shadow.name = name;
-        (shadow.spec.attempt, shadow.status.attempt) = (None, None);
-    });
-    node(&mut view, |node| {
+    upstreams(state, StagedAndPerformedUpdate).named(name).with_node(|node| {
         node.version = Some(if updated { NEW } else { OLD });
         node.unschedulable = cordoned;
-    });
-    view
+    })
 }
 
 /// What is said, the limit, who is there, who gets a slot, why the others wait.
@@ -417,24 +312,19 @@ type Row<'r> = (&'static str, u64, &'r [NodeView<'r>], &'r [usize], Reason<'stat
 
 #[test]
 fn who_is_out_of_service_goes_on_first() {
-    fn away(mut view: NodeView<'_>) -> NodeView<'_> {
-        node(&mut view, |node| node.ready = false);
-        view
-    }
     let staged = left("brs-a", StagedAndPerformedUpdate, false, false);
     let by_a_person = left("brs-b", StagedAndPerformedUpdate, false, true);
     let cordoned = left("brs-c", RebootedIntoUpdate, false, true);
     let updated = left("brs-d", RebootedIntoUpdate, true, true);
     let back = left("brs-d", RebootedIntoUpdate, true, false);
-    let dead = NodeView { shadow_name: "brs-0", ..away(idle()) };
-    let mut drained = NodeView { shadow_name: "brs-0", ..idle() };
-    drained.time.cordoned_lately = true;
+    let dead = NodeView { shadow_name: "brs-0", ..idle().not_ready() };
+    let drained = NodeView { shadow_name: "brs-0", ..idle() }.with(|it| it.time.cordoned_lately = true);
     let by = UsedUp { node: "n", limit: LimitScope::DefaultPool };
     let (by_limit, by_others) = (Reason::LimitReached, Reason::LimitUsedByUnavailableNodes(by));
     // Out of load balancers, and nothing else.
     let marker = Marker { excluded_at: Some("then".into()), ..Marker::default() };
-    let mut excluded = left("brs-e", StagedAndPerformedUpdate, false, false);
-    node(&mut excluded, |node| node.marker = Some(&marker));
+    let excluded =
+        left("brs-e", StagedAndPerformedUpdate, false, false).with_node(|node| node.marker = Some(&marker));
     let rows: [Row<'_>; 16] = [
         ("updated before others", 1, &[staged, cordoned, updated], &[2], by_limit),
         ("then who is cordoned", 2, &[staged, cordoned, updated], &[2, 1], by_limit),
@@ -450,8 +340,14 @@ fn who_is_out_of_service_goes_on_first() {
         ("nobody beside somebody's drain", 1, &[drained, staged], &[], by_others),
         ("nor itself", 1, &[drained], &[], by_others),
         ("one more beside it", 2, &[drained, staged], &[1], by_limit),
-        ("who cannot come back now lets those pass who can", 1, &[away(cordoned), updated], &[1], by_limit),
-        ("and those who download", 2, &[staged, away(cordoned)], &[0], by_limit),
+        (
+            "who cannot come back now lets those pass who can",
+            1,
+            &[cordoned.not_ready(), updated],
+            &[1],
+            by_limit,
+        ),
+        ("and those who download", 2, &[staged, cordoned.not_ready()], &[0], by_limit),
     ];
     for (says, limit, views, taken, why) in rows {
         let fleet = FleetFacts { default_pool: limited(limit), ..without_slots() };
@@ -464,8 +360,7 @@ fn who_is_out_of_service_goes_on_first() {
 /// Also for nodes that no pool selects, the fleet's limit may be the lower one.
 #[test]
 fn the_lower_limit_is_named() {
-    let mut dead = NodeView { shadow_name: "brs-0", ..idle() };
-    node(&mut dead, |node| node.ready = false);
+    let dead = NodeView { shadow_name: "brs-0", ..idle().not_ready() };
     for (of_fleet, of_pool, limit) in
         [(1, 1, LimitScope::Fleet), (1, 3, LimitScope::Fleet), (9, 1, LimitScope::DefaultPool)]
     {
@@ -480,21 +375,16 @@ fn the_lower_limit_is_named() {
 #[test]
 fn what_upstream_staged_waits_for_its_agent() {
     use Reason::{AgentSilent, LimitReached};
-    let unlabelled = {
-        let mut view = left("brs-n", StagedAndPerformedUpdate, false, false);
-        node(&mut view, |node| node.labelled = false);
-        view
-    };
+    let waits = left("brs-n", StagedAndPerformedUpdate, false, false);
     for (view, agent_ready, taken, why) in [
-        (left("brs-n", StagedAndPerformedUpdate, false, false), true, true, LimitReached),
-        (left("brs-n", StagedAndPerformedUpdate, false, false), false, false, AgentSilent),
+        (waits, true, true, LimitReached),
+        (waits, false, false, AgentSilent),
         (left("brs-n", StagedAndPerformedUpdate, false, true), false, false, AgentSilent),
         (left("brs-n", StagedAndPerformedUpdate, true, false), false, true, LimitReached),
         (left("brs-n", RebootedIntoUpdate, false, true), false, true, LimitReached),
-        (unlabelled, false, true, LimitReached),
+        (waits.with_node(|node| node.labelled = false), false, true, LimitReached),
     ] {
-        let mut view = view;
-        node(&mut view, |node| node.agent_ready = agent_ready);
+        let view = view.with_node(|node| node.agent_ready = agent_ready);
         let found = (slots(&without_slots(), &[view]).taken == [0], decide(&without_slots(), &view).reason);
         assert_eq!(found, (taken, why), "{view:?}");
     }

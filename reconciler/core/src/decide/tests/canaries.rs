@@ -1,26 +1,10 @@
 //! Who tries a version that no node has reached, and what a halt stops.
 
-use std::collections::BTreeMap;
-
-use State::{Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
-use brupop_api::fleet::{Halt, Slot, VersionRecord};
-
 use super::world::*;
-use super::*;
-use crate::decide::{Abort, Reason, node as decide, slots};
-use crate::facts::{FleetFacts, NodeView};
-use crate::rules::FailureBudget;
 
 /// Nodes that could begin, by name of the shadow.
 fn ready_to_begin(names: &'static [&'static str]) -> Vec<NodeView<'static>> {
-    let begin = names.iter().map(|name| {
-        let mut view = idle();
-        view.shadow_name = name;
-        node(&mut view, |node| node.name = name);
-        shadow(&mut view, |shadow| shadow.name = name);
-        view
-    });
-    begin.collect()
+    names.iter().map(|name| idle().named(name)).collect()
 }
 
 fn fleet_of<'a>(
@@ -32,8 +16,9 @@ fn fleet_of<'a>(
     FleetFacts { budget, default_pool: limited(500), slots: held, versions, ..fleet() }
 }
 
-fn trying(name: &str, slot: Slot) -> BTreeMap<String, Slot> {
-    BTreeMap::from([(name.to_owned(), Slot { uid: UID.to_owned(), version: Some(NEW.to_owned()), ..slot })])
+fn trying(slot: Slot) -> BTreeMap<String, Slot> {
+    let slot = Slot { uid: UID.to_owned(), version: Some(NEW.to_owned()), ..slot };
+    BTreeMap::from([(SHADOW.to_owned(), slot)])
 }
 
 #[test]
@@ -58,27 +43,20 @@ fn few_try_a_version_that_nobody_has_reached() {
 }
 
 #[test]
-fn who_was_asked_for_is_no_exception() {
-    let mut views = ready_to_begin(&["brs-a", "brs-b"]);
-    for view in &mut views {
-        node(view, |node| node.update_now = true);
-    }
-    assert_eq!(slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &views).taken, [0]);
-}
-
-#[test]
-fn another_version_has_its_own_canary() {
+fn each_version_has_one_canary_whoever_asks() {
+    let asked_for = |view: &NodeView<'static>| view.with_node(|node| node.update_now = true);
     let mut views = ready_to_begin(&["brs-a", "brs-b", "brs-c"]);
+    let asked: Vec<_> = views.iter().map(asked_for).collect();
+    assert_eq!(slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &asked).taken, [0]);
     shadow(&mut views[1], |shadow| shadow.status.target_version = Some("1.20.1"));
     assert_eq!(slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &views).taken, [0, 1]);
 }
 
 #[test]
 fn a_canary_counts_until_failed_or_late() {
-    let mut views = vec![updating(StagedAndPerformedUpdate, Idle)];
-    views.extend(ready_to_begin(&["brs-o"]));
+    let mut views = [updating(StagedAndPerformedUpdate, Idle), idle().named("brs-o")];
     let begin = |slot, views: &[NodeView<'_>]| {
-        let held = trying(SHADOW, Slot { attempt: 1, ..slot });
+        let held = trying(Slot { attempt: 1, ..slot });
         slots(&fleet_of(Some(1), &held, &NO_VERSIONS), views).taken
     };
     assert_eq!(begin(Slot::default(), &views), [0; 0]);
@@ -90,12 +68,11 @@ fn a_canary_counts_until_failed_or_late() {
 
 #[test]
 fn a_slot_is_for_one_version() {
-    let held = trying(SHADOW, Slot { attempt: 2, ..Slot::default() });
+    let held = trying(Slot { attempt: 2, ..Slot::default() });
     let fleet = fleet_of(Some(1), &held, &NO_VERSIONS);
-    let mut view = idle();
-    assert_eq!(decide(&fleet, &view).reason, Reason::Starting(NEW));
-    shadow(&mut view, |shadow| shadow.status.target_version = Some("1.20.1"));
-    let decision = decide(&fleet, &view);
+    assert_eq!(decide(&fleet, &idle()).reason, Reason::Starting(NEW));
+    let another = idle().with_shadow(|shadow| shadow.status.target_version = Some("1.20.1"));
+    let decision = decide(&fleet, &another);
     assert_eq!(sets(write(&decision), Field::SpecVersion), Some(Value::Absent), "{decision:?}");
 }
 
@@ -104,42 +81,20 @@ fn a_halt_reaches_updates_before_their_reboot() {
     let halted = VersionRecord { halted: Some(Halt::default()), ..VersionRecord::default() };
     let versions = BTreeMap::from([(NEW.to_owned(), halted)]);
     let fleet = FleetFacts { versions: &versions, ..fleet() };
-    let (drained, undrained) = (marker(1, true), marker(1, false));
-    let at = |state, reached| updating(state, reached);
-    let with = |mut view: NodeView<'static>, change: fn(&mut NodeView<'static>)| {
-        change(&mut view);
-        view
-    };
-    let granted = |view: &mut NodeView<'static>| {
-        shadow(view, |shadow| shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT));
-    };
     for (what, view, given_up) in [
-        ("it stages", at(StagedAndPerformedUpdate, Idle), true),
-        ("it has staged", at(StagedAndPerformedUpdate, StagedAndPerformedUpdate), true),
-        ("it may reboot", with(at(RebootedIntoUpdate, StagedAndPerformedUpdate), granted), true),
-        (
-            "it has claimed its reboot",
-            with(at(RebootedIntoUpdate, StagedAndPerformedUpdate), |it| {
-                shadow(it, |shadow| {
-                    shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
-                    shadow.status.reboot_requested = Some(FIRST_BOOT);
-                });
-            }),
-            false,
-        ),
-        ("it runs it", with(at(RebootedIntoUpdate, RebootedIntoUpdate), |it| rebooted(it, NEW)), false),
-        ("it is watched", with(at(MonitoringUpdate, MonitoringUpdate), |it| rebooted(it, NEW)), false),
+        ("it stages", updating(StagedAndPerformedUpdate, Idle), true),
+        ("it has staged", staged(), true),
+        ("it may reboot", granted(false), true),
+        ("it has claimed its reboot", granted(true), false),
+        ("it runs it", updating(RebootedIntoUpdate, RebootedIntoUpdate).rebooted(NEW), false),
+        ("it is watched", watched(), false),
     ] {
-        for marker in [None, Some(&undrained), Some(&drained)] {
-            let mut view = view;
-            if let Some(marker) = marker {
-                marked(&mut view, marker);
-            }
+        for view in [view, view.marked_by(&CORDONED), view.marked_by(&DRAINED)] {
             let decision = decide(&fleet, &view);
             let gives_up = decision.reason == Reason::Aborting(Abort::VersionHalted);
             assert_eq!(gives_up, given_up, "{what}: {decision:?}");
             if gives_up {
-                assert_eq!(sets(write(&decision), Field::SpecFailures), None, "it is no failure of the node");
+                assert_eq!(failures_of(&decision), None, "it is no failure of the node");
                 let tests = &write(&decision).tests;
                 assert!(tests.iter().any(|(field, _)| *field == Field::StatusRebootRequested), "{what}");
             }

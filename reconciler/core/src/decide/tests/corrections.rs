@@ -1,13 +1,6 @@
 //! Times that a leader whose clock was ahead has written.
 
-use brupop_api::fleet::{Done, VersionRecord};
-use brupop_api::shadow::{DrainObstacle, Failures, ObstacleKind};
-use brupop_api::{Field, Marker, Object, State, Value};
-
 use super::world::*;
-use crate::decide::{Abort, Effect, Reason, node as decide_node, slots};
-use crate::facts::{BetweenUpdates, FleetFacts};
-use std::collections::BTreeMap;
 
 /// An hour after the fleet's.
 const AHEAD: &str = "2026-11-21T05:00:00Z";
@@ -15,108 +8,81 @@ const AHEAD: &str = "2026-11-21T05:00:00Z";
 const A_LITTLE: &str = "2026-11-21T04:01:00Z";
 const NOW: &str = FleetFacts::EXAMPLE.now;
 
-/// What is set, and that nothing but the leader's term is beside it.
-fn corrected<'a>(effect: Option<&Effect<'a>>) -> Option<Vec<(Field<'a>, Value<'a>)>> {
-    let Some(Effect::Correct(write)) = effect else { return None };
-    Some(write.sets.iter().filter(|(field, _)| *field != Field::SpecLeaderTerm).cloned().collect())
+/// What is set beside the leader's term.
+fn corrected<'a>(decision: &Decision<'a>) -> Vec<(Field<'a>, Value<'a>)> {
+    let Some(Effect::Correct(write)) = &decision.effect else { return vec![] };
+    write.sets.iter().filter(|(field, _)| *field != Field::SpecLeaderTerm).cloned().collect()
 }
 
 #[test]
 fn a_time_of_the_spec_that_lies_ahead_is_written_as_now() {
-    let fleet = fleet();
-    let set = |transition: bool, at: &str| {
-        let failures = Failures {
-            count: 2,
-            attempt: 1,
-            at: at.to_owned(),
-            reason: "FellBack".to_owned(),
-            obstacle: None,
-        };
-        let failures = &*Box::leak(Box::new(failures));
-        let mut view = updating(State::StagedAndPerformedUpdate, State::Idle);
-        shadow(&mut view, |shadow| shadow.spec.failures = Some(failures));
-        view.time.transition_ahead = transition;
-        let decision = decide_node(&fleet, &view);
-        assert_eq!(decision.milestone, None);
-        corrected(decision.effect.as_ref()).unwrap_or_default()
-    };
-    let noted = |at: &str, of_drain: &str| {
+    let failed = |at: &str, of_drain: Option<&str>| {
         let (kind, of) = (ObstacleKind::Refused, "apps/v1/ReplicaSet/shop/cart".to_owned());
-        let obstacle = Some(DrainObstacle { kind, of, at: Some(of_drain.to_owned()) });
-        Failures { at: at.to_owned(), obstacle, ..Failures::default() }
+        let obstacle = of_drain.map(|at| DrainObstacle { kind, of, at: Some(at.to_owned()) });
+        Failures { count: 2, attempt: 1, at: at.to_owned(), reason: "FellBack".to_owned(), obstacle }
     };
-    for (read, written) in [
-        (noted(AHEAD, AHEAD), Some(noted(NOW, NOW))),
-        (noted("2026-11-21T03:00:00Z", AHEAD), Some(noted("2026-11-21T03:00:00Z", NOW))),
-        (noted(AHEAD, A_LITTLE), Some(noted(NOW, A_LITTLE))),
-        (noted(NOW, A_LITTLE), None),
+    let past = "2026-11-21T03:00:00Z";
+    for (transition_ahead, read, written) in [
+        (true, failed(AHEAD, None), Some(failed(NOW, None))),
+        (true, failed(NOW, None), None),
+        (false, failed(AHEAD, None), Some(failed(NOW, None))),
+        (false, failed(AHEAD, Some(AHEAD)), Some(failed(NOW, Some(NOW)))),
+        (false, failed(past, Some(AHEAD)), Some(failed(past, Some(NOW)))),
+        (false, failed(AHEAD, Some(A_LITTLE)), Some(failed(NOW, Some(A_LITTLE)))),
+        // Written once: what it was written as, or clocks that differ a little, are left alone.
+        (false, failed(NOW, Some(A_LITTLE)), None),
+        (false, failed(A_LITTLE, None), None),
+        (false, failed(past, None), None),
     ] {
-        let mut view = updating(State::StagedAndPerformedUpdate, State::Idle);
-        shadow(&mut view, |shadow| shadow.spec.failures = Some(&read));
-        let written = written.map(|failures| vec![(Field::SpecFailures, Value::Failures(failures))]);
-        assert_eq!(corrected(decide_node(&fleet, &view).effect.as_ref()), written, "{read:?}");
-    }
-    let time = (Field::SpecTransitionTimestamp, Value::text(NOW));
-    let failed =
-        Failures { count: 2, attempt: 1, at: NOW.to_owned(), reason: "FellBack".to_owned(), obstacle: None };
-    let failed = (Field::SpecFailures, Value::Failures(failed));
-    assert_eq!(set(true, AHEAD), [time.clone(), failed.clone()]);
-    assert_eq!(set(true, NOW), [time]);
-    assert_eq!(set(false, AHEAD), [failed]);
-    // Written once: what it was written as, or clocks that differ a little, are left alone.
-    for at in [NOW, A_LITTLE, "2026-11-20T00:00:00Z"] {
-        assert_eq!(set(false, at), [], "{at}");
+        let view: NodeView<'_> = updating(StagedAndPerformedUpdate, Idle);
+        let view = view
+            .with(|view| view.time.transition_ahead = transition_ahead)
+            .with_shadow(|shadow| shadow.spec.failures = Some(&read));
+        let decision = decide(&fleet(), &view);
+        let time = transition_ahead.then_some((Field::SpecTransitionTimestamp, Value::text(NOW)));
+        let failures = written.map(|failures| (Field::SpecFailures, Value::Failures(failures)));
+        let expected: Vec<_> = time.into_iter().chain(failures).collect();
+        assert_eq!((corrected(&decision), decision.milestone), (expected, None), "{read:?}");
     }
 }
 
 #[test]
 fn a_time_of_the_marker_that_lies_ahead_is_written_as_now() {
-    let fleet = fleet();
+    let at = |at: &str| Some(at.to_owned());
     let before = Marker {
-        excluded_at: Some("2026-11-21T03:00:00Z".to_owned()),
-        cordoned_at: Some(AHEAD.to_owned()),
-        drain_started_at: Some(AHEAD.to_owned()),
-        drained_at: Some(A_LITTLE.to_owned()),
+        excluded_at: at("2026-11-21T03:00:00Z"),
+        cordoned_at: at(AHEAD),
+        drain_started_at: at(AHEAD),
+        drained_at: at(A_LITTLE),
         ..marker(1, false)
     };
-    let mut view = updating(State::StagedAndPerformedUpdate, State::StagedAndPerformedUpdate);
-    marked(&mut view, &before);
-    let decision = decide_node(&fleet, &view);
-    let sets = corrected(decision.effect.as_ref()).unwrap();
-    let [(Field::Marker, Value::Marker(after))] = &sets[..] else { panic!("{sets:?}") };
-    let expected = Marker {
-        cordoned_at: Some(NOW.to_owned()),
-        drain_started_at: Some(NOW.to_owned()),
-        ..before.clone()
-    };
-    assert_eq!(**after, expected);
-    let after = after.clone().into_owned();
-    marked(&mut view, &after);
-    assert!(!matches!(decide_node(&fleet, &view).effect, Some(Effect::Correct(_))), "once");
+    let after = Marker { cordoned_at: at(NOW), drain_started_at: at(NOW), ..before.clone() };
+    let decision = |marker| decide(&fleet(), &staged().marked_by(marker));
+    let sets = corrected(&decision(Box::leak(Box::new(before))));
+    let [(Field::Marker, Value::Marker(written))] = &sets[..] else { panic!("{sets:?}") };
+    assert_eq!(**written, after);
+    assert_eq!(corrected(&decision(Box::leak(Box::new(after)))), [], "once");
 }
 
 #[test]
 fn a_node_that_takes_no_change_is_given_up_whatever_time_its_marker_names() {
-    let fleet = fleet();
     for excluded_at in [NOW, AHEAD] {
         let before = Marker { excluded_at: Some(excluded_at.to_owned()), ..marker(1, false) };
-        let mut view = updating(State::StagedAndPerformedUpdate, State::StagedAndPerformedUpdate);
-        marked(&mut view, &before);
-        view.denied = Some("denied by a policy of somebody else");
-        let decision = decide_node(&fleet, &view);
-        let object = match &decision.effect {
-            Some(Effect::Write(write)) => write.object,
-            other => panic!("{excluded_at}: {other:?}"),
-        };
+        let view: NodeView<'_> = staged();
+        let view = view.marked_by(&before).with(|view| view.denied = Some("a policy of somebody else"));
+        let decision = decide(&fleet(), &view);
         let reason = Reason::Aborting(Abort::NodeChangesDenied);
-        assert_eq!((object, decision.reason), (Object::ShadowSpec(SHADOW), reason), "{excluded_at}");
+        assert_eq!(write(&decision).object, Object::ShadowSpec(SHADOW), "{excluded_at}");
+        assert_eq!(decision.reason, reason, "{excluded_at}");
     }
 }
 
 #[test]
 fn times_of_the_ledger_that_lie_ahead_are_written_as_now() {
-    let mut held = slot(SHADOW, UID, 1);
-    held.get_mut(SHADOW).unwrap().since = Some(AHEAD.to_owned());
+    let held = |since: &str| {
+        let slot = Slot { since: Some(since.to_owned()), ..SLOT[SHADOW].clone() };
+        BTreeMap::from([(SHADOW.to_owned(), slot)])
+    };
     let done = |since: &str| {
         let done_pools = BTreeMap::from([
             ("canary".to_owned(), Done { since: Some(since.to_owned()), longest_seconds: 3 }),
@@ -124,43 +90,31 @@ fn times_of_the_ledger_that_lie_ahead_are_written_as_now() {
         ]);
         BTreeMap::from([(NEW.to_owned(), VersionRecord { done_pools, ..VersionRecord::default() })])
     };
-    let (ahead, past) = (done(AHEAD), done(NOW));
-    let fleet =
-        FleetFacts { slots: &held, versions: &ahead, between_updates: BetweenUpdates::EndedAhead, ..fleet() };
+    let (ahead, past) = ((held(AHEAD), done(AHEAD)), (held(NOW), done(NOW)));
+    let between_updates = BetweenUpdates::EndedAhead;
+    let fleet = FleetFacts { slots: &ahead.0, versions: &ahead.1, between_updates, ..fleet() };
+    assert!(fleet.must_pause(&idle().node.unwrap(), false), "until it is corrected");
     // A node that could begin does not in the same write.
-    let mut other = idle();
-    (other.shadow_name, other.owner_uid) = ("brs-o", None);
-    shadow(&mut other, |shadow| (shadow.name, shadow.uid) = ("brs-o", "o"));
-    let views = [updating(State::StagedAndPerformedUpdate, State::Idle), other];
+    let views = [updating(StagedAndPerformedUpdate, Idle), idle().named("brs-o")];
     let decided = slots(&fleet, &views);
     let write = decided.write.unwrap();
     assert_eq!((write.object, decided.taken.len()), (Object::Ledger, 0));
-    let mut slot = held[SHADOW].clone();
-    slot.since = Some(NOW.to_owned());
+    let record = |versions: &BTreeMap<String, VersionRecord>| Value::VersionRecord(versions[NEW].clone());
     assert_eq!(
         write.sets,
         [
-            (Field::Slot(SHADOW), Value::Slot(slot.clone())),
-            (Field::VersionRecord(NEW), Value::VersionRecord(past[NEW].clone())),
+            (Field::Slot(SHADOW), Value::Slot(past.0[SHADOW].clone())),
+            (Field::VersionRecord(NEW), record(&past.1)),
             (Field::LastFinished, Value::text(NOW)),
         ]
     );
-    assert!(write.tests.contains(&(Field::VersionRecord(NEW), Value::VersionRecord(ahead[NEW].clone()))));
-    let held = BTreeMap::from([(SHADOW.to_owned(), slot)]);
+    assert!(write.tests.contains(&(Field::VersionRecord(NEW), record(&ahead.1))));
     let after = FleetFacts {
-        slots: &held,
-        versions: &past,
+        slots: &past.0,
+        versions: &past.1,
         between_updates: BetweenUpdates::PauseIsOver,
         default_pool: limited(2),
         ..fleet
     };
-    let decided = slots(&after, &views);
-    assert_eq!(decided.taken, [1], "once, and then things go on");
-}
-
-#[test]
-fn until_it_is_corrected_updates_pause() {
-    let fleet = FleetFacts { between_updates: BetweenUpdates::EndedAhead, ..without_slots() };
-    assert!(fleet.must_pause(&idle().node.unwrap(), false));
-    assert!(!matches!(decide_node(&fleet, &idle()).reason, Reason::NotLeading));
+    assert_eq!(slots(&after, &views).taken, [1], "once, and then things go on");
 }

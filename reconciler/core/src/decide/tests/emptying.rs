@@ -1,44 +1,31 @@
 //! What is left on a node that is being emptied, what is kept away from it, and what its Node has to say.
 
-use brupop_api::State::{MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::marker::Before;
-use brupop_api::{Field, Marker, Value};
 
-use super::super::{Abort, Decision, Effect, Reason, node as decide};
-use super::world::{NEW, OLD, fleet, idle, marked, marker, node, rebooted, updating, without_slots};
-use super::{sets, write};
-use crate::facts::{FleetFacts, PodFacts};
+use super::world::*;
 use crate::objects::Words;
-
-/// The marker that the decision writes.
-fn written(decision: &Decision<'_>) -> Marker {
-    let Some(Value::Marker(marker)) = sets(write(decision), Field::Marker) else { panic!("{decision:?}") };
-    marker.into_owned()
-}
 
 #[test]
 fn the_cordon_notes_how_workloads_are() {
     let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
     let before = [Before { available: 3, revision: None }];
-    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    (view.pods.owners, view.pods.owners_before) = (&owners, &before);
-    let marker = written(&decide(&fleet(), &view));
+    let view: NodeView<'_> = staged();
+    let view = view.with(|view| (view.pods.owners, view.pods.owners_before) = (&owners, &before));
+    let marker = marker_of(&decide(&fleet(), &view));
     assert_eq!(marker.evicted().collect::<Vec<_>>(), [(&owners[0], Some(&before[0]))]);
 }
 
 #[test]
 fn returning_pods_are_left_or_end_drain() {
-    let cordoned = marker(1, false);
     let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
-    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    marked(&mut view, &cordoned);
+    let mut view = staged().marked_by(&CORDONED);
     view.pods.returning = &owners;
     let decision = decide(&fleet(), &view);
-    assert_eq!((written(&decision).left_owners, decision.reason), (owners.to_vec(), Reason::Draining));
+    assert_eq!((marker_of(&decision).left_owners, decision.reason), (owners.to_vec(), Reason::Draining));
     assert!(write(&decision).tests.contains(&(Field::Unschedulable, Value::Set)));
 
-    let full =
-        Marker { left_owners: (0..8).map(|it| format!("v1/Pod/shop/{it}")).collect(), ..cordoned.clone() };
+    let left_owners = (0..8).map(|it| format!("v1/Pod/shop/{it}")).collect();
+    let full = Marker { left_owners, ..CORDONED.clone() };
     marked(&mut view, &full);
     assert_eq!(decide(&fleet(), &view).reason, Reason::Aborting(Abort::PodsComeBack), "one more");
 
@@ -64,106 +51,94 @@ fn returning_pods_are_left_or_end_drain() {
     view.time.drain_overdue = false;
     node(&mut view, |node| node.unschedulable = false);
     view.pods.needed = None;
-    assert!(written(&decide(&fleet(), &view)).left_owners.is_empty(), "a drain again");
+    assert!(marker_of(&decide(&fleet(), &view)).left_owners.is_empty(), "a drain again");
 }
 
 #[test]
 fn a_reboot_waits_for_volumes_and_not_for_ever() {
-    let granted = |in_use: bool, overdue: bool, force: bool, marker: &Marker| {
-        let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-        marked(&mut view, marker);
-        view.pods = PodFacts { known: true, drained: true, ..PodFacts::default() };
-        node(&mut view, |node| node.volumes_in_use = in_use);
-        view.time.volumes_overdue = overdue;
-        let decision = decide(&FleetFacts { force, ..fleet() }, &view);
-        assert_eq!(decision.effect.is_none(), decision.reason == Reason::VolumesInUse, "{decision:?}");
-        matches!(decision.effect, Some(Effect::Grant { .. }))
-    };
-    for (drained, force) in [(false, false), (true, false), (false, true)] {
-        let marker = marker(1, drained);
-        assert!(!granted(true, false, force, &marker), "volumes are still attached");
-        assert!(granted(true, true, force, &marker), "it has waited for long enough");
-        assert!(granted(false, false, force, &marker), "they are detached");
+    let after_force = FleetFacts { force: true, ..fleet() };
+    for (fleet, marker) in [(fleet(), &*CORDONED), (fleet(), &*DRAINED), (after_force, &*CORDONED)] {
+        for (what, in_use, overdue, granted) in [
+            ("volumes are still attached", true, false, false),
+            ("it has waited for long enough", true, true, true),
+            ("they are detached", false, false, true),
+        ] {
+            let view =
+                staged().marked_by(marker).with_node(|node| node.volumes_in_use = in_use).with(|view| {
+                    view.pods = PodFacts { known: true, drained: true, ..PodFacts::default() };
+                    view.time.volumes_overdue = overdue;
+                });
+            let decision = decide(&fleet, &view);
+            assert_eq!(matches!(decision.effect, Some(Effect::Grant { .. })), granted, "{what}");
+            assert_eq!(decision.effect.is_none(), !granted, "{what}");
+            assert_eq!(decision.reason == Reason::VolumesInUse, !granted, "{what}");
+        }
     }
 }
 
 #[test]
 fn our_pods_are_listed_before_eviction() {
-    let cordoned = marker(1, false);
     let uids = ["uid-webhook".to_owned()];
-    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    marked(&mut view, &cordoned);
+    let mut view = staged().marked_by(&CORDONED);
     view.pods.operator_pods = &uids;
-    assert_eq!(written(&decide(&fleet(), &view)).operator_pods, uids);
+    assert_eq!(marker_of(&decide(&fleet(), &view)).operator_pods, uids);
+}
+
+const KEPT_AWAY: [Field<'_>; 2] = [Field::DoNotDisrupt, Field::ScaleDownDisabled];
+
+fn written<'a>(decision: &Decision<'a>) -> [Option<Value<'a>>; 2] {
+    KEPT_AWAY.map(|field| sets(write(decision), field))
 }
 
 #[test]
 fn autoscalers_are_kept_away_while_cordoned() {
-    let kept = [Field::DoNotDisrupt, Field::ScaleDownDisabled];
     let somebodys = Some(Words::Others);
     for there in [[None, None], [somebodys, None], [None, somebodys], [None, Some(Words::Ours)]] {
-        let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-        node(&mut view, |node| [node.do_not_disrupt, node.scale_down_disabled] = there);
-        let decision = decide(&fleet(), &view);
-        assert_eq!(decision.reason, Reason::Cordoning);
-        let marker = written(&decision);
-        assert_eq!([marker.do_not_disrupt, marker.scale_down_disabled], there.map(|it| it.is_none()));
-        for (field, there) in kept.into_iter().zip(there) {
-            assert_eq!(sets(write(&decision), field), there.is_none().then_some(Value::Set), "{field:?}");
-            assert_eq!(
-                write(&decision).tests.contains(&(field, Value::Absent)),
-                there.is_none(),
-                "{field:?}"
-            );
-        }
-
         // What was there before stays, and so does what somebody has changed since.
-        let mut back = updating(RebootedIntoUpdate, RebootedIntoUpdate);
-        marked(&mut back, &marker);
-        node(&mut back, |node| {
+        let ours = there.map(|there| there.is_none());
+        let gone = ours.map(|ours| ours.then_some(Value::Absent));
+
+        let decision =
+            decide(&fleet(), &staged().with_node(|it| [it.do_not_disrupt, it.scale_down_disabled] = there));
+        assert_eq!(decision.reason, Reason::Cordoning);
+        let marker = marker_of(&decision);
+        assert_eq!([marker.do_not_disrupt, marker.scale_down_disabled], ours);
+        assert_eq!(written(&decision), ours.map(|ours| ours.then_some(Value::Set)), "{there:?}");
+        let tests = KEPT_AWAY.map(|field| write(&decision).tests.contains(&(field, Value::Absent)));
+        assert_eq!(tests, ours, "{there:?}");
+
+        let back: NodeView<'_> = updating(RebootedIntoUpdate, RebootedIntoUpdate).rebooted(OLD);
+        let back = back.marked_by(&marker).with_node(|node| {
             [node.do_not_disrupt, node.scale_down_disabled] = there.map(|it| it.or(Some(Words::Ours)));
         });
-        let mut away = back;
-        rebooted(&mut back, OLD);
         let decision = decide(&fleet(), &back);
         assert_eq!(decision.reason, Reason::ReturningToService);
-        for (field, there) in kept.into_iter().zip(there) {
-            assert_eq!(sets(write(&decision), field), there.is_none().then_some(Value::Absent), "{field:?}");
-        }
-        node(&mut back, |node| [node.do_not_disrupt, node.scale_down_disabled] = [somebodys; 2]);
-        let decision = decide(&fleet(), &back);
-        assert!(kept.into_iter().all(|field| sets(write(&decision), field).is_none()), "{decision:?}");
+        assert_eq!(written(&decision), gone, "{there:?}");
+        let theirs = back.with_node(|it| [it.do_not_disrupt, it.scale_down_disabled] = [somebodys; 2]);
+        assert_eq!(written(&decide(&fleet(), &theirs)), [None, None], "{there:?}");
 
         // A host that does not come back is for them to replace, once.
-        rebooted(&mut away, OLD);
-        node(&mut away, |node| node.ready = false);
+        let away = back.not_ready();
         assert_eq!(decide(&fleet(), &away).effect, None);
-        away.time.step_overdue = true;
-        let decision = decide(&fleet(), &away);
+        let late = away.with(|view| view.time.step_overdue = true);
+        let decision = decide(&fleet(), &late);
         assert_eq!(decision.reason.as_str(), "RebootOverdue");
-        for (field, there) in kept.into_iter().zip(there) {
-            assert_eq!(sets(write(&decision), field), there.is_none().then_some(Value::Absent), "{field:?}");
-        }
-        let after = written(&decision);
+        assert_eq!(written(&decision), gone, "{there:?}");
+        let after = marker_of(&decision);
         assert_eq!(after, Marker { do_not_disrupt: false, scale_down_disabled: false, ..marker.clone() });
-        marked(&mut away, &after);
-        assert_eq!(decide(&fleet(), &away).effect, None);
+        assert_eq!(decide(&fleet(), &late.marked_by(&after)).effect, None);
     }
 }
 
 #[test]
 fn the_node_tells_what_runs() {
-    let mut view = idle();
-    node(&mut view, |node| node.version = None);
+    let view = idle().with_node(|node| node.version = None);
     assert_eq!(decide(&without_slots(), &view).reason, Reason::NotBottlerocket);
     assert!(!Abort::is_corroborated(Abort::NotBottlerocket.as_str()));
     for goal in [RebootedIntoUpdate, MonitoringUpdate] {
-        let mut view = updating(goal, goal);
-        rebooted(&mut view, NEW);
-        node(&mut view, |node| node.version = None);
+        let view = updating(goal, goal).rebooted(NEW).with_node(|node| node.version = None);
         assert_eq!(decide(&fleet(), &view).reason, Reason::Aborting(Abort::NotBottlerocket), "{goal:?}");
     }
-    let mut leaving = idle();
-    node(&mut leaving, |node| node.leaving = true);
+    let leaving = idle().with_node(|node| node.leaving = true);
     assert_eq!(decide(&without_slots(), &leaving).reason, Reason::NodeLeaving);
 }

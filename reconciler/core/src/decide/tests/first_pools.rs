@@ -1,27 +1,17 @@
 //! Which nodes keep a pool that goes first from being done with a version.
 
-use std::collections::BTreeMap;
-
-use brupop_api::Problem;
-use brupop_api::fleet::{Slot, VersionRecord};
-use serde_json::json;
-
-use super::pool_halts::{placed, pool, rules, updated};
+use super::pool_halts::{canaries_are_done, placed, pool, rules, updated};
 use super::world::*;
-use super::*;
-use crate::decide::{Reason, fleet as decide, slots};
-use crate::facts::{FirstPool, FirstPoolStanding, FleetFacts, NodeView, Observed};
+use crate::facts::{FirstPool, FirstPoolStanding};
 
 const AWS: Option<&str> = Some("aws-k8s-1.36");
 const NVIDIA: Option<&str> = Some("aws-k8s-1.36-nvidia");
 
 /// A canary that cannot look for updates.
 fn canary(variant: Option<&'static str>) -> NodeView<'static> {
-    let mut view = placed("brs-b", 0, variant);
-    shadow(&mut view, |shadow| {
+    placed("brs-b", 0, variant).with_shadow(|shadow| {
         (shadow.status.target_version, shadow.status.problem) = (None, Some(Problem::RefreshFailed));
-    });
-    view
+    })
 }
 
 type Change = fn(&mut NodeView<'static>);
@@ -45,9 +35,8 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
         serde_json::from_value(json!({"succeeded": 1, "halted": halted})).unwrap()
     };
     let (none, nvidia) = (&record(None), &record(Some(&["aws-k8s-1.36-nvidia"])));
-    let held = slot("brs-b", "brs-b", 2).into_iter();
-    let its: BTreeMap<String, Slot> =
-        held.map(|(name, slot)| (name, Slot { version: Some(NEW.to_owned()), ..slot })).collect();
+    let its = Slot { version: Some(NEW.to_owned()), ..slot("brs-b", "brs-b", 2)["brs-b"].clone() };
+    let its = BTreeMap::from([("brs-b".to_owned(), its)]);
     let (no, its): (&BTreeMap<String, Slot>, _) = (&NO_SLOTS, &its);
     let (runs_it, wants_it) = (Some(updated("brs-d", 1, NVIDIA)), Some(placed("brs-d", 1, NVIDIA)));
     let (runs_it, wants_it, alone) = (&runs_it, &wants_it, &None);
@@ -80,26 +69,24 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
         ("its variant is halted", NVIDIA, unchanged, runs_it, nvidia, no, true, None),
         ("another variant is halted", AWS, unchanged, alone, nvidia, no, false, Some("b")),
     ] {
-        let mut b = canary(variant);
-        change(&mut b);
+        let b = canary(variant).with(change);
         let versions = BTreeMap::from([(NEW.to_owned(), record.clone())]);
         let fleet =
             FleetFacts { slots, versions: &versions, pools: &pools, default_pool: limited(0), ..fleet() };
         let views =
             [updated("brs-a", 0, AWS), b, placed("brs-c", 1, AWS)].into_iter().chain(*other).collect();
-        let (unreadable, too_long) = (BTreeMap::new(), vec![]);
-        let observed = Observed { fleet, views, unreadable, too_long, not_opted_in: 0, next: None };
-        let decided = decide(&observed);
-        let noted = decided.slots.write.and_then(|write| sets(&write, Field::VersionRecord(NEW)));
-        let is_done =
-            matches!(noted, Some(Value::VersionRecord(noted)) if noted.done_pools.contains_key("canary"));
+        let observed = observed(fleet, views);
+        let decided = decide_all(&observed);
+        let is_done = canaries_are_done(decided.slots.write.as_ref());
         assert_eq!(is_done, done, "{what}");
         let standing = behind.map_or(FirstPoolStanding::NotDone, FirstPoolStanding::Behind);
         let first = FirstPool { pool: "canary", standing };
         assert_eq!(decided.nodes[2].reason, Reason::WaitingForPool(first), "{what}");
     }
-    let told =
-        |standing| Reason::WaitingForPool(FirstPool { pool: "canary", standing }).message().into_owned();
+}
+
+#[test]
+fn who_waits_for_a_pool_is_told_for_what() {
     let until = "2026-11-21T11:19:00Z".parse().unwrap();
     for (standing, said) in [
         (FirstPoolStanding::NotDone, ": it is not done with this version"),
@@ -113,7 +100,8 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
         ),
         (FirstPoolStanding::Missing, ", and there is no BottlerocketPool of this name"),
     ] {
-        assert_eq!(told(standing), format!("the pool canary goes first (spec.after){said}"));
+        let reason = Reason::WaitingForPool(FirstPool { pool: "canary", standing });
+        assert_eq!(reason.message(), format!("the pool canary goes first (spec.after){said}"));
     }
 }
 
@@ -121,31 +109,18 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
 fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
     let (first, follows) = (rules(&json!({})), rules(&json!({"after": [{"pool": "canary"}]})));
     let pools = [pool("canary", &first), pool("web", &follows)];
-    let being_updated = marker(1, true);
-    let [in_service, mut away, mut marked, mut unlabelled] = [updated("brs-a", 0, AWS); 4];
-    node(&mut away, |node| node.ready = false);
-    node(&mut marked, |node| node.marker = Some(&being_updated));
-    node(&mut unlabelled, |node| node.labelled = false);
-    let other_pool = updated("brs-a", 1, AWS);
+    let versions =
+        BTreeMap::from([(NEW.to_owned(), VersionRecord { succeeded: 1, ..VersionRecord::default() })]);
+    let nobody = limited(0);
+    let fleet = FleetFacts { versions: &versions, pools: &pools, default_pool: nobody, ..without_slots() };
+    let a = updated("brs-a", 0, AWS);
     for (what, a, done) in [
-        ("it is", in_service, true),
-        ("it is not Ready", away, false),
-        ("it is being updated", marked, false),
-        ("it is not opted in", unlabelled, false),
-        ("it is of another pool", other_pool, false),
+        ("it is", a, true),
+        ("it is not Ready", a.not_ready(), false),
+        ("it is being updated", a.with_node(|node| node.marker = Some(&*DRAINED)), false),
+        ("it is not opted in", a.with_node(|node| node.labelled = false), false),
+        ("it is of another pool", a.in_pool(1), false),
     ] {
-        let versions =
-            BTreeMap::from([(NEW.to_owned(), VersionRecord { succeeded: 1, ..VersionRecord::default() })]);
-        let fleet = FleetFacts {
-            slots: &NO_SLOTS,
-            versions: &versions,
-            pools: &pools,
-            default_pool: limited(0),
-            ..fleet()
-        };
-        let noted = slots(&fleet, &[a]).write.and_then(|write| sets(&write, Field::VersionRecord(NEW)));
-        let is_done =
-            matches!(noted, Some(Value::VersionRecord(noted)) if noted.done_pools.contains_key("canary"));
-        assert_eq!(is_done, done, "{what}");
+        assert_eq!(canaries_are_done(slots(&fleet, &[a]).write.as_ref()), done, "{what}");
     }
 }

@@ -1,22 +1,14 @@
 //! In which order nodes begin.
 
-use brupop_api::shadow::Failures;
-
 use super::world::*;
 use crate::decide::candidates;
-use crate::facts::{FleetFacts, NodeView};
 
 fn in_zone(name: &'static str, zone: &'static str) -> NodeView<'static> {
-    let mut view = idle();
-    view.shadow_name = name;
-    shadow(&mut view, |shadow| (shadow.name, shadow.uid) = (name, name));
-    node(&mut view, |node| (node.name, node.zone) = (name, Some(zone)));
-    view
+    idle().named(name).with_node(|node| node.zone = Some(zone))
 }
 
 fn order(views: &[NodeView<'_>]) -> Vec<String> {
-    let fleet = FleetFacts { slots: &NO_SLOTS, ..fleet() };
-    candidates(&fleet, views).into_iter().map(|index| views[index].shadow_name.to_owned()).collect()
+    candidates(&without_slots(), views).into_iter().map(|index| views[index].shadow_name.to_owned()).collect()
 }
 
 #[test]

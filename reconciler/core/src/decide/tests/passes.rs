@@ -10,6 +10,7 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
 use super::fleets::{Fleet, never};
+use super::versions::carry_out;
 use crate::decide::idle::startable;
 use crate::decide::{Abort, Decision, Effect, Milestone, Reason, candidates, node as decide, slots};
 use crate::facts::{BetweenUpdates, NodeView, Steering};
@@ -42,16 +43,8 @@ pub(super) fn taken(before: &BottlerocketFleetStatus, write: Option<&Write<'_>>)
 /// The records of versions after this write.
 fn records(before: &BottlerocketFleetStatus, write: Option<&Write<'_>>) -> BTreeMap<String, VersionRecord> {
     let mut records = before.versions.clone();
-    for (field, value) in write.into_iter().flat_map(|write| &write.sets) {
-        match (field, value) {
-            (Field::VersionRecord(name), Value::VersionRecord(record)) => {
-                records.insert((*name).to_owned(), record.clone());
-            }
-            (Field::VersionRecord(name), Value::Absent) => {
-                records.remove(*name);
-            }
-            _ => {}
-        }
+    if let Some(write) = write {
+        carry_out(&mut records, write);
     }
     records
 }

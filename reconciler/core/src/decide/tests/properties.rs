@@ -1,17 +1,11 @@
 //! What holds for every fleet, however odd.
 
-use std::collections::BTreeMap;
-
-use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
-use brupop_api::{Field, Marker, State, Value};
+use brupop_api::fleet::BottlerocketFleetStatus;
 use proptest::prelude::*;
 
-use super::super::{Effect, Holders, Reason, new_term, node as decide, opt_in, slots};
 use super::opt_in::BARE;
-use super::sets;
-use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT, UID, fleet, idle, limited, marker};
-use crate::facts::{FleetFacts, NodeView};
-use crate::window::Starts;
+use super::world::*;
+use crate::decide::{Holders, new_term, opt_in};
 
 /// A node in any state, consistent or not, with the marker it may carry.
 #[derive(Clone, Debug)]
@@ -162,7 +156,7 @@ proptest! {
         let begins = views.iter().any(|view| {
             let (node, shadow) = (view.node.unwrap(), view.shadow.unwrap());
             let in_service = node.ready && !node.unschedulable && !view.marked() && node.version == Some(OLD);
-            takes(view.shadow_name) && (in_service || shadow.spec.state == State::Idle)
+            takes(view.shadow_name) && (in_service || shadow.spec.state == Idle)
         });
         prop_assert!(!begins || after + unavailable <= usize::try_from(limit).unwrap());
         // A slot is never given back and taken again in one patch.
@@ -248,7 +242,7 @@ proptest! {
         let arena = Arena::of(&odds);
         let mut view = arena.views(&odds)[0];
         let shadow = view.shadow.as_mut().unwrap();
-        shadow.spec.state = State::RebootedIntoUpdate;
+        shadow.spec.state = RebootedIntoUpdate;
         shadow.spec.attempt = Some(1);
         shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
         shadow.status.reboot_requested = Some(FIRST_BOOT);

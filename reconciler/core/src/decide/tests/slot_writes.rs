@@ -1,26 +1,12 @@
 //! What the write that takes slots says of them, and what it was decided on.
 
-use std::collections::BTreeMap;
-
-use brupop_api::fleet::{BottlerocketFleet, Slot, VersionRecord};
+use brupop_api::fleet::BottlerocketFleet;
 use brupop_apply::apply;
 
 use super::world::*;
-use super::*;
+use super::zones;
 use crate::decide::slots::{self, slots as take_slots};
 use crate::decide::writes;
-use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
-use crate::rules::FailureBudget;
-
-fn taken(fleet: &FleetFacts<'_>) -> Slot {
-    let mut view = idle();
-    view.steering = if fleet.pools.is_empty() { Steering::Default } else { Steering::Pool(0) };
-    let write = take_slots(fleet, &[view]).write.unwrap();
-    match sets(&write, Field::Slot(SHADOW)) {
-        Some(Value::Slot(slot)) => slot,
-        other => panic!("{other:?}"),
-    }
-}
 
 #[test]
 fn a_slot_says_since_when_for_which_version_and_pool() {
@@ -31,10 +17,11 @@ fn a_slot_says_since_when_for_which_version_and_pool() {
         version: Some(NEW.into()),
         ..Slot::default()
     };
-    assert_eq!(taken(&without_slots()), slot);
+    let taken = |fleet: &FleetFacts<'_>, view| slot_of(&take_slots(fleet, &[view]).write.unwrap(), SHADOW);
+    assert_eq!(taken(&without_slots(), idle()), Some(slot.clone()));
     let pools: [PoolFacts<'_>; 1] = [zones::pool("web")];
     let in_pool = FleetFacts { pools: &pools, ..without_slots() };
-    assert_eq!(taken(&in_pool), Slot { pool: Some("web".into()), ..slot });
+    assert_eq!(taken(&in_pool, idle().in_pool(0)), Some(Slot { pool: Some("web".into()), ..slot }));
 }
 
 /// What is said of a change of the ledger, and the change.
@@ -99,11 +86,8 @@ fn unavailable_nodes_use_up_the_limit_and_no_slots() {
         ("there is no limit", 600, u64::MAX, 500),
     ] {
         let views = names.iter().enumerate().map(|(at, name)| {
-            let mut view = idle();
-            view.shadow_name = name;
-            shadow(&mut view, |shadow| (shadow.name, shadow.uid) = (name, name));
-            node(&mut view, |node| (node.name, node.ready) = (name, at >= unavailable));
-            view
+            let view: NodeView<'_> = idle();
+            view.named(name).with_node(|node| node.ready = at >= unavailable)
         });
         let views: Vec<_> = views.collect();
         let budget = FailureBudget { unproven: None, proven: None };
@@ -112,87 +96,49 @@ fn unavailable_nodes_use_up_the_limit_and_no_slots() {
     }
 }
 
-/// Is the slot of [`SLOT`] given back, when its node looks like this?
-fn is_given_back(view: &NodeView<'_>) -> bool {
-    slots::Holders::of(&fleet(), &[*view]).freed.iter().any(|(name, _)| *name == SHADOW)
-}
-
 /// Anyone who has a slot is out of service, or may be. So it is given back on facts that stay true, and only if nothing is left
 /// to be undone.
 #[test]
 fn a_slot_is_given_back_once_nothing_is_left_of_its_update() {
-    let over = |change: fn(&mut NodeView<'static>)| {
-        let mut view = idle();
-        shadow(&mut view, |it| (it.spec.attempt, it.status.attempt) = (Some(1), Some(1)));
-        change(&mut view);
-        view
-    };
-    let gone = |change: fn(&mut NodeView<'static>)| {
-        over(|view| {
-            view.shadow = None;
-            node(view, |node| node.labelled = false);
-        })
-        .with(change)
-    };
-    let another = |change: fn(&mut NodeView<'static>)| {
-        over(|view| shadow(view, |shadow| shadow.uid = "another")).with(change)
-    };
-    let unready = |view: &mut NodeView<'static>| node(view, |node| node.ready = false);
-    let marked = |view: &mut NodeView<'static>| node(view, |node| node.marker = Some(&MARKER));
-    let busy =
-        |view: &mut NodeView<'static>| shadow(view, |it| it.status.current_state = Some(State::ErrorReset));
-    let late = |view: &mut NodeView<'static>| {
-        shadow(view, |it| it.status.current_state = Some(State::ErrorReset));
-        view.time.step_overdue = true;
-    };
+    let over = idle().with_shadow(|it| (it.spec.attempt, it.status.attempt) = (Some(1), Some(1)));
+    let gone = NodeView { shadow: None, ..over }.with_node(|node| node.labelled = false);
+    let another = over.with_shadow(|shadow| shadow.uid = "another");
+    let marked = |view: NodeView<'static>| view.with_node(|node| node.marker = Some(&*CORDONED));
+    let busy = |view: NodeView<'static>| view.with_shadow(|it| it.status.current_state = Some(ErrorReset));
+    let late = |view: NodeView<'static>| busy(view).with(|view| view.time.step_overdue = true);
     for (says, view, expected) in [
-        ("its attempt is over", over(|_| {}), true),
-        ("the agent is not done", over(busy), false),
-        ("the agent is not done in time", over(late), true),
-        ("the node is still marked", over(marked), false),
-        ("its node is not Ready", over(unready), true),
-        ("its attempt has not begun", over(|view| shadow(view, |it| it.spec.attempt = None)), false),
-        ("it runs", over(|view| shadow(view, |it| it.spec.state = State::MonitoringUpdate)), false),
-        ("its node is gone", over(|view| view.node = None), true),
-        ("its shadow is gone, and its node opted out", gone(|_| {}), true),
-        ("the same, and the node is not Ready", gone(unready), false),
-        ("the same, and the node is still marked", gone(marked), false),
-        ("its shadow is gone, and comes again", gone(|view| node(view, |node| node.labelled = true)), false),
-        ("its shadow was made again", another(|_| {}), true),
-        ("the same, and its node is not Ready", another(unready), false),
-        ("the same, and the node is still marked", another(marked), false),
-        ("the same, and the agent is not done", another(busy), false),
-        ("the same, and the agent is not done in time", another(late), true),
+        ("its attempt is over", over, true),
+        ("the agent is not done", busy(over), false),
+        ("the agent is not done in time", late(over), true),
+        ("the node is still marked", marked(over), false),
+        ("its node is not Ready", over.not_ready(), true),
+        ("its attempt has not begun", over.with_shadow(|it| it.spec.attempt = None), false),
+        ("it runs", over.with_shadow(|it| it.spec.state = MonitoringUpdate), false),
+        ("its node is gone", NodeView { node: None, ..over }, true),
+        ("its shadow is gone, and its node opted out", gone, true),
+        ("the same, and the node is not Ready", gone.not_ready(), false),
+        ("the same, and the node is still marked", marked(gone), false),
+        ("its shadow is gone, and comes again", gone.with_node(|node| node.labelled = true), false),
+        ("its shadow was made again", another, true),
+        ("the same, and its node is not Ready", another.not_ready(), false),
+        ("the same, and the node is still marked", marked(another), false),
+        ("the same, and the agent is not done", busy(another), false),
+        ("the same, and the agent is not done in time", late(another), true),
     ] {
-        assert_eq!(is_given_back(&view), expected, "{says}");
+        let (fleet, views) = (fleet(), [view]);
+        let freed = slots::Holders::of(&fleet, &views).freed;
+        assert_eq!(freed.iter().any(|(name, _)| *name == SHADOW), expected, "{says}");
     }
 }
 
 /// A node that has a slot and is not Ready takes one place, not two.
 #[test]
 fn who_has_a_slot_counts_once() {
-    let away = updating(State::RebootedIntoUpdate, State::StagedAndPerformedUpdate)
-        .with(|view| node(view, |node| node.ready = false));
-    let other = idle().with(|view| {
-        view.shadow_name = "brs-other";
-        shadow(view, |shadow| (shadow.name, shadow.uid) = ("brs-other", "other"));
-    });
+    let away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate).not_ready();
+    let other = idle().named("brs-other");
     for (limit, taken) in [(1, vec![]), (2, vec![1])] {
         let fleet = FleetFacts { default_pool: limited(limit), ceiling: limit, ..fleet() };
         assert_eq!(take_slots(&fleet, &[away, other]).taken, taken, "a limit of {limit}");
-    }
-}
-
-static MARKER: std::sync::LazyLock<brupop_api::Marker> = std::sync::LazyLock::new(|| marker(1, false));
-
-trait With {
-    fn with(self, change: impl FnOnce(&mut Self)) -> Self;
-}
-
-impl With for NodeView<'static> {
-    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
     }
 }
 

@@ -1,23 +1,12 @@
 //! After the reboot: workloads whose pods were evicted are waited for.
 
-use State::{Idle, MonitoringUpdate};
-
+use super::versions;
 use super::world::*;
-use super::*;
-use crate::decide::{Abort, Reason, node as decide};
-use crate::facts::{FleetFacts, NodeView};
 use crate::workloads::Evicted;
 
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 const MISSING: Evicted<'static> = Evicted::Missing { owner: CART, changed: false };
 const CHANGED: Evicted<'static> = Evicted::Missing { owner: CART, changed: true };
-
-/// In service with the new version, and watched.
-fn watched() -> NodeView<'static> {
-    let mut view = updating(MonitoringUpdate, MonitoringUpdate);
-    rebooted(&mut view, NEW);
-    view
-}
 
 #[test]
 fn the_soak_ends_when_workloads_are_back() {
@@ -34,17 +23,13 @@ fn the_soak_ends_when_workloads_are_back() {
         (Evicted::Unknown, false, true, Reason::Monitoring),
         (Evicted::Unknown, true, true, Reason::Finishing),
     ] {
-        let mut view = watched();
-        view.evicted = evicted;
-        view.time.soak_over = soak_over;
-        view.time.workloads_overdue = overdue;
+        let mut view = NodeView { evicted, ..watched() };
+        (view.time.soak_over, view.time.workloads_overdue) = (soak_over, overdue);
         let decision = decide(&fleet(), &view);
         assert_eq!(decision.reason, reason, "{evicted:?}, overdue: {overdue}, soak over: {soak_over}");
         let ends = matches!(reason, Reason::Finishing | Reason::Aborting(_));
         assert_eq!(decision.effect.is_some(), ends, "{reason:?}");
-        if ends {
-            assert_eq!(next_state(&decision), Some(Idle));
-        }
+        assert!(!ends || next_state(&decision) == Some(Idle), "{reason:?}");
     }
 }
 
@@ -57,9 +42,7 @@ fn a_missing_workload_counts_against_the_version() {
 
 #[test]
 fn other_updates_excuse_a_missing_workload() {
-    let mut view = watched();
-    view.evicted = MISSING;
-    view.time.workloads_overdue = true;
+    let view = NodeView { evicted: MISSING, ..watched() }.with(|view| view.time.workloads_overdue = true);
     let mut slots = SLOT.clone();
     slots.extend(slot("brs-other", "other", 1));
     for among in [FleetFacts { slots: &slots, ..fleet() }, FleetFacts { all_in_service: false, ..fleet() }] {
@@ -77,36 +60,28 @@ fn other_updates_excuse_a_missing_workload() {
 fn a_changed_workload_counts_neither_for_nor_against_the_version() {
     assert!(!Abort::is_corroborated(Abort::WorkloadsChanged.as_str()));
     let changed = versions::failures(Abort::WorkloadsChanged.as_str());
-    let mut view = versions::over(Some(&changed));
-    rebooted(&mut view, NEW);
-    let ledger = crate::decide::slots(&fleet(), &[view]).write.unwrap();
+    let view = versions::over(Some(&changed)).rebooted(NEW);
+    let ledger = slots(&fleet(), &[view]).write.unwrap();
     assert_eq!(sets(&ledger, Field::Slot(SHADOW)), Some(Value::Absent));
     assert_eq!(sets(&ledger, Field::VersionRecord(NEW)), None);
-    let mut view = watched();
-    (view.evicted, view.time.workloads_overdue) = (CHANGED, true);
-    assert!(sets(write(&decide(&fleet(), &view)), Field::SpecFailures).is_some());
+    let view = NodeView { evicted: CHANGED, ..watched() }.with(|view| view.time.workloads_overdue = true);
+    assert!(failures_of(&decide(&fleet(), &view)).is_some());
 }
 
 #[test]
 fn a_node_without_label_waits_for_none() {
-    let mut view = watched();
-    view.evicted = MISSING;
-    node(&mut view, |node| node.labelled = false);
+    let view = NodeView { evicted: MISSING, ..watched() }.with_node(|node| node.labelled = false);
     assert_eq!(decide(&fleet(), &view).reason, Reason::Aborting(Abort::NotLabelled));
 }
 
 #[test]
 fn given_up_in_service_keeps_no_slot() {
     let (shadow_uid, evicted_owners) = (UID.to_owned(), vec![CART.to_owned()]);
-    let owners =
-        brupop_api::Marker { shadow_uid, attempt: 1, evicted_owners, ..brupop_api::Marker::default() };
-    let rebooting = marker(1, true);
+    let owners = Marker { shadow_uid, attempt: 1, evicted_owners, ..Marker::default() };
     for (marker, ready, undone) in
-        [(&owners, false, true), (&owners, true, true), (&rebooting, false, false), (&rebooting, true, true)]
+        [(&owners, false, true), (&owners, true, true), (&DRAINED, false, false), (&DRAINED, true, true)]
     {
-        let mut view = updating(Idle, Idle);
-        marked(&mut view, marker);
-        node(&mut view, |node| node.ready = ready);
+        let view = updating(Idle, Idle).marked_by(marker).with_node(|node| node.ready = ready);
         assert_eq!(decide(&fleet(), &view).effect.is_some(), undone, "{marker:?}, Ready: {ready}");
     }
 }

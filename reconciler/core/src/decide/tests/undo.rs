@@ -1,11 +1,8 @@
 //! What is undone on a Node: what is there, and is ours.
 
 use super::world::*;
-use super::*;
 use crate::decide::writes::{undo, undo_and_keep_owners};
-use crate::facts::NodeFacts;
 use crate::objects::Words;
-use brupop_api::Marker;
 
 /// A change of a Node: its field, how the marker tells of it, and how the Node shows it.
 type Row = (Field<'static>, fn(&mut Marker), fn(&mut NodeFacts<'_>));

@@ -1,93 +1,62 @@
 //! Hosts of one variant say nothing about those of another: each has its canaries, its budget and its halt.
 
-use std::collections::BTreeMap;
-
-use State::Idle;
 use brupop_api::crds::VARIANTS_MAX;
-use brupop_api::fleet::VersionRecord;
 
-use super::versions::{acknowledged, failed, failures, over, record};
+use super::versions::{self, acknowledged, failed, failures, over, record};
 use super::world::*;
-use super::*;
-use crate::decide::{node as decide, slots};
-use crate::facts::{FleetFacts, NodeView};
-use crate::rules::FailureBudget;
 
 const AWS: Option<&str> = Some("aws-k8s-1.36");
 const METAL: Option<&str> = Some("metal-k8s-1.36");
 
-fn of(variant: Option<&'static str>, mut view: NodeView<'static>) -> NodeView<'static> {
-    node(&mut view, |node| node.variant = variant);
-    view
+fn named(name: &'static str, variant: Option<&'static str>) -> NodeView<'static> {
+    idle().named(name).with_node(|node| node.variant = variant)
 }
 
-fn named(name: &'static str, variant: Option<&'static str>) -> NodeView<'static> {
-    let mut view = of(variant, idle());
-    view.shadow_name = name;
-    node(&mut view, |node| node.name = name);
-    shadow(&mut view, |shadow| shadow.name = name);
-    view
+/// A version that has succeeded so often, and on these variants.
+fn proven(succeeded: u64, variants: &[Option<&str>]) -> VersionRecord {
+    let proven_variants = variants.iter().map(|variant| variant.unwrap().to_owned()).collect();
+    VersionRecord { succeeded, proven_variants, ..VersionRecord::default() }
 }
 
 /// The record once a node of this variant has failed.
 fn after_failure(known: Option<VersionRecord>, variant: Option<&'static str>) -> VersionRecord {
     let fell_back = failures("FellBack");
     let fleet = fleet();
-    let mut view = over(Some(&fell_back));
-    node(&mut view, |node| node.variant = variant);
+    let view = over(Some(&fell_back)).with_node(|node| node.variant = variant);
     record(&fleet, known, &[view]).unwrap()
 }
 
 /// Why a node of this variant does not begin; `None` = it begins.
 fn refusal(record: &VersionRecord, variant: Option<&'static str>) -> Option<&'static str> {
     let versions = BTreeMap::from([(NEW.to_owned(), record.clone())]);
-    let view = of(variant, idle());
-    let fleet = FleetFacts { versions: &versions, slots: &NO_SLOTS, ..fleet() };
+    let view = idle().with_node(|node| node.variant = variant);
+    let fleet = FleetFacts { versions: &versions, ..without_slots() };
     let takes = slots(&fleet, &[view]).taken == [0];
-    let decision = decide(&fleet, &view);
-    (!takes).then(|| decision.reason.as_str())
+    (!takes).then(|| decide(&fleet, &view).reason.as_str())
 }
 
 #[test]
 fn each_variant_has_its_own_canary() {
     let views = [named("brs-a", AWS), named("brs-b", AWS), named("brs-c", METAL), named("brs-d", METAL)];
     let budget = FailureBudget { unproven: Some(1), proven: Some(2) };
-    let proven = VersionRecord {
-        succeeded: 1,
-        proven_variants: vec![METAL.unwrap().to_owned()],
-        ..VersionRecord::default()
-    };
-    for (record, begin) in [(None, vec![0, 2]), (Some(proven), vec![0, 2, 3])] {
+    for (record, begin) in [(None, vec![0, 2]), (Some(proven(1, &[METAL])), vec![0, 2, 3])] {
         let versions = record.into_iter().map(|record| (NEW.to_owned(), record)).collect();
-        let fleet = FleetFacts {
-            budget,
-            default_pool: limited(500),
-            slots: &NO_SLOTS,
-            versions: &versions,
-            ..fleet()
-        };
+        let fleet = FleetFacts { budget, default_pool: limited(500), versions: &versions, ..without_slots() };
         assert_eq!(slots(&fleet, &views).taken, begin);
     }
 }
 
 #[test]
 fn a_failure_halts_its_own_variant() {
-    for (failed, held, goes_on) in [
-        (AWS, &[AWS, None][..], &[METAL][..]),
+    let (halted, goes_on) = (Some("VersionHalted"), None);
+    for (failed, of_aws, of_metal, of_unknown) in [
+        (AWS, halted, goes_on, halted),
         // Nobody can say any more which variant the node had.
-        (None, &[AWS, METAL, None], &[]),
+        (None, halted, halted, halted),
     ] {
         let record = after_failure(None, failed);
-        for variant in held {
-            assert_eq!(
-                refusal(&record, *variant),
-                Some("VersionHalted"),
-                "{failed:?} failed, {variant:?} waits"
-            );
-        }
-        for variant in goes_on {
-            assert_eq!(refusal(&record, *variant), None, "{failed:?} failed, {variant:?} goes on");
-        }
+        let refusals = [AWS, METAL, None].map(|variant| refusal(&record, variant));
+        assert_eq!(refusals, [of_aws, of_metal, of_unknown], "{failed:?} failed");
     }
     let reason = after_failure(None, AWS).halted.unwrap().reason;
     assert_eq!(reason, "it failed on nodes of aws-k8s-1.36: n (FellBack)");
@@ -109,23 +78,17 @@ fn a_second_variant_joins_the_halt_and_one_word_lifts_both() {
 
 #[test]
 fn what_one_variant_has_proven_is_proven_for_no_other() {
-    let proven = VersionRecord {
-        succeeded: 3,
-        proven_variants: vec![METAL.unwrap().to_owned()],
-        ..VersionRecord::default()
-    };
-    assert!(after_failure(Some(proven.clone()), METAL).halted.is_none(), "two may fail");
-    assert_eq!(after_failure(Some(proven), AWS).halted.unwrap().variants, [AWS.unwrap()]);
+    let of_metal = proven(3, &[METAL]);
+    assert!(after_failure(Some(of_metal.clone()), METAL).halted.is_none(), "two may fail");
+    assert_eq!(after_failure(Some(of_metal), AWS).halted.unwrap().variants, [AWS.unwrap()]);
     // A failure of an unknown variant counts in every one.
-    let with_one =
-        VersionRecord { succeeded: 3, proven_variants: vec![AWS.unwrap().into()], ..failed(&["x"]) };
+    let with_one = VersionRecord { failures: failed(&["x"]).failures, ..proven(3, &[AWS]) };
     assert_eq!(after_failure(Some(with_one), AWS).halted.unwrap().variants, [""; 0]);
 }
 
 #[test]
 fn who_succeeds_proves_the_variant_once() {
-    let mut view = over(None);
-    node(&mut view, |node| (node.version, node.variant) = (Some(NEW), AWS));
+    let view = over(None).with_node(|node| (node.version, node.variant) = (Some(NEW), AWS));
     let fleet = fleet();
     let first = record(&fleet, None, &[view]).unwrap();
     assert_eq!((first.succeeded, &first.proven_variants[..]), (1, &["aws-k8s-1.36".to_owned()][..]));
@@ -152,7 +115,7 @@ fn an_update_goes_on_when_another_variant_is_halted() {
     let halted = after_failure(None, METAL);
     let versions = BTreeMap::from([(NEW.to_owned(), halted)]);
     let fleet = FleetFacts { versions: &versions, ..fleet() };
-    let begun = |variant| of(variant, updating(State::StagedAndPerformedUpdate, Idle));
+    let begun = |variant| updating(StagedAndPerformedUpdate, Idle).with_node(|node| node.variant = variant);
     let gives_up = |variant| decide(&fleet, &begun(variant)).reason.as_str() == "Aborting";
     assert!(gives_up(METAL) && !gives_up(AWS));
 }
@@ -167,8 +130,7 @@ fn in_turn(
     let fell_back = failures("FellBack");
     let fleet = FleetFacts { budget, now: "2026-11-21T05:00:00Z", ..fleet() };
     for (nth, variant) in variants.into_iter().enumerate() {
-        let mut view = over(Some(&fell_back));
-        node(&mut view, |node| (node.name, node.variant) = ("n", variant));
+        let view = over(Some(&fell_back)).with_node(|node| (node.name, node.variant) = ("n", variant));
         record = versions::record(&fleet, Some(record), &[view]).unwrap();
         record.failures.last_mut().unwrap().node = format!("n{nth}");
     }
@@ -177,21 +139,15 @@ fn in_turn(
 
 #[test]
 fn variants_that_fail_in_turn_are_halted_before_a_failure_is_lost() {
-    let proven = |variants: &[Option<&str>]| VersionRecord {
-        succeeded: 1,
-        proven_variants: variants.iter().map(|variant| variant.unwrap().to_owned()).collect(),
-        ..VersionRecord::default()
-    };
-    let both = || proven(&[AWS, METAL]);
+    let both = || proven(1, &[AWS, METAL]);
     let eight = FailureBudget { unproven: Some(1), proven: Some(8) };
     let unlimited = FailureBudget { unproven: None, proven: None };
     let only_unproven = FailureBudget { unproven: Some(8), proven: None };
     let acknowledged = VersionRecord {
         acknowledged_at: Some("2026-11-21T04:59:59Z".to_owned()),
-        ..failed(&["x", "y", "z"])
+        failures: failed(&["x", "y", "z"]).failures,
+        ..both()
     };
-    let acknowledged =
-        VersionRecord { succeeded: 1, proven_variants: both().proven_variants, ..acknowledged };
     let turns = |count: usize| [AWS, METAL].into_iter().cycle().take(count);
     let (aws, metal) = ("aws-k8s-1.36", "metal-k8s-1.36");
     for (what, record, budget, failing, halted) in [
@@ -199,14 +155,8 @@ fn variants_that_fail_in_turn_are_halted_before_a_failure_is_lost() {
         ("the ninth does not", both(), eight, turns(9).collect(), Some(&[aws, metal][..])),
         ("those of one variant", both(), eight, vec![AWS; 8], Some(&[aws])),
         ("nobody wants a halt", both(), unlimited, turns(200).collect(), None),
-        ("one has no budget", proven(&[AWS]), only_unproven, turns(15).collect(), None),
-        (
-            "one has no budget, the other has spent it",
-            proven(&[AWS]),
-            only_unproven,
-            turns(16).collect(),
-            Some(&[metal]),
-        ),
+        ("one has no budget", proven(1, &[AWS]), only_unproven, turns(15).collect(), None),
+        ("the other has spent it", proven(1, &[AWS]), only_unproven, turns(16).collect(), Some(&[metal])),
         ("what was acknowledged goes first", acknowledged.clone(), eight, turns(8).collect(), None),
         ("and then nothing may", acknowledged, eight, turns(9).collect(), Some(&[aws, metal])),
         ("an unknown variant may be any", both(), eight, turns(8).chain([None]).collect(), Some(&[])),

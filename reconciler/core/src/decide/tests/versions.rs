@@ -1,19 +1,9 @@
 //! Which failures count against a version, and when it is halted.
 
-use std::collections::BTreeMap;
-
-use State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
-use brupop_api::Write;
 use brupop_api::crds::VERSION_RECORDS_MAX;
-use brupop_api::facts::SpecFacts;
-use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
-use brupop_api::shadow::Failures;
 
 use super::world::*;
-use super::*;
-use crate::decide::{Halted, Reason, node as decide, slots};
-use crate::facts::{FleetFacts, NodeView};
-use crate::rules::FailureBudget;
+use crate::decide::Halted;
 
 pub(super) fn failures(reason: &str) -> Failures {
     let (at, reason) = ("2026-11-21T03:00:00Z".to_owned(), reason.to_owned());
@@ -22,10 +12,8 @@ pub(super) fn failures(reason: &str) -> Failures {
 
 /// Given up, undone, about to give its slot back.
 pub(super) fn over(failures: Option<&Failures>) -> NodeView<'_> {
-    let mut view = updating(Idle, Idle);
-    view.time.backing_off = true;
-    shadow(&mut view, |shadow| shadow.spec.failures = failures);
-    view
+    let view: NodeView<'_> = updating(Idle, Idle);
+    view.with(|view| view.time.backing_off = true).with_shadow(|shadow| shadow.spec.failures = failures)
 }
 
 pub(super) fn failed(nodes: &[&str]) -> VersionRecord {
@@ -61,10 +49,17 @@ pub(super) fn record(
 ) -> Option<VersionRecord> {
     let versions: BTreeMap<_, _> = known.into_iter().map(|record| (NEW.to_owned(), record)).collect();
     let write = slots(&FleetFacts { versions: &versions, ..*fleet }, views).write?;
-    match sets(&write, Field::VersionRecord(NEW)) {
-        Some(Value::VersionRecord(record)) => Some(record),
-        _ => None,
-    }
+    record_of(&write, Field::VersionRecord(NEW))
+}
+
+/// It has left for its reboot, which its agent has claimed.
+fn away() -> NodeView<'static> {
+    granted(true).not_ready()
+}
+
+/// Half a day later, and what a person has acknowledged by then.
+fn lifting<'a>(said: &'a [AcknowledgedHalt], fleet: FleetFacts<'a>) -> FleetFacts<'a> {
+    FleetFacts { acknowledged: said, now: "2026-11-21T06:00:00Z", ..fleet }
 }
 
 pub(super) fn names(record: &VersionRecord) -> Vec<&str> {
@@ -74,10 +69,7 @@ pub(super) fn names(record: &VersionRecord) -> Vec<&str> {
 #[test]
 fn the_first_failure_halts_a_new_version() {
     let fell_back = failures("FellBack");
-    let mut next = idle();
-    next.shadow_name = "brs-o";
-    node(&mut next, |node| node.name = "o");
-    shadow(&mut next, |shadow| (shadow.name, shadow.uid) = ("brs-o", "o-uid"));
+    let next = idle().named("brs-o");
     let passed = slots(&fleet(), &[over(Some(&fell_back)), next]);
     let write = passed.write.unwrap();
     assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
@@ -85,10 +77,10 @@ fn the_first_failure_halts_a_new_version() {
     assert_eq!(passed.halted, [Halted { version: NEW, why: "it failed on n (FellBack)".to_owned() }]);
 
     let versions = BTreeMap::from([(NEW.to_owned(), halted(failed(&["n"])))]);
-    let fleet = FleetFacts { versions: &versions, slots: &NO_SLOTS, ..fleet() };
+    let fleet = FleetFacts { versions: &versions, ..without_slots() };
     assert_eq!(decide(&fleet, &next).reason, Reason::VersionHalted(NEW));
     assert_eq!(slots(&fleet, &[next]).write, None);
-    shadow(&mut next, |shadow| shadow.status.target_version = Some("1.20.1"));
+    let next = next.with_shadow(|shadow| shadow.status.target_version = Some("1.20.1"));
     assert!(slots(&fleet, &[next]).write.is_some(), "another version starts afresh");
 }
 
@@ -134,94 +126,63 @@ fn nothing_is_halted_without_a_budget() {
 
 #[test]
 fn an_absent_host_counts_and_keeps_its_slot() {
-    let mut away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
-    shadow(&mut away, |shadow| {
-        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
-        shadow.status.reboot_requested = Some(FIRST_BOOT);
-    });
-    node(&mut away, |node| node.ready = false);
-    assert_eq!(record(&fleet(), None, &[away]), None, "in time");
-    away.time.step_overdue = true;
+    assert_eq!(record(&fleet(), None, &[away()]), None, "in time");
+    let away = away().with(|view| view.time.step_overdue = true);
     let write = slots(&fleet(), &[away]).write.unwrap();
     let counted = BTreeMap::from([(SHADOW.to_owned(), Slot { counted: true, ..SLOT[SHADOW].clone() })]);
-    assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Slot(counted[SHADOW].clone())));
+    assert_eq!(slot_of(&write, SHADOW).as_ref(), counted.get(SHADOW));
     let missing = record(&fleet(), None, &[away]).unwrap();
-    assert_eq!(missing.halted.clone().unwrap().reason, "it failed on n (NotReturned)");
+    assert_eq!(missing.halted.as_ref().unwrap().reason, "it failed on n (NotReturned)");
     let noted = FleetFacts { slots: &counted, ..fleet() };
     assert_eq!(record(&noted, Some(missing.clone()), &[away]), None, "once");
 
     let said = acknowledged(&missing);
-    let lifted = FleetFacts { acknowledged: &said, now: "2026-11-21T06:00:00Z", ..noted };
+    let lifted = lifting(&said, noted);
     let gone_on = record(&lifted, Some(missing.clone()), &[away]).unwrap();
     assert!(gone_on.halted.is_none(), "and a person may go on while it is away");
-    assert_eq!(record(&lifted, Some(gone_on.clone()), &[away]), None);
-    let [mut deleted, mut came_back] = [away; 2];
-    deleted.node = None;
-    assert_eq!(
-        record(&lifted, Some(gone_on.clone()), &[deleted]),
-        None,
-        "nor is it counted again once its Node is gone"
-    );
     let fell_back = failures("FellBack");
-    came_back.shadow = over(Some(&fell_back)).shadow;
-    node(&mut came_back, |node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
+    let came_back = NodeView { shadow: over(Some(&fell_back)).shadow, ..away }
+        .with_node(|node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
     assert!(slots(&lifted, &[came_back]).write.is_some(), "it gives its slot back");
-    assert_eq!(record(&lifted, Some(gone_on.clone()), &[came_back]), None, "or has come back as it was");
-
-    let another = FleetFacts { acknowledged: &said, now: "2026-11-21T06:00:00Z", ..fleet() };
+    for (what, seen) in [
+        ("while it is away", away),
+        ("once its Node is gone", NodeView { node: None, ..away }),
+        ("once it has come back as it was", came_back),
+    ] {
+        assert_eq!(record(&lifted, Some(gone_on.clone()), &[seen]), None, "not again {what}");
+    }
+    let another = lifting(&said, fleet());
     let counted = record(&another, Some(gone_on), &[away]).unwrap();
     assert_eq!(counted.failures[0].at, another.now, "that it failed before is another update's failure");
     assert!(counted.halted.is_some());
 
-    let mut unclaimed = away;
-    shadow(&mut unclaimed, |shadow| shadow.status.reboot_requested = None);
+    let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_requested = None);
     assert_eq!(record(&fleet(), None, &[unclaimed]), None, "it may have gone away by itself");
-    let mut ready = away;
-    node(&mut ready, |node| node.ready = true);
+    let ready = away.with_node(|node| node.ready = true);
     assert_eq!(record(&fleet(), None, &[ready]), None, "a claim is the agent's word");
-
-    let fell_back = failures("FellBack");
-    let mut replaced = over(Some(&fell_back));
-    replaced.node = None;
-    let replaced = record(&fleet(), None, &[replaced]).unwrap();
-    assert_eq!(
-        replaced.halted.unwrap().reason,
-        "it failed on n (FellBack)",
-        "nor when it has come back and failed"
-    );
-
-    let mut late = over(None);
-    rebooted(&mut late, NEW);
-    let late = record(&fleet(), Some(missing), &[late]).unwrap();
+    let replaced = record(&fleet(), None, &[NodeView { node: None, ..over(Some(&fell_back)) }]).unwrap();
+    assert_eq!(replaced.halted.unwrap().reason, "it failed on n (FellBack)", "replaced after it had failed");
+    let late = record(&fleet(), Some(missing), &[over(None).rebooted(NEW)]).unwrap();
     assert_eq!((late.succeeded, names(&late)), (1, vec![]));
     assert!(late.halted.is_some(), "only a person lifts a halt");
 }
 
 #[test]
 fn a_deleted_node_counts_if_lost_before() {
-    let mut away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
-    away.time.not_ready_for_long = true;
-    shadow(&mut away, |shadow| {
-        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
-        shadow.status.reboot_requested = Some(FIRST_BOOT);
-    });
-    node(&mut away, |node| node.ready = false);
-    let mut soon = away;
-    soon.time.not_ready_for_long = false;
-    let [mut unclaimed, mut leaving, mut ready, mut another, mut unknown] = [away; 5];
-    shadow(&mut unclaimed, |shadow| shadow.status.reboot_requested = None);
-    node(&mut leaving, |node| node.leaving = true);
-    node(&mut ready, |node| node.ready = true);
+    let away = away().with(|view| view.time.not_ready_for_long = true);
+    let soon = away.with(|view| view.time.not_ready_for_long = false);
+    let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_requested = None);
+    let leaving = away.with_node(|node| node.leaving = true);
+    let ready = away.with_node(|node| node.ready = true);
     // Another machine under the same name: before its shadow is made again, and after.
-    node(&mut another, |node| (node.ready, node.uid) = (true, "another"));
-    node(&mut unknown, |node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
-    shadow(&mut unknown, |shadow| shadow.uid = "another");
+    let another = ready.with_node(|node| node.uid = "another");
+    let in_next_boot = ready.with_node(|node| node.boot_id = SECOND_BOOT);
+    let unknown = in_next_boot.with_shadow(|shadow| shadow.uid = "another");
     let versioned = Slot { version: Some(NEW.to_owned()), ..SLOT[SHADOW].clone() };
     let noted = |was: bool, seen: NodeView<'_>| {
         let held = BTreeMap::from([(SHADOW.to_owned(), Slot { lost: was, ..versioned.clone() })]);
         let write = slots(&FleetFacts { slots: &held, ..fleet() }, &[seen]).write?;
-        let Some(Value::Slot(slot)) = sets(&write, Field::Slot(SHADOW)) else { return None };
-        Some(slot.lost)
+        slot_of(&write, SHADOW).map(|slot| slot.lost)
     };
     for (says, was, seen, notes) in [
         ("away for long", false, away, Some(true)),
@@ -237,24 +198,18 @@ fn a_deleted_node_counts_if_lost_before() {
         assert_eq!(noted(was, seen), notes, "{says}");
     }
 
-    let [mut with_shadow, mut alone, mut replaced, mut returned] = [away; 4];
-    with_shadow.node = None;
-    (alone.node, alone.shadow) = (None, None);
-    node(&mut replaced, |node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
-    shadow(&mut replaced, |shadow| {
-        shadow.uid = "another";
+    let alone = NodeView { node: None, ..away };
+    let replaced = unknown.with_shadow(|shadow| {
         shadow.spec = SpecFacts::default();
         (shadow.status.current_state, shadow.status.attempt) = (Some(Idle), None);
     });
-    returned.shadow = replaced.shadow;
-    rebooted(&mut returned, NEW);
-    node(&mut returned, |node| node.ready = true);
+    let returned = replaced.rebooted(NEW);
     for lost in [false, true] {
         let held = BTreeMap::from([(SHADOW.to_owned(), Slot { lost, ..versioned.clone() })]);
         let fleet = FleetFacts { slots: &held, ..fleet() };
         for (says, left) in [
-            ("its shadow is there", &[with_shadow][..]),
-            ("its shadow went first", &[alone]),
+            ("its shadow is there", &[alone][..]),
+            ("its shadow went first", &[NodeView { shadow: None, ..alone }]),
             ("nothing is left of it", &[]),
             ("another machine came under its name", &[replaced]),
         ] {
@@ -267,59 +222,36 @@ fn a_deleted_node_counts_if_lost_before() {
 
 #[test]
 fn not_ready_counts_before_the_slot_returns() {
-    let over = marker(1, true);
     let failures = failures("NotReady");
-    let mut view = updating(Idle, Idle);
-    marked(&mut view, &over);
-    node(&mut view, |node| node.ready = false);
-    shadow(&mut view, |shadow| shadow.spec.failures = Some(&failures));
+    let view = updating(Idle, Idle)
+        .marked_by(&DRAINED)
+        .not_ready()
+        .with_shadow(|shadow| shadow.spec.failures = Some(&failures));
     let noted = record(&fleet(), None, &[view]).unwrap();
     assert_eq!(noted.halted.as_ref().unwrap().reason, "it failed on n (NotReady)");
     let slots = BTreeMap::from([(SHADOW.to_owned(), Slot { counted: true, ..SLOT[SHADOW].clone() })]);
     assert_eq!(record(&FleetFacts { slots: &slots, ..fleet() }, Some(noted), &[view]), None, "once");
 }
 
-/// Carries the ledger's writes of this pass out on its slots.
-fn carry_out_on_slots(slots: &mut BTreeMap<String, Slot>, write: &Write<'_>) {
-    for (field, value) in &write.sets {
-        if let (Field::Slot(name), Value::Slot(slot)) = (field, value) {
-            slots.insert((*name).to_owned(), slot.clone());
-        }
-    }
-}
-
 #[test]
 fn many_missing_hosts_are_counted_once_each() {
-    let mut away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
-    shadow(&mut away, |shadow| {
-        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
-        shadow.status.reboot_requested = Some(FIRST_BOOT);
-    });
-    node(&mut away, |node| node.ready = false);
-    away.time.step_overdue = true;
     let names: Vec<String> = (0..12).map(|nth| format!("brs-n{nth:02}")).collect();
-    let missing: Vec<NodeView<'_>> = names
-        .iter()
-        .map(|name| {
-            let mut view = away;
-            view.shadow_name = name;
-            node(&mut view, |node| node.name = &name[4..]);
-            shadow(&mut view, |shadow| shadow.name = name);
-            view
-        })
-        .collect();
-    let mut held: BTreeMap<String, Slot> =
-        names.iter().map(|name| (name.clone(), SLOT[SHADOW].clone())).collect();
-    let mut versions = BTreeMap::new();
-    let (before, records) = (held.clone(), versions.clone());
-    let write = slots(&FleetFacts { slots: &before, versions: &records, ..fleet() }, &missing).write.unwrap();
+    let away: NodeView<'_> = away();
+    let away = away.with(|view| view.time.step_overdue = true);
+    let missing: Vec<NodeView<'_>> = names.iter().map(|name| away.named(name)).collect();
+    let held = |counted| -> BTreeMap<String, Slot> {
+        let slot = |name: &String| Slot { uid: name.clone(), counted, ..SLOT[SHADOW].clone() };
+        names.iter().map(|name| (name.clone(), slot(name))).collect()
+    };
+    let (before, after, mut versions) = (held(false), held(true), BTreeMap::new());
+    let write = slots(&FleetFacts { slots: &before, ..fleet() }, &missing).write.unwrap();
     carry_out(&mut versions, &write);
-    carry_out_on_slots(&mut held, &write);
     assert_eq!(versions[NEW].failures.len(), 8, "this many are named");
-    let after = FleetFacts { slots: &held, versions: &versions, ..fleet() };
+    assert!(names.iter().all(|name| slot_of(&write, name).as_ref() == after.get(name)), "{write:?}");
+    let after = FleetFacts { slots: &after, versions: &versions, ..fleet() };
     assert_eq!(slots(&after, &missing).write, None, "nothing is left to be said");
     let said = acknowledged(&versions[NEW]);
-    let lifted = FleetFacts { acknowledged: &said, now: "2026-11-21T06:00:00Z", ..after };
+    let lifted = lifting(&said, after);
     let gone_on = record(&lifted, Some(versions[NEW].clone()), &missing).unwrap();
     assert!(gone_on.halted.is_none());
     assert_eq!(record(&lifted, Some(gone_on), &missing), None, "and it stays lifted");
@@ -338,12 +270,10 @@ fn records_are_bounded() {
         .filter(|version| sets(&write, Field::VersionRecord(version)) == Some(Value::Absent))
         .collect();
     assert_eq!(forgotten, ["1.0.1"], "one makes room, and a halt is not forgotten");
-    let slot = Slot { uid: UID.to_owned(), attempt: 1, ..Slot::default() };
-    assert_eq!(fleet.slots[SHADOW], slot);
 }
 
 /// Carries the ledger's writes of this pass out on the records.
-fn carry_out(versions: &mut BTreeMap<String, VersionRecord>, write: &Write<'_>) {
+pub(super) fn carry_out(versions: &mut BTreeMap<String, VersionRecord>, write: &Write<'_>) {
     for (field, value) in &write.sets {
         match (field, value) {
             (Field::VersionRecord(version), Value::VersionRecord(record)) => {
@@ -364,9 +294,9 @@ fn one_node_pushes_no_honest_halt_out() {
             at: format!("2026-11-21T03:{:02}:{:02}Z", round / 60, round % 60),
             ..failures("FellBack")
         };
-        let mut view = over((round % 2 == 0).then_some(&fell_back));
-        shadow(&mut view, |shadow| shadow.spec.version = Some(made_up));
-        node(&mut view, |node| node.version = Some(made_up));
+        let view = over((round % 2 == 0).then_some(&fell_back))
+            .with_shadow(|shadow| shadow.spec.version = Some(made_up))
+            .with_node(|node| node.version = Some(made_up));
         let before = versions.clone();
         let fleet = FleetFacts { versions: &before, ..fleet() };
         carry_out(&mut versions, &slots(&fleet, &[view]).write.unwrap());
@@ -380,12 +310,12 @@ fn one_node_pushes_no_honest_halt_out() {
 fn full_of_halts_nothing_unknown_begins() {
     let many = |nth: usize| (format!("1.0.{nth}"), halted(failed(&[&format!("n{nth}")])));
     let versions: BTreeMap<String, VersionRecord> = (0..VERSION_RECORDS_MAX).map(many).collect();
-    let full = FleetFacts { versions: &versions, slots: &NO_SLOTS, ..fleet() };
+    let full = FleetFacts { versions: &versions, ..without_slots() };
     assert_eq!(decide(&full, &idle()).reason, Reason::TooManyVersionsHalted);
     assert_eq!(slots(&full, &[idle()]).write, None);
     // Whose version is halted is told that, and a failure for which there is no room does not keep its slot.
     let fell_back = failures("FellBack");
-    let write = slots(&FleetFacts { slots: fleet().slots, ..full }, &[over(Some(&fell_back))]).write.unwrap();
+    let write = slots(&FleetFacts { slots: &SLOT, ..full }, &[over(Some(&fell_back))]).write.unwrap();
     assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
     assert_eq!(sets(&write, Field::VersionRecord(NEW)), None);
     let mut one_less = versions.clone();

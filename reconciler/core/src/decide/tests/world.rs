@@ -1,16 +1,26 @@
-//! One node in mid-fleet, to be varied by each test.
+//! One node in mid-fleet, to be varied by each test, and what most of the tests use.
 
 use kube::Resource as _;
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
-use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-use brupop_api::fleet::{BottlerocketFleet, Slot, VersionRecord};
-use brupop_api::{Marker, State};
-use serde_json::json;
+use brupop_api::fleet::BottlerocketFleet;
 
-use crate::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, PoolFacts, TimeFacts};
-use crate::window::{Starts, Until};
+pub(super) use State::{ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
+pub(super) use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
+pub(super) use brupop_api::fleet::{AcknowledgedHalt, Done, Halt, NodeFailure, Slot, VersionRecord};
+pub(super) use brupop_api::shadow::{DrainObstacle, Failures, ObstacleKind};
+pub(super) use brupop_api::{Field, Marker, Object, Problem, State, Value, Write};
+pub(super) use serde_json::json;
+pub(super) use std::collections::BTreeMap;
+pub(super) use std::sync::LazyLock;
+
+pub(super) use super::{failures_of, marker_of, next_state, record_of, sets, slot_of, write};
+pub(super) use crate::decide::{Abort, Decision, Effect, LimitScope, Milestone, Reason, UsedUp};
+pub(super) use crate::decide::{fleet as decide_all, node as decide, slots};
+pub(super) use crate::facts::{
+    BetweenUpdates, FleetFacts, NodeFacts, NodeView, Observed, PodFacts, PoolFacts, Steering, TimeFacts,
+};
+pub(super) use crate::rules::FailureBudget;
+pub(super) use crate::window::{Starts, Until};
 
 pub(super) const OLD: &str = "1.19.4";
 pub(super) const NEW: &str = "1.20.0";
@@ -43,6 +53,10 @@ pub(super) fn marker(attempt: u64, drained: bool) -> Marker {
         ..Marker::default()
     }
 }
+
+/// Cordoned by us, and drained or not yet.
+pub(super) static CORDONED: LazyLock<Marker> = LazyLock::new(|| marker(1, false));
+pub(super) static DRAINED: LazyLock<Marker> = LazyLock::new(|| marker(1, true));
 
 /// A default pool with this limit. Facts borrow from it, and tests are short.
 pub(super) fn limited(limit: u64) -> &'static PoolFacts<'static> {
@@ -91,7 +105,7 @@ pub(super) fn idle() -> NodeView<'static> {
             status: StatusFacts {
                 current_version: Some(OLD),
                 target_version: Some(NEW),
-                current_state: Some(State::Idle),
+                current_state: Some(Idle),
                 boot_id: Some(FIRST_BOOT),
                 ..StatusFacts::default()
             },
@@ -121,20 +135,91 @@ pub(super) fn updating(goal: State, reached: State) -> NodeView<'static> {
     view
 }
 
+/// Staged, and not cordoned.
+pub(super) fn staged() -> NodeView<'static> {
+    updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate)
+}
+
+/// Its reboot is granted, and claimed or not.
+pub(super) fn granted(claimed: bool) -> NodeView<'static> {
+    updating(RebootedIntoUpdate, StagedAndPerformedUpdate).with_shadow(|shadow| {
+        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
+        shadow.status.reboot_requested = claimed.then_some(FIRST_BOOT);
+    })
+}
+
+/// In service with the new version, and watched.
+pub(super) fn watched() -> NodeView<'static> {
+    updating(MonitoringUpdate, MonitoringUpdate).rebooted(NEW)
+}
+
+/// Idle, and its update is asked for at once.
+pub(super) fn asked_for() -> NodeView<'static> {
+    idle().with_node(|node| node.update_now = true)
+}
+
+/// Left by upstream's operator in mid-update.
+pub(super) fn upstreams(goal: State, reached: State) -> NodeView<'static> {
+    updating(goal, reached).with_shadow(|shadow| (shadow.spec.attempt, shadow.status.attempt) = (None, None))
+}
+
+/// Variations of a view.
+pub(super) trait Vary<'a>: Sized {
+    fn with(self, change: impl FnOnce(&mut NodeView<'a>)) -> Self;
+
+    fn with_node(self, change: impl FnOnce(&mut NodeFacts<'a>)) -> Self {
+        self.with(|view| node(view, change))
+    }
+
+    fn with_shadow(self, change: impl FnOnce(&mut ShadowFacts<'a>)) -> Self {
+        self.with(|view| shadow(view, change))
+    }
+
+    /// Another node: `n` of the shadow `brs-n`, which has its name for a UID.
+    fn named(self, name: &'a str) -> Self {
+        self.with(|view| view.shadow_name = name)
+            .with_node(|node| node.name = name.strip_prefix("brs-").unwrap_or(name))
+            .with_shadow(|shadow| (shadow.name, shadow.uid) = (name, name))
+    }
+
+    fn in_pool(self, index: usize) -> Self {
+        self.with(|view| view.steering = Steering::Pool(index))
+    }
+
+    /// Cordoned, tainted and marked by us.
+    fn marked_by(self, marker: &'a Marker) -> Self {
+        self.with(|view| marked(view, marker))
+    }
+
+    /// Back from a reboot with this version.
+    fn rebooted(self, version: &'static str) -> Self {
+        self.with_node(|node| (node.boot_id, node.version) = (SECOND_BOOT, Some(version)))
+    }
+
+    fn not_ready(self) -> Self {
+        self.with_node(|node| node.ready = false)
+    }
+}
+
+impl<'a> Vary<'a> for NodeView<'a> {
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+}
+
+/// A fleet of these nodes, all of which can be read.
+pub(super) fn observed<'a>(fleet: FleetFacts<'a>, views: Vec<NodeView<'a>>) -> Observed<'a> {
+    let (unreadable, too_long) = (BTreeMap::new(), vec![]);
+    Observed { fleet, views, unreadable, too_long, not_opted_in: 0, next: None }
+}
+
 /// Cordoned, tainted and marked by us.
 pub(super) fn marked<'a>(view: &mut NodeView<'a>, marker: &'a Marker) {
     node(view, |node| {
         node.marker = Some(marker);
         node.unschedulable = true;
         node.tainted = true;
-    });
-}
-
-/// Back from a reboot with this version.
-pub(super) fn rebooted(view: &mut NodeView<'_>, version: &'static str) {
-    node(view, |node| {
-        node.boot_id = SECOND_BOOT;
-        node.version = Some(version);
     });
 }
 

@@ -1,14 +1,6 @@
 //! A pool that updates one zone at a time.
 
-use std::collections::BTreeMap;
-
-use brupop_api::fleet::Slot;
-
 use super::world::*;
-use super::*;
-use crate::decide::{Abort, Reason, node as decide, slots};
-use crate::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, Steering};
-use State::StagedAndPerformedUpdate;
 
 pub(super) fn pool(name: &'static str) -> PoolFacts<'static> {
     PoolFacts { name, nodes: 4, limit: 3, one_zone_at_a_time: name == "db", ..PoolFacts::DEFAULT }
@@ -16,12 +8,7 @@ pub(super) fn pool(name: &'static str) -> PoolFacts<'static> {
 
 /// A node of the first pool that may begin.
 fn in_zone(name: &'static str, zone: Option<&'static str>) -> NodeView<'static> {
-    let mut view = idle();
-    (view.shadow_name, view.steering) = (name, Steering::Pool(0));
-    view.pods = PodFacts { known: true, ..PodFacts::default() };
-    shadow(&mut view, |shadow| (shadow.name, shadow.uid) = (name, name));
-    node(&mut view, |node| (node.name, node.zone) = (name, zone));
-    view
+    idle().named(name).in_pool(0).with_node(|node| node.zone = zone)
 }
 
 /// A download takes hours. A node of another zone fails meanwhile: this one is not cordoned beside it.
@@ -29,22 +16,20 @@ fn in_zone(name: &'static str, zone: Option<&'static str>) -> NodeView<'static> 
 fn zones_are_looked_at_again_before_the_cordon() {
     let pools = [pool("db")];
     let fleet = FleetFacts { pools: &pools, ..fleet() };
-    let mut staged = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    staged.steering = Steering::Pool(0);
+    let staged = staged().in_pool(0);
     assert_eq!(decide(&fleet, &staged).reason, Reason::Cordoning);
-    staged.busy_zone = Some("b");
-    let decision = decide(&fleet, &staged);
+    let beside = staged.with(|view| view.busy_zone = Some("b"));
+    let decision = decide(&fleet, &beside);
     assert_eq!(decision.reason, Reason::Aborting(Abort::PoolClosed));
-    assert_eq!(sets(write(&decision), Field::SpecFailures), None, "it is no failure");
-    let cordoned = marker(1, false);
-    marked(&mut staged, &cordoned);
-    assert_eq!(decide(&fleet, &staged).effect, Some(Effect::Evict), "what is being drained is finished");
+    assert_eq!(failures_of(&decision), None, "it is no failure");
+    let effect = decide(&fleet, &beside.marked_by(&CORDONED)).effect;
+    assert_eq!(effect, Some(Effect::Evict), "what is being drained is finished");
 }
 
 /// The nodes that get slots, and what the others wait for.
 fn chosen(held: &BTreeMap<String, Slot>, views: &[NodeView<'_>]) -> (Vec<String>, Vec<(String, String)>) {
     let pools = [pool("db"), pool("web")];
-    let budget = crate::rules::FailureBudget { unproven: None, proven: None };
+    let budget = FailureBudget { unproven: None, proven: None };
     let fleet =
         FleetFacts { slots: held, pools: &pools, ceiling: 9, default_pool: limited(9), budget, ..fleet() };
     let chosen = slots(&fleet, views);
@@ -65,40 +50,33 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(one, other)| ((*one).to_owned(), (*other).to_owned())).collect()
 }
 
+/// Who has a slot of which pool, the nodes, who gets a slot, and which zones the others wait for.
+type Row<'r> =
+    (&'static str, Option<&'static str>, &'r [NodeView<'r>], &'r [&'r str], &'r [(&'r str, &'r str)]);
+
 #[test]
 fn a_zone_is_finished_before_the_next() {
     let (x, y) = (Some("x"), Some("y"));
-    let nodes = [in_zone("a", y), in_zone("b", x), in_zone("c", y), in_zone("d", x)];
-    let (taken, queued) = chosen(&NO_SLOTS, &nodes);
-    assert_eq!(taken, ["b", "d"], "zone by zone, in their order");
-    assert_eq!(queued, pairs(&[("a", "x"), ("c", "x")]));
-    // One of the zone has a slot already.
-    let (taken, queued) = chosen(&held("a", "db"), &nodes);
-    assert_eq!((taken, queued), (vec!["c".to_owned()], pairs(&[("b", "y"), ("d", "y")])));
-}
-
-#[test]
-fn an_unavailable_node_closes_the_other_zones() {
-    let mut nodes = [in_zone("a", Some("x")), in_zone("b", Some("y")), in_zone("c", None)];
-    node(&mut nodes[1], |node| node.ready = false);
-    let (taken, queued) = chosen(&NO_SLOTS, &nodes);
-    assert_eq!((taken, queued), (vec![], pairs(&[("c", "y"), ("a", "y")])), "nodes of no zone are one, too");
-    node(&mut nodes[1], |node| node.ready = true);
-    node(&mut nodes[2], |node| node.ready = false);
-    let (taken, queued) = chosen(&NO_SLOTS, &nodes);
-    assert_eq!((taken, queued), (vec![], pairs(&[("a", "of no name"), ("b", "of no name")])));
-}
-
-#[test]
-fn a_node_that_left_the_pool_closes_all_zones() {
-    let mut nodes = [in_zone("a", Some("x")), in_zone("b", Some("x"))];
-    nodes[0].steering = Steering::Pool(1);
-    let (taken, queued) = chosen(&held("a", "db"), &nodes);
-    assert_eq!(
-        (taken, queued),
-        (vec![], pairs(&[("b", "of a node that has left the pool")])),
-        "its zone there is not known"
-    );
-    let (taken, _) = chosen(&held("a", "web"), &nodes);
-    assert_eq!(taken, ["b"], "it is another pool's");
+    let four = [in_zone("a", y), in_zone("b", x), in_zone("c", y), in_zone("d", x)];
+    let (in_x, in_y, in_none) = (in_zone("a", x), in_zone("b", y), in_zone("c", None));
+    let y_is_away = [in_x, in_y.not_ready(), in_none];
+    let none_is_away = [in_x, in_y, in_none.not_ready()];
+    let has_left = [in_zone("a", x).in_pool(1), in_zone("b", x)];
+    let rows: [Row<'_>; 6] = [
+        ("zone by zone, in their order", None, &four, &["b", "d"], &[("a", "x"), ("c", "x")]),
+        ("one of the zone has a slot", Some("db"), &four, &["c"], &[("b", "y"), ("d", "y")]),
+        ("nodes of no zone are one, too", None, &y_is_away, &[], &[("c", "y"), ("a", "y")]),
+        ("and may be away", None, &none_is_away, &[], &[("a", "of no name"), ("b", "of no name")]),
+        ("one has left the pool", Some("db"), &has_left, &[], &[("b", "of a node that has left the pool")]),
+        ("one has left for its slot's", Some("web"), &has_left, &["b"], &[]),
+    ];
+    for (what, of_a, nodes, taken, queued) in rows {
+        let held = of_a.map_or_else(BTreeMap::new, |pool| held("a", pool));
+        let (chosen, waiting) = chosen(&held, nodes);
+        assert_eq!(
+            (chosen, waiting),
+            (taken.iter().map(|it| (*it).to_owned()).collect(), pairs(queued)),
+            "{what}"
+        );
+    }
 }
