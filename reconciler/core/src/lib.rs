@@ -30,3 +30,8 @@ pub mod status;
 mod times;
 pub mod window;
 pub mod workloads;
+
+#[cfg(test)]
+mod tests {
+    pub(crate) mod world;
+}

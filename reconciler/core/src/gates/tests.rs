@@ -134,17 +134,6 @@ fn a_gate_that_is_not_known_is_awaited_for_a_while() {
 }
 
 #[test]
-fn good_answers_with_a_gap_are_not_in_a_row() {
-    let (mut gates, up) = (Gates::new(INTERVAL, at(0)), query("up"));
-    for seconds in [0, 30, 200, 230] {
-        ask(&mut gates, &up, Good, at(seconds));
-        assert_ne!(gates.state(&up, at(seconds)), GateState::Open, "{seconds}");
-    }
-    ask(&mut gates, &up, Good, at(260));
-    assert_eq!(gates.state(&up, at(260)), GateState::Open);
-}
-
-#[test]
 fn a_question_is_asked_once_an_interval() {
     let (mut gates, up) = (Gates::new(INTERVAL, at(0)), query("up"));
     let matter = BTreeSet::from([&up]);
@@ -185,25 +174,36 @@ fn a_gate_that_nothing_waits_for_is_asked_once_and_until_there_is_an_answer() {
     assert_eq!(gates.due(&NONE, &both, at(100_014)).0, [up]);
 }
 
+/// What is asked, as long as something is due and each question is answered.
+fn asked_until_none_is_due(
+    gates: &mut Gates,
+    matter: &BTreeSet<&GateQuery>,
+    others: &BTreeSet<&GateQuery>,
+    now: Duration,
+) -> Vec<GateQuery> {
+    let mut asked = vec![];
+    loop {
+        let (due, _) = gates.due(matter, others, now);
+        if due.is_empty() {
+            return asked;
+        }
+        assert!(due.len() <= AT_ONCE, "{} at once", due.len());
+        assert!(due.len() < AT_ONCE || gates.due(matter, others, now).0.is_empty(), "as many are under way");
+        for query in &due {
+            gates.answered(query, Unknown, now);
+        }
+        asked.extend(due);
+    }
+}
+
 /// There are 64 places, and those that matter have them first.
 #[test]
 fn gates_that_nothing_waits_for_take_no_place_from_those_that_matter() {
     let many: Vec<GateQuery> = (0..200).map(|nth| query(&format!("up == {nth:03}"))).collect();
     let mut gates = Gates::new(INTERVAL, at(0));
-    let mut ask_all = |matter: &BTreeSet<&GateQuery>, now: Duration| {
-        let mut asked = vec![];
-        loop {
-            let (due, _) = gates.due(matter, &many.iter().collect(), now);
-            if due.is_empty() {
-                return asked;
-            }
-            assert!(due.len() <= AT_ONCE, "{} at once", due.len());
-            for query in &due {
-                gates.answered(query, Unknown, now);
-            }
-            asked.extend(due);
-        }
-    };
+    let all = many.iter().collect();
+    let mut ask_all =
+        |matter: &BTreeSet<&GateQuery>, now| asked_until_none_is_due(&mut gates, matter, &all, now);
     assert_eq!(ask_all(&NONE, at(0)), many[..QUERIES_MAX]);
     let matter: BTreeSet<&GateQuery> = many[150..].iter().collect();
     assert_eq!(ask_all(&matter, at(1)), many[150..]);
@@ -214,19 +214,7 @@ fn questions_are_bounded() {
     let mut gates = Gates::new(INTERVAL, at(0));
     let many: Vec<GateQuery> = (0..200).map(|nth| query(&format!("up == {nth:03}"))).collect();
     let matter: BTreeSet<&GateQuery> = many.iter().collect();
-    let mut asked = vec![];
-    loop {
-        let (due, _) = gates.due(&matter, &NONE, at(1));
-        if due.is_empty() {
-            break;
-        }
-        assert!(due.len() <= AT_ONCE, "{} at once", due.len());
-        assert_eq!(gates.due(&matter, &NONE, at(1)).0, [], "as many are under way");
-        for query in &due {
-            gates.answered(query, Bad, at(1));
-        }
-        asked.extend(due);
-    }
+    let asked = asked_until_none_is_due(&mut gates, &matter, &NONE, at(1));
     assert_eq!(asked, many[..QUERIES_MAX]);
     assert_eq!(gates.state(&many[QUERIES_MAX], at(120)), GateState::Unknown);
 }
@@ -235,14 +223,10 @@ fn questions_are_bounded() {
 fn pool(name: &str, queries: &[&str], priority: u64) -> Item<Pool> {
     let gate = |query: &&str| {
         json!({"name": query.to_lowercase(), "type": "Prometheus",
-        "prometheus": {"source": "main", "query": query}})
+            "prometheus": {"source": "main", "query": query}})
     };
     let gates: Vec<_> = queries.iter().map(gate).collect();
-    serde_json::from_value(json!({
-        "metadata": {"name": name, "uid": name},
-        "spec": {"nodeSelector": {}, "priority": priority, "gates": gates},
-    }))
-    .unwrap()
+    crate::tests::world::pool(name, json!({"priority": priority, "gates": gates}))
 }
 
 /// What is asked for is how it is.

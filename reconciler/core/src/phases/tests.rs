@@ -1,16 +1,11 @@
 //! One update, step by step, and the ways in which it may end.
 
-use brupop_api::{BottlerocketShadow, names};
-use kube::Resource as _;
-use std::sync::Arc;
-
 use super::*;
 use crate::decide;
 use crate::known::{Known, KnownDrain};
-use crate::objects::{AgentPod, Readiness};
-use crate::observe::{Leader, Now, observe};
 use crate::policy::{Durations, Policy};
 use crate::rules::{Limit, Rules, StepDurations};
+use crate::tests::world::{at, cluster, marked, observe_knowing, put_agent, put_ledger, ready, with};
 use serde_json::{Value, json};
 
 const OLD: &str = "1.19.4";
@@ -46,7 +41,7 @@ impl World {
             status: json!({"current_version": OLD, "target_version": NEW, "current_state": state, "attempt": 2,
                 "boot_id": "boot-1", "conditions": [{"type": "UpdateAvailable", "status": "True", "reason": "TargetDiffers",
                     "message": "m", "lastTransitionTime": minute(0)}]}),
-            slot: Some(json!({"uid": "shadow-uid", "attempt": 2, "since": minute(10), "version": NEW})),
+            slot: Some(json!({"uid": "uid-brs-n", "attempt": 2, "since": minute(10), "version": NEW})),
             exclusion: SignedDuration::ZERO,
         }
     }
@@ -62,56 +57,35 @@ impl World {
 
     /// Cordoned and marked by us, with these times.
     fn marked(self, times: &Value) -> Self {
-        let mut marker = json!({"shadow_uid": "shadow-uid", "attempt": 2, "term": 4, "tainted": true});
-        marker.as_object_mut().unwrap().extend(times.as_object().unwrap().clone());
-        Self { cordoned: times.get("cordoned_at").is_some(), marker: Some(marker), ..self }
+        let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 2, "term": 4, "tainted": true});
+        let cordoned = times.get("cordoned_at").is_some();
+        Self { cordoned, marker: Some(with(marker, times)), ..self }
     }
 
     fn cluster(&self) -> Cluster {
-        let marker = self.marker.as_ref().map(|marker| json!({names::MARKER_ANNOTATION: marker.to_string()}));
-        let node = json!({
-            "metadata": {"name": "n", "uid": "node-uid", "annotations": marker,
-                "labels": {names::UPDATER_INTERFACE_LABEL: names::UPDATER_INTERFACE_VERSION}},
-            "spec": {"unschedulable": self.cordoned},
-            "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": minute(0)}],
-                "nodeInfo": {"bootID": format!("boot-{}", self.boot),
-                    "osImage": format!("Bottlerocket OS {} (aws-k8s-1.36)", self.version)}},
-        });
-        let shadow = json!({
-            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
-            "metadata": {"name": "brs-n", "namespace": "ns", "uid": "shadow-uid", "generation": 3,
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-uid"}]},
-            "spec": self.spec, "status": self.status,
-        });
+        let node = json!({"spec": {"unschedulable": self.cordoned}, "status": {"nodeInfo": {
+            "bootID": format!("boot-{}", self.boot), "osImage": format!("Bottlerocket OS {} (aws-k8s-1.36)", self.version)}}});
+        let marker = self.marker.clone().map_or_else(|| json!({}), marked);
+        let node = with(with(node, &ready("True", Some(&minute(0)))), &marker);
+        let mut cluster = cluster([("n", node)], [("brs-n", self.spec.clone(), self.status.clone())]);
+        put_agent(&mut cluster, "n", true, Some(&minute(0)));
         let slots = self.slot.as_ref().map_or_else(|| json!({}), |slot| json!({"brs-n": slot}));
-        let ledger =
-            json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4, "slots": slots}});
-        let mut cluster = Cluster::default();
-        cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-        let entry = cluster.entry("brs-n");
-        entry.node = Some(Arc::new(serde_json::from_value(node).unwrap()));
-        entry.shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
-        let since = Some(minute(0).parse().unwrap());
-        let agent = AgentPod { node: "n".to_owned(), readiness: Some(Readiness { ready: true, since }) };
-        entry.agents.insert("agent".to_owned(), agent);
+        put_ledger(&mut cluster, json!({}), json!({"slots": slots}));
         cluster
     }
 
     /// What is decided, and what is known to have ended once it is done.
     fn ended_at(&self, now: u8) -> (String, Option<Ended>, Vec<Ended>) {
         let (cluster, text) = (self.cluster(), minute(now));
-        let time = text.parse().unwrap();
         let durations = Durations { min_node_age: SignedDuration::ZERO, ..Durations::default() };
         let steps = StepDurations { exclusion: self.exclusion, ..StepDurations::default() };
         let default_pool = Rules::of_settings(Limit::default(), vec![], steps, false);
         let policy = Policy { default_pool, durations, ..Policy::default() };
-        let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
         let known = Known {
             drains: [("brs-n".to_owned(), KnownDrain::default())].into(),
-            ..Known::of(&cluster, time, &policy)
+            ..Known::of(&cluster, at(&text), &policy)
         };
-        let pools = crate::observe::pools_at(&cluster, &known, &policy, time);
-        let observed = observe(&cluster, &known, &pools, &policy, &leader, Now { time, text: &text });
+        let observed = observe_knowing(&cluster, &known, &policy, &text);
         let decided = decide::fleet(&observed);
         let (view, decision) = (&observed.views[0], &decided.nodes[0]);
         let phase = ended_by(&cluster, &observed.fleet, view, decision);

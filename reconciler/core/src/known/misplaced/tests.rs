@@ -2,15 +2,13 @@
 
 use super::*;
 use crate::cluster::{Cluster, Watched as _};
-use crate::pool::Pool;
-use brupop_api::Item;
+use crate::tests::world::pool;
 use serde_json::{Value, json};
 
 fn cluster(pools: &[(&str, Value)]) -> Cluster {
     let mut cluster = Cluster::default();
     for (name, after) in pools {
-        let pool = json!({"metadata": {"name": name}, "spec": {"nodeSelector": {}, "after": after}});
-        serde_json::from_value::<Item<Pool>>(pool).unwrap().put(&mut cluster);
+        pool(name, json!({"after": after})).put(&mut cluster);
     }
     cluster
 }

@@ -7,6 +7,7 @@ use crate::observe::pools_at;
 use crate::policy::{Durations, USUAL};
 use crate::pool::Pool;
 use crate::rules::{Limit, StepDurations};
+use crate::tests::world::{NOW, at, known, labels, node as a_node, pool as a_pool, put_ledger, read};
 use crate::window::{self, Until};
 use brupop_api::Item;
 use jiff::tz::TimeZone;
@@ -14,22 +15,16 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn pool(name: &str, priority: u64, selector: &Value) -> Item<Pool> {
-    serde_json::from_value(json!({
-        "metadata": {"name": name, "uid": name, "generation": 1},
-        "spec": {"nodeSelector": selector, "priority": priority, "maxUnavailable": "50%"},
-    }))
-    .unwrap()
+    a_pool(name, json!({"nodeSelector": selector, "priority": priority, "maxUnavailable": "50%"}))
 }
 
-fn node(name: &str, labels: &Value) -> WatchedNode {
-    let opted_in = brupop_api::names::UPDATER_INTERFACE_LABEL;
-    let mut labels = labels.clone();
-    labels[opted_in] = brupop_api::names::UPDATER_INTERFACE_VERSION.into();
-    serde_json::from_value(json!({
-        "metadata": {"name": name, "uid": name, "labels": labels},
-        "status": {"nodeInfo": {"bootID": "b", "osImage": "Bottlerocket OS 1.19.4 (aws-k8s-1.29)"}},
-    }))
-    .unwrap()
+fn node(name: &str, of: &Value) -> WatchedNode {
+    a_node(name, labels(of.clone()))
+}
+
+/// What selects nodes with this label.
+fn tier(value: &str) -> Value {
+    json!({"matchLabels": {"tier": value}})
 }
 
 fn owner_of(labels: &Value, pools: Vec<Item<Pool>>) -> Option<Owner> {
@@ -43,47 +38,27 @@ fn owner_in(cluster: &Cluster) -> Option<Owner> {
     known(cluster).owner("brs-n").cloned()
 }
 
-fn known(cluster: &Cluster) -> Known {
-    Known::of(cluster, Timestamp::UNIX_EPOCH, &Policy::default())
-}
-
 #[test]
 fn the_highest_priority_owns_a_node() {
-    let web = || json!({"matchLabels": {"tier": "web"}});
-    let requires = |operator: &str, values: Value| json!({"matchExpressions": [{"key": "tier", "operator": operator, "values": values}]});
-    let unreadable = || -> Item<Pool> {
-        serde_json::from_value(json!({"metadata": {"name": "z"}, "spec": {"nodeSelector": 3}})).unwrap()
-    };
-    let none = || json!([]);
+    let (all, web) = (json!({}), tier("web"));
+    let requires = |operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": "tier", "operator": operator, "values": values}]});
+    let unreadable =
+        || -> Item<Pool> { read(json!({"metadata": {"name": "z"}, "spec": {"nodeSelector": 3}})) };
+    let three = |highest| vec![pool("a", 1, &all), pool("b", 1, &web), pool("c", highest, &web)];
     for (what, pools, owner) in [
         ("no pool", vec![], Owner::Nobody),
-        ("one that selects all", vec![pool("a", 0, &json!({}))], Owner::Pool(0)),
-        (
-            "one that selects others",
-            vec![pool("a", 9, &json!({"matchLabels": {"tier": "db"}}))],
-            Owner::Nobody,
-        ),
-        ("a higher one", vec![pool("a", 0, &json!({})), pool("b", 1, &web())], Owner::Pool(1)),
-        ("a higher one comes first", vec![pool("a", 2, &web()), pool("b", 1, &json!({}))], Owner::Pool(0)),
-        (
-            "a tie",
-            vec![pool("a", 1, &json!({})), pool("b", 1, &web()), pool("c", 0, &web())],
-            Owner::Conflict("a and b".to_owned()),
-        ),
-        (
-            "a tie below the highest",
-            vec![pool("a", 1, &json!({})), pool("b", 1, &web()), pool("c", 2, &web())],
-            Owner::Pool(2),
-        ),
-        ("In", vec![pool("a", 0, &requires("In", json!(["db", "web"])))], Owner::Pool(0)),
-        ("NotIn", vec![pool("a", 0, &requires("NotIn", json!(["web"])))], Owner::Nobody),
-        ("Exists", vec![pool("a", 0, &requires("Exists", none()))], Owner::Pool(0)),
-        ("DoesNotExist", vec![pool("a", 0, &requires("DoesNotExist", none()))], Owner::Nobody),
-        (
-            "nobody knows which nodes it was meant for",
-            vec![pool("a", 1000, &web()), unreadable()],
-            Owner::Pool(1),
-        ),
+        ("one that selects all", vec![pool("a", 0, &all)], Owner::Pool(0)),
+        ("one that selects others", vec![pool("a", 9, &tier("db"))], Owner::Nobody),
+        ("a higher one", vec![pool("a", 0, &all), pool("b", 1, &web)], Owner::Pool(1)),
+        ("a higher one comes first", vec![pool("a", 2, &web), pool("b", 1, &all)], Owner::Pool(0)),
+        ("a tie", three(0), Owner::Conflict("a and b".to_owned())),
+        ("a tie below the highest", three(2), Owner::Pool(2)),
+        ("In", vec![pool("a", 0, &requires("In", &["db", "web"]))], Owner::Pool(0)),
+        ("NotIn", vec![pool("a", 0, &requires("NotIn", &["web"]))], Owner::Nobody),
+        ("Exists", vec![pool("a", 0, &requires("Exists", &[]))], Owner::Pool(0)),
+        ("DoesNotExist", vec![pool("a", 0, &requires("DoesNotExist", &[]))], Owner::Nobody),
+        // Nobody knows which nodes it was meant for.
+        ("one that cannot be read", vec![pool("a", 1000, &web), unreadable()], Owner::Pool(1)),
     ] {
         assert_eq!(owner_of(&json!({"tier": "web"}), pools), Some(owner), "{what}");
     }
@@ -92,8 +67,9 @@ fn the_highest_priority_owns_a_node() {
 #[test]
 fn owners_follow_labels_and_pools() {
     let mut cluster = Cluster::default();
-    node("n", &json!({"tier": "web"})).put(&mut cluster);
-    pool("web", 1, &json!({"matchLabels": {"tier": "web"}})).put(&mut cluster);
+    let of = |tier: &str| node("n", &json!({"tier": tier}));
+    of("web").put(&mut cluster);
+    pool("web", 1, &tier("web")).put(&mut cluster);
     let mut known = Known::default();
     let mut owner = |change: &dyn Fn(&mut Cluster)| {
         change(&mut cluster);
@@ -101,9 +77,9 @@ fn owners_follow_labels_and_pools() {
         known.owner("brs-n").cloned().unwrap()
     };
     assert_eq!(owner(&|_| ()), Owner::Pool(0));
-    assert_eq!(owner(&|cluster| assert!(node("n", &json!({"tier": "db"})).put(cluster))), Owner::Nobody);
+    assert_eq!(owner(&|cluster| assert!(of("db").put(cluster))), Owner::Nobody);
     assert_eq!(owner(&|cluster| assert!(pool("all", 0, &json!({})).put(cluster))), Owner::Pool(0), "all");
-    assert_eq!(owner(&|cluster| assert!(node("n", &json!({"tier": "web"})).put(cluster))), Owner::Pool(1));
+    assert_eq!(owner(&|cluster| assert!(of("web").put(cluster))), Owner::Pool(1));
     assert_eq!(owner(&|cluster| <Item<Pool> as Watched>::remove("web", cluster)), Owner::Pool(0), "all");
     assert_eq!(owner(&|cluster| cluster.replace(Vec::<Item<Pool>>::new())), Owner::Nobody);
 }
@@ -119,12 +95,12 @@ fn worst(nth: usize) -> Item<Pool> {
     let window = |minute: usize| json!({"schedule": format!("{minute}-59/2 * * * *"), "duration": "1m", "timeZone": "Europe/Berlin"});
     let after: Vec<Value> =
         (1..9).map(|next| json!({"pool": format!("p{:04}", nth + next), "soak": "1h"})).collect();
-    serde_json::from_value(json!({
-        "metadata": {"name": format!("p{nth:04}"), "uid": nth.to_string(), "generation": 1},
-        "spec": {"nodeSelector": {"matchLabels": labels, "matchExpressions": expressions}, "after": after,
-            "versions": {"minAge": "72h"}, "windows": (0..16).map(|minute| window(minute % 2)).collect::<Vec<_>>()},
-    }))
-    .unwrap()
+    let selector = json!({"matchLabels": labels, "matchExpressions": expressions});
+    let windows: Vec<Value> = (0..16).map(|minute| window(minute % 2)).collect();
+    a_pool(
+        &format!("p{nth:04}"),
+        json!({"nodeSelector": selector, "after": after, "versions": {"minAge": "72h"}, "windows": windows}),
+    )
 }
 
 /// A pass holds the reconciler's thread.
@@ -138,7 +114,7 @@ fn no_pass_is_held_up_by_many_pools() {
         node(&format!("n{number}"), &json!(labels)).put(&mut cluster);
     }
     cluster.replace((0..600).map(worst));
-    let now = "2026-11-21T04:00:00Z".parse().unwrap();
+    let now = at(NOW);
     let mut known = Known::default();
     let (mut longest, mut parts) = (std::time::Duration::ZERO, 0);
     let mut take = |part: &mut dyn FnMut() -> bool| {
@@ -173,7 +149,7 @@ fn a_list_of_many_pools_is_taken_in_in_less_time_than_it_is_read() {
         node(&format!("n{number}"), &json!({})).put(&mut cluster);
     }
     let read = |priority: u64| -> Vec<Item<Pool>> {
-        let selector = |nth: usize| json!({"matchLabels": {"tier": nth.to_string()}});
+        let selector = |nth: usize| tier(&nth.to_string());
         (0..4_000).map(|nth| pool(&format!("p{nth:04}"), priority, &selector(nth))).collect()
     };
     for (what, priority) in [("new", 0), ("the same", 0), ("changed", 1)] {
@@ -194,7 +170,7 @@ fn a_percentage_is_of_the_nodes_it_owns() {
         node(&format!("n{number}"), &json!({"tier": tier})).put(&mut cluster);
     }
     pool("all", 0, &json!({})).put(&mut cluster);
-    pool("db", 1, &json!({"matchLabels": {"tier": "db"}})).put(&mut cluster);
+    pool("db", 1, &tier("db")).put(&mut cluster);
     let known = known(&cluster);
     let pools = pools_at(&cluster, &known, &USUAL, Timestamp::UNIX_EPOCH);
     let seen: Vec<_> = pools.all.iter().map(|pool| (pool.name, pool.nodes, pool.limit)).collect();
@@ -207,11 +183,9 @@ fn only_another_spec_is_looked_at_anew() {
     // Once etcd was restored, one generation may come with two specs.
     let of = |nodes: u64, hour: u64| -> Item<Pool> {
         let window = json!({"schedule": format!("0 {hour} * * *"), "duration": "1h"});
-        serde_json::from_value(json!({"metadata": {"name": "a", "uid": "u", "generation": 1},
+        read(json!({"metadata": {"name": "a", "uid": "u", "generation": 1},
             "spec": {"nodeSelector": {}, "windows": [window]}, "status": {"nodes": nodes}}))
-        .unwrap()
     };
-    let at = |text: &str| -> Timestamp { text.parse().unwrap() };
     let mut cluster = Cluster::default();
     node("n", &json!({})).put(&mut cluster);
     of(0, 2).put(&mut cluster);
@@ -244,12 +218,9 @@ fn only_another_spec_is_looked_at_anew() {
 #[test]
 fn a_pool_whose_windows_are_all_too_short_says_so() {
     let starts = |windows: Value, remaining: SignedDuration| {
-        let pool: Item<Pool> = serde_json::from_value(json!({"metadata": {"name": "a", "uid": "u"},
-            "spec": {"nodeSelector": {}, "windows": windows}}))
-        .unwrap();
         let mut cluster = Cluster::default();
-        pool.put(&mut cluster);
-        let now = "2026-11-21T02:00:00Z".parse().unwrap();
+        a_pool("a", json!({"windows": windows})).put(&mut cluster);
+        let now = at("2026-11-21T02:00:00Z");
         let durations = Durations { min_remaining: remaining, ..Durations::default() };
         let policy = Policy { durations, ..Policy::default() };
         let known = Known::of(&cluster, now, &policy);
@@ -308,7 +279,7 @@ proptest! {
         turn in 0..6_usize,
         late in any::<bool>(),
     ) {
-        let selectors = [json!({}), json!({"matchLabels": {"tier": "web"}}), json!({"matchLabels": {"tier": "db"}}),
+        let selectors = [json!({}), tier("web"), tier("db"),
             json!({"matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]})];
         let pools: Vec<Item<Pool>> = made
             .iter()
@@ -348,15 +319,8 @@ proptest! {
 #[test]
 fn a_pool_says_whether_pods_that_ask_for_it_are_respected() {
     let drain = |respects: Option<bool>| {
-        let mut spec = json!({"nodeSelector": {}});
-        if let Some(respects) = respects {
-            spec["drain"] = json!({"respectDoNotDisrupt": respects});
-        }
-        let pool: Item<Pool> = serde_json::from_value(
-            json!({"metadata": {"name": "a", "uid": "a", "generation": 1}, "spec": spec}),
-        )
-        .unwrap();
-        vec![pool]
+        let drain = respects.map(|respects| json!({"respectDoNotDisrupt": respects}));
+        vec![a_pool("a", json!({"drain": drain}))]
     };
     for (pools, respects) in
         [(vec![], true), (drain(None), false), (drain(Some(false)), false), (drain(Some(true)), true)]
@@ -385,7 +349,7 @@ fn pools_are_bounded_in_sum() {
             .collect();
         pool(&format!("large-{nth}"), 9, &json!({"matchExpressions": expressions}))
     };
-    let small = || pool("small", 3, &json!({"matchLabels": {"tier": "web"}}));
+    let small = || pool("small", 3, &tier("web"));
     let given_up = |cluster: &Cluster| {
         let all = cluster.pools.values().filter(|pool| pool.item.ok().unwrap().is_given_up());
         all.map(|pool| (pool.item.name().to_owned(), pool.invalid().unwrap())).collect::<Vec<_>>()
@@ -435,7 +399,7 @@ fn what_is_left_of_pools_that_are_given_up_is_bounded_too() {
         let one = pool("one", 9, &selector);
         let number = (96 << 20) / bytes(&one);
         let mut listed: Vec<_> = (0..number).map(|nth| renamed(&one, format!("p{nth:04}"))).collect();
-        listed.push(pool("small", 3, &json!({"matchLabels": {"tier": "web"}})));
+        listed.push(pool("small", 3, &tier("web")));
         Item::<Pool>::bound(&mut listed);
         let kept: usize = listed.iter().map(bytes).sum();
         assert!((24 << 20..48 << 20).contains(&kept), "{kept} bytes of {number} selectors");
@@ -455,11 +419,8 @@ fn what_is_left_of_pools_that_are_given_up_is_bounded_too() {
 fn nothing_is_kept_of_the_owners_of_pools() {
     let owner = json!({"apiVersion": "v1", "kind": "A", "name": "b", "uid": "c"});
     let read = |owners: usize| -> Item<Pool> {
-        serde_json::from_value(
-            json!({"metadata": {"name": "a", "uid": "u", "ownerReferences": vec![owner.clone(); owners]},
-            "spec": {"nodeSelector": {}}}),
-        )
-        .unwrap()
+        read(json!({"metadata": {"name": "a", "uid": "u", "ownerReferences": vec![owner.clone(); owners]},
+            "spec": {"nodeSelector": {}}}))
     };
     let [with, without] = [read(20_000), read(0)];
     assert_eq!(with.body.unwrap().metadata, without.body.unwrap().metadata);
@@ -469,9 +430,7 @@ fn nothing_is_kept_of_the_owners_of_pools() {
 #[test]
 fn windows_weigh_what_they_are_in_memory() {
     let window = json!({"schedule": "* * * * *", "duration": "1s"});
-    let one: Item<Pool> = serde_json::from_value(json!({"metadata": {"name": "a", "uid": "u"},
-        "spec": {"nodeSelector": {}, "windows": vec![window; 16]}}))
-    .unwrap();
+    let one = a_pool("a", json!({"windows": vec![window; 16]}));
     let mut listed: Vec<_> = (0..400).map(|nth| renamed(&one, format!("p{nth}"))).collect();
     Item::<Pool>::bound(&mut listed);
     let kept = listed.iter().filter(|item| !item.ok().unwrap().is_given_up()).count();
@@ -482,7 +441,6 @@ fn windows_weigh_what_they_are_in_memory() {
 /// The default pool owns the opted-in nodes that no pool selects, by the settings' window and limit, and by the fleet's.
 #[test]
 fn the_settings_make_the_default_pool() {
-    let at = |text: &str| text.parse::<Timestamp>().unwrap();
     let windows =
         window::windows("0 0 2 * * SAT *", TimeZone::UTC, Some(SignedDuration::from_hours(2))).unwrap();
     let default_pool = Rules::of_settings(Limit::Percent(50), windows, StepDurations::default(), false);
@@ -494,50 +452,25 @@ fn the_settings_make_the_default_pool() {
     };
     let (open, closes) = (Starts::Open, "2026-11-21T04:00:00Z");
     let outside = |opens| Starts::OutsideWindow(Until::At(at(opens)));
+    let before = outside("2026-11-21T02:00:00Z");
+    let late = "2026-11-21T03:30:00.000000001Z";
+    let unlimited = u64::MAX;
+    let hold = json!({"unpooledNodes": "Hold"});
+    let quarter = json!({"maxUnavailable": "25%"});
     for (fleet, now, nodes, limit, ceiling, starts, goes_on, next) in [
-        (
-            json!({}),
-            "2026-11-21T01:00:00Z",
-            6,
-            3,
-            u64::MAX,
-            outside("2026-11-21T02:00:00Z"),
-            outside("2026-11-21T02:00:00Z"),
-            "2026-11-21T02:00:00Z",
-        ),
-        (json!({}), "2026-11-21T03:30:00Z", 6, 3, u64::MAX, open, open, "2026-11-21T03:30:00.000000001Z"),
-        (json!({}), "2026-11-21T03:30:01Z", 6, 3, u64::MAX, outside("2026-11-28T02:00:00Z"), open, closes),
-        (
-            json!({"unpooledNodes": "Hold"}),
-            "2026-11-21T03:00:00Z",
-            0,
-            1,
-            u64::MAX,
-            open,
-            open,
-            "2026-11-21T03:30:00.000000001Z",
-        ),
-        (
-            json!({"maxUnavailable": "25%"}),
-            "2026-11-21T03:00:00Z",
-            6,
-            2,
-            2,
-            open,
-            open,
-            "2026-11-21T03:30:00.000000001Z",
-        ),
+        (json!({}), "2026-11-21T01:00:00Z", 6, 3, unlimited, before, before, "2026-11-21T02:00:00Z"),
+        (json!({}), "2026-11-21T03:30:00Z", 6, 3, unlimited, open, open, late),
+        (json!({}), "2026-11-21T03:30:01Z", 6, 3, unlimited, outside("2026-11-28T02:00:00Z"), open, closes),
+        (hold, "2026-11-21T03:00:00Z", 0, 1, unlimited, open, open, late),
+        (quarter, "2026-11-21T03:00:00Z", 6, 2, 2, open, open, late),
     ] {
         let mut cluster = Cluster::default();
         for name in 0..8 {
             let labels = if name < 2 { json!({"tier": "web"}) } else { json!({}) };
             node(&format!("n{name}"), &labels).put(&mut cluster);
         }
-        let spec = json!({"nodeSelector": {"matchLabels": {"tier": "web"}}});
-        let web = json!({"metadata": {"name": "web", "uid": "u", "generation": 1}, "spec": spec});
-        serde_json::from_value::<Item<Pool>>(web).unwrap().put(&mut cluster);
-        let ledger = json!({"metadata": {"uid": "f"}, "spec": fleet, "status": {}});
-        cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+        a_pool("web", json!({"nodeSelector": tier("web")})).put(&mut cluster);
+        put_ledger(&mut cluster, fleet.clone(), json!({}));
         let known = Known::of(&cluster, at(now), &policy);
         let pools = pools_at(&cluster, &known, &policy, at(now));
         let PoolFacts { name, nodes: owns, limit: is, starts: may_start, goes_on: may_go_on, .. } =

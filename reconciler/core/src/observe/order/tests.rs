@@ -2,28 +2,12 @@
 
 use super::*;
 use crate::cluster::{Cluster, Watched as _};
-use crate::policy::{Policy, USUAL};
-use crate::pool::Pool;
-use brupop_api::Item;
-use serde_json::{Value, json};
-
-const NOW: &str = "2026-11-21T04:00:00Z";
-
-fn pool(name: &str, after: &Value) -> Item<Pool> {
-    serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"nodeSelector": {}, "after": after}}))
-        .unwrap()
-}
-
-fn cluster(pools: &[(&str, Value)]) -> Cluster {
-    let mut cluster = Cluster::default();
-    for (name, after) in pools {
-        pool(name, after).put(&mut cluster);
-    }
-    cluster
-}
+use crate::policy::USUAL;
+use crate::tests::world::{self, NOW, known, pool, read};
+use serde_json::json;
 
 fn at(seconds: i64) -> String {
-    (NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)).to_string()
+    (world::at(NOW) + SignedDuration::from_secs(seconds)).to_string()
 }
 
 #[test]
@@ -45,21 +29,20 @@ fn a_soak_is_over_when_it_has_passed_once() {
 
 #[test]
 fn the_first_pool_that_is_not_done_is_named() {
-    let cluster = cluster(&[
-        ("canary", json!([])),
-        ("stage", json!([])),
-        ("web", json!([{"pool": "canary", "soak": "1m"}, {"pool": "stage"}])),
-    ]);
-    let record =
-        |done: Value| -> VersionRecord { serde_json::from_value(json!({"donePools": done})).unwrap() };
+    let mut cluster = Cluster::default();
+    let after = json!([{"pool": "canary", "soak": "1m"}, {"pool": "stage"}]);
+    for (name, after) in [("canary", json!([])), ("stage", json!([])), ("web", after)] {
+        pool(name, json!({"after": after})).put(&mut cluster);
+    }
+    let record = |done| -> VersionRecord { read(json!({"donePools": done})) };
     let versions = BTreeMap::from([
         ("1.0.0".to_owned(), record(json!({"canary": {"since": at(-60)}, "stage": {"since": at(-1)}}))),
         ("1.1.0".to_owned(), record(json!({"canary": {"since": at(-60)}}))),
         ("1.2.0".to_owned(), record(json!({"canary": {"since": at(-59)}, "stage": {"since": at(-1)}}))),
     ]);
-    let known = crate::known::Known::of(&cluster, NOW.parse().unwrap(), &Policy::default());
-    let mut pools = crate::observe::pools_at(&cluster, &known, &USUAL, NOW.parse().unwrap());
-    let next = apply(&mut pools.all, Some(&versions), NOW.parse().unwrap());
+    let known = known(&cluster);
+    let mut pools = crate::observe::pools_at(&cluster, &known, &USUAL, world::at(NOW));
+    let next = apply(&mut pools.all, Some(&versions), world::at(NOW));
     assert_eq!(next.map(|next| next.to_string()), Some(at(1)));
     let web = &pools.all[2];
     let soaks = FirstPoolStanding::Soaking(at(1).parse().unwrap());

@@ -2,18 +2,14 @@
 
 use super::*;
 use crate::cluster::Watched as _;
-use crate::pool::Pool;
 use crate::rules::GateState;
 
 /// A pool of all nodes, whose gate is so.
 pub(super) fn gated(cluster: &mut Cluster, state: GateState) -> Known {
     let gate =
         json!({"name": "quiet", "type": "Prometheus", "prometheus": {"source": "main", "query": "up == 0"}});
-    let spec =
-        json!({"nodeSelector": {}, "soak": {"readyFor": "1m", "workloadsTimeout": "15m"}, "gates": [gate]});
-    let pool: Item<Pool> =
-        serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec})).unwrap();
-    pool.put(cluster);
+    let spec = json!({"soak": {"readyFor": "1m", "workloadsTimeout": "15m"}, "gates": [gate]});
+    pool("web", spec).put(cluster);
     let mut known = known(cluster);
     known.note_gates(cluster, |_| state);
     known
@@ -28,8 +24,7 @@ fn held(spec: &Value, since: &str) -> Cluster {
     let status = json!({"current_state": "Idle", "attempt": 1});
     let mut cluster = cluster([("n", json!({}))], [("brs-n", spec.clone(), status)]);
     let slot = json!({"brs-n": {"uid": "uid-brs-n", "attempt": 1, "since": since}});
-    let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 1, "slots": slot}});
-    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    put_ledger(&mut cluster, json!({}), json!({"slots": slot}));
     cluster
 }
 
@@ -43,10 +38,8 @@ fn each_state_has_its_time() {
         ("MonitoringUpdate", 4 * (60 + 600 + 900) + 600),
     ] {
         let spec = json!({"state": state, "state_transition_timestamp": NOW, "attempt": 1});
-        let start: Timestamp = NOW.parse().unwrap();
         for (after, expected) in [(seconds - 1, false), (seconds, true)] {
-            let now = (start + SignedDuration::from_secs(after)).to_string();
-            assert_eq!(overdue(&spec, NOW, &now), expected, "{state} after {after} s");
+            assert_eq!(overdue(&spec, NOW, &later(after)), expected, "{state} after {after} s");
         }
     }
 }
@@ -87,35 +80,28 @@ fn what_a_gate_holds_is_not_overdue() {
 /// What cannot be read says nothing of its host, so it halts no version, and keeps its slot.
 #[test]
 fn what_cannot_be_read_counts_against_no_version() {
-    let (long, ready) =
-        ("x".repeat(20_000), |status: &str| json!({"conditions": [{"type": "Ready", "status": status}]}));
-    let annotated =
-        |key: &str, value: &str| json!({"metadata": {"annotations": {key: value}}, "status": ready("False")});
+    let long = "x".repeat(20_000);
+    let away = |more: Value| with(ready("False", None), &more);
+    let annotated = |key: &str, value: &str| away(annotated(key, value));
     let rebooting = json!({"state": "RebootedIntoUpdate", "version": "1.20.0", "attempt": 1,
         "state_transition_timestamp": NOW, "reboot_from_boot_id": "boot-1"});
     let failures = json!({"count": 1, "attempt": 1, "at": NOW, "reason": "NotReady"});
     let given_up = json!({"state": "Idle", "version": "1.20.0", "attempt": 1, "failures": failures,
         "state_transition_timestamp": NOW});
-    let unlabelled = json!({"metadata": {"labels": {names::UPDATER_INTERFACE_LABEL: "none"}}});
-    let not_ready = || json!({"status": ready("False")});
+    let tainted = r#"{"shadow_uid":"uid-brs-n","attempt":1,"tainted":true}"#;
     for (what, node, spec, counts) in [
-        ("a host that is away", not_ready(), &rebooting, true),
+        ("a host that is away", away(json!({})), &rebooting, true),
         ("a Node of 20 kB", annotated(names::PAUSE_ANNOTATION, &long), &rebooting, false),
         ("a marker that is none", annotated(names::MARKER_ANNOTATION, "?"), &rebooting, false),
-        (
-            "a Node that was given up",
-            annotated(names::MARKER_ANNOTATION, r#"{"shadow_uid":"uid-brs-n","attempt":1,"tainted":true}"#),
-            &given_up,
-            true,
-        ),
+        ("a Node that was given up", annotated(names::MARKER_ANNOTATION, tainted), &given_up, true),
         ("a Node that was given up, of 20 kB", annotated(names::PAUSE_ANNOTATION, &long), &given_up, false),
-        ("a shadow", unlabelled, &json!({"state": "Dreaming"}), false),
+        ("a shadow", opted("none"), &json!({"state": "Dreaming"}), false),
     ] {
         let mut cluster = held(spec, NOW);
-        cluster.entry("brs-n").node = Some(super::node("n", node));
+        super::node("n", node).put(&mut cluster);
         let status =
             json!({"current_state": "StagedAndPerformedUpdate", "attempt": 1, "reboot_requested": "boot-1"});
-        cluster.entry("brs-n").shadow = Some(shadow("brs-n", spec, &status));
+        shadow("brs-n", spec.clone(), status).put(&mut cluster);
         let policy = policy();
         let mut observed = observe_at(&cluster, &policy, "2026-11-22T04:00:00Z");
         observed.fleet.ledger_term = Some(observed.fleet.term);

@@ -5,16 +5,12 @@ use super::*;
 /// Is the step overdue at this time, if it began at 03:30, and the node or its agent is away since 03:59?
 fn overdue(state: &str, reached: &str, node_away: bool, now: &str) -> bool {
     let away = "2026-11-21T03:59:00Z";
-    let ready = json!({"type": "Ready", "status": if node_away { "False" } else { "True" }, "lastTransitionTime": away});
+    let node = ready(if node_away { "False" } else { "True" }, Some(away));
     let spec = json!({"state": state, "state_transition_timestamp": "2026-11-21T03:30:00Z", "attempt": 7,
         "baseline_boot_id": "boot-1"});
-    let mut cluster = cluster(
-        [("n", json!({"status": {"conditions": [ready]}}))],
-        [("brs-n", spec, json!({"current_state": reached, "attempt": 7}))],
-    );
-    let readiness = Some(Readiness { ready: false, since: Some(away.parse().unwrap()) });
-    let agent = AgentPod { node: "n".to_owned(), readiness };
-    cluster.entry("brs-n").agents.insert("agent".to_owned(), agent);
+    let mut cluster =
+        cluster([("n", node)], [("brs-n", spec, json!({"current_state": reached, "attempt": 7}))]);
+    put_agent(&mut cluster, "n", false, Some(away));
     let policy = Policy {
         durations: Durations { stage: SignedDuration::from_hours(4), ..policy().durations },
         ..policy()
@@ -27,14 +23,8 @@ fn overdue(state: &str, reached: &str, node_away: bool, now: &str) -> bool {
 fn a_flapping_node_is_overdue_in_the_end() {
     let overdue = |now: &str| {
         [("True", 10), ("False", 100)].map(|(status, seconds)| {
-            let changed = now.parse::<Timestamp>().unwrap() - SignedDuration::from_secs(seconds);
-            let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": changed.to_string()});
-            let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
-                "attempt": 7});
-            let cluster = cluster(
-                [("n", json!({"status": {"conditions": [ready]}}))],
-                [("brs-n", spec, json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
-            );
+            let changed = (at(now) - SignedDuration::from_secs(seconds)).to_string();
+            let cluster = watched("2026-11-21T03:00:00Z", ready(status, Some(&changed)));
             observe_at(&cluster, &policy(), now).views[0].time.step_overdue
         })
     };
@@ -45,21 +35,15 @@ fn a_flapping_node_is_overdue_in_the_end() {
 /// How long a node was watched because of gates, nobody knows: only an absence that lasts is a failure then.
 #[test]
 fn a_node_that_a_gate_held_may_be_away_for_a_moment() {
-    let at = |now: &str, seconds_away: i64, state: crate::rules::GateState| {
-        let changed = now.parse::<Timestamp>().unwrap() - SignedDuration::from_secs(seconds_away);
-        let ready = json!({"type": "Ready", "status": "False", "lastTransitionTime": changed.to_string()});
-        let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
-            "attempt": 7});
-        let mut cluster = cluster(
-            [("n", json!({"status": {"conditions": [ready]}}))],
-            [("brs-n", spec, json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
-        );
+    let overdue = |seconds_away: i64, state| {
+        let now = "2026-11-22T06:00:00Z";
+        let changed = (at(now) - SignedDuration::from_secs(seconds_away)).to_string();
+        let mut cluster = watched("2026-11-21T03:00:00Z", ready("False", Some(&changed)));
         let known = slots::gated(&mut cluster, state);
         observe_knowing(&cluster, &known, &policy(), now).views[0].time.step_overdue
     };
     for state in crate::rules::GateState::ALL {
-        assert!(!at("2026-11-22T06:00:00Z", 100, state), "{state:?}");
-        assert!(at("2026-11-22T06:00:00Z", 600, state), "{state:?}");
+        assert_eq!((overdue(100, state), overdue(600, state)), (false, true), "{state:?}");
     }
 }
 
@@ -71,14 +55,10 @@ fn an_absence_is_waited_for_once() {
         ("MonitoringUpdate", "MonitoringUpdate"),
     ] {
         for node_away in [false, true] {
-            assert!(
-                !overdue(state, reached, node_away, "2026-11-21T04:08:59Z"),
-                "{state} {reached} {node_away}"
-            );
-            assert!(
-                overdue(state, reached, node_away, "2026-11-21T04:09:00Z"),
-                "{state} {reached} {node_away}"
-            );
+            for (now, expected) in [("2026-11-21T04:08:59Z", false), ("2026-11-21T04:09:00Z", true)] {
+                let found = overdue(state, reached, node_away, now);
+                assert_eq!(found, expected, "{state} {reached} {node_away} {now}");
+            }
         }
     }
 }
@@ -89,9 +69,9 @@ fn a_silent_host_is_told_by_its_agent() {
     let silent_at = |now: &str, state: &str, change: Value| {
         let spec = json!({"state": state, "state_transition_timestamp": "2026-11-21T03:00:00Z", "attempt": 7,
             "reboot_from_boot_id": "boot-1"});
-        let mut status = json!({"current_state": "Idle", "attempt": 7, "problem": "HostUnreachable",
+        let status = json!({"current_state": "Idle", "attempt": 7, "problem": "HostUnreachable",
             "problem_since": "2026-11-21T03:30:00Z"});
-        merge(&mut status, change);
+        let status = with(status, &change);
         let cluster = cluster([("n", json!({}))], [("brs-n", spec, status)]);
         let policy = Policy {
             durations: Durations { stage: SignedDuration::from_hours(4), ..policy().durations },

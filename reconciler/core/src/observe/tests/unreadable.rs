@@ -8,26 +8,20 @@ use crate::decide::slots;
 fn unreadable() -> [(&'static str, Value); 3] {
     [
         ("an OS image of 300 bytes", json!({"status": {"nodeInfo": {"osImage": "x".repeat(300)}}})),
-        ("20 kB", json!({"metadata": {"annotations": {names::PAUSE_ANNOTATION: "x".repeat(20_000)}}})),
+        ("20 kB", annotated(names::PAUSE_ANNOTATION, "x".repeat(20_000))),
         ("taints", json!({"spec": {"taints": [{"key": "x".repeat(70_000), "effect": "NoSchedule"}]}})),
     ]
 }
 
 /// `a` is out of service, and this is what else stands there; does `b` begin, which could?
-fn begins(a: Value, b: Value, pool: Option<Value>) -> bool {
+fn begins(a: Value, b: Value, of_pool: Option<Value>) -> bool {
     let idle = json!({"current_state": "Idle", "current_version": "1.19.4", "target_version": "1.20.0",
         "boot_id": "boot-1"});
     let mut cluster = cluster([("a", a), ("b", b)], [("brs-b", json!({"state": "Idle"}), idle)]);
-    let entry = cluster.entry("brs-b");
-    let mut shadow = json!(entry.shadow().unwrap());
-    shadow["metadata"]["ownerReferences"] = json!([]);
-    entry.shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
-    let ledger = json!({"metadata": {"uid": "f"}, "spec": {"maxUnavailable": 3},
-        "status": {"term": 4, "versions": {"1.20.0": {"succeeded": 3, "provenVariants": ["aws-k8s-1.29"]}}}});
-    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-    if let Some(spec) = pool {
-        let pool = json!({"metadata": {"name": "db", "uid": "p", "generation": 1}, "spec": spec});
-        serde_json::from_value::<Item<crate::pool::Pool>>(pool).unwrap().put(&mut cluster);
+    let versions = json!({"1.20.0": {"succeeded": 3, "provenVariants": ["aws-k8s-1.29"]}});
+    put_ledger(&mut cluster, json!({"maxUnavailable": 3}), json!({"versions": versions}));
+    if let Some(spec) = of_pool {
+        pool("db", spec).put(&mut cluster);
     }
     let policy = policy();
     let known = Known { drains: with_drains(["brs-b"]).drains, ..known(&cluster) };
@@ -36,17 +30,12 @@ fn begins(a: Value, b: Value, pool: Option<Value>) -> bool {
     taken.iter().any(|&at| observed.views[at].shadow_name == "brs-b")
 }
 
-fn with(mut node: Value, more: &Value) -> Value {
-    merge(&mut node, more.clone());
-    node
-}
-
 #[test]
 fn it_is_still_one_of_the_control_plane() {
-    let member = json!({"metadata": {"labels": {names::CONTROL_PLANE_LABEL: ""}}});
+    let member = labels(json!({names::CONTROL_PLANE_LABEL: ""}));
     assert!(begins(member.clone(), member.clone(), None));
     let cordoned = json!({"spec": {"unschedulable": true}});
-    let left_out = json!({"metadata": {"labels": {names::UPDATER_INTERFACE_LABEL: "none"}}});
+    let left_out = opted("none");
     for (what, more) in unreadable() {
         let away = with(with(member.clone(), &more), &cordoned);
         assert!(!begins(away.clone(), member.clone(), None), "{what}");
@@ -57,12 +46,11 @@ fn it_is_still_one_of_the_control_plane() {
 
 #[test]
 fn it_is_still_in_its_pool_and_zone() {
-    let zone =
-        |zone: &str| json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone, "tier": "db"}}});
+    let zone = |zone: &str| labels(json!({"topology.kubernetes.io/zone": zone, "tier": "db"}));
     let pool = json!({"nodeSelector": {"matchLabels": {"tier": "db"}}, "maxUnavailable": 3,
         "topology": {"mode": "OneAtATime"}});
     let begins = |a: Value, of_b: &str| begins(a, zone(of_b), Some(pool.clone()));
-    let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    let not_ready = ready("False", None);
     // By us, as far as anybody knows.
     let cordoned = json!({"spec": {"unschedulable": true}});
     for (what, more) in unreadable() {

@@ -7,29 +7,24 @@ use brupop_api::marker::Before;
 
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 
+/// What an update evicted, of this owner.
+fn evicted(owners: &[&str]) -> Marker {
+    let evicted_owners = owners.iter().map(|&owner| owner.to_owned()).collect();
+    Marker { shadow_uid: "uid-brs-n".to_owned(), attempt: 7, evicted_owners, ..Marker::default() }
+}
+
 /// What `see` finds of a node that is watched since two minutes, if its slot was taken then.
-fn watched<T>(
+fn seen<T>(
     since: Option<&str>,
     found: Evicted<'_>,
     now: &str,
     policy: &Policy,
     see: impl Fn(&NodeView<'_>) -> T,
 ) -> T {
-    let marker = Marker {
-        shadow_uid: "uid-brs-n".to_owned(),
-        attempt: 7,
-        evicted_owners: vec![CART.to_owned()],
-        ..Marker::default()
-    };
-    let annotations = json!({names::MARKER_ANNOTATION: marker.render()});
-    let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:58:00Z", "attempt": 7});
-    let mut cluster = cluster(
-        [("n", json!({"metadata": {"annotations": annotations}}))],
-        [("brs-n", spec, json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
-    );
+    let marker = annotated(names::MARKER_ANNOTATION, evicted(&[CART]).render());
+    let mut cluster = watched("2026-11-21T03:58:00Z", marker);
     let slot = json!({"uid": "uid-brs-n", "attempt": 7, "since": since});
-    let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"slots": {"brs-n": slot}}});
-    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    put_ledger(&mut cluster, json!({}), json!({"slots": {"brs-n": slot}}));
     let monitored = BTreeMap::from([("brs-n".to_owned(), vec![])]);
     let mut known = Known::default();
     known.note_evicted(&monitored, |_| found);
@@ -51,21 +46,16 @@ fn what_was_evicted_is_missing_until_seen() {
         ("nobody wants to wait", since, missing, not_at_all(), Evicted::Back),
         ("emptied by an earlier version", None, missing, policy(), Evicted::Back),
     ] {
-        watched(since, found, NOW, &policy, |seen| assert_eq!(seen.evicted, expected, "{what}"));
+        seen(since, found, NOW, &policy, |seen| assert_eq!(seen.evicted, expected, "{what}"));
     }
 }
 
 #[test]
 fn owners_matter_while_their_node_is_watched() {
-    let with = |policy: Policy, owners: &[&str], state: &str| {
-        let marker = Marker {
-            shadow_uid: "uid-brs-n".to_owned(),
-            evicted_owners: owners.iter().map(|&owner| owner.to_owned()).collect(),
-            owners_before: vec![Before { available: 2, revision: None }],
-            ..Marker::default()
-        };
-        let annotations = json!({names::MARKER_ANNOTATION: marker.render()});
-        let nodes = [("n", json!({"metadata": {"annotations": annotations}})), ("unmarked", json!({}))];
+    let monitored = |policy: Policy, owners: &[&str], state: &str| {
+        let owners_before = vec![Before { available: 2, revision: None }];
+        let marker = Marker { owners_before, ..evicted(owners) }.render();
+        let nodes = [("n", annotated(names::MARKER_ANNOTATION, marker)), ("unmarked", json!({}))];
         let spec = json!({"state": state});
         let shadows = [("brs-n", spec.clone(), json!({})), ("brs-unmarked", spec, json!({}))];
         let cluster = cluster(nodes, shadows);
@@ -73,15 +63,15 @@ fn owners_matter_while_their_node_is_watched() {
     };
     let expected = Some(Before { available: 2, revision: None });
     let expected = BTreeMap::from([("brs-n".to_owned(), vec![(CART.to_owned(), expected)])]);
-    assert_eq!(with(policy(), &[CART], "MonitoringUpdate"), expected);
-    assert_eq!(with(policy(), &[CART], "RebootedIntoUpdate"), BTreeMap::new());
+    assert_eq!(monitored(policy(), &[CART], "MonitoringUpdate"), expected);
+    assert_eq!(monitored(policy(), &[CART], "RebootedIntoUpdate"), BTreeMap::new());
     let unchecked = with_steps(StepDurations { workloads: SignedDuration::ZERO, ..StepDurations::default() });
-    assert_eq!(with(unchecked, &[CART], "MonitoringUpdate"), BTreeMap::new());
+    assert_eq!(monitored(unchecked, &[CART], "MonitoringUpdate"), BTreeMap::new());
 }
 
 #[test]
 fn a_slot_tells_how_long_it_lasted() {
-    let seconds = |since| watched(since, Evicted::Back, NOW, &policy(), |seen| seen.time.slot_seconds);
+    let seconds = |since| seen(since, Evicted::Back, NOW, &policy(), |seen| seen.time.slot_seconds);
     assert_eq!(seconds(Some("2026-11-21T03:50:00Z")), Some(600));
     assert_eq!(seconds(Some("2026-11-21T04:00:01Z")), None, "by a clock that goes ahead");
     assert_eq!(seconds(None), None);
@@ -92,13 +82,8 @@ fn only_the_workloads_deadline_ends_their_wait() {
     // Watched since 03:58 for a minute; 15 more for workloads, and 10 for a node that is not well.
     let times = |now| {
         let see = |seen: &NodeView<'_>| (seen.time.workloads_overdue, seen.time.step_overdue);
-        watched(
-            Some("2026-11-21T03:50:00Z"),
-            Evicted::Missing { owner: CART, changed: false },
-            now,
-            &policy(),
-            see,
-        )
+        let missing = Evicted::Missing { owner: CART, changed: false };
+        seen(Some("2026-11-21T03:50:00Z"), missing, now, &policy(), see)
     };
     assert_eq!(times("2026-11-21T04:13:59Z"), (false, false));
     assert_eq!(times("2026-11-21T04:14:00Z"), (true, false));
@@ -108,21 +93,16 @@ fn only_the_workloads_deadline_ends_their_wait() {
 /// Anyone who drains another node takes pods from the same workloads.
 #[test]
 fn a_node_that_somebody_drains_is_not_in_service() {
-    let label = |value: &str| json!({"metadata": {"labels": {names::UPDATER_INTERFACE_LABEL: value}}});
-    let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    let with = |mut node: Value, more: Value| {
-        merge(&mut node, more);
-        node
-    };
-    let cordoned = || json!({"spec": {"unschedulable": true}});
+    let (not_ready, left_out) = (ready("False", None), opted("none"));
+    let cordoned = json!({"spec": {"unschedulable": true}});
     let tainted = json!({"spec": {"taints": [{"key": names::LEAVING_TAINTS[0], "effect": "NoSchedule"}]}});
     for (what, other, expected) in [
         ("it is well", json!({}), true),
         ("it is not Ready", not_ready.clone(), false),
-        ("nobody minds others that are not Ready", with(not_ready, label("none")), true),
-        ("a person has cordoned it", cordoned(), false),
-        ("it is not opted in, and cordoned", with(cordoned(), label("none")), false),
-        ("an autoscaler removes it", with(tainted, label("none")), false),
+        ("nobody minds others that are not Ready", with(not_ready, &left_out), true),
+        ("a person has cordoned it", cordoned.clone(), false),
+        ("it is not opted in, and cordoned", with(cordoned, &left_out), false),
+        ("an autoscaler removes it", with(tainted, &left_out), false),
     ] {
         let cluster = cluster([("n", json!({})), ("o", other)], []);
         let policy = policy();

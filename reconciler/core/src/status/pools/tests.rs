@@ -1,47 +1,45 @@
 //! The status of a pool, from the objects of its nodes.
 
+#![allow(clippy::needless_pass_by_value, reason = "JSON is written where it is used")]
+
 use super::*;
 use crate::cluster::{Cluster, Watched as _};
 use crate::decide;
-use crate::known::Known;
-use crate::objects::{AgentPod, Readiness, WatchedNode};
-use crate::observe::{Leader, Now, observe};
-use crate::policy::{Policy, USUAL};
+use crate::policy::Policy;
 use crate::pool::Pool;
+use crate::tests::world::{
+    NOW, annotated, known, node, observe_knowing, pool as a_pool, put_agent, put_ledger, read, shadow, with,
+};
 use brupop_api::{Item, names};
 use serde_json::json;
-use std::sync::Arc;
 
-const NOW: &str = "2026-11-21T04:00:00Z";
+const OLD: &str = "1.19.4";
+const NEW: &str = "1.20.0";
 
 /// A node of the pool that runs this version and wants that one; `None` = it has not reported.
 fn join(cluster: &mut Cluster, name: &str, runs: &str, wants: Option<&str>, paused: bool) {
-    let annotations = json!({names::PAUSE_ANNOTATION: paused.to_string()});
-    let node: WatchedNode = serde_json::from_value(json!({
-        "metadata": {"name": name, "uid": name, "annotations": annotations,
-            "labels": {names::UPDATER_INTERFACE_LABEL: names::UPDATER_INTERFACE_VERSION}},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}],
-            "nodeInfo": {"bootID": "b", "osImage": format!("Bottlerocket OS {runs} (aws-k8s-1.29)")}},
-    }))
-    .unwrap();
-    node.put(cluster);
+    let image =
+        json!({"status": {"nodeInfo": {"osImage": format!("Bottlerocket OS {runs} (aws-k8s-1.29)")}}});
+    node(name, with(image, &annotated(names::PAUSE_ANNOTATION, paused))).put(cluster);
     let status = wants.map(|wants| {
         json!({"current_version": runs, "target_version": (wants != runs).then_some(wants), "current_state": "Idle",
-            "boot_id": "b"})
+            "boot_id": "boot-1"})
     });
-    let shadow = json!({"metadata": {"name": format!("brs-{name}"), "uid": name, "generation": 1}, "spec": {"state": "Idle"}, "status": status});
-    let shadow: Item<brupop_api::BottlerocketShadow> = serde_json::from_value(shadow).unwrap();
-    shadow.put(cluster);
-    let agent = AgentPod { node: name.to_owned(), readiness: Some(Readiness { ready: true, since: None }) };
-    cluster.entry(&names::shadow_name(name)).agents.insert("agent".to_owned(), agent);
+    shadow(&names::shadow_name(name), json!({"state": "Idle"}), json!(status)).put(cluster);
+    put_agent(cluster, name, true, None);
 }
 
+/// The pool `web`, as it is stored.
 fn pool(spec: &Value, status: &Value) -> Item<Pool> {
-    serde_json::from_value(
-        json!({"metadata": {"name": "web", "uid": "u", "generation": 3, "resourceVersion": "7"},
-        "spec": spec, "status": status}),
-    )
-    .unwrap()
+    read(json!({"metadata": {"name": "web", "uid": "u", "generation": 3, "resourceVersion": "7"},
+        "spec": spec, "status": status}))
+}
+
+/// A cluster with this pool, and none of its nodes.
+fn of_pool(spec: Value) -> Cluster {
+    let mut cluster = Cluster::default();
+    pool(&with(json!({"nodeSelector": {}}), &spec), &json!({})).put(&mut cluster);
+    cluster
 }
 
 /// The status that the only pool should have.
@@ -57,19 +55,14 @@ fn status_with(cluster: &mut Cluster, ledger: Value) -> DesiredPoolStatus {
 /// The same, if these queries have no answer.
 fn status_of(
     cluster: &mut Cluster,
-    mut ledger: Value,
+    ledger: Value,
     unanswered: impl Fn(&GateQuery) -> Option<NoAnswer<'static>>,
 ) -> DesiredPoolStatus {
-    ledger["term"] = json!(4);
-    let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": ledger});
-    cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-    let (time, policy) = (NOW.parse().unwrap(), Policy::default());
-    let known = Known::of(cluster, time, &Policy::default());
-    let pools = crate::observe::pools_at(cluster, &known, &USUAL, time);
-    let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
-    let observed = observe(cluster, &known, &pools, &policy, &leader, Now { time, text: NOW });
+    put_ledger(cluster, json!({}), ledger);
+    let policy = Policy::default();
+    let observed = observe_knowing(cluster, &known(cluster), &policy, NOW);
     let decided = decide::fleet(&observed);
-    super::pools(&observed, &decided.nodes, "ns", unanswered).pop().unwrap()
+    pools(&observed, &decided.nodes, "ns", unanswered).pop().unwrap()
 }
 
 /// Status and reason of each condition.
@@ -79,12 +72,11 @@ fn words(status: &DesiredPoolStatus) -> Vec<String> {
 
 #[test]
 fn a_pool_counts_its_nodes() {
-    let mut cluster = Cluster::default();
-    pool(&json!({"nodeSelector": {}, "maxUnavailable": "50%"}), &json!({})).put(&mut cluster);
-    join(&mut cluster, "a", "1.20.0", Some("1.20.0"), false);
-    join(&mut cluster, "b", "1.19.4", Some("1.20.0"), false);
-    join(&mut cluster, "c", "1.19.4", Some("1.20.0"), true);
-    join(&mut cluster, "d", "1.19.4", None, false);
+    let mut cluster = of_pool(json!({"maxUnavailable": "50%"}));
+    join(&mut cluster, "a", NEW, Some(NEW), false);
+    join(&mut cluster, "b", OLD, Some(NEW), false);
+    join(&mut cluster, "c", OLD, Some(NEW), true);
+    join(&mut cluster, "d", OLD, None, false);
     let seen = status(&mut cluster);
     let counts = PoolCounts {
         nodes: 4,
@@ -113,135 +105,70 @@ fn a_pool_counts_its_nodes() {
 
 #[test]
 fn conditions_say_where_a_pool_stands() {
-    let spec = json!({"nodeSelector": {}});
-    let of = |spec: &Value, nodes: &[(&str, Option<&str>)]| {
-        let mut cluster = Cluster::default();
-        pool(spec, &json!({})).put(&mut cluster);
-        for (number, (runs, wants)) in nodes.iter().enumerate() {
-            join(&mut cluster, &format!("n{number}"), runs, *wants, false);
-        }
-        words(&status(&mut cluster))[..3].join(" ")
-    };
-    let (old, new) = ("1.19.4", Some("1.20.0"));
-    for (what, spec, nodes, expected) in [
+    let (old, new) = (Some(OLD), Some(NEW));
+    let pending = "Updated=False/UpdatesPending";
+    for (what, spec, wants, accepted, progressing, updated) in [
+        ("no nodes", json!({}), &[][..], "True/Understood", "NoNodes", "Updated=Unknown/NoNodes"),
+        ("up to date", json!({}), &[old], "True/Understood", "NoUpdate", "Updated=True/NoUpdate"),
         (
-            "no nodes",
-            &spec,
-            &[][..],
-            "Accepted=True/Understood Progressing=False/NoNodes Updated=Unknown/NoNodes",
+            "one not reported",
+            json!({}),
+            &[old, None],
+            "True/Understood",
+            "NoUpdate",
+            "Updated=Unknown/NotReported",
         ),
-        (
-            "up to date",
-            &spec,
-            &[(old, Some(old))],
-            "Accepted=True/Understood Progressing=False/NoUpdate Updated=True/NoUpdate",
-        ),
-        (
-            "one has not reported",
-            &spec,
-            &[(old, Some(old)), (old, None)],
-            "Accepted=True/Understood Progressing=False/NoUpdate Updated=Unknown/NotReported",
-        ),
-        (
-            "paused",
-            &json!({"nodeSelector": {}, "paused": true}),
-            &[(old, new)],
-            "Accepted=True/Understood Progressing=False/PoolPaused Updated=False/UpdatesPending",
-        ),
-        (
-            "not understood",
-            &json!({"nodeSelector": {}, "maxUnavailable": 0}),
-            &[(old, new)],
-            "Accepted=False/PoolInvalid Progressing=False/PoolInvalid Updated=False/UpdatesPending",
-        ),
-        (
-            "not even read",
-            &json!({"nodeSelector": 3}),
-            &[(old, new)],
-            "Accepted=False/PoolInvalid Progressing=False/PoolInvalid Updated=False/UpdatesPending",
-        ),
+        ("paused", json!({"paused": true}), &[new], "True/Understood", "PoolPaused", pending),
+        ("not understood", json!({"maxUnavailable": 0}), &[new], "False/PoolInvalid", "PoolInvalid", pending),
+        ("not even read", json!({"nodeSelector": 3}), &[new], "False/PoolInvalid", "PoolInvalid", pending),
     ] {
-        assert_eq!(of(spec, nodes), expected, "{what}");
+        let mut cluster = of_pool(spec);
+        for (number, wants) in wants.iter().enumerate() {
+            join(&mut cluster, &format!("n{number}"), OLD, *wants, false);
+        }
+        let expected =
+            [format!("Accepted={accepted}"), format!("Progressing=False/{progressing}"), updated.to_owned()];
+        assert_eq!(words(&status(&mut cluster))[..3], expected, "{what}");
     }
 }
 
 /// A release is no change of a pool, so waiting for the pool is not waiting for the release.
 #[test]
 fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
-    const READY: &str = "Ready=True/InForce Stalled=False/NotStalled";
-    let (old, new) = ("1.19.4", Some("1.20.0"));
-    let with = |more: Value| {
-        let mut spec = json!({"nodeSelector": {}});
-        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        spec
-    };
-    let halted = json!({"1.20.0": {"halted": {"at": NOW, "reason": "n (FellBack)"}}});
-    let in_pool = json!({"web/1.20.0": {"halted": {"at": NOW, "reason": "n (WorkloadsUnavailable)"}}});
+    let (old, new) = (Some(OLD), Some(NEW));
+    let halted = json!({"versions": {"1.20.0": {"halted": {"at": NOW, "reason": "n (FellBack)"}}}});
+    let in_pool = json!({"poolVersions": {"web/1.20.0": {"halted": {"at": NOW, "reason": "n (WorkloadsUnavailable)"}}}});
+    let slot = json!({"slots": {"brs-n": {"uid": "uid-brs-n", "attempt": 1}}});
+    let outside = json!({"windows": [{"schedule": "0 5 * * *", "duration": "1h"}]});
     let none = json!({});
-    for (what, spec, wants, ledger, expected) in [
-        ("no nodes", with(json!({})), None, &none, READY),
-        ("up to date", with(json!({})), Some(old), &none, READY),
-        ("next", with(json!({})), new, &none, READY),
-        (
-            "in mid-update",
-            with(json!({})),
-            new,
-            &json!({"slots": {"brs-n": {"uid": "n", "attempt": 1}}}),
-            READY,
-        ),
-        ("paused", with(json!({"paused": true})), new, &none, READY),
-        (
-            "outside its window",
-            with(json!({"windows": [{"schedule": "0 5 * * *", "duration": "1h"}]})),
-            new,
-            &none,
-            READY,
-        ),
-        ("halted for others only", with(json!({})), Some(old), &json!({"versions": halted}), READY),
-        (
-            "halted in the fleet",
-            with(json!({})),
-            new,
-            &json!({"versions": halted}),
-            "Ready=False/VersionHalted Stalled=True/VersionHalted",
-        ),
-        (
-            "halted in the pool",
-            with(json!({})),
-            new,
-            &json!({"poolVersions": in_pool}),
-            "Ready=False/VersionHaltedInPool Stalled=True/VersionHaltedInPool",
-        ),
-        (
-            "not understood",
-            with(json!({"maxUnavailable": 0})),
-            new,
-            &none,
-            "Ready=False/PoolInvalid Stalled=True/PoolInvalid",
-        ),
-        (
-            "not even read",
-            json!({"nodeSelector": 3}),
-            None,
-            &json!({"poolVersions": in_pool}),
-            "Ready=False/PoolInvalid Stalled=True/PoolInvalid",
-        ),
+    // Why somebody has to act, if so.
+    for (what, spec, wants, ledger, why) in [
+        ("no nodes", json!({}), None, &none, None),
+        ("up to date", json!({}), old, &none, None),
+        ("next", json!({}), new, &none, None),
+        ("in mid-update", json!({}), new, &slot, None),
+        ("paused", json!({"paused": true}), new, &none, None),
+        ("outside its window", outside, new, &none, None),
+        ("halted for others only", json!({}), old, &halted, None),
+        ("halted in the fleet", json!({}), new, &halted, Some("VersionHalted")),
+        ("halted in the pool", json!({}), new, &in_pool, Some("VersionHaltedInPool")),
+        ("not understood", json!({"maxUnavailable": 0}), new, &none, Some("PoolInvalid")),
+        ("not even read", json!({"nodeSelector": 3}), None, &in_pool, Some("PoolInvalid")),
     ] {
-        let mut cluster = Cluster::default();
-        pool(&spec, &json!({})).put(&mut cluster);
+        let mut cluster = of_pool(spec);
         if wants.is_some() {
-            join(&mut cluster, "n", old, wants, false);
+            join(&mut cluster, "n", OLD, wants, false);
         }
         let status = status_with(&mut cluster, ledger.clone());
+        let expected = why.map_or_else(
+            || "Ready=True/InForce Stalled=False/NotStalled".to_owned(),
+            |why| format!("Ready=False/{why} Stalled=True/{why}"),
+        );
         assert_eq!(words(&status)[4..].join(" "), expected, "{what}");
         let [.., halted, ready, stalled] = &status.conditions;
-        let why = [&status.conditions[0], halted].map(|it| &it.message);
-        assert!(stalled.status == ConditionStatus::False || why.contains(&&stalled.message), "{what}");
-        assert_eq!(
-            ready.message == stalled.message,
-            stalled.status == ConditionStatus::True,
-            "{what}: {ready:?}"
-        );
+        let known = [&status.conditions[0], halted].map(|it| &it.message);
+        assert!(stalled.status == ConditionStatus::False || known.contains(&&stalled.message), "{what}");
+        assert_eq!(ready.message == stalled.message, why.is_some(), "{what}: {ready:?}");
     }
 }
 
@@ -254,7 +181,7 @@ fn a_status_that_is_stored_is_not_written_again() {
     ] {
         let mut cluster = Cluster::default();
         pool(&spec, &json!({"nodes": "many"})).put(&mut cluster);
-        join(&mut cluster, "a", "1.19.4", Some("1.20.0"), false);
+        join(&mut cluster, "a", OLD, Some(NEW), false);
         let wanted = status(&mut cluster);
         assert!(!wanted.is_stored_in(&cluster.pools["web"]), "{spec}");
         let patch = wanted.patch(&cluster.pools["web"], NOW);
@@ -270,56 +197,40 @@ fn a_status_that_is_stored_is_not_written_again() {
 
 #[test]
 fn a_pool_says_that_it_never_gets_to_a_version() {
-    let progressing = |spec: &Value, seen: &Value| {
-        let mut cluster = Cluster::default();
-        pool(spec, &json!({})).put(&mut cluster);
-        join(&mut cluster, "n", "1.19.4", Some("1.21.0"), false);
-        let status = status_with(&mut cluster, json!({"seen": seen}));
-        let condition = &status.conditions[1];
-        (condition.reason, condition.message.clone())
-    };
-    let spec = |versions: Value| json!({"nodeSelector": {}, "versions": versions});
-    let (young, now) = (spec(json!({"minAge": "72h"})), NOW);
-    let (reason, message) =
-        progressing(&young, &json!({"1.19.4": now, "1.20.0": now, "1.21.0": now, "1.22.0": now}));
-    assert_eq!(reason, "Superseded");
-    assert!(
-        message.starts_with(
-            "1.21.0 superseded 1.20.0 before its turn: this version is younger than the pool allows"
-        ),
-        "{message}"
-    );
-    for (what, spec, seen, expected) in [
-        ("nothing is in between", &young, json!({"1.19.4": now, "1.21.0": now}), "VersionTooYoung"),
-        (
-            "what is in between is not allowed",
-            &spec(json!({"minAge": "72h", "atLeast": "1.21.0"})),
-            json!({"1.20.0": now}),
-            "VersionTooYoung",
-        ),
-        ("it does not wait for its age", &spec(json!({})), json!({"1.20.0": now}), "CheckingPods"),
+    let young = json!({"minAge": "72h"});
+    let later = json!({"minAge": "72h", "atLeast": "1.21.0"});
+    for (what, versions, seen, expected) in [
+        ("one is in between", young.clone(), &["1.19.4", "1.20.0", "1.21.0", "1.22.0"][..], "Superseded"),
+        ("nothing is in between", young, &["1.19.4", "1.21.0"], "VersionTooYoung"),
+        ("what is in between is not allowed", later, &["1.20.0"], "VersionTooYoung"),
+        ("it does not wait for its age", json!({}), &["1.20.0"], "CheckingPods"),
     ] {
-        assert_eq!(progressing(spec, &seen).0, expected, "{what}");
+        let mut cluster = of_pool(json!({"versions": versions}));
+        join(&mut cluster, "n", OLD, Some("1.21.0"), false);
+        let seen: serde_json::Map<_, _> =
+            seen.iter().map(|version| ((*version).to_owned(), json!(NOW))).collect();
+        let progressing = &status_with(&mut cluster, json!({"seen": seen})).conditions[1];
+        assert_eq!(progressing.reason, expected, "{what}");
+        let says = "1.21.0 superseded 1.20.0 before its turn: this version is younger than the pool allows";
+        assert_eq!(
+            progressing.message.starts_with(says),
+            expected == "Superseded",
+            "{}",
+            progressing.message
+        );
     }
 }
 
 /// Nobody updates the node until a person has changed one of the pools.
 #[test]
 fn a_pool_says_at_once_that_there_is_none_that_it_comes_after() {
-    let mut cluster = Cluster::default();
-    pool(&json!({"nodeSelector": {}, "after": [{"pool": "nowhere"}]}), &json!({})).put(&mut cluster);
-    join(&mut cluster, "a", "1.20.0", Some("1.20.0"), false);
-    let stalled = |seen: &DesiredPoolStatus| {
-        let of_type = |it: &&DesiredCondition| it.type_ == STALLED;
-        seen.conditions.iter().find(of_type).map(|it| (it.reason, it.message.clone())).unwrap()
-    };
-    let (reason, message) = stalled(&status(&mut cluster));
-    assert_eq!(reason, "WaitingForPool");
-    assert_eq!(
-        message,
-        "the pool nowhere goes first (spec.after), and there is no BottlerocketPool of this name"
-    );
-    join(&mut cluster, "b", "1.19.4", Some("1.20.0"), false);
+    let mut cluster = of_pool(json!({"after": [{"pool": "nowhere"}]}));
+    join(&mut cluster, "a", NEW, Some(NEW), false);
+    let seen = status(&mut cluster);
+    let stalled = seen.conditions.iter().find(|it| it.type_ == STALLED).unwrap();
+    let message = "the pool nowhere goes first (spec.after), and there is no BottlerocketPool of this name";
+    assert_eq!((stalled.reason, stalled.message.as_str()), ("WaitingForPool", message));
+    join(&mut cluster, "b", OLD, Some(NEW), false);
     let seen = status(&mut cluster);
     assert!(seen.conditions.iter().any(|it| it.type_ == PROGRESSING && it.message == message), "{seen:?}");
 }
@@ -327,33 +238,21 @@ fn a_pool_says_at_once_that_there_is_none_that_it_comes_after() {
 /// What is wrong with another pool holds this one, too, also if it is some pools away.
 #[test]
 fn a_pool_says_at_once_that_none_before_it_ever_begins() {
-    let other = |name: &str, spec: Value| -> Item<Pool> {
-        serde_json::from_value(json!({"metadata": {"name": name, "uid": name}, "spec": spec})).unwrap()
-    };
-    let after = |pool: &str| json!({"nodeSelector": {}, "priority": 1, "after": [{"pool": pool}]});
-    for (a, b, why) in [
-        (after("b"), json!({"nodeSelector": {}, "priority": 2}), None),
+    let after = |pool: &str| json!({"priority": 1, "after": [{"pool": pool}]});
+    let first = "b goes first (spec.after), and never begins: ";
+    for (b, why) in [
+        (json!({"priority": 2}), None),
+        (after("nowhere"), Some(format!("{first}the pool nowhere goes"))),
+        (json!({"priority": 2, "maxUnavailable": 0}), Some(format!("{first}spec.maxUnavailable: write"))),
         (
-            after("b"),
-            after("nowhere"),
-            Some("b goes first (spec.after), and never begins: the pool nowhere goes"),
-        ),
-        (
-            after("b"),
-            json!({"nodeSelector": {}, "priority": 2, "maxUnavailable": 0}),
-            Some("b goes first (spec.after), and never begins: spec.maxUnavailable: write"),
-        ),
-        (
-            after("b"),
             after("a"),
-            Some("a goes first (spec.after), and never begins: spec.after: these pools wait"),
+            Some("a goes first (spec.after), and never begins: spec.after: these pools wait".to_owned()),
         ),
     ] {
-        let mut cluster = Cluster::default();
-        let web = json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "a"}]});
-        pool(&web, &json!({})).put(&mut cluster);
-        other("a", a).put(&mut cluster);
-        other("b", b).put(&mut cluster);
+        let mut cluster =
+            of_pool(json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "a"}]}));
+        a_pool("a", after("b")).put(&mut cluster);
+        a_pool("b", b).put(&mut cluster);
         let seen = status(&mut cluster);
         let [accepted, progressing, .., stalled] = &seen.conditions;
         assert_eq!(accepted.status, ConditionStatus::True, "{seen:?}");
@@ -370,19 +269,15 @@ fn a_pool_says_at_once_that_none_before_it_ever_begins() {
 /// Of a version that the first pool was done with before.
 #[test]
 fn a_pool_that_is_being_updated_is_not_stalled_by_the_one_before_it() {
-    let mut cluster = Cluster::default();
-    let pool_of = |name: &str, spec: Value| -> Item<Pool> {
-        serde_json::from_value(json!({"metadata": {"name": name, "uid": name}, "spec": spec})).unwrap()
-    };
-    pool(&json!({"nodeSelector": {}, "priority": 2, "after": [{"pool": "a"}]}), &json!({})).put(&mut cluster);
-    pool_of("a", json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "ghost"}]}))
-        .put(&mut cluster);
+    let mut cluster = of_pool(json!({"priority": 2, "after": [{"pool": "a"}]}));
+    let ghost = json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "ghost"}]});
+    a_pool("a", ghost).put(&mut cluster);
     let stalled = |cluster: &mut Cluster, ledger: Value| words(&status_with(cluster, ledger))[5].clone();
-    join(&mut cluster, "n", "1.20.0", None, false);
+    join(&mut cluster, "n", NEW, None, false);
     assert_eq!(stalled(&mut cluster, json!({})), "Stalled=True/WaitingForPool");
-    join(&mut cluster, "n", "1.19.4", Some("1.20.0"), false);
+    join(&mut cluster, "n", OLD, Some(NEW), false);
     assert_eq!(stalled(&mut cluster, json!({})), "Stalled=True/WaitingForPool");
-    let slots = json!({"slots": {"brs-n": {"uid": "n", "attempt": 1}}});
+    let slots = json!({"slots": {"brs-n": {"uid": "uid-brs-n", "attempt": 1}}});
     assert_eq!(stalled(&mut cluster, slots), "Stalled=False/NotStalled");
 }
 
@@ -391,8 +286,7 @@ fn a_pool_that_is_being_updated_is_not_stalled_by_the_one_before_it() {
 fn a_pool_says_at_once_that_a_gate_has_no_answer() {
     let gate = |name: &str, query: &str| json!({"name": name, "type": "Prometheus", "prometheus": {"source": "main", "query": query}});
     let gates = [gate("well", "up == 0"), gate("broken", "up =")];
-    let mut cluster = Cluster::default();
-    pool(&json!({"nodeSelector": {}, "gates": gates}), &json!({})).put(&mut cluster);
+    let mut cluster = of_pool(json!({"gates": gates}));
     let asked = |query: &GateQuery| {
         (query.expression == "up =").then_some(NoAnswer::Failed("bad_data: 1:4: parse error"))
     };
@@ -407,7 +301,7 @@ fn a_pool_says_at_once_that_a_gate_has_no_answer() {
         let of_type = seen.conditions.iter().find(|it| it.type_ == type_).unwrap();
         assert_eq!((of_type.reason, of_type.message.as_str()), (reason, message), "{type_}");
     }
-    join(&mut cluster, "n", "1.19.4", Some("1.20.0"), false);
+    join(&mut cluster, "n", OLD, Some(NEW), false);
     let waits = status_of(&mut cluster, json!({}), asked);
     assert_eq!((waits.conditions[1].reason, waits.conditions[1].message.as_str()), ("GateUnknown", expected));
     // A source may come back by itself.
@@ -420,15 +314,9 @@ fn a_pool_says_at_once_that_a_gate_has_no_answer() {
 
 #[test]
 fn a_pool_that_contends_for_nodes_is_stalled() {
-    let mut cluster = Cluster::default();
-    let spec = json!({"nodeSelector": {}});
-    pool(&spec, &json!({})).put(&mut cluster);
-    let other: Item<Pool> = serde_json::from_value(
-        json!({"metadata": {"name": "other", "uid": "o", "generation": 1, "resourceVersion": "8"}, "spec": spec}),
-    )
-    .unwrap();
-    other.put(&mut cluster);
-    join(&mut cluster, "n", "1.19.4", Some("1.20.0"), false);
+    let mut cluster = of_pool(json!({}));
+    a_pool("other", json!({})).put(&mut cluster);
+    join(&mut cluster, "n", OLD, Some(NEW), false);
     let words = words(&status(&mut cluster)).join(" ");
     assert!(words.contains("Stalled=True"), "{words}");
 }

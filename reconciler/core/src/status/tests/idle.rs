@@ -1,27 +1,24 @@
 //! Whether the fleet is idle.
 
 use brupop_api::conditions::ConditionStatus;
-use brupop_api::{BottlerocketShadow, Item, names};
+use brupop_api::names;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Watched as _};
-use crate::objects::WatchedNode;
 use crate::status::DesiredCondition;
+use crate::tests::world::{annotated, node, read, shadow};
 
 fn put_node(cluster: &mut Cluster, name: &str, marker: Option<&str>) {
-    let annotations = marker.map(|marker| json!({names::MARKER_ANNOTATION: marker}));
-    let node = json!({"metadata": {"name": name, "annotations": annotations}});
-    serde_json::from_value::<WatchedNode>(node).unwrap().put(cluster);
+    let marker = marker.map_or_else(|| json!({}), |marker| annotated(names::MARKER_ANNOTATION, marker));
+    node(name, marker).put(cluster);
 }
 
 fn put_shadow(cluster: &mut Cluster, name: &str, state: &str) {
-    let shadow = json!({"metadata": {"name": format!("brs-{name}")}, "spec": {"state": state}});
-    serde_json::from_value::<Item<BottlerocketShadow>>(shadow).unwrap().put(cluster);
+    shadow(&names::shadow_name(name), json!({"state": state}), json!({})).put(cluster);
 }
 
 fn message(cluster: &Cluster, slots: &Value) -> (ConditionStatus, String) {
-    let condition =
-        DesiredCondition::idle(cluster.busy_nodes(&serde_json::from_value(slots.clone()).unwrap()));
+    let condition = DesiredCondition::idle(cluster.busy_nodes(&read(slots.clone())));
     (condition.status, condition.message.split(' ').next().unwrap().to_owned())
 }
 

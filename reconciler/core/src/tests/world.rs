@@ -1,0 +1,143 @@
+//! Objects as they are watched, to be varied by each test, and what is seen in them.
+
+#![allow(clippy::needless_pass_by_value, reason = "JSON is written where it is used")]
+
+use std::sync::Arc;
+
+use brupop_api::{BottlerocketShadow, Item, names};
+use jiff::Timestamp;
+use kube::Resource as _;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, Watched as _};
+use crate::facts::Observed;
+use crate::known::Known;
+use crate::objects::{AgentPod, Readiness, WatchedNode};
+use crate::observe::{Leader, Now, observe, pools_at};
+use crate::policy::Policy;
+use crate::pool::Pool;
+
+pub(crate) const NOW: &str = "2026-11-21T04:00:00Z";
+pub(crate) const LEADER: Leader<'static> =
+    Leader { term: 4, enforced: true, alone: true, own_node: Some("n") };
+
+pub(crate) fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+/// The object that this JSON is.
+#[track_caller]
+pub(crate) fn read<T: DeserializeOwned>(json: Value) -> T {
+    serde_json::from_value(json).unwrap()
+}
+
+/// One JSON with the members of another.
+pub(crate) fn with(mut one: Value, other: &Value) -> Value {
+    json_patch::merge(&mut one, other);
+    one
+}
+
+/// An opted-in node that is Ready, with these changes.
+pub(crate) fn node(name: &str, more: Value) -> WatchedNode {
+    let json = json!({
+        "metadata": {"name": name, "uid": format!("node-{name}"),
+            "labels": {names::UPDATER_INTERFACE_LABEL: names::UPDATER_INTERFACE_VERSION}},
+        "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}],
+            "nodeInfo": {"bootID": "boot-1", "osImage": "Bottlerocket OS 1.19.4 (aws-k8s-1.29)"}},
+    });
+    read(with(json, &more))
+}
+
+/// A change of a node: these labels.
+pub(crate) fn labels(labels: Value) -> Value {
+    json!({"metadata": {"labels": labels}})
+}
+
+/// A change of a node: this value of the label that opts it in.
+pub(crate) fn opted(value: &str) -> Value {
+    labels(json!({names::UPDATER_INTERFACE_LABEL: value}))
+}
+
+/// A change of a node: this annotation.
+pub(crate) fn annotated(annotation: &str, value: impl ToString) -> Value {
+    json!({"metadata": {"annotations": {annotation: value.to_string()}}})
+}
+
+/// A change of a node: this marker.
+pub(crate) fn marked(marker: Value) -> Value {
+    annotated(names::MARKER_ANNOTATION, marker)
+}
+
+/// A change of a node: whether it is Ready, perhaps since a time.
+pub(crate) fn ready(status: &str, since: Option<&str>) -> Value {
+    json!({"status": {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": since}]}})
+}
+
+/// The shadow of this name.
+pub(crate) fn shadow(name: &str, spec: Value, status: Value) -> Item<BottlerocketShadow> {
+    let node = names::node_of_shadow(name).unwrap();
+    read(json!({
+        "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
+        "metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}"), "generation": 3,
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": format!("node-{node}")}]},
+        "spec": spec, "status": status,
+    }))
+}
+
+/// A pool of all nodes, with these changes of its spec.
+pub(crate) fn pool(name: &str, spec: Value) -> Item<Pool> {
+    let spec = with(json!({"nodeSelector": {}}), &spec);
+    read(json!({"metadata": {"name": name, "uid": name, "generation": 1}, "spec": spec}))
+}
+
+/// The nodes with these changes, each with an agent that is Ready, and these shadows.
+pub(crate) fn cluster<'n>(
+    nodes: impl IntoIterator<Item = (&'n str, Value)>,
+    shadows: impl IntoIterator<Item = (&'n str, Value, Value)>,
+) -> Cluster {
+    let mut cluster = Cluster::default();
+    for (name, more) in nodes {
+        node(name, more).put(&mut cluster);
+        put_agent(&mut cluster, name, true, None);
+    }
+    for (name, spec, status) in shadows {
+        shadow(name, spec, status).put(&mut cluster);
+    }
+    cluster
+}
+
+/// The pod of the agent on this node, and whether it is Ready, perhaps since a time.
+pub(crate) fn put_agent(cluster: &mut Cluster, node: &str, ready: bool, since: Option<&str>) {
+    let agent =
+        AgentPod { node: node.to_owned(), readiness: Some(Readiness { ready, since: since.map(at) }) };
+    cluster.entry(&names::shadow_name(node)).agents.insert("agent".to_owned(), agent);
+}
+
+/// The fleet's object, which is led in the term of [`LEADER`] unless its status says otherwise.
+pub(crate) fn put_ledger(cluster: &mut Cluster, spec: Value, status: Value) {
+    let status = with(json!({"term": LEADER.term}), &status);
+    let ledger = json!({"metadata": {"name": "fleet", "uid": "f"}, "spec": spec, "status": status});
+    cluster.fleet = Some(Arc::new(read(ledger)));
+}
+
+/// What follows from the cluster alone.
+pub(crate) fn known(cluster: &Cluster) -> Known {
+    Known::of(cluster, at(NOW), &Policy::default())
+}
+
+/// What is seen, if this is known besides.
+pub(crate) fn observe_knowing<'a>(
+    cluster: &'a Cluster,
+    known: &Known,
+    policy: &'a Policy,
+    now: &'a str,
+) -> Observed<'a> {
+    // Facts borrow from it, and tests are short.
+    let mut prepared = known.clone();
+    while !prepared.prepare_pools(cluster, at(now), policy) {}
+    let known = Box::leak(Box::new(prepared));
+    let pools = Box::leak(Box::new(pools_at(cluster, known, policy, at(now))));
+    observe(cluster, known, pools, policy, &LEADER, Now { time: at(now), text: now })
+}
