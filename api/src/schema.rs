@@ -47,10 +47,11 @@ const VERSION_HINT: &str = "write a semantic version, such as 1.20.0";
 const TIME_ZONE: &str = "^[A-Za-z][A-Za-z0-9_+/-]*$";
 const TIME_ZONE_MAX: usize = 64;
 const TIME_ZONE_HINT: &str = "write a name of the IANA database, such as Europe/Berlin or UTC";
-/// Also a day that no month has: then the API server says that it cannot be converted.
+/// A day that no month has gets the same sentence, where the API server would say that it cannot be converted.
 const WRITTEN_TIME: &str = concat!(
-    "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?",
-    "(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+    "^([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))",
+    "|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)",
+    "T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
 );
 const WRITTEN_TIME_HINT: &str = "write a time with its offset, such as 2026-12-20T00:00:00+01:00";
 /// What cron expressions of five fields consist of, as far as characters go.
@@ -134,4 +135,22 @@ fn matches(text: &str, pattern: &str) -> String {
 pub(crate) fn ordered() -> String {
     let (start, end) = (matches("self.start", WRITTEN_TIME), matches("self.end", WRITTEN_TIME));
     format!("!({start} && {end}) || timestamp(self.start) < timestamp(self.end)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regex::Regex;
+
+    #[test]
+    fn people_write_days_that_there_are() {
+        let written = Regex::new(WRITTEN_TIME).unwrap();
+        let years = [1999, 2000, 2023, 2024, 2026, 2096, 2100];
+        let months = |year| (0..=13).map(move |month| (year, month));
+        let days = |(year, month)| (0..=32).map(move |day| (year, month, day));
+        for (year, month, day) in years.into_iter().flat_map(months).flat_map(days) {
+            let text = format!("{year}-{month:02}-{day:02}T00:00:00Z");
+            assert_eq!(written.is_match(&text), text.parse::<jiff::Timestamp>().is_ok(), "{text}");
+        }
+    }
 }
