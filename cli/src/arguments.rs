@@ -67,6 +67,31 @@ pub struct Target {
     pub request_timeout: Option<RequestTimeout>,
 }
 
+impl Target {
+    /// The flags that name the cluster, as they were given, for commands that are pasted. Impersonation is left out: who may
+    /// only look would be told to change something as such.
+    pub fn flags(&self) -> String {
+        let kubeconfig = self.kubeconfig.as_ref().map(|file| file.to_string_lossy().into_owned());
+        let named = [
+            ("kubeconfig", &kubeconfig),
+            ("context", &self.context),
+            ("cluster", &self.cluster),
+            ("user", &self.user),
+        ];
+        let named = named.into_iter().filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
+        named.flat_map(|(flag, value)| [" --", flag, " ", &quoted(value)].map(str::to_owned)).collect()
+    }
+}
+
+/// The word as shells read it.
+fn quoted(word: &str) -> String {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@=+,%".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// How long to wait for an answer, as kubectl reads it: `0`, a number of seconds, or a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestTimeout(pub Duration);
@@ -227,6 +252,19 @@ mod tests {
         ] {
             assert_eq!(text.parse().ok(), limit.map(RequestTimeout), "{text}");
         }
+    }
+
+    #[test]
+    fn pasted_commands_name_the_cluster() {
+        let flags = |words: &[&str]| {
+            let words = ["kubectl-brupop", "status"].iter().chain(words);
+            Arguments::try_parse_from(words).unwrap().target.flags()
+        };
+        assert_eq!(flags(&["-n", "ns", "--as", "jane"]), "");
+        assert_eq!(
+            flags(&["--context", "arn:aws:eks:x:1:cluster/prod", "--kubeconfig", "it's", "--user", "a"]),
+            r" --kubeconfig 'it'\''s' --context arn:aws:eks:x:1:cluster/prod --user a"
+        );
     }
 
     #[test]

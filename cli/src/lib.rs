@@ -44,9 +44,14 @@ const FIELD_MANAGER: &str = "brupop-cli";
 pub async fn run(arguments: Arguments) -> Result<(), Error> {
     let Arguments { target, output, command } = arguments;
     let server = async || connection::connect(&target).await;
-    let page = || Page { now: Timestamp::now(), columns: page::terminal().map(|size| size.columns) };
+    let flags = target.flags();
+    let page = || Page {
+        now: Timestamp::now(),
+        columns: page::terminal().map(|size| size.columns),
+        flags: flags.clone(),
+    };
     match command {
-        Command::Status { watch: true } => live::watch(&server().await?, output).await,
+        Command::Status { watch: true } => live::watch(&server().await?, output, flags).await,
         Command::Status { watch: false } => {
             page::print(&status::of(&server().await?.fleet().await?), output, &page())
         }

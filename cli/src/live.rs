@@ -38,7 +38,7 @@ const END_OF_LINE: &str = "\u{1b}[K\n";
 const END: &str = "\u{1b}[J\u{1b}[?7h";
 
 /// Ends only with an error, as when the caller may not watch.
-pub(crate) async fn watch(server: &OperatorApi, output: Output) -> Result<(), Error> {
+pub(crate) async fn watch(server: &OperatorApi, output: Output, flags: String) -> Result<(), Error> {
     // Watches of a namespace that is not there would wait for ever.
     server.fleet_object_if_any().await?;
     let shadows = watcher(server.ours::<Item<BottlerocketShadow>>(), Config::default());
@@ -46,7 +46,7 @@ pub(crate) async fn watch(server: &OperatorApi, output: Output) -> Result<(), Er
     let pools = watcher(server.ours::<Item<Pool>>(), Config::default());
     let mut pools = pin!(patient(pools));
     let mut fleets = pin!(watch_one(server.ours::<Item<WatchedFleet>>(), names::FLEET));
-    let (mut brought, mut screen) = (Brought::of(&server.namespace), Screen::new(output));
+    let (mut brought, mut screen) = (Brought::of(&server.namespace), Screen::new(output, flags));
     let (mut tick, mut lease) = (ticks(SHORTEST), ticks(LEASE));
     loop {
         tokio::select! {
@@ -195,14 +195,16 @@ impl Brought {
 /// Where it is drawn.
 struct Screen {
     output: Output,
+    /// How the cluster is named on the command line.
+    flags: String,
     /// What was drawn last.
     last: String,
     idle_ticks: u32,
 }
 
 impl Screen {
-    fn new(output: Output) -> Self {
-        Self { output, last: String::new(), idle_ticks: 0 }
+    fn new(output: Output, flags: String) -> Self {
+        Self { output, flags, last: String::new(), idle_ticks: 0 }
     }
 
     fn draw(&mut self, brought: &mut Brought) -> Result<(), Error> {
@@ -211,7 +213,8 @@ impl Screen {
         let stale = size.is_some() && self.idle_ticks >= STALE;
         let Some(fleet) = brought.fleet().filter(|_| brought.changed || stale) else { return Ok(()) };
         (brought.changed, self.idle_ticks) = (false, 0);
-        let page = Page { now: Timestamp::now(), columns: size.map(|size| size.columns) };
+        let page =
+            Page { now: Timestamp::now(), columns: size.map(|size| size.columns), flags: self.flags.clone() };
         let mut text = rendered(&status::of(&fleet), self.output, &page)?;
         if let (Some(trouble), Output::Table) = (&brought.trouble, self.output) {
             text += "\n";

@@ -15,11 +15,13 @@ use crate::Error;
 use crate::arguments::Output;
 
 /// What a table is made for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Page {
     pub now: Timestamp,
     /// The width of the terminal; `None` = no limit.
     pub columns: Option<u16>,
+    /// How the cluster is named on the command line: ` --context prod`.
+    pub flags: String,
 }
 
 /// Something to be printed. Its texts are printable already.
@@ -56,7 +58,9 @@ impl Tone {
 
     /// A paragraph that says what this is about, in this tone.
     pub fn paragraph(self, what: &str, about: &str, page: &Page) -> String {
-        let wrapped = wrapped(&format!("{what} {about}"), page.width().saturating_sub(2)).join("\n  ") + "\n";
+        let wrapped = wrapped(&format!("{what} {}", page.pasteable(about)), page.width().saturating_sub(2))
+            .join("\n  ")
+            + "\n";
         wrapped.replacen(what, &self.paint(what), 1)
     }
 }
@@ -65,6 +69,20 @@ impl Page {
     /// Characters of a line.
     pub fn width(&self) -> usize {
         self.columns.map_or(usize::MAX, usize::from)
+    }
+
+    /// The text with commands that are about the cluster it was asked of: pasted without its context, `kubectl` would change
+    /// another one.
+    pub fn pasteable(&self, text: &str) -> String {
+        let flags = &self.flags;
+        let command = |command: &str| {
+            let (kubectl, rest) = ["kubectl brupop", "kubectl"]
+                .into_iter()
+                .find_map(|kubectl| Some((kubectl, command.strip_prefix(kubectl)?)))?;
+            rest.starts_with(' ').then(|| format!("{kubectl}{flags}{rest}"))
+        };
+        let parts = text.split('`').map(|part| command(part).unwrap_or_else(|| part.to_owned()));
+        parts.collect::<Vec<_>>().join("`")
     }
 }
 
@@ -185,8 +203,8 @@ pub(crate) struct Changed {
 }
 
 impl View for Changed {
-    fn text(&self, _: &Page) -> String {
-        let says = shown(&self.says, 2 * MESSAGE_MAX);
+    fn text(&self, page: &Page) -> String {
+        let says = page.pasteable(&shown(&self.says, 2 * MESSAGE_MAX));
         if self.changed { Tone::Good.paint(&says) + "\n" } else { says + "\n" }
     }
 }
@@ -194,6 +212,18 @@ impl View for Changed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_name_the_cluster() {
+        let page = |flags: &str| Page { now: Timestamp::UNIX_EPOCH, columns: None, flags: flags.to_owned() };
+        let text = "no update before `kubectl brupop resume node-0`; see `kubectl get brf`, and kubectl `kubectlx y`";
+        assert_eq!(page("").pasteable(text), text);
+        assert_eq!(
+            page(" --context prod").pasteable(text),
+            "no update before `kubectl brupop --context prod resume node-0`; see `kubectl --context prod get brf`, and kubectl \
+             `kubectlx y`"
+        );
+    }
 
     #[test]
     fn ages_are_short() {

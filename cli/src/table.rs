@@ -63,6 +63,8 @@ pub(crate) fn table(head: &[Head], rows: &[Vec<Cell>], page: &Page) -> String {
     if rows.is_empty() {
         return String::new();
     }
+    let pasteable = |cell: &Cell| Cell { words: page.pasteable(&cell.words), ..cell.clone() };
+    let rows: Vec<Vec<Cell>> = rows.iter().map(|row| row.iter().map(pasteable).collect()).collect();
     let bold = |name| Cell { style: Style::new().bold(), ..Cell::new(name) };
     let mut names: Vec<Cell> = head.iter().map(|(name, _)| bold(*name)).collect();
     let mut columns = vec![];
@@ -81,7 +83,7 @@ pub(crate) fn table(head: &[Head], rows: &[Vec<Cell>], page: &Page) -> String {
     {
         *name = Cell::default();
     }
-    let lines = std::iter::once(&names).chain(rows).flat_map(|row| layout.lines(row));
+    let lines = std::iter::once(&names).chain(&rows).flat_map(|row| layout.lines(row));
     lines.map(|line| line.trim_end().to_owned() + "\n").filter(|line| line != "\n").collect()
 }
 
@@ -190,8 +192,12 @@ mod tests {
 
     use super::*;
 
+    fn page(columns: Option<u16>) -> Page {
+        Page { now: Timestamp::UNIX_EPOCH, columns, flags: String::new() }
+    }
+
     fn plain(head: &[Head], rows: &[Vec<Cell>], columns: Option<u16>) -> String {
-        strip_str(&table(head, rows, &Page { now: Timestamp::UNIX_EPOCH, columns })).to_string()
+        strip_str(&table(head, rows, &page(columns))).to_string()
     }
 
     #[test]
@@ -225,7 +231,7 @@ mod tests {
         );
         assert_eq!(shown(Some(17)).lines().next(), Some("NODE    AGE"));
         assert_eq!(shown(Some(8)).lines().take(4).collect::<Vec<_>>(), ["NODE", "node-0", "  one", "  two"]);
-        assert!(table(&head, &rows, &Page { now: Timestamp::UNIX_EPOCH, columns: None }).contains("\u{1b}["));
+        assert!(table(&head, &rows, &page(None)).contains("\u{1b}["));
         assert_eq!(plain(&head, &[], None), "");
     }
 

@@ -13,7 +13,7 @@ pub(crate) const NS: &str = "brupop-bottlerocket-aws";
 
 /// What all tests take for the present.
 pub(crate) fn page() -> Page {
-    Page { now: "2026-11-21T04:00:00Z".parse().unwrap(), columns: None }
+    Page { now: "2026-11-21T04:00:00Z".parse().unwrap(), columns: None, flags: String::new() }
 }
 
 pub(crate) fn shadow(

@@ -152,7 +152,9 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     for node in ["node-0", "node-1"] {
         fleet.until_node(node, "is held back", |seen| seen.reason == "FleetPaused").await?;
     }
-    reader.says("why node-1", &["node-1: FleetPaused", "kubectl brupop resume", "update to 1.20.0"]).await?;
+    reader
+        .says("why node-1", &["node-1: FleetPaused", "--context testbed resume`", "update to 1.20.0"])
+        .await?;
     let status: Json = serde_json::from_str(&reader.says("status -o json", &[]).await?)?;
     let waiting = |number: usize| (&status["waiting"][number]["reason"], &status["waiting"][number]["nodes"]);
     ensure!(waiting(0) == (&json!("FleetPaused"), &json!(["node-0", "node-1"])), "{status}");
@@ -296,7 +298,7 @@ async fn a_halt_is_seen_and_lifted(fleet: &Fleet, reader: &Person, operator: &Pe
     let second = second.await?;
     let status = fleet.until_no_slot_is_taken().await?;
     let at = status.versions[NEW].halted.as_ref().context("no halt")?.at.clone();
-    reader.says("status", &["Halted 1.20.0", "kubectl brupop resume-version 1.20.0"]).await?;
+    reader.says("status", &["Halted 1.20.0", "--context testbed resume-version 1.20.0`"]).await?;
     reader.says(&format!("why {second}"), &["VersionHalted", "lift the halt"]).await?;
 
     fleet.hosts.iter().for_each(|host| host.set_faults(Faults::default()));
