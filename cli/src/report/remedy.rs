@@ -9,20 +9,23 @@ pub(super) struct Named<'a> {
     pub node: &'a str,
     /// The version that its host would update to, or a word in its place.
     pub version: &'a str,
+    /// The pool that steers the node.
+    pub pool: &'a str,
     /// The operator's namespace.
     pub namespace: &'a str,
 }
 
 /// A match over all reasons, of which a new one has to be among them.
 macro_rules! remedies {
-    (($node:ident, $namespace:ident, $resume:ident, $resume_fleet:ident, $update_now:ident, $resume_version:ident, $resume_any:ident, $status:ident, $agent:ident),
+    (($node:ident, $namespace:ident, $resume:ident, $resume_fleet:ident, $resume_pool:ident, $update_now:ident, $resume_version:ident, $resume_any:ident, $status:ident, $agent:ident),
      $($variant:ident => $remedy:literal,)*) => {
         /// What to do so that the node's update begins or goes on, with commands that can be pasted. A node that moves by
         /// itself needs nothing; then the sentence says what comes next.
         pub(super) fn of(reason: &Reason<'_>, named: &Named<'_>) -> String {
-            let Named { node: $node, version, namespace: $namespace } = named;
+            let Named { node: $node, version, pool, namespace: $namespace } = named;
             let $resume = brupop(&format!("resume {}", $node), $namespace);
             let $resume_fleet = brupop("resume", $namespace);
+            let $resume_pool = brupop(&format!("resume --pool {pool}"), $namespace);
             let $update_now = brupop(&format!("update-now {}", $node), $namespace);
             let $resume_version = brupop(&format!("resume-version {version}"), $namespace);
             let $resume_any = brupop("resume-version VERSION", $namespace);
@@ -37,7 +40,7 @@ macro_rules! remedies {
 }
 
 remedies! {
-    (node, namespace, resume, resume_fleet, update_now, resume_version, resume_any, status, agent),
+    (node, namespace, resume, resume_fleet, resume_pool, update_now, resume_version, resume_any, status, agent),
     NotLeading => "look at the reconciler's pods and their logs: one of them has to lead",
     NotUnderstood =>
         "repair the object that cannot be read: remove a marker and undo by hand what it records, correct \
@@ -70,7 +73,7 @@ remedies! {
     NodePaused => "resume the node ({resume})",
     OutsideWindow => "wait for the maintenance window, or request the update now ({update_now})",
     Frozen => "wait for the end of the freeze, or request the update now ({update_now})",
-    PoolPaused => "resume the pool (spec.paused of its BottlerocketPool)",
+    PoolPaused => "resume the pool ({resume_pool})",
     PoolInvalid => "correct the field of the pool that the sentence names",
     PoolConflict => "give one of the pools another priority, or another selector",
     NoPool =>
@@ -152,7 +155,7 @@ mod tests {
 
     #[test]
     fn remedies_are_sentences_of_their_own() {
-        let named = Named { node: "node-0", version: "1.20.0", namespace: "ns" };
+        let named = Named { node: "node-0", version: "1.20.0", pool: "web", namespace: "ns" };
         let remedies = Reason::WORDS.iter().filter_map(|word| Some(of(&Reason::of_word(word)?, &named)));
         let mut remedies: Vec<String> = remedies.filter(|remedy| !remedy.starts_with("nothing: ")).collect();
         assert!(remedies.len() > 30, "{}", remedies.len());
@@ -166,6 +169,7 @@ mod tests {
         assert_eq!(remedies.len(), all, "two reasons need the same");
         let command = |word| of(&Reason::of_word(word).unwrap(), &named);
         assert!(command("NodePaused").contains("`kubectl brupop resume node-0 -n ns`"));
+        assert!(command("PoolPaused").contains("`kubectl brupop resume --pool web -n ns`"));
         assert!(command("VersionHalted").contains("`kubectl brupop resume-version 1.20.0 -n ns`"));
         // README's opt-out is another value of the label.
         assert!(command("NotLabelled").contains("interface-version=2.0.0 --overwrite`"));

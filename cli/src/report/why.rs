@@ -109,7 +109,8 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
     let wanted = status.target_version.as_ref().or(shadow.spec.version.as_ref());
     let wanted = wanted.map_or("VERSION".to_owned(), |wanted| version(wanted));
     let (node, namespace) = (name(node), name(namespace));
-    let named = Named { node: &node, version: &wanted, namespace: &namespace };
+    let pool = Some(pool_of(shadow)).filter(|pool| !pool.is_empty()).unwrap_or("POOL");
+    let named = Named { node: &node, version: &wanted, pool: &name(pool), namespace: &namespace };
     let reason = said.and_then(|said| Reason::of_word(&said.reason));
     let remedy = reason.map(|reason| remedy::of(&reason, &named));
     Why {
@@ -152,7 +153,7 @@ fn without_shadow(
     seen: &Result<Option<WatchedNode>, String>,
 ) -> Result<Why, Error> {
     let (node, namespace) = (name(node), name(namespace));
-    let named = Named { node: &node, version: "VERSION", namespace: &namespace };
+    let named = Named { node: &node, version: "VERSION", pool: "POOL", namespace: &namespace };
     let of_reason = |reason: Reason<'_>| Why {
         reason: Some(reason.as_str().to_owned()),
         message: reason.message().into_owned(),
@@ -179,7 +180,7 @@ fn without_shadow(
 impl View for Why {
     fn text(&self, page: &Page) -> String {
         let reason = or_dash(self.reason.as_deref());
-        let message = wrapped(&self.message, page.width()).join("\n");
+        let message = wrapped(&page.pasteable(&self.message), page.width()).join("\n");
         let mut text = format!("{}: {}\n{message}\n", self.node, self.standing().0.paint(reason));
         if let Some(warning) = &self.no_leader {
             text += &Tone::Bad.paragraph("Nothing starts:", warning, page);
@@ -188,7 +189,7 @@ impl View for Why {
         let lines = self.lines(page);
         let width = lines.iter().map(|(key, ..)| key.len()).max().unwrap_or(0);
         for (key, value, tone) in lines {
-            let wrapped = wrapped(&value, page.width().saturating_sub(width + 2));
+            let wrapped = wrapped(&page.pasteable(&value), page.width().saturating_sub(width + 2));
             for (number, line) in wrapped.iter().enumerate() {
                 let key = if number == 0 { key } else { "" };
                 let line = tone.map_or_else(|| line.clone(), |tone| tone.paint(line));
