@@ -223,6 +223,22 @@ fn nodes_wait_for_what_their_sentence_says() {
     assert_eq!(groups, [("the pool web goes first", 2), (not_said, 1), ("the pool canary goes first", 1)]);
 }
 
+/// Each backs off until a time of its own; programs are told all of them.
+#[test]
+fn many_causes_do_not_fill_the_screen() {
+    let backs_off = |number| {
+        let why = format!("the node waits until 2026-11-21T04:{number}:00Z");
+        idle(&format!("node-{number}"), ["False", "BackingOff", &why])
+    };
+    let shadows = (10..22).map(backs_off).chain([idle("node-1", LIMIT)]).collect();
+    let view = status::of(&Fleet { shadows, ..halted() });
+    assert_eq!(view.waiting.len(), 13);
+    let shown = text(&view);
+    assert_eq!(shown.matches("BackingOff").count(), 4, "{shown}");
+    let others = "BackingOff    9      each for a cause of its own, which `kubectl brupop why NODE` tells";
+    assert!(shown.contains(others) && shown.contains("LimitReached"), "{shown}");
+}
+
 #[test]
 fn a_node_that_moves() {
     let mut found = about(draining("node-0"));

@@ -1,5 +1,7 @@
 //! The fleet at a glance, as a text for people.
 
+use std::collections::BTreeMap;
+
 use brupop_api::names;
 use brupop_core::decide::Reason;
 
@@ -15,6 +17,8 @@ const BAR: usize = 30;
 const SHORTEST_BAR: usize = 10;
 /// Characters of the progress bar of a pool.
 const POOL_BAR: usize = 10;
+/// Rows for one reason. Further nodes, such as those that back off until times of their own, share one.
+const ROWS_OF_REASON: usize = 3;
 
 impl View for Glance {
     /// What a terminal may have no room for comes last.
@@ -115,15 +119,28 @@ impl Glance {
     }
 
     fn waiting(&self, page: &Page) -> String {
-        let row = |waiting: &WaitingNodes| {
+        let row = |reason: &str, message: &str, nodes: &[String]| {
             vec![
-                Cell::toned(Tone::Attention, &waiting.reason),
-                Cell::new(waiting.nodes.len().to_string()),
-                Cell::new(&waiting.message).above(&waiting.nodes),
+                Cell::toned(Tone::Attention, reason),
+                Cell::new(nodes.len().to_string()),
+                Cell::new(message).above(nodes),
             ]
         };
+        let (mut rows, mut told) = (vec![], BTreeMap::<&str, usize>::new());
+        let mut others = BTreeMap::<&str, Vec<String>>::new();
+        for WaitingNodes { reason, message, nodes } in &self.waiting {
+            let told = told.entry(reason).or_default();
+            *told += 1;
+            if *told <= ROWS_OF_REASON {
+                rows.push(row(reason, message, nodes));
+            } else {
+                others.entry(reason).or_default().extend_from_slice(nodes);
+            }
+        }
+        let why = format!("each for a cause of its own, which {} tells", brupop("why NODE", &self.namespace));
+        rows.extend(others.iter().map(|(reason, nodes)| row(reason, &why, nodes)));
         let head = [("REASON", 0), ("NODES", 1), ("WHY, AND WHICH", 0)];
-        table(&head, &self.waiting.iter().map(row).collect::<Vec<_>>(), page)
+        table(&head, &rows, page)
     }
 
     fn pools(&self, page: &Page) -> String {
