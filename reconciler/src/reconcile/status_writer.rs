@@ -1,6 +1,6 @@
 //! What is said of nodes and fleet: log lines, Events, conditions.
 
-use brupop_api::conditions::PROGRESSING;
+use brupop_api::conditions::{Condition, PROGRESSING};
 use brupop_api::fleet::Counts;
 use brupop_api::{BottlerocketShadow, Object, State, names};
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
@@ -182,7 +182,10 @@ impl Reconciler {
                 let (spec, base) = (&shadow.spec, self.policy.durations.back_off_base);
                 let failed = |failures| back_off_text(failures, base, shadow.metadata.uid.as_deref()?, now);
                 spec.failures.as_ref().and_then(failed).or_else(|| {
-                    let why = self.leading.memory.given_up(name).map(|why| why.message());
+                    // A leader that was not there reads it from the condition that an earlier one has written.
+                    let told = || Abort::told_by(&told_progress(shadow)?.message);
+                    let why = self.leading.memory.given_up(name).or_else(told);
+                    let why = why.map(|why| format!("({why:?}): {why}"));
                     given_up_text(
                         spec.version.as_deref()?,
                         why.as_deref(),
@@ -278,9 +281,8 @@ impl Reconciler {
 
 /// What the reason means for the update of its node, whose condition may say something older.
 fn step(shadow: &BottlerocketShadow, has_slot: bool, reason: &Reason<'_>) -> Step {
-    let told = status::shadow_conditions(shadow).iter().find(|told| told.type_ == PROGRESSING);
-    let told_moving =
-        || told.and_then(|told| Reason::of_word(&told.reason)).is_some_and(|told| told.is_moving());
+    let told = || Reason::of_word(&told_progress(shadow)?.reason);
+    let told_moving = || told().is_some_and(|told| told.is_moving());
     if has_slot && reason.begins_step() {
         Step::Begins(reason.as_str())
     } else if !has_slot && !reason.is_moving() && told_moving() {
@@ -299,4 +301,9 @@ fn left(cluster: &Cluster, name: &str) -> Option<String> {
 /// The time as conditions record it, in whole seconds.
 fn text(now: Timestamp) -> String {
     now.round(TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Trunc)).unwrap_or(now).to_string()
+}
+
+/// Why the node moves or not, as it was last told.
+fn told_progress(shadow: &BottlerocketShadow) -> Option<&Condition> {
+    status::shadow_conditions(shadow).iter().find(|told| told.type_ == PROGRESSING)
 }

@@ -21,10 +21,10 @@ pub fn back_off_text(failures: &Failures, base: SignedDuration, uid: &str, now: 
 }
 
 /// Why a node waits whose last attempt, begun for this version, has neither failed nor succeeded, and until when, as a part
-/// of a sentence; `None` if the time cannot be read. A leader that was not there does not know why it was given up.
+/// of a sentence; `None` if the time cannot be read.
 pub fn given_up_text(version: &str, why: Option<&str>, transition: &str) -> Option<String> {
     let until = until(transition, OTHER_TARGET_BACK_OFF)?;
-    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    let why = why.map(|why| format!(" {why}")).unwrap_or_default();
     Some(format!(
         "the update to {version} was given up{why}; that is no failure, and the node waits until {until}"
     ))
@@ -103,8 +103,8 @@ mod tests {
         let given_up = |why| given_up_text("1.20.0", why, "2026-11-21T04:00:00.250Z").unwrap();
         let end = "; that is no failure, and the node waits until 2026-11-21T04:01:00Z";
         assert_eq!(given_up(None), format!("the update to 1.20.0 was given up{end}"));
-        let paused = "the update to 1.20.0 was given up: a person paused this node";
-        assert_eq!(given_up(Some("a person paused this node")), format!("{paused}{end}"));
+        let paused = "the update to 1.20.0 was given up (NodePaused): a person paused this node";
+        assert_eq!(given_up(Some("(NodePaused): a person paused this node")), format!("{paused}{end}"));
         assert_eq!(given_up_text("1.20.0", None, "soon"), None);
         let text = |failures: &Failures, now| back_off_text(failures, SignedDuration::from_mins(2), "", now);
         assert_eq!(text(&Failures::default(), now), None, "no time");

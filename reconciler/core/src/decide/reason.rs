@@ -211,6 +211,14 @@ Abort {
     NotLabelled => "the node lost its opt-in label",
 }}
 
+impl Abort {
+    /// Why an update was given up, as a message tells it that names the word in brackets.
+    pub fn told_by(message: &str) -> Option<Self> {
+        let (_, rest) = message.split_once("given up (")?;
+        Self::of_word(rest.split_once(')')?.0)
+    }
+}
+
 /// A limit that nodes without a slot use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UsedUp<'a> {
@@ -459,6 +467,7 @@ impl Abort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deadlines::sentences::given_up_text;
     use brupop_api::conditions::REASONS_AGAINST_PREFETCH;
 
     #[test]
@@ -467,6 +476,21 @@ mod tests {
             assert_eq!(Reason::of_word(word).map(|reason| reason.as_str()), Some(*word));
         }
         assert_eq!(Reason::of_word("Dreaming"), None);
+    }
+
+    /// A new leader reads from the condition why an update was given up, whether that was the last word or the back-off is.
+    #[test]
+    fn messages_tell_why_an_update_was_given_up() {
+        for word in Abort::WORDS {
+            let why = Abort::of_word(word).unwrap();
+            let aborting = Reason::Aborting(why).message();
+            let told = format!("({why:?}): {why}");
+            let waits = given_up_text("1.20.0", Some(&told), "2026-11-21T04:00:00Z").unwrap();
+            let waits = format!("{}; {waits}", Reason::BackingOff.message());
+            assert_eq!([Abort::told_by(&aborting), Abort::told_by(&waits)], [Some(why); 2]);
+        }
+        let nobody_knows = given_up_text("1.20.0", None, "2026-11-21T04:00:00Z").unwrap();
+        assert_eq!([Abort::told_by(&nobody_knows), Abort::told_by("")], [None; 2]);
     }
 
     /// Agents read words, and have a list of their own of those that keep them from downloading.
