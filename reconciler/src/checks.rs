@@ -183,8 +183,8 @@ fn admission([webhook, shadow, node]: [&Met; 3]) -> Finding {
     };
     let missing = [
         sentence("the validating webhook", webhook),
-        sentence("the ValidatingAdmissionPolicy of the reconciler, of shadows,", shadow),
-        sentence("the ValidatingAdmissionPolicy of the reconciler", node),
+        sentence("the ValidatingAdmissionPolicy of the reconciler, for shadows,", shadow),
+        sentence("the ValidatingAdmissionPolicy of the reconciler, for Nodes,", node),
     ];
     let missing: Vec<String> = missing.into_iter().flatten().collect();
     let all = [webhook, shadow, node];

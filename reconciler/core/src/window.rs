@@ -113,7 +113,8 @@ impl Schedule {
         let cron = parser.parse(text).map_err(|error| {
             let error = error.to_string();
             let error = error.strip_prefix("Component error: ").unwrap_or(&error).trim_end_matches('.');
-            format!("{}: {hint}", error.to_lowercase())
+            let (first, rest) = error.split_at_checked(1).unwrap_or((error, ""));
+            format!("{}{rest}: {hint}", first.to_lowercase())
         })?;
         // Any start will do: a pattern of seconds repeats in each minute that matches, and days without a year do so
         // within decades. Later, less is searched in if it never fires.
