@@ -289,17 +289,21 @@ impl ControlPlane {
     /// # Errors
     /// kubectl cannot be run.
     pub async fn kubectl_output<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<Output> {
-        Command::new(self.binaries.join("kubectl"))
+        self.kubectl_command(args).output().await.context("kubectl cannot be run")
+    }
+
+    /// kubectl as `admin`, to be run; it ends when it is dropped.
+    pub fn kubectl_command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(self.binaries.join("kubectl"));
+        command
             .args(args)
             .env_clear()
             .env("HOME", self.dir())
             .env("KUBECONFIG", self.kubeconfig())
             .envs([COLLECTS_LATE])
             .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output()
-            .await
-            .context("kubectl cannot be run")
+            .kill_on_drop(true);
+        command
     }
 
     pub(crate) fn shared(&self) -> Shared {
