@@ -41,17 +41,27 @@ impl Display for Place {
     }
 }
 
-/// Starts a fleet with this number of nodes, and with these settings over the shipped ones. Returns when every agent has reported, and
-/// all replicas of reconciler and webhook are ready.
+/// How long things take on hosts that do everything but their reboots at once.
+pub fn quick() -> Durations {
+    Durations { reboot: REBOOT, ..Durations::default() }
+}
+
+/// Starts a fleet with this number of nodes, with hosts that take this long, and with these settings over the shipped ones.
+/// Returns when every agent has reported, and all replicas of reconciler and webhook are ready.
 ///
 /// # Errors
 /// Something does not start.
-pub async fn start(nodes: usize, place: Place, settings: &[(&str, &str)]) -> Result<Fleet> {
+pub async fn start(
+    nodes: usize,
+    place: Place,
+    durations: Durations,
+    settings: &[(&str, &str)],
+) -> Result<Fleet> {
     let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
     let options = FleetOptions {
         nodes,
         env: settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-        durations: Durations { reboot: REBOOT, ..Durations::default() },
+        durations,
         control_plane: Options { audit_policy: Some(AUDIT_POLICY), ..Options::CLUSTER },
         ..FleetOptions::default()
     };

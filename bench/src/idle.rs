@@ -25,7 +25,7 @@ const HOUR: Duration = Duration::from_hours(1);
 /// The fleet does not start, or one of its processes has ended meanwhile.
 pub async fn measure(time: Duration) -> Result<Vec<Figure>> {
     say(&format!("{NODES} nodes with shipped settings, idle for {} s", time.as_secs()));
-    let fleet = fleet::start(NODES, Place::Elsewhere, &[]).await?;
+    let fleet = fleet::start(NODES, Place::Elsewhere, fleet::quick(), &[]).await?;
     // The first look for updates comes within START_JITTER.
     let looked = |fleet: &Fleet| {
         let has_looked = |host: &brupop_testbed::host::Host| {

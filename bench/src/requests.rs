@@ -8,6 +8,8 @@ use brupop_testbed::operator::NAMESPACE;
 pub struct Requests {
     /// From the first change of a spec to the last node's Idle.
     pub during: usize,
+    /// Of these, those with clocks of their own, such as renewals of the Lease.
+    pub clocked: usize,
     /// After that, until nothing more came.
     pub after: usize,
     /// Evictions that went well.
@@ -83,6 +85,7 @@ impl Requests {
                 requests.after += usize::from(is_of_a_roll_out(event));
             } else {
                 requests.during += 1;
+                requests.clocked += usize::from(!is_of_a_roll_out(event));
                 requests.evicted += usize::from(is_eviction(event));
             }
         }

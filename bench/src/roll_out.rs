@@ -1,4 +1,4 @@
-//! Roll-outs: hosts act at once and reboot in 2 s, and no node tries the version first.
+//! Roll-outs: hosts act at once and reboot in 2 s, but where each step is to take a minute; no node tries the version first.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::{History, Outcome};
+use brupop_testbed::host::Durations;
 use brupop_testbed::{await_until, median};
 use tokio::time::Instant;
 
@@ -29,6 +30,8 @@ struct RollOut {
     limit: &'static str,
     place: Place,
     pods_per_node: usize,
+    /// Does each step take a minute: download, reboot, soak?
+    slow: bool,
 }
 
 /// What was measured of it.
@@ -54,19 +57,28 @@ impl RollOut {
     }
 
     async fn run(&self) -> Result<Measured> {
-        let Self { nodes, limit, place, pods_per_node } = self;
-        say(&format!("{nodes} nodes x {pods_per_node} pods, limit {limit}, reconciler and webhook {place}"));
+        let Self { nodes, limit, place, pods_per_node, slow } = self;
+        let steps = if *slow { ", each step takes a minute" } else { "" };
+        say(&format!(
+            "{nodes} nodes x {pods_per_node} pods, limit {limit}, reconciler and webhook {place}{steps}"
+        ));
         // The more hosts there are, the longer they may take to learn of the version: the fleet is paused until all know.
         let refresh = format!("{}s", (nodes / 10).max(2));
+        let (durations, soak) = if *slow {
+            let minute = Duration::from_mins(1);
+            (Durations { prepare: minute, reboot: minute, ..Durations::default() }, "60")
+        } else {
+            (fleet::quick(), "0")
+        };
         let settings = [
             ("MAX_CONCURRENT_UPDATE", *limit),
             ("MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
-            ("SOAK_SECONDS", "0"),
+            ("SOAK_SECONDS", soak),
             ("REFRESH_INTERVAL", refresh.as_str()),
             ("START_JITTER", "0s"),
             ("POLL_INTERVAL", "50ms"),
         ];
-        let fleet = fleet::start(*nodes, *place, &settings).await?;
+        let fleet = fleet::start(*nodes, *place, durations, &settings).await?;
         if *pods_per_node > 0 {
             fleet.deploy("cart", nodes * pods_per_node, "100%").await?;
         }
@@ -109,7 +121,8 @@ pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
     let mut figures = vec![];
     let note = format!("median of {times} roll-outs");
     for (limit, overhead, makespan) in [("1", 0.2, 1.1), ("4", 0.3, 1.15), ("unlimited", 0.4, 1.2)] {
-        let roll_out = RollOut { nodes: NODES, limit, place: Place::OnTheFleet, pods_per_node: 0 };
+        let roll_out =
+            RollOut { nodes: NODES, limit, place: Place::OnTheFleet, pods_per_node: 0, slow: false };
         let mut all = vec![];
         for _ in 0..times {
             all.push(roll_out.run().await?);
@@ -130,7 +143,8 @@ pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
         ]);
     }
     figures.extend(requests().await?);
-    let roll_out = RollOut { nodes: large, limit: "10%", place: Place::OnTheFleet, pods_per_node: 0 };
+    let roll_out =
+        RollOut { nodes: large, limit: "10%", place: Place::OnTheFleet, pods_per_node: 0, slow: false };
     let measured = roll_out.run().await?;
     figures.extend([
         Figure::new(format!("makespan to the ideal, {large} nodes, limit 10%"), measured.makespan, "")
@@ -142,9 +156,11 @@ pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
 
 /// Requests where our own pods are not moved: with nothing to drain, and how many more with pods.
 async fn requests() -> Result<Vec<Figure>> {
-    let nothing = RollOut { nodes: NODES, limit: "4", place: Place::Elsewhere, pods_per_node: 0 };
+    let nothing =
+        RollOut { nodes: NODES, limit: "4", place: Place::Elsewhere, pods_per_node: 0, slow: false };
     let without = nothing.run().await?.requests;
     let with = RollOut { pods_per_node: PODS, ..nothing }.run().await?.requests;
+    let slow = RollOut { limit: "unlimited", slow: true, ..nothing }.run().await?.requests;
     let more = (number(with.during) - number(without.during)) / number(with.evicted);
     let fleet = format!("{NODES} nodes, limit 4");
     Ok(vec![
@@ -155,6 +171,9 @@ async fn requests() -> Result<Vec<Figure>> {
         )
         .aim(30.0)
         .note("reconciler and webhook on other nodes"),
+        Figure::new("- if each step takes a minute", number(slow.during - slow.clocked) / number(NODES), "")
+            .aim(30.0)
+            .note("without renewals of the Lease, dry runs and looks for upstream's operator"),
         Figure::new("- more after the last node's Idle", number(without.after) / number(NODES), ""),
         Figure::new("- more for each evicted pod", more, "")
             .aim(1.0)

@@ -42,7 +42,7 @@ pub async fn measure() -> Result<Vec<Figure>> {
         ("START_JITTER", "0s"),
         ("POLL_INTERVAL", "50ms"),
     ];
-    let fleet = fleet::start(NODES, Place::Elsewhere, &settings).await?;
+    let fleet = fleet::start(NODES, Place::Elsewhere, fleet::quick(), &settings).await?;
     let (mut known, mut reports, mut fail_overs, mut webhooks) = (vec![], vec![], vec![], vec![]);
     for time in 1..=TIMES {
         say(&format!("{time} of {TIMES}"));
