@@ -1,6 +1,7 @@
 //! What a spec means, and what is refused.
 
 use super::*;
+use crate::tests::world::{at, read, with};
 use crate::window::{Starts, Until};
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -8,9 +9,7 @@ use serde_json::{Value, json};
 const NONE: SignedDuration = SignedDuration::ZERO;
 
 fn spec(more: &Value) -> BottlerocketPoolSpec {
-    let mut spec = json!({"nodeSelector": {}});
-    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    serde_json::from_value(spec).unwrap()
+    read(with(json!({"nodeSelector": {}}), more))
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it is written where it is used")]
@@ -18,8 +17,9 @@ fn rules(more: Value) -> Rules {
     Rules::of(&spec(&more)).unwrap()
 }
 
-fn at(text: &str) -> Timestamp {
-    text.parse().unwrap()
+/// The time of this day of November 2026, such as `21T02:00`.
+fn of_november(text: &str) -> Timestamp {
+    at(&format!("2026-11-{text}:00Z"))
 }
 
 fn gate(rules: &Rules, now: Timestamp, remaining: SignedDuration) -> Starts<'static> {
@@ -32,24 +32,27 @@ fn until(text: &str) -> Until {
 
 #[test]
 fn what_is_not_understood_is_named_with_a_remedy() {
+    const SCHEDULE: &str = "spec.windows[1].schedule";
+    const SOURCE: &str = "spec.gates[0].prometheus.source";
+    const QUERY: &str = "spec.gates[0].prometheus.query";
     let window = |schedule: &str, duration: &str, zone: &str| {
         json!({"windows": [{"schedule": "0 2 * * *", "duration": "1h"},
             {"schedule": schedule, "duration": duration, "timeZone": zone}]})
     };
+    let fires = |schedule: &str| window(schedule, "4h", "UTC");
     let asks = |name: &str, source: &str, query: &str| {
         let prometheus = json!({"source": source, "query": query});
         json!({"gates": [{"name": name, "type": "Prometheus", "prometheus": prometheus}]})
     };
+    let asks_nothing = json!({"gates": [{"name": "quiet", "type": "Prometheus"}]});
+    let of_versions = |at_least: &str, below: &str| json!({"versions": {"atLeast": at_least, "below": below}});
+    let frozen = json!({"freezes": [{"name": "x", "start": "soon", "end": "2026-12-20T00:00:00Z"}]});
     for (bad, field, hint) in [
-        (window("0 2 * *", "4h", "UTC"), "spec.windows[1].schedule", "0 2 * * SAT"),
-        (
-            window("0 0 2 * * SAT *", "4h", "UTC"),
-            "spec.windows[1].schedule",
-            "write five fields (minute hour day",
-        ),
-        (window("0 25 * * *", "4h", "UTC"), "spec.windows[1].schedule", "minute hour day month weekday"),
-        (window("0 2 30 2 *", "4h", "UTC"), "spec.windows[1].schedule", "never fires"),
-        (window("0 25 * * *", "4h", "UTC"), "spec.windows[1].schedule", "number out of bounds: write five fields"),
+        (fires("0 2 * *"), SCHEDULE, "0 2 * * SAT"),
+        (fires("0 0 2 * * SAT *"), SCHEDULE, "write five fields (minute hour day"),
+        (fires("0 25 * * *"), SCHEDULE, "minute hour day month weekday"),
+        (fires("0 25 * * *"), SCHEDULE, "number out of bounds: write five fields"),
+        (fires("0 2 30 2 *"), SCHEDULE, "never fires"),
         (window("0 2 * * *", "4", "UTC"), "spec.windows[1].duration", "such as 24h"),
         (window("0 2 * * *", "0h", "UTC"), "spec.windows[1].duration", "such as 24h"),
         (window("0 2 * * *", "169h", "UTC"), "spec.windows[1].duration", "from 1s up to 168h"),
@@ -61,37 +64,23 @@ fn what_is_not_understood_is_named_with_a_remedy() {
         (json!({"soak": {"readyFor": "1"}}), "spec.soak.readyFor", "such as 24h or 1h30m"),
         (json!({"soak": {"workloadsTimeout": "8d"}}), "spec.soak.workloadsTimeout", "up to 168h"),
         (asks("Quiet", "main", "up"), "spec.gates[0].name", "such as main"),
-        (asks("quiet", "../main", "up"), "spec.gates[0].prometheus.source", "such as main"),
-        (asks("quiet", "-", "up"), "spec.gates[0].prometheus.source", "letters in lower case"),
-        (asks("quiet", "main", " \n"), "spec.gates[0].prometheus.query", "PromQL"),
-        (asks("quiet", "main", &"x".repeat(1025)), "spec.gates[0].prometheus.query", "1,024"),
-        (
-            json!({"gates": [{"name": "quiet", "type": "Prometheus"}]}),
-            "spec.gates[0].prometheus",
-            "{source: main, query: ...}",
-        ),
+        (asks("quiet", "../main", "up"), SOURCE, "such as main"),
+        (asks("quiet", "-", "up"), SOURCE, "letters in lower case"),
+        (asks("quiet", "main", " \n"), QUERY, "PromQL"),
+        (asks("quiet", "main", &"x".repeat(1025)), QUERY, "1,024"),
+        (asks_nothing, "spec.gates[0].prometheus", "{source: main, query: ...}"),
         (window("0 2 * * *", "4h", "Berlin"), "spec.windows[1].timeZone", "Europe/Berlin"),
         (json!({"maxUnavailable": 0}), "spec.maxUnavailable", "from 1"),
         (json!({"maxUnavailable": "unlimited"}), "spec.maxUnavailable", "100%"),
         (json!({"versions": {"atLeast": "1.20"}}), "spec.versions.atLeast", "1.20.0"),
-        (
-            json!({"versions": {"atLeast": "1.21.0", "below": "1.20.0"}}),
-            "spec.versions",
-            "no version is at least 1.21.0 and below 1.20.0",
-        ),
-        (json!({"versions": {"atLeast": "1.20.0", "below": "1.20.0"}}), "spec.versions", "no version"),
-        (
-            json!({"freezes": [{"name": "x", "start": "soon", "end": "2026-12-20T00:00:00Z"}]}),
-            "spec.freezes[0].start",
-            "2026-12-20T00:00:00+01:00",
-        ),
+        (of_versions("1.21.0", "1.20.0"), "spec.versions", "no version is at least 1.21.0 and below 1.20.0"),
+        (of_versions("1.20.0", "1.20.0"), "spec.versions", "no version"),
+        (frozen, "spec.freezes[0].start", "2026-12-20T00:00:00+01:00"),
     ] {
         let invalid = Rules::of(&spec(&bad)).unwrap_err();
         let sentence = invalid.to_string();
-        assert!(
-            invalid.field == field && sentence.starts_with(field) && sentence.contains(hint),
-            "{sentence}"
-        );
+        let is_named = invalid.field == field && sentence.starts_with(field);
+        assert!(is_named && sentence.contains(hint), "{sentence}");
     }
 }
 
@@ -139,70 +128,42 @@ fn a_freeze_is_half_open_and_beats_windows() {
 }
 
 #[test]
-fn daylight_saving_skips_and_repeats_no_window() {
-    let rules = rules(json!({"windows": [
-        {"schedule": "30 2 * * *", "duration": "1h", "timeZone": "Europe/Berlin"}]}));
-    // On 2026-03-29 the clock goes from 2:00 to 3:00, so 2:30 comes as 3:30; on 2026-10-25 it goes from 3:00 to 2:00.
-    for (now, open) in [
-        ("2026-03-29T01:00:00Z", false),
-        ("2026-03-29T01:30:00Z", true),
-        ("2026-03-29T02:29:59Z", true),
-        ("2026-03-29T02:30:00Z", false),
-        ("2026-10-25T00:30:00Z", true),
-        ("2026-10-25T01:29:59Z", true),
-        ("2026-10-25T01:30:00Z", false),
-    ] {
-        assert_eq!(gate(&rules, at(now), NONE) == Starts::Open, open, "{now}");
-    }
-}
-
-#[test]
 fn the_next_window_is_the_open_one_or_the_first() {
     let rules = rules(json!({"windows": [
         {"schedule": "0 2 * * *", "duration": "2h"}, {"schedule": "0 3 * * *", "duration": "30m"}]}));
-    let span = |from: &str, to: &str| Some((at(from), at(to)));
-    let today = span("2026-11-21T02:00:00Z", "2026-11-21T04:00:00Z");
-    assert_eq!(rules.window(at("2026-11-21T01:00:00Z")), today);
-    assert_eq!(rules.window(at("2026-11-21T03:59:59Z")), today);
-    assert_eq!(
-        rules.window(at("2026-11-21T04:00:00Z")),
-        span("2026-11-22T02:00:00Z", "2026-11-22T04:00:00Z")
-    );
-    assert_eq!(self::rules(json!({})).window(at("2026-11-21T04:00:00Z")), None);
+    let span = |from: &str, to: &str| Some((of_november(from), of_november(to)));
     let overlapping = self::rules(json!({"windows": [{"schedule": "0 2,3 * * *", "duration": "2h"}]}));
-    assert_eq!(
-        overlapping.window(at("2026-11-21T03:30:00Z")),
-        span("2026-11-21T02:00:00Z", "2026-11-21T05:00:00Z")
-    );
+    for (rules, now, expected) in [
+        (&rules, "21T01:00", span("21T02:00", "21T04:00")),
+        (&rules, "21T03:59", span("21T02:00", "21T04:00")),
+        (&rules, "21T04:00", span("22T02:00", "22T04:00")),
+        (&overlapping, "21T03:30", span("21T02:00", "21T05:00")),
+        (&self::rules(json!({})), "21T04:00", None),
+    ] {
+        assert_eq!(rules.window(of_november(now)), expected, "{now}");
+    }
 }
 
 /// A status says when the window opens and closes, so it is written at each change of these.
 #[test]
 fn windows_that_overlap_or_touch_are_one() {
     let window = |schedule: &str, duration: &str| json!({"schedule": schedule, "duration": duration});
+    let (with_a_gap, into_the_day) = (window("0 2,4 * * *", "1h"), window("0 22 * * *", "5h"));
     for (windows, start, end) in [
-        (json!([window("* 2-4 * * *", "1h")]), "2026-11-21T02:00:00Z", "2026-11-21T05:59:00Z"),
-        (json!([window("* 2-4 * * *", "1m")]), "2026-11-21T02:00:00Z", "2026-11-21T05:00:00Z"),
-        (json!([window("*/10 2-4 * * *", "10m")]), "2026-11-21T02:00:00Z", "2026-11-21T05:00:00Z"),
-        (
-            json!([window("0 2,4 * * *", "1h"), window("0 3 * * *", "1h")]),
-            "2026-11-21T02:00:00Z",
-            "2026-11-21T05:00:00Z",
-        ),
-        (
-            json!([window("0 22 * * *", "5h"), window("0 2 * * *", "3h")]),
-            "2026-11-20T22:00:00Z",
-            "2026-11-21T05:00:00Z",
-        ),
-        (json!([window("* * * * SAT", "1m")]), "2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z"),
-        (json!([window("30 1 * * *", "23h")]), "2026-11-21T01:30:00Z", "2026-11-22T00:30:00Z"),
-        (json!([window("0 0 20-24 * *", "24h")]), "2026-11-20T00:00:00Z", "2026-11-25T00:00:00Z"),
+        (json!([window("* 2-4 * * *", "1h")]), "21T02:00", "21T05:59"),
+        (json!([window("* 2-4 * * *", "1m")]), "21T02:00", "21T05:00"),
+        (json!([window("*/10 2-4 * * *", "10m")]), "21T02:00", "21T05:00"),
+        (json!([with_a_gap, window("0 3 * * *", "1h")]), "21T02:00", "21T05:00"),
+        (json!([into_the_day, window("0 2 * * *", "3h")]), "20T22:00", "21T05:00"),
+        (json!([window("* * * * SAT", "1m")]), "21T00:00", "22T00:00"),
+        (json!([window("30 1 * * *", "23h")]), "21T01:30", "22T00:30"),
+        (json!([window("0 0 20-24 * *", "24h")]), "20T00:00", "25T00:00"),
     ] {
-        let rules = rules(json!({"windows": windows}));
+        let (rules, start, end) = (rules(json!({"windows": windows})), of_november(start), of_november(end));
         for now in ["2026-11-21T02:00:00Z", "2026-11-21T02:30:07Z", "2026-11-21T04:59:59Z"] {
-            assert_eq!(rules.window(at(now)), Some((at(start), at(end))), "{windows} at {now}");
+            assert_eq!(rules.window(at(now)), Some((start, end)), "{windows} at {now}");
         }
-        assert_ne!(gate(&rules, at(end), NONE), Starts::Open, "{windows}: it is over at its end");
+        assert_ne!(gate(&rules, end, NONE), Starts::Open, "{windows}: it is over at its end");
     }
 }
 
@@ -307,27 +268,16 @@ fn a_window_closes_once_its_expression_no_longer_matches() {
     }
     let late = gate(&saturdays, at("2026-11-21T04:45:00Z"), half_an_hour);
     assert_eq!(late, Starts::OutsideWindow(until("2026-11-28T02:00:00Z")), "not the open one");
+    // In Berlin, the clock shows the hour from two o'clock twice in October, and skips it in March.
     for (text, zone, time, start, end) in [
-        ("0-29 * * * * * *", "UTC", "2026-11-21T02:00:10Z", "2026-11-21T02:00:10Z", "2026-11-21T02:00:30Z"),
-        ("* 0-29 * * * * *", "UTC", "2026-11-21T02:00:10Z", "2026-11-21T02:00:10Z", "2026-11-21T02:30:00Z"),
-        ("* * * * * SUN *", "UTC", "2026-11-21T02:00:00Z", "2026-11-22T00:00:00Z", "2026-11-23T00:00:00Z"),
-        // The clock shows the hour from two o'clock twice, and skips it.
-        (
-            "* * 2 * * * *",
-            "Europe/Berlin",
-            "2026-10-25T00:00:00Z",
-            "2026-10-25T00:00:00Z",
-            "2026-10-25T02:00:00Z",
-        ),
-        (
-            "* * 1-2 * * * *",
-            "Europe/Berlin",
-            "2026-03-29T00:10:00Z",
-            "2026-03-29T00:10:00Z",
-            "2026-03-29T01:00:00Z",
-        ),
+        ("0-29 * * * * * *", "UTC", "11-21T02:00:10", "11-21T02:00:10", "11-21T02:00:30"),
+        ("* 0-29 * * * * *", "UTC", "11-21T02:00:10", "11-21T02:00:10", "11-21T02:30:00"),
+        ("* * * * * SUN *", "UTC", "11-21T02:00:00", "11-22T00:00:00", "11-23T00:00:00"),
+        ("* * 2 * * * *", "Europe/Berlin", "10-25T00:00:00", "10-25T00:00:00", "10-25T02:00:00"),
+        ("* * 1-2 * * * *", "Europe/Berlin", "03-29T00:10:00", "03-29T00:10:00", "03-29T01:00:00"),
     ] {
-        assert_eq!(matching(text, zone).window(at(time)), Some((at(start), at(end))), "{text} at {time}");
+        let [time, start, end] = [time, start, end].map(|text| at(&format!("2026-{text}Z")));
+        assert_eq!(matching(text, zone).window(time), Some((start, end)), "{text} at {time}");
     }
 }
 
