@@ -5,6 +5,7 @@ mod health;
 mod idle;
 
 use super::*;
+use crate::tests::world::{NOW, read};
 use brupop_api::crds::VERSION_RECORDS_MAX;
 use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -16,18 +17,47 @@ fn wanted(status: ConditionStatus, reason: &'static str) -> DesiredCondition {
 }
 
 fn shadow(conditions: &Value) -> BottlerocketShadow {
-    serde_json::from_value(json!({
+    shadow_of(json!({"conditions": conditions}))
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is written where it is used")]
+fn shadow_of(status: Value) -> BottlerocketShadow {
+    read(json!({
         "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
-        "metadata": {"name": "brs-n", "uid": "u", "generation": 1}, "spec": {"state": "Idle"},
-        "status": {"conditions": conditions},
+        "metadata": {"name": "brs-n", "uid": "u", "generation": 1}, "spec": {"state": "Idle"}, "status": status,
     }))
-    .unwrap()
+}
+
+/// The shadow once these conditions were written at this time.
+fn written(before: &BottlerocketShadow, conditions: &[DesiredCondition], now: &str) -> BottlerocketShadow {
+    shadow_of(shadow_patch(before, "", conditions, now)["status"].take())
+}
+
+/// The fleet's object, in this generation.
+#[allow(clippy::needless_pass_by_value, reason = "it is written where it is used")]
+fn fleet(generation: i64, status: Value) -> BottlerocketFleet {
+    read(json!({"apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
+        "metadata": {"name": "fleet", "uid": "u", "generation": generation}, "spec": {}, "status": status}))
+}
+
+/// Of a fleet of this many nodes, of which nothing is said.
+fn desired(counts: Counts) -> DesiredFleetStatus {
+    DesiredFleetStatus {
+        limit: 1,
+        counts,
+        halted: None,
+        idle: DesiredCondition::idle(0),
+        halt: DesiredCondition::halted("ns", &BTreeMap::new(), &[]),
+        halt_holds_nodes: false,
+        admission: None,
+        other_operator: None,
+    }
 }
 
 #[test]
 fn a_conditions_time_is_its_statuss() {
     let first = wanted(ConditionStatus::False, "NoUpdate");
-    let patch = shadow_patch(&shadow(&json!([])), "", slice::from_ref(&first), "2026-11-21T04:00:00Z");
+    let patch = shadow_patch(&shadow(&json!([])), "", slice::from_ref(&first), NOW);
     assert_eq!(
         patch,
         json!({
@@ -74,10 +104,7 @@ fn a_shadows_pool_is_written_with_its_conditions() {
     let written = |shadow: &BottlerocketShadow, pool| {
         let patch = shadow_patch(shadow, pool, &stays, "2026-11-21T04:00:00Z");
         assert_eq!(patch["status"]["pool"], pool);
-        BottlerocketShadow {
-            status: serde_json::from_value(patch["status"].clone()).unwrap(),
-            ..shadow.clone()
-        }
+        shadow_of(patch["status"].clone())
     };
     let web = written(&shadow(&json!([])), "web");
     assert!(shadow_has(&web, "web", &stays));
@@ -90,20 +117,16 @@ fn a_shadows_pool_is_written_with_its_conditions() {
 fn an_overdue_update_says_so() {
     let progressing = wanted(ConditionStatus::True, "ReturningToService");
     let both = [progressing.clone(), DesiredCondition::overdue(&progressing)];
-    let patch = shadow_patch(&shadow(&json!([])), "", &both, "2026-11-21T04:00:00Z");
-    let late = shadow(&patch["status"]["conditions"]);
+    let patch = shadow_patch(&shadow(&json!([])), "", &both, NOW);
     assert_eq!(patch["status"]["conditions"][1]["type"], "Overdue");
+    let late = written(&shadow(&json!([])), &both, NOW);
     assert!(shadow_has(&late, "", &both) && !shadow_has(&late, "", &both[..1]));
-    let patch = shadow_patch(&late, "", &both[..1], "2026-11-21T05:00:00Z");
-    assert!(shadow_has(&shadow(&patch["status"]["conditions"]), "", &both[..1]));
+    assert!(shadow_has(&written(&late, &both[..1], "2026-11-21T05:00:00Z"), "", &both[..1]));
 }
 
 /// What a host that runs this version and knows of that one has for a condition.
 fn available(runs: Option<&str>, target: Option<&str>) -> Option<DesiredCondition> {
-    let shadow = json!({"apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
-        "metadata": {"name": "brs-n", "uid": "u", "generation": 1}, "spec": {"state": "Idle"},
-        "status": {"current_version": runs, "target_version": target}});
-    let shadow: BottlerocketShadow = serde_json::from_value(shadow).unwrap();
+    let shadow = shadow_of(json!({"current_version": runs, "target_version": target}));
     DesiredCondition::update_available(&ShadowFacts::of(&shadow)?)
 }
 
@@ -113,33 +136,20 @@ fn an_update_says_since_when_it_is_known() {
     let (yes, no) = (yes.unwrap(), no.unwrap());
     assert_eq!((yes.status, no.status), (ConditionStatus::True, ConditionStatus::False));
     assert_eq!(available(None, None), None, "nobody knows before the agent has reported");
-    let both = [wanted(ConditionStatus::False, "LimitReached"), yes.clone()];
-    let patch = shadow_patch(&shadow(&json!([])), "", &both, "2026-11-21T04:00:00Z");
-    let behind = shadow(&patch["status"]["conditions"]);
-    assert_eq!(crate::phases::update_known_since(&behind), Some("2026-11-21T04:00:00Z"));
-    let paused = [wanted(ConditionStatus::False, "NodePaused"), yes];
-    let patch = shadow_patch(&behind, "", &paused, "2026-11-21T05:00:00Z");
-    let behind = shadow(&patch["status"]["conditions"]);
-    assert_eq!(crate::phases::update_known_since(&behind), Some("2026-11-21T04:00:00Z"));
-    let done = [wanted(ConditionStatus::False, "NoUpdate"), no];
+    let waits = |reason, update: &DesiredCondition| [wanted(ConditionStatus::False, reason), update.clone()];
+    let behind = written(&shadow(&json!([])), &waits("LimitReached", &yes), NOW);
+    assert_eq!(crate::phases::update_known_since(&behind), Some(NOW));
+    let behind = written(&behind, &waits("NodePaused", &yes), "2026-11-21T05:00:00Z");
+    assert_eq!(crate::phases::update_known_since(&behind), Some(NOW));
+    let done = waits("NoUpdate", &no);
     assert!(!shadow_has(&behind, "", &done), "it is no longer so");
-    let patch = shadow_patch(&behind, "", &done, "2026-11-21T06:00:00Z");
-    assert_eq!(crate::phases::update_known_since(&shadow(&patch["status"]["conditions"])), None);
+    let behind = written(&behind, &done, "2026-11-21T06:00:00Z");
+    assert_eq!(crate::phases::update_known_since(&behind), None);
 }
 
 #[test]
 fn the_fleet_is_updated_once_no_node_has_an_update() {
     use ConditionStatus::{False, True, Unknown};
-    let of = |counts| DesiredFleetStatus {
-        limit: 1,
-        counts,
-        halted: None,
-        idle: DesiredCondition::idle(0),
-        halt: DesiredCondition::halted("ns", &BTreeMap::new(), &[]),
-        halt_holds_nodes: false,
-        admission: None,
-        other_operator: None,
-    };
     for (nodes, updated, pending, in_use, status) in [
         (0, 0, 0, 0, Unknown),
         (3, 1, 1, 1, False),
@@ -147,7 +157,8 @@ fn the_fleet_is_updated_once_no_node_has_an_update() {
         (3, 2, 0, 0, Unknown),
         (3, 3, 0, 0, True),
     ] {
-        let updated = of(Counts { nodes, updated, pending, in_use, ..Counts::default() }).updated();
+        let counts = Counts { nodes, updated, pending, in_use, ..Counts::default() };
+        let updated = desired(counts).updated();
         assert_eq!((updated.type_, updated.status), ("Updated", status), "{nodes} {pending} {in_use}");
     }
 }
@@ -212,33 +223,21 @@ fn messages_are_as_the_schema_takes_them() {
 
 #[test]
 fn the_fleet_keeps_conditions_not_known_yet() {
+    let why = "the webhook let through what it must refuse";
     let mut wanted = DesiredFleetStatus {
-        limit: 1,
-        counts: Counts { nodes: 3, ..Counts::default() },
-        halted: None,
-        idle: DesiredCondition::idle(0),
-        halt: DesiredCondition::halted("ns", &BTreeMap::new(), &[]),
-        halt_holds_nodes: false,
-        admission: Some(DesiredCondition::admission(Err("the webhook let through what it must refuse"))),
+        admission: Some(DesiredCondition::admission(Err(why))),
         other_operator: Some(DesiredCondition::other_operator(Err("upstream's is here"))),
+        ..desired(Counts { nodes: 3, ..Counts::default() })
     };
-    let fleet = |status: &Value| -> BottlerocketFleet {
-        serde_json::from_value(
-            json!({"apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
-            "metadata": {"name": "fleet", "uid": "u", "generation": 1}, "spec": {}, "status": status}),
-        )
-        .unwrap()
-    };
-    let none = fleet(&json!({}));
+    let none = fleet(1, json!({}));
     assert!(!wanted.is_stored_in(&none));
     let told_as = |event: Option<EventText>| event.map(|event| (event.reason, event.note));
     let told = |reason, why: &str| Some((reason, format!("no update starts: {why}")));
     assert_eq!(told_as(wanted.new_obstacle(&none)), told("OtherOperator", "upstream's is here"));
     let not_enforced = DesiredFleetStatus { other_operator: None, ..wanted.clone() };
-    let why = "the webhook let through what it must refuse";
     assert_eq!(told_as(not_enforced.new_obstacle(&none)), told("AdmissionNotEnforced", why));
-    let patch = wanted.patch(&none, "2026-11-21T04:00:00Z");
-    let written = fleet(&patch["status"]);
+    let patch = wanted.patch(&none, NOW);
+    let written = fleet(1, patch["status"].clone());
     assert_eq!(wanted.new_obstacle(&written), None, "each is told once");
     let gone = DesiredFleetStatus {
         other_operator: Some(DesiredCondition::other_operator(Ok(()))),
@@ -246,16 +245,11 @@ fn the_fleet_keeps_conditions_not_known_yet() {
     };
     assert!(!gone.is_stored_in(&written) && gone.new_obstacle(&written).is_none());
     assert!(wanted.is_stored_in(&written));
-    let steered = BottlerocketFleet {
-        metadata: ObjectMeta { generation: Some(2), ..written.metadata.clone() },
-        ..written.clone()
-    };
+    let steered = fleet(2, patch["status"].clone());
     assert!(!wanted.is_stored_in(&steered), "it is said of each generation of the spec");
     assert_eq!(wanted.new_obstacle(&steered), None, "but told once");
     let status = wanted.patch(&steered, "later")["status"].take();
-    let mut seen = fleet(&status);
-    seen.metadata.generation = Some(2);
-    assert!(wanted.is_stored_in(&seen));
+    assert!(wanted.is_stored_in(&fleet(2, status.clone())));
     let generations = status["conditions"].as_array().unwrap().iter().map(|it| &it["observedGeneration"]);
     assert!(generations.chain([&status["observedGeneration"]]).all(|it| *it == 2), "{status}");
     (wanted.admission, wanted.other_operator) = (None, None);

@@ -1,13 +1,12 @@
 //! What kstatus reads of the fleet.
 
-use brupop_api::BottlerocketFleet;
-use kube::Resource as _;
 use std::collections::BTreeMap;
 
 use brupop_api::fleet::{Counts, Halt, VersionRecord};
 use serde_json::json;
 
 use super::super::{DesiredCondition, DesiredFleetStatus};
+use crate::tests::world::NOW;
 use brupop_api::conditions::Condition;
 
 /// A check that found nothing wrong, one that did, and none yet.
@@ -20,14 +19,11 @@ fn fleet(nodes: u64, admission: Check, alone: Check, halted: bool) -> DesiredFle
     let versions =
         BTreeMap::from([("1.20.0".to_owned(), VersionRecord { halted: halt, ..VersionRecord::default() })]);
     DesiredFleetStatus {
-        limit: 1,
-        counts: Counts { nodes, ..Counts::default() },
-        halted: None,
         halt: DesiredCondition::halted("ns", &versions, &[]),
         halt_holds_nodes: halted,
-        idle: DesiredCondition::idle(0),
         admission: admission.map(DesiredCondition::admission),
         other_operator: alone.map(DesiredCondition::other_operator),
+        ..super::desired(Counts { nodes, ..Counts::default() })
     }
 }
 
@@ -38,40 +34,22 @@ fn words(fleet: &DesiredFleetStatus, stored: &[Condition]) -> String {
 
 #[test]
 fn a_fleet_is_ready_once_its_rules_are_in_force_and_it_is_alone() {
-    for (what, nodes, admission, alone, halted, expected) in [
-        ("all is well", 3, WELL, WELL, false, "Ready=True/InForce Stalled=False/NotStalled"),
-        ("nothing is known", 3, None, None, false, "Ready=Unknown/NotTriedOut Stalled=False/NotStalled"),
-        ("rules not tried", 3, None, WELL, false, "Ready=Unknown/NotTriedOut Stalled=False/NotStalled"),
-        ("no node to try them on", 0, None, WELL, false, "Ready=True/InForce Stalled=False/NotStalled"),
-        ("nobody has looked", 0, None, None, false, "Ready=Unknown/NotTriedOut Stalled=False/NotStalled"),
-        (
-            "rules not in force",
-            3,
-            WRONG,
-            WELL,
-            false,
-            "Ready=False/AdmissionNotEnforced Stalled=False/NotStalled",
-        ),
-        ("not alone", 3, WELL, WRONG, false, "Ready=False/OtherOperator Stalled=False/NotStalled"),
-        (
-            "not alone, rules not tried",
-            3,
-            None,
-            WRONG,
-            false,
-            "Ready=False/OtherOperator Stalled=False/NotStalled",
-        ),
-        ("halted", 3, WELL, WELL, true, "Ready=False/FailureBudgetSpent Stalled=True/FailureBudgetSpent"),
-        (
-            "halted first",
-            3,
-            WRONG,
-            None,
-            true,
-            "Ready=False/FailureBudgetSpent Stalled=True/FailureBudgetSpent",
-        ),
+    let spent = "False/FailureBudgetSpent";
+    for (what, nodes, admission, alone, halted, ready) in [
+        ("all is well", 3, WELL, WELL, false, "True/InForce"),
+        ("nothing is known", 3, None, None, false, "Unknown/NotTriedOut"),
+        ("rules not tried", 3, None, WELL, false, "Unknown/NotTriedOut"),
+        ("no node to try them on", 0, None, WELL, false, "True/InForce"),
+        ("nobody has looked", 0, None, None, false, "Unknown/NotTriedOut"),
+        ("rules not in force", 3, WRONG, WELL, false, "False/AdmissionNotEnforced"),
+        ("not alone", 3, WELL, WRONG, false, "False/OtherOperator"),
+        ("not alone, rules not tried", 3, None, WRONG, false, "False/OtherOperator"),
+        ("halted", 3, WELL, WELL, true, spent),
+        ("halted first", 3, WRONG, None, true, spent),
     ] {
-        assert_eq!(words(&fleet(nodes, admission, alone, halted), &[]), expected, "{what}");
+        let stalled = if halted { "True/FailureBudgetSpent" } else { "False/NotStalled" };
+        let words = words(&fleet(nodes, admission, alone, halted), &[]);
+        assert_eq!(words, format!("Ready={ready} Stalled={stalled}"), "{what}");
     }
     let [ready, stalled] = fleet(3, WELL, WELL, true).health(&[]);
     assert!(ready.message.starts_with("1.20.0: node-0 (FellBack)"), "{}", ready.message);
@@ -87,14 +65,8 @@ fn a_fleet_is_ready_once_its_rules_are_in_force_and_it_is_alone() {
 fn what_the_last_leader_saw_stands() {
     for (admission, alone) in [(WELL, WELL), (WRONG, WELL), (WELL, WRONG)] {
         let before = fleet(3, admission, alone, false);
-        let nobody: BottlerocketFleet = serde_json::from_value(json!({
-            "apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
-            "metadata": {"name": "fleet", "uid": "u", "generation": 1}, "spec": {}, "status": {},
-        }))
-        .unwrap();
-        let patch = before.patch(&nobody, "2026-11-21T04:00:00Z");
-        let stored =
-            BottlerocketFleet { status: serde_json::from_value(patch["status"].clone()).unwrap(), ..nobody };
+        let patch = before.patch(&super::fleet(1, json!({})), NOW);
+        let stored = super::fleet(1, patch["status"].clone());
         let after = fleet(3, None, None, false);
         assert!(before.is_stored_in(&stored) && after.is_stored_in(&stored), "{admission:?} {alone:?}");
     }
