@@ -28,6 +28,10 @@ fn of<'p>(
     DrainPlan::of(pods, is_operator_pod, |_| false, Some(&marker), None)
 }
 
+fn names(pods: &[PodKey]) -> Vec<&str> {
+    pods.iter().map(|pod| pod.name.as_str()).collect()
+}
+
 #[test]
 fn the_table() {
     let none = json!({});
@@ -35,31 +39,27 @@ fn the_table() {
     let mirror = json!({"annotations": {"kubernetes.io/config.mirror": "x"}});
     let owned =
         json!({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o"}]});
-    let table = [
-        ("of a ReplicaSet", Some("ReplicaSet"), "Running", &none, DrainAction::Evicted),
-        ("of a ReplicaSet, pending", Some("ReplicaSet"), "Pending", &none, DrainAction::Evicted),
-        ("of a Job, finished", Some("Job"), "Succeeded", &none, DrainAction::Evicted),
-        ("of a DaemonSet", Some("DaemonSet"), "Running", &none, DrainAction::Stays),
-        ("of a DaemonSet, leaving", Some("DaemonSet"), "Running", &leaving, DrainAction::Stays),
-        ("of a DaemonSet, failed", Some("DaemonSet"), "Failed", &none, DrainAction::Evicted),
-        ("mirror", Some("Node"), "Running", &mirror, DrainAction::Stays),
-        ("leaving", Some("ReplicaSet"), "Running", &leaving, DrainAction::Leaving),
-        ("finished, but held by a finalizer", Some("Job"), "Succeeded", &leaving, DrainAction::Stays),
-        ("failed, but held by a finalizer", None, "Failed", &leaving, DrainAction::Stays),
-        ("unmanaged", None, "Running", &none, DrainAction::Unmanaged),
-        ("unmanaged, finished", None, "Failed", &none, DrainAction::Evicted),
-        ("unmanaged, leaving", None, "Running", &leaving, DrainAction::Leaving),
-        ("owned, but not controlled", None, "Running", &owned, DrainAction::Unmanaged),
-    ];
-    for (what, owner, phase, more, expected) in table {
-        assert_eq!(drain_action(&pod("a", owner, phase, more), false), expected, "{what}");
-    }
-    for (what, phase, more, expected) in [
-        ("of a DaemonSet that is gone", "Running", &none, DrainAction::Unmanaged),
-        ("of one that is gone, leaving", "Running", &leaving, DrainAction::Leaving),
-        ("of one that is gone, finished", "Failed", &none, DrainAction::Evicted),
+    let (replica_set, daemon_set) = (Some("ReplicaSet"), Some("DaemonSet"));
+    for (what, owner, phase, more, is_gone, expected) in [
+        ("of a ReplicaSet", replica_set, "Running", &none, false, DrainAction::Evicted),
+        ("of a ReplicaSet, pending", replica_set, "Pending", &none, false, DrainAction::Evicted),
+        ("of a Job, finished", Some("Job"), "Succeeded", &none, false, DrainAction::Evicted),
+        ("of a DaemonSet", daemon_set, "Running", &none, false, DrainAction::Stays),
+        ("of a DaemonSet, leaving", daemon_set, "Running", &leaving, false, DrainAction::Stays),
+        ("of a DaemonSet, failed", daemon_set, "Failed", &none, false, DrainAction::Evicted),
+        ("of a DaemonSet that is gone", daemon_set, "Running", &none, true, DrainAction::Unmanaged),
+        ("of one that is gone, leaving", daemon_set, "Running", &leaving, true, DrainAction::Leaving),
+        ("of one that is gone, finished", daemon_set, "Failed", &none, true, DrainAction::Evicted),
+        ("mirror", Some("Node"), "Running", &mirror, false, DrainAction::Stays),
+        ("leaving", replica_set, "Running", &leaving, false, DrainAction::Leaving),
+        ("finished, but held by a finalizer", Some("Job"), "Succeeded", &leaving, false, DrainAction::Stays),
+        ("failed, but held by a finalizer", None, "Failed", &leaving, false, DrainAction::Stays),
+        ("unmanaged", None, "Running", &none, false, DrainAction::Unmanaged),
+        ("unmanaged, finished", None, "Failed", &none, false, DrainAction::Evicted),
+        ("unmanaged, leaving", None, "Running", &leaving, false, DrainAction::Leaving),
+        ("owned, but not controlled", None, "Running", &owned, false, DrainAction::Unmanaged),
     ] {
-        assert_eq!(drain_action(&pod("a", Some("DaemonSet"), phase, more), true), expected, "{what}");
+        assert_eq!(drain_action(&pod("a", owner, phase, more), is_gone), expected, "{what}");
     }
 }
 
@@ -95,14 +95,14 @@ fn a_plan_names_each_workload_once() {
         pod("e", Some("StatefulSet"), "Running", &json!({"deletionTimestamp": "2026-11-21T04:00:00Z"})),
     ];
     let plan = of(&pods, |_| false, &[]);
-    assert_eq!(plan.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(names(&plan.evict), ["a", "b"]);
     let leaving: Vec<_> = plan.leaving.iter().map(|(by, pod)| (by.to_string(), &*pod.name)).collect();
     assert_eq!(leaving, [("2026-11-21T04:00:00Z".to_owned(), "e")]);
-    assert_eq!(plan.unmanaged.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["d"]);
+    assert_eq!(names(&plan.unmanaged), ["d"]);
     assert_eq!(plan.owners, ["apps/v1/ReplicaSet/shop/cart", "apps/v1/StatefulSet/shop/cart"]);
     assert!(!plan.is_done());
     let forced = plan.clone().forced();
-    assert_eq!(forced.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b", "d"]);
+    assert_eq!(names(&forced.evict), ["a", "b", "d"]);
     assert!(of(&pods[2..3], |_| false, &[]).is_done());
 }
 
@@ -127,28 +127,18 @@ fn only_our_listed_pods_go_last() {
         ["brupop-webhook-0", "brupop-webhook-1"].map(|it| pod(it, Some("ReplicaSet"), "Running", &json!({})));
     let ours = |pod: &PodItem| pod.name().starts_with("brupop");
     let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
+    let (others, listed) = (cart(&json!({})), &["brupop-webhook-0"][..]);
     for (says, pods, listed, evicts, lists, done) in [
-        ("others go first", vec![&webhook, &cart(&json!({}))], &[][..], &["cart-0"][..], false, false),
+        ("others go first", vec![&webhook, &others], &[][..], &["cart-0"][..], false, false),
         ("and are waited for", vec![&webhook, &cart(&leaving)], &[], &[], false, false),
         ("then ours are listed", vec![&webhook], &[], &[], true, false),
-        ("and evicted", vec![&webhook, &remade], &["brupop-webhook-0"], &["brupop-webhook-0"], false, false),
-        ("but not what comes back", vec![&remade], &["brupop-webhook-0"], &[], false, true),
-        (
-            "which waits its turn",
-            vec![&webhook, &cart(&json!({}))],
-            &["brupop-webhook-0"],
-            &["cart-0"],
-            false,
-            false,
-        ),
+        ("and evicted", vec![&webhook, &remade], listed, listed, false, false),
+        ("but not what comes back", vec![&remade], listed, &[], false, true),
+        ("which waits its turn", vec![&webhook, &others], listed, &["cart-0"], false, false),
     ] {
         let plan = of(pods, ours, listed);
-        let evicted: Vec<_> = plan.evict.iter().map(|pod| &*pod.name).collect();
-        assert_eq!(
-            (&evicted[..], plan.operator_pods.len() == 1, plan.is_done()),
-            (evicts, lists, done),
-            "{says}"
-        );
+        assert_eq!(names(&plan.evict), evicts, "{says}");
+        assert_eq!((plan.operator_pods.len() == 1, plan.is_done()), (lists, done), "{says}");
         assert_eq!(plan.evict_operator_pods, done || evicts == ["brupop-webhook-0"], "{says}");
     }
     let lingering = pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &leaving);
@@ -170,7 +160,7 @@ fn pods_of_workloads_that_are_left_stay() {
     let left_owners = ["apps/v1/ReplicaSet/shop/cart", "v1/Pod/shop/c"].map(str::to_owned).into();
     let marker = Marker { left_owners, ..Marker::default() };
     let plan = DrainPlan::of(&pods, |_| false, |_| false, Some(&marker), None);
-    assert_eq!(plan.evict.iter().map(|pod| &*pod.name).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(names(&plan.evict), ["b"]);
     assert_eq!((plan.unmanaged.len(), plan.leaving.len()), (0, 1), "what leaves is waited for");
 }
 
@@ -197,8 +187,7 @@ fn pods_that_ask_for_it_are_waited_for() {
     let all = of(&pods, |_| false, &[]);
     let mut plan = all.clone();
     plan.respect(&pods);
-    let evicted: Vec<_> = plan.evict.iter().map(|pod| &*pod.name).collect();
-    assert_eq!(evicted, ["a", "d", "e"], "those that do not ask, have not begun, or have ended");
+    assert_eq!(names(&plan.evict), ["a", "d", "e"], "those that do not ask, have not begun, or have ended");
     let undisturbed: Vec<_> =
         plan.undisturbed.iter().map(|(pod, annotation)| (&*pod.name, *annotation)).collect();
     assert_eq!(undisturbed, [("b", DO_NOT_DISRUPT_ANNOTATION), ("c", SAFE_TO_EVICT_ANNOTATION)]);

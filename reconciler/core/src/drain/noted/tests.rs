@@ -69,12 +69,8 @@ fn plan(pods: &[&PodItem]) -> DrainPlan {
 
 #[test]
 fn a_pod_that_should_have_ended_is_an_obstacle() {
-    let none = Circumstances {
-        time: now(),
-        deadline: SignedDuration::from_mins(15),
-        respects: false,
-        failures: None,
-    };
+    let deadline = SignedDuration::from_mins(15);
+    let none = Circumstances { time: now(), deadline, respects: false, failures: None };
     let mail = plain("mail-0");
     for (seconds_ago, is_one) in [(-3600, false), (0, false), (29, false), (30, true), (3600, true)] {
         let stuck = leaving("cart-0", seconds_ago);
@@ -111,33 +107,18 @@ fn a_failed_drain_says_what_it_failed_on() {
     let (stuck, ending) = (leaving("web-0", 60), leaving("web-1", -600));
     let obstacle = |kind, of: &str| Some(DrainObstacle { kind, of: of.to_owned(), at: None });
     let budgets = [budget(0)];
+    let overdue = obstacle(ObstacleKind::Overdue, "uid-web-0");
+    let refused = obstacle(ObstacleKind::Refused, "apps/v1/ReplicaSet/shop/mail");
+    let grace = obstacle(ObstacleKind::GracePeriod, "apps/v1/ReplicaSet/shop/web");
     let none = "";
     for (says, pods, refused, budgets, expected) in [
         ("nothing is known", vec![&cart, &mail], none, &budgets[..0], None),
         ("a budget", vec![&cart, &mail], none, &budgets[..], obstacle(ObstacleKind::Budget, "shop/cart")),
         ("that allows one", vec![&cart, &mail], none, &[budget(1)], None),
         ("of others", vec![&mail], none, &budgets[..], None),
-        (
-            "overdue",
-            vec![&cart, &ending, &stuck],
-            none,
-            &budgets[..],
-            obstacle(ObstacleKind::Overdue, "uid-web-0"),
-        ),
-        (
-            "refused",
-            vec![&cart, &mail],
-            "mail-0",
-            &budgets[..],
-            obstacle(ObstacleKind::Refused, "apps/v1/ReplicaSet/shop/mail"),
-        ),
-        (
-            "has time to end",
-            vec![&ending, &mail],
-            none,
-            &budgets[..],
-            obstacle(ObstacleKind::GracePeriod, "apps/v1/ReplicaSet/shop/web"),
-        ),
+        ("overdue", vec![&cart, &ending, &stuck], none, &budgets[..], overdue),
+        ("refused", vec![&cart, &mail], "mail-0", &budgets[..], refused),
+        ("has time to end", vec![&ending, &mail], none, &budgets[..], grace),
     ] {
         let is_refused = |pod: &PodKey| pod.name == refused;
         let found = failing_on(&plan(&pods), || pods.iter().copied(), budgets, is_refused, now());
@@ -158,30 +139,21 @@ fn what_a_drain_failed_on_holds_the_node_while_it_is_so() {
     let slow =
         |seconds: i64| pod("cart-2", "cart", &json!({"spec": {"terminationGracePeriodSeconds": seconds}}));
     let (slow, longer, in_time) = (slow(900), slow(3600), slow(899));
-    let over = pod(
-        "cart-3",
-        "cart",
-        &json!({"status": {"phase": "Failed"}, "metadata": {"deletionTimestamp": NOW}}),
-    );
+    let ended = json!({"status": {"phase": "Failed"}, "metadata": {"deletionTimestamp": NOW}});
+    let over = pod("cart-3", "cart", &ended);
+    let was_refused =
+        Some("the eviction of pods of apps/v1/ReplicaSet/shop/cart was refused, and shop/cart-1");
+    let takes_long =
+        Some("shop/cart-2 may take 900 s to end (terminationGracePeriodSeconds), and its drain 900 s");
     for (kind, of, pods, says) in [
         (Overdue, "uid-cart-0", vec![&mail, &stuck], Some("shop/cart-0 should have ended by")),
         (Overdue, "uid-cart-0", vec![&mail, &remade], None),
-        (
-            Refused,
-            OWNER,
-            vec![&mail, &remade],
-            Some("the eviction of pods of apps/v1/ReplicaSet/shop/cart was refused, and shop/cart-1"),
-        ),
+        (Refused, OWNER, vec![&mail, &remade], was_refused),
         (Refused, OWNER, vec![&mail, &leaving("cart-1", -200_000)], None),
         (Refused, OWNER, vec![&mail, &over], None),
         (ComesBack, OWNER, vec![&cart], Some("came back each time")),
         (ComesBack, OWNER, vec![&mail], None),
-        (
-            GracePeriod,
-            OWNER,
-            vec![&remade, &slow],
-            Some("shop/cart-2 may take 900 s to end (terminationGracePeriodSeconds), and its drain 900 s"),
-        ),
+        (GracePeriod, OWNER, vec![&remade, &slow], takes_long),
         (GracePeriod, OWNER, vec![&remade, &longer], Some("may take 3600 s")),
         (GracePeriod, OWNER, vec![&remade, &in_time], None),
     ] {
@@ -233,51 +205,29 @@ fn a_budget_that_was_noted_is_not_tried_again_before_it_allows_one() {
     assert_eq!(stands(&[&ready, &unready], &[], &now), None, "it is gone");
 }
 
+fn names(pods: &[PodKey]) -> Vec<&str> {
+    pods.iter().map(|pod| pod.name.as_str()).collect()
+}
+
 #[test]
 fn the_next_drain_begins_with_what_the_last_one_failed_on() {
     let (cart, mail, stuck) = (plain("cart-0"), plain("mail-0"), leaving("cart-1", 3600));
     let budgets = [budget(1)];
     let long_ago = |failures: Failures| Failures { at: "2026-11-01T00:00:00Z".to_owned(), ..failures };
+    let refused = || noted(ObstacleKind::Refused, OWNER);
+    let overdue = noted(ObstacleKind::Overdue, "uid-cart-1");
+    let (grace, shut) = (noted(ObstacleKind::GracePeriod, OWNER), noted(ObstacleKind::Budget, "shop/cart"));
     for (says, failures, pods, evicts, holds) in [
-        ("by owner", noted(ObstacleKind::Refused, OWNER), vec![&mail, &cart], vec!["cart-0"], vec!["mail-0"]),
-        (
-            "also later",
-            long_ago(noted(ObstacleKind::Refused, OWNER)),
-            vec![&mail, &cart],
-            vec!["cart-0"],
-            vec!["mail-0"],
-        ),
-        ("until it is gone", noted(ObstacleKind::Refused, OWNER), vec![&mail], vec!["mail-0"], vec![]),
-        (
-            "by UID",
-            noted(ObstacleKind::Overdue, "uid-cart-1"),
-            vec![&mail, &cart, &stuck],
-            vec![],
-            vec!["cart-0", "mail-0"],
-        ),
-        (
-            "which leaves",
-            noted(ObstacleKind::GracePeriod, OWNER),
-            vec![&mail, &stuck],
-            vec![],
-            vec!["mail-0"],
-        ),
-        (
-            "by budget",
-            noted(ObstacleKind::Budget, "shop/cart"),
-            vec![&mail, &cart],
-            vec!["cart-0"],
-            vec!["mail-0"],
-        ),
+        ("by owner", refused(), vec![&mail, &cart], &["cart-0"][..], &["mail-0"][..]),
+        ("also later", long_ago(refused()), vec![&mail, &cart], &["cart-0"], &["mail-0"]),
+        ("until it is gone", refused(), vec![&mail], &["mail-0"], &[]),
+        ("by UID", overdue, vec![&mail, &cart, &stuck], &[], &["cart-0", "mail-0"]),
+        ("which leaves", grace, vec![&mail, &stuck], &[], &["mail-0"]),
+        ("by budget", shut, vec![&mail, &cart], &["cart-0"], &["mail-0"]),
     ] {
         let mut plan = plan(&pods);
         plan.put_first(pods.iter().copied(), &budgets, Some(&failures));
-        let names = |pods: &[PodKey]| pods.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>();
-        assert_eq!(
-            (names(&plan.evict), names(&plan.held)),
-            (evicts.into_iter().map(str::to_owned).collect(), holds.into_iter().map(str::to_owned).collect()),
-            "{says}"
-        );
+        assert_eq!((names(&plan.evict), names(&plan.held)), (evicts.to_vec(), holds.to_vec()), "{says}");
         assert!(!plan.is_done(), "{says}");
     }
 }

@@ -41,79 +41,58 @@ fn what_can_never_be_evicted_is_named() {
     let unready = pod("cart-0", Some("ReplicaSet"), "False");
     let mut pending = unready.clone();
     pending.body.as_mut().unwrap().pending = true;
-    let but = |name, change: fn(&mut Budget)| {
-        let mut budget = over(name, "cart", 2, 2);
+    let but = |name, app, (expected, desired), change: &dyn Fn(&mut Budget)| {
+        let mut budget = over(name, app, expected, desired);
         change(Arc::make_mut(&mut budget).body.as_mut().unwrap());
-        budget
+        vec![budget]
     };
-    let unseen = || but("all", |budget| budget.observed = false);
-    let everything = || but("everything", |budget| budget.selector = Some(Selector::default()));
-    let nothing = || but("nothing", |budget| budget.selector = None);
-    let failed = || {
-        let mut budget = over("failed", "cart", 9, 1);
-        Arc::make_mut(&mut budget).body.as_mut().unwrap().sync_failed = true;
-        budget
-    };
-    let huge = || {
-        let mut budget = over("huge", "mail", 9, 1);
-        Arc::make_mut(&mut budget).body.as_mut().unwrap().requirements = REQUIREMENTS_MAX;
-        budget
-    };
+    let (all, most) = (|| vec![over("all", "cart", 2, 2)], || vec![over("most", "cart", 2, 1)]);
+    let two = || vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)];
+    let unseen = || but("all", "cart", (2, 2), &|it| it.observed = false);
+    let of_ready = || but("all", "cart", (2, 2), &|it| it.spares_ready_only = true);
+    let everything = || but("everything", "cart", (2, 2), &|it| it.selector = Some(Selector::default()));
+    let nothing = || but("nothing", "cart", (2, 2), &|it| it.selector = None);
+    let failed = || but("failed", "cart", (9, 1), &|it| it.sync_failed = true);
+    let mut huge = but("huge", "mail", (9, 1), &|it| it.requirements = REQUIREMENTS_MAX);
+    huge.insert(0, over("a", "mail", 9, 1));
     let unread = |namespace| {
         let mut budget = over("bad", "mail", 9, 1);
         let item = Arc::make_mut(&mut budget);
         item.body = Err(Unreadable::TooLong("selector"));
         item.metadata.namespace = Some(String::from(namespace));
-        budget
+        vec![budget]
     };
+    let wants_all = Some("shop/all wants all of its 2");
+    let too_many = Some("of namespace shop have more than 4096");
     for (says, pod, budgets, word) in [
         ("no budget", &cart, vec![], None),
-        ("one that allows a disruption", &cart, vec![over("most", "cart", 2, 1)], None),
-        ("one that allows none", &cart, vec![over("all", "cart", 2, 2)], Some("shop/all wants all of its 2")),
-        ("of all pods", &cart, vec![everything()], Some("shop/everything")),
-        ("of no pods", &cart, vec![nothing()], None),
+        ("one that allows a disruption", &cart, most(), None),
+        ("one that allows none", &cart, all(), wants_all),
+        ("of all pods", &cart, everything(), Some("shop/everything")),
+        ("of no pods", &cart, nothing(), None),
         ("of other pods", &cart, vec![over("all", "mail", 2, 2)], None),
         ("without pods", &cart, vec![over("all", "cart", 0, 0)], None),
-        ("not looked at since it changed", &cart, vec![unseen()], None),
-        ("two", &cart, vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)], Some("shop/a and b select")),
-        ("not Ready", &unready, vec![over("most", "cart", 2, 1)], None),
-        ("not Ready", &unready, vec![over("all", "cart", 2, 2)], Some("shop/all wants all of its 2")),
-        ("of Ready pods only", &unready, vec![but("all", |budget| budget.spares_ready_only = true)], None),
-        (
-            "of Ready pods only",
-            &cart,
-            vec![but("all", |budget| budget.spares_ready_only = true)],
-            Some("shop/all"),
-        ),
-        (
-            "two, not Ready",
-            &unready,
-            vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)],
-            Some("shop/a and b select"),
-        ),
-        ("two, not begun", &pending, vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)], None),
-        ("unknown to its controller", &cart, vec![failed()], Some("shop/failed allows no disruption")),
-        (
-            "thousands",
-            &cart,
-            vec![over("a", "mail", 9, 1), huge()],
-            Some("of namespace shop have more than 4096"),
-        ),
-        ("unreadable", &cart, vec![unread("shop")], Some("shop/bad cannot be read, for its selector is")),
-        ("unreadable, of another namespace", &cart, vec![unread("bank")], None),
-        ("of a DaemonSet", &of("DaemonSet"), vec![over("all", "cart", 2, 2)], None),
+        ("not looked at since it changed", &cart, unseen(), None),
+        ("two", &cart, two(), Some("shop/a and b select")),
+        ("not Ready", &unready, most(), None),
+        ("not Ready", &unready, all(), wants_all),
+        ("of Ready pods only", &unready, of_ready(), None),
+        ("of Ready pods only", &cart, of_ready(), Some("shop/all")),
+        ("two, not Ready", &unready, two(), Some("shop/a and b select")),
+        ("two, not begun", &pending, two(), None),
+        ("unknown to its controller", &cart, failed(), Some("shop/failed allows no disruption")),
+        ("thousands", &cart, huge, too_many),
+        ("unreadable", &cart, unread("shop"), Some("shop/bad cannot be read, for its selector is")),
+        ("unreadable, of another namespace", &cart, unread("bank"), None),
+        ("of a DaemonSet", &of("DaemonSet"), all(), None),
         ("unmanaged", &pod("debug", None, "True"), vec![], Some("shop/debug has no controller")),
     ] {
-        let why =
-            undrainable([pod], &by_namespace([pod], &budgets), |_| false, |_| false, Timestamp::UNIX_EPOCH);
-        assert_eq!(
-            why.as_deref().map(|why| word.is_some_and(|word| why.contains(word))),
-            word.map(|_| true),
-            "{says}: {why:?}"
-        );
-        let ours =
-            undrainable([pod], &by_namespace([pod], &budgets), |_| true, |_| false, Timestamp::UNIX_EPOCH);
-        assert_eq!(ours, None, "{says}, but ours");
+        let here = by_namespace([pod], &budgets);
+        let why = |ours: bool| undrainable([pod], &here, |_| ours, |_| false, Timestamp::UNIX_EPOCH);
+        let found = why(false);
+        let is_named = found.as_deref().map(|why| word.is_some_and(|word| why.contains(word)));
+        assert_eq!(is_named, word.map(|_| true), "{says}: {found:?}");
+        assert_eq!(why(true), None, "{says}, but ours");
     }
 }
 
@@ -133,6 +112,7 @@ fn a_shut_budget_is_waited_for() {
         change(budget);
         budgets
     };
+    let spares_ready: fn(&mut Budget) = |budget| budget.spares_ready_only = true;
     let mut pending = unready.clone();
     pending.body.as_mut().unwrap().pending = true;
     for (says, pods, budgets, waits) in [
@@ -144,20 +124,10 @@ fn a_shut_budget_is_waited_for() {
         ("of other pods", vec![&ready], vec![over("most", "mail", 3, 2)], false),
         ("too few are healthy, so those that are not stay, too", vec![&unready], too_few(|_| ()), true),
         ("and are not the cause", vec![&ready, &unready], too_few(|_| ()), true),
-        ("they may go always", vec![&unready], too_few(|budget| budget.spares_ready_only = true), false),
-        (
-            "and may be well elsewhere",
-            vec![&ready, &unready],
-            too_few(|budget| budget.spares_ready_only = true),
-            false,
-        ),
+        ("they may go always", vec![&unready], too_few(spares_ready), false),
+        ("and may be well elsewhere", vec![&ready, &unready], too_few(spares_ready), false),
         ("one that has not begun goes", vec![&pending], too_few(|_| ()), false),
-        (
-            "and has not been seen by its controller",
-            vec![&unready],
-            too_few(|budget| budget.observed = false),
-            false,
-        ),
+        ("and has not been seen by its controller", vec![&unready], too_few(|it| it.observed = false), false),
     ] {
         let here = by_namespace(pods.iter().copied(), &budgets);
         let why = blocked(pods, &here, |_| false);
