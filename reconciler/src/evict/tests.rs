@@ -1,5 +1,5 @@
 use super::*;
-use kube::core::response::{StatusCause, StatusDetails};
+use serde_json::json;
 
 fn pod(name: &str) -> PodKey {
     PodKey { namespace: "shop".into(), name: name.into(), uid: format!("uid-{name}") }
@@ -8,33 +8,24 @@ fn pod(name: &str) -> PodKey {
 #[test]
 fn an_eviction_names_the_uid_of_its_pod() {
     let eviction = serde_json::to_value(eviction(&pod("a"))).unwrap();
-    assert_eq!(eviction["deleteOptions"], serde_json::json!({"preconditions": {"uid": "uid-a"}}));
+    assert_eq!(eviction["deleteOptions"], json!({"preconditions": {"uid": "uid-a"}}));
     assert_eq!((&eviction["apiVersion"], &eviction["kind"]), (&"policy/v1".into(), &"Eviction".into()));
 }
 
 #[test]
 fn each_answer_is_understood() {
-    let status = |code, cause: Option<&str>| {
-        let causes = cause.map(|reason| StatusCause {
-            reason: reason.into(),
-            message: "the cause".into(),
-            field: String::new(),
-        });
-        let details = StatusDetails {
-            causes: causes.into_iter().collect(),
-            name: String::new(),
-            group: String::new(),
-            kind: String::new(),
-            uid: String::new(),
-            retry_after_seconds: 10,
-        };
-        Status { code, message: "the message".into(), details: Some(details), ..Status::default() }
+    let status = |code, cause: Option<&str>| -> Status {
+        let causes: Vec<_> =
+            cause.map(|cause| json!({"reason": cause, "message": "the cause"})).into_iter().collect();
+        let details = json!({"causes": causes, "retryAfterSeconds": 10});
+        serde_json::from_value(json!({"code": code, "message": "the message", "details": details})).unwrap()
     };
+    let wait = Duration::from_secs(10);
     for (code, cause, answer) in [
         (404, None, EvictionAnswer::Gone),
         (409, None, EvictionAnswer::Gone),
-        (429, Some("DisruptionBudget"), EvictionAnswer::Blocked("the cause".into(), Duration::from_secs(10))),
-        (429, None, EvictionAnswer::Blocked("the message".into(), Duration::from_secs(10))),
+        (429, Some("DisruptionBudget"), EvictionAnswer::Blocked("the cause".into(), wait)),
+        (429, None, EvictionAnswer::Blocked("the message".into(), wait)),
         (403, Some("NamespaceTerminating"), EvictionAnswer::Leaving),
         (403, None, EvictionAnswer::Refused("the message".into())),
         (500, None, EvictionAnswer::Refused("the message".into())),
@@ -49,6 +40,12 @@ fn each_answer_is_understood() {
 
 fn plan(names: &[&str]) -> DrainPlan {
     DrainPlan { evict: names.iter().map(|name| pod(name)).collect(), ..DrainPlan::default() }
+}
+
+/// The pod has been asked to go at this time, with this answer. Returns whether that is news.
+fn evicted(evictions: &mut Evictions, name: &str, answer: &EvictionAnswer, now: Duration) -> bool {
+    evictions.begin(pod(name));
+    evictions.answered(&pod(name), answer, now)
 }
 
 fn ms(milliseconds: u64) -> Duration {
@@ -71,15 +68,11 @@ fn a_blocked_pod_holds_up_no_other() {
     assert_eq!(evictions.due(&plan, ms(4999)), [&pod("b")]);
     let now = RETRY;
     assert_eq!(evictions.due(&plan, now).len(), 2);
-    evictions.begin(pod("a"));
-    assert!(!evictions.answered(&pod("a"), &blocked(), now), "the same again is no news");
+    assert!(!evicted(&mut evictions, "a", &blocked(), now), "the same again is no news");
     assert_eq!(evictions.next(&plan, now), Some(now + RETRY));
-    assert_eq!(
-        evictions.held_up_by(&plan, Timestamp::MIN).unwrap(),
-        "shop/a is not evicted: budget cart needs 2"
-    );
-    evictions.begin(pod("a"));
-    assert!(evictions.answered(&pod("a"), &EvictionAnswer::Accepted, now), "that it goes now is news");
+    let held_up_by = evictions.held_up_by(&plan, Timestamp::MIN).unwrap();
+    assert_eq!(held_up_by, "shop/a is not evicted: budget cart needs 2");
+    assert!(evicted(&mut evictions, "a", &EvictionAnswer::Accepted, now), "that it goes now is news");
     assert_eq!(evictions.held_up_by(&plan, Timestamp::MIN), None);
 }
 
@@ -88,21 +81,16 @@ fn only_a_refusal_that_lasts_is_worth_a_warning() {
     let (mut evictions, plan) = (Evictions::default(), plan(&["a", "b"]));
     let warned = |evictions: &Evictions| evictions.lasting_refusal(&plan).map(|(pod, _)| pod.name.clone());
     for seconds in [0, 5, 29] {
-        evictions.begin(pod("b"));
-        let news = evictions.answered(&pod("b"), &blocked(), Duration::from_secs(seconds));
+        let news = evicted(&mut evictions, "b", &blocked(), Duration::from_secs(seconds));
         assert_eq!((news, warned(&evictions)), (seconds == 0, None), "{seconds}");
     }
     // Another pod, refused just now, is named as what holds the drain up, and does not hide the one of which to warn.
-    evictions.begin(pod("a"));
-    evictions.answered(&pod("a"), &blocked(), LASTING);
-    evictions.begin(pod("b"));
-    assert!(evictions.answered(&pod("b"), &blocked(), LASTING), "that it lasts is news");
+    evicted(&mut evictions, "a", &blocked(), LASTING);
+    assert!(evicted(&mut evictions, "b", &blocked(), LASTING), "that it lasts is news");
     assert_eq!(warned(&evictions).as_deref(), Some("b"));
     assert!(evictions.held_up_by(&plan, Timestamp::MIN).unwrap().starts_with("shop/a "));
-    evictions.begin(pod("b"));
-    evictions.answered(&pod("b"), &EvictionAnswer::Accepted, LASTING * 2);
-    evictions.begin(pod("b"));
-    evictions.answered(&pod("b"), &blocked(), LASTING * 3);
+    evicted(&mut evictions, "b", &EvictionAnswer::Accepted, LASTING * 2);
+    evicted(&mut evictions, "b", &blocked(), LASTING * 3);
     assert_eq!(warned(&evictions), None, "it is refused again");
 }
 
@@ -127,8 +115,7 @@ fn a_refusal_that_crosses_a_budget_waits_shortly() {
     let plan = plan(&["a"]);
     let mut now = ms(0);
     for _ in 0..8 {
-        evictions.begin(pod("a"));
-        evictions.answered(&pod("a"), &blocked(), now);
+        evicted(&mut evictions, "a", &blocked(), now);
         now = evictions.next(&plan, now).unwrap();
     }
     evictions.begin(pod("a"));
@@ -142,8 +129,7 @@ fn a_refusal_that_crosses_a_budget_waits_shortly() {
 fn no_eviction_is_repeated_while_the_pod_leaves() {
     let mut evictions = Evictions::default();
     let plan = plan(&["a"]);
-    evictions.begin(pod("a"));
-    evictions.answered(&pod("a"), &EvictionAnswer::Accepted, ms(0));
+    evicted(&mut evictions, "a", &EvictionAnswer::Accepted, ms(0));
     assert!(evictions.due(&plan, ms(29_999)).is_empty());
     assert_eq!(evictions.due(&plan, ms(30_000)).len(), 1);
 }
@@ -162,12 +148,8 @@ fn a_pod_that_stays_too_long_is_named() {
 #[test]
 fn an_unmanaged_pod_is_named() {
     let plan = DrainPlan { unmanaged: vec![pod("debug")], ..DrainPlan::default() };
-    assert!(
-        Evictions::default()
-            .held_up_by(&plan, Timestamp::MIN)
-            .unwrap()
-            .contains("shop/debug has no controller")
-    );
+    let why = Evictions::default().held_up_by(&plan, Timestamp::MIN).unwrap();
+    assert!(why.contains("shop/debug has no controller"), "{why}");
 }
 
 #[test]
@@ -185,13 +167,9 @@ fn pods_that_are_gone_are_forgotten() {
 fn the_wait_that_is_asked_for_is_kept() {
     let mut evictions = Evictions::default();
     let plan = plan(&["a"]);
-    evictions.begin(pod("a"));
     let wait = Duration::from_secs(10);
-    evictions.answered(
-        &pod("a"),
-        &EvictionAnswer::Blocked("the budget is being counted".into(), wait),
-        ms(0),
-    );
+    let counting = EvictionAnswer::Blocked("the budget is being counted".into(), wait);
+    evicted(&mut evictions, "a", &counting, ms(0));
     assert_eq!(evictions.next(&plan, ms(0)), Some(wait));
 }
 
@@ -201,8 +179,7 @@ fn a_deletion_by_force_is_remembered() {
     let plan = DrainPlan { undisturbed: vec![(pod("a"), "b")], ..DrainPlan::default() };
     let forced = plan.clone().forced();
     assert_eq!(evictions.due(&forced, ms(0)), [&pod("a")]);
-    evictions.begin(pod("a"));
-    evictions.answered(&pod("a"), &EvictionAnswer::Accepted, ms(0));
+    evicted(&mut evictions, "a", &EvictionAnswer::Accepted, ms(0));
     evictions.retain([&plan].into_iter());
     assert!(evictions.due(&forced, ms(1)).is_empty());
 }

@@ -29,17 +29,22 @@ fn group(pool: &str, reason: &'static str, version: &str) -> NodeGroup {
     NodeGroup { pool: pool.to_owned(), reason, version: version.to_owned() }
 }
 
+/// A shadow that says this beside its wanted state.
+#[allow(clippy::needless_pass_by_value, reason = "it is written where it is used")]
+fn shadow(more: serde_json::Value) -> Arc<Item<BottlerocketShadow>> {
+    let mut shadow = json!({
+        "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow", "metadata": {},
+        "spec": {"state": "Idle"},
+    });
+    json_patch::merge(&mut shadow, &more);
+    Arc::new(serde_json::from_value(shadow).unwrap())
+}
+
 fn cluster(hosts: impl IntoIterator<Item = (&'static str, String)>) -> Cluster {
-    let shadow = |(state, version): (&str, String)| -> Item<BottlerocketShadow> {
-        serde_json::from_value(json!({
-            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow", "metadata": {},
-            "spec": {"state": "Idle"}, "status": {"current_state": state, "current_version": version},
-        }))
-        .unwrap()
-    };
     let mut cluster = Cluster::default();
-    for (number, host) in hosts.into_iter().enumerate() {
-        cluster.entry(&number.to_string()).shadow = Some(Arc::new(shadow(host)));
+    for (number, (state, version)) in hosts.into_iter().enumerate() {
+        let status = json!({"current_state": state, "current_version": version});
+        cluster.entry(&number.to_string()).shadow = Some(shadow(json!({"status": status})));
     }
     cluster
 }
@@ -67,32 +72,32 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
     let text = told(&metrics, &cluster, 5);
     let lines = [
         "brupop_leader 1",
-        "brupop_hosts_state{state=\"Idle\"} 2",
-        "brupop_hosts_state{state=\"MonitoringUpdate\"} 1",
-        "brupop_hosts_state{state=\"ErrorReset\"} 0",
-        "brupop_hosts_version{bottlerocket_version=\"1.1.0\"} 2",
-        "brupop_nodes_reason{reason=\"NoUpdate\"} 2",
-        "brupop_nodes_reason{reason=\"Draining\"} 0",
-        "brupop_gate_state{pool=\"web\",gate=\"no-critical\",state=\"Closed\"} 1",
-        "brupop_gate_state{pool=\"web\",gate=\"no-critical\",state=\"Open\"} 0",
-        "brupop_gate_state{pool=\"web\",gate=\"no-critical\",state=\"Unknown\"} 0",
+        r#"brupop_hosts_state{state="Idle"} 2"#,
+        r#"brupop_hosts_state{state="MonitoringUpdate"} 1"#,
+        r#"brupop_hosts_state{state="ErrorReset"} 0"#,
+        r#"brupop_hosts_version{bottlerocket_version="1.1.0"} 2"#,
+        r#"brupop_nodes_reason{reason="NoUpdate"} 2"#,
+        r#"brupop_nodes_reason{reason="Draining"} 0"#,
+        r#"brupop_gate_state{pool="web",gate="no-critical",state="Closed"} 1"#,
+        r#"brupop_gate_state{pool="web",gate="no-critical",state="Open"} 0"#,
+        r#"brupop_gate_state{pool="web",gate="no-critical",state="Unknown"} 0"#,
         "brupop_slots_in_use 0",
         "brupop_slots_limit 3",
         "brupop_nodes_not_opted_in 2",
-        "brupop_skipped_objects{kind=\"Pod\"} 1",
-        "brupop_skipped_objects{kind=\"Node\"} 0",
+        r#"brupop_skipped_objects{kind="Pod"} 1"#,
+        r#"brupop_skipped_objects{kind="Node"} 0"#,
         "brupop_halted_versions 2",
-        "brupop_version_halted{pool=\"\",bottlerocket_version=\"1.1.0\"} 1",
-        "brupop_version_halted{pool=\"web\",bottlerocket_version=\"1.2.0\"} 1",
-        "brupop_nodes{pool=\"web\",reason=\"NoUpdate\",bottlerocket_version=\"1.0.0\"} 1",
-        "brupop_nodes{pool=\"\",reason=\"NoUpdate\",bottlerocket_version=\"\"} 1",
+        r#"brupop_version_halted{pool="",bottlerocket_version="1.1.0"} 1"#,
+        r#"brupop_version_halted{pool="web",bottlerocket_version="1.2.0"} 1"#,
+        r#"brupop_nodes{pool="web",reason="NoUpdate",bottlerocket_version="1.0.0"} 1"#,
+        r#"brupop_nodes{pool="",reason="NoUpdate",bottlerocket_version=""} 1"#,
         "brupop_last_pass_timestamp_seconds 1795233590",
         "brupop_oldest_slot_seconds 90",
-        "brupop_slots_overdue{reason=\"ReturningToService\"} 1",
+        r#"brupop_slots_overdue{reason="ReturningToService"} 1"#,
         "brupop_admission_enforced 1",
         "brupop_other_operator 1",
         "brupop_watch_failures_total 5",
-        "brupop_writes_total{object=\"ledger\",result=\"written\"} 1",
+        r#"brupop_writes_total{object="ledger",result="written"} 1"#,
     ];
     has_lines(&text, &lines);
     let built = concat!("brupop_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1");
@@ -108,12 +113,7 @@ fn failures_are_counted_by_node_and_by_version() {
         ("c", json!({"count": 1, "at": "2026-11-21T04:00:00Z", "reason": "DrainTimedOut"})),
         ("d", json!(null)),
     ] {
-        let shadow: Item<BottlerocketShadow> = serde_json::from_value(json!({
-            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow", "metadata": {},
-            "spec": {"state": "Idle", "failures": failures},
-        }))
-        .unwrap();
-        cluster.entry(name).shadow = Some(Arc::new(shadow));
+        cluster.entry(name).shadow = Some(shadow(json!({"spec": {"failures": failures}})));
     }
     let failure = |node| json!({"node": node, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"});
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": {
@@ -122,10 +122,10 @@ fn failures_are_counted_by_node_and_by_version() {
     cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let text = told(&Metrics::default(), &cluster, 0);
     let lines = [
-        "brupop_nodes_failed{reason=\"FellBack\"} 2",
-        "brupop_nodes_failed{reason=\"DrainTimedOut\"} 1",
-        "brupop_version_failures{bottlerocket_version=\"1.20.0\"} 2",
-        "brupop_version_failures{bottlerocket_version=\"1.20.1\"} 0",
+        r#"brupop_nodes_failed{reason="FellBack"} 2"#,
+        r#"brupop_nodes_failed{reason="DrainTimedOut"} 1"#,
+        r#"brupop_version_failures{bottlerocket_version="1.20.0"} 2"#,
+        r#"brupop_version_failures{bottlerocket_version="1.20.1"} 0"#,
     ];
     has_lines(&text, &lines);
     assert_eq!(text.matches("\nbrupop_nodes_failed{").count(), 2, "{text}");
@@ -176,16 +176,14 @@ fn labels_are_printable_whatever_agents_say() {
 fn updates_are_told_before_the_first_one() {
     let metrics = Metrics::default();
     let text = metrics.render(None, 0, NOW.parse().unwrap());
-    has_lines(
-        &text,
-        &[
-            "brupop_updates_total{result=\"Updated\"} 0",
-            "brupop_updates_total{result=\"FellBack\"} 0",
-            "brupop_update_duration_seconds_count 0",
-            "brupop_update_phase_duration_seconds_count{phase=\"waiting\"} 0",
-            "brupop_update_phase_duration_seconds_count{phase=\"soaking\"} 0",
-        ],
-    );
+    let lines = [
+        r#"brupop_updates_total{result="Updated"} 0"#,
+        r#"brupop_updates_total{result="FellBack"} 0"#,
+        "brupop_update_duration_seconds_count 0",
+        r#"brupop_update_phase_duration_seconds_count{phase="waiting"} 0"#,
+        r#"brupop_update_phase_duration_seconds_count{phase="soaking"} 0"#,
+    ];
+    has_lines(&text, &lines);
     let minutes = SignedDuration::from_mins;
     for ended in [
         Ended::Update { result: "Updated", took: Some(minutes(6)) },
@@ -196,20 +194,18 @@ fn updates_are_told_before_the_first_one() {
         metrics.ended(&ended);
     }
     let text = metrics.render(None, 0, NOW.parse().unwrap());
-    has_lines(
-        &text,
-        &[
-            "brupop_updates_total{result=\"Updated\"} 1",
-            "brupop_updates_total{result=\"FellBack\"} 1",
-            "brupop_updates_total{result=\"GivenUp\"} 0",
-            "brupop_update_duration_seconds_sum 360.0",
-            "brupop_update_duration_seconds_bucket{le=\"300.0\"} 0",
-            "brupop_update_duration_seconds_bucket{le=\"600.0\"} 1",
-            "brupop_update_phase_duration_seconds_sum{phase=\"draining\"} 300.0",
-            "brupop_update_phase_duration_seconds_bucket{le=\"120.0\",phase=\"draining\"} 1",
-            "brupop_update_phase_duration_seconds_count{phase=\"rebooting\"} 0",
-        ],
-    );
+    let lines = [
+        r#"brupop_updates_total{result="Updated"} 1"#,
+        r#"brupop_updates_total{result="FellBack"} 1"#,
+        r#"brupop_updates_total{result="GivenUp"} 0"#,
+        "brupop_update_duration_seconds_sum 360.0",
+        r#"brupop_update_duration_seconds_bucket{le="300.0"} 0"#,
+        r#"brupop_update_duration_seconds_bucket{le="600.0"} 1"#,
+        r#"brupop_update_phase_duration_seconds_sum{phase="draining"} 300.0"#,
+        r#"brupop_update_phase_duration_seconds_bucket{le="120.0",phase="draining"} 1"#,
+        r#"brupop_update_phase_duration_seconds_count{phase="rebooting"} 0"#,
+    ];
+    has_lines(&text, &lines);
 }
 
 #[test]
@@ -227,16 +223,14 @@ fn pools_do_not_grow_without_bound() {
     let metrics = Metrics::default();
     metrics.passed(Some(pass));
     let text = told(&metrics, &Cluster::default(), 0);
-    has_lines(
-        &text,
-        &[
-            "brupop_nodes{pool=\"pool-49\",reason=\"OutsideWindow\",bottlerocket_version=\"1.0.0\"} 1",
-            "brupop_nodes{pool=\"other\",reason=\"OutsideWindow\",bottlerocket_version=\"1.0.0\"} 10",
-            "brupop_nodes_reason{reason=\"OutsideWindow\"} 60",
-            "brupop_oldest_waiting_update_seconds{pool=\"pool-00\",reason=\"OutsideWindow\"} 60",
-            "brupop_oldest_waiting_update_seconds{pool=\"other\",reason=\"OutsideWindow\"} 3600",
-        ],
-    );
+    let lines = [
+        r#"brupop_nodes{pool="pool-49",reason="OutsideWindow",bottlerocket_version="1.0.0"} 1"#,
+        r#"brupop_nodes{pool="other",reason="OutsideWindow",bottlerocket_version="1.0.0"} 10"#,
+        r#"brupop_nodes_reason{reason="OutsideWindow"} 60"#,
+        r#"brupop_oldest_waiting_update_seconds{pool="pool-00",reason="OutsideWindow"} 60"#,
+        r#"brupop_oldest_waiting_update_seconds{pool="other",reason="OutsideWindow"} 3600"#,
+    ];
+    has_lines(&text, &lines);
     for metric in ["\nbrupop_nodes{", "\nbrupop_oldest_waiting_update_seconds{"] {
         assert_eq!(text.matches(metric).count(), 51, "{text}");
     }
@@ -261,25 +255,18 @@ fn a_time_that_cannot_be_read_is_left_out() {
     }
 }
 
-/// A shadow whose host has known of an update since this minute.
-fn behind(name: &str, minute: u8) -> Item<BottlerocketShadow> {
-    serde_json::from_value(json!({
-        "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
-        "metadata": {"name": name, "uid": name, "generation": 1}, "spec": {"state": "Idle"},
-        "status": {"current_version": "1.19.4", "target_version": "1.20.0", "conditions": [
-            {"type": "Progressing", "status": "False", "reason": "LimitReached", "message": "m",
-                "lastTransitionTime": NOW},
-            {"type": "UpdateAvailable", "status": "True", "reason": "TargetDiffers", "message": "m",
-                "lastTransitionTime": format!("2026-11-21T03:{minute:02}:00Z")}]},
-    }))
-    .unwrap()
-}
-
 #[test]
 fn a_pass_counts_who_waits_and_since_when() {
     let mut cluster = Cluster::default();
     for (name, minute) in [("brs-a", 10), ("brs-b", 5), ("brs-c", 20), ("brs-d", 1)] {
-        cluster.entry(name).shadow = Some(Arc::new(behind(name, minute)));
+        // Its host has known of an update since this minute.
+        let known = json!({"type": "UpdateAvailable", "status": "True", "reason": "TargetDiffers", "message": "m",
+            "lastTransitionTime": format!("2026-11-21T03:{minute:02}:00Z")});
+        let waits = json!({"type": "Progressing", "status": "False", "reason": "LimitReached", "message": "m",
+            "lastTransitionTime": NOW});
+        let behind = shadow(json!({"metadata": {"name": name, "uid": name, "generation": 1}, "status": {
+            "current_version": "1.19.4", "target_version": "1.20.0", "conditions": [waits, known]}}));
+        cluster.entry(name).shadow = Some(behind);
     }
     // It has no shadow, and is no view.
     cluster.entry("brs-bb");
@@ -291,22 +278,13 @@ fn a_pass_counts_who_waits_and_since_when() {
     let reasons = [Reason::LimitReached, Reason::LimitReached, Reason::NodePaused, Reason::Rebooting];
     let mut pass = LastPass::default();
     pass.count(&cluster, &FleetFacts::EXAMPLE, views.iter().zip(&reasons));
-    assert_eq!(
-        pass.nodes.into_iter().collect::<Vec<_>>(),
-        [
-            (group("default", "LimitReached", "1.19.4"), 2),
-            (group("default", "NodePaused", "1.19.4"), 1),
-            (group("default", "Rebooting", "1.19.4"), 1),
-        ]
-    );
+    let of_default = |reason| group("default", reason, "1.19.4");
+    let counts = [("LimitReached", 2), ("NodePaused", 1), ("Rebooting", 1)];
+    assert_eq!(pass.nodes, counts.map(|(reason, nodes)| (of_default(reason), nodes)).into());
     // What moves does not wait, however long its update has been known.
-    assert_eq!(
-        pass.waiting.into_iter().collect::<Vec<_>>(),
-        [
-            (("default".to_owned(), "LimitReached"), "2026-11-21T03:05:00Z".to_owned()),
-            (("default".to_owned(), "NodePaused"), "2026-11-21T03:20:00Z".to_owned()),
-        ]
-    );
+    let since = [("LimitReached", "2026-11-21T03:05:00Z"), ("NodePaused", "2026-11-21T03:20:00Z")];
+    let since = since.map(|(reason, since)| (("default".to_owned(), reason), since.to_owned()));
+    assert_eq!(pass.waiting, since.into());
 }
 
 #[test]

@@ -14,24 +14,26 @@ use super::*;
 
 /// Plays an API server on which no pod is left, and of which a rule refuses patches of objects with this in their path.
 fn api_server(frozen: &'static str) -> ApiServer {
-    let service = tower::service_fn(move |request: Request<Body>| async move {
-        let (code, answer) = if request.method() == Method::GET {
-            (
-                200,
-                json!({"kind": "PodList", "apiVersion": "v1", "items": [], "metadata": {"resourceVersion": "9"}}),
-            )
-        } else if request.uri().path().contains(frozen) {
-            let causes = json!([{"message": "frozen"}]);
-            (
-                422,
-                json!({"kind": "Status", "status": "Failure", "code": 422, "message": "frozen", "reason": "Invalid",
-                "details": {"causes": causes}}),
-            )
-        } else {
-            (200, json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "10"}}))
-        };
-        let answer = Response::builder().status(code).body(Full::<Bytes>::from(answer.to_string())).unwrap();
-        Ok::<_, Infallible>(answer)
+    let pods =
+        json!({"kind": "PodList", "apiVersion": "v1", "items": [], "metadata": {"resourceVersion": "9"}});
+    let refused = json!({"kind": "Status", "status": "Failure", "code": 422, "message": "frozen", "reason": "Invalid",
+        "details": {"causes": [{"message": "frozen"}]}});
+    let written = json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "10"}});
+    server(move |request: &Request<Body>| match request.method() {
+        &Method::GET => (200, pods.to_string()),
+        _ if request.uri().path().contains(frozen) => (422, refused.to_string()),
+        _ => (200, written.to_string()),
+    })
+}
+
+/// Plays an API server that answers so: a status and a body.
+fn server(answer: impl Fn(&Request<Body>) -> (u16, String) + Send + Sync + 'static) -> ApiServer {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (code, answer) = answer(&request);
+        async move {
+            let response = Response::builder().status(code).body(Full::<Bytes>::from(answer)).unwrap();
+            Ok::<_, Infallible>(response)
+        }
     });
     ApiServer { client: Client::new(service, "ns"), namespace: "ns".into(), own_node: None }
 }
@@ -69,17 +71,14 @@ async fn grant_beside(pods: &str) -> (Reply, usize) {
 async fn grant_overlooking(pods: &str, overlooked: Option<Timestamp>) -> (Reply, usize) {
     let (pods, writes) = (pods.to_owned(), Arc::new(AtomicUsize::new(0)));
     let written = Arc::clone(&writes);
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let answer = if request.method() == Method::GET {
+    let server = server(move |request: &Request<Body>| {
+        if request.method() == Method::GET {
             assert_eq!(request.uri(), "/api/v1/pods?&fieldSelector=spec.nodeName%3Dn");
-            pods.clone()
-        } else {
-            written.fetch_add(1, Ordering::Relaxed);
-            json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "10"}}).to_string()
-        };
-        async move { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(answer))) }
+            return (200, pods.clone());
+        }
+        written.fetch_add(1, Ordering::Relaxed);
+        (200, json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "10"}}).to_string())
     });
-    let server = ApiServer { client: Client::new(service, "ns"), namespace: "ns".into(), own_node: None };
     let patch = || JsonPatch(vec![]);
     let confirm = Box::new(Confirm { node: "n".into(), patch: patch(), marker: None, overlooked });
     let reply = server.send(&Object::ShadowSpec("brs-n".into()), &Operation::Grant(confirm, patch())).await;

@@ -115,18 +115,19 @@ fn steps_are_told_at_once_and_once_each() {
     let mut explained = Explained::default();
     let wanted = |word| [DesiredCondition::progressing(ConditionStatus::True, word, "")];
     let later = Some(NOW + Duration::from_secs(1));
-    let mut step = |word, step, has_slot, waits| {
+    let begins = Step::Begins;
+    for (word, step, has_slot, waits) in [
+        ("LimitReached", Step::Other, false, later),
+        ("Staging", begins("Staging"), true, None),
+        ("AgentSilent", Step::Other, true, later),
+        ("Staging", begins("Staging"), true, later),
+        ("Draining", begins("Draining"), true, None),
+        ("NoUpdate", Step::Ended, false, None),
+        ("Draining", begins("Draining"), true, None),
+    ] {
         assert_eq!(explained.waits_until(&wanted(word), step, NOW), waits, "{word}");
         explained.stored(step, has_slot);
-    };
-    let begins = Step::Begins;
-    step("LimitReached", Step::Other, false, later);
-    step("Staging", begins("Staging"), true, None);
-    step("AgentSilent", Step::Other, true, later);
-    step("Staging", begins("Staging"), true, later);
-    step("Draining", begins("Draining"), true, None);
-    step("NoUpdate", Step::Ended, false, None);
-    step("Draining", begins("Draining"), true, None);
+    }
 }
 
 #[test]
@@ -178,11 +179,8 @@ fn a_shadow_waits_for_what_its_grant_wrote_to_the_node() {
     assert_eq!(memory.node_lags(shadow, Some(7), s(2)), None);
     assert_eq!(memory.node_lags(shadow, Some(6), s(31)), None, "the watch missed it");
     memory.in_flight(&Object::Node("n".into())).failed("timeout", s(40));
-    assert_eq!(
-        memory.node_lags(shadow, Some(6), s(40)),
-        None,
-        "an update can be given up although its Node cannot be written"
-    );
+    let lags = memory.node_lags(shadow, Some(6), s(40));
+    assert_eq!(lags, None, "an update can be given up although its Node cannot be written");
 }
 
 #[test]
