@@ -1,31 +1,24 @@
-//! What a drain does: which pods it evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides; in
-//! which order; and which budgets stand in its way.
+//! What a drain does: which pods it evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides, and in
+//! which order.
 
+mod budgets;
 mod noted;
+mod obstacles;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use brupop_api::Marker;
 use brupop_api::item::Unreadable;
 use brupop_api::marker::{Before, OPERATOR_PODS_MAX};
-use brupop_api::{Item, Marker};
 use jiff::Timestamp;
-use kube::core::SelectorExt as _;
 
-use crate::objects::{Budget, Controller, Pod, PodItem};
+use crate::objects::{Controller, Pod, PodItem};
 use crate::workloads::{FoundWorkload, WorkloadKind, owner};
 
+use budgets::is_budgeted;
+pub use budgets::{Budgets, covered, matters};
 pub use noted::{Circumstances, LATE, failing_on, overdue};
-
-/// Most keys and values of all selectors of a namespace. Each is compared with each pod of a node in each pass.
-const REQUIREMENTS_MAX: usize = 4096;
-/// Most comparisons of the pods of one node with keys and values of selectors: as many as the 110 pods that a kubelet runs,
-/// unless it is told otherwise, take in a namespace with this many.
-const COMPARED_MAX: usize = 110 * REQUIREMENTS_MAX;
-/// Looks at nodes that cost more than this in sum are not made without a pause, but for one. It takes some milliseconds.
-pub const LOOKS_AT_ONCE: usize = 200_000;
-/// What a pod costs before it is compared with budgets, and a budget whose namespace has no pod here.
-const OF_POD: usize = 200;
-const OF_BUDGET: usize = 2;
+pub use obstacles::{LOOKS_AT_ONCE, cost, obstacle};
 
 /// What a drain does about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,27 +267,6 @@ pub fn identity(pod: &PodItem) -> String {
     owner(pod).unwrap_or_else(|| format!("v1/Pod/{}/{}", pod.namespace(), pod.name()))
 }
 
-/// How many disruptions each budget (namespace, name) allowed when it was last looked at.
-#[derive(Debug, Default)]
-pub struct Budgets {
-    allowed: BTreeMap<(String, String), i32>,
-}
-
-impl Budgets {
-    /// Looks at all budgets. Returns the namespaces in which a budget allows more than before, or was deleted.
-    pub fn relaxed<'b>(&mut self, budgets: impl Iterator<Item = &'b Item<Budget>>) -> BTreeSet<String> {
-        let now: BTreeMap<(String, String), i32> = budgets
-            .map(|budget| ((budget.namespace().to_owned(), budget.name().to_owned()), allowed(budget)))
-            .collect();
-        let more = |(key, before): (&(String, String), &i32)| {
-            now.get(key).is_none_or(|now| now > before).then(|| key.0.clone())
-        };
-        let relaxed = self.allowed.iter().filter_map(more).collect();
-        self.allowed = now;
-        relaxed
-    }
-}
-
 /// What stands in the way of a drain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
@@ -311,147 +283,6 @@ pub enum Obstacle {
     },
 }
 
-/// What stands in the way of a drain of these pods of one node, if anything does. If the drain `respects` pods that ask not
-/// to be disrupted, they are like a budget that allows no disruption now.
-pub fn obstacle<'p, P: Iterator<Item = &'p PodItem>>(
-    pods: impl Fn() -> P,
-    budgets: &'p [impl AsRef<Item<Budget>>],
-    is_operator_pod: impl Fn(&PodItem) -> bool + Copy,
-    orphaned: impl Fn(&PodItem) -> bool,
-    now: &Circumstances<'_>,
-) -> Option<Obstacle> {
-    let here = by_namespace(pods(), budgets);
-    if comparisons(&here).map(|(_, compared)| compared).sum::<usize>() > COMPARED_MAX {
-        let most = comparisons(&here).max_by_key(|(_, compared)| *compared);
-        return most.map(|(namespace, _)| Obstacle::Never(incomparable(namespace)));
-    }
-    let never = undrainable(pods(), &here, is_operator_pod, orphaned, now.time).map(Obstacle::Never);
-    let asking = || undisturbed(pods(), is_operator_pod).filter(|_| now.respects);
-    let blocked = || blocked(pods(), &here, is_operator_pod).or_else(asking);
-    never
-        .or_else(|| noted::still(pods(), budgets, now))
-        .or_else(|| blocked().map(|budget| Obstacle::Now { budget, for_long: false }))
-}
-
-/// The namespaces of pods of one node: how many pods it has there, and their budgets.
-type ByNamespace<'n> = BTreeMap<&'n str, (usize, Vec<&'n Item<Budget>>)>;
-
-fn by_namespace<'n>(
-    pods: impl IntoIterator<Item = &'n PodItem>,
-    budgets: &'n [impl AsRef<Item<Budget>>],
-) -> ByNamespace<'n> {
-    let mut all = ByNamespace::new();
-    for pod in pods {
-        all.entry(pod.namespace()).or_default().0 += 1;
-    }
-    for budget in budgets.iter().map(AsRef::as_ref) {
-        if let Some((_, here)) = all.get_mut(budget.namespace()) {
-            here.push(budget);
-        }
-    }
-    all
-}
-
-/// How many comparisons a look at the pods of each namespace takes.
-fn comparisons<'h>(here: &'h ByNamespace<'_>) -> impl Iterator<Item = (&'h str, usize)> {
-    let each = |budget: &&Item<Budget>| 1 + budget.ok().map_or(0, |budget| budget.requirements);
-    here.iter()
-        .map(move |(namespace, (pods, budgets))| (*namespace, pods * budgets.iter().map(each).sum::<usize>()))
-}
-
-/// How much a look at these pods of a node takes, in comparisons of a pod with a key of a selector: see [`LOOKS_AT_ONCE`].
-pub fn cost<'p>(
-    pods: impl ExactSizeIterator<Item = &'p PodItem>,
-    budgets: &'p [impl AsRef<Item<Budget>>],
-) -> usize {
-    let each = OF_POD * pods.len() + OF_BUDGET * budgets.len();
-    let compared: usize = comparisons(&by_namespace(pods, budgets)).map(|(_, compared)| compared).sum();
-    each + if compared > COMPARED_MAX { 0 } else { compared }
-}
-
-/// What to tell people about a namespace whose budgets are too many for its pods on a node.
-fn incomparable(namespace: &str) -> String {
-    format!(
-        "the PodDisruptionBudgets of namespace {namespace} have too many keys and values to compare them with each of its \
-         pods on this node: delete some, or shorten their selectors"
-    )
-}
-
-/// Why the pods of one node can never all be evicted, as pods and budgets are now; `None` if they can. Either a pod has
-/// no controller, or its budgets allow no disruption with as many pods as there are, or a pod or a budget of its
-/// namespace cannot be read, or a pod should have ended by now. The operator's own pods (`is_operator_pod`) are exempt.
-/// `orphaned` finds pods whose `DaemonSet` is gone.
-fn undrainable<'p>(
-    pods: impl IntoIterator<Item = &'p PodItem>,
-    budgets: &ByNamespace<'_>,
-    is_operator_pod: impl Fn(&PodItem) -> bool,
-    orphaned: impl Fn(&PodItem) -> bool,
-    time: Timestamp,
-) -> Option<String> {
-    let mut why: Vec<String> = vec![];
-    for item in pods {
-        if is_operator_pod(item) {
-            continue;
-        }
-        let namespace = item.namespace();
-        match drain_action(item, orphaned(item)) {
-            DrainAction::Unmanaged => why.push(unmanaged(namespace, item.name())),
-            DrainAction::Unreadable(problem) => why.push(unreadable(namespace, item.name(), problem)),
-            DrainAction::Evicted => {
-                let here = budgets.get(namespace).map_or(&[][..], |(_, here)| here);
-                why.extend(item.ok().and_then(|pod| forbidden(pod, here.iter().copied())));
-            }
-            DrainAction::Leaving if noted::is_overdue(item, time) => {
-                why.push(overdue(namespace, item.name(), gone_by(item)));
-            }
-            DrainAction::Stays | DrainAction::Leaving => {}
-        }
-    }
-    // The smallest one, so that the answer changes as rarely as possible.
-    why.into_iter().min()
-}
-
-/// Which budget allows no disruption now, although one of these pods of a node needs one; `None` if each allows one. A pod
-/// that is not Ready, and that its budget [spares](spares), may be well once it is elsewhere, and the budget may allow one
-/// then: so a budget that spares one of them is set aside.
-fn blocked<'p>(
-    pods: impl IntoIterator<Item = &'p PodItem>,
-    budgets: &ByNamespace<'_>,
-    is_operator_pod: impl Fn(&PodItem) -> bool,
-) -> Option<String> {
-    let mut evicted_from: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
-    for item in evicted(pods, is_operator_pod) {
-        if let Some(pod) = item.ok().filter(|pod| is_budgeted(pod)) {
-            evicted_from.entry(item.namespace()).or_default().push(pod);
-        }
-    }
-    let there = evicted_from.iter().filter_map(|(namespace, pods)| Some((pods, &budgets.get(namespace)?.1)));
-    let pairs = there.flat_map(|(pods, budgets)| budgets.iter().map(move |budget| (pods, *budget)));
-    let allows_none = pairs.filter(|(pods, item)| {
-        let Some(budget) = item.ok().filter(|budget| is_shut(budget)) else {
-            return false;
-        };
-        let (mut any, mut all_held) = (false, true);
-        for pod in pods.iter().filter(|pod| selects(budget, pod)) {
-            (any, all_held) = (true, all_held && !spares(budget, pod));
-        }
-        any && all_held
-    });
-    let why =
-        allows_none.map(|(_, item)| format!("the PodDisruptionBudget {}/{}", item.namespace(), item.name()));
-    why.min()
-}
-
-/// The pods of a node that a drain would evict, the operator's own aside.
-fn evicted<'p>(
-    pods: impl IntoIterator<Item = &'p PodItem>,
-    is_operator_pod: impl Fn(&PodItem) -> bool,
-) -> impl Iterator<Item = &'p PodItem> {
-    let stays =
-        move |item: &PodItem| is_operator_pod(item) || drain_action(item, false) != DrainAction::Evicted;
-    pods.into_iter().filter(move |item| !stays(item))
-}
-
 /// The annotation by which this pod, which is running, asks not to be disrupted.
 fn asks_for(pod: &Pod) -> Option<&'static str> {
     pod.do_not_disrupt.filter(|_| is_budgeted(pod))
@@ -459,130 +290,6 @@ fn asks_for(pod: &Pod) -> Option<&'static str> {
 
 fn asks(namespace: &str, name: &str, annotation: &str) -> String {
     format!("the annotation {annotation} of the pod {namespace}/{name}")
-}
-
-/// Which of these pods of a node asks not to be disrupted, if one does that would have to be evicted.
-fn undisturbed<'p>(
-    pods: impl IntoIterator<Item = &'p PodItem>,
-    is_operator_pod: impl Fn(&PodItem) -> bool,
-) -> Option<String> {
-    evicted(pods, is_operator_pod)
-        .filter_map(|item| Some(asks(item.namespace(), item.name(), item.ok().and_then(asks_for)?)))
-        .min()
-}
-
-/// The first of these pods that a budget covers, as a sentence, and what makes it again; `None` if there is none. A budget
-/// that cannot be read covers all of its namespace.
-pub fn covered<'p>(
-    pods: impl IntoIterator<Item = &'p PodItem>,
-    budgets: &[impl AsRef<Item<Budget>>],
-) -> Option<(String, String)> {
-    let covers = |budget: &&Item<Budget>, pod: &PodItem| {
-        let selected = || Some(selects(budget.ok()?, pod.ok()?));
-        budget.namespace() == pod.namespace() && selected().unwrap_or(true)
-    };
-    let why = pods.into_iter().filter_map(|pod| {
-        let budget = budgets.iter().map(AsRef::as_ref).find(|budget| covers(budget, pod))?;
-        let (namespace, name, budget) = (pod.namespace(), pod.name(), budget.name());
-        let why = format!("{namespace}/{name}, which the PodDisruptionBudget {namespace}/{budget} covers");
-        Some((why, identity(pod)))
-    });
-    why.min()
-}
-
-/// Do budgets hold up the eviction of this pod? They do not hold up one that has ended, or has not begun.
-fn is_budgeted(pod: &Pod) -> bool {
-    !pod.finished && !pod.pending
-}
-
-/// Does this budget allow no disruption now?
-fn is_shut(budget: &Budget) -> bool {
-    budget.allowed <= 0 && budget.observed
-}
-
-/// Does this budget, which covers the pod, let it go whatever it allows now, for the pod is not Ready?
-fn spares(budget: &Budget, pod: &Pod) -> bool {
-    !pod.is_ready() && (budget.spares_ready_only || budget.enough_healthy)
-}
-
-/// Why the budgets of a pod's namespace never allow its eviction; `None` if they may. The rules are those of the API
-/// server's eviction.
-fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> Option<String> {
-    let (mut unread, mut selecting, mut requirements) = (vec![], vec![], 0);
-    for item in budgets {
-        match &item.body {
-            Err(why) => unread.push((item, why)),
-            Ok(budget) => {
-                requirements += budget.requirements;
-                // Anybody with a namespace can make thousands of budgets.
-                if requirements > REQUIREMENTS_MAX {
-                    return Some(format!(
-                        "the selectors of the PodDisruptionBudgets of namespace {} have more than {REQUIREMENTS_MAX} keys \
-                         and values together: delete some, or shorten them",
-                        item.namespace()
-                    ));
-                }
-                if selects(budget, pod) {
-                    selecting.push((item, budget));
-                }
-            }
-        }
-    }
-    if let Some((item, why)) = unread.first() {
-        return Some(format!(
-            "the PodDisruptionBudget {}/{} cannot be read, for {why}, and might cover any pod of its namespace: repair \
-             or delete it",
-            item.namespace(),
-            item.name()
-        ));
-    }
-    if !is_budgeted(pod) {
-        return None;
-    }
-    match &selecting[..] {
-        [] => None,
-        [(_, budget)] if budget.spares_ready_only && !pod.is_ready() => None,
-        [(item, budget)] => never(budget)
-            .map(|why| format!("the PodDisruptionBudget {}/{} {why}", item.namespace(), item.name())),
-        [(first, _), (second, _), ..] => Some(format!(
-            "the PodDisruptionBudgets {}/{} and {} select the same pods, and Kubernetes evicts no pod of two budgets",
-            first.namespace(),
-            first.name(),
-            second.name()
-        )),
-    }
-}
-
-/// Why a budget never allows a disruption, with as many pods as there are. A pod that is not Ready may go only if as many
-/// others are healthy as should be; if that is all of them, there are never enough.
-fn never(budget: &Budget) -> Option<String> {
-    if budget.sync_failed {
-        return Some(
-            "allows no disruption, because Kubernetes cannot compute it (SyncFailed): kubectl describe pdb says why".to_owned(),
-        );
-    }
-    let all = budget.observed && budget.expected_pods > 0 && budget.desired_healthy >= budget.expected_pods;
-    all.then(|| {
-        format!(
-            "wants all of its {} pods healthy: let it allow one disruption, or add a pod",
-            budget.expected_pods
-        )
-    })
-}
-
-fn selects(budget: &Budget, pod: &Pod) -> bool {
-    budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
-}
-
-/// Did this budget change in a way that matters to a drain?
-pub fn matters(old: &Item<Budget>, new: &Item<Budget>) -> bool {
-    let shape = |item: &Item<Budget>| item.body.clone().map(|budget| Budget { allowed: 0, ..budget });
-    allowed(old) < allowed(new) || shape(old) != shape(new)
-}
-
-/// How many disruptions this budget allows now.
-fn allowed(budget: &Item<Budget>) -> i32 {
-    budget.ok().map_or(0, |budget| budget.allowed)
 }
 
 #[cfg(test)]

@@ -8,10 +8,8 @@ use brupop_api::printable::printable;
 use brupop_api::shadow::{DrainObstacle, Failures, ObstacleKind};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
-    DrainAction, DrainPlan, Obstacle, PodKey, drain_action, gone_by, identity, is_budgeted, is_shut, selects,
-    spares,
-};
+use super::budgets::{is_budgeted, is_shut, selects, spares};
+use super::{DrainAction, DrainPlan, Obstacle, PodKey, drain_action, gone_by, identity};
 use crate::objects::{Budget, PodItem};
 use crate::times;
 

@@ -1,8 +1,8 @@
 //! Which pods go, and in which order.
 
-mod budgets;
-
 use super::*;
+use crate::objects::Budget;
+use brupop_api::Item;
 use brupop_api::names::{DO_NOT_DISRUPT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION};
 use serde_json::{Value, json};
 

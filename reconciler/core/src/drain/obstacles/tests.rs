@@ -1,7 +1,7 @@
 //! What stands in the way of a drain.
 
-use crate::drain::*;
-use crate::objects::{Budget, PodItem};
+use super::*;
+use crate::drain::{Budgets, covered, matters};
 use brupop_api::item::Unreadable;
 use kube::core::Selector;
 use serde_json::json;

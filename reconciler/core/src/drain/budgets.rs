@@ -1,0 +1,146 @@
+//! Which pods a budget covers, and whether it lets them go. The rules are those of the API server's eviction.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use brupop_api::Item;
+use kube::core::SelectorExt as _;
+
+use super::identity;
+use crate::objects::{Budget, Pod, PodItem};
+
+/// Most keys and values of all selectors of a namespace. Each is compared with each pod of a node in each pass.
+pub(super) const REQUIREMENTS_MAX: usize = 4096;
+/// How many disruptions each budget (namespace, name) allowed when it was last looked at.
+#[derive(Debug, Default)]
+pub struct Budgets {
+    allowed: BTreeMap<(String, String), i32>,
+}
+
+impl Budgets {
+    /// Looks at all budgets. Returns the namespaces in which a budget allows more than before, or was deleted.
+    pub fn relaxed<'b>(&mut self, budgets: impl Iterator<Item = &'b Item<Budget>>) -> BTreeSet<String> {
+        let now: BTreeMap<(String, String), i32> = budgets
+            .map(|budget| ((budget.namespace().to_owned(), budget.name().to_owned()), allowed(budget)))
+            .collect();
+        let more = |(key, before): (&(String, String), &i32)| {
+            now.get(key).is_none_or(|now| now > before).then(|| key.0.clone())
+        };
+        let relaxed = self.allowed.iter().filter_map(more).collect();
+        self.allowed = now;
+        relaxed
+    }
+}
+
+/// The first of these pods that a budget covers, as a sentence, and what makes it again; `None` if there is none. A budget
+/// that cannot be read covers all of its namespace.
+pub fn covered<'p>(
+    pods: impl IntoIterator<Item = &'p PodItem>,
+    budgets: &[impl AsRef<Item<Budget>>],
+) -> Option<(String, String)> {
+    let covers = |budget: &&Item<Budget>, pod: &PodItem| {
+        let selected = || Some(selects(budget.ok()?, pod.ok()?));
+        budget.namespace() == pod.namespace() && selected().unwrap_or(true)
+    };
+    let why = pods.into_iter().filter_map(|pod| {
+        let budget = budgets.iter().map(AsRef::as_ref).find(|budget| covers(budget, pod))?;
+        let (namespace, name, budget) = (pod.namespace(), pod.name(), budget.name());
+        let why = format!("{namespace}/{name}, which the PodDisruptionBudget {namespace}/{budget} covers");
+        Some((why, identity(pod)))
+    });
+    why.min()
+}
+
+/// Do budgets hold up the eviction of this pod? They do not hold up one that has ended, or has not begun.
+pub(super) fn is_budgeted(pod: &Pod) -> bool {
+    !pod.finished && !pod.pending
+}
+
+/// Does this budget allow no disruption now?
+pub(super) fn is_shut(budget: &Budget) -> bool {
+    budget.allowed <= 0 && budget.observed
+}
+
+/// Does this budget, which covers the pod, let it go whatever it allows now, for the pod is not Ready?
+pub(super) fn spares(budget: &Budget, pod: &Pod) -> bool {
+    !pod.is_ready() && (budget.spares_ready_only || budget.enough_healthy)
+}
+
+/// Why the budgets of a pod's namespace never allow its eviction; `None` if they may. The rules are those of the API
+/// server's eviction.
+pub(super) fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> Option<String> {
+    let (mut unread, mut selecting, mut requirements) = (vec![], vec![], 0);
+    for item in budgets {
+        match &item.body {
+            Err(why) => unread.push((item, why)),
+            Ok(budget) => {
+                requirements += budget.requirements;
+                // Anybody with a namespace can make thousands of budgets.
+                if requirements > REQUIREMENTS_MAX {
+                    return Some(format!(
+                        "the selectors of the PodDisruptionBudgets of namespace {} have more than {REQUIREMENTS_MAX} keys \
+                         and values together: delete some, or shorten them",
+                        item.namespace()
+                    ));
+                }
+                if selects(budget, pod) {
+                    selecting.push((item, budget));
+                }
+            }
+        }
+    }
+    if let Some((item, why)) = unread.first() {
+        return Some(format!(
+            "the PodDisruptionBudget {}/{} cannot be read, for {why}, and might cover any pod of its namespace: repair \
+             or delete it",
+            item.namespace(),
+            item.name()
+        ));
+    }
+    if !is_budgeted(pod) {
+        return None;
+    }
+    match &selecting[..] {
+        [] => None,
+        [(_, budget)] if budget.spares_ready_only && !pod.is_ready() => None,
+        [(item, budget)] => never(budget)
+            .map(|why| format!("the PodDisruptionBudget {}/{} {why}", item.namespace(), item.name())),
+        [(first, _), (second, _), ..] => Some(format!(
+            "the PodDisruptionBudgets {}/{} and {} select the same pods, and Kubernetes evicts no pod of two budgets",
+            first.namespace(),
+            first.name(),
+            second.name()
+        )),
+    }
+}
+
+/// Why a budget never allows a disruption, with as many pods as there are. A pod that is not Ready may go only if as many
+/// others are healthy as should be; if that is all of them, there are never enough.
+fn never(budget: &Budget) -> Option<String> {
+    if budget.sync_failed {
+        return Some(
+            "allows no disruption, because Kubernetes cannot compute it (SyncFailed): kubectl describe pdb says why".to_owned(),
+        );
+    }
+    let all = budget.observed && budget.expected_pods > 0 && budget.desired_healthy >= budget.expected_pods;
+    all.then(|| {
+        format!(
+            "wants all of its {} pods healthy: let it allow one disruption, or add a pod",
+            budget.expected_pods
+        )
+    })
+}
+
+pub(super) fn selects(budget: &Budget, pod: &Pod) -> bool {
+    budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+}
+
+/// Did this budget change in a way that matters to a drain?
+pub fn matters(old: &Item<Budget>, new: &Item<Budget>) -> bool {
+    let shape = |item: &Item<Budget>| item.body.clone().map(|budget| Budget { allowed: 0, ..budget });
+    allowed(old) < allowed(new) || shape(old) != shape(new)
+}
+
+/// How many disruptions this budget allows now.
+fn allowed(budget: &Item<Budget>) -> i32 {
+    budget.ok().map_or(0, |budget| budget.allowed)
+}
