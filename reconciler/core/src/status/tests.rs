@@ -1,12 +1,13 @@
 //! Which conditions are written, and when.
 
-mod events;
 mod health;
 mod idle;
 
 use super::*;
+use crate::decide::Reason;
 use crate::tests::world::{NOW, read};
 use brupop_api::crds::VERSION_RECORDS_MAX;
+use brupop_api::fleet::Counts;
 use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;

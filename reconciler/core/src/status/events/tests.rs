@@ -1,7 +1,8 @@
 //! The texts of Events.
 
+use super::*;
 use crate::facts::NodeFacts;
-use crate::status::*;
+use crate::status::left_by_people;
 use brupop_api::Marker;
 use brupop_api::facts::{SpecFacts, StatusFacts};
 use brupop_api::printable::is_printable;

@@ -1,0 +1,201 @@
+//! What Events say, and which of them.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::names;
+use brupop_api::printable::printable;
+
+use super::left_pods;
+use crate::decide::{Abort, Halted, Milestone, Reason};
+use crate::drain::PodKey;
+use crate::facts::NodeView;
+
+/// The action in Events about opting in.
+const AUTO_LABEL: &str = "AutoLabel";
+/// Longest `note` of an Event that the API server takes, in bytes.
+const MAX_NOTE: usize = 1024;
+/// Longest `action` that it takes.
+const MAX_ACTION: usize = 128;
+
+/// What an Event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventText {
+    /// `reason`: a stable word.
+    pub reason: &'static str,
+    /// Is it of the type Warning?
+    pub warning: bool,
+    /// `note`: a sentence.
+    pub note: String,
+    /// `action`: what was being done. It names the attempt, so that the Events of two attempts are not merged into one.
+    pub action: String,
+}
+
+impl EventText {
+    fn new(view: &NodeView<'_>, reason: &'static str, warning: bool, note: String) -> Self {
+        let attempt = view.shadow.and_then(|shadow| shadow.spec.attempt).unwrap_or(0);
+        Self { reason, warning, note, action: format!("UpdateAttempt{attempt}") }
+    }
+
+    /// Is it published on the Node, too? What begins and what ends an update is, and all that is wrong. Steps between are told
+    /// by the shadow's condition: each Event is a write to the API server.
+    pub fn concerns_node(&self) -> bool {
+        self.warning || matches!(self.reason, "UpdateStarted" | "UpdateAdopted" | "Updated" | "OptedOut")
+    }
+
+    /// Note and action as they are published: they may quote agents, hosts and API servers. Events that differ in nothing but
+    /// their notes would be merged, and the later note lost; so the action tells them apart.
+    pub fn printable(&self) -> (String, String) {
+        let mut hasher = DefaultHasher::new();
+        self.note.hash(&mut hasher);
+        let which = format!("-{:08x}", hasher.finish() & 0xffff_ffff);
+        let action = printable(&self.action, MAX_ACTION - which.len());
+        (printable(&self.note, MAX_NOTE).into_owned(), format!("{action}{which}"))
+    }
+
+    /// The Event of this milestone.
+    pub fn of_milestone(view: &NodeView<'_>, milestone: Milestone) -> Option<Self> {
+        let shadow = view.shadow?;
+        let version = shadow.spec.version.unwrap_or("its new version");
+        let current = shadow.status.current_version.unwrap_or("an unknown version");
+        let (reason, warning, note) = match milestone {
+            Milestone::Started => {
+                let to = shadow.update().unwrap_or(version);
+                ("UpdateStarted", false, format!("the update from {current} to {to} begins"))
+            }
+            Milestone::Adopted => {
+                ("UpdateAdopted", false, format!("an update to {version} that was in progress is taken over"))
+            }
+            Milestone::Cordoned if !is_persons_cordon(view) => return None,
+            Milestone::Cordoned => (
+                "StaysCordoned",
+                false,
+                format!("the node is drained for {version}; it was cordoned before, and stays cordoned"),
+            ),
+            Milestone::CordonedAgain => {
+                let note = format!(
+                    "somebody uncordoned the node during its drain for {version}, so pods may have come: it is drained \
+                     again; to keep it in service, annotate it with {}=true",
+                    names::PAUSE_ANNOTATION
+                );
+                ("CordonedAgain", true, note)
+            }
+            Milestone::PodsLeft => ("PodsLeft", true, left_pods(view.pods.returning)),
+            Milestone::Updated => ("Updated", false, format!("the node runs {version}")),
+            Milestone::Aborted(why) => {
+                let (left, why) = (left_behind(&shadow, why), Reason::Aborting(why).message());
+                ("UpdateAborted", true, format!("{why} ({current}, wanted {version}){left}"))
+            }
+            Milestone::Removed => (
+                "UpdatedNodeRemoved",
+                false,
+                format!(
+                    "the node {} was deleted soon after its update to {version}; if that goes on, an autoscaler removes what \
+                     is updated: docs/operations.md says under Autoscalers what to set",
+                    names::node_of_shadow(view.shadow_name).unwrap_or(view.shadow_name)
+                ),
+            ),
+            Milestone::OptedOut => (
+                "OptedOut",
+                false,
+                format!(
+                    "the label {}={} is gone, so the node is no longer updated: it ran {current}",
+                    names::UPDATER_INTERFACE_LABEL,
+                    names::UPDATER_INTERFACE_VERSION
+                ),
+            ),
+        };
+        Some(Self::new(view, reason, warning, note))
+    }
+
+    /// The Event for versions that are halted now; `None` if there are none.
+    pub fn of_halts(halted: &[Halted<'_>]) -> Option<Self> {
+        let each = halted.iter().map(|halted| format!("{}: {}", halted.version, halted.why));
+        let note = each.collect::<Vec<_>>().join("; ");
+        let action = halted.first()?.version;
+        Some(Self {
+            reason: "VersionHalted",
+            warning: true,
+            note: format!(
+                "no further node is updated to these versions, because too many nodes failed to reach them: {note}"
+            ),
+            action: format!("Update to {action}"),
+        })
+    }
+
+    /// The Event of the node of this name, when the reconciler has opted it in (`AUTO_LABEL`).
+    pub fn of_opt_in(node: &str) -> Self {
+        let label = names::UPDATER_INTERFACE_LABEL;
+        Self {
+            reason: "OptedIn",
+            warning: false,
+            note: format!(
+                "labelled {label}={}, because it runs Bottlerocket (AUTO_LABEL); to opt it out: kubectl label node {node} \
+                 {label}={} --overwrite",
+                names::UPDATER_INTERFACE_VERSION,
+                names::LEFT_OUT
+            ),
+            action: AUTO_LABEL.to_owned(),
+        }
+    }
+
+    /// The Event of a node that could not be opted in. `why` is the answer of the API server, or the error on the way to
+    /// it.
+    pub fn of_no_opt_in(why: &str) -> Self {
+        let ours = ["ValidatingAdmissionPolicy", names::LABEL_RULE].iter().all(|part| why.contains(part));
+        let note = if ours {
+            "AUTO_LABEL is true, but the policy does not let the reconciler label nodes: apply an overlay with the component \
+             auto-label, or set AUTO_LABEL to false"
+                .to_owned()
+        } else {
+            format!("AUTO_LABEL is true, but this node could not be labelled: {why}")
+        };
+        Self { reason: "NotOptedIn", warning: true, note, action: AUTO_LABEL.to_owned() }
+    }
+
+    /// The Event of a drain that is held up: which eviction is refused, and in which words.
+    pub fn of_refusal(view: &NodeView<'_>, pod: &PodKey, why: &str) -> Self {
+        let note = format!("{}/{} is not evicted: {why}", pod.namespace, pod.name);
+        Self::new(view, "DrainBlocked", true, note)
+    }
+
+    /// The Event of a node whose reason becomes this one without a write of ours; `None` for most reasons.
+    pub fn of_reason(view: &NodeView<'_>, reason: &Reason<'_>) -> Option<Self> {
+        let (word, warning) = match reason {
+            Reason::RebootOverdue(_) => ("RebootOverdue", true),
+            _ => return None,
+        };
+        Some(Self::new(view, word, warning, reason.message().into_owned()))
+    }
+}
+
+/// Has a person cordoned the node, before its drain?
+fn is_persons_cordon(view: &NodeView<'_>) -> bool {
+    view.node.is_some_and(|node| {
+        node.unschedulable && node.marker.is_none_or(|marker| marker.cordoned_at.is_none())
+    })
+}
+
+/// What an attempt that is given up leaves on the host, as the end of a sentence; empty if nothing.
+fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
+    let (status, spec) = (&shadow.status, &shadow.spec);
+    match spec.version {
+        _ if status.attempt != spec.attempt => String::new(),
+        // It runs what it booted into, and nothing is undone.
+        _ if matches!(why, Abort::FellBack | Abort::FellBackDeactivated)
+            || spec.version == status.current_version =>
+        {
+            String::new()
+        }
+        // The DaemonSet's pod went with the label.
+        Some(version) if why == Abort::NotLabelled => format!(
+            "; its agent is gone and cannot undo anything: if {version} was activated, it stays so, and the host's next \
+             reboot will boot it"
+        ),
+        _ if why == Abort::NotLabelled => String::new(),
+        _ => "; its agent undoes its changes to the host".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

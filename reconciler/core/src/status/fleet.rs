@@ -1,0 +1,127 @@
+//! The status of the fleet.
+
+use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR, UPDATED};
+use brupop_api::crds::MESSAGE_MAX;
+use brupop_api::fleet::Counts;
+use brupop_api::printable::printable;
+use brupop_api::{BottlerocketFleet, names};
+use kube::Resource as _;
+use serde_json::{Value, json};
+
+use super::{DesiredCondition, EventText, generation};
+
+/// Most versions that a column names.
+const HALTED_SHOWN: usize = 3;
+/// The halted versions for a column of `kubectl get`: the last ones, and how many there are beside.
+pub fn halted_column(versions: &[&str]) -> Option<String> {
+    let (more, last) = versions.split_at(versions.len().saturating_sub(HALTED_SHOWN));
+    let more = (!more.is_empty()).then(|| format!("+{}", more.len()));
+    let shown = last.iter().map(|version| (*version).to_owned()).chain(more).collect::<Vec<_>>().join(",");
+    (!shown.is_empty()).then(|| printable(&shown, MESSAGE_MAX).into_owned())
+}
+
+/// What the fleet's status should show to people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesiredFleetStatus {
+    /// How many nodes at once.
+    pub limit: u64,
+    /// How many nodes are up to date, behind and in update.
+    pub counts: Counts,
+    /// Versions that no new node is updated to.
+    pub halted: Option<String>,
+    /// Has the failure budget of a version been spent?
+    pub halt: DesiredCondition,
+    /// Does a node wait because of that? Once all want a later version, nobody has to act.
+    pub halt_holds_nodes: bool,
+    /// Is no node in mid-update?
+    pub idle: DesiredCondition,
+    /// Are our admission rules in force? `None` = not tried out yet.
+    pub admission: Option<DesiredCondition>,
+    /// Is another operator here? `None` = not looked yet.
+    pub other_operator: Option<DesiredCondition>,
+}
+
+impl DesiredFleetStatus {
+    /// Is all of this, of the fleet's spec as it is now, stored already?
+    pub fn is_stored_in(&self, fleet: &BottlerocketFleet) -> bool {
+        let generation = generation(&fleet.metadata);
+        fleet.status.as_ref().is_some_and(|status| {
+            let is_stored = |wanted: &DesiredCondition| wanted.is_stored_in(&status.conditions, generation);
+            status.observed_generation == generation
+                && status.limit == Some(self.limit)
+                && status.counts == Some(self.counts)
+                && status.halted == self.halted
+                && [&self.halt, &self.idle, &self.updated()].into_iter().all(is_stored)
+                && self.health(&status.conditions).iter().all(is_stored)
+                && self.may_be_unknown().all(|(_, wanted)| wanted.is_none_or(is_stored))
+        })
+    }
+
+    /// The condition `Updated`.
+    pub(super) fn updated(&self) -> DesiredCondition {
+        let Counts { nodes, updated, pending, in_use, .. } = self.counts;
+        let (status, reason, message) = if nodes == 0 {
+            (ConditionStatus::Unknown, "NoNodes", "no node is opted in")
+        } else if pending + in_use > 0 {
+            (ConditionStatus::False, "UpdatesPending", "there is an update that is not done on each node")
+        } else if updated < nodes {
+            (ConditionStatus::Unknown, "NotReported", "a node has not reported, or cannot look for updates")
+        } else {
+            (ConditionStatus::True, "NoUpdate", "there is no update for any node")
+        };
+        DesiredCondition::of(UPDATED, status, reason, message)
+    }
+
+    /// The conditions that may not be known, by their types.
+    pub(super) fn may_be_unknown(&self) -> impl Iterator<Item = (&'static str, Option<&DesiredCondition>)> {
+        let known = [&self.admission, &self.other_operator].map(Option::as_ref);
+        [ADMISSION_ENFORCED, OTHER_OPERATOR].into_iter().zip(known)
+    }
+
+    /// The Event about what is in the way of all updates, if this fleet does not say so yet.
+    pub fn new_obstacle(&self, fleet: &BottlerocketFleet) -> Option<EventText> {
+        let stored = fleet.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let obstacle = |wanted: Option<&DesiredCondition>, status, reason, action: &str| {
+            let wanted = wanted.filter(|wanted| wanted.status == status)?;
+            let told = |it: &Condition| it.type_ == wanted.type_ && it.status == status;
+            if stored.iter().any(told) {
+                return None;
+            }
+            let note = format!("no update starts: {}", wanted.message);
+            Some(EventText { reason, warning: true, note, action: action.to_owned() })
+        };
+        obstacle(self.other_operator.as_ref(), ConditionStatus::True, "OtherOperator", "LookAround").or_else(
+            || obstacle(self.admission.as_ref(), ConditionStatus::False, "AdmissionNotEnforced", "DryRun"),
+        )
+    }
+
+    /// The status to apply to the fleet. Where somebody else has put a field that should not be there, two such patches
+    /// are needed.
+    pub fn patch(&self, fleet: &BottlerocketFleet, now: &str) -> Value {
+        let generation = generation(&fleet.metadata);
+        let conditions = fleet.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        // A condition that is not known is applied as it is stored: if it were left out, it would be removed.
+        let kept = |type_| conditions.iter().find(|condition| condition.type_ == type_).cloned();
+        let known = self.may_be_unknown().filter_map(|(type_, wanted)| {
+            wanted.map(|wanted| wanted.stored_over(conditions, generation, now)).or_else(|| kept(type_))
+        });
+        let mut status =
+            json!({"counts": self.counts, "limit": self.limit, "observedGeneration": generation});
+        // Server-side apply removes only what we have applied. What somebody else has put there is overwritten first.
+        let halted = fleet.status.as_ref().and_then(|status| status.halted.as_deref());
+        if let Some(halted) = self.halted.as_deref().or(halted.filter(|text| !text.is_empty()).map(|_| "")) {
+            status["halted"] = json!(halted);
+        }
+        let health = self.health(conditions);
+        let updated = self.updated();
+        let always = [&self.halt, &self.idle, &updated].into_iter().chain(&health);
+        let always = always.map(|wanted| wanted.stored_over(conditions, generation, now));
+        status["conditions"] = json!(known.chain(always).collect::<Vec<_>>());
+        json!({
+            "apiVersion": BottlerocketFleet::api_version(&()),
+            "kind": BottlerocketFleet::kind(&()),
+            "metadata": {"name": names::FLEET, "uid": fleet.metadata.uid},
+            "status": status,
+        })
+    }
+}
