@@ -2,7 +2,8 @@
 //!
 //! - [`cluster`] has one entry of [`objects`] for each node; [`known`] is what a leader knows besides; [`policy`] is how the
 //!   fleet is updated.
-//! - [`observe`] turns these and the time into [`facts`]; [`deadlines`] compares times, and says when to look again.
+//! - [`observe`] turns these and the time into [`facts`]; [`deadlines`] compares times, and says when to look again;
+//!   [`debounced`] is what has to last before it is written.
 //! - [`decide`] turns facts into writes and reasons.
 //! - [`kept`] bounds what is kept of other people's pods and budgets.
 //! - [`drain`] and [`workloads`] say which pods go, what stands in the way, and what has to come back.
@@ -14,6 +15,7 @@
 
 pub mod cluster;
 pub mod deadlines;
+pub mod debounced;
 pub mod decide;
 pub mod drain;
 pub mod facts;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use brupop_api::{Object, names};
 use brupop_core::cluster::Cluster;
-use brupop_core::deadlines::Debounced;
+use brupop_core::debounced::Debounced;
 use brupop_core::decide::Abort;
 use brupop_core::known::Known;
 use brupop_core::status::{DesiredCondition, DesiredFleetStatus, DesiredPoolStatus};
