@@ -1,0 +1,238 @@
+//! What a plan is made of, read once: the cluster, pods of the nodes whose turn comes first, their workloads, gates.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use brupop_api::{BottlerocketShadow, Item, names};
+use brupop_core::cluster::{Cluster, Watched};
+use brupop_core::drain::{self, Circumstances, DrainPlan, Obstacle};
+use brupop_core::gates::answer::GateAnswer;
+use brupop_core::gates::{self, QUERIES_MAX};
+use brupop_core::kept::{KeptBudgets, KeptPods};
+use brupop_core::known::{Known, KnownDrain, RulesByOwner};
+use brupop_core::objects::{Budget, PodItem, WatchedFleet, WatchedNode, is_operator_pod};
+use brupop_core::policy::Policy;
+use brupop_core::pool::Pool;
+use brupop_core::rules::{GateQuery, GateState};
+use brupop_core::workloads::{self, FoundWorkload, Scale, Workload, WorkloadKind, owner};
+use brupop_runtime::Listing;
+use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
+use kube::api::{Api, ListParams};
+use kube::core::ApiResource;
+use kube::{Client, Error, Resource};
+use serde::de::DeserializeOwned;
+
+use super::PlanError;
+use crate::gates::Sources;
+use crate::leadership::LeaseRecord;
+use crate::watches::{MAX_WORKLOAD_WATCHES, on_node};
+
+/// The node of the reconciler that leads. Its turn comes last.
+pub(super) async fn leaders_node(client: &Client, namespace: &str) -> Result<Option<String>, PlanError> {
+    let failed = |source| PlanError::Read { what: "the Lease and its holder", source: Box::new(source) };
+    let leases = Api::<Item<LeaseRecord>>::namespaced(client.clone(), namespace);
+    let lease = leases.get_opt(names::LEASE).await.map_err(failed)?;
+    let holder = lease.and_then(|lease| lease.ok()?.holder.clone());
+    let Some(holder) = holder.filter(|holder| names::is_object_name(holder)) else { return Ok(None) };
+    let pods = Api::<PodItem>::namespaced(client.clone(), namespace);
+    Ok(pods.get_opt(&holder).await.map_err(failed)?.and_then(|pod| pod.ok()?.node.clone()))
+}
+
+/// The objects that the reconciler watches.
+pub(super) async fn cluster(client: &Client, namespace: &str) -> Result<Cluster, PlanError> {
+    let any = ListParams::default;
+    let nodes: Vec<WatchedNode> = all("the Nodes", &Api::all(client.clone()), any()).await?;
+    let shadows: Vec<Item<BottlerocketShadow>> =
+        all("the shadows", &Api::namespaced(client.clone(), namespace), any()).await?;
+    let fleets: Vec<Item<WatchedFleet>> =
+        all("the fleet", &Api::namespaced(client.clone(), namespace), any()).await?;
+    let of_agents = any().labels(&format!("{}=agent", names::COMPONENT_LABEL));
+    let pools: Vec<Item<Pool>> = all("the pools", &Api::namespaced(client.clone(), namespace), any()).await?;
+    let agents: Vec<PodItem> =
+        all("the agents' pods", &Api::namespaced(client.clone(), namespace), of_agents).await?;
+    let mut cluster = Cluster::default();
+    cluster.replace(nodes);
+    cluster.replace(shadows);
+    cluster.replace(agents);
+    cluster.replace(pools);
+    cluster.replace(fleets.into_iter().filter(|fleet| fleet.name() == names::FLEET));
+    Ok(cluster)
+}
+
+/// What a look at the pods of nodes needs to know beside the cluster.
+pub(super) struct PodLook<'p> {
+    pub client: &'p Client,
+    pub namespace: &'p str,
+    pub policy: &'p Policy,
+    pub time: Timestamp,
+    pub daemon_sets: DaemonSets,
+}
+
+impl PodLook<'_> {
+    /// Looks at the pods of these nodes, and notes what drains have to do there.
+    pub(super) async fn look(
+        &mut self,
+        cluster: &Cluster,
+        known: &mut Known,
+        shadows: Vec<String>,
+    ) -> Result<(), PlanError> {
+        let Self { client, namespace, policy, time, ref mut daemon_sets } = *self;
+        let mut budgets = KeptBudgets::default();
+        budgets.list_begins();
+        let every = Api::<Item<Budget>>::all(client.clone());
+        each("the PodDisruptionBudgets", &every, ListParams::default(), |budget| {
+            budgets.listed(budget);
+            true
+        })
+        .await?;
+        budgets.list_ends();
+        let (all_budgets, rules) = (budgets.all(), RulesByOwner::new(cluster, policy));
+        for shadow in shadows {
+            let Some(node) = names::node_of_shadow(&shadow) else { continue };
+            let mut kept = KeptPods::default();
+            kept.want([(shadow.as_str(), false)]);
+            kept.list_begins(&shadow, &budgets);
+            each("the pods", &Api::<PodItem>::all(client.clone()), on_node(node), |pod| {
+                kept.listed(&shadow, pod, &budgets);
+                !kept.has_dropped()
+            })
+            .await?;
+            kept.list_ends(&shadow);
+            if kept.has_dropped() {
+                known.obstacles.insert(shadow, Obstacle::TooManyPods);
+                continue;
+            }
+            let pods = kept.of(&shadow);
+            let pods = || pods.iter().map(AsRef::as_ref);
+            daemon_sets.find(client, pods()).await?;
+            let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
+            let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
+            let Some(entry) = cluster.entries.get(&shadow) else { continue };
+            let rules = rules.of(known.owner(&shadow));
+            let (deadline, respects) = (rules.durations.drain, rules.respect_do_not_disrupt);
+            let failures = entry.shadow().and_then(|shadow| shadow.spec.failures.as_ref());
+            let now = Circumstances { time, deadline, respects, failures };
+            let obstacle = drain::obstacle(pods, &all_budgets, ours, orphaned, &now);
+            known.obstacles.extend(obstacle.map(|obstacle| (shadow.clone(), obstacle)));
+            let plan = Arc::new(DrainPlan::of(pods(), ours, orphaned, entry.marker(), None));
+            known.drains.insert(shadow, KnownDrain { plan, ..KnownDrain::default() });
+        }
+        Ok(())
+    }
+}
+
+/// Lists all, within the bound of their kind.
+async fn all<K>(what: &'static str, api: &Api<K>, params: ListParams) -> Result<Vec<K>, PlanError>
+where
+    K: Watched + Resource + Clone + DeserializeOwned,
+{
+    let mut all = vec![];
+    each(what, api, params, |object| {
+        all.push(object);
+        K::bound(&mut all);
+        true
+    })
+    .await?;
+    Ok(all)
+}
+
+/// Lists them, one by one, as long as `go_on` says so.
+async fn each<K>(
+    what: &'static str,
+    api: &Api<K>,
+    params: ListParams,
+    mut go_on: impl FnMut(K) -> bool,
+) -> Result<(), PlanError>
+where
+    K: Resource + Clone + DeserializeOwned,
+{
+    let failed = |source| PlanError::Read { what, source: Box::new(source) };
+    let mut listing = Listing::begin(api, &params).await.map_err(failed)?;
+    while let Some(object) = listing.next().await.map_err(failed)? {
+        if !go_on(object) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Looks at the workloads that the leader would wait for, and notes their state.
+pub(super) async fn look_at_workloads(
+    client: &Client,
+    cluster: &Cluster,
+    known: &mut Known,
+    policy: &Policy,
+) -> Result<(), PlanError> {
+    let monitored = known.monitored(cluster, &RulesByOwner::new(cluster, policy));
+    let owners: BTreeSet<&String> = monitored.values().flatten().map(|(owner, _)| owner).collect();
+    let mut found = BTreeMap::new();
+    for owner in owners {
+        let Some(workload) = Workload::parse(owner).filter(|_| found.len() < MAX_WORKLOAD_WATCHES) else {
+            continue;
+        };
+        found.insert(owner.as_str(), find(client, &workload).await?);
+    }
+    // Workloads beyond the limit, or of other kinds, are not waited for.
+    let state = |owner: &str| Some(found.get(owner).cloned().unwrap_or(FoundWorkload::Unknown));
+    known.note_evicted(&monitored, |owners| workloads::evicted(owners, state));
+    Ok(())
+}
+
+/// Asks each gate once, and takes one good answer for as many as open a gate. What the leader was told is nowhere to be read;
+/// where there are no sources, as on the machine of a person, nobody knows.
+pub(super) async fn look_at_gates(sources: &Sources, cluster: &Cluster, known: &mut Known) {
+    let queries = cluster.gate_queries().into_iter().take(QUERIES_MAX).cloned();
+    let asked = stream::iter(queries).map(|query| async move {
+        let state = match sources.ask(&query).await {
+            Ok(GateAnswer::Good) => GateState::Open,
+            Ok(GateAnswer::Bad) => GateState::Closed,
+            Ok(GateAnswer::Unknown) | Err(_) => GateState::Unknown,
+        };
+        (query, state)
+    });
+    let states: BTreeMap<GateQuery, GateState> = asked.buffer_unordered(gates::AT_ONCE).collect().await;
+    known.note_gates(cluster, |query| states.get(query).copied().unwrap_or_default());
+}
+
+/// The `DaemonSet`s that made pods, as far as they were looked for, by owner.
+#[derive(Default)]
+pub(super) struct DaemonSets(BTreeMap<String, FoundWorkload>);
+
+impl DaemonSets {
+    /// Looks for those that made these pods and were not looked for before.
+    async fn find<'p>(
+        &mut self,
+        client: &Client,
+        pods: impl Iterator<Item = &'p PodItem>,
+    ) -> Result<(), PlanError> {
+        for owner in pods.filter_map(owner) {
+            let Some(workload) = Workload::parse(&owner).filter(|it| it.kind == WorkloadKind::DaemonSet)
+            else {
+                continue;
+            };
+            if let Entry::Vacant(unknown) = self.0.entry(owner) {
+                unknown.insert(find(client, &workload).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has this pod lost the one that made it?
+    fn orphaned(&self, pod: &PodItem) -> bool {
+        workloads::orphaned(pod, |owner| self.0.get(owner).cloned())
+    }
+}
+
+async fn find(client: &Client, workload: &Workload) -> Result<FoundWorkload, PlanError> {
+    let resource = ApiResource::from_gvk(&workload.kind.full_name());
+    let api = Api::<Item<Scale>>::namespaced_with(client.clone(), &workload.namespace, &resource);
+    // This lists one by name, because the reconciler's account may list workloads, but not get them.
+    let named = ListParams::default().fields(&format!("metadata.name={}", workload.name));
+    match api.list(&named).await {
+        Ok(list) => Ok(FoundWorkload::of(workload.kind, list.items.first())),
+        Err(Error::Api(status)) if status.code == 403 => Ok(FoundWorkload::Unknown),
+        Err(source) => Err(PlanError::Read { what: "the workloads", source: Box::new(source) }),
+    }
+}
