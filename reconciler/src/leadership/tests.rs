@@ -30,33 +30,17 @@ fn the_table() {
     let seen = |first_seen| ElectionState { first_seen: seconds(first_seen), ..ElectionState::default() };
     let renewed = |at| ElectionState { renewed: Some(seconds(at)), ..ElectionState::default() };
     let failed = |until| ElectionState { not_before: seconds(until), ..seen(0) };
+    let wait = |until| ElectionStep::Wait(seconds(until));
+    let of_nobody = Some(SeenLease { holder: None, duration: seconds(15) });
     for (what, lease, state, now, expected) in [
         ("none yet", None, seen(0), 0, ElectionStep::Acquire),
         ("released", held_by(""), seen(9), 9, ElectionStep::Acquire),
-        (
-            "no holder",
-            Some(SeenLease { holder: None, duration: seconds(15) }),
-            seen(9),
-            9,
-            ElectionStep::Acquire,
-        ),
-        ("another's, just seen", held_by("other"), seen(100), 100, ElectionStep::Wait(seconds(115))),
-        (
-            "another's, nearly silent for too long",
-            held_by("other"),
-            seen(100),
-            114,
-            ElectionStep::Wait(seconds(115)),
-        ),
+        ("no holder", of_nobody, seen(9), 9, ElectionStep::Acquire),
+        ("another's, just seen", held_by("other"), seen(100), 100, wait(115)),
+        ("another's, nearly silent for too long", held_by("other"), seen(100), 114, wait(115)),
         ("another's, silent for too long", held_by("other"), seen(100), 115, ElectionStep::Acquire),
-        (
-            "silent, but our last call failed",
-            held_by("other"),
-            failed(20),
-            16,
-            ElectionStep::Wait(seconds(20)),
-        ),
-        ("ours, fresh", held_by(US), renewed(100), 104, ElectionStep::Wait(seconds(105))),
+        ("silent, but our last call failed", held_by("other"), failed(20), 16, wait(20)),
+        ("ours, fresh", held_by(US), renewed(100), 104, wait(105)),
         ("ours, due", held_by(US), renewed(100), 105, ElectionStep::Renew),
         ("ours, before a restart", held_by(US), seen(100), 100, ElectionStep::Renew),
     ] {

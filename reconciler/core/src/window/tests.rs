@@ -3,6 +3,7 @@
 use std::slice;
 
 use super::*;
+use crate::tests::world::at;
 use proptest::prelude::*;
 
 fn schedule(text: &str) -> Schedule {
@@ -11,10 +12,6 @@ fn schedule(text: &str) -> Schedule {
 
 fn opening(text: &str, zone: &str, hours: i64) -> Schedule {
     Schedule::new(text, TimeZone::get(zone).unwrap(), Some(SignedDuration::from_hours(hours))).unwrap()
-}
-
-fn at(text: &str) -> Timestamp {
-    text.parse().unwrap()
 }
 
 #[test]
@@ -56,35 +53,6 @@ fn nonsense_is_refused() {
     assert_eq!(never, "it never fires: there is no such day");
 }
 
-#[test]
-fn a_window_is_open_while_it_matches() {
-    let window = schedule("* * 10-11 * * MON-FRI *");
-    for (time, expected) in [
-        ("2026-11-20T09:59:59Z", false), // a Friday
-        ("2026-11-20T10:00:00Z", true),
-        ("2026-11-20T11:59:59.999Z", true),
-        ("2026-11-20T12:00:00Z", false),
-        ("2026-11-21T10:30:00Z", false),
-    ] {
-        assert_eq!(open(&window, time), expected, "{time}");
-    }
-    assert_eq!(window.opens(at("2026-11-20T12:00:00Z")), Some(at("2026-11-23T10:00:00Z")));
-}
-
-#[test]
-fn a_one_shot_opens_for_a_day() {
-    let mondays = schedule("0 0 3 * * MON *");
-    for (time, expected) in [
-        ("2026-11-23T02:59:59Z", false), // a Monday
-        ("2026-11-23T03:00:00Z", true),
-        ("2026-11-24T02:59:59Z", true),
-        ("2026-11-24T03:00:00Z", false),
-    ] {
-        assert_eq!(open(&mondays, time), expected, "{time}");
-    }
-    assert_eq!(mondays.opens(at("2026-11-24T03:00:00Z")), Some(at("2026-11-30T03:00:00Z")));
-}
-
 fn open(schedule: &Schedule, time: &str) -> bool {
     fits(schedule, at(time), SignedDuration::ZERO)
 }
@@ -94,20 +62,35 @@ fn fits(schedule: &Schedule, at: Timestamp, remaining: SignedDuration) -> bool {
 }
 
 #[test]
-fn a_window_is_open_in_its_time_zone() {
+fn a_window_opens_and_closes_to_the_second() {
+    let (matching, one_shot) = (schedule("* * 10-11 * * MON-FRI *"), schedule("0 0 3 * * MON *"));
     let nights = opening("0 22 * * MON-FRI", "Europe/Berlin", 4);
-    for (time, expected) in [
-        ("2026-11-20T20:59:59Z", false), // a Friday, 21:59:59 in Berlin
-        ("2026-11-20T21:00:00Z", true),
-        ("2026-11-21T00:59:59Z", true),
-        ("2026-11-21T01:00:00Z", false),
-        ("2026-11-21T21:30:00Z", false), // a Saturday
+    for (what, schedule, time, expected) in [
+        ("on a Friday", &matching, "2026-11-20T09:59:59Z", false),
+        ("while it matches", &matching, "2026-11-20T10:00:00Z", true),
+        ("to its end", &matching, "2026-11-20T11:59:59.999Z", true),
+        ("and no longer", &matching, "2026-11-20T12:00:00Z", false),
+        ("nor on a Saturday", &matching, "2026-11-21T10:30:00Z", false),
+        ("on a Monday", &one_shot, "2026-11-23T02:59:59Z", false),
+        ("for a day", &one_shot, "2026-11-23T03:00:00Z", true),
+        ("to its end", &one_shot, "2026-11-24T02:59:59Z", true),
+        ("and no longer", &one_shot, "2026-11-24T03:00:00Z", false),
+        ("on a Friday, 21:59:59 in Berlin", &nights, "2026-11-20T20:59:59Z", false),
+        ("in its time zone", &nights, "2026-11-20T21:00:00Z", true),
+        ("to its end", &nights, "2026-11-21T00:59:59Z", true),
+        ("and no longer", &nights, "2026-11-21T01:00:00Z", false),
+        ("nor on a Saturday", &nights, "2026-11-21T21:30:00Z", false),
+        ("while one is open", &opening("0 * * * *", "UTC", 2), "2026-11-21T12:34:56Z", true),
     ] {
-        assert_eq!(open(&nights, time), expected, "{time}");
+        assert_eq!(open(schedule, time), expected, "{what}: {time}");
     }
-    assert_eq!(nights.opens(at("2026-11-21T12:00:00Z")), Some(at("2026-11-23T21:00:00Z")));
-    let overlapping = opening("0 * * * *", "UTC", 2);
-    assert!(open(&overlapping, "2026-11-21T12:34:56Z"));
+    for (schedule, after, opens) in [
+        (&matching, "2026-11-20T12:00:00Z", "2026-11-23T10:00:00Z"),
+        (&one_shot, "2026-11-24T03:00:00Z", "2026-11-30T03:00:00Z"),
+        (&nights, "2026-11-21T12:00:00Z", "2026-11-23T21:00:00Z"),
+    ] {
+        assert_eq!(schedule.opens(at(after)), Some(at(opens)), "after {after}");
+    }
 }
 
 #[test]
@@ -157,26 +140,19 @@ fn a_window_follows_the_clock_on_the_wall() {
     ] {
         assert_eq!(open(&window, time), expected, "{time}");
     }
-    assert_eq!(
-        window.opens(at("2026-03-29T00:30:00Z")),
-        Some(at("2026-03-30T00:00:00Z")),
-        "skipped in spring"
-    );
-    let around = Schedule::new("* * 2,4 * * * *", berlin(), None).unwrap();
-    assert_eq!(around.opens(at("2026-03-29T00:30:00Z")), Some(at("2026-03-29T02:00:00Z")), "on the second");
-    let half = Schedule::new("* 30-59 2 * * * *", berlin(), None).unwrap();
-    for after in ["2026-10-25T01:00:00Z", "2026-10-25T01:10:00Z"] {
-        assert_eq!(half.opens(at(after)), Some(at("2026-10-25T01:30:00Z")), "the second 02:30, {after}");
+    let of = |text: &str| Schedule::new(text, berlin(), None).unwrap();
+    let (half, quarters) = (of("* 30-59 2 * * * *"), of("* 5,40 2 * * * *"));
+    for (what, schedule, after, opens) in [
+        ("skipped in spring", &window, "2026-03-29T00:30:00Z", "2026-03-30T00:00:00Z"),
+        ("on the second", &of("* * 2,4 * * * *"), "2026-03-29T00:30:00Z", "2026-03-29T02:00:00Z"),
+        ("the second 02:30", &half, "2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z"),
+        ("the second 02:30", &half, "2026-10-25T01:10:00Z", "2026-10-25T01:30:00Z"),
+        ("02:05 once more", &quarters, "2026-10-25T00:41:00Z", "2026-10-25T01:05:00Z"),
+        ("the next day", &quarters, "2026-10-25T01:41:00Z", "2026-10-26T01:05:00Z"),
+        ("not twice", &of("* * 1 * * * *"), "2026-10-25T00:30:00Z", "2026-10-26T00:00:00Z"),
+    ] {
+        assert_eq!(schedule.opens(at(after)), Some(at(opens)), "{what}");
     }
-    let quarters = Schedule::new("* 5,40 2 * * * *", berlin(), None).unwrap();
-    assert_eq!(
-        quarters.opens(at("2026-10-25T00:41:00Z")),
-        Some(at("2026-10-25T01:05:00Z")),
-        "02:05 once more"
-    );
-    assert_eq!(quarters.opens(at("2026-10-25T01:41:00Z")), Some(at("2026-10-26T01:05:00Z")));
-    let one = Schedule::new("* * 1 * * * *", berlin(), None).unwrap();
-    assert_eq!(one.opens(at("2026-10-25T00:30:00Z")), Some(at("2026-10-26T00:00:00Z")));
 }
 
 #[test]

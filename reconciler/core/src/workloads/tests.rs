@@ -33,6 +33,12 @@ fn found(kind: WorkloadKind, generation: i64, mut object: Value) -> FoundWorkloa
     FoundWorkload::of(kind, Some(&serde_json::from_value(object).unwrap()))
 }
 
+#[track_caller]
+fn scale_of(found: FoundWorkload) -> Scale {
+    let FoundWorkload::There(scale) = found else { panic!("{found:?}") };
+    scale
+}
+
 fn scale(wanted: i64, available: i64, revision: Option<&str>) -> Value {
     json!({"spec": {"replicas": wanted},
         "status": {"observedGeneration": 2, "availableReplicas": available, "updateRevision": revision}})
@@ -124,9 +130,7 @@ fn available_means_all_wanted_replicas() {
     ] {
         for kind in [WorkloadKind::ReplicaSet, WorkloadKind::StatefulSet, WorkloadKind::ReplicationController]
         {
-            let FoundWorkload::There(scale) = found(kind, generation, object.clone()) else {
-                panic!("{what}")
-            };
+            let scale = scale_of(found(kind, generation, object.clone()));
             assert_eq!(scale.before().map(|before| before.available), before, "{what}, {kind:?}");
             // Without a note, as after an update of the operator itself, it has to be so again.
             let owners = [("a".to_owned(), None)];
@@ -134,20 +138,14 @@ fn available_means_all_wanted_replicas() {
             assert_eq!(is_back, before.is_some(), "{what}, {kind:?}");
         }
     }
-    let FoundWorkload::There(daemon) = found(WorkloadKind::DaemonSet, 1, json!({})) else {
-        panic!("it is there")
-    };
+    let daemon = scale_of(found(WorkloadKind::DaemonSet, 1, json!({})));
     assert_eq!(daemon.before(), Some(noted(0, None)));
     assert_eq!(FoundWorkload::of(WorkloadKind::DaemonSet, None), FoundWorkload::Gone);
 }
 
 #[test]
 fn a_revision_is_noted() {
-    let FoundWorkload::There(scale) =
-        found(WorkloadKind::StatefulSet, 2, scale(3, 3, Some("web-6596ffb49b")))
-    else {
-        panic!()
-    };
+    let scale = scale_of(found(WorkloadKind::StatefulSet, 2, scale(3, 3, Some("web-6596ffb49b"))));
     assert_eq!(scale.before(), Some(noted(3, Some("6596ffb49b"))));
 }
 
@@ -170,9 +168,7 @@ fn a_pod_made_again_in_the_middle_of_a_roll_out_is_no_fault_of_the_release() {
         ("no roll-out, while a pod is made", Some("db-new"), Some(2), false),
         ("its current revision is not known", None, Some(2), false),
     ] {
-        let FoundWorkload::There(before) = rolled_out(current, "db-new", updated, 3) else {
-            panic!("{what}")
-        };
+        let before = scale_of(rolled_out(current, "db-new", updated, 3));
         let owners = [("a".to_owned(), Some(before.before().unwrap()))];
         let after = rolled_out(current, "db-new", updated, 2);
         let seen = evicted(&owners, |_| Some(after.clone()));

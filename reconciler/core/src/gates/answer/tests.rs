@@ -51,42 +51,35 @@ fn warnings_are_heeded_where_nothing_was_found() {
 
 #[test]
 fn nonsense_says_nothing() {
+    use GateAnswerError::{Failed, NoVector, Series, Unreadable};
     let of = |kind: &str, result: Value| json!({"status": "success", "data": {"resultType": kind, "result": result}});
+    let ok = |data: Value| json!({"status": "success", "data": data});
+    let failed = json!({"status": "error", "errorType": "timeout", "error": "x"});
+    let without_metric = vector(json!([{"value": [1, "1"]}]));
+    let of_value = |value: Value| vector(json!([{"metric": {}, "value": [1, value]}]));
     for (what, body, expected) in [
-        (
-            "an error",
-            json!({"status": "error", "errorType": "timeout", "error": "x"}),
-            GateAnswerError::Failed,
-        ),
-        ("a scalar", of("scalar", json!([1, "0"])), GateAnswerError::NoVector),
-        ("a text", of("string", json!([1, "x"])), GateAnswerError::NoVector),
-        ("a matrix", of("matrix", json!([])), GateAnswerError::NoVector),
-        ("no data", json!({"status": "success"}), GateAnswerError::Unreadable),
-        ("data of nothing", json!({"status": "success", "data": null}), GateAnswerError::Unreadable),
-        (
-            "no result",
-            json!({"status": "success", "data": {"resultType": "vector"}}),
-            GateAnswerError::Unreadable,
-        ),
-        ("a result of nothing", vector(json!(null)), GateAnswerError::Unreadable),
-        ("a result of another kind", vector(json!({})), GateAnswerError::Unreadable),
-        ("another kind of status", json!({"status": 200, "data": {}}), GateAnswerError::Unreadable),
-        ("a list", json!([]), GateAnswerError::Unreadable),
-        ("a series of nothing", vector(json!([null])), GateAnswerError::Series),
-        ("a series without value", vector(json!([{"metric": {}}])), GateAnswerError::Series),
-        ("a series without metric", vector(json!([{"value": [1, "1"]}])), GateAnswerError::Series),
-        ("a value as a number", vector(json!([{"metric": {}, "value": [1, 1]}])), GateAnswerError::Series),
-        (
-            "a word for a value",
-            vector(json!([{"metric": {}, "value": [1, "many"]}])),
-            GateAnswerError::Series,
-        ),
-        ("a good and a bad series", vector(json!([series(), 3])), GateAnswerError::Series),
+        ("an error", failed, Failed),
+        ("a scalar", of("scalar", json!([1, "0"])), NoVector),
+        ("a text", of("string", json!([1, "x"])), NoVector),
+        ("a matrix", of("matrix", json!([])), NoVector),
+        ("no data", json!({"status": "success"}), Unreadable),
+        ("data of nothing", ok(json!(null)), Unreadable),
+        ("no result", ok(json!({"resultType": "vector"})), Unreadable),
+        ("a result of nothing", vector(json!(null)), Unreadable),
+        ("a result of another kind", vector(json!({})), Unreadable),
+        ("another kind of status", json!({"status": 200, "data": {}}), Unreadable),
+        ("a list", json!([]), Unreadable),
+        ("a series of nothing", vector(json!([null])), Series),
+        ("a series without value", vector(json!([{"metric": {}}])), Series),
+        ("a series without metric", without_metric, Series),
+        ("a value as a number", of_value(json!(1)), Series),
+        ("a word for a value", of_value(json!("many")), Series),
+        ("a good and a bad series", vector(json!([series(), 3])), Series),
     ] {
         assert_eq!(found(&body), Err(expected), "{what}");
     }
     for body in [&b""[..], b"{", b"<html>Sign in</html>", b"\xff\xfe", br#"{"status":"success"}x"#] {
-        assert_eq!(read(body), Err(GateAnswerError::Unreadable), "{}", String::from_utf8_lossy(body));
+        assert_eq!(read(body), Err(Unreadable), "{}", String::from_utf8_lossy(body));
     }
 }
 

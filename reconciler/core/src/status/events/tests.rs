@@ -66,23 +66,23 @@ fn a_persons_cordon_is_said_to_stay() {
 
 #[test]
 fn what_stays_on_the_host_is_told() {
-    let note = |why, attempt, current: &'static str| {
-        let mut view = view();
-        let shadow = view.shadow.as_mut().unwrap();
-        shadow.status.attempt = attempt;
-        shadow.status.current_version = Some(current);
-        EventText::of_milestone(&view, Milestone::Aborted(why)).unwrap().note
-    };
     let undone = "its agent undoes its changes to the host";
-    assert!(note(Abort::NodePaused, Some(4), "1.0.0").ends_with(undone));
-    let stays = note(Abort::NotLabelled, Some(4), "1.0.0");
-    assert!(stays.contains("if 2.0.0 was activated, it stays so") && !stays.contains(undone), "{stays}");
-    for note in [
-        note(Abort::DeadlineExceeded, Some(3), "1.0.0"),
-        note(Abort::NotLabelled, Some(3), "1.0.0"),
-        note(Abort::NotLabelled, Some(4), "2.0.0"),
+    let stays = "if 2.0.0 was activated, it stays so";
+    for (why, attempt, current, told) in [
+        (Abort::NodePaused, Some(4), "1.0.0", Some(undone)),
+        (Abort::NotLabelled, Some(4), "1.0.0", Some(stays)),
+        (Abort::DeadlineExceeded, Some(3), "1.0.0", None),
+        (Abort::NotLabelled, Some(3), "1.0.0", None),
+        (Abort::NotLabelled, Some(4), "2.0.0", None),
     ] {
-        assert!(note.ends_with("wanted 2.0.0)"), "{note}");
+        let mut view = view();
+        let status = &mut view.shadow.as_mut().unwrap().status;
+        (status.attempt, status.current_version) = (attempt, Some(current));
+        let note = EventText::of_milestone(&view, Milestone::Aborted(why)).unwrap().note;
+        for text in [undone, stays] {
+            assert_eq!(note.contains(text), told == Some(text), "{note}");
+        }
+        assert_eq!(note.ends_with("wanted 2.0.0)"), told.is_none(), "{note}");
     }
 }
 
@@ -129,15 +129,10 @@ fn a_refused_label_says_what_to_do() {
     };
     let (ours, theirs) = (denied("reconciler-node-labels"), denied("nodes-are-frozen"));
     assert!(ours.note.contains("component auto-label"), "{}", ours.note);
-    assert!(
-        theirs.note.contains("nodes-are-frozen") && !theirs.note.contains("component"),
-        "{}",
-        theirs.note
-    );
-    assert_eq!(
-        ours,
-        EventText::of_no_opt_in("ValidatingAdmissionPolicy … reconciler-node-labels of another node")
-    );
+    let theirs = theirs.note;
+    assert!(theirs.contains("nodes-are-frozen") && !theirs.contains("component"), "{theirs}");
+    let another = "ValidatingAdmissionPolicy … reconciler-node-labels of another node";
+    assert_eq!(ours, EventText::of_no_opt_in(another));
     assert!((1000..=1024).contains(&EventText::of_no_opt_in(&"long".repeat(1000)).printable().0.len()));
     let leave_out = "kubectl label node n-1 bottlerocket.aws/updater-interface-version=none --overwrite";
     assert!(EventText::of_opt_in("n-1").note.ends_with(leave_out), "{}", EventText::of_opt_in("n-1").note);
