@@ -1,6 +1,7 @@
 //! Objects and times, and what is seen in them.
 
 mod ahead;
+mod deadlines;
 mod slots;
 mod together;
 mod unmanaged;
@@ -9,7 +10,6 @@ mod unreadable;
 mod workloads;
 
 use super::*;
-use crate::deadlines::back_off;
 use crate::decide::{self, Effect, Reason};
 use crate::drain::DrainPlan;
 use crate::policy::Durations;
@@ -17,12 +17,8 @@ use crate::rules::{Limit, Rules, StepDurations};
 use crate::tests::world::*;
 use brupop_api::names;
 use jiff::SignedDuration;
-use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-/// A question to the clock.
-type Says = fn(&crate::facts::TimeFacts) -> bool;
 
 fn policy() -> Policy {
     let seconds = SignedDuration::from_secs;
@@ -75,52 +71,6 @@ fn observe_at<'a>(cluster: &'a Cluster, policy: &'a Policy, now: &'a str) -> Obs
 fn with_drains(names: impl IntoIterator<Item: ToString>) -> Known {
     let drains = names.into_iter().map(|name| (name.to_string(), KnownDrain::default())).collect();
     Known { drains, ..Known::default() }
-}
-
-#[test]
-fn a_soak_begins_anew_after_a_not_ready() {
-    let long_ago = "2026-11-21T03:00:00Z";
-    let soaked = |node_since: &str, agent_since: Option<&str>| {
-        let mut cluster = watched("2026-11-21T03:58:00Z", ready("True", Some(node_since)));
-        put_agent(&mut cluster, "n", agent_since.is_some(), agent_since);
-        let policy = policy();
-        let observed = observe_at(&cluster, &policy, NOW);
-        (observed.views[0].time.soak_over, next(&observed))
-    };
-    assert!(soaked(long_ago, Some(long_ago)).0);
-    let away_in_between = soaked("2026-11-21T03:59:30Z", Some(long_ago));
-    assert_eq!(away_in_between, (false, Some("2026-11-21T04:00:30Z".to_owned())));
-    assert!(!soaked(long_ago, Some("2026-11-21T03:59:30Z")).0, "its agent was away");
-    assert!(!soaked(long_ago, None).0, "its agent is");
-}
-
-#[test]
-fn a_soak_begun_anew_has_its_time() {
-    for (agent_since, overdue) in
-        [(None, true), (Some("2026-11-21T03:59:30Z"), false), (Some("2026-11-21T03:30:00Z"), true)]
-    {
-        let mut cluster = watched("2026-11-21T03:30:00Z", json!({}));
-        put_agent(&mut cluster, "n", agent_since.is_some(), agent_since);
-        let policy = policy();
-        assert_eq!(observe_at(&cluster, &policy, NOW).views[0].time.step_overdue, overdue, "{agent_since:?}");
-    }
-}
-
-#[test]
-fn a_late_host_has_time_to_report() {
-    let spec = json!({"state": "RebootedIntoUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
-        "attempt": 7, "reboot_from_boot_id": "b"});
-    let overdue = |node: Value| {
-        let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7});
-        let cluster = cluster([("n", node)], [("brs-n", spec.clone(), status)]);
-        let policy = policy();
-        let observed = observe_at(&cluster, &policy, NOW);
-        (observed.views[0].time.step_overdue, next(&observed))
-    };
-    assert!(overdue(ready("False", None)).0, "it is away");
-    assert!(overdue(ready("True", Some("2026-11-21T02:00:00Z"))).0, "it has never gone");
-    let back = overdue(ready("True", Some("2026-11-21T03:59:30Z")));
-    assert_eq!(back, (false, Some("2026-11-21T04:09:30Z".to_owned())));
 }
 
 #[test]
@@ -217,114 +167,6 @@ fn what_keeps_a_fleet_from_starting_has_an_order() {
 }
 
 #[test]
-fn the_clock_has_its_say_in_each_state() {
-    let since = |state: &str| json!({"state": state, "state_transition_timestamp": NOW, "attempt": 2, "version": "2.0.0"});
-    let reports = |state: &str| json!({"current_state": state, "attempt": 2, "current_version": "1.0.0"});
-    let overdue: Says = |time| time.step_overdue;
-    let soaked: Says = |time| time.soak_over;
-    let backing_off: Says = |time| time.backing_off;
-    let staged = "StagedAndPerformedUpdate";
-    let silent = json!({"current_state": "Idle", "attempt": 1, "current_version": "1.0.0"});
-    let mut failed = since("Idle");
-    failed["failures"] = json!({"count": 3, "attempt": 2, "at": NOW, "reason": "FellBack"});
-    let mut granted = since("RebootedIntoUpdate");
-    granted["reboot_from_boot_id"] = json!("boot-1");
-    let thrice = back_off(SignedDuration::from_mins(2), 3, "uid-brs-n").as_secs() + 1;
-    for (what, spec, status, says, after) in [
-        ("not taken up", since(staged), silent, overdue, 600),
-        ("staging", since(staged), reports("Idle"), overdue, 3600),
-        ("staged", since(staged), reports(staged), overdue, 3600 + 30 + 1800),
-        ("granted", granted, reports(staged), overdue, 1800),
-        ("grant withdrawn", since("RebootedIntoUpdate"), reports("Idle"), overdue, 1800 + 930),
-        ("soaking", since("MonitoringUpdate"), reports("MonitoringUpdate"), soaked, 60),
-        ("monitored", since("MonitoringUpdate"), reports("MonitoringUpdate"), overdue, 660),
-        ("not acknowledged", since("Idle"), reports("MonitoringUpdate"), overdue, 600),
-        ("failed thrice", failed, reports("Idle"), |time| !time.backing_off, thrice),
-        ("other target", since("Idle"), reports("Idle"), |time| !time.backing_off, 60),
-    ] {
-        let cluster = cluster([("n", json!({}))], [("brs-n", spec, status)]);
-        let policy = policy();
-        for (seconds, expected) in [(after - 1, false), (after, true)] {
-            let now = later(seconds);
-            let observed = observe_at(&cluster, &policy, &now);
-            assert_eq!(says(&observed.views[0].time), expected, "{what} after {seconds} s");
-        }
-    }
-    let done = json!({"current_state": "Idle", "attempt": 2, "current_version": "2.0.0"});
-    let cluster = cluster([("n", json!({}))], [("brs-n", since("Idle"), done)]);
-    let policy = policy();
-    let observed = observe_at(&cluster, &policy, NOW);
-    assert!(!backing_off(&observed.views[0].time), "a success is not waited after");
-    assert_eq!(observed.next, None, "an idle fleet has no deadline");
-}
-
-#[test]
-fn a_drain_and_its_grant_have_their_times() {
-    let now = || Some(NOW.to_owned());
-    for (drained, pods_known, after) in [
-        (None, true, 900),
-        (None, false, 900 + 600),
-        (now(), true, 900 + 600),
-        (now(), false, 900 + 600),
-        (Some(later(890)), true, 900 + 600),
-    ] {
-        let marker =
-            json!({"shadow_uid": "uid-brs-n", "attempt": 7, "drain_started_at": NOW, "drained_at": drained});
-        let staged = "StagedAndPerformedUpdate";
-        let cluster = updating(staged, NOW, staged, marked(marker));
-        let known = with_drains(pods_known.then_some("brs-n"));
-        let policy = policy();
-        for (seconds, expected) in [(after - 1, false), (after, true)] {
-            let now = later(seconds);
-            let observed = observe_knowing(&cluster, &known, &policy, &now);
-            let overdue = observed.views[0].time.drain_overdue;
-            assert_eq!(overdue, expected, "{drained:?}, {pods_known}, after {seconds} s");
-        }
-    }
-}
-
-proptest! {
-    /// Nothing changes between now and `next` by the clock alone, and at `next` something does or was waited for.
-    #[test]
-    fn no_fact_changes_before_the_deadline(
-        state in 0_usize..4,
-        reported in 0_usize..5,
-        echoed in 1_u64..=2,
-        transition in 0_i64..10_000,
-        excluded in proptest::option::of(0_i64..10_000),
-        drain in proptest::option::of(0_i64..10_000),
-        drained in any::<bool>(),
-        failures in proptest::option::of((1_u64..8, 0_i64..10_000)),
-        now in 0_i64..20_000,
-        part in 0.0_f64..1.0,
-    ) {
-        use brupop_api::State;
-        let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 2,
-            "excluded_at": excluded.map(later), "drain_started_at": drain.map(later),
-            "drained_at": drain.filter(|_| drained).map(later)});
-        let spec = json!({"state": State::ALL[state], "state_transition_timestamp": later(transition), "attempt": 2,
-            "version": "2.0.0",
-            "failures": failures.map(|(count, when)| json!({"count": count, "attempt": 2, "at": later(when), "reason": "X"}))});
-        let status = json!({"current_state": State::ALL[reported], "attempt": echoed, "current_version": "1.0.0"});
-        let cluster = cluster([("n", marked(marker))], [("brs-n", spec, status)]);
-        let policy = policy();
-        let facts = |seconds: i64| {
-            let text = later(seconds);
-            let observed = observe_at(&cluster, &policy, &text);
-            (format!("{:?}", observed.views[0].time), observed.next)
-        };
-        let (before, next) = facts(now);
-        // The first whole second at which it may: back-offs end within one.
-        let whole = |span: SignedDuration| span.as_secs() + i64::from(span.subsec_nanos() > 0);
-        let until = next.map_or(now + 1_000_000, |next| whole(next.duration_since(at(NOW))));
-        prop_assert!(until > now);
-        #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
-        let between = now + ((until - 1 - now) as f64 * part) as i64;
-        prop_assert_eq!(facts(between).0, before);
-    }
-}
-
-#[test]
 fn a_pool_that_keeps_zones_apart_says_which_one_is_busy() {
     use crate::cluster::Watched as _;
     let of = |zone: &str, is_ready: &str| {
@@ -376,26 +218,6 @@ fn somebody_elses_cordon_takes_a_place_for_an_hour() {
             assert_eq!(next(&observed).as_deref(), Some("2026-11-21T05:00:00Z"));
         }
     }
-}
-
-#[test]
-fn an_empty_node_has_two_minutes_for_its_volumes() {
-    let started = "2026-11-21T03:44:00Z";
-    let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "drain_started_at": started});
-    let time = |since: Option<&str>| {
-        let cluster =
-            cluster([("n", marked(marker.clone()))], [("brs-n", json!({"state": "Idle"}), json!({}))]);
-        let drain = KnownDrain { empty_since: since.map(at), ..KnownDrain::default() };
-        let known = Known { drains: [("brs-n".to_owned(), drain)].into(), ..Known::default() };
-        let policy = policy();
-        let observed = observe_knowing(&cluster, &known, &policy, NOW);
-        let time = &observed.views[0].time;
-        (time.volumes_overdue, time.drain_overdue, next(&observed))
-    };
-    assert_eq!(time(None), (false, true, None), "the drain took 15 minutes, and the node is not empty");
-    let waits = (false, false, Some("2026-11-21T04:00:01Z".to_owned()));
-    assert_eq!(time(Some("2026-11-21T03:58:01Z")), waits, "that counts against no deadline");
-    assert!(time(Some("2026-11-21T03:58:00Z")).0);
 }
 
 /// It leads since just now, half a minute after the drain's deadline.
