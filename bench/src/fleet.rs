@@ -48,9 +48,6 @@ pub fn quick() -> Durations {
 
 /// Starts a fleet with this number of nodes, with hosts that take this long, and with these settings over the shipped ones.
 /// Returns when every agent has reported, and all replicas of reconciler and webhook are ready.
-///
-/// # Errors
-/// Something does not start.
 pub async fn start(
     nodes: usize,
     place: Place,
@@ -90,9 +87,6 @@ pub async fn start(
 }
 
 /// Awaits that every node that is opted in runs this version, Idle, with nothing left on it.
-///
-/// # Errors
-/// Nothing has changed for [`DEADLINE`].
 pub async fn until_updated(fleet: &Fleet, version: &str) -> Result<()> {
     let updated = |history: &History| history.now().all(|(_, seen)| !seen.has_shadow || seen.runs(version));
     fleet.until(&format!("every node runs {version}"), DEADLINE, updated).await

@@ -20,9 +20,6 @@ const NODES: usize = 10;
 const HOUR: Duration = Duration::from_hours(1);
 
 /// Looks at an idle fleet for so long.
-///
-/// # Errors
-/// The fleet does not start, or one of its processes has ended meanwhile.
 pub async fn measure(time: Duration) -> Result<Vec<Figure>> {
     say(&format!("{NODES} nodes with shipped settings, idle for {} s", time.as_secs()));
     let fleet = fleet::start(NODES, Place::Elsewhere, fleet::quick(), &[]).await?;

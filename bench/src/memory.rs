@@ -23,9 +23,6 @@ const NODES: usize = 20;
 const AFTERWARDS: Duration = Duration::from_secs(30);
 
 /// Measures it.
-///
-/// # Errors
-/// Something does not start, the reconciler is killed or ends, or the other nodes are not updated.
 pub async fn measure() -> Result<Vec<Figure>> {
     let world = World::start().await?;
     say(&format!(

@@ -84,9 +84,6 @@ impl Tries {
 }
 
 /// Measures all scenarios, with this number of connections to each replica.
-///
-/// # Errors
-/// The cluster does not come up, or a replica of the webhook ended.
 pub async fn measure(connections: usize) -> Result<Vec<Figure>> {
     let cluster = Variants::start().await?;
     raise_open_files()?;

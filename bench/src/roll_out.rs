@@ -114,9 +114,6 @@ impl RollOut {
 }
 
 /// Measures small fleets, each a number of times, and a large one.
-///
-/// # Errors
-/// A fleet is not updated.
 pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
     let mut figures = vec![];
     let note = format!("median of {times} roll-outs");

@@ -30,9 +30,6 @@ const TIMES: usize = 5;
 const HEALTH: i32 = 8080;
 
 /// Measures all of it on one fleet.
-///
-/// # Errors
-/// Something does not come about in time.
 pub async fn measure() -> Result<Vec<Figure>> {
     let settings = [
         ("MAX_CONCURRENT_UPDATE", "unlimited"),

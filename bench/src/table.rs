@@ -114,9 +114,6 @@ impl Report {
     }
 
     /// Writes it as JSON.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn write(&self, to: &Path) -> Result<()> {
         std::fs::write(to, serde_json::to_vec_pretty(self)?).with_context(|| to.display().to_string())
     }

@@ -25,9 +25,6 @@ pub struct Cluster {
 
 impl Cluster {
     /// Starts it with these nodes, which can run another program, too. Returns when the webhook is ready.
-    ///
-    /// # Errors
-    /// Something does not start.
     pub async fn start(
         nodes: usize,
         program: impl FnOnce(&ControlPlane) -> Result<Option<(String, Program)>>,

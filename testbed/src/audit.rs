@@ -122,9 +122,6 @@ impl AuditLog {
     }
 
     /// Awaits the first event, from the start of the log, that satisfies `predicate`.
-    ///
-    /// # Errors
-    /// [`Elapsed`] once `deadline` has passed.
     pub async fn wait_for_audit(
         &self,
         what: &str,
@@ -144,9 +141,6 @@ pub struct AuditReader {
 
 impl AuditReader {
     /// The events since the last call. A line that is not yet complete is left for the next call.
-    ///
-    /// # Errors
-    /// The file cannot be read, or a line is no audit event.
     pub fn read(&mut self) -> std::io::Result<Vec<Event>> {
         let mut events = Vec::new();
         self.each(|event| {
@@ -157,9 +151,6 @@ impl AuditReader {
     }
 
     /// As [`Self::read`], but passes over lines that are no events: an API server that is killed leaves half of one.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn read_whole_lines(&mut self) -> std::io::Result<Vec<Event>> {
         let mut events = Vec::new();
         let parsed = |line: &[u8]| {
@@ -171,9 +162,6 @@ impl AuditReader {
     }
 
     /// Awaits the next event that satisfies `predicate`; reading goes on behind it.
-    ///
-    /// # Errors
-    /// [`Elapsed`] once `deadline` has passed.
     pub async fn wait_for(
         &mut self,
         what: &str,

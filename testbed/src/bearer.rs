@@ -15,9 +15,6 @@ use crate::kubeconfig::PodVariables;
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// What a client's credential says besides name and groups, as the API server finds it.
-///
-/// # Errors
-/// The API server does not know the credential.
 pub async fn extra_of(client: &Client) -> Result<BTreeMap<String, Vec<String>>> {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
@@ -33,9 +30,6 @@ pub struct Bearer {
 
 impl Bearer {
     /// Writes this token down as kubelets do for a pod; it goes with the control plane.
-    ///
-    /// # Errors
-    /// The API server does not know the token, or the files cannot be written.
     pub async fn of(plane: &ControlPlane, token: &str, namespace: &str) -> Result<Self> {
         let extra = extra_of(&plane.client_for_token(token).await?).await?;
         let credential =
@@ -46,9 +40,6 @@ impl Bearer {
     }
 
     /// The bearer of a new token that is bound to this pod, as its kubelet mounts one.
-    ///
-    /// # Errors
-    /// There is no such pod or account, or as [`Bearer::of`].
     pub async fn of_pod(plane: &ControlPlane, namespace: &str, account: &str, pod: &str) -> Result<Self> {
         let token = plane.bound_token(namespace, account, pod).await?;
         Self::of(plane, &token, namespace).await

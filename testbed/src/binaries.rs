@@ -8,36 +8,24 @@ use std::process::Stdio;
 
 /// Builds what is missing (minutes the first time; its progress goes to standard error) and returns the folder with
 /// `etcd`, `etcdutl`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`, `kubectl` and `kwok`.
-///
-/// # Errors
-/// The build failed; it has said why.
 pub async fn control_plane_binaries() -> Result<PathBuf> {
     folder_of(concat!(env!("CARGO_MANIFEST_DIR"), "/build-control-plane")).await
 }
 
 /// Builds what is missing (two minutes the first time) and returns the folder with what runs on a real node: `kubelet`,
 /// `kube-proxy`, `containerd` with its shim and plug-ins, and the image `pause.oci.tar`.
-///
-/// # Errors
-/// The build failed; it has said why.
 pub async fn node_programs() -> Result<PathBuf> {
     folder_of(concat!(env!("CARGO_MANIFEST_DIR"), "/build-nodes")).await
 }
 
 /// Fetches what is missing (seconds the first time) and returns the folder with the custom resource definitions of
 /// cert-manager and prometheus-operator that our components use.
-///
-/// # Errors
-/// They cannot be fetched, or are not those that were looked at; it has said why.
 pub async fn others_definitions() -> Result<PathBuf> {
     folder_of(concat!(env!("CARGO_MANIFEST_DIR"), "/fetch-definitions")).await
 }
 
 /// Builds what is missing (minutes the first time) and returns the folder with `karpenter`, `flux-apply`, `argocd-diff` and
 /// `cert-manager`, their `versions`, and the `definitions` of their resources.
-///
-/// # Errors
-/// The build failed; it has said why.
 pub async fn neighbours() -> Result<PathBuf> {
     folder_of(concat!(env!("CARGO_MANIFEST_DIR"), "/build-neighbours")).await
 }

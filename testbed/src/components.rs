@@ -231,9 +231,6 @@ impl Layout<'_> {
 
 /// A port of 127.0.0.1 on which nobody listens, below those that the kernel gives to outgoing connections. Somebody
 /// may still be quicker; then the program that wanted it ends at once, and says so.
-///
-/// # Errors
-/// All that were tried are taken.
 pub fn free_port() -> Result<u16> {
     const FIRST: u16 = 20_000;
     const COUNT: u64 = 12_000;

@@ -102,18 +102,12 @@ pub(crate) struct Shared {
 
 impl ControlPlane {
     /// Builds what is missing, then starts.
-    ///
-    /// # Errors
-    /// The build failed, or a program ended or was not ready in time; the end of its log is in the message.
     pub async fn start(options: Options) -> Result<Self> {
         Self::start_as(None, options).await
     }
 
     /// As [`Self::start`], with what another one held when its programs were killed: objects, certificates, token key. Both are
     /// on [`Reach::Loopback`], and not under faults.
-    ///
-    /// # Errors
-    /// As [`Self::start`], or its files cannot be copied.
     pub async fn start_copy(of: &Self, options: Options) -> Result<Self> {
         Self::start_as(Some(of), options).await
     }
@@ -194,9 +188,6 @@ impl ControlPlane {
     }
 
     /// Sends a signal to one of the control plane's programs.
-    ///
-    /// # Errors
-    /// It is not one of those that were started, or has ended.
     pub fn signal(&self, program: &str, signal: Signal) -> Result<()> {
         let process = self.processes.iter().find(|process| process.name() == program);
         process.with_context(|| format!("{program} was not started"))?.signal(signal)
@@ -208,9 +199,6 @@ impl ControlPlane {
     }
 
     /// A client that bears this token.
-    ///
-    /// # Errors
-    /// The client cannot be made.
     pub async fn client_for_token(&self, token: &str) -> Result<Client> {
         self.shared.server.client(&Credential::Token(token)).await
     }
@@ -221,9 +209,6 @@ impl ControlPlane {
     }
 
     /// Issues a client certificate, and writes a kubeconfig with it.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn kubeconfig_of_user(&self, to: &Path, user: &str, group: Option<&str>) -> Result<()> {
         let file = user.replace(':', "-");
         self.authority.client(&file, user, group)?;
@@ -265,9 +250,6 @@ impl ControlPlane {
     }
 
     /// A token of a service account that is bound to a pod of it, as the kubelet would ask for.
-    ///
-    /// # Errors
-    /// There is no such pod or account.
     pub async fn bound_token(&self, namespace: &str, account: &str, pod: &str) -> Result<String> {
         let pod = Api::<Pod>::namespaced(self.client(), namespace).get(pod).await?;
         ensure!(pod.metadata.namespace.as_deref() == Some(namespace), "{} has no namespace", pod.name_any());
@@ -275,9 +257,6 @@ impl ControlPlane {
     }
 
     /// Runs kubectl as `admin`.
-    ///
-    /// # Errors
-    /// kubectl failed: what it said.
     pub async fn kubectl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String> {
         let output = self.kubectl_output(args).await?;
         ensure!(output.status.success(), "kubectl: {}", String::from_utf8_lossy(&output.stderr));
@@ -285,9 +264,6 @@ impl ControlPlane {
     }
 
     /// Runs kubectl as `admin` and returns its status and what it said, warnings included.
-    ///
-    /// # Errors
-    /// kubectl cannot be run.
     pub async fn kubectl_output<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<Output> {
         self.kubectl_command(args).output().await.context("kubectl cannot be run")
     }

@@ -35,9 +35,6 @@ pub struct Target {
 
 impl Dashboard {
     /// The one that is shipped.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub fn shipped() -> Result<Self> {
         serde_json::from_str(&read(DASHBOARD)?).context(DASHBOARD)
     }
@@ -45,9 +42,6 @@ impl Dashboard {
 
 impl Panel {
     /// Asks Prometheus each query, as Grafana would with this window and all pools, of a cluster without a name.
-    ///
-    /// # Errors
-    /// Prometheus does not answer, or a query finds nothing that is a number.
     pub async fn ask(&self, prometheus: &Prometheus, window: Window) -> Result<()> {
         for target in &self.targets {
             let expression = substituted(&target.expr, window)?;

@@ -24,18 +24,12 @@ pub const POOLS: &str = "docs/pools.md";
 pub const SECURITY: &str = "docs/security.md";
 
 /// The text of a file of the repository.
-///
-/// # Errors
-/// It cannot be read.
 pub fn read(path: &str) -> Result<String> {
     let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(path);
     std::fs::read_to_string(file).with_context(|| path.to_owned())
 }
 
 /// What stands under a heading such as `## Gates`, up to the next one of its level or above.
-///
-/// # Errors
-/// There is no such heading.
 pub fn section<'d>(document: &'d str, heading: &str) -> Result<&'d str> {
     let (_, below) =
         document.split_once(&format!("\n{heading}\n")).with_context(|| format!("no heading {heading}"))?;

@@ -111,9 +111,6 @@ pub struct Fleet {
 impl Fleet {
     /// Starts the control plane, the nodes with their hosts, and the operator by the default overlay. Returns when every
     /// node is seen Idle by its agent. `say` is told what is being done.
-    ///
-    /// # Errors
-    /// Something did not start in time; the logs are shown.
     pub async fn start(options: &FleetOptions, say: impl Fn(&str)) -> Result<Self> {
         let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
         if options.copied {
@@ -130,9 +127,6 @@ impl Fleet {
 
     /// As [`Fleet::start`], with an operator of one's own: `install` applies its manifests and returns what runs for its
     /// containers' commands, each with the variables it is given.
-    ///
-    /// # Errors
-    /// As [`Fleet::start`], and those of `install`.
     pub async fn start_with(
         options: &FleetOptions,
         install: impl AsyncFnOnce(&ControlPlane, &[(&str, &str)]) -> Result<Vec<(String, Program)>>,
@@ -158,9 +152,6 @@ impl Fleet {
     }
 
     /// A control plane and kubelets, with what `install` installs: nobody has joined yet, and nobody watches.
-    ///
-    /// # Errors
-    /// As [`Fleet::start_with`].
     pub async fn bare(
         options: &FleetOptions,
         install: impl AsyncFnOnce(&ControlPlane, &[(&str, &str)]) -> Result<Vec<(String, Program)>>,
@@ -227,17 +218,11 @@ impl Fleet {
     }
 
     /// Every host's repository has a new image.
-    ///
-    /// # Errors
-    /// The version is not semver.
     pub fn publish(&self, version: &str) -> Result<()> {
         self.hosts.iter().try_for_each(|host| host.publish(version))
     }
 
     /// Awaits something of the fleet's history.
-    ///
-    /// # Errors
-    /// Nothing has changed for the deadline: what the fleet looked like then, and the operator's logs.
     pub async fn until(
         &self,
         what: &str,
@@ -251,9 +236,6 @@ impl Fleet {
     }
 
     /// Awaits that every node runs this version, Idle, with nothing left on it.
-    ///
-    /// # Errors
-    /// As [`Fleet::until`].
     pub async fn until_updated(&self, version: &str, deadline: Duration) -> Result<()> {
         self.until(&format!("every node runs {version}"), deadline, |history| {
             history.now().count() > 0 && history.now().all(|(_, seen)| seen.runs(version))
@@ -273,9 +255,6 @@ impl Fleet {
     }
 
     /// A token as the agent on this node has it.
-    ///
-    /// # Errors
-    /// There is no agent's pod on the node.
     pub async fn agents_token(&self, node: &str) -> Result<String> {
         let pods = Api::<Pod>::namespaced(self.client(), NAMESPACE);
         let agents = ListParams::default()
@@ -293,9 +272,6 @@ impl Fleet {
     }
 
     /// All is well with the test bed itself.
-    ///
-    /// # Errors
-    /// A program of the control plane has ended, or the watches have.
     pub fn check(&mut self) -> Result<()> {
         ensure!(self.watching.try_join_next().is_none(), "a watch has ended");
         self.control_plane.check()

@@ -95,9 +95,6 @@ impl Port {
     }
 
     /// A port with TLS, whose certificate is for this name, by one of these authorities (PEM).
-    ///
-    /// # Errors
-    /// Name or authorities cannot be read.
     pub fn tls(address: SocketAddr, name: &str, authorities: &[u8]) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         for authority in CertificateDer::pem_slice_iter(authorities) {
@@ -109,9 +106,6 @@ impl Port {
     }
 
     /// Connects from this address.
-    ///
-    /// # Errors
-    /// The connection is refused or lost.
     pub async fn connect(&self, from: Ipv4Addr) -> io::Result<Box<dyn Stream>> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((from, 0).into())?;
@@ -174,9 +168,6 @@ pub struct Flood {
 
 impl Flood {
     /// This many connections, which behave in these ways in turn. Each is opened again after a `pause`.
-    ///
-    /// # Errors
-    /// There is no thread to be had.
     pub fn start(port: &Port, size: usize, behaviours: &[Behaviour], pause: Duration) -> io::Result<Self> {
         let (done, thread) = (Arc::new(AtomicUsize::new(0)), OwnRuntime::start(1)?);
         for (number, behaviour) in behaviours.iter().copied().cycle().take(size).enumerate() {
@@ -209,9 +200,6 @@ pub struct OwnRuntime(Option<Runtime>);
 
 impl OwnRuntime {
     /// This many threads.
-    ///
-    /// # Errors
-    /// There are none to be had.
     pub fn start(threads: usize) -> io::Result<Self> {
         let runtime = runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         Ok(Self(Some(runtime)))
@@ -241,9 +229,6 @@ fn address(number: usize) -> Ipv4Addr {
 }
 
 /// Lets this process have as many open files as the system allows.
-///
-/// # Errors
-/// The system refuses.
 pub fn raise_open_files() -> io::Result<()> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)

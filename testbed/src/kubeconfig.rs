@@ -59,9 +59,6 @@ impl Server {
     }
 
     /// Writes [`Self::kubeconfig`] to a file: JSON, which is YAML.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn write_kubeconfig(&self, to: &Path, credential: &Credential<'_>, namespace: &str) -> Result<()> {
         let config = serde_json::to_vec_pretty(&self.kubeconfig(credential, namespace))?;
         std::fs::write(to, config).with_context(|| to.display().to_string())
@@ -69,9 +66,6 @@ impl Server {
 
     /// Writes into a folder what kubelets mount into pods: token, authority and namespace. Who reads them sees the old ones or
     /// the new ones, never half of one. Returns the variables by which a pod's process finds these, and the API server.
-    ///
-    /// # Errors
-    /// A file cannot be written, or the URL has no host and port.
     pub fn write_service_account(&self, folder: &Path, token: &str, namespace: &str) -> Result<PodVariables> {
         let authority = std::fs::read_to_string(&self.certificate_authority)?;
         std::fs::create_dir_all(folder)?;
@@ -90,9 +84,6 @@ impl Server {
     }
 
     /// A client with this credential; of `default` when objects name no namespace.
-    ///
-    /// # Errors
-    /// Files are missing or damaged.
     pub async fn client(&self, credential: &Credential<'_>) -> Result<kube::Client> {
         // The first one has installed the same.
         let _ = rustls::crypto::ring::default_provider().install_default();

@@ -4,6 +4,11 @@
 //! [`nodes`] makes nodes, [`host`] simulates their hosts, [`kubelet`] runs our own pods on them, and
 //! [`operator`] is what we ship. [`machines`] are nodes with a real kubelet instead. All of it ends with the process that started it ([`sandbox`]).
 
+#![allow(
+    clippy::missing_errors_doc,
+    reason = "of a test bed they are for people, and say themselves what failed"
+)]
+
 pub mod audit;
 pub mod bearer;
 pub mod binaries;

@@ -32,9 +32,6 @@ pub struct NewNode {
 
 impl NewNode {
     /// Node `node-<number>`, opted in to updates, in one of three zones, on Bottlerocket 1.19.4.
-    ///
-    /// # Errors
-    /// The kernel gives no boot id.
     pub fn numbered(number: usize) -> Result<Self> {
         let name = format!("node-{number}");
         let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
@@ -51,9 +48,6 @@ impl NewNode {
     }
 
     /// Makes the node, Ready and empty.
-    ///
-    /// # Errors
-    /// The API server refuses.
     pub async fn create(&self, client: &Client) -> Result<Node> {
         let api = Api::<Node>::all(client.clone());
         let node: Node = serde_json::from_value(json!({
@@ -64,9 +58,6 @@ impl NewNode {
     }
 
     /// Tells the status of the node once it is there.
-    ///
-    /// # Errors
-    /// It is not, or the API server refuses.
     pub async fn tell(&self, client: &Client) -> Result<Node> {
         patch_status(client, &self.name, &self.status()).await
     }
@@ -93,9 +84,6 @@ impl NewNode {
 }
 
 /// Makes the nodes `node-0` to `node-<n-1>`, side by side.
-///
-/// # Errors
-/// As [`NewNode::create`].
 pub async fn make_nodes(client: &Client, n: usize) -> Result<Vec<Node>> {
     let nodes =
         futures::stream::iter(0..n).map(async |number| NewNode::numbered(number)?.create(client).await);
@@ -103,9 +91,6 @@ pub async fn make_nodes(client: &Client, n: usize) -> Result<Vec<Node>> {
 }
 
 /// A boot id as the kernel makes them.
-///
-/// # Errors
-/// There is no /proc.
 pub fn new_boot_id() -> Result<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/uuid").context("a new boot id")?;
     Ok(id.trim_end().to_owned())

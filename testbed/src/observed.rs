@@ -42,9 +42,6 @@ pub struct Observed {
 
 impl Observed {
     /// Starts a fleet with these options, of four nodes or more, and a Prometheus that scrapes its operator.
-    ///
-    /// # Errors
-    /// One of them does not start.
     pub async fn start(options: &FleetOptions, say: impl Fn(&str)) -> Result<Self> {
         let sources = Sandbox::new()?;
         let mut options = options.clone();
@@ -63,9 +60,6 @@ impl Observed {
     }
 
     /// Brings workloads and pools onto the fleet. Returns once each process of the operator is scraped.
-    ///
-    /// # Errors
-    /// Something is not there in time.
     pub async fn prepare(&self) -> Result<()> {
         let all = async {
             let scraped = await_until("each process is scraped", DEADLINE, async || {
@@ -81,9 +75,6 @@ impl Observed {
 
     /// Rolls out a release: the canary first, then `web`, while the database waits. At last an agent's token is used for a
     /// report that the webhook refuses.
-    ///
-    /// # Errors
-    /// It does not come to its end.
     pub async fn roll_out(&mut self) -> Result<()> {
         self.began = Timestamp::now();
         self.while_scraped(self.updates()).await?;

@@ -21,9 +21,6 @@ use tokio::sync::OnceCell;
 pub use crate::components::NAMESPACE;
 
 /// Makes a namespace where no controller runs, with the account that its pods need.
-///
-/// # Errors
-/// The API server refuses.
 pub async fn make_namespace(client: &Client, name: &str) -> Result<()> {
     let namespace: Namespace = from_value(json!({"metadata": {"name": name}}))?;
     Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
@@ -60,9 +57,6 @@ const LISTENERS: [Listener; 3] = [
 ];
 
 /// The folder with those of the operator's programs that are `wanted`: `BRUPOP_BINARIES`, or as [`built`].
-///
-/// # Errors
-/// One of them is not there, or cannot be built.
 pub fn binaries(wanted: &[&str]) -> Result<PathBuf> {
     let Some(folder) = std::env::var_os("BRUPOP_BINARIES") else { return built(wanted) };
     // Pods have working folders of their own.
@@ -76,9 +70,6 @@ pub fn binaries(wanted: &[&str]) -> Result<PathBuf> {
 
 /// Builds these programs of the workspace, once, beside the program that asks, and returns their folder. They are built as
 /// `cargo test --workspace` builds them.
-///
-/// # Errors
-/// They cannot be built.
 pub fn built(wanted: &[&str]) -> Result<PathBuf> {
     static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let here = std::env::current_exe()?;
@@ -114,9 +105,6 @@ pub fn programs(binaries: &Path, env: &[(&str, &str)]) -> Vec<(String, Program)>
 }
 
 /// `kubectl apply -k kustomize/overlays/<overlay>`, or of the whole path of a folder; what it said is returned.
-///
-/// # Errors
-/// It failed, or it warned of more than of the agents ([`AGENT_WARNING`]).
 pub async fn apply_overlay(control_plane: &ControlPlane, overlay: impl AsRef<Path>) -> Result<String> {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../kustomize/overlays")).join(overlay);
     let output = control_plane.kubectl_output(["apply".as_ref(), "-k".as_ref(), path.as_os_str()]).await?;
@@ -131,9 +119,6 @@ pub async fn apply_overlay(control_plane: &ControlPlane, overlay: impl AsRef<Pat
 
 /// A control plane with the default overlay in it. It is installed once in each process, and copied before anything has run
 /// or led: ages are those of the first, and UIDs are equal.
-///
-/// # Errors
-/// As [`ControlPlane::start`] and [`apply_overlay`].
 pub async fn installed(options: Options) -> Result<ControlPlane> {
     static FIRST: OnceCell<ControlPlane> = OnceCell::const_new();
     let install = async || {
@@ -147,9 +132,6 @@ pub async fn installed(options: Options) -> Result<ControlPlane> {
 }
 
 /// Three nodes that are not opted in, and the default overlay with reconciler and webhook on them.
-///
-/// # Errors
-/// As [`apply_overlay`].
 pub async fn apply_elsewhere(control_plane: &ControlPlane) -> Result<String> {
     for number in 0..3 {
         let mut node = NewNode::numbered(number)?;
@@ -171,9 +153,6 @@ pub async fn apply_elsewhere(control_plane: &ControlPlane) -> Result<String> {
 }
 
 /// Name of the `ConfigMap` that reconcilers read now: it carries a hash of its data.
-///
-/// # Errors
-/// The API server refuses, or the Deployment names none.
 pub async fn configuration(client: &Client) -> Result<String> {
     let reconciler =
         Api::<Deployment>::namespaced(client.clone(), NAMESPACE).get("brupop-reconciler").await?;
@@ -190,9 +169,6 @@ fn unexpected_warnings(output: &Output) -> String {
 }
 
 /// The objects of the overlay in this folder, in the order in which `kubectl apply -k` applies them.
-///
-/// # Errors
-/// It cannot be rendered.
 pub async fn rendered(control_plane: &ControlPlane, overlay: &Path) -> Result<Vec<Json>> {
     let text = control_plane.kubectl(["kustomize".as_ref(), overlay.as_os_str()]).await?;
     let documents = serde_yaml_ng::Deserializer::from_str(&text);
@@ -201,9 +177,6 @@ pub async fn rendered(control_plane: &ControlPlane, overlay: &Path) -> Result<Ve
 
 /// A throw-away overlay of this name, for [`apply_overlay`] or `kubectl kustomize`. Its `resources` and `components` are
 /// paths in this repository, or begin with `../` and are other throw-away overlays.
-///
-/// # Errors
-/// It cannot be written.
 pub fn throw_away_overlay(
     control_plane: &ControlPlane,
     name: &str,

@@ -81,9 +81,6 @@ pub struct Window {
 
 impl Prometheus {
     /// Starts it with the shipped rules, and with the job of the documentation once for each of these.
-    ///
-    /// # Errors
-    /// It is not installed, does not like its configuration, or is not ready in time.
     pub async fn start(control_plane: &ControlPlane, jobs: &[Job<'_>]) -> Result<Self> {
         let folder = control_plane.dir().join("prometheus");
         std::fs::create_dir_all(&folder)?;
@@ -100,9 +97,6 @@ impl Prometheus {
     }
 
     /// Starts it in this folder, with this configuration.
-    ///
-    /// # Errors
-    /// It is not installed, does not like its configuration, or is not ready in time.
     pub async fn run(
         control_plane: &ControlPlane,
         folder: PathBuf,
@@ -146,9 +140,6 @@ impl Prometheus {
 
     /// Which pods there are from now on, as Kubernetes discovery would tell Prometheus by the documented configuration:
     /// Debian's is built without it. Of the processes it is known where they listen on this machine.
-    ///
-    /// # Errors
-    /// The API server refuses, or the file cannot be written.
     pub async fn aim(&self, kubernetes: &Client, processes: &[PodProcess]) -> Result<()> {
         let discovery = &documented()?["kubernetes_sd_configs"][0];
         ensure!(discovery["role"] == "pod", "it discovers something else than pods: {discovery}");
@@ -183,9 +174,6 @@ impl Prometheus {
     }
 
     /// What an expression is now, by these labels.
-    ///
-    /// # Errors
-    /// Prometheus does not answer, or not with a vector.
     pub async fn query(&self, expression: &str, labels: &[&str]) -> Result<Vector> {
         let all = self.series("query", expression, "value", "").await?;
         let of = |series: &Series, label: &&str| series.labels.get(*label).cloned().unwrap_or_default();
@@ -197,17 +185,11 @@ impl Prometheus {
     }
 
     /// What an expression is at the end of a window.
-    ///
-    /// # Errors
-    /// As [`query`](Self::query).
     pub async fn at_end(&self, expression: &str, window: Window) -> Result<Vec<Series>> {
         self.series("query", expression, "value", &format!("&time={}", window.until)).await
     }
 
     /// What an expression is all through a window.
-    ///
-    /// # Errors
-    /// As [`query`](Self::query).
     pub async fn over(&self, expression: &str, window: Window) -> Result<Vec<Series>> {
         let Window { from, until, step } = window;
         let when = format!("&start={from}&end={until}&step={step}");
@@ -225,9 +207,6 @@ impl Prometheus {
     }
 
     /// The alerts that fire.
-    ///
-    /// # Errors
-    /// Prometheus does not answer, or cannot evaluate a rule.
     pub async fn alerts(&self) -> Result<Vec<String>> {
         let data = self.ask("rules?type=alert").await?;
         let groups = data["groups"].as_array().with_context(|| format!("no rules: {data}"))?;
@@ -301,9 +280,6 @@ fn program(name: &str) -> Result<PathBuf> {
 }
 
 /// Runs promtool, which must be content.
-///
-/// # Errors
-/// What it has to say.
 pub async fn promtool(arguments: &[&str], input: &str) -> Result<()> {
     let mut child = std::process::Command::new(program("promtool")?)
         .args(arguments)

@@ -56,9 +56,6 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// Makes the folder (in `TMPDIR`, else `/tmp`) and an empty process group.
-    ///
-    /// # Errors
-    /// `bash` cannot be run or the folder cannot be made.
     pub fn new() -> Result<Self> {
         use std::os::unix::process::CommandExt as _;
         let mut child = Command::new("bash")
@@ -95,9 +92,6 @@ impl Sandbox {
     }
 
     /// Starts a program in the group. What it says is appended to the log file `<name>.log`.
-    ///
-    /// # Errors
-    /// The program cannot be run, or the sandbox has ended.
     pub fn spawn(&self, name: &str, mut command: tokio::process::Command) -> Result<Process> {
         let log = self.logs().join(format!("{name}.log"));
         let open = || std::fs::OpenOptions::new().create(true).append(true).open(&log);
@@ -152,17 +146,11 @@ impl Process {
     }
 
     /// Waits for the process to end.
-    ///
-    /// # Errors
-    /// The operating system does not tell.
     pub async fn wait(&mut self) -> Result<ExitStatus> {
         self.child.wait().await.with_context(|| format!("waiting for {}", self.name))
     }
 
     /// Sends a signal. One that has ended is left alone: its id is ours until its end is noticed.
-    ///
-    /// # Errors
-    /// The operating system refuses.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(pid) = id.and_then(rustix::process::Pid::from_raw) {

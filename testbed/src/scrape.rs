@@ -34,9 +34,6 @@ pub struct Scraper {
 impl Scraper {
     /// A scraper with the token of an account that is bound to a `ClusterRole`, usually [`READER`]; to none: an account
     /// that may not scrape.
-    ///
-    /// # Errors
-    /// The API server refuses.
     pub async fn start(control_plane: &ControlPlane, role: Option<&str>) -> Result<Self> {
         let client = control_plane.client();
         let name = role.unwrap_or("nobody");
@@ -73,17 +70,11 @@ impl Scraper {
     }
 
     /// Who it says it is.
-    ///
-    /// # Errors
-    /// It does not say.
     pub fn token(&self) -> Result<&str> {
         self.token.as_deref().context("a scraper without a token")
     }
 
     /// What a process tells.
-    ///
-    /// # Errors
-    /// It does not listen, or refuses: [`kube::Error::Api`] with the status.
     pub async fn scrape(&self, process: &PodProcess) -> Result<String> {
         let address = address(process)?;
         // As Prometheus' `insecure_skip_verify`: the reconciler's certificate is its own.
@@ -102,9 +93,6 @@ impl Scraper {
     }
 
     /// The status of a refusal; 200 if there is none.
-    ///
-    /// # Errors
-    /// There was no answer at all.
     pub async fn status(&self, process: &PodProcess) -> Result<u16> {
         match self.scrape(process).await {
             Ok(_) => Ok(200),

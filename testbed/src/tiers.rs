@@ -49,9 +49,6 @@ pub fn manifest(more: &str) -> String {
 }
 
 /// Labels the nodes, applies the pools, and returns when all nodes are in one.
-///
-/// # Errors
-/// The API server refuses, or the reconciler does not see it in time.
 pub async fn apply(fleet: &Fleet, nodes: usize, manifest: &str, deadline: Duration) -> Result<()> {
     for number in 0..nodes {
         let label = format!("tier={}", tier(number, nodes));

@@ -25,9 +25,6 @@ pub struct Usage {
 
 impl Usage {
     /// That of the process with this id.
-    ///
-    /// # Errors
-    /// It has ended.
     pub fn of(pid: u32) -> Result<Self> {
         let read = |file: &str| {
             let path = format!("/proc/{pid}/{file}");

@@ -22,9 +22,6 @@ pub struct Elapsed {
 
 /// Awaits the first `Some` of `condition`, which is asked at once and then every 20 ms, later every 100 ms. A look that hangs
 /// counts against the deadline, too.
-///
-/// # Errors
-/// [`Elapsed`] once `deadline` has passed.
 pub async fn await_until<T>(
     what: impl Into<String>,
     deadline: Duration,
@@ -45,9 +42,6 @@ pub async fn await_until<T>(
 }
 
 /// Awaits SIGINT or SIGTERM. Returns what has happened in a word, and the exit status that shells have for it.
-///
-/// # Errors
-/// Signals cannot be caught.
 pub async fn await_signal() -> io::Result<(&'static str, u8)> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
@@ -59,9 +53,6 @@ pub async fn await_signal() -> io::Result<(&'static str, u8)> {
 
 /// As [`await_until`], but the deadline bounds the lack of progress, not the speed of the machine: it begins again with
 /// each `progress`, which says when something last happened. Nothing is awaited for more than ten deadlines.
-///
-/// # Errors
-/// [`Elapsed`] once nothing has happened for the deadline.
 pub async fn await_progress<T>(
     what: impl Into<String>,
     deadline: Duration,

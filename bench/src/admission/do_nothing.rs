@@ -50,9 +50,6 @@ struct Uid<'a> {
 }
 
 /// Answers reviews until it is killed.
-///
-/// # Errors
-/// The certificate cannot be used, or the address is taken.
 pub async fn serve(options: Options) -> Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let acceptor = TlsAcceptor::from(Arc::new(tls(&options.certificate, &options.key)?));

@@ -35,9 +35,6 @@ const AIM_PARALLEL: f64 = 1.1;
 type Times = BTreeMap<Variant, Vec<Duration>>;
 
 /// Measures patches of agents with and without webhook and policies, in this number of rounds.
-///
-/// # Errors
-/// Something does not start, a patch is refused, or a webhook was asked too rarely.
 pub async fn measure(rounds: u32) -> Result<Vec<Figure>> {
     let variants = Variants::start().await?;
     say("one patch after the other");

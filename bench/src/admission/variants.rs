@@ -78,9 +78,6 @@ pub struct Variants {
 
 impl Variants {
     /// Starts everything, and returns when each variant's gates are seen to be as they should.
-    ///
-    /// # Errors
-    /// Something does not start, or the gates are not so in time.
     pub async fn start() -> Result<Self> {
         let mut bundle = String::new();
         let do_nothing = |control_plane: &ControlPlane| {
@@ -122,9 +119,6 @@ impl Variants {
     }
 
     /// The authorities by which our webhook is known, as API servers read them.
-    ///
-    /// # Errors
-    /// There are none.
     pub async fn bundle(&self) -> Result<Vec<u8>> {
         let configurations = Api::<ValidatingWebhookConfiguration>::all(self.cluster.client());
         let configuration = configurations.get(OURS.0).await?;
@@ -133,9 +127,6 @@ impl Variants {
     }
 
     /// How often the API server has asked the webhook that does nothing, and ours.
-    ///
-    /// # Errors
-    /// Its metrics cannot be read.
     pub async fn reviews(&self) -> Result<[f64; 2]> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let text = self.cluster.client().request_text(request).await?;

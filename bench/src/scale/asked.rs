@@ -38,9 +38,6 @@ impl Asked {
     }
 
     /// Counts what has come.
-    ///
-    /// # Errors
-    /// The log cannot be read.
     pub fn read(&mut self) -> Result<()> {
         for event in self.reader.read()? {
             self.take(&event);
@@ -49,9 +46,6 @@ impl Asked {
     }
 
     /// Awaits something of the counts.
-    ///
-    /// # Errors
-    /// It did not come about in time.
     pub async fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) -> Result<()> {
         let so = async || {
             self.read().ok()?;
@@ -61,9 +55,6 @@ impl Asked {
     }
 
     /// Awaits that nothing is written any more.
-    ///
-    /// # Errors
-    /// Something still is after minutes.
     pub async fn until_settled(&mut self) -> Result<()> {
         let (mut known, mut since) = (self.writes.len(), Instant::now());
         let so = async || {

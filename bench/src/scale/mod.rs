@@ -61,9 +61,6 @@ fn known_aim(nodes: usize) -> f64 {
 }
 
 /// Measures each fleet.
-///
-/// # Errors
-/// Something does not start, or does not come about in time.
 pub async fn measure(options: &Options) -> Result<Vec<Figure>> {
     let mut figures = vec![];
     for nodes in &options.nodes {
@@ -146,9 +143,6 @@ async fn fleet(nodes: usize, options: &Options) -> Result<Vec<Figure>> {
 }
 
 /// Starts the reconciler; returns when it has acted, and how long that took.
-///
-/// # Errors
-/// It does not act in time.
 pub async fn start(world: &World, limit: &str, asked: &mut Asked) -> Result<(Reconciler, Duration)> {
     let begun = asked.actions.len();
     let reconciler = Reconciler::start(world.control_plane(), limit).await?;

@@ -20,9 +20,6 @@ pub struct Reconciler {
 
 impl Reconciler {
     /// Starts one: as shipped, but that it has this limit and watches nobody after an update.
-    ///
-    /// # Errors
-    /// It cannot be started.
     pub async fn start(control_plane: &ControlPlane, limit: &str) -> Result<Self> {
         let program = binaries(&["brupop-reconciler"])?.join("brupop-reconciler");
         let arguments = ["create", "token", "brupop-reconciler", "-n", NAMESPACE];
@@ -50,9 +47,6 @@ impl Reconciler {
     }
 
     /// Tells it to end, and waits for that.
-    ///
-    /// # Errors
-    /// It does not end in time, or not well.
     pub async fn end(mut self) -> Result<()> {
         self.process.signal(Signal::TERM)?;
         let status = timeout(Duration::from_secs(30), self.process.wait()).await??;
@@ -61,9 +55,6 @@ impl Reconciler {
     }
 
     /// What the kernel knows of it.
-    ///
-    /// # Errors
-    /// It has ended.
     pub fn usage(&self) -> Result<Usage> {
         Usage::of(self.pid)
     }

@@ -37,9 +37,6 @@ const CROWD_LABELS: usize = 128;
 ///
 /// The API server is asked for those of the first node. Those of the others differ in name, node and UID, and are put into
 /// etcd: asking for 150,000 takes two cores 39 minutes.
-///
-/// # Errors
-/// The API server refuses, or etcd does.
 pub async fn make_pods(control_plane: &ControlPlane, nodes: usize, per_node: usize) -> Result<()> {
     let client = &control_plane.client();
     make_namespace(client, TENANT).await?;
@@ -94,9 +91,6 @@ fn copy(pod: &Json, node: usize, number: usize) -> (String, Json) {
 
 /// For this long, the status of another pod of these nodes changes each hundredth of a second, agents' pods among them; returns
 /// how many did.
-///
-/// # Errors
-/// The API server refuses.
 pub async fn change_pods(
     client: &Client,
     nodes: Range<usize>,
@@ -147,9 +141,6 @@ pub(super) async fn make_running(client: &Client, namespace: &str, name: &str, p
 }
 
 /// Makes budgets that cover no pod, usual ones and large ones.
-///
-/// # Errors
-/// The API server refuses.
 pub async fn make_budgets(client: &Client, usual: usize, large: usize) -> Result<()> {
     make_namespace(client, HOARDER).await?;
     let padding: BTreeMap<String, String> =
@@ -178,9 +169,6 @@ async fn make_budget(
 }
 
 /// Makes this number of pods on the first node, with as many bytes of labels as are read of a pod. They run nothing.
-///
-/// # Errors
-/// The API server refuses, or etcd does.
 pub async fn make_crowd(control_plane: &ControlPlane, count: usize) -> Result<()> {
     let client = &control_plane.client();
     make_namespace(client, TENANT).await?;
@@ -201,9 +189,6 @@ pub async fn make_crowd(control_plane: &ControlPlane, count: usize) -> Result<()
 }
 
 /// Makes this number of pools that select no node, as large as their schema takes them.
-///
-/// # Errors
-/// The API server refuses.
 pub async fn make_pools(client: &Client, count: usize) -> Result<()> {
     let values: Vec<String> = (0..32).map(|number| format!("{number:x>63}")).collect();
     let expressions: Vec<Json> = (0..16)
@@ -234,9 +219,6 @@ pub async fn make_pools(client: &Client, count: usize) -> Result<()> {
 }
 
 /// Changes all large budgets at the same time.
-///
-/// # Errors
-/// The API server refuses.
 pub async fn change_budgets(client: &Client, count: usize) -> Result<()> {
     let budgets = Api::<PodDisruptionBudget>::namespaced(client.clone(), HOARDER);
     let change = Patch::Merge(json!({"metadata": {"annotations": {"changed": "true"}}}));

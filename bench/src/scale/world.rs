@@ -37,9 +37,6 @@ pub struct World {
 impl World {
     /// Starts it. The controllers are stopped once the webhook runs: they have nothing to do here, and would find the
     /// nodes without a kubelet.
-    ///
-    /// # Errors
-    /// Something does not start.
     pub async fn start() -> Result<Self> {
         let cluster = Cluster::start(2, |_| Ok(None)).await?;
         cluster.control_plane.signal("kube-controller-manager", Signal::STOP)?;
@@ -62,9 +59,6 @@ impl World {
     }
 
     /// Makes the nodes `node-0` and so on, with their shadows and agents' pods; for the first of them there is an update.
-    ///
-    /// # Errors
-    /// The API server refuses.
     pub async fn populate(&self, nodes: usize, waiting: usize) -> Result<()> {
         let agents = Api::<DaemonSet>::namespaced(self.client(), NAMESPACE).get("brupop-agent").await?;
         let owner = agents.controller_owner_ref(&()).context("a DaemonSet without UID")?;
@@ -97,9 +91,6 @@ impl World {
     }
 
     /// The agent of this node reports that its host has chosen the update.
-    ///
-    /// # Errors
-    /// The API server refuses.
     pub async fn is_known(&self, node: usize) -> Result<()> {
         let name = names::shadow_name(&format!("node-{node}"));
         let status = Patch::Merge(json!({"status": {"target_version": NEW}}));
@@ -108,9 +99,6 @@ impl World {
     }
 
     /// No node waits for an update any more, and none is in mid-update.
-    ///
-    /// # Errors
-    /// That does not come about in time.
     pub async fn nothing_waits(&self, nodes: usize) -> Result<()> {
         let shadows = self.shadows();
         let none = Patch::Merge(json!({"status": {"target_version": null}}));
@@ -126,9 +114,6 @@ impl World {
     }
 
     /// All that waited for an update have it.
-    ///
-    /// # Errors
-    /// That does not come about in time.
     pub async fn rests(&self) -> Result<()> {
         let ledger = Api::<BottlerocketFleet>::namespaced(self.client(), NAMESPACE);
         await_until("nothing is updated any more", DEADLINE, async || {
@@ -141,9 +126,6 @@ impl World {
     }
 
     /// For this long, the kubelets of all nodes say in turn that nothing has changed; returns how often.
-    ///
-    /// # Errors
-    /// The API server refuses.
     pub async fn heartbeats(&self, nodes: usize, time: Duration) -> Result<usize> {
         let api = Api::<Node>::all(self.client());
         let mut ticks = interval(HEARTBEAT / u32::try_from(nodes)?);

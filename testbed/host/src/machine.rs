@@ -82,9 +82,6 @@ pub struct Machine {
 
 impl Machine {
     /// A host that has just booted for the first time.
-    ///
-    /// # Errors
-    /// The version is not semver.
     pub fn new(version: &str, variant: &str, arch: &str) -> anyhow::Result<Self> {
         Ok(Self {
             arch: arch.to_owned(),
@@ -135,9 +132,6 @@ impl Machine {
     }
 
     /// A new image in the repository; hosts learn of it by a refresh.
-    ///
-    /// # Errors
-    /// The version is not semver.
     pub fn publish(&mut self, version: &str) -> anyhow::Result<()> {
         let version =
             Version::parse(version).with_context(|| format!("the published version {version:?}"))?;
@@ -154,9 +148,6 @@ impl Machine {
     }
 
     /// The answer of `GET /updates/status`.
-    ///
-    /// # Errors
-    /// 423 while a command runs, 404 if none was asked for since boot.
     pub fn status(&self) -> Result<&Status, Refusal> {
         if self.running.is_some() {
             return Err(Refusal::Locked);
@@ -168,9 +159,6 @@ impl Machine {
     ///
     /// A prepare asks the repository again, as `updog update-image` does: it writes what would be chosen now, whatever
     /// the status document says, or nothing.
-    ///
-    /// # Errors
-    /// As the API refuses it; then nothing has changed, except that there is a status document.
     pub fn start(&mut self, command: Command, choice: &Choice) -> Result<(), Refusal> {
         if self.running.is_some() {
             return Err(Refusal::Locked);

@@ -20,9 +20,6 @@ pub const BUMP: u64 = 1_000_000_000;
 
 impl ControlPlane {
     /// Kills one of the control plane's programs, and awaits its end. Until [`Self::start_program`] it is gone.
-    ///
-    /// # Errors
-    /// It does not run.
     pub async fn kill(&mut self, program: &str) -> Result<()> {
         let position = self.processes.iter().position(|process| process.name() == program);
         let mut process = self.processes.remove(position.with_context(|| format!("{program} does not run"))?);
@@ -31,9 +28,6 @@ impl ControlPlane {
     }
 
     /// Starts a program; one that was killed with the same command line, on the same files.
-    ///
-    /// # Errors
-    /// There is no such program, it runs already, or it cannot be started.
     pub fn start_program(&mut self, program: &str) -> Result<()> {
         ensure!(self.processes.iter().all(|process| process.name() != program), "{program} runs");
         let admin = self.kubeconfig();
@@ -67,27 +61,18 @@ impl ControlPlane {
     }
 
     /// Writes what etcd holds now into a file.
-    ///
-    /// # Errors
-    /// etcd does not answer, or the file cannot be written.
     pub async fn save_snapshot(&self, to: &Path) -> Result<()> {
         etcd::save_snapshot(self.etcd().trim_start_matches("http://"), to).await
     }
 
     /// Puts these objects into etcd, past the API server, which finds them there as if it had stored them: they must be as it
     /// stores them. Keys are such as `/registry/pods/default/a`. At most 128 at once, of 1.5 MB in all.
-    ///
-    /// # Errors
-    /// etcd does not answer, or refuses.
     pub async fn store(&self, objects: &[(String, Json)]) -> Result<()> {
         etcd::put(self.etcd().trim_start_matches("http://"), objects).await
     }
 
     /// Puts etcd back to a snapshot, and starts all programs again: Kubernetes' own must not go by what is forgotten. Revisions
     /// go on from those of then by [`BUMP`]. Nodes have to be reported again ([`crate::host::Host::tell_again`]).
-    ///
-    /// # Errors
-    /// The snapshot cannot be restored, or a program not be started.
     pub async fn restore(&mut self, snapshot: &Path) -> Result<()> {
         let clients = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"];
         for program in clients {

@@ -22,25 +22,16 @@ const DEADLINE: Duration = Duration::from_mins(2);
 
 impl Fleet {
     /// What is known of this node now.
-    ///
-    /// # Errors
-    /// It has neither a Node nor a shadow.
     pub fn seen(&self, node: &str) -> Result<Seen> {
         self.history().of(node).cloned().with_context(|| format!("{node} is not known"))
     }
 
     /// Waits until this holds for one node, for two minutes.
-    ///
-    /// # Errors
-    /// As [`Fleet::until`].
     pub async fn until_node(&self, node: &str, what: &str, so: impl Fn(&Seen) -> bool) -> Result<()> {
         self.until(&format!("{node}: {what}"), DEADLINE, |history| history.of(node).is_some_and(&so)).await
     }
 
     /// Waits until this holds for the ledger, for two minutes.
-    ///
-    /// # Errors
-    /// As [`Fleet::until`].
     pub async fn until_ledger(
         &self,
         what: &str,
@@ -54,17 +45,11 @@ impl Fleet {
     }
 
     /// Waits until no slot is taken.
-    ///
-    /// # Errors
-    /// As [`Fleet::until`].
     pub async fn until_no_slot_is_taken(&self) -> Result<BottlerocketFleetStatus> {
         self.until_ledger("all slots are given back", |status| status.slots.is_empty()).await
     }
 
     /// The condition that says why this node's update progresses or waits.
-    ///
-    /// # Errors
-    /// It is not written yet, or the API server refuses.
     pub async fn progressing(&self, node: &str) -> Result<Condition> {
         let shadow = self.shadows().get(&shadow_name(node)).await?;
         let conditions = shadow.status.unwrap_or_default().conditions;
@@ -72,9 +57,6 @@ impl Fleet {
     }
 
     /// Waits for an Event about this object, or the shadow of the node of this name, with these words in its note.
-    ///
-    /// # Errors
-    /// It was not published within two minutes.
     pub async fn wait_for_event(&self, about: &str, reason: &str, words: &str) -> Result<Event> {
         let events = Api::<Event>::all(self.client());
         let matches = |event: &Event| {
@@ -90,9 +72,6 @@ impl Fleet {
     }
 
     /// Waits until one process of this component has all of these lines in its metrics.
-    ///
-    /// # Errors
-    /// None has for two minutes.
     pub async fn wait_for_metrics(&self, component: &str, lines: &[&str]) -> Result<()> {
         let scraper = Scraper::start(&self.control_plane, Some(READER)).await?;
         let found = await_until(format!("{lines:?} is scraped of a {component}"), DEADLINE, async || {
@@ -109,9 +88,6 @@ impl Fleet {
 
     /// Nothing of ours is left on this Node, and it is in service. The annotations for autoscalers go once no other node waits,
     /// which is a moment after its update.
-    ///
-    /// # Errors
-    /// It does not become so; or the API server refuses.
     pub async fn assert_node_is_clean(&self, node: &str) -> Result<()> {
         let nodes = Api::<Node>::all(self.client());
         let is_kept = |node: &Node| {

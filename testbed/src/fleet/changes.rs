@@ -15,9 +15,6 @@ use crate::{NewNode, nodes};
 
 impl Fleet {
     /// The node `node-<number>` with its host, which becomes the last of [`Fleet::hosts`].
-    ///
-    /// # Errors
-    /// The API server refuses, or the host does not start.
     pub async fn join(&mut self, number: usize, durations: Durations) -> Result<()> {
         let mut node = NewNode::numbered(number)?;
         let host = self.boot(&node.name, number, durations).await?;
@@ -30,9 +27,6 @@ impl Fleet {
     }
 
     /// The host of `node-<number>`, which becomes the last of [`Fleet::hosts`]: its kubelet waits for somebody to make the Node.
-    ///
-    /// # Errors
-    /// The host does not start.
     pub async fn add_host(&mut self, number: usize, durations: Durations) -> Result<()> {
         let node = NewNode::numbered(number)?.name;
         let host = self.boot(&node, number, durations).await?;
@@ -59,9 +53,6 @@ impl Fleet {
 
     /// Another machine takes the place of this one, under the same name: the Node is deleted and made again, and what
     /// runs on it is started again.
-    ///
-    /// # Errors
-    /// There is no such host, or the API server refuses.
     pub async fn replace(&self, number: usize) -> Result<()> {
         let host = self.hosts.get(number).with_context(|| format!("host {number}"))?;
         let mut node = NewNode::numbered(number)?;
@@ -75,9 +66,6 @@ impl Fleet {
 
     /// Changes what people adjust of reconcilers (but for what [`FleetOptions::env`] sets) and restarts them; returns when
     /// one of them leads.
-    ///
-    /// # Errors
-    /// The API server refuses, or none leads in time.
     pub async fn configure(&self, settings: &[(&str, &str)]) -> Result<()> {
         let settings: BTreeMap<_, _> = settings.iter().copied().collect();
         let maps = Api::<ConfigMap>::namespaced(self.client(), NAMESPACE);
@@ -91,9 +79,6 @@ impl Fleet {
     }
 
     /// A node's kubelet reports that it is Ready, or that it is not.
-    ///
-    /// # Errors
-    /// The API server refuses.
     pub async fn report_ready(&self, node: &str, ready: bool) -> Result<()> {
         let condition = if ready { nodes::ready() } else { nodes::not_ready("a test wants it so") };
         nodes::patch_status(&self.client(), node, &json!({"conditions": [condition]})).await.map(drop)

@@ -7,18 +7,12 @@ use super::Fleet;
 
 impl Fleet {
     /// The ledger's term; 0 if nobody has led yet.
-    ///
-    /// # Errors
-    /// The API server refuses.
     pub async fn term(&self) -> Result<u64> {
         let ledger = self.ledger().get_opt(FLEET).await?;
         Ok(ledger.and_then(|ledger| ledger.status?.term).unwrap_or(0))
     }
 
     /// Awaits that a leader began after this term, for two minutes; returns its term.
-    ///
-    /// # Errors
-    /// As [`Fleet::until`].
     pub async fn next_term(&self, before: u64) -> Result<u64> {
         let later = |term: Option<u64>| term.is_some_and(|term| term > before);
         let ledger =

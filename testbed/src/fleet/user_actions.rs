@@ -13,26 +13,17 @@ use crate::operator::NAMESPACE;
 
 impl Fleet {
     /// `kubectl annotate node`: `key=value`, or `key-`.
-    ///
-    /// # Errors
-    /// kubectl failed.
     pub async fn annotate(&self, node: &str, annotation: &str) -> Result<()> {
         self.control_plane.kubectl(["annotate", "node", node, "--overwrite", annotation]).await.map(drop)
     }
 
     /// A person pauses this node, or lets it go on.
-    ///
-    /// # Errors
-    /// kubectl failed.
     pub async fn pause_node(&self, node: &str, paused: bool) -> Result<()> {
         let annotation = format!("{PAUSE_ANNOTATION}{}", if paused { "=true" } else { "-" });
         self.annotate(node, &annotation).await
     }
 
     /// A person pauses the fleet, or lets it go on.
-    ///
-    /// # Errors
-    /// The API server refuses.
     pub async fn pause(&self, paused: bool) -> Result<()> {
         let patch = Patch::Merge(json!({"spec": {"paused": paused}}));
         self.ledger().patch(FLEET, &PatchParams::default(), &patch).await?;
@@ -40,9 +31,6 @@ impl Fleet {
     }
 
     /// A person waits for at most so long until the fleet is idle, as before an uninstallation.
-    ///
-    /// # Errors
-    /// kubectl failed: it is not, or nobody says so.
     pub async fn wait_until_idle(&self, timeout: &str) -> Result<()> {
         let timeout = format!("--timeout={timeout}");
         let wait = ["wait", "--for=condition=Idle", "brf/fleet", "-n", NAMESPACE, &timeout];
@@ -50,9 +38,6 @@ impl Fleet {
     }
 
     /// A person who may do anything pastes this into a shell.
-    ///
-    /// # Errors
-    /// It failed: what it said.
     pub async fn paste(&self, command: &str) -> Result<()> {
         let output = tokio::process::Command::new("/bin/sh")
             .args(["-c", command])

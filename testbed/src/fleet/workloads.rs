@@ -17,9 +17,6 @@ const SHOP: &str = "shop";
 
 impl Fleet {
     /// A Deployment with a disruption budget in the namespace `shop`; returns when all of its pods run.
-    ///
-    /// # Errors
-    /// The API server refuses, or the pods do not run in time.
     pub async fn deploy(&self, name: &str, replicas: usize, max_unavailable: &str) -> Result<()> {
         let client = self.client();
         let namespace: Namespace = from_value(json!({"metadata": {"name": SHOP}}))?;
@@ -64,9 +61,6 @@ impl Fleet {
 
     /// One more pod under the budget of a Deployment made by [`Fleet::deploy`], for which there is no node; returns when
     /// the budget counts it as away.
-    ///
-    /// # Errors
-    /// The API server refuses, or the budget does not take notice in time.
     pub async fn deploy_spare(&self, name: &str) -> Result<()> {
         let spare: Deployment = from_value(json!({
             "metadata": {"name": format!("{name}-spare")},
@@ -99,9 +93,6 @@ impl Fleet {
     /// Holds up the next drain: the budget of this Deployment, of one unavailable pod, allows no disruption any more as soon
     /// as a node is out of load balancers, which is before its pods are evicted, and too late for the node to wait for the
     /// budget. Needs an `EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC`.
-    ///
-    /// # Errors
-    /// No drain begins, or as [`Fleet::deploy_spare`].
     pub async fn hold_next_drain(&mut self, name: &str) -> Result<()> {
         self.until("a node is out of load balancers", DEADLINE, |history| {
             history.now().any(|(_, seen)| seen.excluded)
@@ -130,9 +121,6 @@ impl Fleet {
     }
 
     /// Sets the budget of a Deployment made by [`Fleet::deploy`] to this many unavailable pods.
-    ///
-    /// # Errors
-    /// The API server refuses.
     pub async fn allow_unavailable(&self, name: &str, max_unavailable: u32) -> Result<()> {
         let budgets = Api::<PodDisruptionBudget>::namespaced(self.client(), SHOP);
         let patch = Patch::Merge(json!({"spec": {"maxUnavailable": max_unavailable}}));

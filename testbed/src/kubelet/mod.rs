@@ -140,17 +140,11 @@ impl Kubelets {
     }
 
     /// Where the host of a node puts the socket of its API: a container that mounts `/run/api.sock` finds it there.
-    ///
-    /// # Errors
-    /// The folder cannot be made.
     pub fn api_socket(&self, node: &str) -> Result<PathBuf> {
         made_for(&self.kubelet.node_dir(node)?.join(API_SOCKET))
     }
 
     /// Where the host of a node puts its boot id: the processes of its pods find it there.
-    ///
-    /// # Errors
-    /// The folder cannot be made.
     pub fn boot_id_file(&self, node: &str) -> Result<PathBuf> {
         made_for(&self.kubelet.node_dir(node)?.join(BOOT_ID.trim_start_matches('/')))
     }

@@ -55,9 +55,6 @@ impl Probe {
     }
 
     /// Asks once.
-    ///
-    /// # Errors
-    /// The container is not ready: what happened instead of a status from 200 to 399.
     pub(crate) async fn ask(&self, address: SocketAddr) -> Result<()> {
         tokio::time::timeout(self.timeout, async {
             let stream = TcpStream::connect(address).await?;

@@ -18,9 +18,6 @@ impl Images {
     pub const SANDBOX: &str = "localhost/brupop-testbed/pause:1";
 
     /// Builds what is missing; `archive` holds the operator's image, as `make image` writes it.
-    ///
-    /// # Errors
-    /// Something cannot be built, or there is no such archive.
     pub async fn new(archive: &Path) -> Result<Self> {
         ensure!(archive.is_file(), "there is no {}: `make image` writes it", archive.display());
         let programs = node_programs().await?;

@@ -41,9 +41,6 @@ struct Disk {
 
 impl Machine {
     /// Switches on the machine `node-<number>`, whose host runs this version. Its kubelet registers it with these labels.
-    ///
-    /// # Errors
-    /// Its files cannot be written.
     pub async fn start(
         control_plane: &ControlPlane,
         images: &Images,

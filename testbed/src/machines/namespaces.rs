@@ -45,9 +45,6 @@ pub enum Unfit {
 }
 
 /// Can there be machines here, which need these files and folders?
-///
-/// # Errors
-/// What is missing.
 pub async fn check(needed: &[&Path]) -> Result<(), Unfit> {
     if !rustix::process::geteuid().is_root() {
         return Err(Unfit::NotRoot);
@@ -79,9 +76,6 @@ pub async fn check(needed: &[&Path]) -> Result<(), Unfit> {
 
 /// Runs this program once more, with one argument more, as process 1 of its namespaces, and returns how it ended. What
 /// it leaves in `TMPDIR` goes with them. Ctrl-C and the death of this process end it.
-///
-/// # Errors
-/// The kernel makes no namespaces.
 pub async fn run_inside(argument: &str) -> Result<ExitCode> {
     remove_control_groups();
     let ground = Ground(Sandbox::new()?);

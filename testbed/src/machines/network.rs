@@ -36,9 +36,6 @@ pub struct Network {
 impl Network {
     /// Makes the bridge, with routes to the pods of this many machines. Nothing of the kind may be there yet: call it in a
     /// network namespace of your own.
-    ///
-    /// # Errors
-    /// The kernel refuses.
     pub async fn make(machines: u8) -> Result<Self> {
         ip("link set lo up").await?;
         ip(&format!("link add {BRIDGE} type bridge")).await?;
@@ -54,9 +51,6 @@ impl Network {
     }
 
     /// Lets the control plane reach Services, by a kube-proxy that takes itself for that of this node.
-    ///
-    /// # Errors
-    /// It cannot be started.
     pub fn reach_services(
         &mut self,
         control_plane: &ControlPlane,

@@ -29,9 +29,6 @@ pub struct Confined {
 }
 
 /// All processes that run this program, by the path that it has in its container.
-///
-/// # Errors
-/// One of them cannot be read.
 pub fn running(program: &str) -> Result<Vec<Confined>> {
     let pids =
         std::fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

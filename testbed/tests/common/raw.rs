@@ -6,9 +6,6 @@ use serde_json::Value as Json;
 
 /// Sends `body` (null: none) and returns what is answered. The body of a PATCH is a JSON patch if it is a list, else a
 /// merge patch.
-///
-/// # Errors
-/// [`kube::Error::Api`] with what the API server said, if it refused.
 pub async fn request(client: &Client, method: Method, path: &str, body: &Json) -> Result<Json, kube::Error> {
     let kind = match (&method, body) {
         (&Method::PATCH, Json::Array(_)) => "application/json-patch+json",

@@ -273,9 +273,6 @@ impl Maker {
     }
 
     /// The pod that is meant. While nobody can say who leads, the leader is the first reconciler.
-    ///
-    /// # Errors
-    /// It has no process.
     async fn pod(&self, fleet: &Fleet, process: Process) -> Result<String> {
         let nth = |component: &str, number: usize| {
             let processes = fleet.processes(component);

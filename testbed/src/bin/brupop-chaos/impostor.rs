@@ -30,9 +30,6 @@ const AGAIN: Duration = Duration::from_secs(4);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The sources that do not show what somebody does with the reconciler's token.
-///
-/// # Errors
-/// The test bed fails.
 pub(crate) async fn unseen(
     fleet: &Fleet,
     watch: &mut Watch,

@@ -48,9 +48,6 @@ fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
 
 impl Prometheus {
     /// Listens on a port of this machine.
-    ///
-    /// # Errors
-    /// There is no port, or no folder.
     pub(crate) fn start() -> Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;

@@ -32,9 +32,6 @@ pub(crate) struct Refuser {
 
 impl Refuser {
     /// Listens on a port of this machine.
-    ///
-    /// # Errors
-    /// There is no port or no certificate.
     pub(crate) fn start() -> Result<Self> {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
         let key = rustls::pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());

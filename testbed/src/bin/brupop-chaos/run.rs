@@ -45,9 +45,6 @@ const QUIET: Duration = Duration::from_secs(15);
 
 /// Carries out a plan. With `stop`, only until something is found. If the test bed itself fails, that is among the violations,
 /// and what was seen until then is checked nevertheless.
-///
-/// # Errors
-/// The test bed does not start, or what it has written cannot be read.
 pub(crate) async fn run(plan: &Plan, stop: bool, keep: Option<&Path>) -> Result<Report> {
     let nodes = plan.settings.nodes;
     let prometheus = Prometheus::start()?;

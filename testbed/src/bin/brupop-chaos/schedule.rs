@@ -295,9 +295,6 @@ pub(crate) fn print(plan: &Plan) -> String {
 }
 
 /// Reads what [`print`] wrote.
-///
-/// # Errors
-/// The first line holds no settings, or another is no fault.
 pub(crate) fn parse(text: &str) -> Result<Plan> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let first = lines.next().context("an empty schedule")?;

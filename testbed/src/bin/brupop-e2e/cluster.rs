@@ -43,9 +43,6 @@ pub struct Cluster {
 
 impl Cluster {
     /// Starts it, and applies the overlay.
-    ///
-    /// # Errors
-    /// Something does not start, or the overlay is refused.
     pub async fn start(image: &Path) -> Result<Self> {
         let images = Images::new(image).await?;
         println!("-- starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy");
@@ -70,9 +67,6 @@ impl Cluster {
     }
 
     /// Applies the default overlay with these components.
-    ///
-    /// # Errors
-    /// The API server refuses.
     pub async fn apply(&self, components: &[&str]) -> Result<()> {
         apply(&self.control_plane, components).await
     }
@@ -88,9 +82,6 @@ impl Cluster {
     }
 
     /// Every machine is Ready, every Deployment and `DaemonSet` available, every shadow Idle.
-    ///
-    /// # Errors
-    /// It is not so in time, or a program has ended.
     pub async fn until_agents_report(&mut self) -> Result<()> {
         self.until("every agent reports", DEADLINE, |history| {
             let now: Vec<_> = history.now().collect();
@@ -106,9 +97,6 @@ impl Cluster {
     }
 
     /// Awaits something of the nodes and their shadows, as long as everything runs, and shows what changes.
-    ///
-    /// # Errors
-    /// It is not so in time, or a program has ended.
     pub async fn until(
         &mut self,
         what: &str,
@@ -145,9 +133,6 @@ impl Cluster {
     }
 
     /// kubectl, in the operator's namespace.
-    ///
-    /// # Errors
-    /// kubectl failed: what it said.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         self.control_plane.kubectl([&["-n", NAMESPACE], arguments].concat()).await
     }

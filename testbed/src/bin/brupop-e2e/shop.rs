@@ -37,9 +37,6 @@ pub struct Shop {
 
 impl Shop {
     /// Deploys it; returns when all pods are available and the Service answers.
-    ///
-    /// # Errors
-    /// It is not so in time.
     pub async fn open(cluster: &Cluster) -> Result<Self> {
         println!(
             "-- a workload: {REPLICAS} pods behind a Service, of which {MAY_BE_AWAY} may be away (PodDisruptionBudget)"
@@ -69,9 +66,6 @@ impl Shop {
     }
 
     /// How many of its pods are on this node, those on their way out included.
-    ///
-    /// # Errors
-    /// The API server refuses.
     pub async fn pods_on(&self, node: &str) -> Result<usize> {
         // Of a pod that has ended, the kubelet may not have deleted the object yet.
         let runs = format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed");

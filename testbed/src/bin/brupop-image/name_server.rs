@@ -23,9 +23,6 @@ pub struct NameServer {
 
 impl NameServer {
     /// Serves on port 53 of this address, and knows no name.
-    ///
-    /// # Errors
-    /// The port is taken, or only root may have it.
     pub async fn serve(address: Ipv4Addr) -> Result<Self> {
         let socket = UdpSocket::bind((address, 53)).await.with_context(|| format!("port 53 of {address}"))?;
         let (known, asked) = (Arc::default(), Arc::default());

@@ -30,9 +30,6 @@ pub struct Pod<'a> {
 
 impl<'a> Pod<'a> {
     /// Trusts the control plane's authority, asks this name server as kubelets tell pods to, and knows `localhost` only.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn new(root: &'a Path, plane: &'a ControlPlane, name_server: Ipv4Addr) -> Result<Self> {
         let port = plane.server().url.rsplit(':').next().context("no port")?.to_owned();
         let pod = Self { root, plane, port };
@@ -70,9 +67,6 @@ impl<'a> Pod<'a> {
     }
 
     /// What the reconciler, asked for its plan, said: all of it if it failed.
-    ///
-    /// # Errors
-    /// It cannot be run, or does not end.
     pub async fn plan(&self) -> Result<Result<(), String>> {
         let mut command = self.command("brupop-reconciler");
         let running = command.arg("plan").stdin(Stdio::null()).kill_on_drop(true).output();
@@ -82,9 +76,6 @@ impl<'a> Pod<'a> {
     }
 
     /// Starts the program and awaits a request with its token that was answered well.
-    ///
-    /// # Errors
-    /// There is none in time: what the program said.
     pub async fn reaches_the_api_server(&self, program: &str) -> Result<()> {
         let account = format!("system:serviceaccount:{NAMESPACE}:{program}");
         let mut audit = self.plane.audit().from_now();

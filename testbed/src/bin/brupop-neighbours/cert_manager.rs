@@ -27,9 +27,6 @@ const SOAK: (&str, &str) = ("SOAK_SECONDS", "3");
 const FIGHT: Duration = Duration::from_mins(1);
 
 /// Renewals refuse no report of an agent, and nobody fights over `caBundle` for ever.
-///
-/// # Errors
-/// Something does not start.
 pub async fn check(neighbours: &Path) -> Result<Vec<Check>> {
     let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
     let mut cert_manager = None;

@@ -80,9 +80,6 @@ async fn in_git(control_plane: &ControlPlane) -> Result<(PathBuf, String)> {
 }
 
 /// Flux: a sync in mid-update changes nothing, and pauses survive it.
-///
-/// # Errors
-/// Something does not start, or the engine fails.
 pub async fn flux(neighbours: &Path, plugin: &Path) -> Result<Vec<Check>> {
     const PROGRAM: &str = "flux-apply";
     let mut git = String::new();
@@ -146,9 +143,6 @@ pub async fn flux(neighbours: &Path, plugin: &Path) -> Result<Vec<Check>> {
 }
 
 /// Argo CD: nothing differs from Git, before, in and after an update.
-///
-/// # Errors
-/// Something does not start, or the engine fails.
 pub async fn argo_cd(neighbours: &Path) -> Result<Vec<Check>> {
     const PROGRAM: &str = "argocd-diff";
     let mut git = String::new();

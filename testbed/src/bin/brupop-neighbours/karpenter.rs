@@ -28,9 +28,6 @@ const ROLL_OUT: Duration = Duration::from_mins(10);
 const QUIET: Duration = Duration::from_secs(30);
 
 /// The roll-out converges, and what each may take out of service stays within its limit.
-///
-/// # Errors
-/// Something does not start.
 pub async fn check(neighbours: &Path) -> Result<Vec<Check>> {
     let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
     let settings = [

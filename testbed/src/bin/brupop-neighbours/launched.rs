@@ -53,9 +53,6 @@ impl Launched {
     }
 
     /// Every host's repository has a new image, now and in future; new nodes start with the old version all the same.
-    ///
-    /// # Errors
-    /// The version is not semver.
     pub fn offer(&self, version: &str) -> Result<()> {
         let mut seen = self.seen();
         seen.offered = Some(version.to_owned());
@@ -63,9 +60,6 @@ impl Launched {
     }
 
     /// Follows the Nodes, as long as it is polled.
-    ///
-    /// # Errors
-    /// A host cannot be started.
     pub async fn follow(&self, fleet: &Fleet) -> Result<()> {
         let nodes = Api::<Node>::all(fleet.client());
         let mut events = watcher::watcher(nodes, watcher::Config::default()).boxed();

@@ -44,9 +44,6 @@ pub struct Report {
 
 impl Report {
     /// Of the programs in this folder.
-    ///
-    /// # Errors
-    /// It holds no file of their versions.
     pub fn of(programs: &Path) -> Result<Self> {
         let file = programs.join("versions");
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
@@ -91,9 +88,6 @@ impl Report {
 }
 
 /// `kubectl apply --server-side` of these objects.
-///
-/// # Errors
-/// kubectl failed.
 pub async fn apply(control_plane: &ControlPlane, name: &str, objects: &[Json]) -> Result<()> {
     let file = control_plane.dir().join(format!("{name}.json"));
     std::fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string())?;
@@ -101,18 +95,12 @@ pub async fn apply(control_plane: &ControlPlane, name: &str, objects: &[Json]) -
 }
 
 /// `kubectl apply --server-side` of a file, or of all files in a folder.
-///
-/// # Errors
-/// kubectl failed.
 pub async fn apply_files(control_plane: &ControlPlane, path: &Path) -> Result<()> {
     let apply = ["apply".as_ref(), "--server-side".as_ref(), "-f".as_ref(), path.as_os_str()];
     control_plane.kubectl(apply).await.map(drop)
 }
 
 /// The operator writes nothing any more once nothing is left to do: Leases and questions aside.
-///
-/// # Errors
-/// The audit log cannot be read.
 pub async fn rests(program: &'static str, audit: &AuditLog) -> Result<Check> {
     let ours = format!("system:serviceaccount:{NAMESPACE}:");
     let mut reader = audit.from_now();

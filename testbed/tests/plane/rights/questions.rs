@@ -122,9 +122,6 @@ pub struct Names {
 }
 
 /// All questions.
-///
-/// # Errors
-/// Discovery failed.
 pub async fn all(client: &Client, names: &Names) -> Result<Vec<Question>> {
     let mut questions = Vec::new();
     for ((group, resource), namespaced) in resources(client).await? {
