@@ -4,14 +4,12 @@ mod admission;
 mod agent;
 mod auditors;
 mod cli;
-mod control_plane;
 mod crds;
 #[path = "../common/custom_resources.rs"]
 mod custom_resources;
 mod documents;
 mod endurance;
 mod kubelet;
-mod operator;
 mod overlays;
 mod policies;
 #[path = "../common/raw.rs"]

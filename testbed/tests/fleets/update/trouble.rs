@@ -16,41 +16,6 @@ use crate::update::{DEADLINE, fleet};
 const FIXED: &str = "1.20.1";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failing_host_affects_only_its_own_update() -> Result<()> {
-    let mut fleet = fleet(3, &[("MAX_FAILURES_OF_NEW_VERSION", "unlimited")]).await?;
-    fleet.deploy("cart", 3, "1").await?;
-    fleet.hosts[0].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
-    fleet.hosts[1].set_faults(Faults::failing(Command::Prepare, "no space left on device"));
-    fleet.publish(NEW)?;
-    fleet
-        .until("the third node is updated, the others are given up", DEADLINE, |history| {
-            history.now().all(|(node, seen)| {
-                let version = if node == "node-2" { NEW } else { OLD };
-                let tried = node == "node-2" || seen.reason == "BackingOff";
-                seen.is_idle() && !seen.is_unavailable() && seen.version.as_deref() == Some(version) && tried
-            })
-        })
-        .await?;
-    let boots = fleet.history().outcomes().into_values().map(|outcome| outcome.boots).collect::<Vec<_>>();
-    ensure!(boots == [2, 1, 2], "{boots:?}");
-    for (node, reason, says) in
-        [("node-0", "FellBack", "fell back to 1.19.4"), ("node-1", "StepFailed", "no space left on device")]
-    {
-        let shadow = fleet.shadows().get(&format!("brs-{node}")).await?;
-        let status = shadow.status.unwrap_or_default();
-        let failures = shadow.spec.failures.context("no failure is noted")?;
-        ensure!((failures.count, failures.reason.as_str()) == (1, reason), "{failures:?}");
-        ensure!(status.crash_count == Some(1), "{status:?}");
-        ensure!(status.message.as_deref().is_some_and(|message| message.contains(says)), "{status:?}");
-    }
-    // Only what the Node itself shows counts against the version.
-    let status = fleet.until_no_slot_is_taken().await?;
-    let failed: Vec<_> = status.versions[NEW].failures.iter().map(|failure| failure.node.as_str()).collect();
-    ensure!(failed == ["node-0"] && status.versions[NEW].succeeded == 1, "{status:?}");
-    fleet.check()
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_bad_image_halts_its_version() -> Result<()> {
     let mut fleet = fleet(3, &[]).await?;
     let bad = |falls_back_on_boot| {

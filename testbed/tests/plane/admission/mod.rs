@@ -65,52 +65,6 @@ async fn gates_are(bed: &Bed, gates: Gates) -> Result<()> {
     Ok(in_force.await?)
 }
 
-/// The webhook's account may write `caBundle` of its configuration, and nothing else anywhere.
-async fn the_webhook_is_confined(bed: &Bed, control_plane: &ControlPlane, name: &str) -> Result<()> {
-    let path = format!("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{name}");
-    let bundle = control_plane
-        .kubectl([
-            "get",
-            "validatingwebhookconfiguration",
-            name,
-            "-o",
-            "jsonpath={.webhooks[0].clientConfig.caBundle}",
-        ])
-        .await?;
-    let dry = format!("{path}?dryRun=All");
-    let entry = "/webhooks/0";
-    let rows = [
-        ("its caBundle", "/clientConfig/caBundle", json!(bundle), true),
-        ("another service", "/clientConfig/service/name", json!("elsewhere"), false),
-        ("mildness", "/failurePolicy", json!("Ignore"), false),
-        ("other resources", "/rules/0/resources", json!(["*"]), false),
-        ("fewer questions", "/matchConditions/0/expression", json!("false"), false),
-        ("a long time-out", "/timeoutSeconds", json!(30), false),
-    ];
-    for (says, field, value, allowed) in rows {
-        let change = json!([{"op": "replace", "path": format!("{entry}{field}"), "value": value}]);
-        let answer = bed.ask(Actor::Webhook, Method::PATCH, &dry, &change).await?;
-        match answer {
-            Ok(_) => ensure!(allowed, "{says}: allowed"),
-            Err((code, message)) => {
-                ensure!(
-                    !allowed && code == 403 && message.contains("webhook-ca-bundle"),
-                    "{says}: {code} {message}"
-                );
-            }
-        }
-    }
-    for (method, path) in [
-        (Method::DELETE, path.clone()),
-        (Method::GET, format!("/api/v1/namespaces/{}/secrets", bed.namespace())),
-        (Method::GET, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations".to_owned()),
-    ] {
-        let answer = bed.ask(Actor::Webhook, method, &path, &Json::Null).await?;
-        ensure!(answer.as_ref().is_err_and(|(code, _)| *code == 403), "{path}: {answer:?}");
-    }
-    Ok(())
-}
-
 /// Applied again, over what the webhook and the controllers have written since, the overlay changes nothing.
 async fn applying_again_changes_nothing(control_plane: &ControlPlane) -> Result<()> {
     let budgets = async || {
