@@ -7,14 +7,27 @@ fn machine() -> Machine {
     machine
 }
 
+/// A command is started, and ends so.
+fn end(machine: &mut Machine, command: Command, ending: Ending, choice: &Choice) {
+    machine.start(command, choice).unwrap();
+    machine.finish(ending, choice, Timestamp::UNIX_EPOCH);
+}
+
 fn run(machine: &mut Machine, command: Command) {
-    machine.start(command, &Choice::default()).unwrap();
-    machine.finish(Ending::Success, &Choice::default(), Timestamp::UNIX_EPOCH);
+    end(machine, command, Ending::Success, &Choice::default());
 }
 
 fn fail(machine: &mut Machine, command: Command) {
-    machine.start(command, &Choice::default()).unwrap();
-    machine.finish(Ending::Failed("no space".into()), &Choice::default(), Timestamp::UNIX_EPOCH);
+    end(machine, command, Ending::Failed("no space".into()), &Choice::default());
+}
+
+/// A host that has been through these commands.
+fn after(path: &[Command]) -> Machine {
+    let mut machine = machine();
+    for command in path {
+        run(&mut machine, *command);
+    }
+    machine
 }
 
 fn state(machine: &Machine) -> UpdateState {
@@ -47,27 +60,16 @@ fn an_update_from_refresh_to_boot() {
 
 #[test]
 fn commands_are_allowed_by_state() {
-    let mut table = machine();
-    let mut seen = vec![];
-    for next in [Refresh, Prepare, Activate] {
-        seen.push(
-            [Refresh, Prepare, Activate, Deactivate]
-                .map(|c| table.clone().start(c, &Choice::default()).is_ok()),
-        );
-        run(&mut table, next);
+    for (path, allowed) in [
+        (&[][..], [true, false, false, false]),
+        (&[Refresh], [true, true, false, false]),
+        (&[Refresh, Prepare], [true, true, true, false]),
+        (&[Refresh, Prepare, Activate], [true, false, false, true]),
+    ] {
+        let may = |command| after(path).start(command, &Choice::default()).is_ok();
+        assert_eq!([Refresh, Prepare, Activate, Deactivate].map(may), allowed, "{path:?}");
     }
-    seen.push(
-        [Refresh, Prepare, Activate, Deactivate].map(|c| table.clone().start(c, &Choice::default()).is_ok()),
-    );
-    assert_eq!(
-        seen,
-        [
-            [true, false, false, false],
-            [true, true, false, false],
-            [true, true, true, false],
-            [true, false, false, true],
-        ]
-    );
+    let mut table = after(&[Refresh, Prepare, Activate]);
     assert!(matches!(table.start(Activate, &Choice::default()), Err(Refusal::NotAllowed(_))));
 }
 
@@ -83,9 +85,7 @@ fn a_running_command_holds_the_lock() {
 
 #[test]
 fn a_failed_prepare_leaves_a_broken_staged_image() {
-    let mut machine = machine();
-    run(&mut machine, Refresh);
-    run(&mut machine, Prepare);
+    let mut machine = after(&[Refresh, Prepare]);
     fail(&mut machine, Prepare);
     let status = machine.status().unwrap();
     assert_eq!(status.update_state, UpdateState::Staged);
@@ -101,8 +101,7 @@ fn a_failed_prepare_leaves_a_broken_staged_image() {
 
 #[test]
 fn a_reboot_during_a_prepare_loses_it() {
-    let mut machine = machine();
-    run(&mut machine, Refresh);
+    let mut machine = after(&[Refresh]);
     machine.start(Prepare, &Choice::default()).unwrap();
     machine.boot(false);
     assert_eq!(machine.version(), &Version::new(1, 19, 4));
@@ -113,10 +112,7 @@ fn a_reboot_during_a_prepare_loses_it() {
 
 #[test]
 fn a_bad_image_is_booted_once_and_abandoned() {
-    let mut machine = machine();
-    for command in [Refresh, Prepare, Activate] {
-        run(&mut machine, command);
-    }
+    let mut machine = after(&[Refresh, Prepare, Activate]);
     machine.boot(true);
     assert_eq!(machine.version(), &Version::new(1, 19, 4));
     machine.boot(false);
@@ -125,10 +121,7 @@ fn a_bad_image_is_booted_once_and_abandoned() {
 
 #[test]
 fn deactivated_is_not_booted() {
-    let mut machine = machine();
-    for command in [Refresh, Prepare, Activate, Deactivate] {
-        run(&mut machine, command);
-    }
+    let mut machine = after(&[Refresh, Prepare, Activate, Deactivate]);
     assert_eq!(state(&machine), UpdateState::Staged);
     machine.boot(false);
     assert_eq!(machine.version(), &Version::new(1, 19, 4));
@@ -158,8 +151,7 @@ fn lock_and_wave_decide_what_is_chosen() {
 
 #[test]
 fn a_prepare_may_write_another_version_than_labelled() {
-    let mut machine = machine();
-    run(&mut machine, Refresh);
+    let mut machine = after(&[Refresh]);
     machine.publish("1.20.2").unwrap();
     run(&mut machine, Prepare);
     let status = machine.status().unwrap();
@@ -176,8 +168,7 @@ fn a_prepare_may_write_another_version_than_labelled() {
 #[test]
 fn a_prepare_without_update_succeeds_and_writes_nothing() {
     for written_before in [false, true] {
-        let mut machine = machine();
-        run(&mut machine, Refresh);
+        let mut machine = after(&[Refresh]);
         if written_before {
             machine.start(Prepare, &Choice::default()).unwrap();
             machine.finish(Ending::Failed("no route".into()), &Choice::default(), Timestamp::UNIX_EPOCH);
@@ -195,9 +186,7 @@ fn a_prepare_without_update_succeeds_and_writes_nothing() {
 
 #[test]
 fn a_second_prepare_overwrites_what_was_staged() {
-    let mut machine = machine();
-    run(&mut machine, Refresh);
-    run(&mut machine, Prepare);
+    let mut machine = after(&[Refresh, Prepare]);
     machine.publish("1.20.2").unwrap();
     run(&mut machine, Refresh);
     run(&mut machine, Prepare);
@@ -210,13 +199,6 @@ fn a_second_prepare_overwrites_what_was_staged() {
 /// Each row of the document on what follows a command that ended well, and one that did not.
 #[test]
 fn states_follow_commands() {
-    let reach = |path: &[Command]| {
-        let mut machine = machine();
-        for command in path {
-            run(&mut machine, *command);
-        }
-        machine
-    };
     let rows: [(&[Command], Command, UpdateState, UpdateState); 8] = [
         (&[], Refresh, UpdateState::Available, UpdateState::Idle),
         (&[Refresh], Refresh, UpdateState::Available, UpdateState::Idle),
@@ -228,10 +210,10 @@ fn states_follow_commands() {
         (&[Refresh, Prepare, Activate], Deactivate, UpdateState::Staged, UpdateState::Ready),
     ];
     for (path, command, well, badly) in rows {
-        let mut machine = reach(path);
+        let mut machine = after(path);
         run(&mut machine, command);
         assert_eq!(state(&machine), well, "{path:?}, {command:?}");
-        let mut machine = reach(path);
+        let mut machine = after(path);
         fail(&mut machine, command);
         assert_eq!(state(&machine), badly, "{path:?}, {command:?} fails");
     }
@@ -270,9 +252,7 @@ fn the_status_shows_the_newest_commands_result() {
 
 #[test]
 fn a_refresh_keeps_the_staged_image() {
-    let mut machine = machine();
-    run(&mut machine, Refresh);
-    run(&mut machine, Prepare);
+    let mut machine = after(&[Refresh, Prepare]);
     machine.start(Refresh, &Choice::default()).unwrap();
     let nothing = Choice { before_wave: true, ..Choice::default() };
     machine.finish(Ending::Success, &nothing, Timestamp::UNIX_EPOCH);
@@ -291,13 +271,9 @@ fn every_command_needs_the_repository() {
         (&[Refresh, Prepare], Activate),
         (&[Refresh, Prepare, Activate], Deactivate),
     ] {
-        let mut machine = machine();
-        for command in path {
-            run(&mut machine, *command);
-        }
+        let mut machine = after(path);
         let before = (machine.inactive.clone(), machine.inactive_is_next);
-        machine.start(command, &choice).unwrap();
-        machine.finish(Ending::Success, &choice, Timestamp::UNIX_EPOCH);
+        end(&mut machine, command, Ending::Success, &choice);
         assert!(stderr(&machine).starts_with("Failed to fetch"), "{command:?}");
         assert_eq!((machine.inactive, machine.inactive_is_next), before, "{command:?}");
     }
@@ -305,11 +281,8 @@ fn every_command_needs_the_repository() {
 
 #[test]
 fn an_armed_set_is_not_armed_again_and_a_prepare_disarms_it() {
-    let mut machine = machine();
-    run(&mut machine, Refresh);
-    run(&mut machine, Prepare);
-    machine.start(Activate, &Choice::default()).unwrap();
-    machine.finish(Ending::KilledLate(9), &Choice::default(), Timestamp::UNIX_EPOCH);
+    let mut machine = after(&[Refresh, Prepare]);
+    end(&mut machine, Activate, Ending::KilledLate(9), &Choice::default());
     assert_eq!((state(&machine), machine.next().is_some()), (UpdateState::Staged, true));
     run(&mut machine, Activate);
     assert_eq!(state(&machine), UpdateState::Staged);
@@ -344,11 +317,9 @@ fn stderr(machine: &Machine) -> &str {
 #[test]
 fn a_prepare_logs_the_version_it_really_wrote() {
     let prepared = |change: fn(&mut Machine) -> Choice| {
-        let mut machine = machine();
-        run(&mut machine, Refresh);
+        let mut machine = after(&[Refresh]);
         let choice = change(&mut machine);
-        machine.start(Prepare, &choice).unwrap();
-        machine.finish(Ending::Success, &choice, Timestamp::UNIX_EPOCH);
+        end(&mut machine, Prepare, Ending::Success, &choice);
         let label = machine.status().unwrap().staging_partition.as_ref().unwrap().image.version.clone();
         assert_eq!(label, Version::new(1, 20, 1), "the choice of the refresh");
         machine
@@ -372,8 +343,7 @@ fn a_prepare_logs_the_version_it_really_wrote() {
 #[test]
 fn a_refresh_succeeds_even_if_nothing_is_chosen() {
     for (unused, available) in [(Unused::Output, 1), (Unused::Settings, 2)] {
-        let mut machine = machine();
-        run(&mut machine, Refresh);
+        let mut machine = after(&[Refresh]);
         machine.publish("1.20.2").unwrap();
         machine.start(Refresh, &Choice::default()).unwrap();
         let choice = Choice { unused: Some(unused), ..Choice::default() };
