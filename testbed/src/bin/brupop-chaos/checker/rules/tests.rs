@@ -51,18 +51,35 @@ fn objects() -> Objects {
 fn violated(revisions: impl IntoIterator<Item = (&'static str, Json)>) -> Vec<&'static str> {
     let mut objects = objects();
     let numbered = (1..).zip(revisions).map(|(number, (key, object))| put(number, key, object));
-    let found = numbered.flat_map(|revision| objects.take(revision)).collect::<Vec<_>>();
+    numbered.flat_map(|revision| rules(&objects.take(revision))).collect()
+}
+
+/// A cluster that has been through these, none of which violates anything, so many seconds ago.
+fn after(seconds: u64, revisions: impl IntoIterator<Item = (&'static str, Json)>) -> Objects {
+    let mut objects = objects();
+    for (number, (key, object)) in (1..).zip(revisions) {
+        assert_eq!(objects.take(put(number, key, object)), []);
+    }
+    objects.pools.now = Duration::from_secs(seconds);
+    objects
+}
+
+fn rules(found: &[Violation]) -> Vec<&'static str> {
     found.iter().map(|violation| violation.rule).collect()
+}
+
+/// The slot of the node `n`.
+fn one() -> Json {
+    json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2"}})
 }
 
 #[test]
 fn an_update_as_it_should_be_violates_nothing() {
-    let slots = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2"}});
     let good = [
         ("minions/n", node(None, false)),
         ("pods/shop/logs", pod("DaemonSet")),
         (SHADOW, shadow("Idle", 0, None)),
-        (FLEET, ledger_with(&slots, &json!({}))),
+        (FLEET, ledger_with(&one(), &json!({}))),
         (SHADOW, shadow("StagedAndPerformedUpdate", 1, None)),
         ("minions/n", node(Some(CORDONED), true)),
         ("minions/n", node(Some(MARKED), true)),
@@ -76,22 +93,18 @@ fn an_update_as_it_should_be_violates_nothing() {
 
 #[test]
 fn an_update_may_begin_with_a_slot_of_a_ledger_that_was_deleted_meanwhile() {
-    let slots = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2"}});
-    let rules = |attempt: u64, after_seconds: u64| {
-        let mut objects = objects();
+    let begins = |attempt: u64, after_seconds: u64| {
+        let ledger = |slots: &Json| (FLEET, ledger_with(slots, &json!({})));
+        let mut objects = after(0, [(SHADOW, shadow("Idle", 0, None)), ledger(&one())]);
         let deleted = Revision { object: None, ..put(3, FLEET, Json::Null) };
-        let ledger = |number: u64, slots: &Json| put(number, FLEET, ledger_with(slots, &json!({})));
-        for revision in [put(1, SHADOW, shadow("Idle", 0, None)), ledger(2, &slots), deleted] {
-            assert_eq!(objects.take(revision), []);
-        }
-        assert_eq!(objects.take(ledger(4, &json!({}))), []);
+        assert_eq!(objects.take(deleted), []);
+        assert_eq!(objects.take(put(4, FLEET, ledger(&json!({})).1)), []);
         objects.pools.now = Duration::from_secs(after_seconds);
-        let begins = objects.take(put(5, SHADOW, shadow("StagedAndPerformedUpdate", attempt, None)));
-        begins.iter().map(|violation| violation.rule).collect::<Vec<_>>()
+        rules(&objects.take(put(5, SHADOW, shadow("StagedAndPerformedUpdate", attempt, None))))
     };
-    assert_eq!(rules(1, 3), [""; 0]);
-    assert_eq!(rules(2, 3), ["limit"], "that slot was for another attempt");
-    assert_eq!(rules(1, 21), ["limit"], "no request takes so long");
+    assert_eq!(begins(1, 3), [""; 0]);
+    assert_eq!(begins(2, 3), ["limit"], "that slot was for another attempt");
+    assert_eq!(begins(1, 21), ["limit"], "no request takes so long");
 }
 
 #[test]
@@ -143,13 +156,7 @@ fn each_rule_finds_what_it_is_there_for() {
     assert_eq!(violated(start().into_iter().chain(back)), ["drain"], "it is no longer drained");
     let mut other = shadow("RebootedIntoUpdate", 1, Some("b"));
     other["metadata"]["ownerReferences"] = json!([{"uid": "before"}]);
-    let replaced = |seconds: u64| {
-        let mut objects = objects();
-        let numbered = (1..).zip(start()).map(|(number, (key, object))| put(number, key, object));
-        numbered.for_each(|revision| assert_eq!(objects.take(revision), []));
-        objects.pools.now = Duration::from_secs(seconds);
-        objects.take(put(9, SHADOW, other.clone())).len()
-    };
+    let replaced = |seconds: u64| after(seconds, start()).take(put(9, SHADOW, other.clone())).len();
     assert_eq!((replaced(20), replaced(21)), (0, 1), "the Node was made again meanwhile, or long before");
     let left = MARKED.replace('}', r#","left_owners":["apps/v1/ReplicaSet/shop/o"]}"#);
     assert_eq!(grants(Some(("pods/shop/a", pod("ReplicaSet"))), Some(&left)), [""; 0]);
@@ -165,7 +172,7 @@ fn a_term_never_falls() {
 #[test]
 fn a_slot_is_given_back_once_nothing_of_its_attempt_is_left() {
     const KEPT: &str = r#"{"shadow_uid":"u","attempt":1,"kept_since":"t"}"#;
-    let (one, none) = (json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2"}}), json!({}));
+    let none = json!({});
     for (state, attempt, marker, expected) in [
         ("Idle", 1, None, vec![]),
         ("Idle", 1, Some(KEPT), vec![]),
@@ -174,7 +181,7 @@ fn a_slot_is_given_back_once_nothing_of_its_attempt_is_left() {
         ("MonitoringUpdate", 1, None, vec!["slot"]),
     ] {
         let history = [
-            (FLEET, ledger_with(&one, &none)),
+            (FLEET, ledger_with(&one(), &none)),
             ("minions/n", node(marker, false)),
             (SHADOW, shadow(state, attempt, None)),
             (FLEET, ledger_with(&none, &none)),
@@ -210,30 +217,22 @@ fn a_halt_holds_all_nodes_or_those_of_a_variant_or_of_a_pool() {
 
 #[test]
 fn a_drained_node_stays_cordoned_until_its_reboot_is_granted() {
-    let one = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2"}});
-    let rules = |seconds: u64| {
-        let mut objects = objects();
+    let grants = |seconds: u64| {
         let history = [
-            (FLEET, ledger_with(&one, &json!({}))),
+            (FLEET, ledger_with(&one(), &json!({}))),
             ("minions/n", node(None, false)),
             ("minions/n", node(Some(CORDONED), true)),
             ("minions/n", node(Some(MARKED), true)),
             ("minions/n", node(Some(MARKED), false)),
         ];
-        for (number, (key, object)) in (1..).zip(history) {
-            assert_eq!(objects.take(put(number, key, object)), []);
-        }
-        objects.pools.now = Duration::from_secs(seconds);
-        let found = objects.take(put(9, SHADOW, shadow("RebootedIntoUpdate", 1, Some("b"))));
-        found.iter().map(|violation| violation.rule).collect::<Vec<_>>()
+        rules(&after(seconds, history).take(put(9, SHADOW, shadow("RebootedIntoUpdate", 1, Some("b")))))
     };
-    assert_eq!(rules(20), [""; 0], "somebody uncordoned it a moment ago");
-    assert_eq!(rules(21), ["drain"]);
+    assert_eq!(grants(20), [""; 0], "somebody uncordoned it a moment ago");
+    assert_eq!(grants(21), ["drain"]);
 }
 
 #[test]
 fn only_pods_that_a_drain_awaits_must_be_gone() {
-    let one = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2"}});
     let with = |field: &str, key: &str| {
         let mut pod = pod("ReplicaSet");
         pod["metadata"][field] = json!({key: "x"});
@@ -249,7 +248,7 @@ fn only_pods_that_a_drain_awaits_must_be_gone() {
         ("pods/brupop-bottlerocket-aws/a", with("labels", component), false, vec![]),
     ] {
         let pods = || Some((key, pod.clone()));
-        let history = [(FLEET, ledger_with(&one, &json!({}))), ("minions/n", node(None, false))]
+        let history = [(FLEET, ledger_with(&one(), &json!({}))), ("minions/n", node(None, false))]
             .into_iter()
             .chain(pods().filter(|_| !bound_late))
             .chain([("minions/n", node(Some(CORDONED), true)), ("minions/n", node(Some(MARKED), true))])
@@ -268,45 +267,46 @@ fn pools_are_asked_when_a_slot_is_taken_and_when_a_node_is_marked() {
     marked["metadata"]["annotations"] = json!({"brupop.bottlerocket.aws/marker": CORDONED});
     let slot = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2", "pool": "web"}});
     for (paused, expected) in [(false, vec![]), (true, vec!["pool", "pool"])] {
-        let mut objects = objects();
         let pool = json!({"spec": {"paused": paused, "maxUnavailable": 1}});
         let before = [
             ("minions/n", member.clone()),
             ("g/bottlerocketpools/ns/web", pool),
             (FLEET, ledger_with(&json!({}), &json!({}))),
         ];
-        for (number, (key, object)) in (1..).zip(before) {
-            assert_eq!(objects.take(put(number, key, object)), []);
-        }
-        objects.pools.now = Duration::from_secs(21);
+        let mut objects = after(21, before);
         let mut found = objects.take(put(4, FLEET, ledger_with(&slot, &json!({}))));
         found.extend(objects.take(put(5, "minions/n", marked.clone())));
-        assert_eq!(found.iter().map(|violation| violation.rule).collect::<Vec<_>>(), expected);
+        assert_eq!(rules(&found), expected);
     }
 }
 
 #[test]
 fn cordons_go_with_the_markers_word() {
     let (ours, theirs, free) = (node(Some(MARKED), true), node(None, true), node(None, false));
-    assert_eq!(odd_cordon(&ours, &free), None);
-    assert_eq!(odd_cordon(&free, &ours), None);
     let mut excluded = free.clone();
     excluded["metadata"]["labels"] = json!({"node.kubernetes.io/exclude-from-external-load-balancers": ""});
-    assert!(odd_cordon(&free, &excluded).is_some());
-    assert!(odd_cordon(&excluded, &free).is_some());
-    assert!(odd_cordon(&theirs, &free).is_some());
-    assert!(odd_cordon(&free, &theirs).is_some());
+    for (before, after, odd) in [
+        (&ours, &free, false),
+        (&free, &ours, false),
+        (&free, &excluded, true),
+        (&excluded, &free, true),
+        (&theirs, &free, true),
+        (&free, &theirs, true),
+    ] {
+        assert_eq!(odd_cordon(before, after).is_some(), odd, "{before} {after}");
+    }
 }
 
 #[test]
 fn a_status_is_told_from_the_rest() {
     let before = json!({"metadata": {"generation": 1}, "spec": {}, "status": {"message": "a"}});
-    let after = json!({"metadata": {"generation": 1}, "spec": {}, "status": {"message": "b"}});
-    assert!(!changes_more_than_status(&before, &after));
-    let after = json!({"metadata": {"generation": 2}, "spec": {"state": "Idle"}, "status": {}});
-    assert!(changes_more_than_status(&before, &after));
-    let after = json!({"metadata": {}, "spec": {}, "status": {"conditions": []}});
-    assert!(changes_more_than_status(&before, &after));
+    for (after, more) in [
+        (json!({"metadata": {"generation": 1}, "spec": {}, "status": {"message": "b"}}), false),
+        (json!({"metadata": {"generation": 2}, "spec": {"state": "Idle"}, "status": {}}), true),
+        (json!({"metadata": {}, "spec": {}, "status": {"conditions": []}}), true),
+    ] {
+        assert_eq!(changes_more_than_status(&before, &after), more, "{after}");
+    }
 }
 
 #[test]
@@ -333,18 +333,15 @@ fn the_limit_is_that_of_the_reconcilers_when_the_term_begins() {
 
 #[test]
 fn a_restore_forgets_what_came_later() {
-    let slot = json!({"uid": "u", "attempt": 1, "version": "2"});
-    let (one, none) = (json!({"brs-n": slot}), json!({}));
-    let mut objects = objects();
+    let none = json!({});
     let staged = shadow("StagedAndPerformedUpdate", 1, None);
-    for (number, key, object) in [
-        (1, "minions/n", node(None, false)),
-        (2, SHADOW, shadow("Idle", 0, None)),
-        (3, FLEET, ledger_with(&one, &none)),
-        (4, SHADOW, staged.clone()),
-    ] {
-        assert_eq!(objects.take(put(number, key, object)), []);
-    }
+    let before = [
+        ("minions/n", node(None, false)),
+        (SHADOW, shadow("Idle", 0, None)),
+        (FLEET, ledger_with(&one(), &none)),
+        (SHADOW, staged.clone()),
+    ];
+    let mut objects = after(0, before);
     let then = objects.clone();
     objects.take(put(5, "minions/n", node(Some(CORDONED), true)));
     objects.take(put(6, "minions/n", node(Some(MARKED), true)));
@@ -355,5 +352,5 @@ fn a_restore_forgets_what_came_later() {
     let lost = || put(9, FLEET, ledger_with(&none, &none));
     assert_eq!(objects.clone().take(lost()), [], "a leader may go by what is forgotten");
     objects.pools.now = Duration::from_secs(30);
-    assert_eq!(objects.take(lost()).iter().map(|violation| violation.rule).collect::<Vec<_>>(), ["slot"]);
+    assert_eq!(rules(&objects.take(lost())), ["slot"]);
 }
