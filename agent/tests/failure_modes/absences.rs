@@ -6,15 +6,11 @@ use brupop_api::{Problem, State};
 use brupop_host::{Answer, Call, Command, Durations, Faults};
 use tokio::time::Instant;
 
-use crate::solo::{NEW, Solo};
+use crate::solo::{NEW, STAGED, Solo};
 
-const STAGED: State = State::StagedAndPerformedUpdate;
-
-async fn idle(mounted: bool) -> Solo {
+async fn mounted() -> Solo {
     let mut solo = Solo::new(Durations::default(), &[]).await;
-    if mounted {
-        solo.mount();
-    }
+    solo.mount();
     solo.start();
     solo.until_idle_with_update().await;
     solo
@@ -27,7 +23,7 @@ async fn until_nobody_answers(solo: &Solo) {
 
 #[tokio::test(start_paused = true)]
 async fn a_restarted_host_api_needs_a_new_container() {
-    let solo = idle(true).await;
+    let solo = mounted().await;
     solo.place.host.restart_api(Duration::from_secs(1));
     until_nobody_answers(&solo).await;
     solo.stage(1);
@@ -40,7 +36,7 @@ async fn a_restarted_host_api_needs_a_new_container() {
 
 #[tokio::test(start_paused = true)]
 async fn a_short_absence_ends_nothing() {
-    let solo = idle(false).await;
+    let solo = Solo::idle().await;
     for seconds in [1, 20, 40] {
         solo.place.host.restart_api(Duration::from_secs(seconds));
         let looked = solo.count("refresh-updates");
@@ -64,7 +60,7 @@ async fn until_silent(solo: &Solo) -> String {
 async fn silence_in_mid_update_ends_the_attempt() {
     let silent = [Call::Status, Call::Action(Command::Prepare), Call::Action(Command::Activate)];
     for call in silent {
-        let solo = idle(false).await;
+        let solo = Solo::idle().await;
         solo.faults(Faults::answer(call, Answer::Hang));
         solo.stage(1);
         until_silent(&solo).await;
@@ -81,7 +77,7 @@ async fn silence_in_mid_update_ends_the_attempt() {
 #[tokio::test(start_paused = true)]
 async fn silence_after_staging_ends_the_attempt() {
     for granted in [false, true] {
-        let solo = idle(false).await;
+        let solo = Solo::idle().await;
         solo.stage(1);
         solo.until_at(1, STAGED).await;
         solo.faults(Faults::answer(Call::Status, Answer::Hang));
@@ -95,7 +91,7 @@ async fn silence_after_staging_ends_the_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn silence_after_the_claim_ends_nothing() {
-    let solo = idle(false).await;
+    let solo = Solo::idle().await;
     solo.stage(1);
     solo.until_at(1, STAGED).await;
     solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
@@ -108,7 +104,7 @@ async fn silence_after_the_claim_ends_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn silence_of_an_idle_host_is_waited_for() {
-    let solo = idle(false).await;
+    let solo = Solo::idle().await;
     solo.faults(Faults::answer(Call::Status, Answer::Hang));
     until_silent(&solo).await;
     solo.never("it ends", || solo.ends() > 0 || solo.status().crash_count.unwrap_or(0) > 0).await;
@@ -121,7 +117,7 @@ async fn silence_of_an_idle_host_is_waited_for() {
 /// The API server has died, and with it one agent after the other: only the status remembers for how long.
 #[tokio::test(start_paused = true)]
 async fn since_when_it_is_silent_survives_agents() {
-    let solo = idle(true).await;
+    let solo = mounted().await;
     solo.faults(Faults {
         lasting: [(Command::Prepare, Duration::from_hours(1))].into(),
         ..Faults::default()
@@ -136,7 +132,7 @@ async fn since_when_it_is_silent_survives_agents() {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_without_api_is_retried_quietly() {
-    let solo = idle(false).await;
+    let solo = Solo::idle().await;
     solo.place.host.restart_api(Duration::from_hours(2));
     until_nobody_answers(&solo).await;
     let words = solo.statuses().len();
@@ -166,7 +162,7 @@ async fn a_restart_during_shutdown_reboots_only_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_container_repeats_a_missing_reboot() {
-    let solo = idle(true).await;
+    let solo = mounted().await;
     solo.stage(1);
     solo.until_at(1, STAGED).await;
     solo.faults(Faults { reboot_ignored: true, ..Faults::default() });

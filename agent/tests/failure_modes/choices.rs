@@ -7,9 +7,8 @@ use brupop_api::{BottlerocketShadowStatus, State};
 use brupop_host::{Answer, Call, Choice, Command, Durations, Faults};
 use serde_json::json;
 
-use crate::solo::{NEW, Solo};
+use crate::solo::{NEW, STAGED, Solo, is_ahead};
 
-const STAGED: State = State::StagedAndPerformedUpdate;
 const NEWER: &str = "1.20.2";
 
 /// What happens in the repository.
@@ -42,19 +41,12 @@ fn silent() -> Faults {
     Faults { saying: [(Command::Prepare, String::new())].into(), ..Faults::default() }
 }
 
-fn is_ahead(status: &BottlerocketShadowStatus, version: &str) -> bool {
-    status.current_state == Some(State::Idle)
-        && status.staged.as_ref().is_some_and(|staged| staged.prefetched && staged.version == version)
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_mislabelled_image_is_never_activated() {
     for (what, says) in
         [Change::Published, Change::Withdrawn].into_iter().flat_map(|it| [(it, false), (it, true)])
     {
-        let mut solo = Solo::new(Durations::default(), &[]).await;
-        solo.start();
-        solo.until_idle_with_update().await;
+        let solo = Solo::idle().await;
         hold(&solo);
         solo.stage(1);
         solo.until_called("prepare-update", 0).await;
@@ -128,9 +120,7 @@ async fn a_prefetch_withdrawn_meanwhile_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_refresh_repeats_without_another_download() {
     let prepare = Duration::from_hours(2);
-    let mut solo = Solo::new(Durations { prepare, ..Durations::default() }, &[]).await;
-    solo.start();
-    solo.until_idle_with_update().await;
+    let mut solo = Solo::idle_with(Durations { prepare, ..Durations::default() }, &[]).await;
     solo.stage(1);
     solo.until_called("prepare-update", 0).await;
     solo.faults(Faults::failing(Command::Refresh, "no route"));
@@ -200,9 +190,7 @@ async fn an_image_the_prepare_denies_is_never_activated() {
 #[tokio::test(start_paused = true)]
 async fn another_process_does_not_trust_it_either() {
     let prepare = Duration::from_mins(10);
-    let mut solo = Solo::new(Durations { prepare, ..Durations::default() }, &[]).await;
-    solo.start();
-    solo.until_idle_with_update().await;
+    let mut solo = Solo::idle_with(Durations { prepare, ..Durations::default() }, &[]).await;
     hold(&solo);
     solo.stage(1);
     withdrawn_for_a_moment(&solo).await;

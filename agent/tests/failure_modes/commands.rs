@@ -7,16 +7,7 @@ use brupop_api::{Problem, State};
 use brupop_host::{Answer, Call, Choice, Command, Durations, Faults};
 use serde_json::json;
 
-use crate::solo::{NEW, OLD, Solo};
-
-const STAGED: State = State::StagedAndPerformedUpdate;
-
-async fn idle(durations: Durations) -> Solo {
-    let mut solo = Solo::new(durations, &[]).await;
-    solo.start();
-    solo.until_idle_with_update().await;
-    solo
-}
+use crate::solo::{NEW, OLD, STAGED, Solo};
 
 /// Nothing was called a failure on the way.
 fn assert_well(solo: &Solo) {
@@ -29,7 +20,7 @@ fn assert_well(solo: &Solo) {
 #[tokio::test(start_paused = true)]
 async fn a_download_of_eight_hours_is_no_failure() {
     let prepare = Duration::from_hours(8);
-    let solo = idle(Durations { prepare, ..Durations::default() }).await;
+    let solo = Solo::idle_with(Durations { prepare, ..Durations::default() }, &[]).await;
     let began = tokio::time::Instant::now();
     solo.stage(1);
     let status = solo.until_at(1, STAGED).await;
@@ -42,7 +33,7 @@ async fn a_download_of_eight_hours_is_no_failure() {
 #[tokio::test(start_paused = true)]
 async fn an_agent_killed_in_mid_download_awaits_it() {
     let prepare = Duration::from_hours(8);
-    let mut solo = idle(Durations { prepare, ..Durations::default() }).await;
+    let mut solo = Solo::idle_with(Durations { prepare, ..Durations::default() }, &[]).await;
     solo.stage(1);
     solo.until_called("prepare-update", 0).await;
     solo.start();
@@ -54,7 +45,7 @@ async fn an_agent_killed_in_mid_download_awaits_it() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_held_for_minutes_is_no_failure() {
     for command in [Command::Refresh, Command::Prepare, Command::Activate] {
-        let solo = idle(Durations::default()).await;
+        let solo = Solo::idle().await;
         solo.faults(Faults::answer(Call::Action(command), Answer::Locked));
         let name = ["refresh-updates", "prepare-update", "activate-update", ""][command as usize];
         let before = solo.count(name);
@@ -68,33 +59,22 @@ async fn a_lock_held_for_minutes_is_no_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hosts_refusal_enters_and_leaves_the_message() {
-    let action = Call::Action;
+    let [refresh, prepare, activate] =
+        [Command::Refresh, Command::Prepare, Command::Activate].map(Call::Action);
     let rows = [
-        (
-            action(Command::Refresh),
-            Answer::Refused("disk on fire".into()),
-            "refresh was refused: disk on fire",
-        ),
-        (
-            action(Command::Prepare),
-            Answer::NotFound("no chosen one".into()),
-            "prepare was refused: no chosen one",
-        ),
-        (action(Command::Prepare), Answer::NotAllowed("not now".into()), "prepare was refused: not now"),
-        (
-            action(Command::Activate),
-            Answer::NotFound("none staged".into()),
-            "activate was refused: none staged",
-        ),
-        (action(Command::Activate), Answer::NotAllowed("not now".into()), "activate was refused: not now"),
-        (action(Command::Prepare), Answer::Half, "was cut off"),
-        (action(Command::Prepare), Answer::Hang, "got no answer within 10 s"),
+        (refresh, Answer::Refused("disk on fire".into()), "refresh was refused: disk on fire"),
+        (prepare, Answer::NotFound("no chosen one".into()), "prepare was refused: no chosen one"),
+        (prepare, Answer::NotAllowed("not now".into()), "prepare was refused: not now"),
+        (activate, Answer::NotFound("none staged".into()), "activate was refused: none staged"),
+        (activate, Answer::NotAllowed("not now".into()), "activate was refused: not now"),
+        (prepare, Answer::Half, "was cut off"),
+        (prepare, Answer::Hang, "got no answer within 10 s"),
         (Call::Status, Answer::Refused("no memory".into()), "was answered with 500: no memory"),
         (Call::Status, Answer::Half, "the answer to GET /updates/status was cut off"),
         (Call::Status, Answer::Hang, "GET /updates/status got no answer within 10 s"),
         (Call::Status, Answer::Nonsense("<html>".into()), "cannot be understood"),
         (
-            action(Command::Prepare),
+            prepare,
             Answer::NotAllowed("\u{1b}[2J\0\nnot\u{202e} now".into()),
             r"prepare was refused: \u{1b}[2J\u{0} not\u{202e} now",
         ),
@@ -105,7 +85,7 @@ async fn a_hosts_refusal_enters_and_leaves_the_message() {
         ),
     ];
     for (call, answer, sentence) in rows {
-        let solo = idle(Durations::default()).await;
+        let solo = Solo::idle().await;
         solo.faults(Faults::answer(call, answer.clone()));
         solo.stage(1);
         let told = |message: &str| message.contains(sentence);
@@ -122,7 +102,7 @@ async fn a_hosts_refusal_enters_and_leaves_the_message() {
 #[tokio::test(start_paused = true)]
 async fn a_host_that_answers_busy_is_there() {
     let prepare = Duration::from_hours(1);
-    let solo = idle(Durations { prepare, ..Durations::default() }).await;
+    let solo = Solo::idle_with(Durations { prepare, ..Durations::default() }, &[]).await;
     solo.faults(Faults { unanswered: [Call::Action(Command::Prepare)].into(), ..Faults::default() });
     solo.stage(1);
     solo.until_at(1, STAGED).await;
@@ -140,7 +120,7 @@ async fn a_command_refused_for_good_ends_the_attempt() {
         // Although the host says that nothing runs.
         (Command::Prepare, Answer::Locked, ""),
     ] {
-        let solo = idle(Durations::default()).await;
+        let solo = Solo::idle().await;
         solo.faults(Faults::answer(Call::Action(command), answer));
         solo.stage(1);
         let status = solo.until_at(1, State::ErrorReset).await;
@@ -161,7 +141,7 @@ async fn whatever_a_command_writes_can_be_reported() {
         (&"x".repeat(400_000), "prepare failed with exit status 1: xxx"),
         (&escapes.repeat(60_000), r"prepare failed with exit status 1: \u{1b}]0;x\u{7} \u{0}\u{202e}"),
     ] {
-        let solo = idle(Durations::default()).await;
+        let solo = Solo::idle().await;
         solo.faults(Faults::failing(Command::Prepare, stderr));
         solo.stage(1);
         let told = |message: &String| message.contains(told);
@@ -176,7 +156,7 @@ async fn output_of_successful_commands_does_no_harm() {
     for words in
         [&noise, &format!("Starting update to {NEW}\n{noise}"), &format!("\n\0\nStarting update to {NEW}")]
     {
-        let solo = idle(Durations::default()).await;
+        let solo = Solo::idle().await;
         let saying = [Command::Refresh, Command::Prepare, Command::Activate].map(|it| (it, words.clone()));
         solo.faults(Faults { saying: saying.into(), ..Faults::default() });
         solo.stage(1);
@@ -199,7 +179,7 @@ async fn a_curious_person(solo: &Solo) {
 #[tokio::test(start_paused = true)]
 async fn a_command_answered_busy_is_sent_again() {
     let status = Duration::from_secs(5);
-    let solo = idle(Durations { status, ..Durations::default() }).await;
+    let solo = Solo::idle_with(Durations { status, ..Durations::default() }, &[]).await;
     solo.stage(1);
     tokio::select! {
         _ = solo.until_at(1, STAGED) => {}
@@ -241,7 +221,7 @@ async fn a_failed_command_ends_the_attempt_quoting_stderr() {
             (vanishing, "failed with no exit status: "),
             (killed, "failed with exit status or signal 9: "),
         ] {
-            let solo = idle(Durations::default()).await;
+            let solo = Solo::idle().await;
             solo.faults(faults);
             solo.stage(1);
             let status = solo.until_at(1, State::ErrorReset).await;
@@ -259,7 +239,7 @@ async fn the_host_may_choose_again_before_the_prepare() {
     let lock = |version: &str| Choice { version_lock: Some(version.into()), ..Choice::default() };
     let wave = Choice { before_wave: true, ..Choice::default() };
     for (choice, target) in [(lock("1.21.0"), None), (lock("1.20.0"), Some("1.20.0")), (wave, None)] {
-        let solo = idle(Durations::default()).await;
+        let solo = Solo::idle().await;
         solo.place.host.publish("1.20.0").unwrap();
         solo.faults(Faults { choice: choice.clone(), ..Faults::default() });
         solo.stage(1);
@@ -292,7 +272,7 @@ async fn an_update_before_its_wave_is_none() {
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_command_is_not_sent_twice() {
     for command in [Command::Refresh, Command::Prepare, Command::Activate] {
-        let solo = idle(Durations::default()).await;
+        let solo = Solo::idle().await;
         let before = solo.count("refresh-updates");
         solo.faults(Faults { unanswered: [Call::Action(command)].into(), ..Faults::default() });
         solo.stage(1);
@@ -311,7 +291,8 @@ async fn an_unanswered_command_is_not_sent_twice() {
 async fn a_boot_in_mid_update_begins_it_again() {
     for (command, skip) in [("prepare-update", 0), ("activate-update", 0)] {
         let long = Duration::from_mins(10);
-        let solo = idle(Durations { prepare: long, activate: long, ..Durations::default() }).await;
+        let solo =
+            Solo::idle_with(Durations { prepare: long, activate: long, ..Durations::default() }, &[]).await;
         let boot = solo.place.host.boot_id();
         solo.stage(1);
         solo.until_called(command, skip).await;
@@ -332,7 +313,7 @@ async fn a_failed_undo_is_reported_until_it_works() {
         (Answer::Refused("disk on fire".into()), "deactivate was refused: disk on fire"),
     ];
     for (answer, sentence) in refusals {
-        let solo = idle(Durations::default()).await;
+        let solo = Solo::idle().await;
         solo.stage(1);
         solo.until_at(1, STAGED).await;
         solo.faults(Faults::answer(Call::Action(Command::Deactivate), answer));

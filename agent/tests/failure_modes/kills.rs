@@ -57,9 +57,7 @@ async fn killed_at_every_call_of_the_host() {
     ];
     for (call, name) in calls {
         let reboot = Duration::from_mins(1);
-        let mut solo = Solo::new(Durations { reboot, ..Durations::default() }, &[]).await;
-        solo.start();
-        solo.until_idle_with_update().await;
+        let mut solo = Solo::idle_with(Durations { reboot, ..Durations::default() }, &[]).await;
         let before = solo.count(name);
         // The host does what it is asked, and the agent is gone before it hears so.
         solo.faults(Faults { unanswered: [call].into(), ..Faults::default() });

@@ -10,26 +10,16 @@ use crate::solo::{NEW, Solo};
 
 #[tokio::test(start_paused = true)]
 async fn a_refresh_failure_shows_until_one_succeeds() {
-    let refresh = Call::Action(Command::Refresh);
+    let answers = |answer| Faults::answer(Call::Action(Command::Refresh), answer);
+    let vanishing = Faults { vanishing: [Command::Refresh].into(), ..Faults::default() };
+    let lost = Faults { lost: [Command::Refresh].into(), ..Faults::default() };
     let rows = [
         (Faults::failing(Command::Refresh, "no route"), "refresh failed with exit status 1: no route"),
-        (
-            Faults { vanishing: [Command::Refresh].into(), ..Faults::default() },
-            "refresh failed with no exit status: ",
-        ),
-        (
-            Faults { lost: [Command::Refresh].into(), ..Faults::default() },
-            "refresh failed: the host does not say how it ended",
-        ),
-        (
-            Faults::answer(refresh, Answer::Refused("disk on fire".into())),
-            "refresh was refused: disk on fire",
-        ),
-        (
-            Faults::answer(refresh, Answer::NotFound("no such action".into())),
-            "refresh was refused: no such action",
-        ),
-        (Faults::answer(refresh, Answer::NotAllowed("not now".into())), "refresh was refused: not now"),
+        (vanishing, "refresh failed with no exit status: "),
+        (lost, "refresh failed: the host does not say how it ended"),
+        (answers(Answer::Refused("disk on fire".into())), "refresh was refused: disk on fire"),
+        (answers(Answer::NotFound("no such action".into())), "refresh was refused: no such action"),
+        (answers(Answer::NotAllowed("not now".into())), "refresh was refused: not now"),
     ];
     for (faults, sentence) in rows {
         let solo = Solo::idle().await;
@@ -73,9 +63,7 @@ async fn a_killed_first_refresh_withdraws_no_known_target() {
 #[tokio::test(start_paused = true)]
 async fn slow_failing_refreshes_are_reported_once() {
     let refresh = Duration::from_secs(20);
-    let mut solo = Solo::new(Durations { refresh, ..Durations::default() }, &[]).await;
-    solo.start();
-    solo.until_idle_with_update().await;
+    let solo = Solo::idle_with(Durations { refresh, ..Durations::default() }, &[]).await;
     solo.faults(Faults::failing(Command::Refresh, "no route"));
     solo.until("said", |status| status.message.is_some()).await;
     let words = solo.statuses().len();

@@ -5,9 +5,7 @@ use brupop_api::State;
 use brupop_host::{Command, Durations, Faults};
 use serde_json::json;
 
-use crate::solo::{NEW, Solo};
-
-const STAGED: State = State::StagedAndPerformedUpdate;
+use crate::solo::{NEW, STAGED, Solo};
 
 #[tokio::test(start_paused = true)]
 async fn what_a_person_staged_is_trusted_if_its_own_words_say_what_it_is() {

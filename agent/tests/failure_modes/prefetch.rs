@@ -8,20 +8,14 @@ use brupop_host::{Answer, Call, Choice, Command, Durations, Faults};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::solo::{NEW, Solo};
+use crate::solo::{NEW, STAGED, Solo, is_ahead};
 
-const STAGED: State = State::StagedAndPerformedUpdate;
 const DOWNLOAD: Duration = Duration::from_mins(30);
 
 async fn solo() -> Solo {
     let mut solo = Solo::new(Durations { prepare: DOWNLOAD, ..Durations::default() }, &["--prefetch"]).await;
     solo.start();
     solo
-}
-
-fn is_ahead(status: &BottlerocketShadowStatus, version: &str) -> bool {
-    status.current_state == Some(State::Idle)
-        && status.staged.as_ref().is_some_and(|staged| staged.prefetched && staged.version == version)
 }
 
 async fn downloaded(solo: &Solo, version: &str) -> BottlerocketShadowStatus {
@@ -54,9 +48,7 @@ async fn a_turn_does_not_wait_for_the_prefetch() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_option_nothing_is_downloaded_ahead() {
-    let mut solo = Solo::new(Durations { prepare: DOWNLOAD, ..Durations::default() }, &[]).await;
-    solo.start();
-    solo.until_idle_with_update().await;
+    let solo = Solo::idle_with(Durations { prepare: DOWNLOAD, ..Durations::default() }, &[]).await;
     solo.never("a download", || solo.count("prepare-update") > 0).await;
     assert!(turn(&solo).await >= DOWNLOAD);
 }
@@ -225,9 +217,7 @@ async fn a_turn_in_mid_download_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn the_image_of_an_update_given_up_is_kept() {
     for flags in [&[][..], &["--prefetch"]] {
-        let mut solo = Solo::new(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await;
-        solo.start();
-        solo.until_idle_with_update().await;
+        let mut solo = Solo::idle_with(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await;
         for night in 1..=3 {
             solo.stage(night);
             solo.until_at(night, STAGED).await;
@@ -252,9 +242,7 @@ async fn the_image_of_an_update_given_up_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_may_have_changed_is_not_kept() {
     for flags in [&[][..], &["--prefetch"]] {
-        let mut solo = Solo::new(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await;
-        solo.start();
-        solo.until_idle_with_update().await;
+        let mut solo = Solo::idle_with(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await;
         solo.stage(1);
         solo.until_at(1, STAGED).await;
         // The image is damaged, and looks as it did.
@@ -273,9 +261,7 @@ async fn what_somebody_else_may_have_changed_is_not_kept() {
 #[tokio::test(start_paused = true)]
 async fn the_download_of_a_killed_agent_is_used() {
     for (flags, ahead) in [(&["--prefetch"][..], true), (&[], false)] {
-        let mut solo = Solo::new(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await;
-        solo.start();
-        solo.until_idle_with_update().await;
+        let mut solo = Solo::idle_with(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await;
         if !ahead {
             solo.stage(0);
         }

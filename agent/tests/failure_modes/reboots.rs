@@ -6,15 +6,13 @@ use brupop_api::{Problem, State};
 use brupop_host::{Answer, Call, Command, Durations, Faults};
 use serde_json::json;
 
-use crate::solo::{NEW, Solo};
+use crate::solo::{NEW, STAGED, Solo};
 
 async fn staged() -> Solo {
     let reboot = Duration::from_mins(3);
-    let mut solo = Solo::new(Durations { reboot, ..Durations::default() }, &[]).await;
-    solo.start();
-    solo.until_idle_with_update().await;
+    let solo = Solo::idle_with(Durations { reboot, ..Durations::default() }, &[]).await;
     solo.stage(1);
-    solo.until_at(1, State::StagedAndPerformedUpdate).await;
+    solo.until_at(1, STAGED).await;
     solo
 }
 

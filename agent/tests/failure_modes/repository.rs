@@ -8,17 +8,13 @@ use brupop_host::{Choice, Command, Durations, Faults};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::solo::{NEW, Solo};
+use crate::solo::{NEW, STAGED, Solo};
 
-const STAGED: State = State::StagedAndPerformedUpdate;
 const DOWNLOAD: Duration = Duration::from_mins(30);
 const FAILS: &str = "activate failed with exit status 1: Failed to fetch";
 
 async fn solo(flags: &[&str]) -> Solo {
-    let mut solo = Solo::new(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await;
-    solo.start();
-    solo.until_idle_with_update().await;
-    solo
+    Solo::idle_with(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await
 }
 
 /// The repository goes away between the last look for updates and the activate.

@@ -35,6 +35,13 @@ pub const DEADLINE: Duration = Duration::from_hours(48);
 const BACK_OFF: Duration = Duration::from_secs(10);
 pub const OLD: &str = "1.19.4";
 pub const NEW: &str = "1.20.1";
+pub const STAGED: State = State::StagedAndPerformedUpdate;
+
+/// Has an Idle agent downloaded this version ahead of its turn?
+pub fn is_ahead(status: &BottlerocketShadowStatus, version: &str) -> bool {
+    status.current_state == Some(State::Idle)
+        && status.staged.as_ref().is_some_and(|staged| staged.prefetched && staged.version == version)
+}
 
 /// When an agent that writes is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,7 +232,12 @@ impl Solo {
 
     /// An agent that is Idle, and knows of an update.
     pub async fn idle() -> Self {
-        let mut solo = Self::new(Durations::default(), &[]).await;
+        Self::idle_with(Durations::default(), &[]).await
+    }
+
+    /// The same, where things take so long, and with these flags.
+    pub async fn idle_with(durations: Durations, flags: &[&str]) -> Self {
+        let mut solo = Self::new(durations, flags).await;
         solo.start();
         solo.until_idle_with_update().await;
         solo
@@ -323,7 +335,7 @@ impl Solo {
         self.spec(&json!({"state": "Idle"}));
         self.until_at(1, State::Idle).await;
         self.stage(2);
-        self.until_at(2, State::StagedAndPerformedUpdate).await;
+        self.until_at(2, STAGED).await;
         self.grant();
         self.until_at(2, State::RebootedIntoUpdate).await
     }
