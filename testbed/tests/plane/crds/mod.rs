@@ -57,59 +57,32 @@ fn many(count: usize, value: &Json) -> Json {
 
 fn limits_of_specs() -> Vec<Row> {
     let failures = |reason: String| json!({"failures": {"count": 1, "at": TIME, "reason": reason}});
+    let version = |length: usize| json!({"version": format!("1.0.0-{}", "a".repeat(length - 6))});
     let shadow_specs = [
         (
             "all of it",
             json!({"state": "StagedAndPerformedUpdate", "version": "1.20.0-rc.1+aws", "attempt": 1, "leader_term": 1, "baseline_boot_id": "b", "state_transition_timestamp": TIME}),
             Ok(()),
         ),
-        (
-            "a version of 1.4 MB",
-            json!({"version": format!("1.0.0-{}", "a".repeat(1_400_000))}),
-            Err("spec.version: Too long"),
-        ),
-        (
-            "a version of 65 characters",
-            json!({"version": format!("1.0.0-{}", "a".repeat(59))}),
-            Err("spec.version: Too long"),
-        ),
-        ("a version of 64 characters", json!({"version": format!("1.0.0-{}", "a".repeat(58))}), Ok(())),
+        ("a version of 1.4 MB", version(1_400_000), Err("spec.version: Too long")),
+        ("a version of 65 characters", version(65), Err("spec.version: Too long")),
+        ("a version of 64 characters", version(64), Ok(())),
         ("a version with a v", json!({"version": "v1.20.0"}), Err("spec.version in body should match")),
         ("two numbers", json!({"version": "1.20"}), Err("spec.version in body should match")),
         ("a leading zero", json!({"version": "1.020.0"}), Err("spec.version in body should match")),
         ("a version and more", json!({"version": "1.20.0\nx"}), Err("spec.version in body should match")),
         ("a state that is not", json!({"state": "Done"}), Err("spec.state: Unsupported value")),
-        (
-            "a state that is reported only",
-            json!({"state": "ErrorReset"}),
-            Err("ErrorReset is a status, not something to reach"),
-        ),
+        ("a state that is reported only", json!({"state": "ErrorReset"}), Err("not something to reach")),
         ("no state", json!({"state": null}), Err("spec.state")),
         ("an attempt below zero", json!({"attempt": -1}), Err("spec.attempt")),
-        (
-            "an attempt beyond what JSON counts",
-            json!({"attempt": 9_007_199_254_740_992_u64}),
-            Err("spec.attempt"),
-        ),
+        ("an attempt beyond what JSON counts", json!({"attempt": 1_u64 << 53}), Err("spec.attempt")),
         ("an attempt in words", json!({"attempt": "1"}), Err("spec.attempt")),
         ("a boot without id", json!({"reboot_from_boot_id": ""}), Err("spec.reboot_from_boot_id")),
-        (
-            "a long boot id",
-            json!({"baseline_boot_id": "b".repeat(65)}),
-            Err("spec.baseline_boot_id: Too long"),
-        ),
-        (
-            "a time that is none",
-            json!({"state_transition_timestamp": "yesterday"}),
-            Err("spec.state_transition_timestamp"),
-        ),
+        ("a long boot id", json!({"baseline_boot_id": "b".repeat(65)}), Err("baseline_boot_id: Too long")),
+        ("no time", json!({"state_transition_timestamp": "yesterday"}), Err("state_transition_timestamp")),
         ("a failure", failures("FellBack".to_owned()), Ok(())),
         ("a failure at length", failures("F".repeat(65)), Err("spec.failures.reason: Too long")),
-        (
-            "a failure without reason",
-            json!({"failures": {"count": 1, "at": TIME}}),
-            Err("spec.failures.reason: Required value"),
-        ),
+        ("no reason", json!({"failures": {"count": 1, "at": TIME}}), Err("failures.reason: Required")),
     ];
     rows(ShadowSpec, shadow_specs.into())
 }
@@ -123,22 +96,10 @@ fn limits_of_statuses() -> Vec<Row> {
             json!({"conditions": [condition(0), condition(0)]}),
             Err("status.conditions[1]: Duplicate value"),
         ),
-        (
-            "a condition that is no word",
-            with_condition("type", "not moving"),
-            Err("status.conditions[0].type: Invalid value"),
-        ),
+        ("a type of two words", with_condition("type", "not moving"), Err("conditions[0].type: Invalid")),
         ("a condition without reason", with_condition("reason", ""), Err("status.conditions[0].reason")),
-        (
-            "a condition of no status",
-            with_condition("status", "Maybe"),
-            Err("status.conditions[0].status: Unsupported value"),
-        ),
-        (
-            "a condition's story",
-            with_condition("message", &"m".repeat(1025)),
-            Err("status.conditions[0].message: Too long"),
-        ),
+        ("a condition of no status", with_condition("status", "Maybe"), Err("[0].status: Unsupported value")),
+        ("a condition's story", with_condition("message", &"m".repeat(1025)), Err("[0].message: Too long")),
         ("1,024 characters", json!({"message": "m".repeat(1024)}), Ok(())),
         ("5,000 characters", json!({"message": "m".repeat(5000)}), Err("status.message: Too long")),
         (
@@ -146,29 +107,17 @@ fn limits_of_statuses() -> Vec<Row> {
             json!({"target_version": format!("1.0.0-{}", "a".repeat(1_400_000))}),
             Err("status.target_version: Too long"),
         ),
-        (
-            "a current version that is none",
-            json!({"current_version": "latest"}),
-            Err("status.current_version: Invalid value"),
-        ),
+        ("no version", json!({"current_version": "latest"}), Err("status.current_version: Invalid value")),
         (
             "a failure",
             json!({"current_state": "ErrorReset", "crash_count": 1, "state_transition_failure_timestamp": TIME}),
             Ok(()),
         ),
-        (
-            "a state that is not",
-            json!({"current_state": "Done"}),
-            Err("status.current_state: Unsupported value"),
-        ),
+        ("a state that is not", json!({"current_state": "Done"}), Err("current_state: Unsupported value")),
         ("a problem", json!({"problem": "HostUnreachable"}), Ok(())),
         ("a problem that is not", json!({"problem": "Sulking"}), Err("status.problem: Unsupported value")),
         ("a staged image", json!({"staged": {"version": "1.20.0", "at": TIME}}), Ok(())),
-        (
-            "a staged image of no time",
-            json!({"staged": {"version": "1.20.0"}}),
-            Err("status.staged.at: Required value"),
-        ),
+        ("a staged image of no time", json!({"staged": {"version": "1.20.0"}}), Err("staged.at: Required")),
         ("a claim of no boot", json!({"reboot_requested": ""}), Err("status.reboot_requested")),
     ];
     rows(ShadowStatus, shadow_statuses.into())
@@ -176,6 +125,8 @@ fn limits_of_statuses() -> Vec<Row> {
 
 fn limits_of_fleets() -> Vec<Row> {
     let slot = json!({"uid": "u", "attempt": 1});
+    let of_pool =
+        |length| json!({"slots": {"brs-n": {"uid": "u", "attempt": 1, "pool": "p".repeat(length)}}});
     let record = |field: &str, value: Json| json!({"versions": {"1.20.0": {field: value}}});
     let seen = |count: usize| (0..count).map(|n| (format!("1.0.{n}"), json!(TIME))).collect::<Map<_, _>>();
     let failures = |count: usize| {
@@ -189,21 +140,9 @@ fn limits_of_fleets() -> Vec<Row> {
     let fleet_specs = [
         ("sixteen halts to lift", acknowledged(16), Ok(())),
         ("seventeen halts to lift", acknowledged(17), Err("spec.acknowledgedHalts: Too many")),
-        (
-            "two halts of one version",
-            said(json!([halt("1.0.0", TIME), halt("1.0.0", TIME)])),
-            Err("Duplicate"),
-        ),
-        (
-            "a halt of no version",
-            said(json!([halt("*", TIME)])),
-            Err("write a semantic version, such as 1.20.0"),
-        ),
-        (
-            "a halt of a version that ends a quotation",
-            said(json!([halt("1.0.0-'", TIME)])),
-            Err("acknowledgedHalts[0].version"),
-        ),
+        ("two of one version", said(json!([halt("1.0.0", TIME), halt("1.0.0", TIME)])), Err("Duplicate")),
+        ("a halt of no version", said(json!([halt("*", TIME)])), Err("a semantic version, such as 1.20.0")),
+        ("a version that ends a quotation", said(json!([halt("1.0.0-'", TIME)])), Err("[0].version")),
         ("a halt of no time", said(json!([{"version": "1.0.0"}])), Err("acknowledgedHalts[0].haltedAt")),
         ("a time of no halt", said(json!([{"haltedAt": TIME}])), Err("acknowledgedHalts[0].version")),
         ("a halt at a word", said(json!([halt("1.0.0", "now")])), Err("write a time with its offset")),
@@ -212,11 +151,7 @@ fn limits_of_fleets() -> Vec<Row> {
         ("a tenth", json!({"maxUnavailable": "10%", "unpooledNodes": "DefaultPool"}), Ok(())),
         ("a ceiling of none", json!({"maxUnavailable": 0}), Err("write a number from 1")),
         ("a ceiling in words", json!({"maxUnavailable": "unlimited"}), Err("write a number from 1")),
-        (
-            "nodes that nobody steers",
-            json!({"unpooledNodes": "Ignore"}),
-            Err("spec.unpooledNodes: Unsupported value"),
-        ),
+        ("nodes that nobody steers", json!({"unpooledNodes": "Ignore"}), Err("unpooledNodes: Unsupported")),
     ];
     let fleet_statuses = [
         ("32 versions", json!({"versions": many(32, &json!({}))}), Ok(())),
@@ -225,28 +160,12 @@ fn limits_of_fleets() -> Vec<Row> {
         ("17 of them", json!({"poolVersions": many(17, &json!({}))}), Err("status.poolVersions: Too many")),
         ("500 slots", json!({"slots": many(500, &slot)}), Ok(())),
         ("501 slots", json!({"slots": many(501, &slot)}), Err("status.slots: Too many")),
-        (
-            "a slot of a pool",
-            json!({"slots": {"brs-n": {"uid": "u", "attempt": 1, "pool": "p".repeat(63)}}}),
-            Ok(()),
-        ),
-        (
-            "a slot of no pool",
-            json!({"slots": {"brs-n": {"uid": "u", "attempt": 1, "pool": "p".repeat(64)}}}),
-            Err("status.slots.brs-n.pool: Too long"),
-        ),
-        (
-            "a slot of nobody",
-            json!({"slots": {"brs-n": {"attempt": 1}}}),
-            Err("status.slots.brs-n.uid: Required value"),
-        ),
+        ("a slot of a pool", of_pool(63), Ok(())),
+        ("a slot of no pool", of_pool(64), Err("status.slots.brs-n.pool: Too long")),
+        ("a slot of nobody", json!({"slots": {"brs-n": {"attempt": 1}}}), Err("brs-n.uid: Required value")),
         ("eight failures", failures(8), Ok(())),
         ("nine failures", failures(9), Err("failures: Too many")),
-        (
-            "two failures of one node",
-            record("failures", json!([twice, twice])),
-            Err("failures[1]: Duplicate value"),
-        ),
+        ("two of one node", record("failures", json!([twice, twice])), Err("failures[1]: Duplicate value")),
         ("a version seen", json!({"seen": {"1.20.0": TIME}}), Ok(())),
         ("a version seen sometime", json!({"seen": {"1.20.0": "soon"}}), Err("status.seen.1.20.0")),
         ("too many versions seen", json!({"seen": seen(65)}), Err("status.seen: Too many")),
@@ -426,49 +345,18 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
     let expected = [
         (
             "get brs object-2001",
-            &["NAME", "VERSION", "TARGET VERSION", "POOL", "REASON", "AGE"][..],
-            &["object-2001", "1.19.4", "1.20.1", "canary", "Draining"][..],
+            "NAME|VERSION|TARGET VERSION|POOL|REASON|AGE",
+            "object-2001|1.19.4|1.20.1|canary|Draining",
         ),
         (
             "get brs object-2001 -o wide",
-            &[
-                "NAME",
-                "STATE",
-                "VERSION",
-                "TARGET STATE",
-                "TARGET VERSION",
-                "CRASH COUNT",
-                "POOL",
-                "REASON",
-                "AGE",
-            ],
-            &[
-                "object-2001",
-                "StagedAndPerformedUpdate",
-                "1.19.4",
-                "RebootedIntoUpdate",
-                "1.20.1",
-                "3",
-                "canary",
-                "Draining",
-            ],
+            "NAME|STATE|VERSION|TARGET STATE|TARGET VERSION|CRASH COUNT|POOL|REASON|AGE",
+            "object-2001|StagedAndPerformedUpdate|1.19.4|RebootedIntoUpdate|1.20.1|3|canary|Draining",
         ),
         (
             "get brf fleet -n object-2002",
-            &[
-                "NAME",
-                "NODES",
-                "LIMIT",
-                "IN USE",
-                "UPDATED",
-                "PENDING",
-                "HALTED",
-                "PAUSED",
-                "ENFORCED",
-                "OTHER OPERATOR",
-                "AGE",
-            ],
-            &["fleet", "9", "4", "2", "6", "1", "1.20.1", "true"],
+            "NAME|NODES|LIMIT|IN USE|UPDATED|PENDING|HALTED|PAUSED|ENFORCED|OTHER OPERATOR|AGE",
+            "fleet|9|4|2|6|1|1.20.1|true",
         ),
     ];
     for (command, head, line) in expected {
@@ -479,7 +367,7 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
             .collect();
         let [found, cells] = &rows[..] else { anyhow::bail!("{table}") };
         let (age, cells) = cells.split_last().context("no cells")?;
-        ensure!(found == head && cells == line && age.ends_with('s'), "{table}");
+        ensure!(found.join("|") == head && cells.join("|") == line && age.ends_with('s'), "{table}");
     }
     Ok(())
 }

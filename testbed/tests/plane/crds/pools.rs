@@ -35,17 +35,9 @@ fn selectors() -> Vec<Told> {
         ("one of 33 values", meets("a", "In", values(33)), Err("values: Too many")),
         ("a value twice", meets("a", "NotIn", json!(["b", "b"])), Err("values[1]: Duplicate value")),
         ("In without values", meets("a", "In", json!([])), Err("In and NotIn need values")),
-        (
-            "DoesNotExist with values",
-            meets("a", "DoesNotExist", json!(["b"])),
-            Err("In and NotIn need values"),
-        ),
+        ("DoesNotExist with values", meets("a", "DoesNotExist", json!(["b"])), Err("In and NotIn need")),
         ("DoesNotExist", meets("a", "DoesNotExist", json!([])), Ok(())),
-        (
-            "an operator of Nodes' affinity",
-            meets("a", "Gt", json!(["1"])),
-            Err("operator: Unsupported value"),
-        ),
+        ("an operator of affinity", meets("a", "Gt", json!(["1"])), Err("operator: Unsupported value")),
         ("a key that is no label", meets("a b", "Exists", json!([])), Err("write the key of a label")),
         ("no key", meets("", "Exists", json!([])), Err("write the key of a label, such as")),
     ]
@@ -92,70 +84,34 @@ fn times() -> Vec<Told> {
         ("a window", window("0 2 * * SAT", "1h30m", "Europe/Berlin"), Ok(())),
         ("sixteen windows", json!({"windows": vec![&night; 16]}), Ok(())),
         ("seventeen windows", json!({"windows": vec![&night; 17]}), Err("spec.windows: Too many")),
-        (
-            "a window that never opens",
-            json!({"windows": [{"duration": "4h"}]}),
-            Err("spec.windows[0].schedule"),
-        ),
-        (
-            "a window that never closes",
-            json!({"windows": [{"schedule": "@daily"}]}),
-            Err("spec.windows[0].duration"),
-        ),
+        ("a window that never opens", json!({"windows": [{"duration": "4h"}]}), Err("windows[0].schedule")),
+        ("a window without end", json!({"windows": [{"schedule": "@daily"}]}), Err("windows[0].duration")),
         ("a word for a schedule", window("@daily", "4h", "UTC"), Err("write five fields")),
         ("a schedule of four fields", window("0 2 * *", "4h", "UTC"), Err("write five fields (minute hour")),
         ("a schedule with seconds", window("*/2 * * * * * *", "168h", "UTC"), Err("write five fields")),
         ("a schedule in two lines", window("0 2 * *\n*", "4h", "UTC"), Err("write five fields")),
         ("a schedule of 129 characters", window(&"0".repeat(129), "4h", "UTC"), Err("schedule: Too long")),
         ("a duration in days", window("0 2 * * *", "1d", "UTC"), Err("such as 24h or 1h30m")),
-        (
-            "a duration backwards",
-            window("0 2 * * *", "30m1h", "UTC"),
-            Err("write hours, minutes and seconds"),
-        ),
+        ("a duration backwards", window("0 2 * * *", "30m1h", "UTC"), Err("hours, minutes and seconds")),
         ("no duration", window("0 2 * * *", "", "UTC"), Err("spec.windows[0].duration")),
-        (
-            "an offset for a zone",
-            window("0 2 * * *", "4h", "+01:00"),
-            Err("write a name of the IANA database"),
-        ),
+        ("an offset for a zone", window("0 2 * * *", "4h", "+01:00"), Err("a name of the IANA database")),
         ("no zone", window("0 2 * * *", "4h", ""), Err("spec.windows[0].timeZone")),
         ("a freeze", freezes(json!([freeze("xmas", early, "2027-01-07T00:00:00+01:00")])), Ok(())),
         // As texts they would be the other way round.
         ("a freeze of half an hour, in two zones", freezes(json!([freeze("x", early, late)])), Ok(())),
         ("the same backwards", freezes(json!([freeze("x", late, early)])), Err(order)),
         ("a freeze of no time", freezes(json!([freeze("x", TIME, TIME)])), Err(order)),
+        ("from a day", freezes(json!([freeze("x", "2026-01-01", TIME)])), Err("a time with its offset")),
+        ("to midnight of nowhere", freezes(json!([freeze("x", TIME, "2027-01-01T00:00:00")])), Err("a time")),
         (
-            "a freeze from a day",
-            freezes(json!([freeze("x", "2026-01-01", TIME)])),
-            Err("write a time with its offset, such as"),
-        ),
-        (
-            "a freeze to midnight of nowhere",
-            freezes(json!([freeze("x", TIME, "2027-01-01T00:00:00")])),
-            Err("write a time"),
-        ),
-        (
-            "a freeze from the 30th of February",
+            "from a 30th of February",
             freezes(json!([freeze("x", "2026-02-30T00:00:00Z", TIME)])),
-            Err("write a time with its offset"),
+            Err("a time with its offset"),
         ),
-        (
-            "a freeze of two words",
-            freezes(json!([year("the holidays")])),
-            Err("write letters, digits, -, _ and ."),
-        ),
-        (
-            "a freeze without end",
-            freezes(json!([{"name": "x", "start": TIME}])),
-            Err("freezes[0].end: Required"),
-        ),
+        ("a freeze of two words", freezes(json!([year("the holidays")])), Err("letters, digits, -, _ and .")),
+        ("a freeze without end", freezes(json!([{"name": "x", "start": TIME}])), Err("[0].end: Required")),
         ("a freeze without name", freezes(json!([year("")])), Err("spec.freezes[0].name")),
-        (
-            "two freezes of one name",
-            freezes(json!([year("x"), year("x")])),
-            Err("freezes[1]: Duplicate value"),
-        ),
+        ("two freezes of one name", freezes(json!([year("x"), year("x")])), Err("freezes[1]: Duplicate")),
         ("sixteen freezes", many(16), Ok(())),
         ("seventeen freezes", many(17), Err("spec.freezes: Too many")),
     ]
@@ -172,11 +128,7 @@ fn order() -> Vec<Told> {
         ("after nine", many(9), Err("spec.after: Too many")),
         ("after one twice", after(&["a", "a"]), Err("spec.after[1]: Duplicate value")),
         ("after nobody", after(&[""]), Err("spec.after[0].pool")),
-        (
-            "after a name of 64 characters",
-            after(&["abcdefgh".repeat(8).as_str()]),
-            Err("spec.after[0].pool: Too long"),
-        ),
+        ("after 64 characters", after(&["abcdefgh".repeat(8).as_str()]), Err("spec.after[0].pool: Too long")),
         ("after a name in capitals", after(&["Canary"]), Err("write the name of a pool")),
         ("a soak in days", soak("1d"), Err("write hours, minutes and seconds, such as 24h or 1h30m")),
     ]
@@ -187,36 +139,16 @@ fn waits() -> Vec<Told> {
     let age = |age: &str| json!({"versions": {"minAge": age}});
     vec![
         ("racks apart", topology("example.org/rack", "OneAtATime"), Ok(())),
-        (
-            "racks in a mode of their own",
-            topology("rack", "Apart"),
-            Err("spec.topology.mode: Unsupported value"),
-        ),
-        (
-            "a topology of no label",
-            topology("a b", "Spread"),
-            Err("write the key of a label, such as example.org/rack"),
-        ),
+        ("racks in a mode of their own", topology("rack", "Apart"), Err("mode: Unsupported value")),
+        ("a topology of no label", topology("a b", "Spread"), Err("such as example.org/rack")),
         ("three days old", age("72h"), Ok(())),
         ("three days old, in days", age("3d"), Err("write hours, minutes and seconds, such as 24h or 1h30m")),
         ("a drain of minutes", json!({"drain": {"timeout": "30m", "loadBalancerDelay": "90s"}}), Ok(())),
         ("a drain that respects pods", json!({"drain": {"respectDoNotDisrupt": true}}), Ok(())),
-        (
-            "a drain without unit",
-            json!({"drain": {"timeout": "300"}}),
-            Err("write hours, minutes and seconds, such as 24h or 1h30m"),
-        ),
-        (
-            "a delay below zero",
-            json!({"drain": {"loadBalancerDelay": "-1s"}}),
-            Err("spec.drain.loadBalancerDelay"),
-        ),
+        ("a drain without unit", json!({"drain": {"timeout": "300"}}), Err("such as 24h or 1h30m")),
+        ("a delay below zero", json!({"drain": {"loadBalancerDelay": "-1s"}}), Err("loadBalancerDelay")),
         ("a soak", json!({"soak": {"readyFor": "1h30m", "workloadsTimeout": "0s"}}), Ok(())),
-        (
-            "a soak in words",
-            json!({"soak": {"readyFor": "long"}}),
-            Err("write hours, minutes and seconds, such as 24h or 1h30m"),
-        ),
+        ("a soak in words", json!({"soak": {"readyFor": "long"}}), Err("such as 24h or 1h30m")),
         ("workloads for ever", json!({"soak": {"workloadsTimeout": ""}}), Err("spec.soak.workloadsTimeout")),
     ]
 }
@@ -225,22 +157,15 @@ fn halts() -> Vec<Told> {
     let threshold = |failures: Json| json!({"failureThreshold": {"unproven": failures}});
     let halt = |n: usize| json!({"version": format!("1.0.{n}"), "haltedAt": TIME});
     let lifted = |count: usize| json!({"acknowledgedHalts": (0..count).map(halt).collect::<Vec<_>>()});
+    let no_day = json!({"acknowledgedHalts": [{"version": "1.0.1", "haltedAt": "2026-02-30T00:00:00Z"}]});
     vec![
         ("a failure that passes", threshold(json!(8)), Ok(())),
         ("more than are noted", threshold(json!(9)), Err("spec.failureThreshold.unproven")),
         ("a halt before anything fails", threshold(json!(0)), Err("spec.failureThreshold.unproven")),
         ("sixteen halts to lift", lifted(16), Ok(())),
         ("seventeen", lifted(17), Err("spec.acknowledgedHalts: Too many")),
-        (
-            "a halt on the 30th of February",
-            json!({"acknowledgedHalts": [{"version": "1.0.1", "haltedAt": "2026-02-30T00:00:00Z"}]}),
-            Err("write a time with its offset"),
-        ),
-        (
-            "a halt twice",
-            json!({"acknowledgedHalts": [halt(1), halt(1)]}),
-            Err("acknowledgedHalts[1]: Duplicate"),
-        ),
+        ("on a 30th of February", no_day, Err("a time with its offset")),
+        ("a halt twice", json!({"acknowledgedHalts": [halt(1), halt(1)]}), Err("[1]: Duplicate")),
     ]
 }
 
@@ -265,22 +190,10 @@ fn gates() -> Vec<Told> {
         ("a gate without name", one("", "main", "up"), Err("spec.gates[0].name")),
         ("a gate of 64 characters", one(&label, "main", "up"), Err("spec.gates[0].name: Too long")),
         ("a gate in capitals", one("Quiet", "main", "up"), Err("write a name of letters in lower case")),
-        (
-            "a gate of another type",
-            json!({"gates": [{"name": "a", "type": "Datadog"}]}),
-            Err("spec.gates[0].type: Unsupported value"),
-        ),
-        (
-            "a gate that asks nothing",
-            json!({"gates": [{"name": "a", "type": "Prometheus"}]}),
-            Err("a gate of type Prometheus needs prometheus"),
-        ),
+        ("another type", json!({"gates": [{"name": "a", "type": "Datadog"}]}), Err("type: Unsupported")),
+        ("asks nothing", json!({"gates": [{"name": "a", "type": "Prometheus"}]}), Err("needs prometheus")),
         ("a source by its address", one("a", "https://prometheus:9090", "up"), Err("write a name")),
-        (
-            "a source in another folder",
-            one("a", "../main", "up"),
-            Err("write a name of letters in lower case, digits and -, such as main"),
-        ),
+        ("a source in another folder", one("a", "../main", "up"), Err("digits and -, such as main")),
         ("no expression", one("a", "main", ""), Err("spec.gates[0].prometheus.query")),
         ("the longest expression", one("a", "main", &longest), Ok(())),
         ("a longer one", one("a", "main", &format!("{longest}x")), Err("prometheus.query: Too long")),
