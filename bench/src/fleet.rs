@@ -11,8 +11,6 @@ use brupop_testbed::{ControlPlane, Fleet, FleetOptions, Options};
 
 /// How long a host is away for a reboot; all else that hosts do takes no time.
 pub const REBOOT: Duration = Duration::from_secs(2);
-/// How long nothing may happen.
-pub const DEADLINE: Duration = Duration::from_secs(90);
 /// Who asked for what, with the reports of agents.
 const AUDIT_POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
@@ -78,7 +76,7 @@ pub async fn start(
         let of_fleet: Vec<_> = history.now().filter(|(_, seen)| seen.has_shadow).collect();
         of_fleet.len() == nodes && of_fleet.iter().all(|(_, seen)| seen.is_idle() && seen.version.is_some())
     };
-    fleet.until("every shadow is Idle and every host is known", DEADLINE, idle).await?;
+    fleet.until("every shadow is Idle and every host is known", idle).await?;
     for workload in ["deployment/brupop-webhook", "deployment/brupop-reconciler"] {
         let arguments = ["-n", NAMESPACE, "rollout", "status", workload, "--timeout=60s"];
         fleet.control_plane.kubectl(arguments).await?;
@@ -89,5 +87,5 @@ pub async fn start(
 /// Awaits that every node that is opted in runs this version, Idle, with nothing left on it.
 pub async fn until_updated(fleet: &Fleet, version: &str) -> Result<()> {
     let updated = |history: &History| history.now().all(|(_, seen)| !seen.has_shadow || seen.runs(version));
-    fleet.until(&format!("every node runs {version}"), DEADLINE, updated).await
+    fleet.until(&format!("every node runs {version}"), updated).await
 }

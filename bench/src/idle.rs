@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::audit::Event;
-use brupop_testbed::await_until;
 use brupop_testbed::fleet::Fleet;
 use brupop_testbed::kubelet::PodProcess;
 use brupop_testbed::usage::Usage;
+use brupop_testbed::{await_until, await_within};
 use tokio::time::Instant;
 
 use crate::fleet::{self, Place};
@@ -30,13 +30,10 @@ pub async fn measure(time: Duration) -> Result<Vec<Figure>> {
         };
         fleet.hosts.iter().all(has_looked)
     };
-    await_until("every host has looked for updates", Duration::from_mins(2), async || {
-        looked(&fleet).then_some(())
-    })
-    .await?;
+    await_until("every host has looked for updates", async || looked(&fleet).then_some(())).await?;
     let mut audit = fleet.control_plane.audit().from_now();
     let (before, began) = (processes(&fleet)?, Instant::now());
-    await_until("the idle time", time + Duration::from_mins(1), async || {
+    await_within(time + Duration::from_mins(1), "the idle time", async || {
         (began.elapsed() >= time).then_some(())
     })
     .await?;

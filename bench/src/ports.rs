@@ -18,7 +18,6 @@ use crate::admission::{PARALLEL, Variant, Variants};
 use crate::say;
 use crate::table::Figure;
 
-const DEADLINE: Duration = Duration::from_mins(1);
 /// The most memory that manifests/webhook-deployment.yaml expects the webhook to use, also in a flood.
 const AIM_MIB: f64 = 190.0;
 /// Ports of the webhook's container.
@@ -92,7 +91,7 @@ pub async fn measure(connections: usize) -> Result<Vec<Figure>> {
     let prometheus = Scraper::start(cluster.control_plane(), Some(READER)).await?;
     for webhook in &webhooks {
         let known = async || (prometheus.status(webhook).await.ok()? == 200).then_some(());
-        await_until("the scraper is known", DEADLINE, known).await?;
+        await_until("the scraper is known", known).await?;
     }
     let mut figures = vec![];
     for (number, scenario) in SCENARIOS.iter().enumerate() {
@@ -126,7 +125,7 @@ async fn under(
         for flood in &floods {
             let before = flood.completed();
             let more = async || (flood.completed() >= before + more).then_some(());
-            await_until("the flood makes progress", DEADLINE, more).await?;
+            await_until("the flood makes progress", more).await?;
         }
         anyhow::Ok(())
     };

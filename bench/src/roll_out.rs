@@ -10,7 +10,7 @@ use brupop_testbed::host::Durations;
 use brupop_testbed::{await_until, median};
 use tokio::time::Instant;
 
-use crate::fleet::{self, DEADLINE, Place, REBOOT};
+use crate::fleet::{self, Place, REBOOT};
 use crate::requests::{self, Requests};
 use crate::say;
 use crate::table::{Figure, number};
@@ -87,13 +87,13 @@ impl RollOut {
         let known = |history: &History| {
             history.now().all(|(_, seen)| !seen.has_shadow || seen.available.as_deref() == Some(NEW))
         };
-        fleet.until("every host knows the version", DEADLINE, known).await?;
+        fleet.until("every host knows the version", known).await?;
         let mut audit = fleet.control_plane.audit().from_now();
         fleet.pause(false).await?;
         fleet::until_updated(&fleet, NEW).await?;
         let mut events: Vec<Event> = vec![];
         let mut since = Instant::now();
-        await_until("nothing more is asked", DEADLINE, async || {
+        await_until("nothing more is asked", async || {
             let came = audit.read().ok()?;
             if came.iter().any(requests::is_of_a_roll_out) {
                 since = Instant::now();

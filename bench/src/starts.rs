@@ -9,7 +9,7 @@ use brupop_testbed::audit::AuditReader;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::usage::Usage;
-use brupop_testbed::{Fleet, await_until, median};
+use brupop_testbed::{DEADLINE, Fleet, await_until, median};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
@@ -18,7 +18,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::Api;
 use tokio::net::TcpStream;
 
-use crate::fleet::{self, DEADLINE, Place};
+use crate::fleet::{self, Place};
 use crate::requests::{is_report, is_spec, node_of_agent};
 use crate::say;
 use crate::table::Figure;
@@ -97,7 +97,7 @@ async fn release(fleet: &Fleet, version: &str, reports: &mut Vec<SignedDuration>
 
 /// Awaits the first change of a spec; returns when it was asked for.
 async fn first_spec(audit: &mut AuditReader) -> Result<Timestamp> {
-    Ok(audit.wait_for("a change of a spec", DEADLINE, is_spec).await?.request_received_timestamp)
+    Ok(audit.wait_for("a change of a spec", is_spec).await?.request_received_timestamp)
 }
 
 /// From the moment when the Lease of a leader has run out, which is frozen while its fleet learns of a version, to the
@@ -126,7 +126,7 @@ async fn fail_over(fleet: &Fleet, version: &str) -> Result<SignedDuration> {
 async fn webhook(fleet: &Fleet) -> Result<SignedDuration> {
     let before = fleet.processes("webhook").into_iter().next().context("no webhook")?;
     fleet.kubelets.signal(NAMESPACE, &before.pod, Signal::KILL);
-    let (pid, address) = await_until("another process of the webhook", DEADLINE, async || {
+    let (pid, address) = await_until("another process of the webhook", async || {
         let now = fleet.processes("webhook").into_iter().find(|now| now.pod == before.pod)?;
         (now.pid != before.pid).then_some((now.pid, *now.listens.get(&HEALTH)?))
     })

@@ -1,7 +1,5 @@
 //! A cluster with the webhook as shipped, and without reconciler and agents: a benchmark plays these.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use brupop_api::names;
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
@@ -10,7 +8,6 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Client;
 use kube::api::Api;
 
-const DEADLINE: Duration = Duration::from_mins(1);
 /// Who asked for what, and how it was answered.
 const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
   "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [{"level": "Metadata"}]}"#;
@@ -47,7 +44,7 @@ impl Cluster {
         let ours = programs(&binaries, &[]).into_iter().filter(|(command, _)| command == "/brupop-webhook");
         let kubelets = Kubelets::start(&control_plane, ours.chain(program(&control_plane)?));
         let deployments = Api::<Deployment>::namespaced(control_plane.client(), NAMESPACE);
-        await_until("the webhook is ready", DEADLINE, async || {
+        await_until("the webhook is ready", async || {
             let status = deployments.get("brupop-webhook").await.ok()?.status?;
             (status.ready_replicas == Some(2)).then_some(())
         })

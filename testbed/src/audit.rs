@@ -1,13 +1,13 @@
 //! The API server's audit log. It is written before the answer is sent (mode `blocking`), so anyone who has an answer
 //! finds its line.
 
-use crate::waiting::{Elapsed, await_until};
+use crate::waiting::await_until;
+use anyhow::Result;
 use jiff::Timestamp;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// One line of the audit log (`audit.k8s.io/v1` Event), as far as tests ask about it.
 #[derive(Clone, Debug, Deserialize)]
@@ -120,16 +120,6 @@ impl AuditLog {
     pub fn from_start(&self) -> AuditReader {
         AuditReader { path: self.path.clone(), position: 0 }
     }
-
-    /// Awaits the first event, from the start of the log, that satisfies `predicate`.
-    pub async fn wait_for_audit(
-        &self,
-        what: &str,
-        deadline: Duration,
-        predicate: impl FnMut(&Event) -> bool,
-    ) -> Result<Event, Elapsed> {
-        self.from_start().wait_for(what, deadline, predicate).await
-    }
 }
 
 /// A position in the log.
@@ -162,13 +152,8 @@ impl AuditReader {
     }
 
     /// Awaits the next event that satisfies `predicate`; reading goes on behind it.
-    pub async fn wait_for(
-        &mut self,
-        what: &str,
-        deadline: Duration,
-        mut predicate: impl FnMut(&Event) -> bool,
-    ) -> Result<Event, Elapsed> {
-        await_until(format!("in the audit log: {what}"), deadline, async || {
+    pub async fn wait_for(&mut self, what: &str, mut predicate: impl FnMut(&Event) -> bool) -> Result<Event> {
+        await_until(format!("in the audit log: {what}"), async || {
             let mut found = None;
             let read = self.each(|event| {
                 let hit = predicate(&event);
@@ -228,7 +213,7 @@ mod tests {
         assert!(reader.read().unwrap().is_empty(), "no file yet");
         let mut file = std::fs::File::create(path).unwrap();
         write!(file, "{LINE}\n{LINE}\n{}", &LINE[..50]).unwrap();
-        let first = reader.wait_for("the first", Duration::from_secs(1), |_| true).await.unwrap();
+        let first = reader.wait_for("the first", |_| true).await.unwrap();
         assert_eq!((first.code(), first.is_about("nodes", "a")), (403, true));
         assert_eq!(first.user.extra["authentication.kubernetes.io/node-name"], ["n"]);
         assert_eq!(reader.read().unwrap().len(), 1);

@@ -8,6 +8,7 @@ pub use crate::components::{Presents, Reach};
 use crate::kubeconfig::{Credential, Server};
 use crate::sandbox::{Process, Sandbox, Signal, tail};
 use crate::services::Services;
+use crate::waiting::DEADLINE;
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
@@ -26,8 +27,6 @@ mod programs;
 
 pub use programs::BUMP;
 
-/// Longest wait for the API server to be ready; on two busy cores it takes four seconds.
-const READY_DEADLINE: Duration = Duration::from_mins(1);
 /// How often a start is tried when another process took a port.
 const STARTS: usize = 3;
 /// Lifetime of tokens that are asked for by hand.
@@ -88,7 +87,6 @@ pub struct ControlPlane {
     etcd_port: u16,
     api_port: u16,
     processes: Vec<Process>,
-    ready_in: Duration,
 }
 
 /// What others need of a control plane; cheap to clone. It does not keep the control plane alive.
@@ -124,7 +122,6 @@ impl ControlPlane {
     }
 
     async fn start_from(binaries: &Path, of: Option<&Self>, options: Options) -> Result<Self> {
-        let began = Instant::now();
         let sandbox = Arc::new(Sandbox::new()?);
         let dir = sandbox.dir();
         let address = match options.reach {
@@ -158,7 +155,6 @@ impl ControlPlane {
             etcd_port,
             api_port,
             processes: vec![],
-            ready_in: Duration::ZERO,
         };
         started.start_program("etcd")?;
         started.start_program("kube-apiserver")?;
@@ -172,17 +168,10 @@ impl ControlPlane {
                 started.start_program(program)?;
             }
         }
-        started.ready_in = began.elapsed();
         Ok(started)
     }
 
-    /// From nothing to an API server that is ready.
-    pub fn ready_in(&self) -> Duration {
-        self.ready_in
-    }
-
-    /// # Errors
-    /// One of the programs has ended: its status and the end of its log.
+    /// Fails if one of the programs has ended, with its status and the end of its log.
     pub fn check(&mut self) -> Result<()> {
         self.processes.iter_mut().try_for_each(Process::check)
     }
@@ -201,6 +190,15 @@ impl ControlPlane {
     /// A client that bears this token.
     pub async fn client_for_token(&self, token: &str) -> Result<Client> {
         self.shared.server.client(&Credential::Token(token)).await
+    }
+
+    /// A client that tries nothing twice: of the bearer of this token, or of `admin`.
+    pub async fn impatient_client(&self, token: Option<&str>) -> Result<Client> {
+        let (certificate, key) = (self.authority.path("admin.crt"), self.authority.path("admin.key"));
+        let admin = Credential::Certificate { certificate: &certificate, key: &key };
+        let mut config = self.shared.server.config(&token.map_or(admin, Credential::Token)).await?;
+        config.default_retry = false;
+        Ok(Client::try_from(config)?)
     }
 
     /// Kubeconfig of the user `admin`.
@@ -254,6 +252,11 @@ impl ControlPlane {
         let pod = Api::<Pod>::namespaced(self.client(), namespace).get(pod).await?;
         ensure!(pod.metadata.namespace.as_deref() == Some(namespace), "{} has no namespace", pod.name_any());
         self.shared.bound_token(&pod, account, TOKEN_SECONDS).await
+    }
+
+    /// A token of a service account that is bound to nothing.
+    pub async fn token(&self, namespace: &str, account: &str) -> Result<String> {
+        self.shared.token(namespace, account, TokenRequestSpec::default()).await
     }
 
     /// Runs kubectl as `admin`.
@@ -314,24 +317,27 @@ impl ControlPlane {
 impl Shared {
     /// A token for the pod, with node and pod in its claims.
     pub(crate) async fn bound_token(&self, pod: &Pod, account: &str, seconds: i64) -> Result<String> {
-        let namespace = pod.namespace().unwrap_or_default();
-        let request = TokenRequest {
-            spec: TokenRequestSpec {
-                audiences: Vec::new(),
-                bound_object_ref: Some(BoundObjectReference {
-                    api_version: Some("v1".to_owned()),
-                    kind: Some("Pod".to_owned()),
-                    name: pod.metadata.name.clone(),
-                    uid: pod.metadata.uid.clone(),
-                }),
-                expiration_seconds: Some(seconds),
-            },
-            ..TokenRequest::default()
+        let bound = BoundObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: pod.metadata.name.clone(),
+            uid: pod.metadata.uid.clone(),
         };
-        let answer = Api::<ServiceAccount>::namespaced(self.client.clone(), &namespace)
+        let spec = TokenRequestSpec {
+            audiences: Vec::new(),
+            bound_object_ref: Some(bound),
+            expiration_seconds: Some(seconds),
+        };
+        self.token(&pod.namespace().unwrap_or_default(), account, spec).await
+    }
+
+    async fn token(&self, namespace: &str, account: &str, spec: TokenRequestSpec) -> Result<String> {
+        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
+        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let answer = accounts
             .create_token_request(account, &PostParams::default(), &request)
             .await
-            .with_context(|| format!("a token of {namespace}/{account} for {}", pod.name_any()))?;
+            .with_context(|| format!("a token of {namespace}/{account}"))?;
         Ok(answer.status.context("a token request was answered without a token")?.token)
     }
 }
@@ -348,7 +354,7 @@ fn new_authority(dir: &Path, address: Ipv4Addr) -> Result<Authority> {
 async fn wait_until_ready(client: &Client, processes: &mut [Process]) -> Result<()> {
     let began = Instant::now();
     let mut ticks = tokio::time::interval(Duration::from_millis(50));
-    while began.elapsed() < READY_DEADLINE {
+    while began.elapsed() < DEADLINE {
         ticks.tick().await;
         processes.iter_mut().try_for_each(Process::check)?;
         let request = http::Request::get("/readyz").body(Vec::new())?;
@@ -359,5 +365,5 @@ async fn wait_until_ready(client: &Client, processes: &mut [Process]) -> Result<
     }
     let logs: Vec<_> =
         processes.iter().map(|process| format!("{}: {}", process.name(), process.tail())).collect();
-    bail!("the API server is not ready after {} s\n{}", READY_DEADLINE.as_secs(), logs.join("\n"))
+    bail!("the API server is not ready after {} s\n{}", DEADLINE.as_secs(), logs.join("\n"))
 }

@@ -4,17 +4,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::{BottlerocketFleet, BottlerocketShadow, names};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams};
-use kube::{Client, ResourceExt as _};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow};
+use kube::Client;
+use kube::api::Api;
 use tokio::task::JoinSet;
 
 use crate::gateways::Gateways;
 use crate::history::History;
 use crate::host::{Durations, Host};
 use crate::operator::{NAMESPACE, apply_overlay, binaries, installed, programs};
-use crate::{ControlPlane, Kubelets, Options, Program, await_progress};
+use crate::{ControlPlane, DEADLINE, Kubelets, Options, Program, agents, await_progress};
 
 mod assertions;
 mod changes;
@@ -27,8 +26,6 @@ mod workloads;
 pub const OLD: &str = "1.19.4";
 /// The version that [`Fleet::publish`] usually offers.
 pub const NEW: &str = "1.20.0";
-
-const DEADLINE: Duration = Duration::from_secs(90);
 
 /// How a fleet is made.
 #[derive(Clone, Debug)]
@@ -142,7 +139,7 @@ impl Fleet {
             self.join(number, options.durations).await?;
         }
         say("waiting for every agent to report");
-        self.until("every shadow is Idle and every host is known", DEADLINE, |history| {
+        self.until("every shadow is Idle and every host is known", |history| {
             let nodes: Vec<_> = history.now().collect();
             nodes.len() == options.nodes
                 && nodes.iter().all(|(_, seen)| seen.is_idle() && seen.version.is_some())
@@ -222,22 +219,17 @@ impl Fleet {
         self.hosts.iter().try_for_each(|host| host.publish(version))
     }
 
-    /// Awaits something of the fleet's history.
-    pub async fn until(
-        &self,
-        what: &str,
-        deadline: Duration,
-        condition: impl Fn(&History) -> bool,
-    ) -> Result<()> {
+    /// Awaits something of the fleet's history, and fails once nothing has changed for [`DEADLINE`].
+    pub async fn until(&self, what: &str, condition: impl Fn(&History) -> bool) -> Result<()> {
         let progress = || self.history().last_change();
         let so = async || condition(&self.history()).then_some(());
-        let waited = await_progress(what, deadline, progress, so).await;
+        let waited = await_progress(DEADLINE, what, progress, so).await;
         waited.with_context(|| self.report())
     }
 
     /// Awaits that every node runs this version, Idle, with nothing left on it.
-    pub async fn until_updated(&self, version: &str, deadline: Duration) -> Result<()> {
-        self.until(&format!("every node runs {version}"), deadline, |history| {
+    pub async fn until_updated(&self, version: &str) -> Result<()> {
+        self.until(&format!("every node runs {version}"), |history| {
             history.now().count() > 0 && history.now().all(|(_, seen)| seen.runs(version))
         })
         .await
@@ -256,14 +248,7 @@ impl Fleet {
 
     /// A token as the agent on this node has it.
     pub async fn agents_token(&self, node: &str) -> Result<String> {
-        let pods = Api::<Pod>::namespaced(self.client(), NAMESPACE);
-        let agents = ListParams::default()
-            .labels(&format!("{}=agent", names::COMPONENT_LABEL))
-            .fields(&format!("spec.nodeName={node}"));
-        let pod = pods.list(&agents).await?.items.pop().with_context(|| format!("no agent on {node}"))?;
-        let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
-        let account = account.context("a pod without an account")?;
-        self.control_plane.bound_token(NAMESPACE, &account, &pod.name_any()).await
+        agents::token(&self.control_plane, node).await
     }
 
     /// The operator's processes of one component.

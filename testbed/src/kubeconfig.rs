@@ -28,8 +28,6 @@ pub enum Credential<'a> {
         /// File of the key.
         key: &'a Path,
     },
-    /// A token in a file, which clients read again now and then.
-    TokenFile(&'a Path),
     /// A token.
     Token(&'a str),
 }
@@ -41,7 +39,6 @@ impl Server {
             Credential::Certificate { certificate, key } => {
                 json!({"client-certificate": certificate, "client-key": key})
             }
-            Credential::TokenFile(path) => json!({"tokenFile": path}),
             Credential::Token(token) => json!({"token": token}),
         };
         json!({
@@ -85,11 +82,14 @@ impl Server {
 
     /// A client with this credential; of `default` when objects name no namespace.
     pub async fn client(&self, credential: &Credential<'_>) -> Result<kube::Client> {
+        Ok(kube::Client::try_from(self.config(credential).await?)?)
+    }
+
+    pub(crate) async fn config(&self, credential: &Credential<'_>) -> Result<kube::Config> {
         // The first one has installed the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let kubeconfig: Kubeconfig = serde_json::from_value(self.kubeconfig(credential, "default"))?;
         let options = KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;
-        Ok(kube::Client::try_from(config)?)
+        Ok(kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?)
     }
 }

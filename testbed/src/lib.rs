@@ -9,6 +9,7 @@
     reason = "of a test bed they are for people, and say themselves what failed"
 )]
 
+pub mod agents;
 pub mod audit;
 pub mod bearer;
 pub mod binaries;
@@ -50,4 +51,5 @@ pub use median::median;
 pub use nodes::{NewNode, make_nodes};
 pub use sandbox::Sandbox;
 pub use scrape::Scraper;
-pub use waiting::{Elapsed, await_progress, await_signal, await_until};
+use waiting::await_progress;
+pub use waiting::{DEADLINE, await_signal, await_until, await_within};

@@ -16,7 +16,6 @@ use crate::sandbox::Sandbox;
 use crate::scrape::{READER, Scraper};
 use crate::{Fleet, FleetOptions, await_until, tiers};
 
-const DEADLINE: Duration = Duration::from_mins(2);
 /// Between two looks at which pods there are.
 const LOOK: Duration = Duration::from_millis(500);
 /// A gate of the database, which the same Prometheus answers.
@@ -62,13 +61,13 @@ impl Observed {
     /// Brings workloads and pools onto the fleet. Returns once each process of the operator is scraped.
     pub async fn prepare(&self) -> Result<()> {
         let all = async {
-            let scraped = await_until("each process is scraped", DEADLINE, async || {
+            let scraped = await_until("each process is scraped", async || {
                 let up = self.prometheus.query("sum(up)", &[]).await.ok()?;
                 (up.get("") == Some(&4.0)).then_some(())
             });
             scraped.await?;
             self.fleet.deploy("cart", self.nodes * 2, "50%").await?;
-            tiers::apply(&self.fleet, self.nodes, &tiers::manifest(GATE), DEADLINE).await
+            tiers::apply(&self.fleet, self.nodes, &tiers::manifest(GATE)).await
         };
         self.while_scraped(all).await
     }
@@ -84,7 +83,7 @@ impl Observed {
     async fn updates(&self) -> Result<()> {
         self.fleet.publish(NEW)?;
         let waits: Vec<_> = tiers::nodes_of("db", self.nodes).collect();
-        let so = self.fleet.until("canary and web are updated, and db waits", DEADLINE, |history| {
+        let so = self.fleet.until("canary and web are updated, and db waits", |history| {
             history.now().all(|(node, seen)| {
                 if waits.iter().any(|name| name == node) {
                     ["OutsideWindow", "GateClosed"].contains(&seen.reason.as_str())
@@ -99,11 +98,10 @@ impl Observed {
         let ended = format!(
             "max(brupop_nodes_reason{{reason=\"NoUpdate\"}}) == {updated} unless max(brupop_slots_in_use) > 0"
         );
-        let seen = await_until("Prometheus has seen the end", DEADLINE, async || {
+        await_until("Prometheus has seen the end", async || {
             self.prometheus.query(&ended, &[]).await.ok()?.get("").map(drop)
-        });
-        seen.await?;
-        Ok(())
+        })
+        .await
     }
 
     /// Tells Prometheus of the pods that there are, again and again, for drains move some.
@@ -131,7 +129,7 @@ impl Observed {
             Err(error) => return Err(error.into()),
         }
         let refused = r#"sum(brupop_webhook_reviews_total{actor="agent",verdict="refused"})"#;
-        let counted = await_until("Prometheus knows of it", DEADLINE, async || {
+        let counted = await_until("Prometheus knows of it", async || {
             self.prometheus.query(refused, &[]).await.ok()?.get("").copied()
         });
         self.while_scraped(async { counted.await.context("not counted") }).await?;

@@ -104,6 +104,13 @@ pub fn programs(binaries: &Path, env: &[(&str, &str)]) -> Vec<(String, Program)>
     LISTENERS.map(program).into()
 }
 
+/// As [`programs`], of these programs only, which are built if need be.
+pub fn only(wanted: &[&str], env: &[(&str, &str)]) -> Result<Vec<(String, Program)>> {
+    let mut programs = programs(&binaries(wanted)?, env);
+    programs.retain(|(command, _)| wanted.contains(&command.trim_start_matches('/')));
+    Ok(programs)
+}
+
 /// `kubectl apply -k kustomize/overlays/<overlay>`, or of the whole path of a folder; what it said is returned.
 pub async fn apply_overlay(control_plane: &ControlPlane, overlay: impl AsRef<Path>) -> Result<String> {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../kustomize/overlays")).join(overlay);

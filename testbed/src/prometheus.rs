@@ -6,7 +6,6 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -20,7 +19,6 @@ use crate::kubelet::PodProcess;
 use crate::sandbox::Process;
 use crate::{ControlPlane, await_until};
 
-const DEADLINE: Duration = Duration::from_mins(2);
 /// How long it is between two scrapes.
 pub const SCRAPE_SECONDS: f64 = 0.5;
 /// The rules that are shipped.
@@ -126,7 +124,7 @@ impl Prometheus {
             .current_dir(&folder);
         let mut process = control_plane.sandbox().spawn("prometheus", command)?;
         let client = Client::try_from(config)?;
-        await_until("Prometheus is ready", DEADLINE, async || {
+        await_until("Prometheus is ready", async || {
             let ready = http::Request::get("/-/ready").body(Vec::new()).ok()?;
             if process.check().is_err() {
                 return Some(());

@@ -160,8 +160,7 @@ impl Process {
         Ok(())
     }
 
-    /// # Errors
-    /// The process has ended: its status and the end of its log.
+    /// Fails if the process has ended, with its status and the end of its log.
     pub fn check(&mut self) -> Result<()> {
         let ended = self.child.try_wait()?;
         ensure!(ended.is_none(), "{} ended ({}):\n{}", self.name, status(ended), self.tail());
@@ -194,7 +193,7 @@ pub fn tail(log: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::await_until;
+    use crate::await_within;
     use std::time::Duration;
 
     /// Processes of the group that are more than a zombie.
@@ -221,7 +220,7 @@ mod tests {
         let sandbox = Sandbox::new().unwrap();
         let (dir, group) = (sandbox.dir().to_owned(), sandbox.group());
         let _process = sandbox.spawn("sleep", sleep()).unwrap();
-        await_until("four members", Duration::from_secs(5), async || (members(group) == 4).then_some(()))
+        await_within(Duration::from_secs(5), "four members", async || (members(group) == 4).then_some(()))
             .await
             .unwrap();
         assert!(dir.join("logs/sleep.log").exists());
@@ -251,12 +250,12 @@ mod tests {
         let line = lines.find_map(|line| line.strip_prefix("sandbox ").map(str::to_owned)).unwrap();
         let (dir, group) = line.split_once(' ').unwrap();
         let (dir, group) = (Path::new(dir), group.parse().unwrap());
-        await_until("four members", Duration::from_secs(5), async || (members(group) == 4).then_some(()))
+        await_within(Duration::from_secs(5), "four members", async || (members(group) == 4).then_some(()))
             .await
             .unwrap();
         owner.kill().unwrap();
         owner.wait().unwrap();
-        await_until("nothing is left", Duration::from_secs(5), async || {
+        await_within(Duration::from_secs(5), "nothing is left", async || {
             (members(group) == 0 && !dir.exists()).then_some(())
         })
         .await

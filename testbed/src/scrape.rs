@@ -3,10 +3,9 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams};
 use kube::client::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
@@ -54,9 +53,7 @@ impl Scraper {
             let bindings = Api::<ClusterRoleBinding>::all(client);
             bindings.patch(&format!("{SCRAPER}-{role}"), &params, &apply(binding)).await?;
         }
-        let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
-        let answer = accounts.create_token_request(name, &PostParams::default(), &request).await?;
-        Ok(Self::with_token(answer.status.context("no token")?.token))
+        Ok(Self::with_token(control_plane.token(SCRAPER, name).await?))
     }
 
     /// A scraper with this token.

@@ -1,7 +1,5 @@
 //! A fleet in three pools, by the label `tier`: a canary, what follows it, and a database that waits for its window.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result};
 use brupop_api::BottlerocketPool;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
@@ -49,7 +47,7 @@ pub fn manifest(more: &str) -> String {
 }
 
 /// Labels the nodes, applies the pools, and returns when all nodes are in one.
-pub async fn apply(fleet: &Fleet, nodes: usize, manifest: &str, deadline: Duration) -> Result<()> {
+pub async fn apply(fleet: &Fleet, nodes: usize, manifest: &str) -> Result<()> {
     for number in 0..nodes {
         let label = format!("tier={}", tier(number, nodes));
         fleet.control_plane.kubectl(["label", "node", &format!("node-{number}"), &label]).await?;
@@ -58,12 +56,11 @@ pub async fn apply(fleet: &Fleet, nodes: usize, manifest: &str, deadline: Durati
     tokio::fs::write(&file, manifest).await?;
     let file = file.to_str().context("a path")?;
     fleet.control_plane.kubectl(["apply", "-n", NAMESPACE, "-f", file]).await?;
-    await_until("the pools have their nodes", deadline, async || {
+    await_until("the pools have their nodes", async || {
         let counts = ["get", "brp", "-n", NAMESPACE, "-o", "jsonpath={.items[*].status.nodes}"];
         let counts = fleet.control_plane.kubectl(counts).await.ok()?;
         let nodes_of: usize = counts.split_whitespace().filter_map(|count| count.parse::<usize>().ok()).sum();
         (nodes_of == nodes).then_some(())
     })
-    .await?;
-    Ok(())
+    .await
 }

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::time::Duration;
+
+use anyhow::Result;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
@@ -13,20 +15,26 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(
 /// A condition did not come true in time.
 #[derive(Debug, Error)]
 #[error("waited {} s without success for: {what}", waited.as_secs_f32())]
-pub struct Elapsed {
-    /// The condition, as the caller described it.
-    pub what: String,
-    /// How long it was waited for.
-    pub waited: Duration,
+struct Elapsed {
+    what: String,
+    waited: Duration,
+}
+
+/// Longest that tests wait for one thing, also on a busy machine.
+pub const DEADLINE: Duration = Duration::from_mins(4);
+
+/// Awaits the first `Some` of `condition`, for at most [`DEADLINE`].
+pub async fn await_until<T>(what: impl Into<String>, condition: impl AsyncFnMut() -> Option<T>) -> Result<T> {
+    await_within(DEADLINE, what, condition).await
 }
 
 /// Awaits the first `Some` of `condition`, which is asked at once and then every 20 ms, later every 100 ms. A look that hangs
 /// counts against the deadline, too.
-pub async fn await_until<T>(
-    what: impl Into<String>,
+pub async fn await_within<T>(
     deadline: Duration,
+    what: impl Into<String>,
     mut condition: impl AsyncFnMut() -> Option<T>,
-) -> Result<T, Elapsed> {
+) -> Result<T> {
     let began = Instant::now();
     let looks = async {
         loop {
@@ -38,7 +46,7 @@ pub async fn await_until<T>(
     };
     tokio::time::timeout_at(began + deadline, looks)
         .await
-        .map_err(|_| Elapsed { what: what.into(), waited: began.elapsed() })
+        .map_err(|_| Elapsed { what: what.into(), waited: began.elapsed() }.into())
 }
 
 /// Awaits SIGINT or SIGTERM. Returns what has happened in a word, and the exit status that shells have for it.
@@ -51,24 +59,24 @@ pub async fn await_signal() -> io::Result<(&'static str, u8)> {
     })
 }
 
-/// As [`await_until`], but the deadline bounds the lack of progress, not the speed of the machine: it begins again with
+/// As [`await_within`], but the deadline bounds the lack of progress, not the speed of the machine: it begins again with
 /// each `progress`, which says when something last happened. Nothing is awaited for more than ten deadlines.
-pub async fn await_progress<T>(
-    what: impl Into<String>,
+pub(crate) async fn await_progress<T>(
     deadline: Duration,
+    what: impl Into<String>,
     progress: impl Fn() -> Option<Instant>,
     mut condition: impl AsyncFnMut() -> Option<T>,
-) -> Result<T, Elapsed> {
+) -> Result<T> {
     let began = Instant::now();
     let what = what.into();
     loop {
         let from = progress().map_or(began, |last| last.max(began)).min(began + deadline * 9);
         let left = (from + deadline).saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Elapsed { what, waited: began.elapsed() });
+            return Err(Elapsed { what, waited: began.elapsed() }.into());
         }
         // A look that was begun is cut off and begun again.
-        if let Ok(value) = await_until("", left, &mut condition).await {
+        if let Ok(value) = await_within(left, "", &mut condition).await {
             return Ok(value);
         }
     }
@@ -78,29 +86,32 @@ pub async fn await_progress<T>(
 mod tests {
     use super::*;
 
+    /// In tenths of a second.
+    fn waited(never: Result<()>) -> u128 {
+        never.unwrap_err().downcast::<Elapsed>().unwrap().waited.as_millis() / 100
+    }
+
     #[tokio::test(start_paused = true)]
     async fn progress_renews_the_deadline_ten_times() {
         let (second, began) = (Duration::from_secs(1), Instant::now());
         let never = async || None::<()>;
-        let elapsed = await_progress("nothing", second, || None, never).await.unwrap_err();
-        assert_eq!((elapsed.what.as_str(), elapsed.waited.as_secs()), ("nothing", 1));
         let once = || Some(began + Duration::from_millis(1600));
-        let elapsed = await_progress("one thing", second, once, never).await.unwrap_err();
-        assert_eq!(elapsed.waited.as_millis() / 100, 16);
+        assert_eq!(waited(await_progress(second, "", || None, never).await), 10);
+        assert_eq!(waited(await_progress(second, "", once, never).await), 16);
         let always = || Some(Instant::now());
-        assert_eq!(await_progress("much", second, always, never).await.unwrap_err().waited.as_secs(), 10);
+        assert_eq!(waited(await_progress(second, "", always, never).await), 100);
         let mut looks = 0;
         let third = async || {
             looks += 1;
             (looks == 3).then_some(())
         };
-        assert!(await_progress("a third look", second, || None, third).await.is_ok());
+        assert!(await_progress(second, "a third look", || None, third).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_first_value_ends_the_wait() {
         let mut looks = 0;
-        let seen = await_until("three looks", Duration::from_secs(1), async || {
+        let seen = await_within(Duration::from_secs(1), "three looks", async || {
             looks += 1;
             (looks == 3).then_some("done")
         });
@@ -110,9 +121,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn every_wait_ends_at_its_deadline() {
-        let never = await_until("never", Duration::from_secs(2), async || None::<()>).await;
+        let never = await_within(Duration::from_secs(2), "never", async || None::<()>).await;
         assert_eq!(never.map_err(|e| e.to_string()), Err("waited 2 s without success for: never".to_owned()));
-        let hangs = await_until("hangs", Duration::from_secs(2), async || {
+        let hangs = await_within(Duration::from_secs(2), "hangs", async || {
             std::future::pending::<()>().await;
             Some(())
         });

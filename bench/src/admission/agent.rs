@@ -12,8 +12,6 @@ use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, from_value, json};
 
-use super::DEADLINE;
-
 /// The account of the agents, as in the manifests.
 pub const ACCOUNT: &str = "brupop-agent";
 /// Between these the reported target goes to and fro.
@@ -41,7 +39,7 @@ impl Agent {
             },
         }))?;
         // The account is new, too; the API server may not have heard of it.
-        await_until("a pod of the agents' account", DEADLINE, async || {
+        await_until("a pod of the agents' account", async || {
             pods.create(&PostParams::default(), &pod).await.ok()
         })
         .await?;

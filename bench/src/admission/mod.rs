@@ -17,8 +17,6 @@ pub use variants::{Variant, Variants};
 use crate::say;
 use crate::table::{Figure, number};
 
-/// Longest wait for anything to come up.
-const DEADLINE: Duration = Duration::from_mins(1);
 /// Patches in flight in the second part, each of another agent.
 pub const PARALLEL: usize = 32;
 /// Patches of each agent in one turn: of the first part, one after the other; and of the second.

@@ -18,8 +18,8 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, from_value, json};
 
+use super::PARALLEL;
 use super::agent::{ACCOUNT, Agent};
-use super::{DEADLINE, PARALLEL};
 use crate::webhook::Cluster;
 
 /// Label of the namespaces that our policies are asked about.
@@ -140,7 +140,7 @@ impl Variants {
             message.as_ref().is_some_and(|message| message.contains(text))
         };
         let mut last = None;
-        let so = await_until(format!("the gates of {variant:?}"), DEADLINE, async || {
+        let so = await_until(format!("the gates of {variant:?}"), async || {
             // Both gates refuse this one, and the policies are first to say so; of this one only the webhook knows.
             let others = first.try_out(second, &json!({"message": "not mine"})).await.ok()?;
             let claim = first.try_out(first, &json!({"reboot_requested": "x"})).await.ok()?;

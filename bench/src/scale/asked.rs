@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use brupop_testbed::audit::{AuditReader, Event};
-use brupop_testbed::{ControlPlane, await_until};
+use brupop_testbed::{ControlPlane, await_within};
 use jiff::Timestamp;
 
 /// Nothing more is to come when nothing came for so long.
@@ -51,7 +51,7 @@ impl Asked {
             self.read().ok()?;
             is_so(self).then_some(())
         };
-        Ok(await_until(what, DEADLINE, so).await?)
+        await_within(DEADLINE, what, so).await
     }
 
     /// Awaits that nothing is written any more.
@@ -64,7 +64,7 @@ impl Asked {
             }
             (since.elapsed() >= SETTLED).then_some(())
         };
-        Ok(await_until("the writes have ended", DEADLINE, so).await?)
+        await_within(DEADLINE, "the writes have ended", so).await
     }
 
     fn take(&mut self, event: &Event) {

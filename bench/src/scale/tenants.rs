@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use brupop_api::BottlerocketPool;
 use brupop_testbed::operator::{NAMESPACE, make_namespace};
-use brupop_testbed::{ControlPlane, await_until};
+use brupop_testbed::{ControlPlane, await_within};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -54,7 +54,7 @@ pub async fn make_pods(control_plane: &ControlPlane, nodes: usize, per_node: usi
     if let Some((node, number)) = last {
         control_plane.store(&[of((node, number))]).await?;
         let last = pods.get(&pod_name(node, number), &GetParams::any())?;
-        await_until("the API server's cache has all pods", DEADLINE, async || {
+        await_within(DEADLINE, "the API server's cache has all pods", async || {
             client.request::<Json>(last.clone()).await.ok()
         })
         .await?;

@@ -7,7 +7,7 @@ use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
-use brupop_testbed::{ControlPlane, NewNode, await_until};
+use brupop_testbed::{ControlPlane, NewNode, await_within};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -116,13 +116,12 @@ impl World {
     /// All that waited for an update have it.
     pub async fn rests(&self) -> Result<()> {
         let ledger = Api::<BottlerocketFleet>::namespaced(self.client(), NAMESPACE);
-        await_until("nothing is updated any more", DEADLINE, async || {
+        await_within(DEADLINE, "nothing is updated any more", async || {
             let status = ledger.get(names::FLEET).await.ok()?.status?;
             let done = status.counts.is_some_and(|counts| counts.pending == 0 && counts.in_use == 0);
             (done && status.slots.is_empty()).then_some(())
         })
-        .await?;
-        Ok(())
+        .await
     }
 
     /// For this long, the kubelets of all nodes say in turn that nothing has changed; returns how often.

@@ -11,15 +11,15 @@ use serde_json::json;
 use super::{Fleet, OLD};
 use crate::host::{Durations, Faults, Host, HostOptions};
 use crate::operator::{NAMESPACE, configuration};
-use crate::{NewNode, nodes};
+use crate::sandbox::Signal;
+use crate::{NewNode, await_until, nodes};
 
 impl Fleet {
     /// The node `node-<number>` with its host, which becomes the last of [`Fleet::hosts`].
     pub async fn join(&mut self, number: usize, durations: Durations) -> Result<()> {
-        let mut node = NewNode::numbered(number)?;
+        let node = NewNode::numbered(number)?;
         let host = self.boot(&node.name, number, durations).await?;
-        node.os_image = host.pretty_name();
-        node.boot_id = host.boot_id();
+        let node = NewNode { os_image: host.pretty_name(), boot_id: host.boot_id(), ..node };
         node.create(&self.client()).await?;
         self.kubelets.attach(&node.name, host.power());
         self.hosts.push(host);
@@ -55,10 +55,9 @@ impl Fleet {
     /// runs on it is started again.
     pub async fn replace(&self, number: usize) -> Result<()> {
         let host = self.hosts.get(number).with_context(|| format!("host {number}"))?;
-        let mut node = NewNode::numbered(number)?;
+        let (os_image, boot_id) = (host.pretty_name(), host.boot_id());
+        let node = NewNode { os_image, boot_id, ..NewNode::numbered(number)? };
         Api::<Node>::all(self.client()).delete(&node.name, &DeleteParams::default()).await?;
-        node.os_image = host.pretty_name();
-        node.boot_id = host.boot_id();
         node.create(&self.client()).await?;
         host.reboot_now();
         Ok(())
@@ -76,6 +75,28 @@ impl Fleet {
         let pods = Api::<Pod>::namespaced(self.client(), NAMESPACE);
         pods.delete_collection(&DeleteParams::default(), &reconcilers).await?;
         self.next_term(before).await.map(drop)
+    }
+
+    /// This many replicas of reconciler or webhook from now on; where that is none, returns when all have ended.
+    pub async fn scale(&self, component: &str, replicas: usize) -> Result<()> {
+        self.kubectl(&format!("-n {NAMESPACE} scale deployment brupop-{component} --replicas={replicas}"))
+            .await?;
+        await_until(format!("the end of every {component}"), async || {
+            (replicas > 0 || self.processes(component).is_empty()).then_some(())
+        })
+        .await
+    }
+
+    /// All processes of a component get a signal.
+    pub fn signal(&self, component: &str, signal: Signal) {
+        for process in self.processes(component) {
+            self.kubelets.signal(NAMESPACE, &process.pod, signal);
+        }
+    }
+
+    /// From now on this goes wrong with every host, and nothing else.
+    pub fn set_faults(&self, faults: &Faults) {
+        self.hosts.iter().for_each(|host| host.set_faults(faults.clone()));
     }
 
     /// A node's kubelet reports that it is Ready, or that it is not.

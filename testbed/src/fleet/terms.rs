@@ -12,7 +12,7 @@ impl Fleet {
         Ok(ledger.and_then(|ledger| ledger.status?.term).unwrap_or(0))
     }
 
-    /// Awaits that a leader began after this term, for two minutes; returns its term.
+    /// Awaits that a leader began after this term; returns its term.
     pub async fn next_term(&self, before: u64) -> Result<u64> {
         let later = |term: Option<u64>| term.is_some_and(|term| term > before);
         let ledger =

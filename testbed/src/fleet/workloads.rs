@@ -7,9 +7,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{from_value, json};
 
-use super::{DEADLINE, Fleet};
+use super::Fleet;
 use crate::await_until;
-use crate::operator::NAMESPACE;
 use crate::sandbox::Signal;
 
 /// The namespace of the workloads.
@@ -51,12 +50,11 @@ impl Fleet {
         }))?;
         let deployments = Api::<Deployment>::namespaced(client, SHOP);
         deployments.create(&PostParams::default(), &deployment).await?;
-        await_until(format!("{replicas} pods of {name} run"), DEADLINE, async || {
+        await_until(format!("{replicas} pods of {name} run"), async || {
             let status = deployments.get(name).await.ok()?.status?;
             (usize::try_from(status.available_replicas?).ok()? == replicas).then_some(())
         })
-        .await?;
-        Ok(())
+        .await
     }
 
     /// One more pod under the budget of a Deployment made by [`Fleet::deploy`], for which there is no node; returns when
@@ -83,30 +81,22 @@ impl Fleet {
     /// Awaits that the budget of this Deployment allows no disruption, for one of its pods is away.
     async fn until_it_allows_none(&self, name: &str) -> Result<()> {
         let budgets = Api::<PodDisruptionBudget>::namespaced(self.client(), SHOP);
-        let none = await_until(format!("the budget of {name} allows no disruption"), DEADLINE, async || {
+        let none = await_until(format!("the budget of {name} allows no disruption"), async || {
             let status = budgets.get(name).await.ok()?.status?;
             (status.disruptions_allowed == 0 && status.expected_pods > status.current_healthy).then_some(())
         });
-        Ok(none.await?)
+        none.await
     }
 
     /// Holds up the next drain: the budget of this Deployment, of one unavailable pod, allows no disruption any more as soon
     /// as a node is out of load balancers, which is before its pods are evicted, and too late for the node to wait for the
     /// budget. Needs an `EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC`.
-    pub async fn hold_next_drain(&mut self, name: &str) -> Result<()> {
-        self.until("a node is out of load balancers", DEADLINE, |history| {
-            history.now().any(|(_, seen)| seen.excluded)
-        })
-        .await?;
-        let leaders = self.processes("reconciler");
-        let signal = |signal| {
-            for process in &leaders {
-                self.kubelets.signal(NAMESPACE, &process.pod, signal);
-            }
-        };
-        signal(Signal::STOP);
+    pub async fn hold_next_drain(&self, name: &str) -> Result<()> {
+        self.until("a node is out of load balancers", |history| history.now().any(|(_, seen)| seen.excluded))
+            .await?;
+        self.signal("reconciler", Signal::STOP);
         let held = self.allow_none(name).await;
-        signal(Signal::CONT);
+        self.signal("reconciler", Signal::CONT);
         held
     }
 

@@ -36,6 +36,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Client, ResourceExt as _};
 use node::Boot;
 use pod::PodTask;
+pub use status::is_ready;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -281,7 +282,7 @@ impl Kubelet {
         let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { return };
         let boot = self.boot(&node);
         if !pod.labels().contains_key(COMPONENT_LABEL) {
-            if boot.borrow().up && node::is_played(&pod) && !status::is_ready(&pod) {
+            if boot.borrow().up && node::is_played(&pod) && !is_ready(&pod) {
                 let client = self.shared.client.clone();
                 tasks.spawn(async move { node::revive(&client, &pod, 0).await });
             }

@@ -55,7 +55,7 @@ pub(crate) fn condition(kind: &str, status: bool) -> Value {
 }
 
 /// Whether the API server's object says that the pod is ready.
-pub(crate) fn is_ready(pod: &Pod) -> bool {
+pub fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

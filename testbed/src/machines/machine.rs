@@ -104,8 +104,7 @@ impl Machine {
         &self.host
     }
 
-    /// # Errors
-    /// It has ended, other than by a reboot of its host.
+    /// Fails if it has ended, other than by a reboot of its host.
     pub async fn check(&mut self) -> Result<()> {
         if self.life.is_finished() {
             (&mut self.life).await.context("a machine")??;

@@ -68,8 +68,7 @@ impl Network {
         Ok(())
     }
 
-    /// # Errors
-    /// The control plane's kube-proxy has ended.
+    /// Fails if the control plane's kube-proxy has ended.
     pub fn check(&mut self) -> Result<()> {
         self.proxy.as_mut().map_or(Ok(()), Process::check)
     }

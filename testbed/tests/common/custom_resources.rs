@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use brupop_api::definitions;
-use brupop_testbed::{ControlPlane, await_until};
+use brupop_testbed::{ControlPlane, await_within};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use kube::api::Api;
@@ -21,7 +21,7 @@ pub async fn install(control_plane: &ControlPlane) -> Result<String> {
     let api = Api::<CustomResourceDefinition>::all(control_plane.client());
     for definition in definitions::all() {
         let name = definition.name_any();
-        await_until(format!("{name} is Established"), Duration::from_secs(20), async || {
+        await_within(Duration::from_secs(20), format!("{name} is Established"), async || {
             let status = api.get(&name).await.ok()?.status?;
             let mut conditions = status.conditions?.into_iter();
             conditions.find(|c| c.type_ == "Established" && c.status == "True")

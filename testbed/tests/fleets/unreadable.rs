@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use brupop_api::names::{LEASE, shadow_name};
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::History;
+use brupop_testbed::kubelet::PodProcess;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
@@ -17,7 +18,6 @@ use kube::core::request::Request;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 
-const DEADLINE: Duration = Duration::from_mins(2);
 /// Kubernetes takes this time, and serves it as one of the year 10000.
 const FAR: &str = "9999-12-31T23:59:59-23:59";
 /// The same as a Lease has it.
@@ -38,8 +38,8 @@ async fn tenants_and_nodes_stop_nobody() -> Result<()> {
     let mut fleet = Fleet::start(&FleetOptions::quick(3, &[]), |_| ()).await?;
     let secret = format!("PASSWORD={SECRET}");
     fleet.deploy("cart", 3, "1").await?;
-    fleet.control_plane.kubectl(["set", "env", "-n", "shop", "deployment/cart", &secret]).await?;
-    fleet.control_plane.kubectl(["rollout", "status", "-n", "shop", "deployment/cart"]).await?;
+    fleet.kubectl(&format!("set env -n shop deployment/cart {secret}")).await?;
+    fleet.kubectl("rollout status -n shop deployment/cart").await?;
     let pods = Api::<Pod>::namespaced(fleet.client(), "shop");
     for pod in pods.list(&ListParams::default()).await? {
         set_time(&fleet, &["pod", "-n", "shop", &pod.name_any()], "/metadata/managedFields/0/time", FAR)
@@ -55,13 +55,13 @@ async fn tenants_and_nodes_stop_nobody() -> Result<()> {
     fleet.configure(&[]).await?;
     fleet.publish(NEW)?;
     fleet
-        .until("the other nodes are updated", DEADLINE, |history| {
+        .until("the other nodes are updated", |history| {
             history.now().filter(|(_, seen)| seen.runs(NEW)).count() >= 2
         })
         .await?;
     // The API server takes no change of a Node with such a time. Its update is given up before anything is touched.
     fleet
-        .until("the odd node says why", DEADLINE, |history| {
+        .until("the odd node says why", |history| {
             history.now().any(|(node, seen)| {
                 node == "node-1"
                     && seen.is_idle()
@@ -86,23 +86,17 @@ async fn what_cannot_be_undone_is_told() -> Result<()> {
     options.durations.reboot = Duration::from_secs(4);
     let mut fleet = Fleet::start(&options, |_| ()).await?;
     let note = format!("example.org/note={SECRET}");
-    fleet.control_plane.kubectl(["annotate", "node", "--all", &note]).await?;
+    fleet.kubectl(&format!("annotate node --all {note}")).await?;
     fleet.publish(NEW)?;
     let rebooting = |history: &History| {
         history.now().find(|(_, seen)| seen.reason == "Rebooting").map(|(node, _)| node.to_owned())
     };
-    let first = await_until("a node reboots", DEADLINE, async || rebooting(&fleet.history())).await?;
+    let first = await_until("a node reboots", async || rebooting(&fleet.history())).await?;
     let before = fleet.shadows().get(&shadow_name(&first)).await?.spec.reboot_from_boot_id;
     // Nobody puts the node back into service before its kubelet has written this time.
-    let reconcilers: Vec<_> = fleet.processes("reconciler").into_iter().map(|process| process.pod).collect();
-    let signal = |fleet: &Fleet, signal| {
-        for pod in &reconcilers {
-            fleet.kubelets.signal(NAMESPACE, pod, signal);
-        }
-    };
-    signal(&fleet, Signal::STOP);
+    fleet.signal("reconciler", Signal::STOP);
     let nodes = Api::<Node>::all(fleet.client());
-    let ready = await_until("the node is Ready in its next boot", DEADLINE, async || {
+    let ready = await_until("the node is Ready in its next boot", async || {
         let status = nodes.get(&first).await.ok()?.status?;
         let boot_id = Some(status.node_info.as_ref()?.boot_id.clone());
         let ready = |condition: &NodeCondition| condition.type_ == "Ready" && condition.status == "True";
@@ -112,10 +106,10 @@ async fn what_cannot_be_undone_is_told() -> Result<()> {
     .await?;
     let of_ready = format!("/status/conditions/{ready}/lastTransitionTime");
     set_time(&fleet, &["node", &first, "--subresource=status"], &of_ready, FAR).await?;
-    signal(&fleet, Signal::CONT);
+    fleet.signal("reconciler", Signal::CONT);
     fleet.until_node(&first, "says why it stays", |seen| seen.reason == "NodeChangesDenied").await?;
-    for pod in &reconcilers {
-        ensure!(!fleet.control_plane.log(pod).contains(SECRET), "{pod} logged what stands in the Node");
+    for PodProcess { pod, .. } in fleet.processes("reconciler") {
+        ensure!(!fleet.control_plane.log(&pod).contains(SECRET), "{pod} logged what stands in the Node");
     }
     set_time(&fleet, &["node", &first, "--subresource=status"], &of_ready, "2026-11-26T00:00:00Z").await?;
     fleet.until_node(&first, "is updated", |seen| seen.is_idle() && seen.runs(NEW)).await?;
@@ -126,15 +120,7 @@ async fn what_cannot_be_undone_is_told() -> Result<()> {
 async fn somebody_leads_whatever_the_lease_says() -> Result<()> {
     let mut fleet = Fleet::start(&FleetOptions::quick(1, &[]), |_| ()).await?;
     let term = fleet.term().await?;
-    let scale = async |replicas: &str| {
-        let deployment = ["scale", "-n", NAMESPACE, "deployment/brupop-reconciler", replicas];
-        fleet.control_plane.kubectl(deployment).await
-    };
-    scale("--replicas=0").await?;
-    await_until("the reconcilers are gone", DEADLINE, async || {
-        fleet.processes("reconciler").is_empty().then_some(())
-    })
-    .await?;
+    fleet.scale("reconciler", 0).await?;
     let leases = Request::new(Lease::url_path(&(), Some(NAMESPACE)));
     let mut lease: Value = fleet.client().request(leases.get(LEASE, &GetParams::default())?).await?;
     lease["spec"] = json!({"holderIdentity": "nobody", "leaseDurationSeconds": 3, "leaseTransitions": 1,
@@ -144,9 +130,9 @@ async fn somebody_leads_whatever_the_lease_says() -> Result<()> {
     lease["metadata"]["managedFields"][0]["time"] = json!(FAR);
     let odd = leases.replace(LEASE, &PostParams::default(), serde_json::to_vec(&lease)?)?;
     fleet.client().request::<Value>(odd).await?;
-    scale("--replicas=2").await?;
+    fleet.scale("reconciler", 2).await?;
     fleet.next_term(term).await?;
-    let lease = fleet.control_plane.kubectl(["get", "lease", "-n", NAMESPACE, LEASE, "-o", "yaml"]).await?;
+    let lease = fleet.kubectl(&format!("get lease -n {NAMESPACE} {LEASE} -o yaml")).await?;
     ensure!(!lease.contains("example.org/never") && !lease.contains("planted"), "{lease}");
     fleet.check()
 }

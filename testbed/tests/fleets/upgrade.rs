@@ -1,8 +1,6 @@
 //! Another image of the operator is rolled out in mid-update, one program after the other, each of the three first. Until there
 //! is a release both images run the programs of this version.
 
-use std::time::Duration;
-
 use crate::went_well::went_well;
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::State::{Idle, RebootedIntoUpdate};
@@ -17,7 +15,6 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 
-const DEADLINE: Duration = Duration::from_mins(2);
 const NODES: usize = 4;
 const LIMIT: usize = 3;
 const NEXT_IMAGE: &str = "brupop:next";
@@ -64,10 +61,8 @@ async fn upgrade(components: [&str; 3]) -> Result<()> {
         until_updated(&fleet, rebooting).await?;
         until_updated(&fleet, &downloading).await?;
     }
-    for host in &fleet.hosts {
-        host.set_faults(Faults::default());
-    }
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.set_faults(&Faults::default());
+    fleet.until_updated(NEW).await?;
     went_well(&fleet, LIMIT).await?;
     nobody_was_refused(audit)?;
     fleet.check()
@@ -78,9 +73,8 @@ async fn roll_out(fleet: &Fleet, component: &str) -> Result<()> {
     let kind = if component == AGENT { "daemonset" } else { "deployment" };
     let workload = format!("{kind}/brupop-{component}");
     let image = format!("*={NEXT_IMAGE}");
-    fleet.control_plane.kubectl(["-n", NAMESPACE, "set", "image", &workload, &image]).await?;
-    let status = ["-n", NAMESPACE, "rollout", "status", "--timeout=120s", &workload];
-    fleet.control_plane.kubectl(status).await?;
+    fleet.kubectl(&format!("-n {NAMESPACE} set image {workload} {image}")).await?;
+    fleet.kubectl(&format!("-n {NAMESPACE} rollout status --timeout=120s {workload}")).await?;
     let pods = Api::<Pod>::namespaced(fleet.client(), NAMESPACE);
     let of_component = ListParams::default().labels(&format!("{COMPONENT_LABEL}={component}"));
     let is_next = |pod: &Pod| {
@@ -88,14 +82,13 @@ async fn roll_out(fleet: &Fleet, component: &str) -> Result<()> {
         containers.into_iter().all(|container| container.image.as_deref() == Some(NEXT_IMAGE))
     };
     // Those that are replaced take their time to end.
-    await_until(format!("only {NEXT_IMAGE} runs for {workload}"), DEADLINE, async || {
+    await_until(format!("only {NEXT_IMAGE} runs for {workload}"), async || {
         let next: Vec<_> = pods.list(&of_component).await.ok()?.into_iter().filter(is_next).collect();
         let processes = fleet.processes(component);
         let is_of_next = |name: &String| next.iter().any(|pod| pod.name_any() == *name);
         (!processes.is_empty() && processes.iter().all(|process| is_of_next(&process.pod))).then_some(())
     })
-    .await?;
-    Ok(())
+    .await
 }
 
 fn host<'a>(fleet: &'a Fleet, node: &str) -> Result<&'a Host> {
@@ -106,14 +99,12 @@ fn host<'a>(fleet: &'a Fleet, node: &str) -> Result<&'a Host> {
 /// All slots are taken. The last two of these nodes are drained, and their agents have claimed the reboot and ask for it; on
 /// the first one, as on those that come later, the image cannot be activated yet.
 async fn one_downloads_and_two_wait_for_their_reboot(fleet: &Fleet) -> Result<[String; LIMIT]> {
-    for host in &fleet.hosts {
-        host.set_faults(Faults {
-            reboot_ignored: true,
-            ..Faults::answer(Call::Action(Command::Activate), Answer::Locked)
-        });
-    }
+    fleet.set_faults(&Faults {
+        reboot_ignored: true,
+        ..Faults::answer(Call::Action(Command::Activate), Answer::Locked)
+    });
     fleet.publish(NEW)?;
-    let moving = await_until("all slots are in use", DEADLINE, async || {
+    let moving = await_until("all slots are in use", async || {
         let history = fleet.history();
         let moving = history.now().filter(|(_, seen)| seen.goal != Idle).map(|(node, _)| node.to_owned());
         <[String; LIMIT]>::try_from(moving.collect::<Vec<_>>()).ok()
@@ -124,7 +115,7 @@ async fn one_downloads_and_two_wait_for_their_reboot(fleet: &Fleet) -> Result<[S
         host.set_faults(Faults { reboot_ignored: true, ..Faults::default() });
     }
     fleet
-        .until("two nodes wait for their reboot", DEADLINE, |history| {
+        .until("two nodes wait for their reboot", |history| {
             let waits = |seen: &Seen| seen.goal == RebootedIntoUpdate && seen.cordoned && seen.drained;
             let asks = |host: &&Host| host.calls().iter().any(|call| call.path == "/actions/reboot");
             history.now().filter(|(_, seen)| waits(seen)).count() == hosts.len() && hosts.iter().all(asks)
@@ -135,7 +126,7 @@ async fn one_downloads_and_two_wait_for_their_reboot(fleet: &Fleet) -> Result<[S
 
 async fn until_updated(fleet: &Fleet, node: &str) -> Result<()> {
     fleet
-        .until(&format!("{node} is updated"), DEADLINE, |history| {
+        .until(&format!("{node} is updated"), |history| {
             let in_service = |seen: &Seen| seen.is_idle() && !seen.is_unavailable();
             history
                 .now()

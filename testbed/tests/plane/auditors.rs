@@ -4,20 +4,17 @@ use crate::raw;
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::BottlerocketShadow;
 use brupop_testbed::documents::{SECURITY, blocks, read};
-use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
-use brupop_testbed::{ControlPlane, Kubelets, Options, await_until, make_nodes};
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, only};
+use brupop_testbed::{ControlPlane, Kubelets, Options, agents, await_until, make_nodes};
 use http::Method;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
-use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// What policies note.
 const POLICY: &str = "validation.policy.admission.k8s.io/validation_failure";
-const DEADLINE: Duration = Duration::from_mins(1);
 
 /// The JSON that the document shows, by the second word behind its fence: ` ```json refused-by-webhook`.
 fn shown(document: &str) -> Result<BTreeMap<String, Json>> {
@@ -61,28 +58,10 @@ impl Bed {
 
     /// An agent's token, and a shadow for each node.
     async fn new(control_plane: ControlPlane, nodes: Vec<Node>) -> Result<Self> {
-        let admin = control_plane.client();
-        let pods = Api::<Pod>::namespaced(admin.clone(), NAMESPACE);
-        let agents = ListParams::default().labels("brupop.bottlerocket.aws/component=agent");
-        let agent = await_until("the agent's pod on node-0", DEADLINE, async || {
-            let found = pods.list(&agents).await.ok()?.items;
-            let here =
-                |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some("node-0"));
-            found.into_iter().find(here)
-        });
-        let agent = agent.await?.name_any();
-        let token = control_plane.bound_token(NAMESPACE, "brupop-agent", &agent).await?;
+        let token = agents::token(&control_plane, "node-0").await?;
         let agent = control_plane.client_for_token(&token).await?;
         for node in &nodes {
-            let name = node.name_any();
-            let shadow = json!({
-                "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
-                "metadata": {"name": format!("brs-{name}"), "ownerReferences":
-                    [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.uid()}]},
-                "spec": {"state": "Idle"},
-            });
-            let path = BottlerocketShadow::url_path(&(), Some(NAMESPACE));
-            raw::request(&admin, Method::POST, &path, &shadow).await?;
+            agents::idle_shadow(&control_plane, node).await?;
         }
         Ok(Self { control_plane, agent, nodes })
     }
@@ -134,20 +113,16 @@ impl Bed {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
-    let binaries = binaries(&["brupop-webhook"])?;
     // By the audit policy that the document tells people to have.
     let document: &'static str = read(SECURITY)?.leak();
     let audit_policy = Some(*blocks(document, "yaml").first().context("the document shows no audit policy")?);
     let control_plane = ControlPlane::start(Options { audit_policy, ..Options::CLUSTER }).await?;
     apply_overlay(&control_plane, "default").await?;
     let nodes = make_nodes(&control_plane.client(), 2).await?;
-    let webhook = programs(&binaries, &[]).into_iter().filter(|(command, _)| command == "/brupop-webhook");
-    let _kubelets = Kubelets::start(&control_plane, webhook);
+    let _kubelets = Kubelets::start(&control_plane, only(&["brupop-webhook"], &[])?);
     let bed = Bed::new(control_plane, nodes).await?;
     let report = json!({"current_state": "Idle", "current_version": "1.19.4", "boot_id": "b1"});
-    let answers =
-        await_until("the webhook answers", DEADLINE, async || bed.as_agent(0, report.clone()).await.ok());
-    answers.await?;
+    await_until("the webhook answers", async || bed.as_agent(0, report.clone()).await.ok()).await?;
 
     let refused = async |node: usize, status: Json, rule: &str| {
         let message = bed.as_agent(node, status).await.err().map(|error| error.to_string());

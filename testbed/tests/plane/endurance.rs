@@ -2,13 +2,12 @@
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::{BottlerocketShadow, names};
-use brupop_testbed::kubeconfig::Credential;
-use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
-use brupop_testbed::{ControlPlane, Kubelets, Options, await_until, make_nodes};
+use brupop_testbed::kubelet::is_ready;
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, only};
+use brupop_testbed::{ControlPlane, Kubelets, Options, agents, await_until, make_nodes};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config, ResourceExt as _};
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value as Json, from_value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -31,7 +30,6 @@ const CUT_OFF_ONCE_IN: usize = 10;
 const LIFETIME: &str = "18s";
 /// Between two reports of an agent: all of them take about as long as the rotations.
 const PACE: Duration = Duration::from_millis(70);
-const DEADLINE: Duration = Duration::from_mins(1);
 /// For all of it; on two cores with nothing else to do it takes a minute.
 const LONGEST: Duration = Duration::from_mins(4);
 
@@ -45,32 +43,13 @@ struct Agent {
 
 impl Agent {
     async fn of(control_plane: &ControlPlane, node: &Node) -> Result<Self> {
-        let client = control_plane.client();
-        let name = names::shadow_name(&node.name_any());
-        let shadow: BottlerocketShadow = from_value(json!({
-            "metadata": {
-                "name": name,
-                "ownerReferences": [
-                    {"apiVersion": "v1", "kind": "Node", "name": node.name_any(), "uid": node.uid()},
-                ],
-            },
-            "spec": {"state": "Idle"},
-        }))?;
-        let all = Api::<BottlerocketShadow>::namespaced(client.clone(), NAMESPACE);
-        let shadow = all.create(&PostParams::default(), &shadow).await?;
+        let shadow = agents::idle_shadow(control_plane, node).await?;
+        let name = shadow.name_any();
+        let all = Api::<BottlerocketShadow>::namespaced(control_plane.client(), NAMESPACE);
         let status = Patch::Merge(json!({"status": {"current_state": "Idle", "current_version": "1.19.4"}}));
         all.patch_status(&name, &PatchParams::default(), &status).await?;
-
-        let pods = Api::<Pod>::namespaced(client, NAMESPACE);
-        let on_node = of("agent").fields(&format!("spec.nodeName={}", node.name_any()));
-        let pod = await_until(format!("an agent's pod on {}", node.name_any()), DEADLINE, async || {
-            pods.list(&on_node).await.ok()?.items.pop()
-        });
-        let pod = pod.await?;
-        let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
-        let account = account.context("a pod without an account")?;
-        let token = control_plane.bound_token(NAMESPACE, account, &pod.name_any()).await?;
-        let shadows = Api::namespaced(client_without_retry(control_plane, &token).await?, NAMESPACE);
+        let token = agents::token(control_plane, &node.name_any()).await?;
+        let shadows = Api::namespaced(control_plane.impatient_client(Some(&token)).await?, NAMESPACE);
         let (uid, generation) = (shadow.uid(), shadow.metadata.generation);
         Ok(Self { shadows, name, uid: uid.context("uid")?, generation: generation.context("generation")? })
     }
@@ -126,14 +105,6 @@ fn is_cut_off(error: &kube::Error) -> bool {
     status.message.contains("failed to call webhook") && status.message.ends_with("write: broken pipe")
 }
 
-async fn client_without_retry(control_plane: &ControlPlane, token: &str) -> Result<Client> {
-    let kubeconfig = control_plane.server().kubeconfig(&Credential::Token(token), NAMESPACE);
-    let kubeconfig: Kubeconfig = from_value(kubeconfig)?;
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    config.default_retry = false;
-    Ok(Client::try_from(config)?)
-}
-
 fn of(component: &str) -> ListParams {
     ListParams::default().labels(&format!("{}={component}", names::COMPONENT_LABEL))
 }
@@ -185,13 +156,9 @@ impl Restarts<'_> {
 
     /// Names of two replicas that are ready and stay.
     async fn two_are_ready(&mut self, without: Option<&str>) -> Result<Vec<String>> {
-        let ready = await_until("two replicas are ready", DEADLINE, async || {
+        let ready = await_until("two replicas are ready", async || {
             let pods = self.pods.list(&of("webhook")).await.ok()?;
-            let ready = |pod: &Pod| {
-                let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-                pod.metadata.deletion_timestamp.is_none()
-                    && conditions.into_iter().flatten().any(|is| is.type_ == "Ready" && is.status == "True")
-            };
+            let ready = |pod: &Pod| pod.metadata.deletion_timestamp.is_none() && is_ready(pod);
             let names = pods.iter().filter(|pod| ready(pod)).map(Pod::name_any);
             let names: Vec<_> = names.filter(|name| without != Some(name.as_str())).collect();
             (names.len() == 2).then_some(names)
@@ -216,13 +183,11 @@ impl Restarts<'_> {
 async fn no_report_is_lost_during_rotations_and_restarts() -> Result<()> {
     let logs = tracing_subscriber::fmt().with_env_filter("warn,kube_client=off").with_test_writer();
     let _ = logs.try_init();
-    let binaries = binaries(&["brupop-webhook"])?;
     let control_plane = ControlPlane::start(Options::CLUSTER).await?;
     apply_overlay(&control_plane, "default").await?;
     let client = control_plane.client();
     let nodes = make_nodes(&client, AGENTS).await?;
-    let programs = programs(&binaries, &[("CERTIFICATE_LIFETIME", LIFETIME)]);
-    let webhook = programs.into_iter().filter(|(command, _)| command == "/brupop-webhook");
+    let webhook = only(&["brupop-webhook"], &[("CERTIFICATE_LIFETIME", LIFETIME)])?;
     let kubelets = Kubelets::start(&control_plane, webhook);
     let mut agents = Vec::new();
     for node in &nodes {
@@ -233,7 +198,7 @@ async fn no_report_is_lost_during_rotations_and_restarts() -> Result<()> {
         Restarts { control_plane: &control_plane, kubelets: &kubelets, pods, seen: BTreeSet::new() };
     restarts.two_are_ready(None).await?;
     for agent in &agents {
-        await_until("the first report", DEADLINE, async || agent.report("here").await.ok()).await?;
+        await_until("the first report", async || agent.report("here").await.ok()).await?;
     }
 
     let mut audit = control_plane.audit().from_now();
@@ -247,10 +212,8 @@ async fn no_report_is_lost_during_rotations_and_restarts() -> Result<()> {
     let counts = loop {
         let known = bundle(&control_plane).await.context("caBundle")?;
         restarts.round().await?;
-        let rotation = await_until("a rotation", DEADLINE, async || {
-            bundle(&control_plane).await.filter(|bundle| *bundle != known)
-        });
-        rotation.await?;
+        await_until("a rotation", async || bundle(&control_plane).await.filter(|bundle| *bundle != known))
+            .await?;
         let counts = (done.reports.load(Ordering::Relaxed), taken_up(&logs)?.len(), restarts.ended());
         if counts.0 >= REPORTS && counts.1 >= ROTATIONS && counts.2 >= RESTARTS {
             break counts;

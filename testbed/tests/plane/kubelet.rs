@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use brupop_testbed::bearer::extra_of;
 use brupop_testbed::host::{Durations, Faults, Host, HostOptions};
-use brupop_testbed::kubelet::PodProcess;
+use brupop_testbed::kubelet::{PodProcess, is_ready};
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options, Program, await_until};
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -16,7 +16,6 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-const DEADLINE: Duration = Duration::from_secs(30);
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A control plane with one node, its host, and a `DaemonSet` named `speaker` behind a Service of the same name.
@@ -95,14 +94,12 @@ impl Bed {
         wanted: impl Fn(&PodProcess, &Pod) -> bool,
     ) -> Result<(PodProcess, Pod)> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), "default");
-        let found = await_until(what, DEADLINE, async || {
+        let found = await_until(what, async || {
             let [process] = self.kubelets.processes().try_into().ok()?;
             let pod = pods.get_opt(&process.pod).await.ok()??;
-            let ready = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
-            let ready = ready.into_iter().any(|c| c.type_ == "Ready" && c.status == "True");
-            (ready && wanted(&process, &pod)).then_some((process, pod))
+            (is_ready(&pod) && wanted(&process, &pod)).then_some((process, pod))
         });
-        Ok(found.await?)
+        found.await
     }
 
     /// What the pod's process answers, by way of the API server.
@@ -150,10 +147,15 @@ async fn a_pods_process_gets_environment_token_and_service() -> Result<()> {
 
     // By the Service, as the API server calls webhooks: it has to have seen the pod become ready.
     let path = "/api/v1/namespaces/default/services/speaker:http/proxy/boot-id";
-    let by_service = await_until("an answer by the Service", DEADLINE, async || {
+    let by_service = await_until("an answer by the Service", async || {
         bed.client.request_text(http::Request::get(path).body(Vec::new()).ok()?).await.ok()
     });
     assert_eq!(by_service.await?.trim(), bed.host.boot_id());
+
+    // A guardian kills all processes before it removes their files.
+    let dir = bed.control_plane.dir().to_owned();
+    drop(bed);
+    assert!(!dir.exists());
     Ok(())
 }
 
@@ -189,8 +191,8 @@ async fn people_read_logs_and_run_what_the_pod_has() -> Result<()> {
     let follows = kubectl("logs -f daemonset/speaker");
     let ends = async {
         let pods = Api::<Pod>::namespaced(bed.client.clone(), "default");
-        let audit = bed.control_plane.audit();
-        let followed = audit.wait_for_audit("the log", DEADLINE, |it| it.request_uri.contains("follow=true"));
+        let mut audit = bed.control_plane.audit().from_start();
+        let followed = audit.wait_for("the log", |it| it.request_uri.contains("follow=true"));
         followed.await?;
         writeln!(file, "the last")?;
         anyhow::Ok(pods.delete(&process.pod, &DeleteParams::default()).await?)
@@ -229,10 +231,7 @@ async fn a_reboot_ends_processes_and_changes_the_node() -> Result<()> {
     assert_eq!(bed.node().await?, (true, boot.clone(), bed.host.pretty_name()));
 
     bed.host.reboot_now();
-    await_until("the node is not ready", DEADLINE, async || {
-        bed.node().await.ok().filter(|(ready, ..)| !ready)
-    })
-    .await?;
+    await_until("the node is not ready", async || bed.node().await.ok().filter(|(ready, ..)| !ready)).await?;
     let (after, _) = bed
         .running("the same pod in another boot", |process, pod| {
             process.pid != before.pid && restart_count(pod) == 1

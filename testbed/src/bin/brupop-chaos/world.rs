@@ -97,10 +97,10 @@ pub(crate) async fn start(settings: &Settings, prometheus: &Prometheus) -> Resul
     let file = fleet.control_plane.dir().join("workloads.json");
     std::fs::write(&file, workloads().to_string())?;
     fleet.control_plane.kubectl(["apply".as_ref(), "-f".as_ref(), file.as_os_str()]).await?;
-    let rolled_out = ["-n", SHOP, "rollout", "status", "--timeout=90s", "deployment/cart"];
-    fleet.control_plane.kubectl(rolled_out).await?;
-    let replaced = ["-n", NAMESPACE, "rollout", "status", "--timeout=90s", "deployment/brupop-reconciler"];
-    fleet.control_plane.kubectl(replaced).await?;
+    fleet.kubectl(&format!("-n {SHOP} rollout status --timeout=90s deployment/cart")).await?;
+    fleet
+        .kubectl(&format!("-n {NAMESPACE} rollout status --timeout=90s deployment/brupop-reconciler"))
+        .await?;
     Ok(fleet)
 }
 

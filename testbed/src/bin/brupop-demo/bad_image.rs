@@ -9,6 +9,7 @@ use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::history::Seen;
 use brupop_testbed::host::Faults;
 
+use crate::summary::told;
 use crate::{kubectl, table};
 
 /// The release that mends it.
@@ -17,9 +18,7 @@ const FIXED: &str = "1.20.1";
 /// Shows it; is all of it as it should be?
 pub async fn show(fleet: &Fleet, deadline: Duration) -> Result<bool> {
     println!("-- publishing Bottlerocket {NEW}, with which no host comes up: each falls back to {OLD}");
-    for host in &fleet.hosts {
-        host.set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
-    }
+    fleet.set_faults(&Faults { falls_back_on_boot: true, ..Faults::default() });
     fleet.publish(NEW)?;
     let halted = |seen: &Seen| seen.is_idle() && !seen.is_unavailable() && is_told(seen);
     table::show_until(fleet, "every node says why it stays", deadline, |now| {
@@ -34,19 +33,14 @@ pub async fn show(fleet: &Fleet, deadline: Duration) -> Result<bool> {
     kubectl(fleet, &["get", "brf", "fleet", "-o", condition]).await?;
 
     println!("-- publishing {FIXED}, which comes up: another version starts afresh");
-    for host in &fleet.hosts {
-        host.set_faults(Faults::default());
-    }
+    fleet.set_faults(&Faults::default());
     fleet.publish(FIXED)?;
     table::show_until_updated(fleet, FIXED, deadline).await?;
     let checks = [
         (tried == 1, "one node tried the bad image, and no other".to_owned()),
         (true, format!("every node runs {FIXED}, in service")),
     ];
-    for (holds, what) in &checks {
-        println!("{} {what}", if *holds { "ok  " } else { "FAIL" });
-    }
-    Ok(checks.iter().all(|(holds, _)| *holds))
+    Ok(told(&checks))
 }
 
 fn is_told(seen: &Seen) -> bool {

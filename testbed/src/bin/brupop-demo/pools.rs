@@ -8,6 +8,7 @@ use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::tiers::{self, WEB_AT_ONCE};
 
+use crate::summary::told;
 use crate::{kubectl, table};
 
 /// Rolls out a release by pools; is all of it as it should be?
@@ -15,7 +16,7 @@ pub async fn show(fleet: &Fleet, nodes: usize, deadline: Duration) -> Result<boo
     let of = |wanted: &'static str| tiers::nodes_of(wanted, nodes);
     let manifest = tiers::manifest("");
     println!("-- three pools, by the label tier:\n{}", manifest.trim_end());
-    tiers::apply(fleet, nodes, &manifest, deadline).await?;
+    tiers::apply(fleet, nodes, &manifest).await?;
 
     println!("-- publishing Bottlerocket {NEW}: every host runs {OLD}");
     fleet.publish(NEW)?;
@@ -28,8 +29,7 @@ pub async fn show(fleet: &Fleet, nodes: usize, deadline: Duration) -> Result<boo
         )
     })
     .await?;
-    let wait = ["wait", "--for=condition=Updated", "brp/web", "-n", NAMESPACE, "--timeout=60s"];
-    fleet.control_plane.kubectl(wait).await?;
+    fleet.kubectl(&format!("wait --for=condition=Updated brp/web -n {NAMESPACE} --timeout=60s")).await?;
     println!();
     kubectl(fleet, &["get", "brp", "-o", "wide"]).await?;
 
@@ -45,8 +45,5 @@ pub async fn show(fleet: &Fleet, nodes: usize, deadline: Duration) -> Result<boo
         (of("db").all(|node| history.updates(&node).is_empty()), "db waits for its window".to_owned()),
     ];
     println!();
-    for (holds, what) in &checks {
-        println!("{} {what}", if *holds { "ok  " } else { "FAIL" });
-    }
-    Ok(checks.iter().all(|(holds, _)| *holds))
+    Ok(told(&checks))
 }

@@ -8,10 +8,11 @@ use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::History;
 use brupop_testbed::median;
 use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
-use brupop_testbed::{Fleet, await_until};
+use brupop_testbed::{Fleet, await_within};
 use kube::api::ListParams;
 use serde_json::json;
 
+use crate::summary::told;
 use crate::{kubectl, table};
 
 /// The release that is downloaded ahead.
@@ -30,7 +31,7 @@ pub async fn show(fleet: &Fleet, download: Duration, deadline: Duration) -> Resu
     println!("-- publishing Bottlerocket {NEXT}");
     fleet.publish(NEXT)?;
     let shadows = fleet.shadows();
-    await_until("every host has downloaded it", deadline, async || {
+    await_within(deadline, "every host has downloaded it", async || {
         let shadows = shadows.list(&ListParams::default()).await.ok()?;
         let ahead = |shadow: &brupop_api::BottlerocketShadow| {
             let staged = shadow.status.as_ref().and_then(|status| status.staged.as_ref());
@@ -72,10 +73,7 @@ pub async fn show(fleet: &Fleet, download: Duration, deadline: Duration) -> Resu
             "a slot with PREFETCH is shorter by most of what a download takes".to_owned(),
         ),
     ];
-    for (holds, what) in &checks {
-        println!("{} {what}", if *holds { "ok  " } else { "FAIL" });
-    }
-    Ok(checks.iter().all(|(holds, _)| *holds))
+    Ok(told(&checks))
 }
 
 /// Applies an overlay with PREFETCH and this window, and awaits that nothing runs any more that knows another one.
@@ -98,11 +96,10 @@ async fn roll_out(fleet: &Fleet, name: &str, window: &str, deadline: Duration) -
     for workload in ["daemonset/brupop-agent", "deployment/brupop-reconciler"] {
         kubectl(fleet, &["rollout", "status", workload, "--timeout=120s"]).await?;
     }
-    await_until("the reconcilers of before are gone", deadline, async || {
+    await_within(deadline, "the reconcilers of before are gone", async || {
         reconcilers().all(|pod| !before.contains(&pod)).then_some(())
     })
-    .await?;
-    Ok(())
+    .await
 }
 
 /// How long the nodes' updates of this number took; the middle one.

@@ -17,6 +17,14 @@ fn footprint(fleet: &Fleet) -> Option<(f64, usize)> {
     usages.map(|usage| (usage.resident, usage.threads)).reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
 }
 
+/// Prints what was checked; does all of it hold?
+pub fn told(checks: &[(bool, String)]) -> bool {
+    for (holds, what) in checks {
+        println!("{} {what}", if *holds { "ok  " } else { "FAIL" });
+    }
+    checks.iter().all(|(holds, _)| *holds)
+}
+
 /// Prints the summary; is all of it as it should be?
 pub fn print(fleet: &Fleet, durations: &Durations, limit: usize) -> bool {
     let history = fleet.history();
@@ -75,8 +83,5 @@ pub fn print(fleet: &Fleet, durations: &Durations, limit: usize) -> bool {
         (once, "every host was rebooted once".to_owned()),
         (tidy, "no node is left cordoned or marked".to_owned()),
     ];
-    for (holds, what) in &checks {
-        println!("{} {what}", if *holds { "ok  " } else { "FAIL" });
-    }
-    checks.iter().all(|(holds, _)| *holds)
+    told(&checks)
 }

@@ -18,12 +18,8 @@ const WIDTHS: [usize; 8] = [14, 25, 9, 25, 15, 12, 27, 24];
 
 /// Shows the fleet until every node runs this version, Idle, with nothing left on it.
 pub async fn show_until_updated(fleet: &Fleet, version: &str, deadline: Duration) -> Result<()> {
-    show_until(fleet, "every node is updated", deadline, |now| {
-        now.iter().all(|(_, seen)| {
-            seen.is_idle() && !seen.is_unavailable() && seen.version.as_deref() == Some(version)
-        })
-    })
-    .await
+    show_until(fleet, "every node is updated", deadline, |now| now.iter().all(|(_, seen)| seen.runs(version)))
+        .await
 }
 
 /// Shows the fleet until this holds of its nodes.

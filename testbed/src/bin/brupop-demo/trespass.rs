@@ -1,7 +1,5 @@
 //! An agent's own token is used on another node's shadow: what the API server says, and what its audit log keeps.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, bail};
 use brupop_api::BottlerocketShadow;
 use brupop_testbed::Fleet;
@@ -27,7 +25,7 @@ pub async fn try_and_show(fleet: &Fleet) -> Result<()> {
     };
     println!("   {}", as_kubectl_says_it(&refusal));
     let event = audit
-        .wait_for("the refused patch", Duration::from_secs(5), |event| {
+        .wait_for("the refused patch", |event| {
             event.verb == "patch"
                 && event.code() >= 400
                 && event.is_about("bottlerocketshadows", "brs-node-1")

@@ -19,8 +19,6 @@ const PROGRAMS: [(&str, &str, &[u32]); 3] = [
 /// As distroless images have it.
 const NOBODY: u32 = 65532;
 
-/// # Errors
-/// Something is not in force.
 pub async fn see(cluster: &Cluster, plugin: &Path) -> Result<()> {
     println!("-- what the kernel says of the containers' processes");
     for (program, object, groups) in PROGRAMS {

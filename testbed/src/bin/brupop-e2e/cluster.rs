@@ -11,7 +11,7 @@ use brupop_testbed::history::History;
 use brupop_testbed::host::Durations;
 use brupop_testbed::machines::{CONTROL_PLANE, Images, Machine, Network};
 use brupop_testbed::operator::{NAMESPACE, throw_away_overlay};
-use brupop_testbed::{ControlPlane, Options, Reach, await_until};
+use brupop_testbed::{ControlPlane, Options, Reach, await_within};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -106,7 +106,7 @@ impl Cluster {
         let history = Arc::clone(&self.history);
         let began = Instant::now();
         let mut shown = BTreeMap::new();
-        let look = await_until(what, deadline, async || {
+        let look = await_within(deadline, what, async || {
             let history = history.lock().unwrap_or_else(PoisonError::into_inner);
             show_changes(&history, &mut shown, began);
             so(&history).then_some(())
@@ -115,14 +115,13 @@ impl Cluster {
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
         loop {
             tokio::select! {
-                result = &mut look => return Ok(result?),
+                result = &mut look => return result,
                 _ = ticks.tick() => self.check().await?,
             }
         }
     }
 
-    /// # Errors
-    /// One of the programs has ended.
+    /// Fails if one of the programs has ended.
     pub async fn check(&mut self) -> Result<()> {
         self.control_plane.check()?;
         self.network.check()?;

@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use brupop_testbed::await_until;
+use brupop_testbed::await_within;
 
 use crate::cluster::Cluster;
 use crate::trespass;
 
-/// # Errors
-/// The webhooks do not come up, or something is not refused any more.
 pub async fn see(cluster: &Cluster) -> Result<()> {
     println!("-- with the component host-network");
     cluster.apply(&["kustomize/components/host-network"]).await?;
@@ -21,7 +19,7 @@ pub async fn see(cluster: &Cluster) -> Result<()> {
             .concat();
     // Those of the pods that went are taken out a moment later.
     let hosts =
-        await_until("the Service has the hosts' addresses only", Duration::from_secs(30), async || {
+        await_within(Duration::from_secs(30), "the Service has the hosts' addresses only", async || {
             let found = cluster.kubectl(&endpoints).await.ok()?;
             let addresses: Vec<&str> = found.strip_suffix(":18443")?.split(' ').collect();
             (addresses.len() == 2 && addresses.iter().all(|address| address.starts_with("10.77.0.")))

@@ -17,8 +17,6 @@ use crate::shop::Shop;
 
 const DEADLINE: Duration = Duration::from_mins(8);
 
-/// # Errors
-/// It does not come to an end, or somebody was hurt.
 pub async fn see(cluster: &mut Cluster) -> Result<()> {
     let shop = std::sync::Arc::new(Shop::open(cluster).await?);
     let mut reboots = JoinSet::new();

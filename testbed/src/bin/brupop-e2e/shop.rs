@@ -52,7 +52,7 @@ impl Shop {
         let service = Api::<Service>::namespaced(client.clone(), NAMESPACE).get("cart").await?;
         let address =
             service.spec.and_then(|spec| spec.cluster_ip).context("a Service without an address")?;
-        brupop_testbed::await_until("the Service answers", Duration::from_secs(30), async || {
+        brupop_testbed::await_within(Duration::from_secs(30), "the Service answers", async || {
             ask(&address).await.ok()
         })
         .await?;
@@ -73,8 +73,7 @@ impl Shop {
         Ok(Api::<Pod>::namespaced(self.client.clone(), NAMESPACE).list(&there).await?.items.len())
     }
 
-    /// # Errors
-    /// The budget was not kept, or customers went away.
+    /// Fails if the budget was not kept, or customers went away.
     pub fn judge(&self) -> Result<()> {
         let [fewest, asked, unanswered] =
             [&self.fewest, &self.asked, &self.unanswered].map(|count| count.load(Ordering::Relaxed));

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use brupop_testbed::await_until;
+use brupop_testbed::await_within;
 
 use crate::cluster::Cluster;
 
@@ -13,8 +13,6 @@ const LATER: &str = "1.99.0";
 /// The agent waits for a minute; then the kubelet starts a new container.
 const DEADLINE: Duration = Duration::from_mins(3);
 
-/// # Errors
-/// The agent does not get back to its host.
 pub async fn see(cluster: &Cluster) -> Result<()> {
     let machine = cluster.machines.first().context("no machine")?;
     let (node, host) = (machine.name(), machine.host());
@@ -28,7 +26,7 @@ pub async fn see(cluster: &Cluster) -> Result<()> {
     // An idle agent asks its host every ten minutes, and whenever its shadow changes.
     cluster.kubectl(&["annotate", &shadow, "example.com/look=now"]).await?;
     let target = ["get", &shadow, "-o=jsonpath={.status.target_version}"];
-    await_until("the agent reports what only its host can tell it", DEADLINE, async || {
+    await_within(DEADLINE, "the agent reports what only its host can tell it", async || {
         (cluster.kubectl(&target).await.ok()? == LATER).then_some(())
     })
     .await?;

@@ -1,7 +1,5 @@
 //! The token that a kubelet has made for an agent, used where it must not be.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, bail, ensure};
 use brupop_api::identity::pod_identity;
 use brupop_api::shadow::BottlerocketShadowStatus;
@@ -19,8 +17,6 @@ const TOKEN: &str = "var/run/secrets/kubernetes.io/serviceaccount/token";
 /// How the webhook's audit annotations begin in the audit log.
 const OF_THE_WEBHOOK: &str = "shadows.brupop.bottlerocket.aws/";
 
-/// # Errors
-/// Something was not refused, or not by whom it should be.
 pub async fn see(cluster: &Cluster) -> Result<()> {
     let agent = running("/brupop-agent")?.first().context("no agent")?.pid;
     let token = std::fs::read_to_string(format!("/proc/{agent}/root/{TOKEN}")).context("an agent's token")?;
@@ -44,7 +40,7 @@ pub async fn see(cluster: &Cluster) -> Result<()> {
     let same = Patch::Merge(json!({"status": {"current_version": status.current_version}}));
     shadows.patch_status(&names::shadow_name(&own), &PatchParams::default(), &same).await?;
     let event = audit
-        .wait_for("a report that passed the webhook", Duration::from_secs(5), |event| {
+        .wait_for("a report that passed the webhook", |event| {
             event.verb == "patch"
                 && event.code() == 200
                 && event.is_about("bottlerocketshadows", &names::shadow_name(&own))

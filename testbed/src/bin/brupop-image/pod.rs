@@ -47,23 +47,16 @@ impl<'a> Pod<'a> {
         Ok(pod)
     }
 
-    /// # Errors
-    /// The file cannot be written.
     pub fn has_hosts(&self, line: &str) -> Result<()> {
         self.write("etc/hosts", &format!("{line}\n"))
     }
 
-    /// # Errors
-    /// The file cannot be written.
     pub fn trusts(&self, authority: &str) -> Result<()> {
         self.write(&format!("{ACCOUNT}/ca.crt"), authority)
     }
 
-    /// # Errors
-    /// There is no such account.
     pub async fn bears_token_of(&self, account: &str) -> Result<()> {
-        let token = self.plane.kubectl(["create", "token", account, "--namespace", NAMESPACE]).await?;
-        self.write(&format!("{ACCOUNT}/token"), token.trim_end())
+        self.write(&format!("{ACCOUNT}/token"), &self.plane.token(NAMESPACE, account).await?)
     }
 
     /// What the reconciler, asked for its plan, said: all of it if it failed.
@@ -81,9 +74,7 @@ impl<'a> Pod<'a> {
         let mut audit = self.plane.audit().from_now();
         let process = self.plane.sandbox().spawn(program, self.command(program))?;
         let answered = audit
-            .wait_for(program, DEADLINE, |event| {
-                event.user.username == account && (200..300).contains(&event.code())
-            })
+            .wait_for(program, |event| event.user.username == account && (200..300).contains(&event.code()))
             .await;
         answered.map(drop).with_context(|| process.tail())
     }

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::fleet::NEW;
@@ -16,8 +15,6 @@ use tokio::process::Command;
 use crate::report::{Check, rests};
 
 const NODES: usize = 5;
-/// Longest time without a change of any node.
-const DEADLINE: Duration = Duration::from_secs(90);
 
 /// What the engines say of an object.
 #[derive(Debug, Deserialize)]
@@ -174,7 +171,7 @@ async fn during_update(fleet: &Fleet, engine: &Engine<'_>, mut see: impl FnMut(L
     engine.run().await?.into_iter().for_each(&mut see);
     fleet.publish(NEW)?;
     let mut times = 1;
-    let mut updated = std::pin::pin!(fleet.until_updated(NEW, DEADLINE));
+    let mut updated = std::pin::pin!(fleet.until_updated(NEW));
     let mut done = false;
     loop {
         let after = done;

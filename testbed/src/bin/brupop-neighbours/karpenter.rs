@@ -20,8 +20,6 @@ use crate::report::{Check, apply, apply_files, rests};
 const PROGRAM: &str = "karpenter";
 /// How many nodes the workload fills.
 const NODES: usize = 4;
-/// Longest wait for these.
-const STARTS: Duration = Duration::from_mins(2);
 /// Longest roll-out. It takes a soak of a minute for each node; one that never ends begins a drain every 36 s.
 const ROLL_OUT: Duration = Duration::from_mins(10);
 /// For how long all nodes must be up to date, since Karpenter may remove another one.
@@ -47,8 +45,7 @@ pub async fn check(neighbours: &Path) -> Result<Vec<Check>> {
     let mut fleet = Fleet::bare(&options, install, |_| ()).await?;
     fleet.watch();
     apply_files(&fleet.control_plane, &neighbours.join("definitions/karpenter")).await?;
-    let crds = ["wait", "--for=condition=Established", "crd/nodepools.karpenter.sh", "--timeout=60s"];
-    fleet.control_plane.kubectl(crds).await?;
+    fleet.kubectl("wait --for=condition=Established crd/nodepools.karpenter.sh --timeout=60s").await?;
     apply(&fleet.control_plane, "karpenter", &objects()).await?;
     let mut karpenter = start(&fleet.control_plane, neighbours)?;
     let launched = Launched::default();
@@ -67,12 +64,12 @@ pub async fn check(neighbours: &Path) -> Result<Vec<Check>> {
 
 async fn roll_out(fleet: &Fleet, launched: &Launched) -> Result<Vec<Check>> {
     fleet
-        .until("four nodes are launched and known", STARTS, |history| {
+        .until("four nodes are launched and known", |history| {
             let known = history.now().filter(|(_, seen)| seen.has_shadow && seen.is_idle() && seen.ready);
             known.filter(|(_, seen)| seen.version.is_some()).count() == NODES
         })
         .await?;
-    await_until("all pods of the workload run", STARTS, async || {
+    await_until("all pods of the workload run", async || {
         let get = ["get", "deployment/full", "-o", "jsonpath={.status.availableReplicas}"];
         (fleet.control_plane.kubectl(get).await.ok()? == (NODES * 2).to_string()).then_some(())
     })

@@ -8,14 +8,12 @@ use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{Fleet, await_until};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use kube::api::{Api, PostParams};
-use serde_json::{from_value, json};
+use serde_json::json;
 
 use crate::drains::held::{HOLD, let_go};
-use crate::drains::{DEADLINE, fleet, marker, node};
+use crate::drains::{deploy, fleet, marker, node};
 
 const WAIT: &str = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC";
 
@@ -38,8 +36,8 @@ async fn only_the_operators_own_node_changes_are_undone() -> Result<()> {
 
 /// A person had cordoned the node, and taken it out of load balancers: it is updated, and that stays.
 async fn theirs_before(fleet: &Fleet) -> Result<()> {
-    kubectl(fleet, "cordon node-0").await?;
-    kubectl(fleet, &format!("label node node-0 {EXCLUDE_FROM_LB_LABEL}=mine")).await?;
+    fleet.kubectl("cordon node-0").await?;
+    fleet.kubectl(&format!("label node node-0 {EXCLUDE_FROM_LB_LABEL}=mine")).await?;
     let theirs = |seen: &brupop_testbed::history::Seen| seen.cordoned && seen.excluded;
     fleet.until_node("node-0", "it is cordoned and excluded", theirs).await?;
     let before = fleet.history().past("node-0").len();
@@ -55,7 +53,9 @@ async fn theirs_before(fleet: &Fleet) -> Result<()> {
 /// Out of load balancers first, then cordoned. Anyone who uncordons it in mid-drain, or after the grant, is told; it is
 /// not rebooted before it is empty again.
 async fn theirs_meanwhile(fleet: &Fleet) -> Result<()> {
-    hold_a_pod(fleet, "node-1").await?;
+    // Its pods run on this node or nowhere, and stay until somebody lets go of them.
+    let here = json!({"nodeSelector": {"kubernetes.io/hostname": "node-1"}});
+    deploy(fleet, "held", 1, &[HOLD], here).await?;
     fleet.pause_node("node-1", false).await?;
     fleet.until_node("node-1", "it drains", |seen| seen.reason == "Draining").await?;
     let past: Vec<_> = fleet.history().past("node-1").to_vec();
@@ -78,8 +78,7 @@ async fn theirs_meanwhile(fleet: &Fleet) -> Result<()> {
     ensure!(told.type_.as_deref() == Some("Warning"), "{told:?}");
 
     // After the grant, while the agent has not claimed its reboot.
-    let agent =
-        fleet.processes("agent").into_iter().find(|agent| agent.node == "node-1").context("no agent")?;
+    let agent = fleet.agent("node-1")?;
     fleet.kubelets.signal(NAMESPACE, &agent.pod, Signal::STOP);
     let granted = async || {
         // A pod may have come before the node was cordoned again.
@@ -87,14 +86,14 @@ async fn theirs_meanwhile(fleet: &Fleet) -> Result<()> {
         let shadow = fleet.shadows().get("brs-node-1").await.ok()?;
         shadow.spec.reboot_from_boot_id.map(drop)
     };
-    await_until("it is granted", DEADLINE, granted).await?;
+    await_until("it is granted", granted).await?;
     let mut audit = fleet.control_plane.audit().from_now();
     let drained = |fleet: &Fleet| fleet.seen("node-1").map(|seen| seen.cordoned && seen.drained);
     ensure!(drained(fleet)?, "granted undrained");
     uncordon_until_cordoned(fleet).await?;
     grant_is_taken_back(&mut audit).await?;
     let reboots = || fleet.hosts[1].calls().iter().filter(|call| call.path == "/actions/reboot").count();
-    await_until("it is granted again", DEADLINE, async || {
+    await_until("it is granted again", async || {
         granted().await?;
         drained(fleet).ok()?.then_some(())
     })
@@ -119,10 +118,6 @@ async fn settings_meanwhile(fleet: &Fleet) -> Result<()> {
     fleet.assert_node_is_clean("node-2").await
 }
 
-async fn kubectl(fleet: &Fleet, line: &str) -> Result<String> {
-    fleet.control_plane.kubectl(line.split(' ')).await
-}
-
 fn is_tainted(node: &Node) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref()).into_iter().flatten();
     taints.into_iter().any(|taint| taint.key.starts_with("brupop"))
@@ -136,36 +131,12 @@ async fn updated(fleet: &Fleet, node: &str) -> Result<()> {
         .await
 }
 
-/// A workload whose pods run on this node or nowhere, and stay until somebody lets go of them.
-async fn hold_a_pod(fleet: &Fleet, node: &str) -> Result<()> {
-    let held: Deployment = from_value(json!({
-        "metadata": {"name": "held"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "held"}},
-            "template": {
-                "metadata": {"labels": {"app": "held"}, "finalizers": [HOLD]},
-                "spec": {
-                    "nodeSelector": {"kubernetes.io/hostname": node},
-                    "containers": [{"name": "c", "image": "none"}],
-                },
-            },
-        },
-    }))?;
-    let deployments = Api::<Deployment>::default_namespaced(fleet.client());
-    deployments.create(&PostParams::default(), &held).await?;
-    await_until("its pod runs", DEADLINE, async || {
-        (deployments.get("held").await.ok()?.status?.available_replicas? == 1).then_some(())
-    })
-    .await?;
-    Ok(())
-}
-
 /// A person uncordons node-1; returns when it is cordoned again.
 async fn uncordon_until_cordoned(fleet: &Fleet) -> Result<()> {
     let before = fleet.history().past("node-1").len();
-    kubectl(fleet, "uncordon node-1").await?;
+    fleet.kubectl("uncordon node-1").await?;
     fleet
-        .until("it is cordoned again", DEADLINE, |history| {
+        .until("it is cordoned again", |history| {
             let since = &history.past("node-1")[before..];
             let free = since.iter().position(|(_, seen)| !seen.cordoned);
             free.is_some_and(|at| since[at..].iter().any(|(_, seen)| seen.cordoned))
@@ -184,6 +155,6 @@ async fn grant_is_taken_back(audit: &mut AuditReader) -> Result<()> {
             && event.code() == 200
             && body.is_some_and(|body| body.iter().any(removes))
     };
-    audit.wait_for("the grant is taken back", DEADLINE, writes).await?;
+    audit.wait_for("the grant is taken back", writes).await?;
     Ok(())
 }

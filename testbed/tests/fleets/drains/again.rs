@@ -5,16 +5,15 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::shadow::ObstacleKind;
 use brupop_testbed::fleet::{NEW, OLD};
-use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{Fleet, await_until};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use serde_json::{Value as Json, from_value, json};
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use serde_json::json;
 
 use crate::drains::held::{HOLD, let_go};
-use crate::drains::{DEADLINE, evicted_by_us, fleet};
+use crate::drains::{deploy, evicted_by_us, fleet};
 
 /// Shorter than the grace period of the pods.
 const PATIENCE: [(&str, &str); 2] = [("DRAIN_DEADLINE_SECONDS", "10"), ("BACK_OFF_BASE_SECONDS", "1")];
@@ -38,7 +37,7 @@ async fn pods_that_take_longer_than_their_drain_are_evicted_once() -> Result<()>
     let mut audit = fleet.control_plane.audit().from_now();
     fleet.publish(NEW)?;
     fleet
-        .until("the third node is updated, and the others say why they are not", DEADLINE, |history| {
+        .until("the third node is updated, and the others say why they are not", |history| {
             history.now().all(|(node, seen)| {
                 let (version, reason) =
                     if node == "node-2" { (NEW, "NoUpdate") } else { (OLD, "CannotDrain") };
@@ -49,7 +48,7 @@ async fn pods_that_take_longer_than_their_drain_are_evicted_once() -> Result<()>
     for node in ["node-0", "node-1"] {
         let said = fleet.progressing(node).await?.message;
         ensure!(said.contains("3600 s") && said.contains("DRAIN_DEADLINE_SECONDS"), "{node}: {said}");
-        let failures = fleet.shadows().get(&format!("brs-{node}")).await?.spec.failures;
+        let failures = fleet.failures(node).await?;
         let noted = failures.context("no failure")?.obstacle.context("nothing is noted")?;
         ensure!(noted.kind == ObstacleKind::GracePeriod, "{node}: {noted:?}");
         ensure!(!fleet.seen(node)?.is_unavailable(), "{node} is not back in service");
@@ -57,12 +56,10 @@ async fn pods_that_take_longer_than_their_drain_are_evicted_once() -> Result<()>
 
     // The next leader reads it there.
     let before = fleet.term().await?;
-    for process in fleet.processes("reconciler") {
-        fleet.kubelets.signal(NAMESPACE, &process.pod, Signal::KILL);
-    }
+    fleet.signal("reconciler", Signal::KILL);
     fleet.next_term(before).await?;
     scale_down(&fleet).await?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
     for node in ["node-0", "node-1"] {
         let attempt = fleet.shadows().get(&format!("brs-{node}")).await?.spec.attempt;
         ensure!(attempt == Some(2), "{node} was tried again meanwhile: {attempt:?}");
@@ -76,27 +73,6 @@ async fn pods_that_take_longer_than_their_drain_are_evicted_once() -> Result<()>
     fleet.check()
 }
 
-/// A Deployment without a budget; returns once its pods run.
-async fn deploy(fleet: &Fleet, name: &str, replicas: i32, finalizers: &[&str], more: Json) -> Result<()> {
-    let mut spec = json!({"containers": [{"name": "c", "image": "none"}]});
-    json_patch::merge(&mut spec, &more);
-    let deployment: Deployment = from_value(json!({
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}, "finalizers": finalizers}, "spec": spec},
-        },
-    }))?;
-    let deployments = Api::<Deployment>::default_namespaced(fleet.client());
-    deployments.create(&PostParams::default(), &deployment).await?;
-    await_until(format!("the pods of {name} run"), DEADLINE, async || {
-        (deployments.get(name).await.ok()?.status?.available_replicas? == replicas).then_some(())
-    })
-    .await?;
-    Ok(())
-}
-
 /// Nobody wants the pods any more, and nothing keeps them.
 async fn scale_down(fleet: &Fleet) -> Result<()> {
     let deployments = Api::<Deployment>::default_namespaced(fleet.client());
@@ -104,10 +80,9 @@ async fn scale_down(fleet: &Fleet) -> Result<()> {
     deployments.patch("held", &PatchParams::default(), &none).await?;
     let pods = Api::<Pod>::default_namespaced(fleet.client());
     let held = ListParams::default().labels("app=held");
-    await_until("its pods are gone", DEADLINE, async || {
+    await_until("its pods are gone", async || {
         let_go(fleet).await.ok()?;
         pods.list(&held).await.ok()?.items.is_empty().then_some(())
     })
-    .await?;
-    Ok(())
+    .await
 }

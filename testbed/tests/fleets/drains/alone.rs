@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use brupop_testbed::fleet::NEW;
-use brupop_testbed::history::Seen;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, NewNode, await_until};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 
-use crate::drains::{DEADLINE, evicted_by_us, fleet, own_pods};
+use crate::drains::{evicted_by_us, fleet, own_pods};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_node_cluster_updates_itself() -> Result<()> {
@@ -20,7 +19,7 @@ async fn a_single_node_cluster_updates_itself() -> Result<()> {
     let ours = own_pods(&fleet).await?;
     ensure!(ours.len() == 4, "{ours:?}");
     fleet.publish(NEW)?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
 
     let node = Api::<Node>::all(fleet.client()).get("node-0").await?;
     let spec = node.spec.clone().unwrap_or_default();
@@ -31,7 +30,7 @@ async fn a_single_node_cluster_updates_itself() -> Result<()> {
     ensure!(evicted.len() == 2 && evicted.iter().all(|pod| pod.starts_with("shop/cart")), "{evicted:?}");
     // And what it evicted runs there again.
     let pods = Api::<Pod>::namespaced(fleet.client(), "shop");
-    await_until("the workload runs again", DEADLINE, async || {
+    await_until("the workload runs again", async || {
         let pods = pods.list(&ListParams::default()).await.ok()?;
         let back = |pod: &Pod| {
             !evicted.contains(&format!("shop/{}", pod.name_any()))
@@ -53,20 +52,16 @@ async fn the_operator_returns_to_its_only_possible_node() -> Result<()> {
     NewNode { name: "windows".to_owned(), labels, os_image, ..NewNode::numbered(9)? }
         .create(&fleet.client())
         .await?;
-    for deployment in ["brupop-reconciler", "brupop-webhook"] {
-        fleet
-            .control_plane
-            .kubectl(["-n", NAMESPACE, "scale", "--replicas=1", "deployment", deployment])
-            .await?;
+    for component in ["reconciler", "webhook"] {
+        fleet.scale(component, 1).await?;
     }
-    let ours = await_until("one of each runs", DEADLINE, async || {
+    let ours = await_until("one of each runs", async || {
         let ours = own_pods(&fleet).await.ok()?;
         (ours.len() == 2).then_some(ours)
     });
     let ours = ours.await?;
     fleet.publish(NEW)?;
-    let updated = |seen: &Seen| seen.is_idle() && seen.version.as_deref() == Some(NEW);
-    fleet.until_node("node-0", "it is updated", updated).await?;
+    fleet.until_runs("node-0", NEW).await?;
     ensure!(fleet.history().outcomes()["node-0"].boots == 2);
     let evicted = came_back_to_node_0(&fleet, &ours).await?;
     ensure!(evicted.is_empty(), "{evicted:?}");
@@ -83,7 +78,7 @@ async fn came_back_to_node_0(fleet: &Fleet, ours: &BTreeMap<String, String>) -> 
         let times = evicted.iter().filter(|evicted| **evicted == format!("{NAMESPACE}/{pod}")).count();
         ensure!(times == 1, "{pod} was evicted {times} times: {evicted:?}");
     }
-    await_until("the operator runs", DEADLINE, async || {
+    await_until("the operator runs", async || {
         let now = own_pods(fleet).await.ok()?;
         let again = now.iter().all(|(pod, node)| !ours.contains_key(pod) && node == "node-0");
         let processes = fleet.kubelets.processes().into_iter();

@@ -8,7 +8,6 @@ use brupop_testbed::{ControlPlane, Options};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, from_value, json};
 
@@ -18,7 +17,8 @@ const GRACE_SECONDS: i64 = 77;
 #[tokio::test(flavor = "multi_thread")]
 async fn every_eviction_response_is_understood() -> Result<()> {
     let control_plane = ControlPlane::start(Options::API).await?;
-    let client = without_retry(&control_plane).await?;
+    // It hands over 429 as the reconciler's does.
+    let client = control_plane.impatient_client(None).await?;
     for namespace in ["shop", "closing"] {
         make_namespace(&client, namespace).await?;
     }
@@ -73,14 +73,6 @@ async fn every_eviction_response_is_understood() -> Result<()> {
     ensure!(delete(client.clone(), &cart).await.as_str() == "accepted");
     ensure!(grace_left(&client, &cart).await? == Some(GRACE_SECONDS));
     Ok(())
-}
-
-/// The administrator's client, which hands over 429 as the reconciler's does.
-async fn without_retry(control_plane: &ControlPlane) -> Result<Client> {
-    let kubeconfig = Kubeconfig::read_from(control_plane.kubeconfig())?;
-    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    config.default_retry = false;
-    Ok(Client::try_from(config)?)
 }
 
 /// A budget over the pods of an app, of which there is one, with what its controller would say of it.

@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::audit::{AuditReader, Event};
 use brupop_testbed::fleet::{NEW, OLD};
-use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{Fleet, await_until};
 use jiff::{SignedDuration, Timestamp};
@@ -15,7 +14,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{from_value, json};
 
-use crate::drains::{DEADLINE, evicted_by_us, fleet, marker};
+use crate::drains::{evicted_by_us, fleet, marker};
 
 /// See [`Fleet::hold_next_drain`].
 const HOLD: (&str, &str) = ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5");
@@ -31,11 +30,8 @@ async fn a_blocked_drain_is_explained_and_times_out() -> Result<()> {
     fleet.pause_node("node-1", true).await?;
     fleet.deploy("cart", 2, "1").await?;
     // Without a budget: one that allows more has others of its namespace asked for again.
-    fleet
-        .control_plane
-        .kubectl("create deployment mail --image=none --replicas=2 -n shop".split(' '))
-        .await?;
-    await_until("a pod of it is there", DEADLINE, async || {
+    fleet.kubectl("create deployment mail --image=none --replicas=2 -n shop").await?;
+    await_until("a pod of it is there", async || {
         (!on_node(&fleet, "mail").await.ok()?.is_empty()).then_some(())
     })
     .await?;
@@ -48,10 +44,8 @@ async fn a_blocked_drain_is_explained_and_times_out() -> Result<()> {
     fleet.until_node("node-0", "it drains", |seen| seen.reason == "Draining").await?;
 
     // One that is blocked holds up no other.
-    await_until("the others are gone", DEADLINE, async || {
-        on_node(&fleet, "mail").await.ok()?.is_empty().then_some(())
-    })
-    .await?;
+    await_until("the others are gone", async || on_node(&fleet, "mail").await.ok()?.is_empty().then_some(()))
+        .await?;
     ensure!(on_node(&fleet, "cart").await? == cart, "the budget was not kept");
     until_it_says(&fleet, &[&format!("shop/{}", cart[0]), "disruption budget cart"]).await?;
     warned(&fleet, "DrainBlocked", "disruption budget cart").await?;
@@ -79,15 +73,11 @@ async fn a_blocked_drain_is_explained_and_times_out() -> Result<()> {
     let killed = fleet.processes("reconciler");
     let ran = Timestamp::now().duration_since(began);
     ensure!(ran < LIMIT, "{ran:?} had passed before the reconcilers were killed in mid-drain");
-    for process in &killed {
-        fleet.kubelets.signal(NAMESPACE, &process.pod, Signal::KILL);
-    }
-    fleet
-        .until_node("node-0", "it is put back", |seen| seen.is_idle() && seen.reason == "BackingOff")
-        .await?;
+    fleet.signal("reconciler", Signal::KILL);
+    fleet.until_waits("node-0", "BackingOff").await?;
     let alive = fleet.processes("reconciler");
     ensure!(!alive.iter().any(|process| killed.contains(process)), "{killed:?} were not killed: {alive:?}");
-    let failures = fleet.shadows().get("brs-node-0").await?.spec.failures.context("no failure")?;
+    let failures = fleet.failures("node-0").await?.context("no failure")?;
     let took = failures.at.parse::<Timestamp>()?.duration_since(began);
     // A clock that the next leader had started again would have ended no earlier than this.
     let again = ran + LIMIT;
@@ -121,7 +111,7 @@ async fn on_node(fleet: &Fleet, app: &str) -> Result<Vec<String>> {
 /// Awaits that the condition says all of this while it drains.
 async fn until_it_says(fleet: &Fleet, words: &[&str]) -> Result<()> {
     let mut last = String::new();
-    let said = await_until(format!("it says {words:?}"), DEADLINE, async || {
+    let said = await_until(format!("it says {words:?}"), async || {
         let found = fleet.progressing("node-0").await.ok()?;
         last.clone_from(&found.message);
         (found.reason == "Draining" && words.iter().all(|word| found.message.contains(word))).then_some(())
@@ -140,7 +130,7 @@ async fn warned(fleet: &Fleet, reason: &str, says: &str) -> Result<()> {
 async fn own_pace(audit: &mut AuditReader, pod: &str) -> Result<()> {
     let mut asked: Vec<Event> = vec![];
     audit
-        .wait_for("the pod is asked for again and again", DEADLINE, |event| {
+        .wait_for("the pod is asked for again and again", |event| {
             if evicted_by_us(event).is_some_and(|evicted| evicted == format!("shop/{pod}")) {
                 asked.push(event.clone());
             }

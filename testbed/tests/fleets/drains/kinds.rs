@@ -16,7 +16,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value as Json, from_value, json};
 
 use crate::drains::held::{HOLD, let_go};
-use crate::drains::{DEADLINE, evicted_by_us, own_pods};
+use crate::drains::{evicted_by_us, own_pods};
 
 /// As people drain a node by hand.
 const DRAIN: &str = "drain node-0 --ignore-daemonsets --delete-emptydir-data --dry-run=server";
@@ -28,7 +28,7 @@ async fn evictions_match_kubectl_drain_with_operator_pods_last() -> Result<()> {
     let mut fleet = Fleet::start(&FleetOptions { copied: false, ..quick }, |_| ()).await?;
     fleet.pause_node("node-1", true).await?;
     // A node that is out of service for another reason uses up the limit of one: somebody drains it, then it is not Ready.
-    fleet.control_plane.kubectl(["cordon", "node-1"]).await?;
+    fleet.kubectl("cordon node-1").await?;
     fleet.until_node("node-1", "it is cordoned", |seen| seen.cordoned).await?;
     fleet.publish(NEW)?;
     fleet
@@ -38,7 +38,7 @@ async fn evictions_match_kubectl_drain_with_operator_pods_last() -> Result<()> {
     ensure!(said.contains("out of service for other reasons, such as node-1"), "{said}");
     fleet.report_ready("node-1", false).await?;
     fleet.until_node("node-1", "it is not Ready", |seen| !seen.ready).await?;
-    fleet.control_plane.kubectl(["uncordon", "node-1"]).await?;
+    fleet.kubectl("uncordon node-1").await?;
     fleet.until_node("node-1", "it is not cordoned", |seen| !seen.cordoned).await?;
 
     // So all that is made now comes to node-0, and stays until node-1 is Ready again.
@@ -59,13 +59,13 @@ async fn evictions_match_kubectl_drain_with_operator_pods_last() -> Result<()> {
 
     // What was on its way out is waited for. Of what was evicted, the pod with the finalizer is, too.
     fleet.until_node("node-0", "it drains", |seen| seen.reason == "Draining").await?;
-    await_until("only what has a finalizer is left", DEADLINE, async || {
+    await_until("only what has a finalizer is left", async || {
         let left = on_node_0(&fleet).await.ok()?;
         left.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count().eq(&2).then_some(())
     })
     .await?;
     // Our own go last, and would come back as long as the controller of nodes has not seen node-1 Ready.
-    await_until("node-1 takes pods", DEADLINE, async || {
+    await_until("node-1 takes pods", async || {
         let node = Api::<Node>::all(fleet.client()).get("node-1").await.ok()?;
         node.spec?.taints.unwrap_or_default().is_empty().then_some(())
     })
@@ -73,9 +73,7 @@ async fn evictions_match_kubectl_drain_with_operator_pods_last() -> Result<()> {
     let held = fleet.progressing("node-0").await?;
     ensure!(held.reason == "Draining" && !fleet.seen("node-0")?.drained, "{held:?}");
     give_up(&fleet).await?;
-    fleet
-        .until_node("node-0", "it is updated", |seen| seen.is_idle() && seen.version.as_deref() == Some(NEW))
-        .await?;
+    fleet.until_runs("node-0", NEW).await?;
 
     let asked: Vec<Event> =
         audit.read()?.into_iter().filter(|event| evicted_by_us(event).is_some()).collect();
@@ -95,7 +93,7 @@ async fn evictions_match_kubectl_drain_with_operator_pods_last() -> Result<()> {
     let moved = own_pods(&fleet).await?;
     ensure!(moved.len() == 4 && moved.values().all(|node| node == "node-1"), "{moved:?}");
     fleet.pause_node("node-1", false).await?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
     let back = own_pods(&fleet).await?;
     ensure!(back.len() == 4 && back.values().all(|node| node == "node-0"), "{back:?}");
     ensure!(back.keys().all(|pod| !moved.contains_key(pod)), "{back:?}");
@@ -160,7 +158,7 @@ async fn populate(fleet: &Fleet) -> Result<String> {
     pods.patch_status("done", &PatchParams::default(), &finished).await?;
     let leaving = pod_of(fleet, "held").await?;
     pods.delete(leaving.trim_start_matches("default/"), &DeleteParams::default()).await?;
-    await_until("another one in its place", DEADLINE, async || {
+    await_until("another one in its place", async || {
         let held = pods.list(&ListParams::default().labels("app=held")).await.ok()?;
         let runs =
             |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
@@ -180,8 +178,7 @@ async fn by_hand(fleet: &Fleet) -> Result<BTreeSet<String>> {
     );
     let pods = Api::<Pod>::default_namespaced(fleet.client());
     pods.delete("debug", &DeleteParams::default()).await?;
-    await_until("it is gone", DEADLINE, async || pods.get_opt("debug").await.ok()?.is_none().then_some(()))
-        .await?;
+    await_until("it is gone", async || pods.get_opt("debug").await.ok()?.is_none().then_some(())).await?;
     let drain = fleet.control_plane.kubectl_output(DRAIN.split(' ')).await?;
     let said = format!("{}{}", String::from_utf8(drain.stdout)?, String::from_utf8(drain.stderr)?);
     ensure!(drain.status.success(), "{said}");
@@ -206,22 +203,21 @@ async fn pod_of(fleet: &Fleet, app: &str) -> Result<String> {
 }
 
 async fn until_phase(fleet: &Fleet, app: &str, phase: &str) -> Result<()> {
-    let waited = await_until(format!("{app} on node-0 is {phase}"), DEADLINE, async || {
+    let waited = await_until(format!("{app} on node-0 is {phase}"), async || {
         let pods = on_node_0(fleet).await.ok()?;
         let found = pods.iter().find(|pod| pod.labels().get("app").is_some_and(|label| label == app))?;
         (found.status.as_ref()?.phase.as_deref() == Some(phase)).then_some(())
     });
-    Ok(waited.await?)
+    waited.await
 }
 
 /// The workload whose pods are held back is given up, and their holder lets go.
 async fn give_up(fleet: &Fleet) -> Result<()> {
     let deployments = Api::<Deployment>::default_namespaced(fleet.client());
     deployments.delete("held", &DeleteParams::background()).await?;
-    await_until("they are gone", DEADLINE, async || {
+    await_until("they are gone", async || {
         // A pod that goes meanwhile is an error, and what is wanted.
         (let_go(fleet).await.ok()? == 0).then_some(())
     })
-    .await?;
-    Ok(())
+    .await
 }

@@ -10,19 +10,18 @@ mod kinds;
 mod returning;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use anyhow::Result;
 use brupop_api::Marker;
 use brupop_api::names::{MARKER_ANNOTATION, RECONCILER_ACCOUNT};
 use brupop_testbed::audit::Event;
 use brupop_testbed::operator::NAMESPACE;
-use brupop_testbed::{Fleet, FleetOptions};
+use brupop_testbed::{Fleet, FleetOptions, await_until};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
-use kube::api::{Api, ListParams};
-
-const DEADLINE: Duration = Duration::from_mins(2);
+use kube::api::{Api, ListParams, PostParams};
+use serde_json::{Value as Json, from_value, json};
 
 async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<Fleet> {
     Fleet::start(&FleetOptions::quick(nodes, env), |_| ()).await
@@ -54,4 +53,24 @@ async fn own_pods(fleet: &Fleet) -> Result<BTreeMap<String, String>> {
     let stays = pods.filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
     Ok(stays.map(|pod| (pod.name_any(), node(&pod))).collect())
+}
+
+/// A Deployment without a budget; returns once its pods run.
+async fn deploy(fleet: &Fleet, name: &str, replicas: i32, finalizers: &[&str], more: Json) -> Result<()> {
+    let mut spec = json!({"containers": [{"name": "c", "image": "none"}]});
+    json_patch::merge(&mut spec, &more);
+    let deployment: Deployment = from_value(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}, "finalizers": finalizers}, "spec": spec},
+        },
+    }))?;
+    let deployments = Api::<Deployment>::default_namespaced(fleet.client());
+    deployments.create(&PostParams::default(), &deployment).await?;
+    await_until(format!("the pods of {name} run"), async || {
+        (deployments.get(name).await.ok()?.status?.available_replicas? == replicas).then_some(())
+    })
+    .await
 }

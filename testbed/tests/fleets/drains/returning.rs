@@ -4,14 +4,13 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_api::names;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::{Fleet, await_until};
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::{from_value, json};
 
-use crate::drains::{DEADLINE, evicted_by_us, fleet, node};
+use crate::drains::{deploy, evicted_by_us, fleet, node};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn returning_pods_are_left_after_two_evictions() -> Result<()> {
@@ -20,9 +19,7 @@ async fn returning_pods_are_left_after_two_evictions() -> Result<()> {
     stubborn(&fleet, 1).await?;
     let node_0 = node(&fleet, "node-0").await?;
     fleet.publish(NEW)?;
-    fleet
-        .until_node("node-0", "it is updated", |seen| seen.is_idle() && seen.version.as_deref() == Some(NEW))
-        .await?;
+    fleet.until_runs("node-0", NEW).await?;
     evicted_twice(&fleet, 1).await?;
     let said = events(&fleet, "PodsLeft").await?;
     ensure!(matches!(&said[..], [one] if one.contains("apps/v1/ReplicaSet/default/stubborn-")), "{said:?}");
@@ -47,7 +44,7 @@ async fn returning_pods_with_a_budget_abort_the_drain() -> Result<()> {
     budgets.create(&PostParams::default(), &budget).await?;
     fleet.publish(NEW)?;
     fleet.until_node("node-0", "it backs off", |seen| seen.reason == "BackingOff" && !seen.cordoned).await?;
-    let failures = fleet.shadows().get("brs-node-0").await?.spec.failures.context("no failure")?;
+    let failures = fleet.failures("node-0").await?.context("no failure")?;
     ensure!(failures.reason == "PodsComeBack", "{failures:?}");
     evicted_twice(&fleet, 2).await?;
     let node = node(&fleet, "node-0").await?;
@@ -59,24 +56,8 @@ async fn returning_pods_with_a_budget_abort_the_drain() -> Result<()> {
 
 /// A workload whose pods name their node, so nothing keeps them away from it.
 async fn stubborn(fleet: &Fleet, replicas: i32) -> Result<()> {
-    let deployment: Deployment = from_value(json!({
-        "metadata": {"name": "stubborn"},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "stubborn"}}, "template": {
-            "metadata": {"labels": {"app": "stubborn"}},
-            "spec": {
-                "nodeName": "node-0", "terminationGracePeriodSeconds": 0,
-                "containers": [{"name": "c", "image": "none"}],
-            },
-        }},
-    }))?;
-    let deployments = Api::<Deployment>::default_namespaced(fleet.client());
-    deployments.create(&PostParams::default(), &deployment).await?;
-    await_until("it runs", DEADLINE, async || {
-        let now = deployments.get("stubborn").await.ok()?;
-        (now.status?.available_replicas == Some(replicas)).then_some(())
-    })
-    .await?;
-    Ok(())
+    let on_node_0 = json!({"nodeName": "node-0", "terminationGracePeriodSeconds": 0});
+    deploy(fleet, "stubborn", replicas, &[], on_node_0).await
 }
 
 /// Each of its pods was evicted twice, by each process that led at most: the next one counts again what was not left yet.
@@ -94,10 +75,10 @@ async fn evicted_twice(fleet: &Fleet, replicas: usize) -> Result<()> {
 async fn events(fleet: &Fleet, reason: &str) -> Result<Vec<String>> {
     let events = Api::<Event>::default_namespaced(fleet.client());
     let of_node = ListParams::default().fields(&format!("involvedObject.name=node-0,reason={reason}"));
-    let found = await_until(format!("an Event {reason}"), DEADLINE, async || {
+    let found = await_until(format!("an Event {reason}"), async || {
         let found = events.list(&of_node).await.ok()?.items;
         let said: Vec<String> = found.into_iter().filter_map(|event| event.message).collect();
         (!said.is_empty()).then_some(said)
     });
-    Ok(found.await?)
+    found.await
 }

@@ -2,18 +2,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use brupop_api::names::{LEASE, RECONCILER_ACCOUNT};
 use brupop_testbed::audit::Event;
 use brupop_testbed::operator::{NAMESPACE, binaries};
 use brupop_testbed::sandbox::{Process, Signal};
 use brupop_testbed::{Bearer, Fleet};
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::{Api, PostParams};
 use tokio::process::Command;
-
-use crate::leaders::DEADLINE;
 
 /// The shipped program with a token of its own, by which the audit log tells it from others.
 pub struct ByHand {
@@ -32,11 +27,7 @@ impl Prepared {
     /// `name` stands for the pod's: the Lease is held under it.
     pub async fn new(fleet: &Fleet, name: &str, settings: &[(&str, &str)]) -> Result<Self> {
         let plane = &fleet.control_plane;
-        let accounts = Api::<ServiceAccount>::namespaced(fleet.client(), NAMESPACE);
-        let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
-        let answer =
-            accounts.create_token_request(RECONCILER_ACCOUNT, &PostParams::default(), &request).await?;
-        let token = answer.status.context("no token")?.token;
+        let token = plane.token(NAMESPACE, RECONCILER_ACCOUNT).await?;
         let bearer = Bearer::of(plane, &token, NAMESPACE).await?;
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).to_string();
         let mut command = Command::new(binaries(&["brupop-reconciler"])?.join("brupop-reconciler"));
@@ -78,7 +69,7 @@ impl ByHand {
                 && event.object_ref.as_ref().is_some_and(|object| object.resource == "leases")
         };
         let what = format!("a watch of the Lease {LEASE} by {}", self.process.name());
-        fleet.control_plane.audit().wait_for_audit(&what, DEADLINE, watches).await?;
+        fleet.control_plane.audit().from_start().wait_for(&what, watches).await?;
         Ok(())
     }
 

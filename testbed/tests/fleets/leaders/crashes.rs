@@ -1,14 +1,15 @@
 //! The leader is killed right after each kind of write; the next one goes on from the objects.
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::DEADLINE;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use tokio::time::timeout;
 
 use crate::leaders::by_hand::Prepared;
+use crate::leaders::fleet;
 use crate::leaders::written::{Writes, Written};
-use crate::leaders::{DEADLINE, fleet};
 use crate::went_well::went_well;
 
 const LIMIT: usize = 2;
@@ -24,7 +25,7 @@ async fn a_leader_may_crash_after_any_write() -> Result<()> {
     // When an eviction's caller dies, the API server may have charged the budget and not deleted the pod: for two minutes
     // the budget takes that pod for gone. Here there is room for that.
     fleet.deploy("cart", 8, "8").await?;
-    fleet.control_plane.kubectl(["-n", NAMESPACE, "delete", "pdb", "brupop-webhook"]).await?;
+    fleet.kubectl(&format!("-n {NAMESPACE} delete pdb brupop-webhook")).await?;
     fleet.publish(NEW)?;
     let first = fleet.term().await?;
     let mut writes = Writes::of(&fleet).await?;
@@ -46,7 +47,7 @@ async fn a_leader_may_crash_after_any_write() -> Result<()> {
         // It leads before it is killed in its turn. What is seen until then is what the one before came to.
         crashed_after.extend(until(&mut writes, Written::Term).await?);
     }
-    let updated = fleet.until_updated(NEW, DEADLINE).await;
+    let updated = fleet.until_updated(NEW).await;
     updated.with_context(|| fleet.control_plane.log("leader"))?;
     went_well(&fleet, LIMIT).await?;
     // Each of them led; one that could not renew its Lease in time has done so twice.

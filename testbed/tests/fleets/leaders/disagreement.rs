@@ -1,15 +1,15 @@
 //! Two reconcilers that believe to lead.
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::Fleet;
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::sandbox::Signal;
+use brupop_testbed::{DEADLINE, Fleet};
 use tokio::time::timeout;
 
 use crate::leaders::by_hand::Prepared;
+use crate::leaders::fleet;
 use crate::leaders::written::{Writes, Written};
-use crate::leaders::{DEADLINE, fleet};
 use crate::went_well::went_well;
 
 const LIMIT: usize = 2;
@@ -32,7 +32,7 @@ async fn a_deposed_leader_writes_nothing() -> Result<()> {
     // The heir is in mid-update, too, when the other one finds out.
     timeout(DEADLINE, writes.next(Written::Granted)).await.context("no grant")??;
     frozen.signal(Signal::CONT)?;
-    let updated = fleet.until_updated(NEW, DEADLINE).await;
+    let updated = fleet.until_updated(NEW).await;
     updated.with_context(|| fleet.control_plane.log("heir"))?;
     went_well(&fleet, LIMIT).await?;
 
@@ -55,7 +55,7 @@ async fn two_concurrent_leaders_stay_within_the_limit() -> Result<()> {
         Prepared::new(&fleet, "twin", &SETTINGS).await?.start(&fleet)?,
         Prepared::new(&fleet, "twin", &SETTINGS).await?.start(&fleet)?,
     ];
-    let updated = fleet.until_updated(NEW, DEADLINE).await;
+    let updated = fleet.until_updated(NEW).await;
     updated.with_context(|| fleet.control_plane.log("twin"))?;
     went_well(&fleet, LIMIT).await?;
     let written = written(&fleet)?;

@@ -8,7 +8,7 @@ use brupop_testbed::await_until;
 use brupop_testbed::operator::NAMESPACE;
 use tokio::time::Instant;
 
-use crate::orchestration::{DEADLINE, fleet};
+use crate::orchestration::fleet;
 
 /// Beside what must be written, conditions may settle.
 const MOST_WRITES: usize = 10;
@@ -17,7 +17,7 @@ const QUIET: Duration = Duration::from_secs(10);
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
     let mut fleet = fleet(1, &[("MAX_CONCURRENT_UPDATE", "unlimited")]).await?;
-    await_until("the condition of node-0", DEADLINE, async || fleet.progressing("node-0").await.ok()).await?;
+    await_until("the condition of node-0", async || fleet.progressing("node-0").await.ok()).await?;
     let mut audit = fleet.control_plane.audit().from_now();
     for (object, patch) in [
         ("brf/fleet", r#"{"status":{"halted":"x","limit":7}}"#),
@@ -44,7 +44,7 @@ async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
         .await?;
 
     let (mut writes, mut quiet_since) = (0, Instant::now());
-    await_until("no write for a while", DEADLINE, async || {
+    await_until("no write for a while", async || {
         for event in audit.read().ok()? {
             let ours = event.user.username.ends_with("brupop-reconciler") && event.verb == "patch";
             let about = |resource, name| event.is_about(resource, name);

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::{LEFT_OUT, UPDATER_INTERFACE_LABEL as LABEL, UPDATER_INTERFACE_VERSION};
-use brupop_testbed::Fleet;
 use brupop_testbed::audit::{AuditReader, Event};
 use brupop_testbed::binaries::control_plane_binaries;
 use brupop_testbed::documents::{README, blocks, read};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
+use brupop_testbed::{DEADLINE, Fleet};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::orchestration::{DEADLINE, fleet};
+use crate::orchestration::fleet;
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// From the first refusal to the second, and from that to the third, if it waits longer each time.
@@ -27,10 +27,7 @@ const WAITS: [Duration; 2] = [Duration::from_millis(900), Duration::from_millis(
 async fn auto_label_respects_existing_labels() -> Result<()> {
     let mut fleet = fleet(3, &[]).await?;
     bare(&fleet, "node-0").await?;
-    fleet
-        .control_plane
-        .kubectl(["label", "node", "node-1", "--overwrite", &format!("{LABEL}={LEFT_OUT}")])
-        .await?;
+    fleet.kubectl(&format!("label node node-1 --overwrite {LABEL}={LEFT_OUT}")).await?;
     bare(&fleet, "node-2").await?;
     let another = Patch::Merge(json!({"status": {"nodeInfo": {"osImage": "Debian GNU/Linux 13 (trixie)"}}}));
     Api::<Node>::all(fleet.client()).patch_status("node-2", &PatchParams::default(), &another).await?;
@@ -64,7 +61,7 @@ async fn auto_label_respects_existing_labels() -> Result<()> {
 
 /// Nobody says anything of this node any more.
 async fn bare(fleet: &Fleet, node: &str) -> Result<()> {
-    fleet.control_plane.kubectl(["label", "node", node, &format!("{LABEL}-")]).await.map(drop)
+    fleet.kubectl(&format!("label node {node} {LABEL}-")).await.map(drop)
 }
 
 /// The label of each node.
@@ -109,7 +106,7 @@ async fn as_the_readme_has_it(fleet: &Fleet) -> Result<()> {
     let command = blocks.find(|block| block.starts_with("for node in ")).context("no such command")?;
     run(fleet, "bash", &["-euo", "pipefail", "-c", command]).await?;
     only_the_first_is_in(fleet).await?;
-    fleet.until_node("node-0", "is looked after", |seen| seen.is_idle() && seen.reason == "NoUpdate").await?;
+    fleet.until_waits("node-0", "NoUpdate").await?;
     bare(fleet, "node-0").await?;
     fleet.until_node("node-0", "is left alone again", |seen| !seen.has_shadow).await
 }
@@ -128,8 +125,7 @@ async fn without_the_right_it_says_so_and_hammers_nobody(fleet: &Fleet) -> Resul
     fleet.wait_for_event("node-0", "NotOptedIn", "apply an overlay with the component auto-label").await?;
     let mut refused = Vec::new();
     for times in ["once", "twice", "three times"] {
-        let event =
-            audit.wait_for(&format!("refused {times}"), DEADLINE, |event| patches(event, "node-0")).await?;
+        let event = audit.wait_for(&format!("refused {times}"), |event| patches(event, "node-0")).await?;
         ensure!(event.code() == 403, "{event:?}");
         refused.push(event.request_received_timestamp);
     }

@@ -12,7 +12,7 @@ use brupop_testbed::operator::NAMESPACE;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 
-use crate::orchestration::{DEADLINE, fleet};
+use crate::orchestration::fleet;
 
 /// In seconds: a node that joins has reported long before.
 const MIN_NODE_AGE: i64 = 30;
@@ -39,7 +39,7 @@ async fn a_pause_lets_running_updates_finish() -> Result<()> {
     fleet.until_node(second, "is held back", |seen| seen.reason == "FleetPaused").await?;
     ensure!(fleet.seen(&first)?.reason == "Draining", "the pause has stopped what had begun");
     fleet.pause_node(&first, true).await?;
-    fleet.until_node(&first, "is put back", |seen| seen.runs(OLD)).await?;
+    fleet.until_runs(&first, OLD).await?;
     fleet.wait_for_event(&first, "UpdateAborted", "a person paused this node").await?;
     fleet.until_no_slot_is_taken().await?;
     undone(&fleet, &first).await?;
@@ -57,7 +57,7 @@ async fn a_pause_lets_running_updates_finish() -> Result<()> {
     fleet.until_node("node-0", "is held back", |seen| seen.reason == "FleetPaused").await?;
     ensure!(!fleet.history().has_seen("node-0", begun), "node-0 has begun although the fleet is paused");
     fleet.pause(false).await?;
-    fleet.until_node("node-0", "is updated", |seen| seen.runs(NEW)).await?;
+    fleet.until_runs("node-0", NEW).await?;
     ensure!(
         fleet.history().outcomes()[&first].boots == 1 && fleet.seen(&first)?.runs(OLD),
         "{first} was rebooted"
@@ -71,8 +71,7 @@ async fn a_pause_lets_running_updates_finish() -> Result<()> {
 /// `kubectl wait` takes no condition for an answer that is about an earlier spec.
 async fn what_a_person_wrote_is_said_to_be_observed(fleet: &Fleet) -> Result<()> {
     let wait = async |condition: &str, object: &str| {
-        let wait = ["wait", &format!("--for=condition={condition}"), object, "-n", NAMESPACE, "--timeout=2m"];
-        fleet.control_plane.kubectl(wait).await
+        fleet.kubectl(&format!("wait --for=condition={condition} {object} -n {NAMESPACE} --timeout=2m")).await
     };
     let before = fleet.ledger().get(FLEET).await?.metadata.generation.context("no generation")?;
     for (later, paused) in [(1, true), (2, false)] {
@@ -115,7 +114,7 @@ async fn drains(fleet: &Fleet, nodes: &[&str]) -> Result<String> {
             .map(|(node, _)| node.to_owned())
     };
     fleet
-        .until("a node is drained", DEADLINE, |history| {
+        .until("a node is drained", |history| {
             history.now().any(|(node, seen)| nodes.contains(&node) && draining(seen))
         })
         .await?;
@@ -143,7 +142,7 @@ async fn a_young_node_is_left_alone_until_it_is_old_enough(fleet: &mut Fleet) ->
     ensure!(fleet.progressing("node-3").await?.message.contains("MIN_NODE_AGE_SECONDS"));
     let node = Api::<Node>::all(fleet.client()).get("node-3").await?;
     let created = node.metadata.creation_timestamp.context("no time")?.0;
-    fleet.until_node("node-3", "is updated", |seen| seen.runs(NEW)).await?;
+    fleet.until_runs("node-3", NEW).await?;
     let started = fleet.wait_for_event("node-3", "UpdateStarted", "begins").await?;
     let started = started.event_time.context("no time")?.0;
     let age = started.duration_since(created);

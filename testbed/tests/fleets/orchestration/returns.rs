@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams};
 use tokio::time::Instant;
 
-use crate::orchestration::{DEADLINE, failures, fleet, until_it_is};
+use crate::orchestration::{failures, fleet, until_it_is};
 
 const SOAK: Duration = Duration::from_secs(8);
 /// All that is said of a first failure is read before the second attempt.
@@ -38,7 +38,7 @@ async fn failing_nodes_recover_and_still_count() -> Result<()> {
     let mut fleet = fleet(5, &ENV).await?;
     let slow = Durations { reboot: Duration::from_secs(25), ..Durations::default() };
     fleet.join(5, slow).await?;
-    fleet.until_node("node-5", "has joined", |seen| seen.runs(OLD)).await?;
+    fleet.until_runs("node-5", OLD).await?;
     fleet.hosts[0].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
     fleet.hosts[1].set_faults(Faults::failing(Command::Prepare, "no space left on device"));
     for (number, host) in fleet.hosts.iter().enumerate() {
@@ -63,8 +63,7 @@ fn release(number: usize) -> String {
 
 /// The failures that stand in a shadow's spec.
 async fn noted(fleet: &Fleet, node: &str) -> Result<Failures> {
-    let shadow = fleet.shadows().get(&format!("brs-{node}")).await?;
-    shadow.spec.failures.context("no failure is noted")
+    fleet.failures(node).await?.context("no failure is noted")
 }
 
 /// So much later than this time of the wall clock.
@@ -78,6 +77,9 @@ async fn falls_back_twice_and_waits_in_between(fleet: &Fleet) -> Result<()> {
     fleet.until_node("node-0", "waits", |seen| seen.reason == "BackingOff" && seen.runs(OLD)).await?;
     let first = noted(fleet, "node-0").await?;
     ensure!((first.count, first.reason.as_str()) == (1, "FellBack"), "{first:?}");
+    let status = fleet.shadows().get("brs-node-0").await?.status.unwrap_or_default();
+    let says = status.message.as_deref().is_some_and(|message| message.contains("fell back to 1.19.4"));
+    ensure!(says && status.crash_count == Some(1), "{status:?}");
     let condition = fleet.progressing("node-0").await?;
     ensure!(condition.message.contains("(FellBack), and waits until "), "{condition:?}");
     fleet
@@ -136,7 +138,7 @@ async fn soaks(fleet: &Fleet, node: &str) -> Result<()> {
 /// The soak that was interrupted until `again`, or later, begins again, and the update is a success.
 async fn soaks_anew(fleet: &Fleet, number: usize, again: Instant) -> Result<()> {
     let node = &format!("node-{number}");
-    fleet.until_node(node, "is updated", |seen| seen.runs(&release(number))).await?;
+    fleet.until_runs(node, &release(number)).await?;
     let updates = fleet.history().updates(node);
     let ended = updates.first().and_then(|(_, ended)| *ended).context("it has not ended")?;
     ensure!(
@@ -162,8 +164,7 @@ async fn is_not_ready_for_a_moment_of_its_soak(fleet: &Fleet) -> Result<()> {
 
 async fn loses_its_agent_in_its_soak(fleet: &Fleet) -> Result<()> {
     soaks(fleet, "node-3").await?;
-    let agent =
-        fleet.processes("agent").into_iter().find(|agent| agent.node == "node-3").context("no agent")?;
+    let agent = fleet.agent("node-3")?;
     let again = Instant::now();
     fleet.kubelets.signal(NAMESPACE, &agent.pod, Signal::KILL);
     soaks_anew(fleet, 3, again).await
@@ -192,7 +193,7 @@ async fn stays_away_for_too_long(fleet: &Fleet) -> Result<()> {
     ensure!(failures(&status, &release(5)) == [("node-5", "NotReturned")], "{status:?}");
     ensure!(status.slots.contains_key("brs-node-5"), "{status:?}");
     fleet.wait_for_event("node-5", "RebootOverdue", "look at the machine").await?;
-    fleet.until_node("node-5", "comes late", |seen| seen.runs(&release(5))).await?;
+    fleet.until_runs("node-5", &release(5)).await?;
     let status =
         fleet.until_ledger("node-5 came late", |status| !status.slots.contains_key("brs-node-5")).await?;
     let record = &status.versions[&release(5)];
@@ -206,7 +207,7 @@ async fn machines_that_are_replaced_are_not_forgotten(fleet: &mut Fleet) -> Resu
     let old = uid(fleet.shadows().get("brs-node-0").await?);
     fleet.replace(0).await?;
     let shadows = fleet.shadows();
-    let another = brupop_testbed::await_until("node-0 has fallen back once more", DEADLINE, async || {
+    let another = brupop_testbed::await_until("node-0 has fallen back once more", async || {
         let shadow = shadows.get("brs-node-0").await.ok()?;
         let fell_back = shadow.spec.failures.as_ref().is_some_and(|failures| failures.reason == "FellBack");
         (shadow.metadata.uid != old && fell_back).then_some(shadow)

@@ -8,8 +8,6 @@ use brupop_testbed::{Fleet, await_until};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value as Json, json};
 
-use crate::orchestration::DEADLINE;
-
 pub(crate) struct RogueAgent {
     shadows: Api<BottlerocketShadow>,
     shadow: String,
@@ -17,9 +15,7 @@ pub(crate) struct RogueAgent {
 
 /// Stops the process of this node's agent; its pod stays Ready.
 pub(crate) fn freeze(fleet: &Fleet, node: &str) -> Result<()> {
-    let mut agents = fleet.processes("agent").into_iter();
-    let agent = agents.find(|agent| agent.node == node).with_context(|| format!("no agent on {node}"))?;
-    fleet.kubelets.signal(NAMESPACE, &agent.pod, Signal::STOP);
+    fleet.kubelets.signal(NAMESPACE, &fleet.agent(node)?.pod, Signal::STOP);
     Ok(())
 }
 
@@ -49,11 +45,11 @@ impl RogueAgent {
     /// Waits until the spec asks for this.
     pub(crate) async fn wait_for_spec(&self, goal: State, attempt: u64) -> Result<BottlerocketShadowSpec> {
         let what = format!("{} is asked for {goal} at attempt {attempt}", self.shadow);
-        let asked = await_until(what, DEADLINE, async || {
+        let asked = await_until(what, async || {
             let spec = self.shadows.get(&self.shadow).await.ok()?.spec;
             (spec.state == goal && spec.attempt == Some(attempt)).then_some(spec)
         });
-        Ok(asked.await?)
+        asked.await
     }
 
     /// Waits for an update to this version, and reports it as staged; returns the boot from which a reboot is granted then.

@@ -56,7 +56,7 @@ async fn a_rogue_agent_harms_only_its_own_update() -> Result<()> {
     }
     tokio::try_join!(fails_again_and_again(&fails), never_says_idle(&fleet, "node-5"), async {
         for node in ["node-6", "node-7"] {
-            fleet.until_node(node, "is updated", |seen| seen.runs(NEW)).await?;
+            fleet.until_runs(node, NEW).await?;
         }
         Ok(())
     })?;

@@ -11,7 +11,7 @@ use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::{NAMESPACE, apply_overlay};
 use tokio::time::Instant;
 
-use crate::orchestration::{DEADLINE, fleet};
+use crate::orchestration::fleet;
 
 const LOOKED_AT: Duration = Duration::from_secs(5);
 /// Of one process in that time: its watch fails and is begun again, later each time.
@@ -21,11 +21,11 @@ const MOST_REQUESTS: usize = 20;
 async fn a_missing_crd_is_survived_without_flooding_requests() -> Result<()> {
     let mut fleet = fleet(2, &[("CHECK_INTERVAL_SECONDS", "5")]).await?;
     let mut audit = fleet.control_plane.audit().from_now();
-    fleet.control_plane.kubectl(["delete", "crd", "bottlerocketshadows.brupop.bottlerocket.aws"]).await?;
+    fleet.kubectl("delete crd bottlerocketshadows.brupop.bottlerocket.aws").await?;
     let began = Instant::now();
     let mut requests: BTreeMap<String, usize> = BTreeMap::new();
     let mut missing = 0;
-    await_until("a look at what they ask for", DEADLINE, async || {
+    await_until("a look at what they ask for", async || {
         for event in audit.read().ok()?.into_iter().filter(is_ours) {
             missing += usize::from(event.code() == 404);
             let pods = event.user.extra.get("authentication.kubernetes.io/pod-name");
@@ -41,7 +41,7 @@ async fn a_missing_crd_is_survived_without_flooding_requests() -> Result<()> {
 
     apply_overlay(&fleet.control_plane, "default").await?;
     fleet.publish(NEW)?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
     fleet.check()
 }
 

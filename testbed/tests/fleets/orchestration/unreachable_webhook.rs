@@ -7,8 +7,6 @@ use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::{apply_overlay, binaries, programs};
 use brupop_testbed::{Fleet, FleetOptions};
 
-use crate::orchestration::DEADLINE;
-
 /// The release after [`NEW`].
 const NEXT: &str = "1.20.1";
 
@@ -40,7 +38,7 @@ async fn an_install_whose_webhook_cannot_be_reached_says_so() -> Result<()> {
     fleet.until_node("node-0", "is told the reason", |seen| seen.reason == "AdmissionNotEnforced").await?;
 
     fleet.control_plane.reach_services(true);
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
 
     // Before the next dry run: the node gets a slot, and then the first write of its update is refused.
     fleet.pause(true).await?;
@@ -52,7 +50,7 @@ async fn an_install_whose_webhook_cannot_be_reached_says_so() -> Result<()> {
     let said = fleet.progressing("node-0").await?.message;
     ensure!(said.contains("has not stored the reconciler's first write yet"), "{said}");
     fleet.control_plane.reach_services(true);
-    fleet.until_updated(NEXT, DEADLINE).await?;
+    fleet.until_updated(NEXT).await?;
     fleet.check()
 }
 

@@ -21,7 +21,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{from_value, json};
 use tokio::time::Instant;
 
-use crate::orchestration::{DEADLINE, fleet, until_it_is};
+use crate::orchestration::{fleet, until_it_is};
 
 const NODES: [&str; 3] = ["node-0", "node-1", "node-2"];
 const SECOND: &str = "1.20.1";
@@ -58,7 +58,7 @@ async fn one_node_is_updated_now(fleet: &Fleet) -> Result<()> {
     fleet.until_node("node-1", "is to reboot", |seen| seen.goal == RebootedIntoUpdate).await?;
     fleet.configure(&[]).await?;
     fleet.hosts[1].set_faults(Faults::default());
-    fleet.until_node("node-1", "is updated", |seen| seen.runs(NEW)).await?;
+    fleet.until_runs("node-1", NEW).await?;
     fleet.annotate("node-1", &format!("{UPDATE_NOW_ANNOTATION}-")).await?;
     fleet.until_no_slot_is_taken().await?;
     fleet
@@ -83,10 +83,7 @@ fn nobody_else_has_begun(fleet: &Fleet) -> Result<()> {
 /// A node that leaves loses its shadow and gets another, and a marker that somebody left over is undone.
 async fn what_is_left_is_tidied_up(fleet: &Fleet) -> Result<()> {
     let label = async |value: &str| {
-        fleet
-            .control_plane
-            .kubectl(["label", "node", "node-2", &format!("{UPDATER_INTERFACE_LABEL}{value}")])
-            .await
+        fleet.kubectl(&format!("label node node-2 {UPDATER_INTERFACE_LABEL}{value}")).await
     };
     label("-").await?;
     fleet.until_node("node-2", "has left, and its shadow with it", |seen| !seen.has_shadow).await?;
@@ -103,14 +100,12 @@ async fn what_is_left_is_tidied_up(fleet: &Fleet) -> Result<()> {
     let undone = |seen: &Seen| !seen.marked && !seen.cordoned;
     let left_over = |seen: &Seen| seen.marked && seen.cordoned;
     fleet
-        .until("what was left on node-0 is undone", DEADLINE, |history| {
+        .until("what was left on node-0 is undone", |history| {
             history.has_seen("node-0", left_over)
                 && history.now().any(|(node, seen)| node == "node-0" && undone(seen))
         })
         .await?;
-    fleet
-        .until_node("node-2", "has a shadow again", |seen| seen.is_idle() && seen.reason == "OutsideWindow")
-        .await?;
+    fleet.until_waits("node-2", "OutsideWindow").await?;
     nobody_else_has_begun(fleet)
 }
 
@@ -145,11 +140,11 @@ async fn a_one_shot_starts_the_whole_fleet(fleet: &Fleet) -> Result<()> {
     let fires = configured(fleet, [20, 40, 80], |due| vec![("SCHEDULER_CRON_EXPRESSION", once(due))]).await?;
     let mut audit = fleet.control_plane.audit().from_now();
     let opens = format!("the window opens at {fires}");
-    await_until("the next window is said", DEADLINE, async || {
+    await_until("the next window is said", async || {
         fleet.progressing("node-0").await.ok().filter(|condition| condition.message.contains(&opens))
     })
     .await?;
-    fleet.until_updated(SECOND, DEADLINE).await?;
+    fleet.until_updated(SECOND).await?;
     fleet.until_no_slot_is_taken().await?;
     for node in NODES {
         let started = fleet.wait_for_event(node, "UpdateStarted", &format!("to {SECOND} begins")).await?;
@@ -193,7 +188,7 @@ async fn a_window_closes_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
         fleet.until_node(node, "waits for a window", |seen| seen.reason == "OutsideWindow").await?;
     }
     let locked = || Faults::answer(Call::Action(Command::Prepare), Answer::Locked);
-    fleet.hosts.iter().for_each(|host| host.set_faults(locked()));
+    fleet.set_faults(&locked());
     let opened = |shuts: Timestamp| shuts - SignedDuration::from_secs(shuts.as_second().rem_euclid(60) + 60);
     let shuts = configured(fleet, [20, 40, 80], |shuts| {
         let length = shuts.duration_since(opened(shuts));
@@ -224,14 +219,12 @@ async fn a_window_closes_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
         host.set_faults(Faults::default());
     }
     fleet.wait_for_event(downloads, "UpdateAborted", "no longer allowed the update").await?;
-    for host in &fleet.hosts {
-        host.set_faults(Faults::default());
-    }
-    fleet.until_node(begun, "is finished", |seen| seen.runs(THIRD)).await?;
+    fleet.set_faults(&Faults::default());
+    fleet.until_runs(begun, THIRD).await?;
     fleet.until_no_slot_is_taken().await?;
     until_it_is(Instant::now() + PAUSE * 2).await?;
     for node in [downloads, waiting] {
-        fleet.until_node(node, "waits", |seen| seen.is_idle() && seen.reason == "OutsideWindow").await?;
+        fleet.until_waits(node, "OutsideWindow").await?;
         let seen = fleet.seen(node)?;
         ensure!(seen.runs(SECOND) && !seen.cordoned && seen.crashes == 0, "{node}: {seen:?}");
         ensure!(
@@ -248,7 +241,7 @@ async fn a_window_closes_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
 async fn until_they_begin(fleet: &Fleet) -> Result<[&'static str; 3]> {
     let begins = |seen: &Seen| seen.goal == StagedAndPerformedUpdate;
     let two = |history: &History| history.now().filter(|(_, seen)| begins(seen)).count() == 2;
-    fleet.until("two nodes begin", DEADLINE, two).await?;
+    fleet.until("two nodes begin", two).await?;
     let mut nodes = NODES;
     nodes.sort_by_key(|node| !fleet.history().of(node).is_some_and(begins));
     let begun = NODES.iter().position(|node| *node == nodes[0]).context("no such node")?;

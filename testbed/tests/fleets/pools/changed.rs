@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use super::{apply, change_fleet, delete, fleet, is_updated, of_tier, until_pool, waits};
+use super::{apply, delete, fleet, of_tier, until_pool};
 
 /// What a person does to the pool of a node in mid-update.
 enum Change {
@@ -43,9 +43,7 @@ impl Change {
 /// While it is held, no host has the new version downloaded.
 fn hold_downloads(fleet: &Fleet, hold: bool) {
     let locked = Faults::answer(Call::Action(Command::Prepare), Answer::Locked);
-    for host in &fleet.hosts {
-        host.set_faults(if hold { locked.clone() } else { Faults::default() });
-    }
+    fleet.set_faults(&if hold { locked.clone() } else { Faults::default() });
 }
 
 /// One pool for each tier, and the updates of their nodes begin.
@@ -101,7 +99,7 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
         ("GATE_INTERVAL_SECONDS", "1"),
     ];
     let mut fleet = fleet(&tiers, &env).await?;
-    change_fleet(&fleet, json!({"unpooledNodes": "Hold"})).await?;
+    fleet.change(json!({"unpooledNodes": "Hold"})).await?;
     begin(&mut fleet, &tiers).await?;
     for (tier, change, _) in &changes {
         change.apply(&fleet, tier).await?;
@@ -111,18 +109,20 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
     fleet.until_no_slot_is_taken().await?;
     for (number, (tier, _, reason)) in changes.iter().enumerate() {
         let node = format!("node-{number}");
-        waits(&fleet, &node, reason).await?;
+        fleet.until_waits(&node, reason).await?;
         let seen = fleet.seen(&node)?;
         ensure!(seen.runs(OLD) && seen.crashes == 0, "{tier}: {seen:?}");
         ensure!(!fleet.history().has_seen(&node, |seen| seen.cordoned), "{tier}: it was cordoned");
         let shadow = fleet.shadows().get(&format!("brs-{node}")).await?;
         ensure!(shadow.spec.failures.is_none(), "{tier}: that is no failure: {:?}", shadow.spec.failures);
     }
+    let said = fleet.progressing("node-2").await?.message;
+    ensure!(said.contains("it is over at 2120-01-01T00:00:00Z"), "{said}");
     for (tier, change, _) in &changes {
         change.undo(&fleet, tier).await?;
     }
     for number in 0..changes.len() {
-        is_updated(&fleet, &format!("node-{number}")).await?;
+        fleet.until_runs(&format!("node-{number}"), NEW).await?;
     }
     fleet.check()
 }

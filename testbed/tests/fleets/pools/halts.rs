@@ -5,17 +5,16 @@ use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::{Fleet, await_until};
 use serde_json::json;
 
-use super::{DEADLINE, apply, condition, fleet, is_updated, of_tier, until_pool, wait_until_updated, waits};
+use super::{apply, condition, fleet, of_tier, until_pool, wait_until_updated};
 
 /// From now on, no pod comes in place of one that is evicted.
 async fn close_shop(fleet: &Fleet) -> Result<()> {
-    fleet.control_plane.kubectl(["create", "quota", "closed", "--hard=pods=0", "-n", "shop"]).await?;
+    fleet.kubectl("create quota closed --hard=pods=0 -n shop").await?;
     let of_quota = ["get", "quota", "closed", "-n", "shop", "-o", "jsonpath={.status.hard.pods}"];
-    await_until("the quota is in force", DEADLINE, async || {
+    await_until("the quota is in force", async || {
         fleet.control_plane.kubectl(of_quota).await.is_ok_and(|pods| pods == "0").then_some(())
     })
-    .await?;
-    Ok(())
+    .await
 }
 
 /// Runs the command at the end of this sentence.
@@ -46,21 +45,21 @@ async fn a_halt_holds_its_pool_and_no_other() -> Result<()> {
     let (failed, other) =
         if fleet.seen("node-0")?.runs(NEW) { ("node-0", "node-1") } else { ("node-1", "node-0") };
     ensure!(fleet.seen(failed)?.runs(NEW) && fleet.seen(other)?.runs(OLD));
-    waits(&fleet, other, "VersionHaltedInPool").await?;
+    fleet.until_waits(other, "VersionHaltedInPool").await?;
     let status = fleet.ledger().get("fleet").await?.status.context("no status")?;
     ensure!(status.halted.is_none_or(|halted| halted.is_empty()), "the whole fleet is halted");
 
     // The other pool goes on.
     apply(&fleet, "db", &of_tier("db", &json!({"soak": {"readyFor": "0s", "workloadsTimeout": "0s"}})))
         .await?;
-    is_updated(&fleet, "node-2").await?;
+    fleet.until_runs("node-2", NEW).await?;
     ensure!(fleet.seen(other)?.runs(OLD), "{other} has begun");
 
     // A pool that is made again is halted still; a person who has mended the workload lifts the halt.
     super::delete(&fleet, "web").await?;
     apply(&fleet, "web", &of_tier("web", &soak)).await?;
-    waits(&fleet, other, "VersionHaltedInPool").await?;
-    fleet.control_plane.kubectl(["delete", "quota", "closed", "-n", "shop"]).await?;
+    fleet.until_waits(other, "VersionHaltedInPool").await?;
+    fleet.kubectl("delete quota closed -n shop").await?;
     let halted = until_pool(&fleet, "web", "is halted", |status| !status.halts.is_empty()).await?;
     let sentence = halted.conditions.iter().find(|it| it.type_ == "Halted").context("no condition")?;
     ensure!(
@@ -69,7 +68,7 @@ async fn a_halt_holds_its_pool_and_no_other() -> Result<()> {
         sentence.message
     );
     run_command(&fleet, &sentence.message).await?;
-    is_updated(&fleet, other).await?;
+    fleet.until_runs(other, NEW).await?;
     wait_until_updated(&fleet, "web").await?;
     until_pool(&fleet, "web", "is halted no more", |status| status.halts.is_empty()).await?;
     fleet.check()

@@ -7,18 +7,15 @@ mod refused;
 mod steered;
 
 use kube::Resource as _;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use brupop_api::BottlerocketPool;
 use brupop_api::pool::BottlerocketPoolStatus;
-use brupop_api::{BottlerocketPool, names};
-use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-const DEADLINE: Duration = Duration::from_mins(2);
 /// The label by which these tests tell nodes apart.
 const TIER: &str = "tier";
 
@@ -32,7 +29,7 @@ async fn fleet(tiers: &[&str], env: &[(&str, &str)]) -> Result<Fleet> {
     let fleet = Fleet::start(&FleetOptions::quick(tiers.len(), &env), |_| ()).await?;
     for (number, tier) in tiers.iter().enumerate() {
         let label = format!("{TIER}={tier}");
-        fleet.control_plane.kubectl(["label", "node", &format!("node-{number}"), &label]).await?;
+        fleet.kubectl(&format!("label node node-{number} {label}")).await?;
     }
     Ok(fleet)
 }
@@ -65,7 +62,7 @@ async fn until_pool(
     so: impl Fn(&BottlerocketPoolStatus) -> bool,
 ) -> Result<BottlerocketPoolStatus> {
     let api = pools(fleet);
-    let waited = await_until(format!("pool {name}: {what}"), DEADLINE, async || {
+    let waited = await_until(format!("pool {name}: {what}"), async || {
         api.get(name).await.ok()?.status.filter(|status| so(status))
     });
     match waited.await {
@@ -92,21 +89,4 @@ async fn wait(fleet: &Fleet, pool: &str, condition: &str) -> Result<()> {
 
 async fn wait_until_updated(fleet: &Fleet, pool: &str) -> Result<()> {
     wait(fleet, pool, "Updated").await
-}
-
-/// Changes the spec of the fleet.
-async fn change_fleet(fleet: &Fleet, spec: Value) -> Result<()> {
-    let patch = Patch::Merge(json!({"spec": spec}));
-    fleet.ledger().patch(names::FLEET, &PatchParams::default(), &patch).await?;
-    Ok(())
-}
-
-/// Waits until this node waits for this reason.
-async fn waits(fleet: &Fleet, node: &str, reason: &str) -> Result<()> {
-    fleet.until_node(node, reason, |seen| seen.is_idle() && seen.reason == reason).await
-}
-
-/// Waits until this node runs the new version.
-async fn is_updated(fleet: &Fleet, node: &str) -> Result<()> {
-    fleet.until_node(node, "is updated", |seen| seen.runs(NEW)).await
 }

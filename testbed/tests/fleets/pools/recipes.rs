@@ -9,9 +9,7 @@ use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
 use serde_json::json;
 
-use super::{
-    TIER, apply, condition, delete, fleet, is_updated, of_tier, until_pool, wait, wait_until_updated, waits,
-};
+use super::{TIER, apply, condition, delete, fleet, of_tier, until_pool, wait, wait_until_updated};
 
 /// The document's soak is longer than a test.
 const SOAK: (&str, &str) = ("soak: 24h", "soak: 4s");
@@ -31,7 +29,7 @@ async fn follow(fleet: &Fleet, yaml: &str) -> Result<Vec<String>> {
     let yaml = yaml.replace("\nspec:\n", "\nspec:\n  soak: {readyFor: 0s}\n");
     tokio::fs::write(&file, &yaml).await?;
     let file = file.to_str().context("a path")?;
-    fleet.control_plane.kubectl(["apply", "-n", NAMESPACE, "-f", file]).await?;
+    fleet.kubectl(&format!("apply -n {NAMESPACE} -f {file}")).await?;
     let names = yaml.lines().filter_map(|line| line.strip_prefix("  name: "));
     let names: Vec<String> = names.map(str::to_owned).collect();
     for name in &names {
@@ -66,10 +64,10 @@ async fn a_canary_goes_first() -> Result<()> {
     let next = "1.20.1";
     fleet.hosts[0].set_faults(Faults::default());
     fleet.publish(next)?;
-    fleet.until_node("node-1", "waits", |seen| seen.is_idle() && seen.reason == "WaitingForPool").await?;
+    fleet.until_waits("node-1", "WaitingForPool").await?;
     let said = fleet.progressing("node-1").await?.message;
     ensure!(said.contains("the pool canary goes first"), "{said}");
-    fleet.until_node("node-0", "is updated", |seen| seen.runs(next)).await?;
+    fleet.until_runs("node-0", next).await?;
     let done = fleet.until_ledger("the canary is done", |status| {
         status
             .versions
@@ -82,7 +80,7 @@ async fn a_canary_goes_first() -> Result<()> {
         "node-1 has begun before the soak was over"
     );
     for node in ["node-1", "node-2", "node-3"] {
-        fleet.until_node(node, "is updated", |seen| seen.runs(next)).await?;
+        fleet.until_runs(node, next).await?;
     }
     wait_until_updated(&fleet, "rest").await?;
     fleet.check()
@@ -108,17 +106,17 @@ async fn recipes_do_what_they_say() -> Result<()> {
     )
     .await?;
     fleet.publish(NEW)?;
-    waits(&fleet, "node-0", "PoolPaused").await?;
+    fleet.until_waits("node-0", "PoolPaused").await?;
     for node in ["node-1", "node-2"] {
-        waits(&fleet, node, "WaitingForPool").await?;
+        fleet.until_waits(node, "WaitingForPool").await?;
     }
-    waits(&fleet, "node-4", "Frozen").await?;
+    fleet.until_waits("node-4", "Frozen").await?;
     ensure!(
         ["node-0", "node-1", "node-2"].iter().all(|node| fleet.seen(node).is_ok_and(|seen| seen.runs(OLD)))
     );
     follow(&fleet, &recipe("Zone by zone, for a database", ("spec:\n", "spec:\n  paused: false\n"))?).await?;
     for node in ["node-0", "node-1", "node-2"] {
-        is_updated(&fleet, node).await?;
+        fleet.until_runs(node, NEW).await?;
     }
     let updates = ["node-0", "node-1", "node-2"].map(|node| fleet.history().updates(node));
     for pair in updates.windows(2) {
@@ -127,10 +125,10 @@ async fn recipes_do_what_they_say() -> Result<()> {
     }
 
     // The fix owns all nodes, until it is deleted.
-    waits(&fleet, "node-4", "Frozen").await?;
+    fleet.until_waits("node-4", "Frozen").await?;
     follow(&fleet, &recipe("A security fix, now", as_is)?).await?;
     wait_until_updated(&fleet, "fix-now").await?;
-    is_updated(&fleet, "node-4").await?;
+    fleet.until_runs("node-4", NEW).await?;
     delete(&fleet, "fix-now").await?;
     until_pool(&fleet, "shop", "owns its node again", |status| status.counts.nodes == 1).await?;
     apply(&fleet, "other", &of_tier("none", &json!({}))).await?;

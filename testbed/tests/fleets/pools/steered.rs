@@ -4,13 +4,10 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_api::State::Idle;
 use brupop_api::names::{UPDATE_NOW_ANNOTATION, shadow_name};
 use brupop_testbed::fleet::{NEW, OLD};
-use brupop_testbed::host::{Answer, Call, Command, Faults};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use serde_json::json;
 
-use super::{
-    apply, change_fleet, condition, delete, fleet, is_updated, of_tier, until_pool, wait_until_updated, waits,
-};
+use super::{apply, condition, delete, fleet, of_tier, until_pool, wait_until_updated};
 
 /// A window that opens in twelve hours, for one.
 pub fn closed_window() -> (serde_json::Value, Timestamp) {
@@ -31,7 +28,7 @@ async fn pools_are_updated_side_by_side() -> Result<()> {
     let (closed, opens) = closed_window();
     apply(&fleet, "web", &of_tier("web", &json!({"maxUnavailable": "67%"}))).await?;
     apply(&fleet, "db", &of_tier("db", &json!({"windows": closed}))).await?;
-    change_fleet(&fleet, json!({"unpooledNodes": "Hold"})).await?;
+    fleet.change(json!({"unpooledNodes": "Hold"})).await?;
     let web = until_pool(&fleet, "web", "has its nodes", |status| status.counts.nodes == 3).await?;
     ensure!(
         web.counts.unavailable_limit == 2
@@ -41,11 +38,11 @@ async fn pools_are_updated_side_by_side() -> Result<()> {
 
     fleet.publish(NEW)?;
     for node in ["node-0", "node-1", "node-2"] {
-        is_updated(&fleet, node).await?;
+        fleet.until_runs(node, NEW).await?;
     }
     wait_until_updated(&fleet, "web").await?;
     for node in ["node-3", "node-4"] {
-        waits(&fleet, node, "OutsideWindow").await?;
+        fleet.until_waits(node, "OutsideWindow").await?;
     }
     let said = fleet.progressing("node-3").await?.message;
     ensure!(said.contains(&format!("the window opens at {opens}")), "{said}, not {opens}");
@@ -54,7 +51,7 @@ async fn pools_are_updated_side_by_side() -> Result<()> {
     ensure!(condition(&db, "Progressing") == Some(("False".into(), "OutsideWindow".into())), "{db:?}");
     ensure!(condition(&db, "Updated") == Some(("False".into(), "UpdatesPending".into())), "{db:?}");
     ensure!(db.versions.len() == 1 && db.versions[0].version == OLD && db.versions[0].nodes == 2, "{db:?}");
-    waits(&fleet, "node-5", "NoPool").await?;
+    fleet.until_waits("node-5", "NoPool").await?;
     for (node, pool) in [("node-0", "web"), ("node-3", "db"), ("node-5", "")] {
         let status = fleet.shadows().get(&shadow_name(node)).await?.status.context("no status")?;
         ensure!(status.pool.as_deref().unwrap_or_default() == pool, "{node}: {status:?}");
@@ -63,49 +60,49 @@ async fn pools_are_updated_side_by_side() -> Result<()> {
 
     // A person asks for one of them, and then opens the window for both.
     fleet.annotate("node-3", &format!("{UPDATE_NOW_ANNOTATION}=true")).await?;
-    is_updated(&fleet, "node-3").await?;
+    fleet.until_runs("node-3", NEW).await?;
     ensure!(fleet.seen("node-4")?.runs(OLD));
     apply(&fleet, "db", &of_tier("db", &json!({"maxUnavailable": 1}))).await?;
-    is_updated(&fleet, "node-4").await?;
+    fleet.until_runs("node-4", NEW).await?;
     wait_until_updated(&fleet, "db").await?;
     ensure!(
         !fleet.history().has_seen("node-5", |seen| seen.goal != Idle),
         "node-5 is in no pool, and has begun"
     );
-    change_fleet(&fleet, json!({"unpooledNodes": "DefaultPool"})).await?;
-    is_updated(&fleet, "node-5").await?;
+    fleet.change(json!({"unpooledNodes": "DefaultPool"})).await?;
+    fleet.until_runs("node-5", NEW).await?;
     ensure!(fleet.history().most_slots_of("db") == 1 && fleet.history().most_slots_of("") == 1);
     fleet.check()
 }
 
-/// Limit, pause, freeze and versions change while an update runs; a pool goes; two contend for a node.
+/// Two pools of one priority contend for the nodes. Without any pool the environment steers.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_takes_effect_at_once() -> Result<()> {
+async fn a_tie_is_nobodys() -> Result<()> {
     let mut fleet = fleet(&["web", "web", "web", "web"], &[("MAX_CONCURRENT_UPDATE", "4")]).await?;
     apply(&fleet, "web", &of_tier("web", &json!({"versions": {"below": NEW}}))).await?;
     until_pool(&fleet, "web", "has its nodes", |status| status.counts.nodes == 4).await?;
-    for host in &fleet.hosts {
-        // Nothing can be downloaded, so what has begun stays where it is.
-        host.set_faults(Faults::answer(Call::Action(Command::Prepare), Answer::Locked));
-    }
     fleet.publish(NEW)?;
-    for node in ["node-0", "node-1", "node-2", "node-3"] {
-        waits(&fleet, node, "VersionNotAllowed").await?;
+    let nodes = ["node-0", "node-1", "node-2", "node-3"];
+    for node in nodes {
+        fleet.until_waits(node, "VersionNotAllowed").await?;
     }
-    apply(&fleet, "web", &of_tier("web", &json!({"maxUnavailable": 1}))).await?;
-    fleet
-        .until_ledger("one slot of the pool", |status| {
-            status.slots.values().any(|slot| slot.pool.as_deref() == Some("web"))
-        })
-        .await?;
-    fleet.check()?;
-    freeze_gives_back_what_is_not_cordoned(&fleet).await?;
-    a_tie_is_nobodys(&fleet).await?;
-
-    // The pool is gone: the environment steers, with a limit of four.
+    apply(&fleet, "all", &json!({"nodeSelector": {}})).await?;
+    for node in nodes {
+        fleet.until_waits(node, "PoolConflict").await?;
+    }
+    let said = fleet.progressing("node-0").await?.message;
+    ensure!(said.contains("all and web"), "{said}");
+    apply(&fleet, "all", &json!({"nodeSelector": {}, "priority": 1, "paused": true})).await?;
+    for node in nodes {
+        fleet.until_waits(node, "PoolPaused").await?;
+    }
+    until_pool(&fleet, "all", "owns them", |status| status.counts.nodes == 4).await?;
+    until_pool(&fleet, "web", "owns nothing", |status| status.counts.nodes == 0).await?;
+    delete(&fleet, "all").await?;
+    fleet.until_waits("node-0", "VersionNotAllowed").await?;
     delete(&fleet, "web").await?;
-    for node in ["node-0", "node-1", "node-2", "node-3"] {
-        is_updated(&fleet, node).await?;
+    for node in nodes {
+        fleet.until_runs(node, NEW).await?;
     }
     fleet.check()
 }
@@ -126,7 +123,7 @@ async fn versions_ripen_and_zones_stay_apart() -> Result<()> {
     let seen = fleet.until_ledger("the version is seen", |status| status.seen.contains_key(NEW));
     seen.await?;
     for node in ["node-0", "node-1", "node-2", "node-3"] {
-        waits(&fleet, node, "VersionTooYoung").await?;
+        fleet.until_waits(node, "VersionTooYoung").await?;
     }
     let db = until_pool(&fleet, "db", "waits", |status| status.counts.pending_nodes == 4).await?;
     ensure!(condition(&db, "Progressing") == Some(("False".into(), "VersionTooYoung".into())), "{db:?}");
@@ -134,7 +131,7 @@ async fn versions_ripen_and_zones_stay_apart() -> Result<()> {
     // Nobody waits for four days here: the pool changes, and the version is old enough after that many seconds.
     apply(&fleet, "db", &spec("10s")).await?;
     for node in ["node-0", "node-1", "node-2", "node-3"] {
-        is_updated(&fleet, node).await?;
+        fleet.until_runs(node, NEW).await?;
         ensure!(fleet.history().has_seen(node, |seen| seen.excluded && !seen.cordoned), "{node}");
     }
     let update = |node: &str| {
@@ -151,48 +148,4 @@ async fn versions_ripen_and_zones_stay_apart() -> Result<()> {
         }
     }
     fleet.check()
-}
-
-/// An image is being downloaded when the pool is frozen. Once it is there, the slot is given back without a failure.
-async fn freeze_gives_back_what_is_not_cordoned(fleet: &brupop_testbed::Fleet) -> Result<()> {
-    let frozen =
-        json!({"freezes": [{"name": "x", "start": "2020-01-01T00:00:00Z", "end": "2099-01-01T00:00:00Z"}]});
-    apply(fleet, "web", &of_tier("web", &frozen)).await?;
-    until_pool(fleet, "web", "is frozen", |status| status.observed_generation == Some(3)).await?;
-    for host in &fleet.hosts {
-        host.set_faults(Faults::default());
-    }
-    fleet.until_no_slot_is_taken().await?;
-    let mut given_up = 0;
-    for node in ["node-0", "node-1", "node-2", "node-3"] {
-        waits(fleet, node, "Frozen").await?;
-        let seen = fleet.seen(node)?;
-        ensure!(seen.runs(OLD) && seen.crashes == 0, "{node}: {seen:?}");
-        ensure!(!fleet.history().has_seen(node, |seen| seen.cordoned), "{node} was cordoned");
-        given_up += usize::from(fleet.history().has_seen(node, |seen| seen.reason == "Aborting"));
-    }
-    ensure!(given_up <= 1, "{given_up} had begun");
-    let said = fleet.progressing("node-0").await?.message;
-    ensure!(said.contains("it is over at 2099-01-01T00:00:00Z"), "{said}");
-    let shadow = fleet.shadows().list(&kube::api::ListParams::default()).await?;
-    ensure!(shadow.items.iter().all(|shadow| shadow.spec.failures.is_none()), "that is no failure");
-    Ok(())
-}
-
-/// A second pool of the same priority selects the nodes, too.
-async fn a_tie_is_nobodys(fleet: &brupop_testbed::Fleet) -> Result<()> {
-    apply(fleet, "all", &json!({"nodeSelector": {}})).await?;
-    for node in ["node-0", "node-3"] {
-        waits(fleet, node, "PoolConflict").await?;
-    }
-    let said = fleet.progressing("node-0").await?.message;
-    ensure!(said.contains("all and web"), "{said}");
-    apply(fleet, "all", &json!({"nodeSelector": {}, "priority": 1, "paused": true})).await?;
-    for node in ["node-0", "node-3"] {
-        waits(fleet, node, "PoolPaused").await?;
-    }
-    until_pool(fleet, "all", "owns them", |status| status.counts.nodes == 4).await?;
-    until_pool(fleet, "web", "owns nothing", |status| status.counts.nodes == 0).await?;
-    delete(fleet, "all").await?;
-    waits(fleet, "node-0", "Frozen").await
 }

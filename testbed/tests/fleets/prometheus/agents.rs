@@ -8,7 +8,7 @@ use brupop_testbed::scrape::Scraper;
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions, await_until};
 use serde_json::json;
 
-use crate::prometheus::{DEADLINE, number};
+use crate::prometheus::number;
 
 /// A fleet whose agents serve metrics, too.
 pub async fn fleet(options: &FleetOptions) -> Result<Fleet> {
@@ -60,7 +60,7 @@ pub async fn are_for_those_who_may_read_them(
 /// again.
 pub async fn calls_are_those_of_the_hosts(fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
     let (mut told, hosts) = (Vector::new(), number(fleet.hosts.len())?);
-    let agree = await_until("the hosts' calls are counted", DEADLINE, async || {
+    let agree = await_until("the hosts' calls are counted", async || {
         let calls = "sum by (call, result) (brupop_agent_host_api_calls_total)";
         told = prometheus.query(calls, &["call", "result"]).await.ok()?;
         let enough =

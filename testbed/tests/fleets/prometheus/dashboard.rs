@@ -5,8 +5,6 @@ use brupop_testbed::dashboard::Dashboard;
 use brupop_testbed::observed::Observed;
 use brupop_testbed::{FleetOptions, await_until};
 
-use crate::prometheus::DEADLINE;
-
 #[tokio::test(flavor = "multi_thread")]
 async fn each_query_of_the_dashboard_finds_something() -> Result<()> {
     let dashboard = Dashboard::shipped()?;
@@ -16,7 +14,7 @@ async fn each_query_of_the_dashboard_finds_something() -> Result<()> {
     observed.prepare().await?;
     observed.roll_out().await?;
     let mut missed = vec![];
-    let found = await_until("each query finds something", DEADLINE, async || {
+    let found = await_until("each query finds something", async || {
         let (window, mut wrong) = (observed.window(10), vec![]);
         for panel in &dashboard.panels {
             if let Err(error) = panel.ask(&observed.prometheus, window).await {

@@ -14,7 +14,7 @@ use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::{self, Answer, Call, Faults};
 use brupop_testbed::operator::{NAMESPACE, binaries};
 use brupop_testbed::sandbox::Sandbox;
-use brupop_testbed::{Bearer, Fleet, FleetOptions, await_until};
+use brupop_testbed::{Bearer, DEADLINE, Fleet, FleetOptions, await_until};
 use kube::api::{Api, ListParams, PostParams};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
@@ -24,7 +24,6 @@ use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::prometheus::DEADLINE;
 use brupop_testbed::prometheus::{Prometheus, Served};
 
 /// A label of what is scraped, which nobody but Prometheus has to know.
@@ -125,13 +124,13 @@ fn pools(fleet: &Fleet) -> Api<BottlerocketPool> {
 
 /// Waits until this pool is not ready for this reason.
 async fn says_at_once(fleet: &Fleet, pool: &str, words: &str) -> Result<()> {
-    let says = await_until(format!("{pool} says {words:?}"), DEADLINE, async || {
+    let says = await_until(format!("{pool} says {words:?}"), async || {
         let status = pools(fleet).get(pool).await.ok()?.status?;
         let ready = status.conditions.into_iter().find(|it| it.type_ == READY)?;
         let unready = ready.status == ConditionStatus::False && ready.reason == "GateUnknown";
         (unready && ready.message.contains(words)).then_some(())
     });
-    Ok(says.await?)
+    says.await
 }
 
 /// The pool of docs/pools.md as it is written, but of all nodes, and with a soak that a test can wait for.
@@ -144,7 +143,7 @@ async fn apply(fleet: &Fleet) -> Result<()> {
     let file = fleet.control_plane.dir().join("gated.yaml");
     std::fs::write(&file, yaml.replace(TIER, soak))?;
     let file = file.to_str().context("a path")?;
-    fleet.control_plane.kubectl(["apply", "-n", NAMESPACE, "-f", file]).await?;
+    fleet.kubectl(&format!("apply -n {NAMESPACE} -f {file}")).await?;
     Ok(())
 }
 
@@ -204,7 +203,7 @@ async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
 async fn given_back(fleet: &Fleet, app: &App, secret: &Path) -> Result<()> {
     let nodes = ["node-0", "node-1"];
     let begun = |node: &&str| fleet.seen(node).is_ok_and(|seen| seen.goal != State::Idle);
-    let (begins, other) = await_until("one has begun", DEADLINE, async || {
+    let (begins, other) = await_until("one has begun", async || {
         let begins = nodes.iter().copied().find(begun)?;
         Some((begins, nodes.into_iter().find(|node| *node != begins)?))
     })
@@ -217,9 +216,7 @@ async fn given_back(fleet: &Fleet, app: &App, secret: &Path) -> Result<()> {
     waits(fleet, other, "GateClosed").await?;
     plan_says(fleet, secret, other, "GateClosed").await?;
     plan_says(fleet, Path::new("/nowhere"), other, "GateUnknown").await?;
-    for host in &fleet.hosts {
-        host.set_faults(Faults::default());
-    }
+    fleet.set_faults(&Faults::default());
     fleet.until_no_slot_is_taken().await?;
     for node in nodes {
         waits(fleet, node, "GateClosed").await?;
@@ -261,7 +258,7 @@ async fn soaks_on(fleet: &Fleet, app: &mut App, watching: &Watching, prometheus:
     app.is(false);
     let reboots = |seen: &brupop_testbed::history::Seen| seen.goal == State::RebootedIntoUpdate;
     let nodes = ["node-0", "node-1"];
-    let node = await_until("a node reboots", DEADLINE, async || {
+    let node = await_until("a node reboots", async || {
         nodes.into_iter().find(|node| fleet.seen(node).is_ok_and(|seen| reboots(&seen)))
     })
     .await?;
@@ -291,7 +288,7 @@ async fn soaks_on(fleet: &Fleet, app: &mut App, watching: &Watching, prometheus:
     held("its target is still away")?;
     app.serve().await?;
     until_finds(&prometheus, r#"ALERTS{alertname="Watchdog"}"#, 1.0).await?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
     let shadows = fleet.shadows().list(&ListParams::default()).await?;
     ensure!(shadows.items.iter().all(|shadow| shadow.spec.failures.is_none()), "that is no failure");
     ensure!(
@@ -304,12 +301,11 @@ async fn soaks_on(fleet: &Fleet, app: &mut App, watching: &Watching, prometheus:
 
 async fn until_finds(prometheus: &Prometheus, expression: &str, series: f64) -> Result<()> {
     let counted = format!("count({expression}) or vector(0)");
-    await_until(format!("{series} of {expression}"), DEADLINE, async || {
+    await_until(format!("{series} of {expression}"), async || {
         let found = prometheus.query(&counted, &[]).await.ok()?;
         (found.get("") == Some(&series)).then_some(())
     })
-    .await?;
-    Ok(())
+    .await
 }
 
 /// Neither logs nor objects nor Events have a word of what Prometheus answered.
@@ -324,7 +320,7 @@ async fn nothing_was_told(fleet: &Fleet) -> Result<()> {
     }
     ensure!(logs > 0, "no log of a reconciler");
     for what in ["brp,brs,brf,events", "events.events.k8s.io"] {
-        let objects = fleet.control_plane.kubectl(["get", what, "-A", "-o", "yaml"]).await?;
+        let objects = fleet.kubectl(&format!("get {what} -A -o yaml")).await?;
         ensure!(!objects.contains(HUSH), "{what} tell");
     }
     Ok(())

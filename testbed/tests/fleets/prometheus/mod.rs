@@ -8,7 +8,6 @@ mod gates;
 mod rules;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::fleet::VersionRecord;
@@ -23,7 +22,6 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-const DEADLINE: Duration = Duration::from_mins(2);
 /// Two reconcilers and webhooks each, and three agents.
 const PROCESSES: f64 = 7.0;
 /// The release that mends [`NEW`].
@@ -46,7 +44,7 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
         (up.get("reader") == Some(&PROCESSES) && asked.get("stranger") >= Some(&PROCESSES))
             .then_some((up, asked))
     };
-    let (up, asked) = await_until("each process is scraped", DEADLINE, up).await?;
+    let (up, asked) = await_until("each process is scraped", up).await?;
     ensure!(up["stranger"] == 0.0, "{up:?}");
     ensure!(
         asked["reader"] == PROCESSES && asked["stranger"] == PROCESSES,
@@ -59,7 +57,7 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
     alerts_are(&prometheus, &[]).await?;
 
     // Whichever is the first.
-    let all = |faults: Faults| fleet.hosts.iter().for_each(|host| host.set_faults(faults.clone()));
+    let all = |faults: Faults| fleet.set_faults(&faults.clone());
     all(Faults { falls_back_on_boot: true, ..Faults::default() });
     fleet.publish(NEW)?;
     let halted = |record: &VersionRecord| record.halted.is_some();
@@ -76,9 +74,7 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
     all(Faults { reboot_ignored: true, ..Faults::default() });
     fleet.publish(FIXED)?;
     fleet
-        .until("a reboot is overdue", DEADLINE, |history| {
-            history.now().any(|(_, seen)| seen.reason == "RebootOverdue")
-        })
+        .until("a reboot is overdue", |history| history.now().any(|(_, seen)| seen.reason == "RebootOverdue"))
         .await?;
     let said = agree(&fleet, &prometheus, "a host does not reboot").await?;
     ensure!(said["slots"][""] == 1.0 && said["reasons"]["RebootOverdue"] == 1.0, "{said:?}");
@@ -88,7 +84,7 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
     let foreign = prometheus.query(r#"count({job="stranger",__name__=~"brupop.*"})"#, &[]).await?;
     ensure!(foreign.is_empty(), "who has no right was told something: {foreign:?}");
     // Those that run now: one may have moved a moment ago.
-    let texts = await_until("all of them serve metrics", DEADLINE, async || {
+    let texts = await_until("all of them serve metrics", async || {
         let mut texts = vec![];
         for process in fleet.kubelets.processes() {
             texts.push(reader.scrape(&process).await.ok()?);
@@ -112,10 +108,10 @@ async fn fleet() -> Result<Fleet> {
 /// The account of docs/scrape-account.yaml, which gets `/metrics` and nothing else.
 async fn documented_account(fleet: &Fleet) -> Result<Scraper> {
     const ACCOUNT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scrape-account.yaml");
-    fleet.control_plane.kubectl(["create", "namespace", "monitoring"]).await?;
-    fleet.control_plane.kubectl(["apply", "-f", ACCOUNT]).await?;
+    fleet.kubectl("create namespace monitoring").await?;
+    fleet.kubectl(&format!("apply -f {ACCOUNT}")).await?;
     let secrets = Api::<Secret>::namespaced(fleet.client(), "monitoring");
-    let token = await_until("the token", DEADLINE, async || {
+    let token = await_until("the token", async || {
         let ByteString(token) = secrets.get("brupop-metrics-reader").await.ok()?.data?.remove("token")?;
         String::from_utf8(token).ok()
     })
@@ -217,7 +213,7 @@ async fn of_prometheus(prometheus: &Prometheus) -> Result<Figures> {
 /// Awaits that Prometheus and the objects say the same, and returns it.
 async fn agree(fleet: &Fleet, prometheus: &Prometheus, when: &str) -> Result<Figures> {
     let mut last = None;
-    let agreed = await_until(format!("the figures agree when {when}"), DEADLINE, async || {
+    let agreed = await_until(format!("the figures agree when {when}"), async || {
         // Drained nodes had pods of ours.
         aim(fleet, prometheus).await.ok()?;
         let (said, expected) = (of_prometheus(prometheus).await, of_objects(fleet).await);
@@ -234,7 +230,7 @@ async fn agree(fleet: &Fleet, prometheus: &Prometheus, when: &str) -> Result<Fig
 
 async fn alerts_are(prometheus: &Prometheus, expected: &[&str]) -> Result<()> {
     let mut last = None;
-    let so = await_until(format!("the alerts are {expected:?}"), DEADLINE, async || {
+    let so = await_until(format!("the alerts are {expected:?}"), async || {
         let mut alerts = prometheus.alerts().await;
         if let Ok(alerts) = &mut alerts {
             alerts.sort_unstable();
@@ -263,7 +259,7 @@ async fn reviews_are_those_of_the_audit_log(fleet: &Fleet, prometheus: &Promethe
         let reviews = prometheus.query(allowed, &[]).await.ok()?.get("").copied()?;
         (reviews >= taken).then_some(())
     };
-    await_until(format!("{taken} reviews are counted"), DEADLINE, enough).await?;
+    await_until(format!("{taken} reviews are counted"), enough).await?;
     let valid = "brupop_webhook_certificate_expiry_timestamp_seconds - time()";
     let valid = prometheus.query(valid, &["pod"]).await?;
     ensure!(valid.len() == 2 && valid.values().all(|seconds| *seconds > 86_400.0), "{valid:?}");

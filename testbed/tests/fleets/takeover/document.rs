@@ -4,13 +4,11 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::Fleet;
 use brupop_testbed::binaries::control_plane_binaries;
 use brupop_testbed::documents::{self, MIGRATING, read, section};
+use brupop_testbed::{DEADLINE, Fleet};
 use tokio::process::Command;
 use tokio::time::timeout;
-
-use crate::takeover::DEADLINE;
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
 

@@ -7,7 +7,7 @@ use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, UPDATER_INTERFACE_LABEL, shadow_n
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Command;
 use brupop_testbed::operator::NAMESPACE;
-use brupop_testbed::{Fleet, await_until};
+use brupop_testbed::{Fleet, await_until, await_within};
 use http::Method;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
@@ -15,7 +15,6 @@ use kube::api::Api;
 use serde_json::{Value as Json, json};
 
 use crate::raw::request;
-use crate::takeover::DEADLINE;
 
 const TIME: &str = "2026-01-01T00:00:00.123456789+00:00";
 /// Much less than a node's reboot may take.
@@ -102,22 +101,22 @@ impl Left {
         if self.host == Host::New {
             host.reboot_now();
             let nodes = Api::<Node>::all(fleet.client());
-            await_until(format!("{node} shows its new image"), REBOOT, async || {
+            await_within(REBOOT, format!("{node} shows its new image"), async || {
                 let info = nodes.get(&node).await.ok()?.status?.node_info?;
                 info.os_image.contains(NEW).then_some(())
             })
             .await?;
         }
         if self.cordoned {
-            fleet.control_plane.kubectl(["cordon", &node]).await?;
+            fleet.kubectl(&format!("cordon {node}")).await?;
         }
         if self.excluded {
             let label = format!("{EXCLUDE_FROM_LB_LABEL}=true");
-            fleet.control_plane.kubectl(["label", "node", &node, &label]).await?;
+            fleet.kubectl(&format!("label node {node} {label}")).await?;
         }
         if self.stays == Stays::Everything {
             let label = format!("{UPDATER_INTERFACE_LABEL}-");
-            fleet.control_plane.kubectl(["label", "node", &node, &label]).await?;
+            fleet.kubectl(&format!("label node {node} {label}")).await?;
         }
         Ok(())
     }
@@ -136,7 +135,7 @@ impl Left {
             "metadata": {"name": name, "ownerReferences": [owner]}, "spec": self.spec(),
         });
         let client = fleet.client();
-        let mut made = await_until(format!("{name} is made"), DEADLINE, async || {
+        let mut made = await_until(format!("{name} is made"), async || {
             // The definition is known to the API server a moment after it is there.
             request(&client, Method::POST, &path, &shadow).await.ok()
         })

@@ -5,8 +5,6 @@ mod left;
 mod obstacles;
 mod upstream;
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, FLEET, MARKER_ANNOTATION};
 use brupop_testbed::audit::AuditReader;
@@ -21,7 +19,6 @@ use kube::api::Api;
 use left::{Host, Left, Stays};
 use upstream::By;
 
-const DEADLINE: Duration = Duration::from_mins(2);
 const LIMIT: usize = 3;
 
 /// A node of each kind that upstream may leave.
@@ -65,7 +62,7 @@ async fn upstreams_updates_are_taken_over_in_any_state() -> Result<()> {
     .await?;
 
     fleet
-        .until(&format!("every node runs {NEW}, Idle"), DEADLINE, |history| {
+        .until(&format!("every node runs {NEW}, Idle"), |history| {
             let updated = |seen: &Seen| seen.is_idle() && seen.ready && seen.version.as_deref() == Some(NEW);
             let done = |(at, left): (usize, &Left)| {
                 let is_done = |seen: &Seen| {
@@ -108,9 +105,9 @@ async fn upstreams_updates_are_taken_over_in_any_state() -> Result<()> {
         ensure!(as_before, "{}: {labels:?} {annotations:?}", node.name_any());
     }
     // Not of each: an Event may go with the reconciler that was evicted before it had told it.
-    let events = fleet.control_plane.kubectl(["get", "events", "-A"]).await?;
+    let events = fleet.kubectl("get events -A").await?;
     ensure!(events.contains("UpdateAdopted"), "{events}");
-    let columns = fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE]).await?;
+    let columns = fleet.kubectl(&format!("get brs -n {NAMESPACE}")).await?;
     let labelled = LEFT.iter().filter(|left| left.stays != Stays::Everything).count();
     ensure!(columns.contains("REASON") && columns.matches(NEW).count() >= labelled, "{columns}");
     fleet.check()
@@ -132,7 +129,7 @@ async fn there_is_a_way_back() -> Result<()> {
     for node in ["node-0", "node-1", "node-2"] {
         fleet.assert_node_is_clean(node).await?;
     }
-    let left = fleet.control_plane.kubectl(["get", OURS, "-o", "name", "-l", PART_OF]).await?;
+    let left = fleet.kubectl(&format!("get {OURS} -o name -l {PART_OF}")).await?;
     ensure!(left.is_empty(), "{left}");
     let left = upstream::what_is_left(&fleet.control_plane).await?;
     ensure!(left.is_empty(), "{left:?}");
@@ -147,12 +144,11 @@ async fn there_is_a_way_back() -> Result<()> {
     for (number, left) in [(0, Left::v2("Idle", "Idle", Host::New)), (1, LEFT[0])] {
         left.shadow(&fleet, number).await?;
     }
-    fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE, "brs-node-0", "brs-node-1"]).await?;
-    let agents = ["rollout", "status", "-n", NAMESPACE, "daemonset/brupop-agent", "--timeout=60s"];
-    fleet.control_plane.kubectl(agents).await?;
+    fleet.kubectl(&format!("get brs -n {NAMESPACE} brs-node-0 brs-node-1")).await?;
+    fleet.kubectl(&format!("rollout status -n {NAMESPACE} daemonset/brupop-agent --timeout=60s")).await?;
 
     // And where there is no shadow at all, there is a way here all the same.
-    fleet.control_plane.kubectl(["delete", "brs", "-n", NAMESPACE, "--all"]).await?;
+    fleet.kubectl(&format!("delete brs -n {NAMESPACE} --all")).await?;
     for block in before_ours()?.1 {
         document::run(&fleet, block).await?;
     }
@@ -206,15 +202,14 @@ async fn upstreams(by: By, left: &[Left]) -> Result<Fleet> {
     for workload in
         ["deployment/brupop-apiserver", "deployment/brupop-controller-deployment", "daemonset/brupop-agent"]
     {
-        let status = ["rollout", "status", "-n", NAMESPACE, workload, "--timeout=60s"];
-        fleet.control_plane.kubectl(status).await?;
+        fleet.kubectl(&format!("rollout status -n {NAMESPACE} {workload} --timeout=60s")).await?;
     }
     for (number, left) in numbered() {
         left.on_its_node(&fleet, number).await?;
     }
     let stored = stored_versions(&fleet).await?;
     ensure!(stored == ["v1", "v2"], "{stored:?}");
-    let unread = fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE]).await;
+    let unread = fleet.kubectl(&format!("get brs -n {NAMESPACE}")).await;
     ensure!(unread.is_err(), "shadows stored as v1 were read, although nobody converts them: {unread:?}");
     Ok(fleet)
 }

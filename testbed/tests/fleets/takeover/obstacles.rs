@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::takeover::document::{run, shell};
-use crate::takeover::{DEADLINE, stored_versions, upstream};
+use crate::takeover::{stored_versions, upstream};
 
 const SOMEBODY: &str = "somebody";
 
@@ -35,12 +35,11 @@ impl AbsentNode {
     }
 
     async fn until(&self, fleet: &Fleet, status: &str) -> Result<()> {
-        await_until(format!("{} is {status}", self.node), DEADLINE, async || {
+        await_until(format!("{} is {status}", self.node), async || {
             let said = fleet.control_plane.kubectl(["get", "node", "--no-headers", &self.node]).await.ok()?;
             (said.split_whitespace().nth(1) == Some(status)).then_some(())
         })
-        .await?;
-        Ok(())
+        .await
     }
 }
 
@@ -56,7 +55,7 @@ pub(crate) async fn run_despite_obstacles(fleet: &Fleet, block: &'static str) ->
         return Ok(());
     }
     if block.contains("kubectl get pods") {
-        let others_went = await_until("only the node that is away is waited for", DEADLINE, async || {
+        let others_went = await_until("only the node that is away is waited for", async || {
             // It is named once for each pod.
             let said = run(fleet, block).await.ok()?;
             let mut nodes = said.lines().skip(1).map(|line| line.split_whitespace().take(2));

@@ -4,11 +4,9 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::RECONCILER_ACCOUNT;
 use brupop_testbed::audit::Event;
 use brupop_testbed::operator::{NAMESPACE, binaries};
-use brupop_testbed::{Bearer, Fleet};
+use brupop_testbed::{Bearer, DEADLINE, Fleet};
 use tokio::process::Command;
 use tokio::time::timeout;
-
-use crate::update::DEADLINE;
 
 /// Runs a subcommand of the reconciler to its end, with a token of the pod's own; what it printed, and whether it went
 /// well. It has read, and written nothing.

@@ -10,7 +10,7 @@ use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
 
-use crate::update::{DEADLINE, fleet_of};
+use crate::update::fleet_of;
 
 /// What is wanted of the node, and what its agent has reported, when it is killed. Each lasts for half a second or
 /// more, so that the kill falls into it. (`RebootedIntoUpdate`, `RebootedIntoUpdate`) does not: the reconciler ends
@@ -83,25 +83,21 @@ async fn kill_agent(
 
     fleet.publish(version)?;
     let killed =
-        await_until("the moment comes", DEADLINE, async || agent().filter(|_| is_now().is_ok_and(|is| is)));
-    let killed = killed.await?;
+        await_until("the moment comes", async || agent().filter(|_| is_now().is_ok_and(|is| is))).await?;
     fleet.kubelets.signal(NAMESPACE, &killed.pod, Signal::KILL);
     let met = is_now()?;
-    let next = await_until("the agent is started again", DEADLINE, async || {
-        agent().filter(|next| next.pid != killed.pid)
-    });
+    let next =
+        await_until("the agent is started again", async || agent().filter(|next| next.pid != killed.pid));
     let next = next.await?;
     ensure!((next.pod.as_str(), next.restarts) == (killed.pod.as_str(), killed.restarts + 1), "{next:?}");
 
     if claimed {
         let asked = reboots();
-        await_until("the next agent asks for the reboot, too", DEADLINE, async || {
-            (reboots() > asked).then_some(())
-        })
-        .await?;
+        await_until("the next agent asks for the reboot, too", async || (reboots() > asked).then_some(()))
+            .await?;
         host.set_faults(Faults::default());
     }
-    fleet.until_updated(version, DEADLINE).await?;
+    fleet.until_updated(version).await?;
     ensure!(boots() == boots_before + 1, "{} reboots", boots() - boots_before);
     Ok(met)
 }

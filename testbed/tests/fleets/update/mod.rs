@@ -13,12 +13,8 @@ mod roll_out;
 mod trouble;
 mod workloads;
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use brupop_testbed::{Fleet, FleetOptions};
-
-const DEADLINE: Duration = Duration::from_mins(2);
 
 /// A fleet with the patience of a test.
 async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<Fleet> {

@@ -8,7 +8,7 @@ use brupop_testbed::fleet::NEW;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
 
-use crate::update::{DEADLINE, assert_kind, fleet};
+use crate::update::{assert_kind, fleet};
 
 const UPSTREAMS: &str = "brupop-controller-deployment";
 
@@ -20,26 +20,21 @@ async fn no_update_starts_beside_upstreams_operator() -> Result<()> {
         condition.is_some_and(|condition| condition.status == ConditionStatus::False)
     });
     held.await?;
-    for host in &fleet.hosts {
-        host.set_faults(Faults { reboot_ignored: true, ..Faults::default() });
-    }
+    fleet.set_faults(&Faults { reboot_ignored: true, ..Faults::default() });
     fleet.publish(NEW)?;
     let under_way = "an update is under way";
     fleet
-        .until(under_way, DEADLINE, |history| {
-            history.now().any(|(_, seen)| seen.goal != Idle && seen.drained)
-        })
+        .until(under_way, |history| history.now().any(|(_, seen)| seen.goal != Idle && seen.drained))
         .await?;
     let begun = fleet.history().now().find(|(_, seen)| seen.goal != Idle).map(|(node, _)| node.to_owned());
     let begun = begun.context(under_way)?;
 
-    let upstream = ["create", "deployment", UPSTREAMS, "-n", NAMESPACE, "--image=upstream", "--replicas=0"];
-    fleet.control_plane.kubectl(upstream).await?;
+    fleet
+        .kubectl(&format!("create deployment {UPSTREAMS} -n {NAMESPACE} --image=upstream --replicas=0"))
+        .await?;
     fleet.wait_for_event(FLEET, "OtherOperator", &format!("{NAMESPACE}/{UPSTREAMS}")).await?;
-    for host in &fleet.hosts {
-        host.set_faults(Faults::default());
-    }
-    fleet.until_node(&begun, "what has begun is finished", |seen| seen.runs(NEW)).await?;
+    fleet.set_faults(&Faults::default());
+    fleet.until_runs(&begun, NEW).await?;
     fleet.until_no_slot_is_taken().await?;
     let nodes = || (0..3).map(|number| format!("node-{number}")).filter(|node| *node != begun);
     for node in nodes() {
@@ -49,8 +44,8 @@ async fn no_update_starts_beside_upstreams_operator() -> Result<()> {
     }
 
     fleet.wait_for_metrics("reconciler", &["brupop_other_operator 1"]).await?;
-    fleet.control_plane.kubectl(["delete", "deployment", UPSTREAMS, "-n", NAMESPACE]).await?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.kubectl(&format!("delete deployment {UPSTREAMS} -n {NAMESPACE}")).await?;
+    fleet.until_updated(NEW).await?;
     fleet.wait_for_metrics("reconciler", &["brupop_other_operator 0"]).await?;
     assert_kind(&fleet, 1)?;
     fleet.check()

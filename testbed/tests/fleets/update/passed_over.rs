@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value as Json, json};
 
 use crate::update::exec::exec;
-use crate::update::{DEADLINE, assert_kind, fleet};
+use crate::update::{assert_kind, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_an_unmanaged_pod_is_skipped() -> Result<()> {
@@ -24,7 +24,7 @@ async fn a_node_with_an_unmanaged_pod_is_skipped() -> Result<()> {
     pods.create(&PostParams::default(), &debug).await?;
     fleet.publish(NEW)?;
     fleet
-        .until("the other node is updated, and this one says why it is not", DEADLINE, |history| {
+        .until("the other node is updated, and this one says why it is not", |history| {
             history.now().all(|(node, seen)| {
                 let (version, reason) =
                     if node == "node-0" { (OLD, "CannotDrain") } else { (NEW, "NoUpdate") };
@@ -36,7 +36,7 @@ async fn a_node_with_an_unmanaged_pod_is_skipped() -> Result<()> {
     ensure!(said.contains("default/debug has no controller"), "{said}");
     ensure!(fleet.seen("node-0")?.target.is_none(), "an update of it was begun");
     pods.delete("debug", &DeleteParams::default()).await?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
     fleet.check()
 }
 
@@ -46,7 +46,7 @@ async fn an_impossible_budget_is_reported_before_any_change() -> Result<()> {
     fleet.deploy("cart", 2, "0").await?;
     fleet.publish(NEW)?;
     fleet
-        .until("both nodes say why they stay", DEADLINE, |history| {
+        .until("both nodes say why they stay", |history| {
             history.now().all(|(_, seen)| seen.is_idle() && seen.reason == "CannotDrain")
         })
         .await?;
@@ -69,7 +69,7 @@ async fn an_impossible_budget_is_reported_before_any_change() -> Result<()> {
     fleet.pause(false).await?;
 
     fleet.allow_unavailable("cart", 1).await?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
     fleet.until_no_slot_is_taken().await?;
     fleet.check()
 }
@@ -99,7 +99,7 @@ async fn force_deletes_remaining_pods_at_the_deadline() -> Result<()> {
     fleet.deploy_spare("cart").await?;
     let mut audit = fleet.control_plane.audit().from_now();
     fleet.publish(NEW)?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
     ensure!(pods.list(&ListParams::default()).await?.items.is_empty(), "they still stand");
     let asked = audit.read()?;
     let of_cart = |verb: &str, subresource: &str, code: u16| {

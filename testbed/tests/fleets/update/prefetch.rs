@@ -5,7 +5,7 @@ use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Host;
 
-use crate::update::{DEADLINE, assert_kind, fleet};
+use crate::update::{assert_kind, fleet};
 
 /// A fleet that is paused downloads nothing ahead once its nodes say so, so they wait for a window that is shut.
 const WINDOW: &str = "SCHEDULER_CRON_EXPRESSION";
@@ -16,7 +16,7 @@ async fn a_prefetched_update_is_downloaded_only_once() -> Result<()> {
     fleet.configure(&[(WINDOW, "0 0 0 1 1 * 2099")]).await?;
     fleet.publish(NEW)?;
     fleet
-        .until("both have it while they wait for their turn", DEADLINE, |history| {
+        .until("both have it while they wait for their turn", |history| {
             history.now().all(|(_, seen)| {
                 seen.runs(OLD) && seen.staged.as_deref() == Some(NEW) && seen.reason == "OutsideWindow"
             })
@@ -26,7 +26,7 @@ async fn a_prefetched_update_is_downloaded_only_once() -> Result<()> {
     ensure!(calls(&fleet, "activate-update") == [0, 0], "activated before their turn");
 
     fleet.configure(&[(WINDOW, "* * * * * * *")]).await?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
     ensure!(calls(&fleet, "prepare-update") == [1, 1], "{:?} downloads", calls(&fleet, "prepare-update"));
     ensure!(calls(&fleet, "activate-update") == [1, 1], "{:?}", calls(&fleet, "activate-update"));
     assert_kind(&fleet, 1)?;

@@ -9,7 +9,7 @@ use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, await_until};
 use tokio::time::Instant;
 
-use crate::update::{DEADLINE, fleet};
+use crate::update::fleet;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_fleet_sends_no_requests() -> Result<()> {
@@ -40,7 +40,7 @@ async fn an_idle_fleet_sends_no_requests() -> Result<()> {
     let mut since = Instant::now();
     let mut begun = refreshes(&fleet);
     let (mut leases, mut checks, mut looks) = (0, 0, 0);
-    let quiet = await_until("60 s without a request", DEADLINE, async || {
+    let quiet = await_until("60 s without a request", async || {
         for event in audit.read().ok()?.iter().filter(|event| ours(event)) {
             leases += usize::from(is_lease(event) && event.code() == 200);
             checks += usize::from(is_check(event));

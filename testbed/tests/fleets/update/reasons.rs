@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::task::JoinSet;
 
-use crate::update::{DEADLINE, fleet_of};
+use crate::update::fleet_of;
 
 const STEPS: [&str; 5] = ["Staging", "Draining", "Rebooting", "Monitoring", "NoUpdate"];
 /// For how long a row may say what is over: half of all rows, and each. Debounced, all would be late by a second.
@@ -36,11 +36,11 @@ async fn no_row_says_what_is_not_so() -> Result<()> {
     let rows = Rows::default();
     let _watching = watch(&fleet, &rows)?;
     fleet.publish(NEW)?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
     let all_told = |node: &Seen| node.is_idle() && node.reason == "NoUpdate";
     let is_shown = |node: &str| rows.of(node).last().is_some_and(|row| row.reason == "NoUpdate");
     fleet
-        .until("each row says so", DEADLINE, |history| {
+        .until("each row says so", |history| {
             history.now().all(|(node, seen)| all_told(seen) && is_shown(node))
         })
         .await?;

@@ -8,12 +8,11 @@ use brupop_testbed::audit::{AuditReader, Event};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::history::Seen;
 use brupop_testbed::host::Faults;
-use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, await_until};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 
-use crate::update::{DEADLINE, assert_kind, fleet};
+use crate::update::{assert_kind, fleet};
 
 /// In mid-update when the webhook dies.
 const REBOOTING: [&str; 3] = ["node-0", "node-1", "node-2"];
@@ -31,25 +30,17 @@ async fn rebooting_nodes_recover_while_the_webhook_is_down() -> Result<()> {
     ];
     let mut fleet = fleet(REBOOTING.len() + WAITING.len(), &env).await?;
     fleet.deploy("cart", 5, "3").await?;
-    for host in &fleet.hosts {
-        host.set_faults(Faults { reboot_ignored: true, ..Faults::default() });
-    }
+    fleet.set_faults(&Faults { reboot_ignored: true, ..Faults::default() });
     pause_waiting(&fleet, true).await?;
     fleet.publish(NEW)?;
     three_wait_for_their_reboot(&fleet).await?;
 
-    scale_webhook(&fleet, "0").await?;
-    await_until("the end of the webhook", DEADLINE, async || {
-        fleet.processes("webhook").is_empty().then_some(())
-    })
-    .await?;
+    fleet.scale("webhook", 0).await?;
     until_admission_is(&fleet, ConditionStatus::False).await?;
     let mut audit = fleet.control_plane.audit().from_now();
-    for host in &fleet.hosts {
-        host.set_faults(Faults::default());
-    }
+    fleet.set_faults(&Faults::default());
     fleet
-        .until("three nodes are back in service", DEADLINE, |history| {
+        .until("three nodes are back in service", |history| {
             let back = |seen: &Seen| {
                 !seen.is_unavailable()
                     && seen.goal == RebootedIntoUpdate
@@ -73,8 +64,8 @@ async fn rebooting_nodes_recover_while_the_webhook_is_down() -> Result<()> {
         ensure!(!begun, "{node} has begun to move: {:?}", fleet.seen(node)?);
     }
 
-    scale_webhook(&fleet, "2").await?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.scale("webhook", 2).await?;
+    fleet.until_updated(NEW).await?;
     until_admission_is(&fleet, ConditionStatus::True).await?;
     assert_kind(&fleet, REBOOTING.len())?;
     fleet.check()
@@ -87,15 +78,6 @@ async fn pause_waiting(fleet: &Fleet, paused: bool) -> Result<()> {
     Ok(())
 }
 
-async fn scale_webhook(fleet: &Fleet, replicas: &str) -> Result<()> {
-    let replicas = format!("--replicas={replicas}");
-    fleet
-        .control_plane
-        .kubectl(["-n", NAMESPACE, "scale", "deployment", "brupop-webhook", &replicas])
-        .await?;
-    Ok(())
-}
-
 /// Drained, tainted, the reboot claimed and asked for, and the hosts do nothing yet.
 async fn three_wait_for_their_reboot(fleet: &Fleet) -> Result<()> {
     let asked = |node: &str| {
@@ -103,7 +85,7 @@ async fn three_wait_for_their_reboot(fleet: &Fleet) -> Result<()> {
         host.is_some_and(|host| host.calls().iter().any(|call| call.path == "/actions/reboot"))
     };
     fleet
-        .until("three nodes wait for their reboot", DEADLINE, |history| {
+        .until("three nodes wait for their reboot", |history| {
             let waiting = |node: &str, seen: &Seen| {
                 seen.goal == RebootedIntoUpdate && seen.cordoned && seen.drained && asked(node)
             };
@@ -126,15 +108,14 @@ async fn keeps_pods_away(fleet: &Fleet, node: &str) -> Result<(bool, bool)> {
 /// The reconciler's finding, as it stands on the fleet.
 async fn until_admission_is(fleet: &Fleet, status: ConditionStatus) -> Result<()> {
     let ledger = fleet.ledger();
-    await_until(format!("{ADMISSION_ENFORCED} is {status:?}"), DEADLINE, async || {
+    await_until(format!("{ADMISSION_ENFORCED} is {status:?}"), async || {
         let conditions = ledger.get("fleet").await.ok()?.status?.conditions;
         conditions
             .iter()
             .any(|found| found.type_ == ADMISSION_ENFORCED && found.status == status)
             .then_some(())
     })
-    .await?;
-    Ok(())
+    .await
 }
 
 /// Their reports since then have met the webhook that is not there.
@@ -150,7 +131,7 @@ async fn agents_are_refused(audit: &mut AuditReader) -> Result<()> {
         }
         left.is_empty()
     };
-    audit.wait_for("refusals of all three agents", DEADLINE, refused).await?;
+    audit.wait_for("refusals of all three agents", refused).await?;
     Ok(())
 }
 

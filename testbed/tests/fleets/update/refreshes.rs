@@ -10,7 +10,7 @@ use brupop_testbed::scrape::{READER, Scraper};
 use brupop_testbed::{Fleet, FleetOptions, await_until};
 use jiff::Timestamp;
 
-use crate::update::{DEADLINE, fleet_of};
+use crate::update::fleet_of;
 
 /// Looks that are watched once the first failure is said.
 const LOOKS: usize = 4;
@@ -39,7 +39,7 @@ async fn away_until(fleet: &Fleet, what: &str, so: impl Fn() -> bool) -> Result<
     let scraper = Scraper::start(&fleet.control_plane, Some(READER)).await?;
     let reconcilers = fleet.processes("reconciler");
     let mut away = 0;
-    await_until(what, DEADLINE, async || {
+    await_until(what, async || {
         // The one that leads tells.
         let mut found = false;
         for reconciler in &reconcilers {
@@ -78,11 +78,11 @@ async fn slow_failing_refreshes_are_reported_once() -> Result<()> {
     fleet.hosts[0].set_faults(silent);
     let says =
         async |words: &str| fleet.progressing("node-0").await.is_ok_and(|it| it.message.contains(words));
-    await_until("it says that, too", DEADLINE, async || says("no memory").await.then_some(())).await?;
+    await_until("it says that, too", async || says("no memory").await.then_some(())).await?;
     let wrote = writers(&audit.read()?, since);
     ensure!(wrote == once, "{wrote:?} wrote");
     fleet.hosts[0].set_faults(fails);
-    await_until("the first problem again", DEADLINE, async || says("no route").await.then_some(())).await?;
+    await_until("the first problem again", async || says("no route").await.then_some(())).await?;
     let until = refreshes(&fleet.hosts[0]) + 2;
     let away = away_until(&fleet, "two more looks", || refreshes(&fleet.hosts[0]) >= until).await?;
     let wrote = writers(&audit.read()?, since);

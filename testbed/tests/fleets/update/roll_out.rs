@@ -12,14 +12,14 @@ use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::scrape::{READER, Scraper};
 
 use crate::update::exec::exec;
-use crate::update::{DEADLINE, assert_kind, fleet};
+use crate::update::{assert_kind, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
     let mut fleet = fleet(4, &[("MAX_CONCURRENT_UPDATE", "50%")]).await?;
     fleet.deploy("cart", 8, "2").await?;
     fleet.publish(NEW)?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
     assert_kind(&fleet, 2)?;
 
     let status = fleet.until_no_slot_is_taken().await?;
@@ -28,12 +28,8 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
         fleet.assert_node_is_clean(&format!("node-{number}")).await?;
     }
     // Why a node does not move is said after the slot is given back.
-    let columns = await_until("the columns tell that it is done", DEADLINE, async || {
-        let columns = fleet
-            .control_plane
-            .kubectl(["get", "brs", "-n", NAMESPACE, "brs-node-0", "-o", "wide"])
-            .await
-            .ok()?;
+    let columns = await_until("the columns tell that it is done", async || {
+        let columns = fleet.kubectl(&format!("get brs -n {NAMESPACE} brs-node-0 -o wide")).await.ok()?;
         columns.contains("NoUpdate").then_some(columns)
     })
     .await?;
@@ -41,7 +37,7 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
         ensure!(columns.contains(column), "{columns}");
     }
     for namespace in [NAMESPACE, "default"] {
-        let events = fleet.control_plane.kubectl(["get", "events", "-n", namespace]).await?;
+        let events = fleet.kubectl(&format!("get events -n {namespace}")).await?;
         for word in ["UpdateStarted", "Updated"] {
             ensure!(events.contains(word), "{word} in {namespace}: {events}");
         }
@@ -88,7 +84,7 @@ async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
     let scraper = Scraper::start(&fleet.control_plane, Some(READER)).await?;
     let leads =
         |text: &&String| text.lines().any(|line| line.starts_with("brupop_leader") && line.ends_with(" 1"));
-    let texts = await_until("one reconciler leads", DEADLINE, async || {
+    let texts = await_until("one reconciler leads", async || {
         let texts = scraped(fleet, &scraper, "reconciler").await.ok()?;
         (texts.iter().filter(leads).count() == 1).then_some(texts)
     })
@@ -109,14 +105,14 @@ async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
 
 /// What all processes of this component tell. Their pods may have moved a moment ago.
 async fn scraped(fleet: &Fleet, scraper: &Scraper, component: &str) -> Result<Vec<String>> {
-    let all = await_until(format!("every {component} is scraped"), DEADLINE, async || {
+    let all = await_until(format!("every {component} is scraped"), async || {
         let mut texts = vec![];
         for process in fleet.processes(component) {
             texts.push(scraper.scrape(&process).await.ok()?);
         }
         (!texts.is_empty()).then_some(texts)
     });
-    Ok(all.await?)
+    all.await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,7 +123,7 @@ async fn a_budget_delays_a_drain_and_idle_waits() -> Result<()> {
     // One more of its pods is away then, so that the budget allows none, and will again.
     fleet.hold_next_drain("cart").await?;
     fleet
-        .until("one node is cordoned and waits for the budget", DEADLINE, |history| {
+        .until("one node is cordoned and waits for the budget", |history| {
             history.now().any(|(_, seen)| seen.cordoned && seen.marked && seen.reason == "Draining")
         })
         .await?;
@@ -138,7 +134,7 @@ async fn a_budget_delays_a_drain_and_idle_waits() -> Result<()> {
             && event.object_ref.as_ref().is_some_and(|object| object.subresource == "eviction")
     };
     for _ in 0..2 {
-        audit.wait_for("an eviction refused by the budget", DEADLINE, refused).await?;
+        audit.wait_for("an eviction refused by the budget", refused).await?;
     }
     ensure!(
         fleet.history().outcomes().values().all(|outcome| outcome.boots == 1),
@@ -148,7 +144,7 @@ async fn a_budget_delays_a_drain_and_idle_waits() -> Result<()> {
 
     the_fleet_is_idle_once_the_drain_is_over(&fleet).await?;
     fleet.pause(false).await?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
     assert_kind(&fleet, 1)?;
     fleet.check()
 }

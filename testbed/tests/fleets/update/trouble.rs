@@ -2,15 +2,15 @@
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::BottlerocketShadow;
-use brupop_testbed::fleet::{NEW, OLD};
-use brupop_testbed::host::{Command, Faults};
+use brupop_testbed::fleet::NEW;
+use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, await_until};
 use kube::Resource as _;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-use crate::update::{DEADLINE, fleet};
+use crate::update::fleet;
 
 /// The release that mends [`NEW`].
 const FIXED: &str = "1.20.1";
@@ -18,14 +18,10 @@ const FIXED: &str = "1.20.1";
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_image_halts_its_version() -> Result<()> {
     let mut fleet = fleet(3, &[]).await?;
-    let bad = |falls_back_on_boot| {
-        let faults = Faults { falls_back_on_boot, ..Faults::default() };
-        fleet.hosts.iter().for_each(|host| host.set_faults(faults.clone()));
-    };
-    bad(true);
+    fleet.set_faults(&Faults { falls_back_on_boot: true, ..Faults::default() });
     fleet.publish(NEW)?;
     fleet
-        .until("the version is halted", DEADLINE, |history| {
+        .until("the version is halted", |history| {
             let reasons: Vec<_> = history.now().map(|(_, seen)| seen.reason.clone()).collect();
             reasons.iter().filter(|reason| *reason == "VersionHalted").count() >= 2
                 && history.now().all(|(_, seen)| seen.is_idle() && !seen.is_unavailable())
@@ -39,7 +35,7 @@ async fn a_bad_image_halts_its_version() -> Result<()> {
     // A person takes the risk: it is tried once more, and halted by the next node that fails.
     fleet.paste(&lifts_first).await?;
     fleet
-        .until("one more has tried", DEADLINE, |history| {
+        .until("one more has tried", |history| {
             let tried = history.outcomes().values().map(|outcome| outcome.boots - 1).sum::<usize>() == 2;
             tried && history.now().all(|(_, seen)| seen.is_idle() && !seen.is_unavailable())
         })
@@ -47,14 +43,13 @@ async fn a_bad_image_halts_its_version() -> Result<()> {
     let (second, lifts_second) = halted(&fleet, &first).await?;
 
     // What was said of the first halt says nothing of the second, also when it is said again.
-    let nothing = Patch::Merge(json!({"spec": {"acknowledgedHalts": []}}));
-    fleet.ledger().patch("fleet", &PatchParams::default(), &nothing).await?;
+    fleet.change(json!({"acknowledgedHalts": []})).await?;
     fleet.paste(&lifts_first).await?;
     fleet.pause(true).await?;
-    bad(false);
+    fleet.set_faults(&Faults::default());
     fleet.publish(FIXED)?;
     fleet
-        .until("the pause is seen, which came after that", DEADLINE, |history| {
+        .until("the pause is seen, which came after that", |history| {
             history.now().any(|(_, seen)| seen.reason == "FleetPaused")
         })
         .await?;
@@ -73,7 +68,7 @@ async fn a_bad_image_halts_its_version() -> Result<()> {
 
     fleet.pause(false).await?;
     fleet
-        .until("the nodes that do not back off run the new release", DEADLINE, |history| {
+        .until("the nodes that do not back off run the new release", |history| {
             history.now().filter(|(_, seen)| seen.version.as_deref() == Some(FIXED)).count() >= 1
                 && history.now().all(|(_, seen)| {
                     seen.is_idle()
@@ -88,7 +83,7 @@ async fn a_bad_image_halts_its_version() -> Result<()> {
 /// Awaits a halt that is later than this, and returns its time, and what the fleet says lifts it.
 async fn halted(fleet: &Fleet, earlier: &str) -> Result<(String, String)> {
     let ledger = fleet.ledger();
-    let told = await_until(format!("a halt after {earlier:?}"), DEADLINE, async || {
+    let told = await_until(format!("a halt after {earlier:?}"), async || {
         let status = ledger.get("fleet").await.ok()?.status?;
         let condition = status.conditions.into_iter().find(|condition| condition.type_ == "Halted")?;
         let at = &status.versions.get(NEW)?.halted.as_ref()?.at;
@@ -113,18 +108,10 @@ async fn an_unreadable_shadow_stops_no_other_node() -> Result<()> {
         "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
     }]}});
     fleet
-        .control_plane
-        .kubectl([
-            "patch",
-            "crd",
-            "bottlerocketshadows.brupop.bottlerocket.aws",
-            "--type=merge",
-            "-p",
-            &anything.to_string(),
-        ])
+        .kubectl(&format!("patch crd bottlerocketshadows.brupop.bottlerocket.aws --type=merge -p {anything}"))
         .await?;
     let nonsense = Patch::Merge(json!({"spec": {"state": {"not": "a state"}}}));
-    await_until("the nonsense is stored", DEADLINE, async || {
+    await_until("the nonsense is stored", async || {
         let api = Api::<kube::core::DynamicObject>::namespaced_with(
             fleet.client(),
             NAMESPACE,
@@ -134,13 +121,7 @@ async fn an_unreadable_shadow_stops_no_other_node() -> Result<()> {
     })
     .await?;
     fleet.publish(NEW)?;
-    fleet
-        .until("the other node is updated", DEADLINE, |history| {
-            history.now().any(|(node, seen)| {
-                node == "node-1" && seen.is_idle() && seen.version.as_deref() == Some(NEW)
-            })
-        })
-        .await?;
+    fleet.until_runs("node-1", NEW).await?;
     fleet.wait_for_metrics("reconciler", &["brupop_skipped_objects{kind=\"BottlerocketShadow\"} 1"]).await?;
     ensure!(fleet.hosts[0].boot_id() == boot_id, "a host was rebooted for a shadow that nobody can read");
     ensure!(!fleet.seen("node-0")?.is_unavailable());

@@ -8,7 +8,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 use crate::update::exec::exec;
-use crate::update::{DEADLINE, assert_kind, fleet};
+use crate::update::{assert_kind, fleet};
 
 async fn close_to_new_pods(fleet: &Fleet, closed: bool) -> Result<()> {
     let nodes = Api::<Node>::all(fleet.client());
@@ -29,7 +29,7 @@ async fn the_next_node_waits_for_evicted_workloads() -> Result<()> {
 
     fleet.publish(NEW)?;
     fleet
-        .until("the workload is waited for", DEADLINE, |history| {
+        .until("the workload is waited for", |history| {
             history.now().any(|(_, seen)| seen.reason == "WorkloadsUnavailable")
         })
         .await?;
@@ -47,7 +47,7 @@ async fn the_next_node_waits_for_evicted_workloads() -> Result<()> {
     ensure!(went_well && waits == 1, "{plan}");
 
     close_to_new_pods(&fleet, false).await?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
     assert_kind(&fleet, 1)?;
     fleet.check()
 }
@@ -57,13 +57,13 @@ async fn the_next_node_waits_for_evicted_workloads() -> Result<()> {
 async fn a_workload_that_is_scaled_up_is_back_as_it_was() -> Result<()> {
     let mut fleet = fleet(1, &[("SOAK_SECONDS", "1"), ("WORKLOADS_DEADLINE_SECONDS", "15")]).await?;
     fleet.deploy("cart", 1, "100%").await?;
-    let kubectl = async |command: &str| fleet.control_plane.kubectl(command.split(' ')).await;
+    let kubectl = async |command: &str| fleet.kubectl(command).await;
     kubectl("create quota room-for-one --hard=pods=1 -n shop").await?;
     fleet.publish(NEW)?;
-    fleet.until("the node is empty", DEADLINE, |history| history.now().any(|(_, seen)| seen.drained)).await?;
+    fleet.until("the node is empty", |history| history.now().any(|(_, seen)| seen.drained)).await?;
     kubectl("scale deployment cart --replicas=3 -n shop").await?;
 
-    let record = await_until("the update is over", DEADLINE, async || {
+    let record = await_until("the update is over", async || {
         let record = fleet.ledger().get("fleet").await.ok()?.status?.versions.get(NEW)?.clone();
         (record.succeeded > 0 || record.halted.is_some()).then_some(record)
     });

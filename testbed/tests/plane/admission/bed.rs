@@ -1,6 +1,7 @@
 //! The shipped operator in a namespace, everybody who plays a part, and shadows to try the rows on.
 
-use super::tokens::{Cast, DEADLINE, cast};
+use super::tokens::{Cast, cast};
+use crate::raw;
 use anyhow::{Context as _, Result, bail, ensure};
 use brupop_admission_cases::{Actor, Ask, Host, Request, Row, Stored, Verdict, World};
 use brupop_api::BottlerocketShadow;
@@ -42,7 +43,7 @@ impl Bed {
     async fn forgotten(&self) -> Result<()> {
         let shadows = self.shadows_path();
         for actor in Actor::ALL.into_iter().filter(|actor| actor.is_gone()) {
-            await_until(format!("the end of the token of {actor:?}"), DEADLINE, async || {
+            await_until(format!("the end of the token of {actor:?}"), async || {
                 let answer = self.ask(actor, Method::GET, &shadows, &Json::Null).await;
                 matches!(answer, Ok(Err((401, _)))).then_some(())
             })
@@ -69,11 +70,7 @@ impl Bed {
 
     /// Asks in JSON; the body of a PATCH is a JSON patch if it is a list, else a merge patch.
     pub async fn ask(&self, actor: Actor, method: Method, path: &str, body: &Json) -> Result<Answer> {
-        let content_type = match (&method, body) {
-            (&Method::PATCH, Json::Array(_)) => "application/json-patch+json",
-            (&Method::PATCH, _) => "application/merge-patch+json",
-            _ => "application/json",
-        };
+        let content_type = raw::content_type(&method, body);
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.send(actor, Request { method, path: path.to_owned(), content_type, body }, "testbed").await
     }

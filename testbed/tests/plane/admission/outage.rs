@@ -1,7 +1,6 @@
 //! Who is kept waiting, and who is refused, while the webhook does not answer.
 
 use super::bed::Bed;
-use super::tokens::DEADLINE;
 use anyhow::{Context as _, Result, ensure};
 use brupop_admission_cases::{Actor, Host};
 use brupop_testbed::await_until;
@@ -17,7 +16,7 @@ pub async fn only_agents_depend_on_the_webhook(bed: &Bed, how: &str) -> Result<(
     bed.idle_shadow(Host::First).await?;
     // The API server's own calls to a webhook that it has just lost are not retried by us.
     let mut last = None;
-    let failing = await_until(format!("a refusal while the webhook is {how}"), DEADLINE, async || {
+    let failing = await_until(format!("a refusal while the webhook is {how}"), async || {
         let path = format!("{}/status", bed.shadow_path(Host::First));
         match bed.ask(Actor::Agent, Method::PATCH, &path, &json!({"status": {"message": how}})).await {
             Ok(Err((500, message))) if message.contains("failed calling webhook") => Some(message),

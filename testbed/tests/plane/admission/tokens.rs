@@ -13,10 +13,7 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, from_value, json};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-/// How long the setup, or an outage, may take to show.
-pub const DEADLINE: Duration = Duration::from_mins(1);
 const ELSEWHERE: &str = "elsewhere";
 
 /// In whose name a request is made: a client, and the headers by which an administrator impersonates somebody.
@@ -112,12 +109,12 @@ impl Stage<'_> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), self.namespace);
         let wanted =
             ListParams::default().labels(&format!("{}={component}", brupop_api::names::COMPONENT_LABEL));
-        let found = await_until(format!("{count} pods of the {component}"), DEADLINE, async || {
+        let found = await_until(format!("{count} pods of the {component}"), async || {
             let mut found = pods.list(&wanted).await.ok()?.items;
             found.retain(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()));
             (found.len() >= count).then_some(found)
         });
-        Ok(found.await?)
+        found.await
     }
 
     async fn token_of(&self, pod: &Pod) -> Result<String> {

@@ -4,15 +4,16 @@
 
 mod world;
 
+use brupop_testbed::DEADLINE;
 use std::time::Duration;
 
 use brupop_api::{BottlerocketShadowStatus, State};
-use brupop_testbed::host::{Answer, Call, Command, Durations, Faults, HostPower};
+use brupop_testbed::host::{Answer, Call, Durations, Faults};
 use brupop_testbed::operator::binaries;
 use brupop_testbed::sandbox::Signal;
 use kube::api::DeleteParams;
 use serde_json::json;
-use world::{DEADLINE, SHADOW, World};
+use world::{SHADOW, World};
 
 fn at(attempt: u64, state: State) -> impl Fn(&BottlerocketShadowStatus) -> bool {
     move |status| status.current_state == Some(state) && status.attempt == Some(attempt)
@@ -69,7 +70,7 @@ async fn a_whole_update_and_then_silence() {
         calls.iter().filter(|call| call.path == "/actions/refresh-updates").count()
     };
     let before = refreshes(&world);
-    brupop_testbed::await_until("three more refreshes", DEADLINE, async || {
+    brupop_testbed::await_until("three more refreshes", async || {
         (refreshes(&world) >= before + 3).then_some(())
     })
     .await
@@ -87,10 +88,10 @@ async fn a_whole_update_and_then_silence() {
     let before = refreshes(&world);
     world.start_agent(&[("METRICS_ADDRESS", &address.to_string())]);
     let more = async || (refreshes(&world) > before).then_some(());
-    brupop_testbed::await_until("a refresh without a port", DEADLINE, more).await.unwrap();
+    brupop_testbed::await_until("a refresh without a port", more).await.unwrap();
     assert_eq!(world.listeners(), [""; 0], "the port is taken");
     drop(taken);
-    let listens = brupop_testbed::await_until("it listens", DEADLINE, async || {
+    let listens = brupop_testbed::await_until("it listens", async || {
         let listens = world.listeners();
         (!listens.is_empty()).then_some(listens)
     });
@@ -142,16 +143,14 @@ async fn starts_in_any_order_and_refuses_wrong_nodes() {
     // Neither shadow nor a host that makes sense: no crash, and each is said once.
     world.host.set_faults(Faults::answer(Call::Status, Answer::Nonsense("<html>".into())));
     world.start_agent(&[("MY_NODE_NAME", "node-0")]);
-    brupop_testbed::await_until("a word on the missing shadow", DEADLINE, async || {
+    brupop_testbed::await_until("a word on the missing shadow", async || {
         world.log().contains("there is no shadow yet").then_some(())
     })
     .await
     .unwrap();
     world.create_shadow().await;
     let asked = || world.host.calls().iter().filter(|call| call.path == "/updates/status").count();
-    brupop_testbed::await_until("three looks", DEADLINE, async || (asked() >= 3).then_some(()))
-        .await
-        .unwrap();
+    brupop_testbed::await_until("three looks", async || (asked() >= 3).then_some(())).await.unwrap();
     let log = world.log();
     let warnings = log.lines().filter(|line| line.contains(" WARN ")).count();
     assert_eq!(warnings, 1, "{log}");

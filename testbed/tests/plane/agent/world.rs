@@ -2,27 +2,22 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use kube::Resource as _;
 use std::path::Path;
-use std::time::Duration;
 
 use brupop_api::{BottlerocketShadow, BottlerocketShadowStatus};
 use brupop_testbed::host::{Durations, Faults, Host, HostOptions};
 use brupop_testbed::kubeconfig::PodVariables;
-use brupop_testbed::operator::binaries;
+use brupop_testbed::operator::{NAMESPACE, binaries};
 use brupop_testbed::sandbox::Process;
-use brupop_testbed::{ControlPlane, Options, await_until, make_nodes};
+use brupop_testbed::{ControlPlane, Options, agents, await_until, make_nodes};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, from_value, json};
 
-const NAMESPACE: &str = "brupop-bottlerocket-aws";
 /// Of the node and of its shadow.
 const NODE: &str = "node-0";
 /// Name of the shadow.
 pub const SHADOW: &str = "brs-node-0";
-pub const DEADLINE: Duration = Duration::from_secs(30);
 /// Files of the host, in the control plane's folder.
 const SOCKET: &str = "api.sock";
 const BOOT_ID: &str = "boot_id";
@@ -131,16 +126,7 @@ impl World {
 
     /// Makes the shadow, Idle, as the reconciler does.
     pub async fn create_shadow(&self) {
-        let shadow: BottlerocketShadow = from_value(json!({
-            "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
-            "metadata": {
-                "name": SHADOW,
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": self.node.uid().unwrap()}],
-            },
-            "spec": {"state": "Idle"},
-        }))
-        .unwrap();
-        self.shadows.create(&PostParams::default(), &shadow).await.unwrap();
+        agents::idle_shadow(&self.control_plane, &self.node).await.unwrap();
     }
 
     /// Merges into the spec.
@@ -156,7 +142,7 @@ impl World {
         wanted: impl Fn(&BottlerocketShadowStatus) -> bool,
     ) -> BottlerocketShadowStatus {
         let mut seen = None;
-        let found = await_until(what, DEADLINE, async || {
+        let found = await_until(what, async || {
             let status = self.shadows.get_opt(SHADOW).await.ok()??.status?;
             let hit = wanted(&status);
             seen = Some(status.clone());

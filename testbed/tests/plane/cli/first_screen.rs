@@ -9,7 +9,7 @@ use brupop_testbed::{Fleet, FleetOptions, await_until};
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value as Json, json};
 
-use super::{DEADLINE, Person};
+use super::Person;
 
 /// The height of a usual terminal.
 const LINES: usize = 24;
@@ -34,19 +34,14 @@ async fn the_first_screen_says_what_is_wrong() -> Result<()> {
     // The agents' processes stand still before one of them is asked for anything.
     fleet.pause(true).await?;
     shows(&admin, &["Paused", "FleetPaused"]).await?;
-    let agents = |signal| {
-        for agent in fleet.processes("agent") {
-            fleet.kubelets.signal(NAMESPACE, &agent.pod, signal);
-        }
-    };
-    agents(Signal::STOP);
+    fleet.signal("agent", Signal::STOP);
     fleet.allow_unavailable("cart", 2).await?;
     fleet.pause(false).await?;
     shows(&admin, &["Starting", "has not taken it up yet"]).await?;
-    agents(Signal::CONT);
+    fleet.signal("agent", Signal::CONT);
 
     fleet.hold_next_drain("cart").await?;
-    let drained = await_until("a node is drained", DEADLINE, async || {
+    let drained = await_until("a node is drained", async || {
         let history = fleet.history();
         history.now().find(|(_, seen)| seen.reason == "Draining").map(|(node, _)| node.to_owned())
     });
@@ -59,13 +54,13 @@ async fn the_first_screen_says_what_is_wrong() -> Result<()> {
     fleet.control_plane.reach_services(true);
     fleet.allow_unavailable("cart", 3).await?;
     fleet.pause_node(&drained, false).await?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.until_updated(NEW).await?;
     fleet.check()
 }
 
 /// Awaits that the first screen has all of these words.
 async fn shows(admin: &Person, words: &[&str]) -> Result<()> {
-    let shown = await_until(format!("{words:?} on the first screen"), DEADLINE, async || {
+    let shown = await_until(format!("{words:?} on the first screen"), async || {
         let (_, said) = admin.run("status").await.ok()?;
         let screen = said.lines().take(LINES).collect::<Vec<_>>().join("\n");
         words.iter().all(|word| screen.contains(word)).then_some(())

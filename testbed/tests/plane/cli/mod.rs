@@ -7,7 +7,6 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::BottlerocketPool;
@@ -18,7 +17,7 @@ use brupop_testbed::history::Seen;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::operator::built;
-use brupop_testbed::{ControlPlane, Fleet, FleetOptions, await_until};
+use brupop_testbed::{ControlPlane, DEADLINE, Fleet, FleetOptions, await_until};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
@@ -27,8 +26,6 @@ use serde_json::{Value as Json, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
-
-const DEADLINE: Duration = Duration::from_mins(2);
 
 fn program() -> Result<PathBuf> {
     Ok(built(&["kubectl-brupop"])?.join("kubectl-brupop"))
@@ -50,10 +47,7 @@ impl Person {
         fleet.control_plane.kubeconfig_of_user(&kubeconfig, name, None)?;
         if let Some(role) = role {
             let (role, user) = (format!("--clusterrole={role}"), format!("--user={name}"));
-            fleet
-                .control_plane
-                .kubectl(["create", "rolebinding", name, "-n", NAMESPACE, &role, &user])
-                .await?;
+            fleet.kubectl(&format!("create rolebinding {name} -n {NAMESPACE} {role} {user}")).await?;
         }
         Ok(Self { kubeconfig })
     }
@@ -143,10 +137,7 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     // No host boots the new version, and one node is left out.
     a_node_is_paused_once(&fleet, &admin).await?;
     a_pool_is_paused_once(&fleet, &reader, &admin).await?;
-    fleet
-        .hosts
-        .iter()
-        .for_each(|host| host.set_faults(Faults { falls_back_on_boot: true, ..Faults::default() }));
+    fleet.set_faults(&Faults { falls_back_on_boot: true, ..Faults::default() });
     fleet.publish(NEW)?;
     fleet.until_node("node-2", "is left alone", |seen| seen.reason == "NodePaused").await?;
     for node in ["node-0", "node-1"] {
@@ -183,7 +174,7 @@ async fn colours_are_shown_to_those_who_want_them(reader: &Person) -> Result<()>
 }
 
 async fn a_reader_sees_and_changes_nothing(fleet: &Fleet, reader: &Person) -> Result<()> {
-    await_until("all is up to date", DEADLINE, async || {
+    await_until("all is up to date", async || {
         reader
             .says("status", &["3 of 3 nodes up to date, 0 moving, 0 waiting; 0 of 1 slots in use"])
             .await
@@ -217,7 +208,7 @@ async fn the_plan_is_asked_of_the_leader(fleet: &Fleet, editor: &Person) -> Resu
     let mut audit = fleet.control_plane.audit().from_now();
     let plan: Json = serde_json::from_str(&editor.says("plan -o json", &[]).await?)?;
     ensure!(plan["nodes"].as_array().is_some_and(|nodes| nodes.len() == 3), "{plan}");
-    let asked = audit.wait_for("the command", DEADLINE, |event| {
+    let asked = audit.wait_for("the command", |event| {
         event.is_about("pods", &leader)
             && event.object_ref.as_ref().is_some_and(|it| it.subresource == "exec")
     });
@@ -278,10 +269,10 @@ async fn a_pool_is_paused_once(fleet: &Fleet, reader: &Person, admin: &Person) -
     admin.says("pause --pool web", &["the pool web is paused already"]).await?;
     ensure!(pools.get("web").await?.spec.paused);
     admin.is_refused("pause web", &["there is no Node web; a pool has this name", "--pool web"]).await?;
-    let seen = await_until("the pool is counted", DEADLINE, async || {
+    await_until("the pool is counted", async || {
         reader.says("status", &["POOLS", "web ", "0 of 0", "NoNodes"]).await.ok()
-    });
-    seen.await?;
+    })
+    .await?;
     admin.says("resume --pool web", &["the pool web is no longer paused"]).await?;
     ensure!(!pools.get("web").await?.spec.paused);
     pools.delete("web", &DeleteParams::default()).await?;
@@ -290,7 +281,7 @@ async fn a_pool_is_paused_once(fleet: &Fleet, reader: &Person, admin: &Person) -
 
 async fn a_halt_is_seen_and_lifted(fleet: &Fleet, reader: &Person, operator: &Person) -> Result<()> {
     operator.is_refused("resume-version 9.9.9", &["the version 9.9.9 is not halted"]).await?;
-    let second = await_until("one node is held back by the failure of another", DEADLINE, async || {
+    let second = await_until("one node is held back by the failure of another", async || {
         let history = fleet.history();
         let waits = |seen: &Seen| seen.reason == "VersionHalted" && seen.crashes == 0;
         history.now().find(|(_, seen)| waits(seen)).map(|(node, _)| node.to_owned())
@@ -301,7 +292,7 @@ async fn a_halt_is_seen_and_lifted(fleet: &Fleet, reader: &Person, operator: &Pe
     reader.says("status", &["Halted 1.20.0", "--context testbed resume-version 1.20.0`"]).await?;
     reader.says(&format!("why {second}"), &["VersionHalted", "lift the halt"]).await?;
 
-    fleet.hosts.iter().for_each(|host| host.set_faults(Faults::default()));
+    fleet.set_faults(&Faults::default());
     operator.says("resume-version 1.20.0", &["the halt of 1.20.0 is lifted"]).await?;
     let spec = fleet.ledger().get(FLEET).await?.spec;
     let lifted: Vec<_> =
@@ -316,7 +307,7 @@ async fn an_update_is_asked_for(fleet: &Fleet, admin: &Person) -> Result<()> {
     ensure!(annotation(fleet, "node-2", UPDATE_NOW_ANNOTATION).await?.as_deref() == Some("true"));
     admin.says("why node-2", &["node-2: NodePaused"]).await?;
     admin.says("resume node-2", &["no longer paused"]).await?;
-    fleet.until_node("node-2", "is updated", |seen| seen.runs(NEW)).await?;
+    fleet.until_runs("node-2", NEW).await?;
     admin.says("update-now node-2 --cancel", &["no longer asked for"]).await?;
     ensure!(annotation(fleet, "node-2", UPDATE_NOW_ANNOTATION).await?.is_none());
     ensure!(annotation(fleet, "node-2", PAUSE_ANNOTATION).await?.is_none());
@@ -326,9 +317,8 @@ async fn an_update_is_asked_for(fleet: &Fleet, admin: &Person) -> Result<()> {
 async fn a_dead_reconciler_is_told(fleet: &Fleet, reader: &Person, operator: &Person) -> Result<()> {
     let gone = "no reconciler has led since 20";
     ensure!(!reader.says("status", &[]).await?.contains(gone));
-    let scale = ["scale", "deployment/brupop-reconciler", "-n", NAMESPACE, "--replicas=0"];
-    fleet.control_plane.kubectl(scale).await?;
-    let told = await_until("the plugin says that none leads", DEADLINE, async || {
+    fleet.kubectl(&format!("scale deployment/brupop-reconciler -n {NAMESPACE} --replicas=0")).await?;
+    let told = await_until("the plugin says that none leads", async || {
         let said = reader.says("status", &[gone, "nothing will happen"]).await.ok()?;
         said.lines().nth(1).is_some_and(|line| line.contains(gone)).then_some(())
     });

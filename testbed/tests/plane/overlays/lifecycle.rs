@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::binaries::{control_plane_binaries, others_definitions};
-use brupop_testbed::{ControlPlane, Options, await_until};
+use brupop_testbed::{ControlPlane, DEADLINE, Options, await_until};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -17,7 +17,7 @@ use serde_json::Value as Json;
 use tokio::process::Command;
 
 use crate::overlays::cases::{Case, ELSEWHERE, PREFIX, SUFFIX};
-use crate::overlays::{DEADLINE, apply, restricted};
+use crate::overlays::{apply, restricted};
 
 /// How people apply: these flags.
 const BY_CLIENT: &[&str] = &[];
@@ -146,7 +146,7 @@ async fn again_changes_nothing(control_plane: &ControlPlane, how: &[&str], overl
         )
     };
     let mut changed = Vec::new();
-    let quiet = await_until("nothing changes", DEADLINE, async || {
+    let quiet = await_until("nothing changes", async || {
         let before = versions().await.ok()?;
         apply(control_plane, how, flag(overlay), overlay).await.ok()?;
         let after = versions().await.ok()?;
@@ -179,7 +179,7 @@ async fn a_scraper_gets_a_token_that_may_read_metrics_alone(control_plane: &Cont
     let name = credentials["name"].as_str().context("no name")?;
     let key = credentials["key"].as_str().context("no key")?;
     let secrets = Api::<Secret>::namespaced(control_plane.client(), ELSEWHERE);
-    let token = await_until("the token", DEADLINE, async || {
+    let token = await_until("the token", async || {
         let ByteString(token) = secrets.get(name).await.ok()?.data?.remove(key)?;
         String::from_utf8(token).ok()
     });

@@ -18,10 +18,7 @@ use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// Of all waits.
-const DEADLINE: Duration = Duration::from_mins(1);
 /// What is said besides of a webhook on its host's network.
 const HOST_NETWORK_WARNING: &str =
     "Warning: would violate PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true)";

@@ -11,8 +11,6 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::{from_value, json};
 
-use crate::overlays::DEADLINE;
-
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_run_on_every_supported_node_even_full() -> Result<()> {
     let control_plane = ControlPlane::start(Options::CLUSTER).await?;
@@ -31,7 +29,7 @@ async fn agents_run_on_every_supported_node_even_full() -> Result<()> {
             "containers": [{"name": "full", "image": "full", "resources": {"requests": {"cpu": "4"}}}],
         },
     }))?;
-    await_until("the account of pods in `default`", DEADLINE, async || {
+    await_until("the account of pods in `default`", async || {
         full.create(&PostParams::default(), &pod).await.ok()
     })
     .await?;
@@ -39,7 +37,7 @@ async fn agents_run_on_every_supported_node_even_full() -> Result<()> {
 
     let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
     let mut found = BTreeMap::new();
-    let placed = await_until("agents on node-0 and node-1", DEADLINE, async || {
+    let placed = await_until("agents on node-0 and node-1", async || {
         let pods = pods.list(&ListParams::default()).await.ok()?.items;
         found = pods.into_iter().map(|pod| (pod.metadata.name, pod.spec.and_then(|s| s.node_name))).collect();
         let agents =
@@ -60,13 +58,12 @@ async fn agents_run_on_every_supported_node_even_full() -> Result<()> {
     ensure!(others.count() == 0, "{found:?}");
 
     let view = Api::<ClusterRole>::all(client);
-    await_until("the role `view` includes shadows and the fleet", DEADLINE, async || {
+    await_until("the role `view` includes shadows and the fleet", async || {
         let rules = view.get("view").await.ok()?.rules?;
         let ours = rules
             .iter()
             .find(|rule| rule.api_groups.iter().flatten().any(|group| group == "brupop.bottlerocket.aws"))?;
         (ours.verbs == ["get", "list", "watch"]).then_some(())
     })
-    .await?;
-    Ok(())
+    .await
 }

@@ -11,8 +11,6 @@ use kube::api::{Api, ListParams};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::overlays::DEADLINE;
-
 const NAMESPACE: &str = "nothing-but-restricted";
 /// Of the overlay production, and nodes for them.
 const REPLICAS: usize = 3;
@@ -41,10 +39,10 @@ pub async fn admits_all_but_agents(control_plane: &ControlPlane) -> Result<()> {
 
     let events = Api::<Event>::namespaced(client.clone(), NAMESPACE);
     let of_agents = ListParams::default().fields("involvedObject.kind=DaemonSet,reason=FailedCreate");
-    let refusal = await_until("the agent is refused", DEADLINE, async || {
+    let refusal = await_until("the agent is refused", async || {
         events.list(&of_agents).await.ok()?.items.into_iter().find_map(|event| event.message)
-    });
-    let refusal = refusal.await?;
+    })
+    .await?;
     // The very words of the warning.
     let (_, reasons) = AGENT_WARNING.split_once("would violate ").context("a warning")?;
     ensure!(refusal.ends_with(&format!("is forbidden: violates {reasons}")), "{refusal}");
@@ -56,7 +54,7 @@ async fn are_spread_over(client: &Client, nodes: &[&str]) -> Result<()> {
     let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
     let nodes: BTreeSet<_> = nodes.iter().map(|name| Some((*name).to_owned())).collect();
     let mut found = BTreeMap::new();
-    let spread = await_until(format!("pods on {nodes:?}"), DEADLINE, async || {
+    let spread = await_until(format!("pods on {nodes:?}"), async || {
         found = placed(pods.list(&ListParams::default()).await.ok()?.items);
         let there =
             |on: &Vec<_>| on.len() == REPLICAS && on.iter().cloned().collect::<BTreeSet<_>>() == nodes;

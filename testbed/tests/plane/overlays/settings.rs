@@ -1,5 +1,6 @@
 //! The programs take the settings that a case gives to their containers, and know all that it sets.
 
+use brupop_testbed::DEADLINE;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
@@ -45,9 +46,7 @@ impl Programs {
             }
             let run =
                 Command::new(self.folder.join(&program)).env_clear().envs(env).kill_on_drop(true).output();
-            let output = tokio::time::timeout(crate::overlays::DEADLINE, run)
-                .await
-                .with_context(|| program.clone())??;
+            let output = tokio::time::timeout(DEADLINE, run).await.with_context(|| program.clone())??;
             let said = String::from_utf8([output.stdout, output.stderr].concat())?;
             if !said.contains(TAKEN) {
                 wrong.push(format!("{program}: {said}"));
@@ -95,8 +94,7 @@ async fn invalid_settings_are_refused_with_a_hint() -> Result<()> {
         if program == "brupop-webhook" {
             command.envs(needed);
         }
-        let output =
-            tokio::time::timeout(crate::overlays::DEADLINE, command.output()).await.context(program)??;
+        let output = tokio::time::timeout(DEADLINE, command.output()).await.context(program)??;
         let said = String::from_utf8([output.stdout, output.stderr].concat())?;
         ensure!(output.status.code() == Some(2), "{program}: {}: {said}", output.status);
         ensure!(said.starts_with(mistake) && said.contains(advice) && said.lines().count() == 1, "{said}");

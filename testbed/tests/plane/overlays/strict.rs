@@ -7,14 +7,14 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::binaries::others_definitions;
 use brupop_testbed::operator::{AGENT_WARNING, rendered};
-use brupop_testbed::{ControlPlane, Options};
+use brupop_testbed::{ControlPlane, DEADLINE, Options};
 use futures::StreamExt as _;
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
 use crate::overlays::cases::{self, Case};
 use crate::overlays::settings::Programs;
-use crate::overlays::{Applied, DEADLINE, HOST_NETWORK_WARNING, apply, documents, references};
+use crate::overlays::{Applied, HOST_NETWORK_WARNING, apply, documents, references};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Applies at once.

@@ -39,6 +39,11 @@ pub type Row = (&'static str, Actor, Method, String, Json, Verdict);
 
 const NODES: &str = "/api/v1/nodes";
 
+/// What the reconciler asks for.
+fn by(says: &'static str, method: Method, path: String, body: Json, verdict: Verdict) -> Row {
+    (says, Reconciler, method, path, body, verdict)
+}
+
 /// The Nodes that the rows are about.
 pub async fn prepare(bed: &Bed) -> Result<()> {
     let opted_in = json!({names::UPDATER_INTERFACE_LABEL: "2.0.0", "a": "b"});

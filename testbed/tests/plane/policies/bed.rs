@@ -1,5 +1,6 @@
 //! The shipped policies on an API server, without any of the shipped programs: who asks, and what comes back.
 
+use crate::raw;
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
 use brupop_testbed::{ControlPlane, Options};
@@ -88,7 +89,7 @@ impl Bed {
             (Actor::Reconciler, "brupop-reconciler"),
             (Actor::Webhook, "brupop-webhook"),
         ] {
-            let token = bed.token(&(bed.named)(account)).await?;
+            let token = bed.control_plane.token(bed.namespace, &(bed.named)(account)).await?;
             bed.clients.insert(actor, bed.control_plane.client_for_token(&token).await?);
         }
         let everything = json!({
@@ -105,15 +106,9 @@ impl Bed {
         let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", self.namespace);
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "stranger"}});
         self.must(Method::POST, &accounts, &account).await?;
-        let client = self.control_plane.client_for_token(&self.token("stranger").await?).await?;
+        let token = self.control_plane.token(self.namespace, "stranger").await?;
+        let client = self.control_plane.client_for_token(&token).await?;
         send(&client, http::Request::get(path).body(Body::empty())?).await
-    }
-
-    async fn token(&self, account: &str) -> Result<String> {
-        let path = format!("/api/v1/namespaces/{}/serviceaccounts/{account}/token", self.namespace);
-        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-        let answer = self.must(Method::POST, &path, &request).await?;
-        Ok(answer["status"]["token"].as_str().context("no token")?.to_owned())
     }
 
     /// What the actor is answered. `as_user` is whom an administrator impersonates: a kubelet as it is, others with all
@@ -126,18 +121,13 @@ impl Bed {
         path: &str,
         body: &Json,
     ) -> Result<Answer> {
-        let kind = match (&method, body) {
-            (&Method::PATCH, Json::Array(_)) => "application/json-patch+json",
-            (&Method::PATCH, _) => "application/merge-patch+json",
-            _ => "application/json",
-        };
+        let kind = raw::content_type(&method, body);
         let mut request = http::Request::builder().method(method).uri(path).header("content-type", kind);
         if let Some(user) = as_user {
             let group = if user.starts_with("system:node:") { "system:nodes" } else { "system:masters" };
             request = request.header("impersonate-user", user).header("impersonate-group", group);
         }
-        let bytes = if body.is_null() { vec![] } else { body.to_string().into_bytes() };
-        send(&self.clients[&actor], request.body(Body::from(bytes))?).await
+        send(&self.clients[&actor], request.body(Body::from(raw::bytes(body)))?).await
     }
 
     /// What an administrator is answered, who must not be refused.

@@ -10,7 +10,6 @@ use kube::Resource as _;
 use serde_json::Value as Json;
 use std::time::{Duration, Instant};
 
-const DEADLINE: Duration = Duration::from_secs(30);
 /// What is asked at once, each of which takes 3 s.
 const FLOOD: usize = 100;
 /// Agents' seats of the API server's 600.
@@ -36,7 +35,7 @@ pub async fn requests_are_classified(bed: &Bed) -> Result<()> {
     for (actor, schema, level) in rows {
         let expected = (uid("flowschemas", schema).await?, uid("prioritylevelconfigurations", level).await?);
         for path in [shadows.as_str(), "/api/v1/nodes", "/version"] {
-            let classified = await_until(format!("{actor:?} by {schema}"), DEADLINE, async || {
+            let classified = await_until(format!("{actor:?} by {schema}"), async || {
                 let answer = bed.ask(actor, None, Method::GET, path, &Json::Null).await.ok()?;
                 (answer.flow == expected).then_some(())
             });
@@ -80,10 +79,10 @@ pub async fn agents_keep_each_other_waiting_and_nobody_else(bed: &Bed) -> Result
     let flood = futures::stream::iter(0..).map(ask).buffer_unordered(FLOOD).for_each(async |_| ());
 
     let others = async {
-        let waiting = await_until("agents wait for agents", DEADLINE, async || {
+        await_until("agents wait for agents", async || {
             agents_level(bed).await.ok().filter(|(waiting, taken)| *waiting > 0 && *taken > 0)
-        });
-        waiting.await?;
+        })
+        .await?;
         for actor in [Actor::Reconciler, Actor::Webhook, Actor::Admin] {
             let began = Instant::now();
             let answer = bed.ask(actor, None, Method::GET, "/version", &Json::Null).await?;

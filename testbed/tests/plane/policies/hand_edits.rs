@@ -53,62 +53,35 @@ pub async fn check(bed: &Bed) -> Result<()> {
         "kubectl patch brf fleet -n {} --type=merge -p '{{\"spec\":{{\"paused\":true}}}}'",
         bed.namespace
     );
-    let annotation = |key: &str, value: Json| json!({"metadata": {"annotations": {key: value}}});
-    let pool = bed.ours(&BottlerocketPool::api_version(&()), "bottlerocketpools/edited");
     let pause_pool = format!(
         "kubectl patch brp edited -n {} --type=merge -p '{{\"spec\":{{\"paused\":true}}}}'",
         bed.namespace
     );
-    let edits: [(&str, String, Json, &[&str]); 14] = [
-        (
-            "a spec",
-            shadow.clone(),
-            json!({"spec": {"version": "1.2.3"}}),
-            &["by-hand-spec", pause, &pause_all, "update-now"],
-        ),
-        ("a spec as it was", shadow.clone(), json!({"spec": {"version": "1.2.3"}}), &[]),
-        ("a label of a shadow", shadow.clone(), json!({"metadata": {"labels": {"a": "b"}}}), &[]),
-        (
-            "a status",
-            format!("{shadow}/status"),
-            json!({"status": {"message": "m"}}),
-            &["by-hand-status", pause],
-        ),
-        ("a pool's pause", pool.clone(), json!({"spec": {"paused": true}}), &[]),
-        (
-            "a pool's status",
-            format!("{pool}/status"),
-            json!({"status": {"nodes": 7}}),
-            &["by-hand-pool", &pause_pool],
-        ),
-        ("the fleet's pause", fleet.clone(), json!({"spec": {"paused": true}}), &[]),
-        (
-            "the ledger",
-            format!("{fleet}/status"),
-            json!({"status": {"term": 7}}),
-            &["by-hand-fleet", &pause_all],
-        ),
-        (
-            "a marker",
-            node.clone(),
-            annotation(names::MARKER_ANNOTATION, json!("{}")),
-            &["by-hand-marker", pause],
-        ),
-        ("a pause", node.clone(), annotation(names::PAUSE_ANNOTATION, json!("true")), &[]),
-        ("a cordon", node.clone(), json!({"spec": {"unschedulable": true}}), &[]),
-        (
-            "a cordon of ours, taken back",
-            node.clone(),
-            json!({"spec": {"unschedulable": null}}),
-            &["by-hand-uncordon", pause],
-        ),
-        (
-            "a marker's end",
-            node.clone(),
-            annotation(names::MARKER_ANNOTATION, Json::Null),
-            &["by-hand-marker", "kubectl uncordon edited"],
-        ),
-        ("a Node's status", format!("{node}/status"), json!({"status": {"phase": "Running"}}), &[]),
+    let pool = bed.ours(&BottlerocketPool::api_version(&()), "bottlerocketpools/edited");
+    let [shadow_status, pool_status, ledger, node_status] =
+        [&shadow, &pool, &fleet, &node].map(|path| format!("{path}/status"));
+    let spec = |spec: Json| json!({"spec": spec});
+    let status = |status: Json| json!({"status": status});
+    let annotation = |key: &str, value: Json| json!({"metadata": {"annotations": {key: value}}});
+    let marker = |value: Json| annotation(names::MARKER_ANNOTATION, value);
+    let paused = annotation(names::PAUSE_ANNOTATION, json!("true"));
+    let version = spec(json!({"version": "1.2.3"}));
+    let uncordon = "kubectl uncordon edited";
+    let edits: [(&str, &str, Json, &[&str]); 14] = [
+        ("a spec", &shadow, version.clone(), &["by-hand-spec", pause, &pause_all, "update-now"]),
+        ("a spec as it was", &shadow, version, &[]),
+        ("a label of a shadow", &shadow, json!({"metadata": {"labels": {"a": "b"}}}), &[]),
+        ("a status", &shadow_status, status(json!({"message": "m"})), &["by-hand-status", pause]),
+        ("a pool's pause", &pool, spec(json!({"paused": true})), &[]),
+        ("a pool's status", &pool_status, status(json!({"nodes": 7})), &["by-hand-pool", &pause_pool]),
+        ("the fleet's pause", &fleet, spec(json!({"paused": true})), &[]),
+        ("the ledger", &ledger, status(json!({"term": 7})), &["by-hand-fleet", &pause_all]),
+        ("a marker", &node, marker(json!("{}")), &["by-hand-marker", pause]),
+        ("a pause", &node, paused, &[]),
+        ("a cordon", &node, spec(json!({"unschedulable": true})), &[]),
+        ("our cordon's end", &node, spec(json!({"unschedulable": null})), &["by-hand-uncordon", pause]),
+        ("a marker's end", &node, marker(Json::Null), &["by-hand-marker", uncordon]),
+        ("a Node's status", &node_status, status(json!({"phase": "Running"})), &[]),
     ];
     for (says, path, body, words) in &edits {
         for machine in MACHINES {

@@ -28,12 +28,7 @@ const PARALLEL: usize = 64;
 
 /// Who the API server takes a bearer of the account's token for.
 async fn user(control_plane: &ControlPlane, account: &str) -> Result<Json> {
-    let admin = control_plane.client();
-    let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
-    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    let answer = raw::request(&admin, Method::POST, &path, &request).await?;
-    let token = answer["status"]["token"].as_str().context("no token")?;
-    let client = control_plane.client_for_token(token).await?;
+    let client = control_plane.client_for_token(&control_plane.token(NAMESPACE, account).await?).await?;
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let answer = raw::request(&client, Method::POST, path, &review).await?;

@@ -17,8 +17,7 @@ async fn writes_need_the_api_servers_token_when_required() -> Result<()> {
     let bed = Bed::start(options, &["brupop-webhook"], &env, async |plane| {
         apply_overlay(plane, "default").await?;
         plane.kubectl(["create", "serviceaccount", API_SERVER, "-n", "kube-system"]).await?;
-        let token = plane.kubectl(["create", "token", API_SERVER, "-n", "kube-system"]).await?;
-        std::fs::write(plane.webhook_token(), token.trim())?;
+        std::fs::write(plane.webhook_token(), plane.token("kube-system", API_SERVER).await?)?;
         Ok(())
     })
     .await?;

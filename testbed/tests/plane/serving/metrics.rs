@@ -4,11 +4,11 @@ use anyhow::{Result, ensure};
 use brupop_testbed::operator::{NAMESPACE, apply_overlay};
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::scrape::{READER, Scraper};
-use brupop_testbed::{Options, await_until};
+use brupop_testbed::{Options, await_until, await_within};
 use futures::future::try_join_all;
 use std::time::Duration;
 
-use crate::serving::{Bed, DEADLINE};
+use crate::serving::Bed;
 
 /// Who was refused is asked about again after ten seconds.
 const SOON: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ async fn metrics_are_for_those_who_may_read_them() -> Result<()> {
         let mut told = String::new();
         for process in &processes {
             let ready = async || (reader.status(process).await.ok()? == 200).then_some(());
-            await_until(format!("{} can be scraped", process.pod), DEADLINE, ready).await?;
+            await_until(format!("{} can be scraped", process.pod), ready).await?;
             for (says, scraper, expected) in [
                 ("no token", &Scraper::without_token(), 401),
                 ("a made-up token", &Scraper::with_token("made-up"), 401),
@@ -101,7 +101,7 @@ async fn a_right_that_is_given_is_soon_heard_of(bed: &Bed) -> Result<()> {
     let account = ["--serviceaccount", "prometheus:nobody"];
     bed.control_plane.kubectl(binding.iter().chain(&account)).await?;
     let heard = async || (late.status(process).await.ok()? == 200).then_some(());
-    Ok(await_until("the right is heard of", SOON, heard).await?)
+    await_within(SOON, "the right is heard of", heard).await
 }
 
 async fn who_is_known_is_served_while_the_api_server_is_away(bed: &Bed) -> Result<()> {
@@ -120,7 +120,7 @@ async fn who_is_known_is_served_while_the_api_server_is_away(bed: &Bed) -> Resul
     for process in &processes {
         let judged =
             async || (Scraper::with_token("not seen yet").status(process).await.ok()? == 401).then_some(());
-        await_until("the API server is asked again", DEADLINE, judged).await?;
+        await_until("the API server is asked again", judged).await?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use k8s_openapi::ByteString;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::{Value as Json, json};
 
-use crate::serving::{Bed, CONFIGURATION, DEADLINE};
+use crate::serving::{Bed, CONFIGURATION};
 
 const COMPONENT: &str = "kustomize/components/cert-manager";
 
@@ -119,7 +119,7 @@ async fn provided_certificates_are_served_and_renewals_loaded() -> Result<()> {
     let agent = bed.agent().await?;
     let processes = bed.processes("webhook", 2).await?;
     let said = async |words: &str| {
-        let all = await_until(format!("all say {words:?}"), DEADLINE, async || {
+        let all = await_until(format!("all say {words:?}"), async || {
             let said = |pod: &str| bed.control_plane.log(pod).contains(words);
             processes.iter().all(|process| said(&process.pod)).then_some(())
         });

@@ -9,7 +9,7 @@ use k8s_openapi::ByteString;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::json;
 
-use crate::serving::{Bed, DEADLINE};
+use crate::serving::Bed;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_ca_bundle_or_secret_is_repaired() -> Result<()> {
@@ -36,12 +36,12 @@ async fn a_damaged_ca_bundle_or_secret_is_repaired() -> Result<()> {
         }
         bed.configure("/clientConfig/caBundle", json!(ByteString(damage))).await?;
         let as_before = async || (bed.bundle().await.ok()? == good).then_some(());
-        await_until(format!("caBundle ({says}) is repaired"), DEADLINE, as_before).await?;
+        await_until(format!("caBundle ({says}) is repaired"), as_before).await?;
         agent.gets_through(says).await?;
         repaired += 1;
         let reader = Scraper::start(&bed.control_plane, Some(READER)).await?;
         let mut told = Vec::new();
-        let counted = await_until("the repair is counted", DEADLINE, async || {
+        let counted = await_until("the repair is counted", async || {
             told.clear();
             let mut counted = 0;
             for process in &processes {
@@ -73,8 +73,8 @@ async fn a_damaged_ca_bundle_or_secret_is_repaired() -> Result<()> {
         let bundle = bed.bundle().await.ok()?;
         (bundle != good && !bundle.is_empty()).then_some(())
     };
-    await_until("another authority is published", DEADLINE, renewed).await?;
-    let served = await_until("both replicas serve by the new one", DEADLINE, async || {
+    await_until("another authority is published", renewed).await?;
+    let served = await_until("both replicas serve by the new one", async || {
         let processes = bed.processes("webhook", 2).await.ok()?;
         let logs = processes.iter().map(|process| bed.control_plane.log(&process.pod));
         logs.map(|log| {

@@ -167,39 +167,18 @@ fn rest() -> Vec<Row> {
 
 /// Other ways than a patch.
 fn methods() -> Vec<Row> {
+    let node = |name: &str, more: Json| {
+        let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        json_patch::merge(&mut node, &more);
+        node
+    };
+    let (put, rule) = (node("out", json!({"spec": {"providerID": "x://y"}})), Rbac("reconciler-node"));
+    let status = json!({"status": {"phase": "Running"}});
     vec![
-        (
-            "a Node by PUT",
-            Reconciler,
-            Method::PUT,
-            format!("{NODES}/out"),
-            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "out"}, "spec": {"providerID": "x://y"}}),
-            Rbac("reconciler-node-rest"),
-        ),
-        (
-            "a status",
-            Reconciler,
-            Method::PATCH,
-            format!("{NODES}/in/status"),
-            json!({"status": {"phase": "Running"}}),
-            Rbac("reconciler-node"),
-        ),
-        (
-            "a new Node",
-            Reconciler,
-            Method::POST,
-            NODES.to_owned(),
-            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "new"}}),
-            Rbac("reconciler-node"),
-        ),
-        (
-            "a Node's end",
-            Reconciler,
-            Method::DELETE,
-            format!("{NODES}/in"),
-            Json::Null,
-            Rbac("reconciler-node"),
-        ),
-        ("all Nodes' end", Reconciler, Method::DELETE, NODES.to_owned(), Json::Null, Rbac("reconciler-node")),
+        by("a Node by PUT", Method::PUT, format!("{NODES}/out"), put, Rbac("reconciler-node-rest")),
+        by("a status", Method::PATCH, format!("{NODES}/in/status"), status, rule),
+        by("a new Node", Method::POST, NODES.to_owned(), node("new", json!({})), rule),
+        by("a Node's end", Method::DELETE, format!("{NODES}/in"), Json::Null, rule),
+        by("all Nodes' end", Method::DELETE, NODES.to_owned(), Json::Null, rule),
     ]
 }

@@ -3,10 +3,6 @@
 use super::*;
 use brupop_api::{BottlerocketFleet, BottlerocketPool};
 
-fn by(says: &'static str, method: Method, path: String, body: Json, verdict: Verdict) -> Row {
-    (says, Reconciler, method, path, body, verdict)
-}
-
 fn named_lease(name: &str) -> Json {
     json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}})
 }
