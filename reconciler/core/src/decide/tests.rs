@@ -12,6 +12,7 @@ mod first_pools;
 mod fleets;
 mod gates;
 mod given_up;
+mod leading;
 mod lifting;
 mod objects;
 mod opt_in;
