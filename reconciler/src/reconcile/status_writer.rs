@@ -183,7 +183,10 @@ impl Reconciler {
                 let failed = |failures| back_off_text(failures, base, shadow.metadata.uid.as_deref()?, now);
                 spec.failures.as_ref().and_then(failed).or_else(|| {
                     // A leader that was not there reads it from the condition that an earlier one has written.
-                    let told = || Abort::told_by(&told_progress(shadow)?.message);
+                    let told = || {
+                        let told = told_progress(shadow).filter(|told| tells_why(&told.reason))?;
+                        Abort::told_by(&told.message)
+                    };
                     let why = self.leading.memory.given_up(name).or_else(told);
                     let why = why.map(|why| format!("({why:?}): {why}"));
                     given_up_text(
@@ -306,4 +309,9 @@ fn text(now: Timestamp) -> String {
 /// Why the node moves or not, as it was last told.
 fn told_progress(shadow: &BottlerocketShadow) -> Option<&Condition> {
     status::shadow_conditions(shadow).iter().find(|told| told.type_ == PROGRESSING)
+}
+
+/// Does this reason's message name why an update was given up, in our own words? Others quote hosts.
+fn tells_why(reason: &str) -> bool {
+    matches!(Reason::of_word(reason), Some(Reason::Aborting(_) | Reason::BackingOff))
 }
