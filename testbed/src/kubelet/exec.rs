@@ -1,8 +1,8 @@
 //! `kubectl exec`, by WebSocket and without standard input. API servers that translate to SPDY, as those before Kubernetes
 //! 1.36 do, are refused.
 
+use super::answer::{Body, plain};
 use super::container::Unrunnable;
-use super::serving::{Body, plain};
 use super::{Kubelet, PodEntry};
 use anyhow::{Context as _, Result};
 use futures::{SinkExt as _, Stream, StreamExt as _, stream};

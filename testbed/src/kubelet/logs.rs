@@ -1,7 +1,7 @@
 //! `kubectl logs`: what a pod's processes have said, all of them in one log.
 
 use super::Kubelet;
-use super::serving::{Body, plain};
+use super::answer::{Body, plain};
 use futures::{Stream, TryStreamExt as _, stream};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};

@@ -9,6 +9,7 @@
 //! its processes are killed and the node is not ready; when it is up again the node shows its new boot id and image,
 //! then Ready, and its pods start again.
 
+mod answer;
 mod container;
 mod exec;
 mod logs;

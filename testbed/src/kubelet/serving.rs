@@ -4,11 +4,11 @@
 //! reaches it.
 
 use super::Kubelet;
+use super::answer::{Body, plain};
 use super::exec::upgraded;
 use anyhow::Result;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -19,9 +19,6 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-
-/// The body of an answer.
-pub(super) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// Serves each connection until it ends.
 pub(super) async fn serve(kubelet: Arc<Kubelet>, mut connections: UnboundedReceiver<UnixStream>) {
@@ -77,11 +74,4 @@ fn answer(kubelet: &Arc<Kubelet>, request: Request<Incoming>) -> Response<Body> 
         }
         _ => plain(StatusCode::NOT_FOUND, "the test bed's kubelets serve logs and exec only"),
     }
-}
-
-/// An answer with a text of ours.
-pub(super) fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
-    let mut response = Response::new(Full::from(text).map_err(|never| match never {}).boxed_unsync());
-    *response.status_mut() = status;
-    response
 }

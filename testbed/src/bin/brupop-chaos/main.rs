@@ -34,6 +34,9 @@ use fault::Plan;
 use report::Report;
 use run::{TEST_BED, run};
 
+/// The namespace of the workloads.
+pub(crate) const SHOP: &str = "shop";
+
 /// Makes faults in a simulated cluster while the operator updates it, and checks what must hold whatever happens.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "brupop-chaos", version)]

@@ -21,8 +21,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 use tokio::time::{sleep, timeout};
 
+use crate::SHOP;
 use crate::fault::{Edit, SpecEdit};
-use crate::world::SHOP;
 
 /// On nodes that a person has cordoned.
 pub(crate) const BY_HAND: &str = "example.org/cordoned-by-hand";

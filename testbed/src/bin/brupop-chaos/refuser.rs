@@ -18,8 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::tenants::OURS;
-
+/// All accounts of the operator.
+pub(crate) const OURS: &str = "system:serviceaccounts:brupop-bottlerocket-aws";
 /// Name of its configuration.
 pub(crate) const NAME: &str = "brupop-chaos-refused";
 

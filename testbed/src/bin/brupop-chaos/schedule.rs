@@ -6,12 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::fault::{Bad, Edit, Fault, HostAnswer, HostCall, Plan, Process, Settings, SpecEdit, Step};
-use crate::pools::{self, POOLS};
+use crate::pools::{self, POOLS, RELEASES};
 use crate::random::Random;
 
-/// Releases, and when they come, in per cent of the time.
-pub(crate) const RELEASES: [(&str, u64, bool); 3] =
-    [("1.20.0", 3, false), ("1.21.0", 35, true), ("1.22.0", 60, false)];
 /// The last release, which is published when the faults have stopped.
 pub(crate) const LAST: &str = "1.30.0";
 /// Between two faults, in milliseconds.

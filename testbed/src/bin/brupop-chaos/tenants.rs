@@ -9,14 +9,13 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value as Json, from_value, json};
 
+use crate::SHOP;
 use crate::people::{gone, node_name, until_gone};
-use crate::refuser;
-use crate::world::{SHOP, open_budget, pod_spec};
+use crate::refuser::{self, OURS};
+use crate::world::{open_budget, pod_spec};
 
 /// The share of the API server that is none.
 const THROTTLED: &str = "brupop-chaos-throttled";
-/// All accounts of the operator.
-pub(crate) const OURS: &str = "system:serviceaccounts:brupop-bottlerocket-aws";
 
 /// A budget allows no disruption, or as many as it usually does.
 pub(crate) async fn budget(client: Client, workload: String, open: bool) -> Result<()> {

@@ -8,8 +8,9 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, from_value, json};
 
+use crate::SHOP;
 use crate::people::{gone, node_name};
-use crate::world::{SHOP, pod_spec};
+use crate::world::pod_spec;
 
 /// Keeps a pod that is being deleted.
 const FINALIZER: &str = "example.org/stuck";

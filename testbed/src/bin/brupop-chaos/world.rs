@@ -8,6 +8,7 @@ use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, FleetOptions, Options};
 use serde_json::{Value as Json, json};
 
+use crate::SHOP;
 use crate::fault::Settings;
 use crate::people;
 use crate::pools;
@@ -15,8 +16,6 @@ use crate::prometheus::Prometheus;
 
 /// Stands in the workloads' environment, and must stand in no log.
 pub(crate) const SECRET: &str = "hunter2-is-nobodys-business";
-/// The namespace of the workloads.
-pub(crate) const SHOP: &str = "shop";
 
 /// Writes only; with their bodies those of our own programs, which write no Secret but the webhook's.
 const AUDIT_POLICY: &str = r#"{

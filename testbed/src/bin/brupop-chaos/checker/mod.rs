@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::time::Duration;
 
 pub(crate) mod audit;
 pub(crate) mod hosts;
@@ -14,6 +15,9 @@ pub(crate) mod processes;
 pub(crate) mod rest;
 pub(crate) mod rules;
 pub(crate) mod writes;
+
+/// A leader that has not seen a change yet may still go by what was before: until its watch tells, or it has lost its Lease.
+const GRACE: Duration = Duration::from_secs(20);
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,10 +8,8 @@ use serde_json::Value as Json;
 
 use super::json::{MARKER, is_cordoned, is_set, marker, number, shadow_of, text};
 use super::pools::Pools;
-use super::{Violation, rules};
+use super::{GRACE, Violation, rules};
 
-/// A leader that has not seen a change yet may still go by what was before: until its watch tells, or it has lost its Lease.
-pub(super) const GRACE: Duration = Duration::from_secs(20);
 /// For so long after etcd was restored its clients may go by what is forgotten: until the API server has started, and they
 /// have read everything again.
 const UNCERTAIN: Duration = Duration::from_secs(30);

@@ -6,9 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value as Json;
 
-use super::Violation;
 use super::json::{UPDATE_NOW, is_only_kept, is_ready, is_set, marker, members, shadow_of, text};
-use super::objects::GRACE;
+use super::{GRACE, Violation};
 use answers::Answers;
 use versions::Versions;
 use zones::Zones;
