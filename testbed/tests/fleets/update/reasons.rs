@@ -17,9 +17,10 @@ use tokio::task::JoinSet;
 use crate::update::fleet_of;
 
 const STEPS: [&str; 5] = ["Staging", "Draining", "Rebooting", "Monitoring", "NoUpdate"];
-/// For how long a row may say what is over: half of all rows, and each. Debounced, all would be late by a second.
+/// For how long half of all rows may say what is over: debounced, all of them would for a second. None may for as long as the
+/// most debounced write takes.
 const USUALLY_LATE: SignedDuration = SignedDuration::from_millis(300);
-const LATE: SignedDuration = SignedDuration::from_secs(2);
+const LATE: SignedDuration = SignedDuration::from_secs(5);
 
 /// Each step by its word, in order and once, not before it has begun and not after it has ended, whether one reads the rows
 /// or the audit log. Where a step has ended before its word was written, the next one's is.
