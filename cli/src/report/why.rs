@@ -109,8 +109,9 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
     let wanted = status.target_version.as_ref().or(shadow.spec.version.as_ref());
     let wanted = wanted.map_or("VERSION".to_owned(), |wanted| version(wanted));
     let (node, namespace) = (name(node), name(namespace));
-    let pool = Some(pool_of(shadow)).filter(|pool| !pool.is_empty()).unwrap_or("POOL");
-    let named = Named { node: &node, version: &wanted, pool: &name(pool), namespace: &namespace };
+    let pool = Some(pool_of(shadow)).filter(|pool| !pool.is_empty()).map(name);
+    let named_pool = pool.as_deref().unwrap_or("POOL");
+    let named = Named { node: &node, version: &wanted, pool: named_pool, namespace: &namespace };
     let reason = said.and_then(|said| Reason::of_word(&said.reason));
     let remedy = reason.map(|reason| remedy::of(&reason, &named));
     Why {
@@ -124,7 +125,7 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
         target: status.target_version.as_deref().map(version),
         state: status.current_state.map(State::as_str),
         goal: Some(shadow.spec.state.as_str()),
-        pool: Some(pool_of(shadow)).filter(|pool| !pool.is_empty()).map(name),
+        pool,
         // A version lock is no problem; the sentence is shown all the same.
         problem: status.problem.filter(|it| *it != Problem::NoUpdateChosen).map(Problem::as_str),
         agent_says: status.message.as_deref().map(sentence),

@@ -129,10 +129,7 @@ impl Reconciler {
         let now = self.now();
         let explained = &mut self.leading.memory.node(name).explained;
         let before = explained.reason.replace(wanted.reason);
-        let stored = || {
-            let stored = status::shadow_conditions(cluster.shadow(name)?);
-            Some(stored.iter().find(|condition| condition.type_ == wanted.type_)?.reason.as_str())
-        };
+        let stored = || Some(told_progress(cluster.shadow(name)?)?.reason.as_str());
         if before.or_else(stored) == Some(wanted.reason) {
             return;
         }
