@@ -53,7 +53,7 @@ fn watched(since: &str, node: Value) -> Cluster {
     updating("MonitoringUpdate", since, "MonitoringUpdate", node)
 }
 
-/// Later than [`NOW`] by so many seconds.
+/// A time this number of seconds after [`NOW`].
 fn later(seconds: i64) -> String {
     (at(NOW) + SignedDuration::from_secs(seconds)).to_string()
 }

@@ -37,7 +37,7 @@ pub(crate) struct Step {
     pub(crate) fault: Fault,
 }
 
-/// A fault. One with `ms` is taken back after so many milliseconds; nodes are numbers.
+/// A fault. One with `ms` is taken back after that number of milliseconds; nodes are numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fault", rename_all = "kebab-case")]
 pub(crate) enum Fault {

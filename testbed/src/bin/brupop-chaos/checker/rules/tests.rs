@@ -54,7 +54,7 @@ fn violated(revisions: impl IntoIterator<Item = (&'static str, Json)>) -> Vec<&'
     numbered.flat_map(|revision| rules(&objects.take(revision))).collect()
 }
 
-/// A cluster that has been through these, none of which violates anything, so many seconds ago.
+/// A cluster that went through these changes this number of seconds ago; none of them violates a rule.
 fn after(seconds: u64, revisions: impl IntoIterator<Item = (&'static str, Json)>) -> Objects {
     let mut objects = objects();
     for (number, (key, object)) in (1..).zip(revisions) {
