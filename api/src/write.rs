@@ -11,14 +11,15 @@ use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOpera
 use serde_json::json;
 
 use crate::fleet::{Slot, VersionRecord};
-use crate::names;
 use crate::problem::Problem;
 use crate::shadow::{Failures, Staged};
 use crate::{Marker, State};
 
+mod field;
 mod fit;
 mod pointer;
 
+pub use field::Field;
 pub use fit::Misfit;
 
 /// An object, and the part of it, that is written. `N` is the type of its name: `&str`, or `String` for a request.
@@ -64,70 +65,6 @@ impl Object<&str> {
             Self::PoolStatus(name) => Object::PoolStatus(name.to_owned()),
         }
     }
-}
-
-/// A place in an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "named after the fields they stand for")]
-pub enum Field<'a> {
-    Uid,
-    Generation,
-    SpecState,
-    SpecTransitionTimestamp,
-    SpecVersion,
-    SpecAttempt,
-    SpecLeaderTerm,
-    SpecBaselineBootId,
-    /// The grant.
-    SpecRebootFromBootId,
-    SpecFailures,
-    CurrentVersion,
-    TargetVersion,
-    CurrentState,
-    CrashCount,
-    FailureTimestamp,
-    StatusAttempt,
-    StatusBootId,
-    StatusStaged,
-    /// The claim.
-    StatusRebootRequested,
-    StatusProblem,
-    StatusProblemSince,
-    StatusMessage,
-    /// Node: `spec.unschedulable`.
-    Unschedulable,
-    /// Node: our label that keeps it out of load balancers, or anybody's.
-    ExcludedFromLoadBalancers,
-    /// Node: our taint.
-    UpdatingTaint,
-    /// Node: the annotation that keeps Karpenter from disrupting it, ours or anybody's.
-    DoNotDisrupt,
-    /// Node: the annotation that keeps the cluster autoscaler from removing it, ours or anybody's.
-    ScaleDownDisabled,
-    /// Node: the marker.
-    Marker,
-    /// Node: the label by which it is looked after.
-    UpdaterInterface,
-    /// Node: what its kubelet says that it runs; only to be tested.
-    OsImage,
-    /// Fleet: the leader's term.
-    Term,
-    /// Fleet: all slots; only to be tested. None is the same as no map of them.
-    Slots,
-    /// Fleet: the slot of one shadow; only to be set.
-    Slot(&'a str),
-    /// Fleet: what became of one version.
-    VersionRecord(&'a str),
-    /// Fleet: what became of one version in one pool.
-    #[allow(missing_docs, reason = "named after what they are")]
-    PoolRecord {
-        pool: &'a str,
-        version: &'a str,
-    },
-    /// Fleet: when one version was first seen.
-    Seen(&'a str),
-    /// Fleet: when an update last finished.
-    LastFinished,
 }
 
 /// What stands in a [`Field`].
@@ -235,7 +172,7 @@ impl Write<'_> {
         self.fits()?;
         let mut patch = pointer::Builder::new(observed);
         for (field, value) in &self.tests {
-            if pointer::field_equals(*field, value, observed) {
+            if field.value_in(observed).as_ref() == Some(value) {
                 patch.test_as_read(&field.pointer());
             } else {
                 patch.test(&field.pointer(), field.json(value, observed));
@@ -248,88 +185,6 @@ impl Write<'_> {
             patch.set(&field.pointer(), field.json(value, observed));
         }
         Ok(patch.finish())
-    }
-}
-
-impl Field<'_> {
-    /// The fields of a shadow's status that are its agent's.
-    pub const OF_AGENTS: [Field<'static>; 12] = [
-        Field::CurrentVersion,
-        Field::TargetVersion,
-        Field::CurrentState,
-        Field::CrashCount,
-        Field::FailureTimestamp,
-        Field::StatusAttempt,
-        Field::StatusBootId,
-        Field::StatusStaged,
-        Field::StatusRebootRequested,
-        Field::StatusProblem,
-        Field::StatusProblemSince,
-        Field::StatusMessage,
-    ];
-
-    /// JSON pointer to the field in its object.
-    pub fn pointer(&self) -> String {
-        let leaf =
-            |parent: &str, key: &str| format!("{parent}/{}", key.replace('~', "~0").replace('/', "~1"));
-        match self {
-            Self::Uid => "/metadata/uid".into(),
-            Self::Generation => "/metadata/generation".into(),
-            Self::SpecState => "/spec/state".into(),
-            Self::SpecTransitionTimestamp => "/spec/state_transition_timestamp".into(),
-            Self::SpecVersion => "/spec/version".into(),
-            Self::SpecAttempt => "/spec/attempt".into(),
-            Self::SpecLeaderTerm => "/spec/leader_term".into(),
-            Self::SpecBaselineBootId => "/spec/baseline_boot_id".into(),
-            Self::SpecRebootFromBootId => "/spec/reboot_from_boot_id".into(),
-            Self::SpecFailures => "/spec/failures".into(),
-            Self::CurrentVersion => "/status/current_version".into(),
-            Self::TargetVersion => "/status/target_version".into(),
-            Self::CurrentState => "/status/current_state".into(),
-            Self::CrashCount => "/status/crash_count".into(),
-            Self::FailureTimestamp => "/status/state_transition_failure_timestamp".into(),
-            Self::StatusAttempt => "/status/attempt".into(),
-            Self::StatusBootId => "/status/boot_id".into(),
-            Self::StatusStaged => "/status/staged".into(),
-            Self::StatusRebootRequested => "/status/reboot_requested".into(),
-            Self::StatusProblem => "/status/problem".into(),
-            Self::StatusProblemSince => "/status/problem_since".into(),
-            Self::StatusMessage => "/status/message".into(),
-            Self::Unschedulable => "/spec/unschedulable".into(),
-            Self::ExcludedFromLoadBalancers => leaf("/metadata/labels", names::EXCLUDE_FROM_LB_LABEL),
-            Self::UpdatingTaint => "/spec/taints".into(),
-            Self::DoNotDisrupt => leaf("/metadata/annotations", names::DO_NOT_DISRUPT_ANNOTATION),
-            Self::ScaleDownDisabled => leaf("/metadata/annotations", names::SCALE_DOWN_DISABLED_ANNOTATION),
-            Self::Marker => leaf("/metadata/annotations", names::MARKER_ANNOTATION),
-            Self::UpdaterInterface => leaf("/metadata/labels", names::UPDATER_INTERFACE_LABEL),
-            Self::OsImage => "/status/nodeInfo/osImage".into(),
-            Self::Term => "/status/term".into(),
-            Self::Slots => "/status/slots".into(),
-            Self::Slot(shadow) => leaf("/status/slots", shadow),
-            Self::VersionRecord(version) => leaf("/status/versions", version),
-            Self::PoolRecord { pool, version } => leaf("/status/poolVersions", &format!("{pool}/{version}")),
-            Self::Seen(version) => leaf("/status/seen", version),
-            Self::LastFinished => "/status/lastFinished".into(),
-        }
-    }
-}
-
-impl Field<'_> {
-    /// What stands at the field's pointer when it has this value.
-    fn json(self, value: &Value<'_>, observed: &serde_json::Value) -> serde_json::Value {
-        match self {
-            Field::UpdatingTaint => pointer::taints(observed, *value == Value::Set),
-            Field::ExcludedFromLoadBalancers if *value == Value::Set => json!(names::EXCLUDE_FROM_LB_VALUE),
-            Field::DoNotDisrupt | Field::ScaleDownDisabled if *value == Value::Set => {
-                json!(names::KEPT_FROM_AUTOSCALERS)
-            }
-            _ => value.json(),
-        }
-    }
-
-    /// Is it a label or an annotation of which only the key counts?
-    fn is_key(self) -> bool {
-        matches!(self, Field::ExcludedFromLoadBalancers | Field::DoNotDisrupt | Field::ScaleDownDisabled)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which fields a write to an object may test and set, and which values may stand in them.
 
+use super::field::{Kind, Part};
 use super::{Field, Object, Value, Write};
 
 /// A write that makes no sense, whatever the object is like: a mistake in the decision.
@@ -42,17 +43,6 @@ impl Write<'_> {
 const TEST: &str = "test";
 const SET: &str = "set";
 
-/// Which part of an object a field is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    /// What the API server says of it: only to be tested.
-    Identity,
-    Spec,
-    Status,
-    Node,
-    Ledger,
-}
-
 impl Object<&str> {
     /// Does a write to this object get at the field?
     fn has(self, field: Field<'_>, to_set: bool) -> bool {
@@ -64,95 +54,32 @@ impl Object<&str> {
             // They are applied whole.
             Self::FleetStatus | Self::PoolStatus(_) => return false,
         };
+        let part = field.place().part;
         let only_tested = matches!(field, Field::OsImage | Field::Slots);
-        let is_own = field.part() == own;
-        if to_set { is_own && !only_tested } else { is_own || also_tested.contains(&field.part()) }
+        let is_own = part == own;
+        if to_set { is_own && !only_tested } else { is_own || also_tested.contains(&part) }
     }
 }
 
 impl Field<'_> {
-    fn part(self) -> Part {
-        match self {
-            Self::Uid | Self::Generation => Part::Identity,
-            Self::SpecState
-            | Self::SpecTransitionTimestamp
-            | Self::SpecVersion
-            | Self::SpecAttempt
-            | Self::SpecLeaderTerm
-            | Self::SpecBaselineBootId
-            | Self::SpecRebootFromBootId
-            | Self::SpecFailures => Part::Spec,
-            Self::CurrentVersion
-            | Self::TargetVersion
-            | Self::CurrentState
-            | Self::CrashCount
-            | Self::FailureTimestamp
-            | Self::StatusAttempt
-            | Self::StatusBootId
-            | Self::StatusStaged
-            | Self::StatusRebootRequested
-            | Self::StatusProblem
-            | Self::StatusProblemSince
-            | Self::StatusMessage => Part::Status,
-            Self::Unschedulable
-            | Self::ExcludedFromLoadBalancers
-            | Self::UpdatingTaint
-            | Self::DoNotDisrupt
-            | Self::ScaleDownDisabled
-            | Self::Marker
-            | Self::UpdaterInterface
-            | Self::OsImage => Part::Node,
-            Self::Term
-            | Self::Slots
-            | Self::Slot(_)
-            | Self::VersionRecord(_)
-            | Self::PoolRecord { .. }
-            | Self::Seen(_)
-            | Self::LastFinished => Part::Ledger,
-        }
-    }
-
-    /// May this value stand there? All fields but some may be absent.
+    /// May this value stand there? All fields but two may be absent.
     fn takes(self, value: &Value<'_>, to_set: bool) -> bool {
-        match self {
-            Self::SpecState => matches!(value, Value::State(_)),
-            Self::Slots => matches!(value, Value::Slots(_)),
-            _ if *value == Value::Absent => true,
-            Self::Generation
-            | Self::SpecAttempt
-            | Self::SpecLeaderTerm
-            | Self::CrashCount
-            | Self::StatusAttempt
-            | Self::Term => matches!(value, Value::Number(_)),
-            Self::CurrentState => matches!(value, Value::State(_)),
-            Self::Unschedulable
-            | Self::ExcludedFromLoadBalancers
-            | Self::UpdatingTaint
-            | Self::DoNotDisrupt
-            | Self::ScaleDownDisabled => *value == Value::Set,
-            Self::SpecFailures => matches!(value, Value::Failures(_)),
-            Self::StatusStaged => matches!(value, Value::Staged(_)),
-            Self::StatusProblem => matches!(value, Value::Problem(_)),
-            // A marker that cannot be read is a text.
-            Self::Marker => matches!(value, Value::Marker(_)) || (matches!(value, Value::Text(_)) && !to_set),
-            Self::Slot(_) => matches!(value, Value::Slot(_)),
-            Self::VersionRecord(_) | Self::PoolRecord { .. } => matches!(value, Value::VersionRecord(_)),
-            Self::Uid
-            | Self::SpecTransitionTimestamp
-            | Self::SpecVersion
-            | Self::SpecBaselineBootId
-            | Self::SpecRebootFromBootId
-            | Self::CurrentVersion
-            | Self::TargetVersion
-            | Self::FailureTimestamp
-            | Self::Seen(_)
-            | Self::StatusBootId
-            | Self::StatusRebootRequested
-            | Self::StatusProblemSince
-            | Self::StatusMessage
-            | Self::UpdaterInterface
-            | Self::OsImage
-            | Self::LastFinished => matches!(value, Value::Text(_)),
+        match (self.place().kind, value) {
+            (_, Value::Absent) => !matches!(self, Self::SpecState | Self::Slots),
+            (Kind::Text, Value::Text(_))
+            | (Kind::Number, Value::Number(_))
+            | (Kind::State, Value::State(_))
+            | (Kind::Problem, Value::Problem(_))
+            | (Kind::Staged, Value::Staged(_))
+            | (Kind::Failures, Value::Failures(_))
+            | (Kind::Marker, Value::Marker(_))
+            | (Kind::Slot, Value::Slot(_))
+            | (Kind::Slots, Value::Slots(_))
+            | (Kind::Record, Value::VersionRecord(_))
+            | (Kind::Flag | Kind::Key | Kind::Taint, Value::Set) => true,
+            // One that cannot be read is a text.
+            (Kind::Marker, Value::Text(_)) => !to_set,
+            _ => false,
         }
     }
 }

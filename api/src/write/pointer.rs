@@ -1,14 +1,11 @@
 //! Builds a JSON patch that the API server takes, against an object as it was read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use json_patch::{Patch, PatchOperation};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Field, Value as Meaning, add, remove, test};
-use crate::fleet::Slot;
-use crate::{Marker, names};
+use super::{add, remove, test};
 
 /// Collects the operations; parents that are absent are tested to be so, and made once.
 pub(super) struct Builder<'a> {
@@ -79,55 +76,4 @@ impl<'a> Builder<'a> {
             })
             .map(str::to_owned)
     }
-}
-
-/// The node's taints as read, with or without ours; null when none is left.
-pub(super) fn taints(observed: &Value, ours: bool) -> Value {
-    let mut taints: Vec<Value> =
-        observed.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
-    taints.retain(|taint| taint["key"] != names::UPDATING_TAINT);
-    if ours {
-        taints.push(json!({"key": names::UPDATING_TAINT, "effect": names::UPDATING_TAINT_EFFECT}));
-    }
-    if taints.is_empty() { Value::Null } else { Value::Array(taints) }
-}
-
-/// Has the field this value in the object as it was read? Compared by meaning: a null is absent, and words, order and
-/// defaults do not matter.
-pub(super) fn field_equals(field: Field<'_>, value: &Meaning<'_>, observed: &Value) -> bool {
-    let pointer = field.pointer();
-    let found = observed.pointer(&pointer).filter(|found| !found.is_null());
-    if field == Field::UpdatingTaint {
-        let taints = found.and_then(Value::as_array);
-        let ours =
-            taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == names::UPDATING_TAINT));
-        return *value == Meaning::flag(ours);
-    }
-    let Some(found) = found else {
-        // No slots may be written as an empty map or as none.
-        return match value {
-            Meaning::Slots(slots) => slots.is_empty(),
-            value => *value == Meaning::Absent,
-        };
-    };
-    match value {
-        Meaning::Absent => false,
-        Meaning::Set => field.is_key() || *found == json!(true),
-        Meaning::Number(number) => found.as_u64() == Some(*number),
-        Meaning::Text(text) => found.as_str() == Some(text.as_ref()),
-        Meaning::State(state) => equals(found, state),
-        Meaning::Problem(problem) => equals(found, problem),
-        Meaning::Staged(staged) => equals(found, staged),
-        Meaning::Failures(failures) => equals(found, failures),
-        Meaning::Marker(marker) => {
-            found.as_str().and_then(|text| Marker::parse(text).ok()).as_ref() == Some(marker.as_ref())
-        }
-        Meaning::Slot(slot) => equals(found, slot),
-        Meaning::Slots(slots) => equals::<BTreeMap<String, Slot>>(found, slots.as_ref()),
-        Meaning::VersionRecord(record) => equals(found, record),
-    }
-}
-
-fn equals<T: DeserializeOwned + PartialEq>(found: &Value, value: &T) -> bool {
-    T::deserialize(found).is_ok_and(|found| found == *value)
 }

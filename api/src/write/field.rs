@@ -1,0 +1,254 @@
+//! The fields that writes test and set: of each its part of the object, the kind of its value, and its JSON pointer.
+
+use std::borrow::Cow;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value as Json, json};
+
+use super::Value;
+use crate::{Marker, names};
+
+/// A place in an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "named after the fields they stand for")]
+pub enum Field<'a> {
+    Uid,
+    Generation,
+    SpecState,
+    SpecTransitionTimestamp,
+    SpecVersion,
+    SpecAttempt,
+    SpecLeaderTerm,
+    SpecBaselineBootId,
+    /// The grant.
+    SpecRebootFromBootId,
+    SpecFailures,
+    CurrentVersion,
+    TargetVersion,
+    CurrentState,
+    CrashCount,
+    FailureTimestamp,
+    StatusAttempt,
+    StatusBootId,
+    StatusStaged,
+    /// The claim.
+    StatusRebootRequested,
+    StatusProblem,
+    StatusProblemSince,
+    StatusMessage,
+    /// Node: `spec.unschedulable`.
+    Unschedulable,
+    /// Node: our label that keeps it out of load balancers, or anybody's.
+    ExcludedFromLoadBalancers,
+    /// Node: our taint.
+    UpdatingTaint,
+    /// Node: the annotation that keeps Karpenter from disrupting it, ours or anybody's.
+    DoNotDisrupt,
+    /// Node: the annotation that keeps the cluster autoscaler from removing it, ours or anybody's.
+    ScaleDownDisabled,
+    /// Node: the marker.
+    Marker,
+    /// Node: the label by which it is looked after.
+    UpdaterInterface,
+    /// Node: what its kubelet says that it runs; only to be tested.
+    OsImage,
+    /// Fleet: the leader's term.
+    Term,
+    /// Fleet: all slots; only to be tested. None is the same as no map of them.
+    Slots,
+    /// Fleet: the slot of one shadow; only to be set.
+    Slot(&'a str),
+    /// Fleet: what became of one version.
+    VersionRecord(&'a str),
+    /// Fleet: what became of one version in one pool.
+    #[allow(missing_docs, reason = "named after what they are")]
+    PoolRecord {
+        pool: &'a str,
+        version: &'a str,
+    },
+    /// Fleet: when one version was first seen.
+    Seen(&'a str),
+    /// Fleet: when an update last finished.
+    LastFinished,
+}
+
+/// Which part of an object a field is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// What the API server says of it: only to be tested.
+    Identity,
+    Spec,
+    Status,
+    Node,
+    Ledger,
+}
+
+/// What values may stand in a field, beside none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Number,
+    State,
+    Problem,
+    Staged,
+    Failures,
+    Marker,
+    Slot,
+    Slots,
+    Record,
+    Flag,
+    /// A flag that is set by a label or an annotation, of which only the key counts.
+    Key,
+    /// A flag that is set by our taint in the list of all.
+    Taint,
+}
+
+/// Where a field is, and of which kind: the key is that of a member whose name has to be escaped.
+pub(super) struct Place<'a> {
+    pub(super) part: Part,
+    pub(super) kind: Kind,
+    path: &'static str,
+    key: Option<Cow<'a, str>>,
+}
+
+impl<'a> Field<'a> {
+    /// The fields of a shadow's status that are its agent's.
+    pub const OF_AGENTS: [Field<'static>; 12] = [
+        Field::CurrentVersion,
+        Field::TargetVersion,
+        Field::CurrentState,
+        Field::CrashCount,
+        Field::FailureTimestamp,
+        Field::StatusAttempt,
+        Field::StatusBootId,
+        Field::StatusStaged,
+        Field::StatusRebootRequested,
+        Field::StatusProblem,
+        Field::StatusProblemSince,
+        Field::StatusMessage,
+    ];
+
+    pub(super) fn place(self) -> Place<'a> {
+        let at = |part, kind, path| Place { part, kind, path, key: None };
+        let entry = |part, kind, path, key| Place { part, kind, path, key: Some(key) };
+        let label = |kind, key: &'static str| entry(Part::Node, kind, "/metadata/labels", key.into());
+        let annotation =
+            |kind, key: &'static str| entry(Part::Node, kind, "/metadata/annotations", key.into());
+        match self {
+            Self::Uid => at(Part::Identity, Kind::Text, "/metadata/uid"),
+            Self::Generation => at(Part::Identity, Kind::Number, "/metadata/generation"),
+            Self::SpecState => at(Part::Spec, Kind::State, "/spec/state"),
+            Self::SpecTransitionTimestamp => at(Part::Spec, Kind::Text, "/spec/state_transition_timestamp"),
+            Self::SpecVersion => at(Part::Spec, Kind::Text, "/spec/version"),
+            Self::SpecAttempt => at(Part::Spec, Kind::Number, "/spec/attempt"),
+            Self::SpecLeaderTerm => at(Part::Spec, Kind::Number, "/spec/leader_term"),
+            Self::SpecBaselineBootId => at(Part::Spec, Kind::Text, "/spec/baseline_boot_id"),
+            Self::SpecRebootFromBootId => at(Part::Spec, Kind::Text, "/spec/reboot_from_boot_id"),
+            Self::SpecFailures => at(Part::Spec, Kind::Failures, "/spec/failures"),
+            Self::CurrentVersion => at(Part::Status, Kind::Text, "/status/current_version"),
+            Self::TargetVersion => at(Part::Status, Kind::Text, "/status/target_version"),
+            Self::CurrentState => at(Part::Status, Kind::State, "/status/current_state"),
+            Self::CrashCount => at(Part::Status, Kind::Number, "/status/crash_count"),
+            Self::FailureTimestamp => {
+                at(Part::Status, Kind::Text, "/status/state_transition_failure_timestamp")
+            }
+            Self::StatusAttempt => at(Part::Status, Kind::Number, "/status/attempt"),
+            Self::StatusBootId => at(Part::Status, Kind::Text, "/status/boot_id"),
+            Self::StatusStaged => at(Part::Status, Kind::Staged, "/status/staged"),
+            Self::StatusRebootRequested => at(Part::Status, Kind::Text, "/status/reboot_requested"),
+            Self::StatusProblem => at(Part::Status, Kind::Problem, "/status/problem"),
+            Self::StatusProblemSince => at(Part::Status, Kind::Text, "/status/problem_since"),
+            Self::StatusMessage => at(Part::Status, Kind::Text, "/status/message"),
+            Self::Unschedulable => at(Part::Node, Kind::Flag, "/spec/unschedulable"),
+            Self::ExcludedFromLoadBalancers => label(Kind::Key, names::EXCLUDE_FROM_LB_LABEL),
+            Self::UpdatingTaint => at(Part::Node, Kind::Taint, "/spec/taints"),
+            Self::DoNotDisrupt => annotation(Kind::Key, names::DO_NOT_DISRUPT_ANNOTATION),
+            Self::ScaleDownDisabled => annotation(Kind::Key, names::SCALE_DOWN_DISABLED_ANNOTATION),
+            Self::Marker => annotation(Kind::Marker, names::MARKER_ANNOTATION),
+            Self::UpdaterInterface => label(Kind::Text, names::UPDATER_INTERFACE_LABEL),
+            Self::OsImage => at(Part::Node, Kind::Text, "/status/nodeInfo/osImage"),
+            Self::Term => at(Part::Ledger, Kind::Number, "/status/term"),
+            Self::Slots => at(Part::Ledger, Kind::Slots, "/status/slots"),
+            Self::Slot(shadow) => entry(Part::Ledger, Kind::Slot, "/status/slots", shadow.into()),
+            Self::VersionRecord(version) => {
+                entry(Part::Ledger, Kind::Record, "/status/versions", version.into())
+            }
+            Self::PoolRecord { pool, version } => {
+                entry(Part::Ledger, Kind::Record, "/status/poolVersions", format!("{pool}/{version}").into())
+            }
+            Self::Seen(version) => entry(Part::Ledger, Kind::Text, "/status/seen", version.into()),
+            Self::LastFinished => at(Part::Ledger, Kind::Text, "/status/lastFinished"),
+        }
+    }
+
+    /// JSON pointer to the field in its object.
+    pub fn pointer(self) -> String {
+        match self.place() {
+            Place { path, key: None, .. } => path.to_owned(),
+            Place { path, key: Some(key), .. } => {
+                format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
+            }
+        }
+    }
+
+    /// What stands there in the object as it was read, by meaning: a null is absent, and words, order and defaults do not
+    /// matter. `None` is something that is no value of the field.
+    pub(super) fn value_in(self, observed: &Json) -> Option<Value<'static>> {
+        let kind = self.place().kind;
+        let Some(found) = observed.pointer(&self.pointer()).filter(|found| !found.is_null()) else {
+            // No slots may be written as an empty map or as none.
+            return Some(if kind == Kind::Slots { Value::Slots(Cow::default()) } else { Value::Absent });
+        };
+        Some(match kind {
+            Kind::Text => Value::Text(found.as_str()?.to_owned().into()),
+            Kind::Number => Value::Number(found.as_u64()?),
+            Kind::State => Value::State(parsed(found)?),
+            Kind::Problem => Value::Problem(parsed(found)?),
+            Kind::Staged => Value::Staged(parsed(found)?),
+            Kind::Failures => Value::Failures(parsed(found)?),
+            Kind::Slot => Value::Slot(parsed(found)?),
+            Kind::Slots => Value::Slots(Cow::Owned(parsed(found)?)),
+            Kind::Record => Value::VersionRecord(parsed(found)?),
+            // One that cannot be read is a text.
+            Kind::Marker => {
+                let text = found.as_str()?;
+                let marker = Marker::parse(text).ok().map(|marker| Value::Marker(Cow::Owned(marker)));
+                marker.unwrap_or_else(|| Value::Text(text.to_owned().into()))
+            }
+            Kind::Flag => Value::flag(*found == json!(true)),
+            Kind::Key => Value::Set,
+            Kind::Taint => Value::flag(found.as_array().is_some_and(|taints| taints.iter().any(is_ours))),
+        })
+    }
+
+    /// What stands at the field's pointer when it has this value.
+    pub(super) fn json(self, value: &Value<'_>, observed: &Json) -> Json {
+        match self {
+            Self::UpdatingTaint => taints(observed, *value == Value::Set),
+            Self::ExcludedFromLoadBalancers if *value == Value::Set => json!(names::EXCLUDE_FROM_LB_VALUE),
+            Self::DoNotDisrupt | Self::ScaleDownDisabled if *value == Value::Set => {
+                json!(names::KEPT_FROM_AUTOSCALERS)
+            }
+            _ => value.json(),
+        }
+    }
+}
+
+fn parsed<T: DeserializeOwned>(found: &Json) -> Option<T> {
+    T::deserialize(found).ok()
+}
+
+fn is_ours(taint: &Json) -> bool {
+    taint["key"] == names::UPDATING_TAINT
+}
+
+/// The node's taints as read, with or without ours; null when none is left.
+fn taints(observed: &Json, ours: bool) -> Json {
+    let mut taints: Vec<Json> =
+        observed.pointer("/spec/taints").and_then(Json::as_array).cloned().unwrap_or_default();
+    taints.retain(|taint| !is_ours(taint));
+    if ours {
+        taints.push(json!({"key": names::UPDATING_TAINT, "effect": names::UPDATING_TAINT_EFFECT}));
+    }
+    if taints.is_empty() { Json::Null } else { Json::Array(taints) }
+}
