@@ -9,7 +9,7 @@ mod error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http::{Method, Request, StatusCode, header};
+use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
@@ -88,7 +88,7 @@ impl Host {
 
     async fn ask_os(&self) -> Result<Os, HostError> {
         const CALL: &str = "GET /os";
-        match self.exchange(Method::GET, "/os", CALL).await? {
+        match self.exchange(CALL).await? {
             (StatusCode::OK, body) => {
                 Os::parse(&body).map_err(|Nonsense(why)| HostError::Nonsense { call: CALL, why })
             }
@@ -106,7 +106,7 @@ impl Host {
 
     async fn ask_status(&self) -> Result<StatusAnswer, HostError> {
         const CALL: &str = "GET /updates/status";
-        match self.exchange(Method::GET, "/updates/status", CALL).await? {
+        match self.exchange(CALL).await? {
             (StatusCode::OK, body) => UpdateStatus::parse(&body)
                 .map(StatusAnswer::Known)
                 .map_err(|Nonsense(why)| HostError::Nonsense { call: CALL, why }),
@@ -125,22 +125,14 @@ impl Host {
     }
 
     async fn make(&self, call: HostCall) -> Result<CommandAnswer, HostError> {
-        let (path, name) = match call {
-            HostCall::Command(Command::Refresh) => {
-                ("/actions/refresh-updates", "POST /actions/refresh-updates")
-            }
-            HostCall::Command(Command::Prepare) => {
-                ("/actions/prepare-update", "POST /actions/prepare-update")
-            }
-            HostCall::Command(Command::Activate) => {
-                ("/actions/activate-update", "POST /actions/activate-update")
-            }
-            HostCall::Command(Command::Deactivate) => {
-                ("/actions/deactivate-update", "POST /actions/deactivate-update")
-            }
-            HostCall::Reboot => ("/actions/reboot", "POST /actions/reboot"),
+        let name = match call {
+            HostCall::Command(Command::Refresh) => "POST /actions/refresh-updates",
+            HostCall::Command(Command::Prepare) => "POST /actions/prepare-update",
+            HostCall::Command(Command::Activate) => "POST /actions/activate-update",
+            HostCall::Command(Command::Deactivate) => "POST /actions/deactivate-update",
+            HostCall::Reboot => "POST /actions/reboot",
         };
-        let answer = self.exchange(Method::POST, path, name).await?;
+        let answer = self.exchange(name).await?;
         match answer.0 {
             StatusCode::NO_CONTENT => Ok(CommandAnswer::Begun),
             StatusCode::NOT_FOUND => Ok(CommandAnswer::NotFound(sentence(&answer.1))),
@@ -162,27 +154,16 @@ impl Host {
         answer
     }
 
-    async fn exchange(
-        &self,
-        method: Method,
-        path: &'static str,
-        call: &'static str,
-    ) -> Result<(StatusCode, Vec<u8>), HostError> {
-        let exchange = exchange(&self.socket, method, path, call);
-        tokio::time::timeout(self.timeout, exchange)
+    async fn exchange(&self, call: &'static str) -> Result<(StatusCode, Vec<u8>), HostError> {
+        tokio::time::timeout(self.timeout, exchange(&self.socket, call))
             .await
             .map_err(|_| HostError::TimedOut { call, after: self.timeout })?
     }
 }
 
-/// One call on a connection of its own, so that none is left half open. An API server that is restarted is not reached:
+/// One call, its method and its path, on a connection of its own, so that none is left half open. An API server that is restarted is not reached:
 /// the container's mount stays with the old socket until the container is replaced.
-async fn exchange(
-    socket: &Path,
-    method: Method,
-    path: &'static str,
-    call: &'static str,
-) -> Result<(StatusCode, Vec<u8>), HostError> {
+async fn exchange(socket: &Path, call: &'static str) -> Result<(StatusCode, Vec<u8>), HostError> {
     let stream = UnixStream::connect(socket)
         .await
         .map_err(|source| HostError::Unreachable { socket: socket.to_owned(), source })?;
@@ -192,6 +173,7 @@ async fn exchange(
         // What goes wrong here comes up where the answer is awaited.
         let _ = connection.await;
     }));
+    let (method, path) = call.split_once(' ').unwrap_or_default();
     let request = Request::builder()
         .method(method)
         .uri(path)
