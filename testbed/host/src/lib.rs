@@ -7,28 +7,25 @@
     reason = "of a test bed they are for people, and say themselves what failed"
 )]
 
-use std::io;
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixListener as StdListener;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use hyper::Method;
 use jiff::Timestamp;
-use tokio::net::UnixListener;
-use tokio::sync::{Notify, watch};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::sync::{Notify, RwLock, watch};
+use tokio::task::JoinSet;
 
 pub mod faults;
+mod life;
 pub mod machine;
 mod server;
 #[cfg(test)]
 mod tests;
 
 pub use faults::{Answer, Call, Faults};
+pub use life::{Ended, HostPower};
 pub use machine::{Choice, Command, Unused};
 use machine::{Machine, Refusal};
 
@@ -78,14 +75,6 @@ impl Durations {
     }
 }
 
-/// Is the host up, and in which boot?
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "named after what a Node shows")]
-pub enum HostPower {
-    Up { boot_id: String, pretty_name: String },
-    Down,
-}
-
 /// A call that reached the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
@@ -97,29 +86,11 @@ pub struct Received {
     pub path: String,
 }
 
-/// A boot that has ended, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Its boot id.
-    pub boot_id: String,
-    /// It ended because the API was asked to reboot; else the host rebooted by itself.
-    pub requested: bool,
-}
-
 /// A running host. Clones are the same host; with the last one it is gone.
 #[derive(Clone, Debug)]
 pub struct Host {
     shared: Arc<Shared>,
-    _task: Arc<Task>,
-}
-
-#[derive(Debug)]
-struct Task(AbortHandle);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    _life: Arc<JoinSet<()>>,
 }
 
 /// What connections, commands and handles share.
@@ -133,8 +104,8 @@ struct Shared {
     ended: Mutex<Vec<Ended>>,
     /// Somebody has asked the API for the reboot that comes.
     requested: AtomicBool,
-    /// Questions for the status that are being answered.
-    readers: AtomicUsize,
+    /// Shared by the questions for the status that are being answered.
+    status: RwLock<()>,
     boot_id: Mutex<String>,
     power: watch::Sender<HostPower>,
     reboot: Notify,
@@ -142,9 +113,6 @@ struct Shared {
     api_away: Mutex<Duration>,
     api_ends: Notify,
 }
-
-/// Between two looks of a host that stays down.
-const LOOK: Duration = Duration::from_millis(50);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -163,7 +131,7 @@ impl Host {
             calls: Mutex::default(),
             ended: Mutex::default(),
             requested: AtomicBool::new(false),
-            readers: AtomicUsize::new(0),
+            status: RwLock::default(),
             boot_id: Mutex::default(),
             power: watch::Sender::new(HostPower::Down),
             reboot: Notify::new(),
@@ -171,8 +139,9 @@ impl Host {
             api_ends: Notify::new(),
         });
         let listener = shared.come_up(&options.socket, &options.boot_id_file)?;
-        let task = tokio::spawn(live(Arc::clone(&shared), listener, options.socket, options.boot_id_file));
-        Ok(Self { shared, _task: Arc::new(Task(task.abort_handle())) })
+        let mut life = JoinSet::new();
+        life.spawn(life::live(Arc::clone(&shared), listener, options.socket, options.boot_id_file));
+        Ok(Self { shared, _life: Arc::new(life) })
     }
 
     /// The version that runs, or that ran last while it is down.
@@ -265,14 +234,14 @@ impl Shared {
     /// The lock is shared for as long as a question for the status takes.
     async fn share_lock(&self) {
         if !self.durations.status.is_zero() {
-            let _reader = Reader::new(&self.readers);
+            let _shared = self.status.read().await;
             tokio::time::sleep(self.durations.status).await;
         }
     }
 
     /// Starts a command, which ends by itself unless the host reboots before.
     fn start(self: &Arc<Self>, command: Command) -> Result<(), Refusal> {
-        if self.readers.load(Ordering::Relaxed) > 0 {
+        if self.status.try_write().is_err() {
             return Err(Refusal::Locked);
         }
         let faults = lock(&self.faults).clone();
@@ -322,124 +291,5 @@ impl Shared {
             }
         });
         Ok(())
-    }
-
-    /// A new socket, for those who may use it.
-    fn listen(&self, socket: &Path) -> anyhow::Result<UnixListener> {
-        let listener = listen(socket).with_context(|| format!("socket {}", socket.display()))?;
-        if let Some(group) = self.socket_group {
-            std::os::unix::fs::chown(socket, None, Some(group))?;
-            std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o660))?;
-        }
-        Ok(listener)
-    }
-
-    /// A new boot id, then the socket, then the news.
-    fn come_up(&self, socket: &Path, boot_id_file: &Path) -> anyhow::Result<UnixListener> {
-        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/uuid").context("a new boot id")?;
-        std::fs::write(boot_id_file, &boot_id)
-            .with_context(|| format!("boot id file {}", boot_id_file.display()))?;
-        let listener = self.listen(socket)?;
-        let pretty_name = self.machine().pretty_name();
-        let boot_id = boot_id.trim().to_owned();
-        lock(&self.boot_id).clone_from(&boot_id);
-        self.power.send_replace(HostPower::Up { boot_id, pretty_name });
-        Ok(listener)
-    }
-}
-
-/// Who shares the lock, until it is dropped.
-struct Reader<'a>(&'a AtomicUsize);
-
-impl<'a> Reader<'a> {
-    fn new(readers: &'a AtomicUsize) -> Self {
-        readers.fetch_add(1, Ordering::Relaxed);
-        Self(readers)
-    }
-}
-
-impl Drop for Reader<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Takes the place of a socket that nobody listens on any more.
-fn listen(socket: &Path) -> io::Result<UnixListener> {
-    match std::fs::remove_file(socket) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = StdListener::bind(socket)?;
-    listener.set_nonblocking(true)?;
-    UnixListener::from_std(listener)
-}
-
-/// Why the API ends.
-enum End {
-    /// The host reboots.
-    Reboot,
-    /// Its server alone is started again.
-    Away(Duration),
-}
-
-/// Boot after boot, until the handle is gone.
-async fn live(shared: Arc<Shared>, mut listener: UnixListener, socket: PathBuf, boot_id_file: PathBuf) {
-    loop {
-        let again = match serve(&shared, listener).await {
-            End::Reboot => {
-                shared.power.send_replace(HostPower::Down);
-                let requested = shared.requested.swap(false, Ordering::Relaxed);
-                let boot_id = lock(&shared.boot_id).clone();
-                lock(&shared.ended).push(Ended { boot_id, requested });
-                tokio::time::sleep(shared.durations.reboot).await;
-                while lock(&shared.faults).stays_down {
-                    tokio::time::sleep(LOOK).await;
-                }
-                let faults = lock(&shared.faults).clone();
-                let mut machine = shared.machine();
-                let bad = machine.next().is_some_and(|next| faults.bad_images.contains(&next.to_string()));
-                machine.boot(faults.falls_back_on_boot || bad);
-                drop(machine);
-                shared.come_up(&socket, &boot_id_file)
-            }
-            End::Away(away) => {
-                tokio::select! {
-                    () = tokio::time::sleep(away) => {}
-                    // It comes soon enough when the API is there again.
-                    () = shared.reboot.notified() => shared.reboot.notify_one(),
-                }
-                shared.listen(&socket)
-            }
-        };
-        listener = match again {
-            Ok(listener) => listener,
-            Err(error) => {
-                tracing::error!(%error, "the simulated host does not come up again");
-                return;
-            }
-        };
-    }
-}
-
-/// Connections end with the API: they are dropped with their set.
-async fn serve(shared: &Arc<Shared>, listener: UnixListener) -> End {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            () = shared.reboot.notified() => return End::Reboot,
-            () = shared.api_ends.notified() => return End::Away(*lock(&shared.api_away)),
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(server::connection(stream, Arc::clone(shared)));
-                }
-                Err(error) => tracing::warn!(%error, "a connection to the simulated host was lost"),
-            },
-            Some(ended) = connections.join_next() => {
-                if let Ok(Err(error)) = ended {
-                    tracing::debug!(%error, "a connection to the simulated host ended early");
-                }
-            }
-        }
     }
 }

@@ -3,18 +3,20 @@
 use anyhow::Context as _;
 use jiff::Timestamp;
 use semver::Version;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 mod choice;
+mod ending;
 mod status;
 #[cfg(test)]
 mod tests;
 
 pub use choice::{Choice, Unused};
+pub use ending::Ending;
 pub use status::{CommandResult, Image, Partition, Status, UpdateState};
 
 /// A command of the update dispatcher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "named after the API's actions")]
 pub enum Command {
@@ -22,25 +24,6 @@ pub enum Command {
     Prepare,
     Activate,
     Deactivate,
-}
-
-/// How a command ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// As it should.
-    Success,
-    /// As it should, with these words on stderr in place of the updater's own.
-    Saying(String),
-    /// With exit status 1 and these words.
-    Failed(String),
-    /// By this signal; the status document shows its number as the exit status.
-    Killed(i32),
-    /// The same, after what it had to do was done: the status document knows nothing of that.
-    KilledLate(i32),
-    /// Nobody knows: neither exit status nor words.
-    Unknown,
-    /// Killed, before it could say anything: the status document stays as it was.
-    Lost,
 }
 
 /// Why the host does not do what it is asked; each has a status code of its own.
@@ -237,7 +220,7 @@ impl Machine {
         }
         status.active_partition =
             Some(Partition { image: self.image(self.active.clone()), next_to_boot: !self.inactive_is_next });
-        let (cmd_status, exit_status, stderr) = self.told(command, ending);
+        let (cmd_status, exit_status, stderr) = ending.told(command, self.writes.as_ref());
         status.most_recent_command =
             Some(CommandResult { cmd_type: command, cmd_status, timestamp: now, exit_status, stderr });
         self.status = Some(status);
@@ -254,26 +237,6 @@ impl Machine {
             _ => return None,
         };
         Some(Ending::Failed(words.to_owned()))
-    }
-
-    /// What the status document says of how a command ended. The updater says on stderr what its prepare wrote.
-    fn told(&self, command: Command, ending: Ending) -> (&'static str, Option<i32>, Option<String>) {
-        match ending {
-            Ending::Success if command == Command::Prepare => {
-                let wrote = self.writes.as_ref().map_or_else(
-                    || "No update required\n".to_owned(),
-                    |version| format!("Starting update to {version}\n"),
-                );
-                ("Success", Some(0), Some(wrote))
-            }
-            Ending::Success => ("Success", Some(0), Some(String::new())),
-            Ending::Saying(stderr) => ("Success", Some(0), Some(stderr)),
-            Ending::Failed(stderr) => ("Failed", Some(1), Some(stderr)),
-            Ending::Killed(signal) | Ending::KilledLate(signal) => {
-                ("Failed", Some(signal), Some(String::new()))
-            }
-            Ending::Unknown | Ending::Lost => ("Unknown", None, None),
-        }
     }
 
     /// The host boots: into the set that is next, or, if that one does not come up, back into the one that ran.

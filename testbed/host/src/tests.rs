@@ -1,3 +1,4 @@
+use std::io;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -128,24 +128,32 @@ fn deactivated_is_not_booted() {
 }
 
 #[test]
-fn lock_and_wave_decide_what_is_chosen() {
+fn locks_bounds_and_waves_decide_what_is_chosen() {
     let mut machine = machine();
-    machine.publish("1.20.2").unwrap();
-    let rows = [
-        (Choice::default(), 2, Some("1.20.2")),
-        (Choice { version_lock: Some("1.20.1".into()), ..Choice::default() }, 2, Some("1.20.1")),
-        (Choice { version_lock: Some("1.21.0".into()), ..Choice::default() }, 2, None),
+    // Available is all that is published, also what runs and what is older.
+    for version in ["1.20.2", "1.19.4", "1.18.0"] {
+        machine.publish(version).unwrap();
+    }
+    let lock = |version: &str| Choice { version_lock: Some(version.into()), ..Choice::default() };
+    let max = |version: &str| Choice { max_version: Some(version.into()), ..Choice::default() };
+    for (choice, available, chosen) in [
+        (Choice::default(), 4, Some("1.20.2")),
         (Choice { before_wave: true, ..Choice::default() }, 0, None),
-    ];
-    for (choice, available, chosen) in rows {
-        machine.start(Refresh, &Choice::default()).unwrap();
-        machine.finish(Ending::Success, &choice, Timestamp::UNIX_EPOCH);
+        (lock("1.20.1"), 4, Some("1.20.1")),
+        (lock("1.21.0"), 4, None),
+        (lock("1.19.4"), 4, None),
+        (lock("1.18.0"), 4, Some("1.18.0")),
+        (max("1.20.1"), 4, Some("1.20.1")),
+        (max("1.19.4"), 4, None),
+        (max("1.19.0"), 4, Some("1.18.0")),
+        (max("1.17.0"), 4, None),
+    ] {
+        end(&mut machine, Refresh, Ending::Success, &choice);
         let status = machine.status().unwrap();
         assert_eq!(status.available_updates.len(), available, "{choice:?}");
         let found = status.chosen_update.as_ref().map(|image| image.version.to_string());
         assert_eq!(found.as_deref(), chosen, "{choice:?}");
-        let newest_first = status.available_updates.is_sorted_by(|a, b| a > b);
-        assert!(newest_first, "{:?}", status.available_updates);
+        assert!(status.available_updates.is_sorted_by(|a, b| a > b), "the newest first: {status:?}");
     }
 }
 
@@ -170,8 +178,7 @@ fn a_prepare_without_update_succeeds_and_writes_nothing() {
     for written_before in [false, true] {
         let mut machine = after(&[Refresh]);
         if written_before {
-            machine.start(Prepare, &Choice::default()).unwrap();
-            machine.finish(Ending::Failed("no route".into()), &Choice::default(), Timestamp::UNIX_EPOCH);
+            end(&mut machine, Prepare, Ending::Failed("no route".into()), &Choice::default());
         }
         machine.withdraw("1.20.1");
         run(&mut machine, Prepare);
@@ -253,9 +260,8 @@ fn the_status_shows_the_newest_commands_result() {
 #[test]
 fn a_refresh_keeps_the_staged_image() {
     let mut machine = after(&[Refresh, Prepare]);
-    machine.start(Refresh, &Choice::default()).unwrap();
     let nothing = Choice { before_wave: true, ..Choice::default() };
-    machine.finish(Ending::Success, &nothing, Timestamp::UNIX_EPOCH);
+    end(&mut machine, Refresh, Ending::Success, &nothing);
     assert_eq!(state(&machine), UpdateState::Staged);
     assert!(matches!(machine.start(Prepare, &Choice::default()), Err(Refusal::NotFound(_))));
     fail(&mut machine, Refresh);
@@ -291,22 +297,6 @@ fn an_armed_set_is_not_armed_again_and_a_prepare_disarms_it() {
     assert_eq!(machine.next(), None);
     run(&mut machine, Activate);
     assert_eq!(state(&machine), UpdateState::Ready);
-}
-
-#[test]
-fn a_host_above_its_highest_version_goes_down() {
-    for (max, chosen) in
-        [("1.20.1", Some("1.20.1")), ("1.19.4", None), ("1.19.0", Some("1.18.0")), ("1.17.0", None)]
-    {
-        let mut machine = machine();
-        machine.publish("1.20.2").unwrap();
-        machine.publish("1.18.0").unwrap();
-        machine.start(Refresh, &Choice::default()).unwrap();
-        let choice = Choice { max_version: Some(max.into()), ..Choice::default() };
-        machine.finish(Ending::Success, &choice, Timestamp::UNIX_EPOCH);
-        let found = machine.status().unwrap().chosen_update.as_ref().map(|image| image.version.to_string());
-        assert_eq!(found.as_deref(), chosen, "{max}");
-    }
 }
 
 /// stderr of the last command.
@@ -345,9 +335,8 @@ fn a_refresh_succeeds_even_if_nothing_is_chosen() {
     for (unused, available) in [(Unused::Output, 1), (Unused::Settings, 2)] {
         let mut machine = after(&[Refresh]);
         machine.publish("1.20.2").unwrap();
-        machine.start(Refresh, &Choice::default()).unwrap();
         let choice = Choice { unused: Some(unused), ..Choice::default() };
-        machine.finish(Ending::Success, &choice, Timestamp::UNIX_EPOCH);
+        end(&mut machine, Refresh, Ending::Success, &choice);
         let status = machine.status().unwrap();
         assert_eq!(status.most_recent_command.as_ref().unwrap().cmd_status, "Success");
         assert_eq!(status.chosen_update.as_ref().unwrap().version, Version::new(1, 20, 1), "{unused:?}");
@@ -355,23 +344,6 @@ fn a_refresh_succeeds_even_if_nothing_is_chosen() {
             (status.update_state, status.available_updates.len()),
             (UpdateState::Available, available)
         );
-    }
-}
-
-#[test]
-fn available_versions_include_the_running_and_older_ones() {
-    let mut machine = machine();
-    machine.publish("1.19.4").unwrap();
-    machine.publish("1.18.0").unwrap();
-    let rows = [(None, Some("1.20.1")), (Some("1.19.4"), None), (Some("1.18.0"), Some("1.18.0"))];
-    for (lock, chosen) in rows {
-        machine.start(Refresh, &Choice::default()).unwrap();
-        let choice = Choice { version_lock: lock.map(Into::into), ..Choice::default() };
-        machine.finish(Ending::Success, &choice, Timestamp::UNIX_EPOCH);
-        let status = machine.status().unwrap();
-        assert_eq!(status.available_updates.len(), 3, "{lock:?}");
-        let found = status.chosen_update.as_ref().map(|image| image.version.to_string());
-        assert_eq!(found.as_deref(), chosen, "{lock:?}");
     }
 }
 
