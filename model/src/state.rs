@@ -2,48 +2,69 @@
 
 use brupop_agent_core::step::{StepMemory, UpdateState};
 use brupop_core::rules::FailureBudget;
+use clap::Args;
+
+use crate::objects::NODES_MAX;
 
 /// How many of each fault may still happen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "named after the faults")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Args)]
 pub struct Faults {
-    /// A reconciler takes over although the other may still believe to lead.
+    /// Changes of leader while the old one goes on.
+    #[arg(long, default_value_t = 0)]
     pub takeovers: u8,
-    /// A reconciler goes on with what it saw at some moment.
+    /// Times that a reconciler goes on with a stale view.
+    #[arg(long, default_value_t = 0)]
     pub stale_leaders: u8,
-    /// An agent goes on with the shadow that it saw at some moment.
+    /// Times that an agent goes on with a stale view.
+    #[arg(long, default_value_t = 0)]
     pub stale_agents: u8,
-    /// An agent forgets what it remembers.
+    /// Crashes of agents.
+    #[arg(long, default_value_t = 0)]
     pub agent_crashes: u8,
-    /// A host boots the old version although the new one was next.
+    /// Hosts that fall back when they boot the update.
+    #[arg(long, default_value_t = 0)]
     pub fall_backs: u8,
-    /// A host reboots by itself.
+    /// Hosts that reboot by themselves.
+    #[arg(long, default_value_t = 0)]
     pub own_reboots: u8,
-    /// A command of a host fails.
+    /// Commands of hosts that fail.
+    #[arg(long, default_value_t = 0)]
     pub failed_commands: u8,
-    /// A person cordons or uncordons a node.
+    /// Times that a person cordons or uncordons a node.
+    #[arg(long, default_value_t = 0)]
     pub people: u8,
-    /// A step takes too long.
+    /// Steps that take too long.
+    #[arg(long, default_value_t = 0)]
     pub deadlines: u8,
-    /// An agent is never heard of again.
+    /// Agents that are never heard of again.
+    #[arg(long, default_value_t = 0)]
     pub silent_agents: u8,
-    /// An agent's token is used to say what is not so.
+    /// Times that something untrue is said in an agent's name.
+    #[arg(long, default_value_t = 0)]
     pub lies: u8,
-    /// A person deletes a shadow.
+    /// Shadows that a person deletes, at most 1.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=1))]
     pub deletions: u8,
-    /// A Node goes away with its machine; another may come under its name.
+    /// Nodes that go away with their machines, at most 1.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=1))]
     pub replacements: u8,
-    /// A person puts the update's halt into `spec.acknowledgedHalts`, or takes it out.
+    /// Times that a person acknowledges the update's halt or takes that out again, at most 3.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=3))]
     pub acknowledgements: u8,
-    /// A person pauses the fleet, or lets it go on.
+    /// Times that a person pauses the fleet or lets it go on, at most 3.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=3))]
     pub pauses: u8,
-    /// A person labels a node for the other pool.
+    /// Times that a person labels a node for the other pool.
+    #[arg(long, default_value_t = 0)]
     pub moves: u8,
-    /// A person pauses a pool, or lets it go on.
+    /// Times that a person pauses a pool or lets it go on.
+    #[arg(long, default_value_t = 0)]
     pub pool_pauses: u8,
-    /// A person deletes a pool; one of the same name may be made again.
+    /// Times that a person deletes a pool, which may be made again.
+    #[arg(long, default_value_t = 0)]
     pub pool_deletions: u8,
-    /// The window of the default pool opens or closes.
+    /// Times that the window of the default pool opens or closes.
+    #[arg(long, default_value_t = 0)]
     pub windows: u8,
 }
 
@@ -127,33 +148,50 @@ pub enum Safeguard {
 }
 
 /// The model's size.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Config {
-    /// How many nodes, at most [`NODES_MAX`].
+    /// How many nodes, 1 to 3.
+    #[arg(long, default_value_t = 3, value_parser = nodes)]
     pub nodes: usize,
     /// How many may be updated at once.
+    #[arg(long, default_value_t = 1)]
     pub limit: u64,
-    /// Updates tried on a node before it is left alone.
+    /// Updates tried on a node before it is left alone, 1 to 3.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub attempts: u8,
     /// Faults that may happen.
+    #[command(flatten)]
     pub faults: Faults,
     /// Failed nodes halt the update, as is the default; otherwise nothing is counted.
+    #[arg(long)]
     pub halts: bool,
-    /// One node was cordoned by a person beforehand.
+    /// A person cordoned one of the nodes beforehand.
+    #[arg(long)]
     pub foreign_cordon: bool,
     /// Upstream's operator left one node in the middle of an update, in any of its states.
+    #[arg(long)]
     pub upstream: bool,
     /// The pods of every node come back each time that they are evicted.
+    #[arg(long)]
     pub stubborn: bool,
     /// There are two pools, in each of which one node may be updated at once; this many nodes are in the first.
+    #[arg(long)]
     pub pools: Option<usize>,
     /// The second pool comes after the first.
+    #[arg(long, requires = "pools", requires = "halts")]
     pub order: bool,
     /// Nodes that no pool selects are held; otherwise they are in the default pool.
+    #[arg(long, requires = "pools")]
     pub hold: bool,
     /// The safeguard left out, in sensitivity runs.
+    #[arg(skip)]
     pub without: Option<Safeguard>,
+}
+
+fn nodes(text: &str) -> Result<usize, String> {
+    let nodes = text.parse().ok().filter(|nodes| (1..=NODES_MAX).contains(nodes));
+    nodes.ok_or_else(|| format!("1 to {NODES_MAX}"))
 }
 
 impl Config {
