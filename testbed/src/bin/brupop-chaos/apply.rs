@@ -11,20 +11,17 @@ use brupop_testbed::gateways::Weather;
 use brupop_testbed::host::Host;
 use brupop_testbed::kubelet::PodProcess;
 use brupop_testbed::sandbox::Signal;
-use futures::FutureExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
-use crate::asked::{self, Does};
+use crate::asked;
 use crate::fault::{Bad, Fault, Process};
 use crate::hosts::Hosts;
 use crate::people::{self, node_name};
-use crate::prometheus::Prometheus;
-use crate::refuser::Refuser;
-use crate::rogue;
+use crate::world::NODES;
 use brupop_testbed::operator::NAMESPACE;
 
 /// Longest that a person waits for an answer.
@@ -52,8 +49,6 @@ pub(crate) struct Maker {
     frozen: Meant,
     /// Pods whose gateway is bad.
     cut_off: Meant,
-    refuser: Refuser,
-    pub(crate) prometheus: Prometheus,
 }
 
 /// The pods that faults of one kind were made on, and what was meant.
@@ -74,9 +69,9 @@ impl Meant {
 }
 
 impl Maker {
-    pub(crate) fn new(nodes: usize, prometheus: Prometheus) -> Result<Self> {
-        Ok(Self {
-            hosts: Hosts::new(nodes),
+    pub(crate) fn new() -> Self {
+        Self {
+            hosts: Hosts::new(NODES),
             down: BTreeSet::new(),
             snapshot: None,
             remade: BTreeSet::new(),
@@ -84,9 +79,7 @@ impl Maker {
             people: JoinSet::new(),
             frozen: Meant::default(),
             cut_off: Meant::default(),
-            refuser: Refuser::start()?,
-            prometheus,
-        })
+        }
     }
 
     /// Makes a fault, and counts it. What people do goes on by itself.
@@ -108,12 +101,17 @@ impl Maker {
                 let pod = self.pod(fleet, *process).await?;
                 fleet.kubelets.signal(NAMESPACE, &pod, Signal::KILL);
             }
-            Fault::Freeze { process, .. } => self.freeze(fleet, *process).await?,
+            Fault::Freeze { process, .. } => {
+                let pod = self.pod(fleet, *process).await?;
+                fleet.kubelets.signal(NAMESPACE, &pod, Signal::STOP);
+                self.frozen.put(*process, pod);
+            }
             Fault::DeletePod { process } => {
                 let pods = Api::<Pod>::namespaced(fleet.client(), NAMESPACE);
                 let pod = self.pod(fleet, *process).await?;
-                let deletes = async move { Ok(pods.delete(&pod, &DeleteParams::default()).await.map(drop)?) };
-                self.person(Some(fault.kind()), deletes.boxed());
+                let deletes =
+                    async move { anyhow::Ok(pods.delete(&pod, &DeleteParams::default()).await.map(drop)?) };
+                self.person(Some(fault.kind()), deletes);
             }
             Fault::KillPlane { program, .. } => {
                 self.down.insert(program.clone());
@@ -138,13 +136,6 @@ impl Maker {
                 self.cut_off.put(*process, pod);
             }
             Fault::WebhookUnreachable { .. } => fleet.control_plane.reach_services(false),
-            Fault::Source { wrong, .. } => self.prometheus.set(Some(*wrong)),
-            Fault::Rogue { node, .. } => {
-                self.freeze(fleet, Process::Agent(*node)).await?;
-                let token = timeout(A_MOMENT * 3, fleet.agents_token(&node_name(*node))).await??;
-                let client = fleet.control_plane.client_for_token(&token).await?;
-                self.person(Some(fault.kind()), rogue::tries(client, *node, fleet.hosts.len()).boxed());
-            }
             _ => {
                 self.hosts.set(fleet, fault, true);
                 self.ask_a_person(fleet, fault, true);
@@ -160,9 +151,9 @@ impl Maker {
         {
             self.remade.insert(*node);
         }
-        if let Some(does) = asked::of(fleet, &self.refuser, fault, make) {
-            self.person(make.then(|| fault.kind()), does);
-        }
+        let host = fault.node().and_then(|node| fleet.hosts.get(node)).cloned();
+        let does = asked::does(fleet.client(), host, fault.clone(), make);
+        self.person(make.then(|| fault.kind()), does);
     }
 
     /// Is etcd going to be restored?
@@ -173,8 +164,11 @@ impl Maker {
     /// Takes a fault back.
     pub(crate) async fn take_back(&mut self, fleet: &mut Fleet, fault: &Fault) -> Result<()> {
         match fault {
-            Fault::Freeze { process, .. } => self.thaw(fleet, *process),
-            Fault::Rogue { node, .. } => self.thaw(fleet, Process::Agent(*node)),
+            Fault::Freeze { process, .. } => {
+                if let Some(pod) = self.frozen.take(*process) {
+                    fleet.kubelets.signal(NAMESPACE, &pod, Signal::CONT);
+                }
+            }
             Fault::KillPlane { program, .. } => {
                 self.down.remove(program);
                 fleet.control_plane.start_program(program)?;
@@ -189,7 +183,7 @@ impl Maker {
                 // Their Nodes may be those of before again. Kubelets renew tokens within the hour; we do not wait for that.
                 for node in std::mem::take(&mut self.remade) {
                     if let Ok(pod) = self.pod(fleet, Process::Agent(node)).await {
-                        self.person(None, people::delete_operator_pod(fleet.client(), pod).boxed());
+                        self.person(None, people::delete_operator_pod(fleet.client(), pod));
                     }
                 }
             }
@@ -199,7 +193,6 @@ impl Maker {
                 }
             }
             Fault::WebhookUnreachable { .. } => fleet.control_plane.reach_services(true),
-            Fault::Source { .. } => self.prometheus.set(None),
             _ => {
                 self.hosts.set(fleet, fault, false);
                 self.ask_a_person(fleet, fault, false);
@@ -254,22 +247,9 @@ impl Maker {
     }
 
     /// Somebody does something, by which a fault of this kind is made, or one is taken back.
-    fn person(&mut self, makes: Option<String>, does: Does) {
+    fn person(&mut self, makes: Option<String>, does: impl Future<Output = Result<()>> + Send + 'static) {
         self.people
             .spawn(async move { (makes, timeout(PATIENCE, does).await.map_err(Into::into).flatten()) });
-    }
-
-    async fn freeze(&mut self, fleet: &Fleet, process: Process) -> Result<()> {
-        let pod = self.pod(fleet, process).await?;
-        fleet.kubelets.signal(NAMESPACE, &pod, Signal::STOP);
-        self.frozen.put(process, pod);
-        Ok(())
-    }
-
-    fn thaw(&mut self, fleet: &Fleet, process: Process) {
-        if let Some(pod) = self.frozen.take(process) {
-            fleet.kubelets.signal(NAMESPACE, &pod, Signal::CONT);
-        }
     }
 
     /// The pod that is meant. While nobody can say who leads, the leader is the first reconciler.

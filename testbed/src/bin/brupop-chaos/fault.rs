@@ -1,5 +1,6 @@
 //! What can be done to a cluster and to the operator on it.
 
+use brupop_testbed::host::{Call, Command};
 use serde::{Deserialize, Serialize};
 
 /// All that a run depends on.
@@ -12,11 +13,6 @@ pub(crate) struct Plan {
 /// How the operator is set, as far as that varies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
-    /// How many nodes there are.
-    pub(crate) nodes: usize,
-    /// How many of them, the last ones, join later.
-    #[serde(default)]
-    pub(crate) late: usize,
     /// How many may be updated at once.
     pub(crate) limit: usize,
     /// After how many failures a version is halted: one that no node has reached, and any other; or `unlimited`.
@@ -60,13 +56,13 @@ pub(crate) enum Fault {
     /// The API server reaches no webhook.
     WebhookUnreachable { ms: u64 },
     /// A host answers a call wrongly.
-    HostAnswers { node: usize, call: HostCall, answer: HostAnswer, ms: u64 },
+    HostAnswers { node: usize, call: Call, answer: HostAnswer, ms: u64 },
     /// A host's command is started, and fails.
-    CommandFails { node: usize, call: HostCall, ms: u64 },
+    CommandFails { node: usize, command: Command, ms: u64 },
     /// A host's command is started and ends, and the host never says so.
-    CommandHangs { node: usize, call: HostCall, ms: u64 },
+    CommandHangs { node: usize, command: Command, ms: u64 },
     /// A command that a host starts takes that much longer, and keeps the host's API locked.
-    CommandLasts { node: usize, call: HostCall, ms: u64 },
+    CommandLasts { node: usize, command: Command, ms: u64 },
     /// A host falls back when it boots.
     FallsBack { node: usize, ms: u64 },
     /// A host says that it reboots, and does not.
@@ -81,22 +77,18 @@ pub(crate) enum Fault {
     ApiRestarts { node: usize, ms: u64 },
     /// The API server answers what our programs ask with 429.
     Throttled { ms: u64 },
-    /// A webhook of a tenant's refuses what our programs write, with this code.
-    Refused { code: u16, ms: u64 },
+    /// A webhook of a tenant's is to be asked about what our programs write, and nobody answers: the API server says 500.
+    Refused { ms: u64 },
     /// A Node is deleted, and made again under the same name.
     Recreate { node: usize },
     /// A Node is deleted, and added later under the same name.
     Leave { node: usize, ms: u64 },
-    /// A Node of a new name is added.
-    Join { node: usize },
     /// A person changes a setting of one component, whose pods are replaced.
     Configure { component: String, setting: String, value: String },
     /// A person gives a node the label of another pool, and later that of its own.
     Relabel { node: usize, pool: String, ms: u64 },
     /// A person changes a pool, and later changes it back.
     Pool { pool: String, change: PoolChange, ms: u64 },
-    /// Something is wrong with the source of the pools' gates.
-    Source { wrong: Source, ms: u64 },
     /// A person cordons a node, and later uncordons it.
     Cordon { node: usize, ms: u64 },
     /// A person uncordons a node, no matter who cordoned it.
@@ -143,8 +135,6 @@ pub(crate) enum Fault {
     UnmanagedPod { node: usize, ms: u64 },
     /// A Node that is not being updated has a marker that nobody can read.
     UnreadableMarker { node: usize, ms: u64 },
-    /// Somebody has an agent's token, and its agent stands still.
-    Rogue { node: usize, ms: u64 },
 }
 
 /// A process of ours.
@@ -173,19 +163,6 @@ pub(crate) enum Bad {
     Deaf,
     /// Connections are cut, watches with them.
     Shut,
-}
-
-/// A call of a host's API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum HostCall {
-    Os,
-    Status,
-    Refresh,
-    Prepare,
-    Activate,
-    Deactivate,
-    Reboot,
 }
 
 /// A wrong answer of a host.
@@ -224,32 +201,6 @@ pub(crate) enum PoolChange {
     Deleted,
     /// It selects all nodes, before all others.
     TakesAll,
-    /// One zone at a time, three nodes of it.
-    OneZone,
-    /// Only the first release is allowed.
-    FirstRelease,
-    /// The first two releases are not.
-    LaterReleases,
-    /// Versions must be this many seconds old.
-    Ripens(u64),
-}
-
-/// What may be wrong with the source of gates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Source {
-    /// It finds what there should be none of.
-    Firing,
-    /// It does not find what it should always find.
-    Blind,
-    /// 200, and no answer to the question.
-    Nonsense,
-    /// It says that it could not answer.
-    Failed,
-    /// It never answers.
-    Silent,
-    /// It ends every connection.
-    Away,
 }
 
 /// What a person writes into a status.

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use brupop_testbed::Fleet;
-use brupop_testbed::host::{Answer, Call, Command, Faults, Host};
+use brupop_testbed::host::{Answer, Command, Faults, Host};
 
-use crate::fault::{Fault, HostAnswer, HostCall};
+use crate::fault::{Fault, HostAnswer};
 use crate::schedule::CALLS;
 
 /// What is wrong with each host for now.
@@ -38,7 +38,7 @@ impl Hosts {
     pub(crate) fn set(&mut self, fleet: &Fleet, fault: &Fault, made: bool) {
         match fault {
             Fault::HostAnswers { node, call, answer, .. } => {
-                let (call, answer) = (call_of(*call), answer_of(*answer));
+                let (call, answer) = (*call, answer_of(*answer));
                 self.change(fleet, *node, |faults| match answer {
                     None if made => drop(faults.unanswered.insert(call)),
                     Some(answer) if made => drop(faults.answers.insert(call, answer)),
@@ -51,17 +51,16 @@ impl Hosts {
             Fault::ApiHangs { node, .. } => self.change(fleet, *node, |faults| {
                 for call in CALLS {
                     if made {
-                        faults.answers.insert(call_of(call), Answer::Hang);
+                        faults.answers.insert(call, Answer::Hang);
                     } else {
-                        faults.answers.remove(&call_of(call));
+                        faults.answers.remove(&call);
                     }
                 }
             }),
-            Fault::CommandFails { node, call, .. }
-            | Fault::CommandHangs { node, call, .. }
-            | Fault::CommandLasts { node, call, .. } => {
-                let Call::Action(command) = call_of(*call) else { return };
-                self.change(fleet, *node, |faults| set_command(faults, command, fault, made));
+            Fault::CommandFails { node, command, .. }
+            | Fault::CommandHangs { node, command, .. }
+            | Fault::CommandLasts { node, command, .. } => {
+                self.change(fleet, *node, |faults| set_command(faults, *command, fault, made));
             }
             Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = made),
             Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = made),
@@ -132,18 +131,6 @@ fn set_command(faults: &mut Faults, command: Command, fault: &Fault, made: bool)
 fn on_host(fleet: &Fleet, node: usize, change: impl FnOnce(&Host)) {
     if let Some(host) = fleet.hosts.get(node) {
         change(host);
-    }
-}
-
-fn call_of(call: HostCall) -> Call {
-    match call {
-        HostCall::Os => Call::Os,
-        HostCall::Status => Call::Status,
-        HostCall::Refresh => Call::Action(Command::Refresh),
-        HostCall::Prepare => Call::Action(Command::Prepare),
-        HostCall::Activate => Call::Action(Command::Activate),
-        HostCall::Deactivate => Call::Action(Command::Deactivate),
-        HostCall::Reboot => Call::Reboot,
     }
 }
 

@@ -47,10 +47,21 @@ pub(crate) fn shadows(client: Client) -> Api<BottlerocketShadow> {
     Api::namespaced(client, NAMESPACE)
 }
 
-pub(crate) async fn patch_node(client: &Client, node: usize, patch: Json) -> Result<()> {
-    let nodes = Api::<Node>::all(client.clone());
-    nodes.patch(&node_name(node), &PatchParams::default(), &Patch::Merge(patch)).await?;
+fn fleets(client: Client) -> Api<BottlerocketFleet> {
+    Api::namespaced(client, NAMESPACE)
+}
+
+/// Changes an object, but for its status.
+pub(crate) async fn merge<K>(objects: &Api<K>, name: &str, patch: Json) -> Result<()>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    objects.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
     Ok(())
+}
+
+pub(crate) async fn patch_node(client: &Client, node: usize, patch: Json) -> Result<()> {
+    merge(&Api::<Node>::all(client.clone()), &node_name(node), patch).await
 }
 
 /// Sets or removes an annotation.
@@ -107,27 +118,20 @@ pub(crate) async fn update_now(client: Client, node: usize, now: bool) -> Result
 }
 
 pub(crate) async fn pause_fleet(client: Client, paused: bool) -> Result<()> {
-    let patch = Patch::Merge(json!({"spec": {"paused": paused}}));
-    let fleets = Api::<BottlerocketFleet>::namespaced(client, NAMESPACE);
-    fleets.patch(FLEET, &PatchParams::default(), &patch).await?;
-    Ok(())
+    merge(&fleets(client), FLEET, json!({"spec": {"paused": paused}})).await
 }
 
 /// Lifts the halts that there are.
 pub(crate) async fn acknowledge(client: Client) -> Result<()> {
-    let fleets = Api::<BottlerocketFleet>::namespaced(client, NAMESPACE);
+    let fleets = fleets(client);
     let versions = fleets.get(FLEET).await?.status.unwrap_or_default().versions;
     let halts = versions.into_iter().filter_map(|(version, record)| Some((version, record.halted?.at)));
     let halts: Vec<Json> = halts.map(|(version, at)| json!({"version": version, "haltedAt": at})).collect();
-    let patch = Patch::Merge(json!({"spec": {"acknowledgedHalts": halts}}));
-    fleets.patch(FLEET, &PatchParams::default(), &patch).await?;
-    Ok(())
+    merge(&fleets, FLEET, json!({"spec": {"acknowledgedHalts": halts}})).await
 }
 
 pub(crate) async fn delete_fleet(client: Client) -> Result<()> {
-    let fleets = Api::<BottlerocketFleet>::namespaced(client, NAMESPACE);
-    fleets.delete(FLEET, &DeleteParams::default()).await?;
-    Ok(())
+    Ok(fleets(client).delete(FLEET, &DeleteParams::default()).await.map(drop)?)
 }
 
 pub(crate) async fn label(client: Client, node: usize, labelled: bool) -> Result<()> {
@@ -153,14 +157,11 @@ pub(crate) async fn edit_spec(client: Client, node: usize, what: SpecEdit) -> Re
         SpecEdit::Idle => json!({"state": "Idle"}),
         SpecEdit::Version => json!({"version": "1.19.9"}),
     };
-    let patch = Patch::Merge(json!({"spec": spec}));
-    shadows(client).patch(&shadow_name(node), &PatchParams::default(), &patch).await?;
-    Ok(())
+    merge(&shadows(client), &shadow_name(node), json!({"spec": spec})).await
 }
 
 pub(crate) async fn delete_shadow(client: Client, node: usize) -> Result<()> {
-    shadows(client).delete(&shadow_name(node), &DeleteParams::default()).await?;
-    Ok(())
+    Ok(shadows(client).delete(&shadow_name(node), &DeleteParams::default()).await.map(drop)?)
 }
 
 /// Deletes a pod of the operator, whenever the API server takes it.
@@ -201,8 +202,7 @@ pub(crate) async fn break_marker(client: Client, node: usize, broken: bool) -> R
 
 /// Deletes a Node.
 pub(crate) async fn remove_node(client: Client, node: usize) -> Result<()> {
-    Api::<Node>::all(client).delete(&node_name(node), &DeleteParams::default()).await?;
-    Ok(())
+    Ok(Api::<Node>::all(client).delete(&node_name(node), &DeleteParams::default()).await.map(drop)?)
 }
 
 /// Deletes a Node once its update is over, and it is being watched or runs the last of its attempts; an autoscaler sees it
@@ -232,9 +232,8 @@ pub(crate) async fn set_times_ahead(client: Client, node: usize) -> Result<()> {
     if shadow.spec.failures.is_some() {
         spec["failures"] = json!({"at": ahead});
     }
-    let patch = Patch::Merge(json!({"metadata": {"uid": shadow.uid()}, "spec": spec}));
-    shadows.patch(&shadow_name(node), &PatchParams::default(), &patch).await?;
-    let fleets = Api::<BottlerocketFleet>::namespaced(client, NAMESPACE);
+    merge(&shadows, &shadow_name(node), json!({"metadata": {"uid": shadow.uid()}, "spec": spec})).await?;
+    let fleets = fleets(client);
     let fleet = fleets.get(FLEET).await?;
     let status = fleet.status.clone().unwrap_or_default();
     let slots: BTreeMap<&String, Json> =

@@ -19,11 +19,10 @@ use crate::checker::rest::restless;
 use crate::fault::{Fault, Plan, Settings, Step};
 use crate::people::{self, node_name};
 use crate::pools::{self, POOLS};
-use crate::prometheus::Prometheus;
-use crate::report::Report;
 use crate::schedule::{BUDGETED_LATER, BUDGETS, CHANGED, LAST};
 use crate::watch::Watch;
-use crate::{impostor, tenants, workloads, world};
+use crate::world::NODES;
+use crate::{tenants, workloads, world};
 
 /// The rule by which the test bed itself fails.
 pub(crate) const TEST_BED: &str = "test bed";
@@ -43,72 +42,46 @@ const LONGEST: Duration = Duration::from_mins(15);
 const AT_REST: Duration = Duration::from_secs(2);
 const QUIET: Duration = Duration::from_secs(15);
 
-/// Carries out a plan. With `stop`, only until something is found. If the test bed itself fails, that is among the violations,
-/// and what was seen until then is checked nevertheless.
-pub(crate) async fn run(plan: &Plan, stop: bool, keep: Option<&Path>) -> Result<Report> {
-    let nodes = plan.settings.nodes;
-    let prometheus = Prometheus::start()?;
-    let mut fleet = world::start(&plan.settings, &prometheus).await?;
+/// Carries out a plan. If the test bed itself fails, that is among the violations, and what was seen until then is checked
+/// nevertheless.
+pub(crate) async fn run(plan: &Plan, keep: &Path) -> Result<Vec<Violation>> {
+    let mut fleet = world::start(&plan.settings).await?;
     let mut watch = Watch::of(&fleet);
-    let mut maker = Maker::new(nodes, prometheus)?;
-    let mut report = Report::default();
-    if let Err(error) = go_through(&mut fleet, &mut watch, &mut maker, &mut report, plan, stop).await {
+    let mut maker = Maker::new();
+    if let Err(error) = go_through(&mut fleet, &mut watch, &mut maker, plan).await {
         watch.found.add([Violation::new(TEST_BED, format!("{error:#}"))]);
     }
     watch.found.add(logs(&fleet.control_plane.sandbox().logs())?);
     let requested = |ended: &Ended| ended.requested;
-    report.reboots = fleet.hosts.iter().flat_map(Host::ended_boots).filter(requested).count();
-    report.granted = watch.objects.grants.len();
-    report.made = maker.made;
-    report.writes = watch.audited.writes.most.clone();
-    report.memory = watch.memory.0.clone();
-    if report.settled_in.is_some() {
-        let unseen = impostor::unseen(&fleet, &mut watch, &maker.prometheus).await;
-        watch.found.add(unseen.unwrap_or_else(|error| vec![Violation::new(TEST_BED, format!("{error:#}"))]));
+    let reboots = fleet.hosts.iter().flat_map(Host::ended_boots).filter(requested).count();
+    println!(
+        "-- {} reboots granted, {reboots} asked for; faults: {:?}",
+        watch.objects.grants.len(),
+        maker.made
+    );
+    if !watch.found.violations.is_empty() {
+        keep_evidence(&fleet, keep)?;
     }
-    report.violations = watch.found.violations;
-    if let Some(folder) = keep.filter(|_| !report.violations.is_empty()) {
-        keep_evidence(&fleet, folder)?;
-    }
-    Ok(report)
+    Ok(watch.found.violations)
 }
 
 /// The faults, and what comes after them.
-async fn go_through(
-    fleet: &mut Fleet,
-    watch: &mut Watch,
-    maker: &mut Maker,
-    report: &mut Report,
-    plan: &Plan,
-    stop: bool,
-) -> Result<()> {
-    let began = Instant::now();
-    let made = make_faults(fleet, watch, maker, &plan.steps, stop).await;
-    report.made_for = began.elapsed();
-    report.granted_under_faults = watch.objects.grants.len();
-    made?;
-    if !stop || watch.found.violations.is_empty() {
-        let began = Instant::now();
-        // All of it is news for every node.
-        for node in 0..plan.settings.nodes {
-            watch.audited.writes.fault(Timestamp::now(), Some(node_name(node)));
-        }
-        calm(fleet, maker, &plan.settings).await?;
-        let rested = settle(fleet, watch, maker, plan.settings.nodes, stop).await?;
-        report.settled_in = rested.map(|rested| [rested.duration_since(began).as_secs(); 2]);
-        watch.conclude(fleet, &maker.prometheus)?;
+async fn go_through(fleet: &mut Fleet, watch: &mut Watch, maker: &mut Maker, plan: &Plan) -> Result<()> {
+    make_faults(fleet, watch, maker, &plan.steps).await?;
+    let (began, granted) = (Instant::now(), watch.objects.grants.len());
+    // All of it is news for every node.
+    for node in 0..NODES {
+        watch.audited.writes.fault(Timestamp::now(), Some(node_name(node)));
     }
-    Ok(())
+    calm(fleet, maker, &plan.settings).await?;
+    let rests = settle(fleet, watch, maker).await?;
+    let rests = if rests { "at rest" } else { "not at rest" };
+    println!("-- {granted} reboots granted under faults; {rests} {} s later", began.elapsed().as_secs());
+    watch.conclude(fleet)
 }
 
 /// Makes the faults in their turn, and takes each back in its own.
-async fn make_faults(
-    fleet: &mut Fleet,
-    watch: &mut Watch,
-    maker: &mut Maker,
-    steps: &[Step],
-    stop: bool,
-) -> Result<()> {
+async fn make_faults(fleet: &mut Fleet, watch: &mut Watch, maker: &mut Maker, steps: &[Step]) -> Result<()> {
     let mut line: BTreeMap<(u64, usize), (bool, &Fault)> = BTreeMap::new();
     for (number, step) in steps.iter().enumerate() {
         line.insert((step.at, number), (true, &step.fault));
@@ -139,12 +112,9 @@ async fn make_faults(
             }
             continue;
         }
-        watch.look(fleet, &maker.prometheus)?;
+        watch.look(fleet)?;
         maker.mend(fleet)?;
         maker.hear();
-        if stop && !watch.found.violations.is_empty() {
-            return Ok(());
-        }
         sleep(LOOK.min(at.saturating_sub(began.elapsed()))).await;
     }
     Ok(())
@@ -164,7 +134,6 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, settings: &Settings) -> Resu
         gateways.clear();
     }
     fleet.control_plane.reach_services(true);
-    maker.prometheus.set(None);
     maker.hosts.heal(fleet);
     go_on(fleet);
     maker.until_people_are_done().await;
@@ -186,7 +155,7 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, settings: &Settings) -> Resu
 async fn tidy_up(fleet: &Fleet, settings: &Settings) -> Result<()> {
     let client = fleet.client();
     tenants::throttle(client.clone(), false).await?;
-    tenants::refuse(client.clone(), None).await?;
+    tenants::refuse(client.clone(), false).await?;
     people::pause_fleet(client.clone(), false).await?;
     if settings.pools {
         for pool in POOLS {
@@ -223,26 +192,20 @@ async fn tidy_up_node(client: Client, node: usize, host: Host) -> Result<()> {
     people::break_marker(client, node, false).await
 }
 
-/// Awaits that everything is at rest, and stays so while nobody has cause to write anything. Returns since when it is, if it
-/// has come to that. With `stop`, only until something is found.
-async fn settle(
-    fleet: &mut Fleet,
-    watch: &mut Watch,
-    maker: &Maker,
-    nodes: usize,
-    stop: bool,
-) -> Result<Option<Instant>> {
+/// Awaits that everything is at rest, and stays so while nobody has cause to write anything. Returns whether it has come to
+/// that.
+async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker) -> Result<bool> {
     let began = Instant::now();
     let (mut last_step, mut stepped) = (0, Instant::now());
     let mut rested: Option<Instant> = None;
     let mut is_quiet = false;
     loop {
-        watch.look(fleet, &maker.prometheus)?;
+        watch.look(fleet)?;
         maker.mend(fleet)?;
         if watch.objects.last_step != last_step {
             (last_step, stepped) = (watch.objects.last_step, Instant::now());
         }
-        let rests = restless(&watch.objects, LAST, nodes, false).is_empty();
+        let rests = restless(&watch.objects, LAST, NODES, false).is_empty();
         rested = rested.filter(|_| rests).or_else(|| rests.then(Instant::now));
         let since = rested.map_or(Duration::ZERO, |rested| rested.elapsed());
         if (since > AT_REST) != is_quiet {
@@ -250,15 +213,12 @@ async fn settle(
             watch.audited.writes.rests(is_quiet.then(Timestamp::now));
         }
         if since > AT_REST + QUIET {
-            return Ok(rested);
-        }
-        if stop && !watch.found.violations.is_empty() {
-            return Ok(None);
+            return Ok(true);
         }
         if stepped.elapsed() > NO_PROGRESS || began.elapsed() > LONGEST {
-            let restless = restless(&watch.objects, LAST, nodes, true);
+            let restless = restless(&watch.objects, LAST, NODES, true);
             watch.found.add(restless.into_iter().map(|what| Violation::new("rest", what)));
-            return Ok(None);
+            return Ok(false);
         }
         sleep(LOOK).await;
     }

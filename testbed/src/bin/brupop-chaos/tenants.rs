@@ -6,24 +6,25 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use serde_json::{Value as Json, from_value, json};
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::{from_value, json};
 
 use crate::SHOP;
-use crate::people::{gone, node_name, until_gone};
-use crate::refuser::{self, OURS};
+use crate::people::{gone, merge, node_name, until_gone};
 use crate::world::{open_budget, pod_spec};
 
+/// All accounts of the operator.
+const OURS: &str = "system:serviceaccounts:brupop-bottlerocket-aws";
 /// The share of the API server that is none.
 const THROTTLED: &str = "brupop-chaos-throttled";
+/// The webhook that nobody answers for.
+const REFUSED: &str = "brupop-chaos-refused";
 
 /// A budget allows no disruption, or as many as it usually does.
 pub(crate) async fn budget(client: Client, workload: String, open: bool) -> Result<()> {
     let closed = json!({"maxUnavailable": 0, "minAvailable": null});
     let spec = if open { open_budget(&workload) } else { closed };
-    let budgets = Api::<PodDisruptionBudget>::namespaced(client, SHOP);
-    budgets.patch(&workload, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
-    Ok(())
+    merge(&Api::<PodDisruptionBudget>::namespaced(client, SHOP), &workload, json!({"spec": spec})).await
 }
 
 /// Kubernetes evicts no pod that two budgets select. What selects more than 64 values is not read by us.
@@ -52,7 +53,12 @@ fn another(workload: &str) -> String {
 
 /// A pod without a controller, bound to this node.
 pub(crate) async fn pod(client: Client, node: usize) -> Result<()> {
-    let mut pod = json!({"metadata": {"name": pod_name(node)}, "spec": pod_spec("c")});
+    bound_pod(client, &pod_name(node), node, &[]).await
+}
+
+/// Makes a pod without a controller that is bound to this node, and kept by these finalizers.
+pub(crate) async fn bound_pod(client: Client, name: &str, node: usize, finalizers: &[&str]) -> Result<()> {
+    let mut pod = json!({"metadata": {"name": name, "finalizers": finalizers}, "spec": pod_spec("c")});
     pod["spec"]["nodeName"] = json!(node_name(node));
     let pod: Pod = from_value(pod)?;
     Api::<Pod>::namespaced(client, SHOP).create(&PostParams::default(), &pod).await?;
@@ -101,13 +107,26 @@ pub(crate) async fn throttle(client: Client, throttled: bool) -> Result<()> {
     there(schemas.create(&PostParams::default(), &schema).await.map(drop))
 }
 
-/// A tenant's webhook refuses what our programs write, or no longer does.
-pub(crate) async fn refuse(client: Client, refusing: Option<Json>) -> Result<()> {
+/// A tenant's webhook is to be asked about what our programs write, and is not there; or no longer.
+pub(crate) async fn refuse(client: Client, refused: bool) -> Result<()> {
     let hooks = Api::<ValidatingWebhookConfiguration>::all(client);
-    match refusing {
-        Some(hook) => there(hooks.create(&PostParams::default(), &from_value(hook)?).await.map(drop)),
-        None => gone(hooks.delete(refuser::NAME, &DeleteParams::default()).await.map(drop)),
+    if !refused {
+        return gone(hooks.delete(REFUSED, &DeleteParams::default()).await.map(drop));
     }
+    let ours = format!("request.userInfo.groups.exists(group, group == '{OURS}')");
+    let hook = from_value(json!({
+        "metadata": {"name": REFUSED},
+        "webhooks": [{
+            "name": "refuses.example.org",
+            // Nothing listens there.
+            "clientConfig": {"url": "https://localhost:1/"},
+            "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}],
+            "matchConditions": [{"name": "ours", "expression": ours}],
+            "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+            "timeoutSeconds": 2,
+        }],
+    }))?;
+    there(hooks.create(&PostParams::default(), &hook).await.map(drop))
 }
 
 /// What was to be made is there already.

@@ -10,10 +10,9 @@ use brupop_testbed::revisions::{News, Revision, Revisions};
 
 use crate::checker::audit::Audited;
 use crate::checker::objects::Objects;
-use crate::checker::processes::Memory;
+use crate::checker::processes::memory;
 use crate::checker::{Found, Violation, hosts};
 use crate::people::node_name;
-use crate::prometheus::Prometheus;
 use crate::world::is_checked;
 
 /// Files are read at every tenth look.
@@ -28,7 +27,6 @@ pub(crate) struct Watch {
     audit: AuditReader,
     pub(crate) objects: Objects,
     pub(crate) audited: Audited,
-    pub(crate) memory: Memory,
     pub(crate) found: Found,
     /// The objects before a snapshot was made, and what has come since.
     kept: Option<(Objects, Vec<(Duration, Revision)>)>,
@@ -44,7 +42,6 @@ impl Watch {
             audit: fleet.control_plane.audit().from_start(),
             objects: Objects::default(),
             audited: Audited::default(),
-            memory: Memory::default(),
             found: Found::default(),
             kept: None,
             boots: vec![],
@@ -59,10 +56,8 @@ impl Watch {
     }
 
     /// Reads what is new.
-    pub(crate) fn look(&mut self, fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
+    pub(crate) fn look(&mut self, fleet: &Fleet) -> Result<()> {
         while let Some((read, news)) = self.revisions.take() {
-            // What a revision rests on was answered before it.
-            self.objects.pools.answers.extend(prometheus.answers());
             let now = read.duration_since(self.began);
             self.objects.pools.now = now;
             match news {
@@ -106,13 +101,13 @@ impl Watch {
         for event in self.audit.read_whole_lines()? {
             self.found.add(self.audited.take(&event));
         }
-        self.found.add(self.memory.look(&fleet.kubelets.processes()));
+        self.found.add(memory(&fleet.kubelets.processes()));
         Ok(())
     }
 
     /// Everything is at rest, and nothing more will come.
-    pub(crate) fn conclude(&mut self, fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
-        self.look(fleet, prometheus)?;
+    pub(crate) fn conclude(&mut self, fleet: &Fleet) -> Result<()> {
+        self.look(fleet)?;
         self.read_files(fleet)?;
         self.found.add(self.audited.compare(&self.objects));
         self.found.add(hosts::check(&boots(fleet), &self.objects));

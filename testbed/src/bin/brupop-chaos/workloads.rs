@@ -4,13 +4,13 @@ use anyhow::{Context as _, Result, bail};
 use brupop_api::names::ZONE_LABEL;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
-use serde_json::{Value as Json, from_value, json};
+use serde_json::{Value as Json, json};
 
 use crate::SHOP;
-use crate::people::{gone, node_name};
-use crate::world::pod_spec;
+use crate::people::{gone, merge};
+use crate::tenants;
 
 /// Keeps a pod that is being deleted.
 const FINALIZER: &str = "example.org/stuck";
@@ -48,13 +48,11 @@ pub(crate) async fn roll_out(client: Client, workload: String, bad: bool) -> Res
 }
 
 async fn patch(client: Client, workload: &str, patch: Json) -> Result<()> {
-    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
     if workload == "db" {
-        Api::<StatefulSet>::namespaced(client, SHOP).patch(workload, &params, &patch).await?;
+        merge(&Api::<StatefulSet>::namespaced(client, SHOP), workload, patch).await
     } else {
-        Api::<Deployment>::namespaced(client, SHOP).patch(workload, &params, &patch).await?;
+        merge(&Api::<Deployment>::namespaced(client, SHOP), workload, patch).await
     }
-    Ok(())
 }
 
 /// The first pods of a workload are Ready, or not.
@@ -81,12 +79,8 @@ pub(crate) async fn set_ready(client: Client, workload: String, pods: usize, rea
 
 /// A pod on this node that is being deleted, and stays.
 pub(crate) async fn stuck_pod(client: Client, node: usize) -> Result<()> {
-    let mut pod =
-        json!({"metadata": {"name": stuck_name(node), "finalizers": [FINALIZER]}, "spec": pod_spec("c")});
-    pod["spec"]["nodeName"] = json!(node_name(node));
-    let pod: Pod = from_value(pod)?;
+    tenants::bound_pod(client.clone(), &stuck_name(node), node, &[FINALIZER]).await?;
     let pods = Api::<Pod>::namespaced(client, SHOP);
-    pods.create(&PostParams::default(), &pod).await?;
     pods.delete(&stuck_name(node), &DeleteParams::default().grace_period(1)).await?;
     Ok(())
 }

@@ -12,7 +12,9 @@ use crate::SHOP;
 use crate::fault::Settings;
 use crate::people;
 use crate::pools;
-use crate::prometheus::Prometheus;
+
+/// How many nodes there are.
+pub(crate) const NODES: usize = 20;
 
 /// Stands in the workloads' environment, and must stand in no log.
 pub(crate) const SECRET: &str = "hunter2-is-nobodys-business";
@@ -32,7 +34,7 @@ const AUDIT_POLICY: &str = r#"{
 }"#;
 
 /// Deadlines that come to pass within seconds, so that they are part of the test.
-const PATIENCE: [(&str, &str); 16] = [
+const PATIENCE: [(&str, &str); 15] = [
     // Certificates are renewed during each run.
     ("CERTIFICATE_LIFETIME", "60s"),
     ("SOAK_SECONDS", "1"),
@@ -49,16 +51,13 @@ const PATIENCE: [(&str, &str); 16] = [
     ("REBOOT_REPEAT_INTERVAL", "2s"),
     ("REFUSED_DEADLINE", "8s"),
     ("LEASE_DURATION_SECONDS", "4"),
-    ("GATE_INTERVAL_SECONDS", "1"),
 ];
 
 /// Starts it; returns when every agent has reported.
-pub(crate) async fn start(settings: &Settings, prometheus: &Prometheus) -> Result<Fleet> {
+pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
     let [of_new_version, of_any] = &settings.failures;
     let exclusion = settings.exclusion.to_string();
-    let sources = prometheus.sources().display().to_string();
     let set = [
-        ("GATE_SOURCES", sources.as_str()),
         ("MAX_FAILURES_OF_NEW_VERSION", of_new_version.as_str()),
         ("MAX_FAILURES", of_any.as_str()),
         ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", exclusion.as_str()),
@@ -78,17 +77,14 @@ pub(crate) async fn start(settings: &Settings, prometheus: &Prometheus) -> Resul
         behind_gateways: true,
         durations,
         variants: &["aws-k8s-1.36", "aws-k8s-1.36-nvidia"],
-        ..FleetOptions::quick(settings.nodes - settings.late, &[&PATIENCE[..], &set].concat())
+        ..FleetOptions::quick(NODES, &[&PATIENCE[..], &set].concat())
     };
-    let mut fleet = Fleet::start(&options, |what| println!("-- {what}")).await?;
-    for late in options.nodes..settings.nodes {
-        fleet.add_host(late, durations).await?;
-    }
+    let fleet = Fleet::start(&options, |what| println!("-- {what}")).await?;
     let [component, setting] = ["reconciler", "MAX_CONCURRENT_UPDATE"].map(str::to_owned);
     people::configure(fleet.client(), component, setting, settings.limit.to_string()).await?;
     if settings.pools {
         println!("-- three pools, of which one comes after another");
-        pools::make(&fleet, options.nodes).await?;
+        pools::make(&fleet).await?;
     }
     println!(
         "-- workloads: four with budgets, one without, a daemon, one that comes back wherever it is evicted"

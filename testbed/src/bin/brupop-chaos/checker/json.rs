@@ -9,7 +9,6 @@ pub(crate) const EXCLUDED: &str = "/metadata/labels/node.kubernetes.io~1exclude-
 
 pub(crate) const UPDATE_NOW: &str = "/metadata/annotations/brupop.bottlerocket.aws~1update-now";
 pub(crate) const OPTED_IN: &str = "/metadata/labels/bottlerocket.aws~1updater-interface-version";
-pub(crate) const ZONE: &str = "/metadata/labels/topology.kubernetes.io~1zone";
 
 pub(crate) fn text<'a>(object: &'a Json, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Json::as_str).unwrap_or_default()

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub(crate) mod audit;
+mod changes;
 pub(crate) mod hosts;
 pub(crate) mod json;
 pub(crate) mod objects;
@@ -14,6 +15,7 @@ pub(crate) mod pools;
 pub(crate) mod processes;
 pub(crate) mod rest;
 pub(crate) mod rules;
+mod tested;
 pub(crate) mod writes;
 
 /// A leader that has not seen a change yet may still go by what was before: until its watch tells, or it has lost its Lease.
@@ -48,11 +50,6 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Is this rule among those that were violated?
-    pub(crate) fn violates(&self, rule: &str) -> bool {
-        self.violations.iter().any(|violation| violation.rule == rule)
-    }
-
     pub(crate) fn add(&mut self, violations: impl IntoIterator<Item = Violation>) {
         for violation in violations {
             if self.seen.insert((violation.rule, violation.what.clone())) {

@@ -3,18 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::Value as Json;
 
 use super::json::{UPDATE_NOW, is_only_kept, is_ready, is_set, marker, members, shadow_of, text};
 use super::{GRACE, Violation};
-use answers::Answers;
-use versions::Versions;
-use zones::Zones;
-
-pub(crate) mod answers;
-mod versions;
-mod zones;
 
 /// The only pool that comes after another one, and which.
 const ORDER: (&str, &str) = ("web", "canary");
@@ -46,15 +38,6 @@ impl PoolState {
     }
 }
 
-/// The update that a slot or a mark is for, and when its leader decided on it.
-#[derive(Clone, Copy)]
-struct Begins<'a> {
-    shadow: &'a str,
-    version: &'a str,
-    /// By the leader's clock, which is ours.
-    at: &'a str,
-}
-
 /// The pools after a revision.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pools {
@@ -63,12 +46,8 @@ pub(crate) struct Pools {
     asked_for: BTreeSet<String>,
     /// Versions that a node in service has run, of those that were labelled for the pool that goes first.
     canaries_ran: BTreeSet<String>,
-    versions: Versions,
-    zones: Zones,
     /// The pool that each Node is labelled for, and since when.
     labelled: BTreeMap<String, (String, Duration)>,
-    /// What the source of all gates has answered.
-    pub(crate) answers: Answers,
     /// Since the checker began.
     pub(crate) now: Duration,
 }
@@ -76,7 +55,6 @@ pub(crate) struct Pools {
 impl Pools {
     /// etcd was restored, and what `forgotten` knows of later is forgotten; but not what has happened outside of it.
     pub(crate) fn go_back(&mut self, forgotten: Self) {
-        self.answers = forgotten.answers;
         self.asked_for.extend(forgotten.asked_for);
         self.canaries_ran.extend(forgotten.canaries_ran);
     }
@@ -89,7 +67,6 @@ impl Pools {
 
     /// A Node is written, or deleted.
     pub(crate) fn node(&mut self, name: &str, after: Option<&Json>) {
-        self.zones.node(name, after, self.now);
         let Some(node) = after else {
             self.labelled.remove(name);
             return;
@@ -113,23 +90,13 @@ impl Pools {
         self.canaries_ran.extend(image.split(' ').nth(2).map(str::to_owned));
     }
 
-    /// A shadow is written, or deleted.
-    pub(crate) fn shadow(&mut self, name: &str, after: Option<&Json>) {
-        self.versions.shadow(name, after, self.now);
-    }
-
     /// A slot is taken for a node whose update begins, and the ledger has these slots then.
     pub(crate) fn slot(&self, shadow: &str, slot: &Json, ledger: &Json) -> Vec<Violation> {
         let pool = text(slot, "/pool");
         let Some(state) = self.all.get(pool) else { return vec![] };
-        let begins = Begins { shadow, version: text(slot, "/version"), at: text(slot, "/since") };
-        let mut found: Vec<_> = self
-            .forbidden(state, begins)
-            .map(|(rule, why)| {
-                Violation::new(rule, format!("{shadow} gets the slot {slot} of {pool}, {why}"))
-            })
-            .into_iter()
-            .collect();
+        let why = self.forbidden(state, shadow, text(slot, "/since"));
+        let said = why.map(|why| format!("{shadow} gets the slot {slot} of {pool}, {why}"));
+        let mut found: Vec<_> = said.into_iter().map(|said| Violation::new("pool", said)).collect();
         let limits: Vec<_> =
             state.specs(self.now).filter_map(|spec| spec["maxUnavailable"].as_u64()).collect();
         let of_pool = || members(ledger, "/status/slots").filter(|(_, slot)| text(slot, "/pool") == pool);
@@ -138,20 +105,16 @@ impl Pools {
             found.push(Violation::new("pool", format!("{slots} slots of {pool}, {limits:?} may be")));
         }
         // Who takes a slot of a pool knows the pool.
-        let known: Vec<_> = state.specs(self.now).filter(|spec| !spec.is_null()).collect();
-        let all = |says: fn(&Json) -> bool| !known.is_empty() && known.iter().all(|spec| says(spec));
+        let mut known = state.specs(self.now).filter(|spec| !spec.is_null()).peekable();
         let is_ordered = |spec: &Json| spec["after"].as_array().is_some_and(|after| !after.is_empty());
-        if pool == ORDER.0 && all(is_ordered) && !self.canaries_ran.contains(begins.version) {
-            let said = format!("{shadow} gets a slot for {} before {}", begins.version, ORDER.1);
+        let version = text(slot, "/version");
+        if pool == ORDER.0
+            && known.peek().is_some()
+            && known.all(is_ordered)
+            && !self.canaries_ran.contains(version)
+        {
+            let said = format!("{shadow} gets a slot for {version} before {}", ORDER.1);
             found.push(Violation::new("order", said));
-        }
-        if all(|spec| text(spec, "/topology/mode") == "OneAtATime") {
-            let others = of_pool().map(|(shadow, _)| shadow.as_str()).filter(|other| *other != shadow);
-            let elsewhere = self.zones.elsewhere(shadow, others, |node| self.owns(pool, node), self.now);
-            found.extend(
-                elsewhere
-                    .map(|why| Violation::new("zone", format!("{shadow} gets a slot of {pool}, and {why}"))),
-            );
         }
         found
     }
@@ -167,13 +130,12 @@ impl Pools {
             return None;
         }
         let times = ["/excluded_at", "/cordoned_at"].map(|field| text(marker, field));
-        let begins = Begins {
-            shadow: &shadow_of(name),
-            version: text(slot, "/version"),
-            at: times.into_iter().find(|at| !at.is_empty())?,
-        };
-        let (rule, why) = self.forbidden(state, begins)?;
-        Some(Violation::new(rule, format!("{name} is marked {marker} for the slot {slot} of {pool}, {why}")))
+        let at = times.into_iter().find(|at| !at.is_empty())?;
+        let why = self.forbidden(state, &shadow_of(name), at)?;
+        Some(Violation::new(
+            "pool",
+            format!("{name} is marked {marker} for the slot {slot} of {pool}, {why}"),
+        ))
     }
 
     /// Does no leader doubt that this pool owns this node?
@@ -188,27 +150,19 @@ impl Pools {
         labelled.filter(is_known).is_some_and(|(label, _)| label == pool) && !is_taken()
     }
 
-    /// Why this must not begin in this pool, whatever of its specs a leader goes by: the rule, and what the latest says.
-    fn forbidden(&self, state: &PoolState, begins: Begins<'_>) -> Option<(&'static str, String)> {
-        let whys: Option<Vec<_>> = state.specs(self.now).map(|spec| self.why_not(spec, begins)).collect();
-        whys?.into_iter().next()
-    }
-
-    fn why_not(&self, spec: &Json, begins: Begins<'_>) -> Option<(&'static str, String)> {
-        let Begins { shadow, version, at } = begins;
+    /// Why this update must not begin in this pool at this time of the leader's clock, which is ours, whatever of the pool's specs
+    /// the leader goes by: what the latest says.
+    fn forbidden(&self, state: &PoolState, shadow: &str, at: &str) -> Option<String> {
         let asked_for = self.asked_for.contains(shadow);
-        if spec.is_null() {
-            return Some(("pool", "which is gone".to_owned()));
-        }
-        if spec["paused"] == true || (is_closed(spec, at) && !asked_for) {
-            return Some(("pool", format!("which is {spec}")));
-        }
-        if let Some(why) = self.versions.why_not(spec, version, asked_for, self.now) {
-            return Some(why);
-        }
-        let gated = spec["gates"].as_array().is_some_and(|gates| !gates.is_empty());
-        let well = || at.parse::<Timestamp>().is_ok_and(|at| self.answers.are_good(at));
-        (gated && !well()).then(|| ("gate", format!("whose source has answered {}", self.answers.before(at))))
+        let why_not = |spec: &Json| match spec {
+            Json::Null => Some("which is gone".to_owned()),
+            spec if spec["paused"] == true || (is_closed(spec, at) && !asked_for) => {
+                Some(format!("which is {spec}"))
+            }
+            _ => None,
+        };
+        let whys: Option<Vec<_>> = state.specs(self.now).map(why_not).collect();
+        whys?.into_iter().next()
     }
 }
 

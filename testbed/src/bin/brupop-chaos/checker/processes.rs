@@ -1,6 +1,5 @@
 //! What our processes say and need.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -17,18 +16,25 @@ const FORBIDDEN: [(&str, &str); 4] = [
     ("panicked at", "a panic"),
 ];
 
-/// Looks through the logs of our processes, which are those whose names begin so.
+/// The programs whose logs are read: the names of their pods, and so of their logs, begin so.
+const PROGRAMS: [&str; 3] = ["brupop-agent", "brupop-reconciler", "brupop-webhook"];
+
+/// Looks through the logs of our processes. Where a program has none, nothing can have been found.
 pub(crate) fn logs(folder: &Path) -> Result<Vec<Violation>> {
-    let mut found = vec![];
+    let (mut found, mut unread) = (vec![], PROGRAMS.to_vec());
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with("brupop-") {
+        if PROGRAMS.iter().any(|program| name.starts_with(program)) {
             let text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
+            unread.retain(|program| text.is_empty() || !name.starts_with(program));
             // Not `lines`, which takes a carriage return for a part of the line's end.
             found.extend(text.split('\n').filter_map(|line| in_line(&name, line)));
         }
     }
+    found.extend(
+        unread.iter().map(|program| Violation::new("blind", format!("no log of {program} was read"))),
+    );
     Ok(found)
 }
 
@@ -41,31 +47,20 @@ fn in_line(name: &str, line: &str) -> Option<Violation> {
     Some(Violation::new("logs", format!("{name} logs {what}: {}", line.escape_debug())))
 }
 
-/// The most memory that a process of each component has needed so far, in MiB.
-#[derive(Debug, Default)]
-pub(crate) struct Memory(pub(crate) BTreeMap<String, u64>);
+/// Those of these processes that have needed more memory than they may.
+pub(crate) fn memory(processes: &[PodProcess]) -> Vec<Violation> {
+    let found = processes.iter().filter_map(|process| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid)).ok()?;
+        needs_too_much(&process.component, &process.pod, &status)
+    });
+    found.collect()
+}
 
-impl Memory {
-    /// Looks at these processes; returns those that need more than they may.
-    pub(crate) fn look(&mut self, processes: &[PodProcess]) -> Vec<Violation> {
-        let mut found = vec![];
-        for process in processes {
-            let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", process.pid)) else {
-                continue;
-            };
-            found.extend(self.needs(&process.component, &process.pod, &status));
-        }
-        found
-    }
-
-    /// The process of this pod of a component has this `/proc/<pid>/status`.
-    fn needs(&mut self, component: &str, pod: &str, status: &str) -> Option<Violation> {
-        let mib = resident(status).unwrap_or(0) / 1024;
-        let most = self.0.entry(component.to_owned()).or_default();
-        *most = mib.max(*most);
-        let bound = bound(component);
-        (mib > bound).then(|| Violation::new("memory", format!("{pod} needs more than {bound} MiB")))
-    }
+/// The process of this pod of a component has this `/proc/<pid>/status`.
+fn needs_too_much(component: &str, pod: &str, status: &str) -> Option<Violation> {
+    let bound = bound(component);
+    let is_more = resident(status).is_some_and(|kib| kib / 1024 > bound);
+    is_more.then(|| Violation::new("memory", format!("{pod} needs more than {bound} MiB")))
 }
 
 /// In MiB; for programs as they are shipped. They are allowed about thrice of what they need with a fleet of this size,
@@ -86,6 +81,8 @@ fn resident(status: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use brupop_testbed::sandbox::Sandbox;
+
     use super::*;
 
     #[test]
@@ -105,16 +102,32 @@ mod tests {
     }
 
     #[test]
+    fn each_program_has_a_log() {
+        let folder = Sandbox::new().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.dir().join(name), text).unwrap();
+        let rules = || {
+            let found = logs(folder.dir()).unwrap();
+            found.iter().map(|violation| violation.rule).collect::<Vec<_>>()
+        };
+        write("brupop-agent-x.log", "all is well\n");
+        write("brupop-webhook-x.log", "all is well\n");
+        write("brupop-reconciler-x.log", "");
+        write("etcd.log", "a panic that is not ours: panicked at\n");
+        assert_eq!(rules(), ["blind"]);
+        write("brupop-reconciler-x.log", "all is well\n");
+        assert_eq!(rules(), [""; 0]);
+        write("brupop-reconciler-x.log", "all is well\nthread 'main' panicked at x\n");
+        assert_eq!(rules(), ["logs"]);
+    }
+
+    #[test]
     fn each_component_has_a_bound_of_memory() {
         let status = |mib: u64| format!("VmPeak:\t  999999 kB\nVmHWM:\t    {} kB\n", mib * 1024);
-        let mut memory = Memory::default();
         for component in ["agent", "webhook", "reconciler"] {
             let bound = bound(component);
-            assert_eq!(memory.needs(component, "p", &status(bound)), None, "{component}");
-            let more = memory.needs(component, "p", &status(bound + 1));
+            assert_eq!(needs_too_much(component, "p", &status(bound)), None, "{component}");
+            let more = needs_too_much(component, "p", &status(bound + 1));
             assert_eq!(more.map(|violation| violation.rule), Some("memory"), "{component}");
-            assert_eq!(memory.needs(component, "p", &status(1)), None, "{component}");
-            assert_eq!(memory.0[component], bound + 1);
         }
     }
 }

@@ -2,7 +2,6 @@
 //! attempts that begin. Once everything is at rest there are none.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 
 use brupop_testbed::audit::Event;
 use jiff::{SignedDuration, Timestamp};
@@ -42,33 +41,11 @@ const OF_FLEET: Bound = Bound { base: 10, attempt: 3, fault: 1, elsewhere: 1 };
 /// A program, and what it writes.
 type Written = (String, String);
 
-/// So many of so many that may be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Share {
-    pub(crate) of: usize,
-    pub(crate) all: usize,
-}
-
-impl Share {
-    /// The one that is closer to all.
-    pub(crate) fn larger(self, other: Self) -> Self {
-        if self.of * other.all.max(1) >= other.of * self.all.max(1) { self } else { other }
-    }
-}
-
-impl fmt::Display for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.of, self.all)
-    }
-}
-
 /// What was written, and what happened.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     /// When each of our programs last wrote each object.
     recent: BTreeMap<Written, VecDeque<Timestamp>>,
-    /// The most writes of an object in a minute, compared with what might be, by program and resource.
-    pub(crate) most: BTreeMap<Written, Share>,
     /// The last attempt of each shadow, and when the last ones began.
     attempts: BTreeMap<String, (u64, VecDeque<Timestamp>)>,
     /// When faults were made or taken back, and the node that each is of, if it is of one.
@@ -110,9 +87,6 @@ impl Writes {
         let written = format!("{} {}/{name} {}{dry}", object.resource, object.namespace, object.subresource);
         let key = (program.to_owned(), written);
         let writes = self.in_a_minute(&key, now);
-        let by = program.split(' ').next().unwrap_or(program).to_owned();
-        let most = self.most.entry((by, object.resource)).or_default();
-        *most = most.larger(Share { of: writes, all: bound });
         let at_rest = if needs_cause { self.at_rest(&key, now) } else { 0 };
         if (writes <= bound && at_rest <= AT_REST) || !self.found.insert(key.clone()) {
             return None;

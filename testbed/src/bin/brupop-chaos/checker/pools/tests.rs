@@ -81,36 +81,6 @@ fn a_canary_in_service_goes_first() {
 }
 
 #[test]
-fn one_zone_at_a_time() {
-    let mut pools = with(&json!({"maxUnavailable": 2, "topology": {"mode": "OneAtATime"}}));
-    for (name, zone) in [("0", "a"), ("1", "b")] {
-        let labels = json!({"topology.kubernetes.io/zone": zone});
-        pools.node(name, Some(&json!({"metadata": {"labels": labels}})));
-    }
-    assert_eq!(rules(&pools, 1), [""; 0]);
-    assert_eq!(rules(&pools, 2), ["zone"]);
-    pools.pool("web", Some(&json!({"spec": {"maxUnavailable": 2}})));
-    pools.pool("web", Some(&json!({"spec": {"maxUnavailable": 2, "topology": {"mode": "OneAtATime"}}})));
-    assert_eq!(rules(&pools, 2), [""; 0], "it was otherwise a moment ago");
-}
-
-#[test]
-fn versions_and_gates_hold_slots_back() {
-    let at = "2026-01-01T00:01:00Z";
-    let gate = json!([{"name": "well", "type": "Prometheus"}]);
-    let mut pools = with(&json!({"maxUnavailable": 2, "versions": {"below": "2.0.0"}, "gates": gate}));
-    assert_eq!(found(&pools, 1, at), ["version"]);
-    pools = with(&json!({"maxUnavailable": 2, "versions": {"minAge": "60s"}}));
-    assert_eq!(found(&pools, 1, at), ["age"]);
-    pools = with(&json!({"maxUnavailable": 2, "gates": gate}));
-    assert_eq!(found(&pools, 1, at), ["gate"]);
-    for second in 57..60 {
-        pools.answers.note(format!("2026-01-01T00:00:{second}Z").parse().unwrap(), true);
-    }
-    assert_eq!(found(&pools, 1, at), [""; 0]);
-}
-
-#[test]
 fn a_window_is_open_at_its_time() {
     for (schedule, at, expected) in [
         ("0 7 * * *", "2026-01-01T07:59:00Z", 0),
