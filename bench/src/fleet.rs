@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use brupop_testbed::history::History;
 use brupop_testbed::host::Durations;
-use brupop_testbed::operator::{NAMESPACE, apply_elsewhere, apply_overlay, binaries, programs};
+use brupop_testbed::operator::{NAMESPACE, apply_elsewhere, apply_overlay, programs};
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions, Options};
 
 /// How long a host is away for a reboot; all else that hosts do takes no time.
@@ -52,7 +52,6 @@ pub async fn start(
     durations: Durations,
     settings: &[(&str, &str)],
 ) -> Result<Fleet> {
-    let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
     let options = FleetOptions {
         nodes,
         env: settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
@@ -65,7 +64,7 @@ pub async fn start(
             Place::OnTheFleet => apply_overlay(control_plane, "default").await?,
             Place::Elsewhere => apply_elsewhere(control_plane).await?,
         };
-        Ok(programs(&binaries, env))
+        programs(env)
     };
     let mut fleet = Fleet::bare(&options, install, |_| ()).await?;
     fleet.watch();

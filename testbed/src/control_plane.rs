@@ -67,15 +67,7 @@ impl Options {
         under_faults: false,
     };
     /// All of it.
-    pub const CLUSTER: Self = Self {
-        controllers: true,
-        scheduler: true,
-        kwok: true,
-        reach: Reach::Loopback,
-        presents: Presents::Nothing,
-        audit_policy: None,
-        under_faults: false,
-    };
+    pub const CLUSTER: Self = Self { controllers: true, scheduler: true, kwok: true, ..Self::API };
 }
 
 /// A running control plane. Dropping it, or the death of this process, ends all that it started, and removes its files.

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::gateways::Gateways;
 use crate::history::History;
 use crate::host::{Durations, Host};
-use crate::operator::{NAMESPACE, apply_overlay, binaries, installed, programs};
+use crate::operator::{NAMESPACE, apply_overlay, installed, programs};
 use crate::{ControlPlane, DEADLINE, Kubelets, Options, Program, agents, await_progress};
 
 mod assertions;
@@ -109,15 +109,14 @@ impl Fleet {
     /// Starts the control plane, the nodes with their hosts, and the operator by the default overlay. Returns when every
     /// node is seen Idle by its agent. `say` is told what is being done.
     pub async fn start(options: &FleetOptions, say: impl Fn(&str)) -> Result<Self> {
-        let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
         if options.copied {
             let control_plane = installed(options.control_plane).await?;
-            let runs = async |_: &ControlPlane, env: &[(&str, &str)]| Ok(programs(&binaries, env));
+            let runs = async |_: &ControlPlane, env: &[(&str, &str)]| programs(env);
             return Self::on(control_plane, options, runs, &say).await?.complete(options, say).await;
         }
         let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
             apply_overlay(control_plane, "default").await?;
-            Ok(programs(&binaries, env))
+            programs(env)
         };
         Self::start_with(options, install, say).await
     }

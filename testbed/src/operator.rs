@@ -102,23 +102,22 @@ pub fn built(wanted: &[&str]) -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// The operator's programs by the commands of its containers. `env` comes after the variables of the pods; each program
-/// gets what is not another one's setting.
-pub fn programs(binaries: &Path, env: &[(&str, &str)]) -> Vec<(String, Program)> {
+/// The operator's programs, which are built if need be, by the commands of its containers. `env` comes after the variables of
+/// the pods; each program gets what is not another one's setting.
+pub fn programs(env: &[(&str, &str)]) -> Result<Vec<(String, Program)>> {
+    only(&LISTENERS.map(|(name, ..)| name), env)
+}
+
+/// As [`programs`], of these programs only.
+pub fn only(wanted: &[&str], env: &[(&str, &str)]) -> Result<Vec<(String, Program)>> {
+    let binaries = binaries(wanted)?;
     let owned = |(a, b): &(&str, &str)| ((*a).to_owned(), (*b).to_owned());
     let program = |(name, of, ports): Listener| {
         let env = env.iter().filter(|(variable, _)| of.misplaced(variable).is_none()).map(owned).collect();
         let ports = ports.iter().map(owned).collect();
         (format!("/{name}"), Program { binary: binaries.join(name), env, ports })
     };
-    LISTENERS.map(program).into()
-}
-
-/// As [`programs`], of these programs only, which are built if need be.
-pub fn only(wanted: &[&str], env: &[(&str, &str)]) -> Result<Vec<(String, Program)>> {
-    let mut programs = programs(&binaries(wanted)?, env);
-    programs.retain(|(command, _)| wanted.contains(&command.trim_start_matches('/')));
-    Ok(programs)
+    Ok(LISTENERS.into_iter().filter(|(name, ..)| wanted.contains(name)).map(program).collect())
 }
 
 /// `kubectl apply -k kustomize/overlays/<overlay>`, or of the whole path of a folder; what it said is returned.

@@ -36,7 +36,7 @@ const KUBELET_PORT: &str = ":10250";
 #[derive(Clone, Debug)]
 pub(crate) struct Services {
     backends: Backends,
-    _task: Arc<AbortOnDrop>,
+    _serving: Arc<JoinSet<()>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -58,22 +58,14 @@ struct Backend {
     process: SocketAddr,
 }
 
-#[derive(Debug)]
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 impl Services {
     /// Listens on the socket.
     pub(crate) fn serve(socket: &Path, client: Client) -> Result<Self> {
         let listener = UnixListener::bind(socket).with_context(|| socket.display().to_string())?;
         let backends = Backends::default();
-        let task = tokio::spawn(accept(listener, client, backends.clone()));
-        Ok(Self { backends, _task: Arc::new(AbortOnDrop(task)) })
+        let mut serving = JoinSet::new();
+        serving.spawn(accept(listener, client, backends.clone()));
+        Ok(Self { backends, _serving: Arc::new(serving) })
     }
 
     /// A container of the pod at `ip` that is said to listen on `port` listens at `process`.

@@ -11,23 +11,18 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 /// Gone when it is dropped.
 pub struct Agents {
-    task: JoinHandle<()>,
-}
-
-impl Drop for Agents {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _tasks: JoinSet<()>,
 }
 
 impl Agents {
     /// Watches all shadows, and does what their specs ask for.
     pub fn start(client: Client) -> Self {
-        let task = tokio::spawn(async move {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
             let shadows = Api::<BottlerocketShadow>::namespaced(client.clone(), NAMESPACE);
             let changes = watcher(shadows.clone(), watcher::Config::default()).default_backoff();
             let followed = changes.applied_objects().try_for_each(async |shadow| {
@@ -40,7 +35,7 @@ impl Agents {
                 eprintln!("the agents have ended: {error}");
             }
         });
-        Self { task }
+        Self { _tasks: tasks }
     }
 }
 

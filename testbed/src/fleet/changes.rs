@@ -26,16 +26,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// The host of `node-<number>`, which becomes the last of [`Fleet::hosts`]: its kubelet waits for somebody to make the Node.
-    pub async fn add_host(&mut self, number: usize, durations: Durations) -> Result<()> {
-        let node = NewNode::numbered(number)?.name;
-        let host = self.boot(&node, number, durations).await?;
-        self.kubelets.attach(&node, host.power());
-        self.hosts.push(host);
-        Ok(())
-    }
-
-    async fn boot(&self, node: &str, number: usize, durations: Durations) -> Result<Host> {
+    /// The host of this node, of the old version, with the variant of this number.
+    pub async fn boot(&self, node: &str, number: usize, durations: Durations) -> Result<Host> {
         let variant =
             self.variants.get(number % self.variants.len().max(1)).context("hosts have no variant")?;
         Host::start(HostOptions {

@@ -43,7 +43,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 /// Below the node's folder: where its host puts the socket of its API.
 const API_SOCKET: &str = "run/api.sock";
@@ -81,7 +81,7 @@ pub struct PodProcess {
 /// The kubelets of all nodes; dropping it kills their processes.
 pub struct Kubelets {
     kubelet: Arc<Kubelet>,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    tasks: Mutex<JoinSet<()>>,
 }
 
 /// What the tasks share.
@@ -136,9 +136,10 @@ impl Kubelets {
         let shared = control_plane.shared();
         let kubelet = Arc::new(Kubelet { shared, gateways, programs, state: Mutex::default() });
         let asked = kubelet.shared.services.kubelets();
-        let serving = tokio::spawn(serving::serve(Arc::clone(&kubelet), asked));
-        let watching = tokio::spawn(watch_pods(Arc::clone(&kubelet)));
-        Self { kubelet, tasks: Mutex::new(vec![serving, watching]) }
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serving::serve(Arc::clone(&kubelet), asked));
+        tasks.spawn(watch_pods(Arc::clone(&kubelet)));
+        Self { kubelet, tasks: Mutex::new(tasks) }
     }
 
     /// Where the host of a node puts the socket of its API: a container that mounts `/run/api.sock` finds it there.
@@ -155,7 +156,7 @@ impl Kubelets {
     pub fn attach(&self, node: &str, power: watch::Receiver<HostPower>) {
         let boot = self.kubelet.boot(node);
         let following = node::follow(self.kubelet.shared.client.clone(), node.to_owned(), power, boot);
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(tokio::spawn(following));
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(following);
     }
 
     /// The processes that run now, by node and pod.
@@ -173,13 +174,6 @@ impl Kubelets {
             // A task that has ended needs no signal.
             let _ = entry.signals.send(signal);
         }
-    }
-}
-
-impl Drop for Kubelets {
-    fn drop(&mut self) {
-        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
-        tasks.iter().for_each(JoinHandle::abort);
     }
 }
 

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result};
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::UdpSocket;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 /// Length of the header, and of a question's type and class.
 const HEADER: usize = 12;
@@ -18,7 +18,7 @@ const NO_SUCH_NAME: u8 = 3;
 pub struct NameServer {
     known: Arc<Mutex<Option<String>>>,
     asked: Arc<Mutex<Vec<String>>>,
-    task: JoinHandle<()>,
+    _answering: JoinSet<()>,
 }
 
 impl NameServer {
@@ -26,8 +26,9 @@ impl NameServer {
     pub async fn serve(address: Ipv4Addr) -> Result<Self> {
         let socket = UdpSocket::bind((address, 53)).await.with_context(|| format!("port 53 of {address}"))?;
         let (known, asked) = (Arc::default(), Arc::default());
-        let task = tokio::spawn(answer_all(socket, Arc::clone(&known), Arc::clone(&asked)));
-        Ok(Self { known, asked, task })
+        let mut answering = JoinSet::new();
+        answering.spawn(answer_all(socket, Arc::clone(&known), Arc::clone(&asked)));
+        Ok(Self { known, asked, _answering: answering })
     }
 
     /// From now on this name is 127.0.0.1.
@@ -38,12 +39,6 @@ impl NameServer {
     /// The names that it was asked for.
     pub fn asked(&self) -> Vec<String> {
         lock(&self.asked).clone()
-    }
-}
-
-impl Drop for NameServer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

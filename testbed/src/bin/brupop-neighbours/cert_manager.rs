@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::fleet::NEW;
-use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs, throw_away_overlay};
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, programs, throw_away_overlay};
 use brupop_testbed::sandbox::Process;
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions};
 use jiff::Timestamp;
@@ -26,7 +26,6 @@ const FIGHT: Duration = Duration::from_mins(1);
 
 /// Renewals refuse no report of an agent, and nobody fights over `caBundle` for ever.
 pub async fn check(neighbours: &Path) -> Result<Vec<Check>> {
-    let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
     let mut cert_manager = None;
     let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
         apply_files(control_plane, &neighbours.join("definitions/cert-manager")).await?;
@@ -35,7 +34,7 @@ pub async fn check(neighbours: &Path) -> Result<Vec<Check>> {
             "resources": ["kustomize/overlays/default"], "components": ["kustomize/components/cert-manager"],
         });
         apply_overlay(control_plane, throw_away_overlay(control_plane, "provided", kustomization)?).await?;
-        Ok(programs(&binaries, env))
+        programs(env)
     };
     let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[SOAK]), install, |_| ()).await;
     let mut cert_manager = cert_manager.context("cert-manager was not started")?;

@@ -5,7 +5,7 @@ use std::process::{Output, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::fleet::NEW;
-use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs, throw_away_overlay};
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, programs, throw_away_overlay};
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions};
 use serde::Deserialize;
 use serde_json::json;
@@ -80,12 +80,11 @@ async fn in_git(control_plane: &ControlPlane) -> Result<(PathBuf, String)> {
 pub async fn flux(neighbours: &Path, plugin: &Path) -> Result<Vec<Check>> {
     const PROGRAM: &str = "flux-apply";
     let mut git = String::new();
-    let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
     let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
         git = in_git(control_plane).await?.1;
         let (path, git) = (neighbours.join(PROGRAM), git.as_str());
         Engine { program: PROGRAM, path, control_plane, git }.run().await?;
-        Ok(programs(&binaries, env))
+        programs(env)
     };
     let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[]), install, |_| ()).await?;
     let control_plane = &fleet.control_plane;
@@ -143,14 +142,13 @@ pub async fn flux(neighbours: &Path, plugin: &Path) -> Result<Vec<Check>> {
 pub async fn argo_cd(neighbours: &Path) -> Result<Vec<Check>> {
     const PROGRAM: &str = "argocd-diff";
     let mut git = String::new();
-    let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
     let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
         let (folder, text) = in_git(control_plane).await?;
         git = text;
         // Fleet and pool need their definitions first.
         apply_overlay(control_plane, "default").await?;
         apply_overlay(control_plane, folder).await?;
-        Ok(programs(&binaries, env))
+        programs(env)
     };
     let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[]), install, |_| ()).await?;
     let control_plane = &fleet.control_plane;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use brupop_api::names::{UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION};
 use brupop_testbed::fleet::NEW;
-use brupop_testbed::operator::{apply_elsewhere, binaries, programs};
+use brupop_testbed::operator::{apply_elsewhere, programs};
 use brupop_testbed::sandbox::Process;
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions, await_until, free_port};
 use serde_json::{Value as Json, json};
@@ -27,7 +27,6 @@ const QUIET: Duration = Duration::from_secs(30);
 
 /// The roll-out converges, and what each may take out of service stays within its limit.
 pub async fn check(neighbours: &Path) -> Result<Vec<Check>> {
-    let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
     let settings = [
         ("REFRESH_INTERVAL", "1s"),
         ("START_JITTER", "0s"),
@@ -40,7 +39,7 @@ pub async fn check(neighbours: &Path) -> Result<Vec<Check>> {
     };
     let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
         apply_elsewhere(control_plane).await?;
-        Ok(programs(&binaries, env))
+        programs(env)
     };
     let mut fleet = Fleet::bare(&options, install, |_| ()).await?;
     fleet.watch();

@@ -7,8 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context as _, Result};
 use brupop_api::Marker;
 use brupop_api::names::MARKER_ANNOTATION;
-use brupop_testbed::fleet::OLD;
-use brupop_testbed::host::{Durations, Faults, Host, HostOptions};
+use brupop_testbed::host::{Durations, Host};
 use brupop_testbed::{Fleet, NewNode};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
@@ -144,18 +143,7 @@ impl Seen {
 /// A host of the old version, whose kubelet tells what a Node shows.
 async fn boot(fleet: &Fleet, node: &str) -> Result<Host> {
     let durations = Durations { reboot: std::time::Duration::from_secs(2), ..Durations::default() };
-    let host = Host::start(HostOptions {
-        socket: fleet.kubelets.api_socket(node)?,
-        socket_group: None,
-        version: OLD.to_owned(),
-        variant: "aws-k8s-1.36".to_owned(),
-        arch: "x86_64".to_owned(),
-        boot_id_file: fleet.kubelets.boot_id_file(node)?,
-        durations,
-        faults: Faults::default(),
-    })
-    .await
-    .with_context(|| format!("the host of {node}"))?;
+    let host = fleet.boot(node, 0, durations).await.with_context(|| format!("the host of {node}"))?;
     let mut told = NewNode::numbered(0)?;
     node.clone_into(&mut told.name);
     told.os_image = host.pretty_name();

@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use brupop_api::conditions::{Condition, ConditionStatus};
 use brupop_testbed::fleet::NEW;
-use brupop_testbed::operator::{apply_overlay, binaries, programs};
+use brupop_testbed::operator::{apply_overlay, programs};
 use brupop_testbed::{Fleet, FleetOptions};
 
 /// The release after [`NEW`].
@@ -13,10 +13,9 @@ const NEXT: &str = "1.20.1";
 #[tokio::test(flavor = "multi_thread")]
 async fn an_install_whose_webhook_cannot_be_reached_says_so() -> Result<()> {
     let options = FleetOptions::quick(1, &[("LEASE_DURATION_SECONDS", "15")]);
-    let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
     let install = async |control_plane: &_, env: &[(&str, &str)]| {
         apply_overlay(control_plane, "default").await?;
-        Ok(programs(&binaries, env))
+        programs(env)
     };
     let mut fleet = Fleet::bare(&options, install, |_| ()).await?;
     fleet.control_plane.reach_services(false);

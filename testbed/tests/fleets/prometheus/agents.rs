@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::host::Host;
-use brupop_testbed::operator::{apply_overlay, binaries, programs, throw_away_overlay};
+use brupop_testbed::operator::{apply_overlay, programs, throw_away_overlay};
 use brupop_testbed::prometheus::{Prometheus, Vector};
 use brupop_testbed::scrape::Scraper;
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions, await_until};
@@ -12,14 +12,13 @@ use crate::prometheus::number;
 
 /// A fleet whose agents serve metrics, too.
 pub async fn fleet(options: &FleetOptions) -> Result<Fleet> {
-    let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
     let overlay = json!({
         "resources": ["kustomize/overlays/default"], "components": ["kustomize/components/agent-metrics"],
     });
     let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
         let folder = throw_away_overlay(control_plane, "agents-too", overlay)?;
         apply_overlay(control_plane, &folder).await?;
-        Ok(programs(&binaries, env))
+        programs(env)
     };
     Fleet::start_with(options, install, |_| ()).await
 }

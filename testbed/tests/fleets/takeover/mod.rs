@@ -10,7 +10,7 @@ use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, FLEET, MARKER_ANNOTATION};
 use brupop_testbed::audit::AuditReader;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::{History, Seen};
-use brupop_testbed::operator::{NAMESPACE, binaries, programs};
+use brupop_testbed::operator::{NAMESPACE, programs};
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -182,8 +182,7 @@ async fn upstreams(by: By, left: &[Left]) -> Result<Fleet> {
     let install = async |plane: &ControlPlane, env: &[(&str, &str)]| {
         upstream::install_others(plane).await?;
         by.installs_the_first_crd(plane).await?;
-        let ours = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
-        Ok(programs(&ours, env).into_iter().chain(upstream::programs(plane)).collect())
+        Ok(programs(env)?.into_iter().chain(upstream::programs(plane)).collect())
     };
     let mut fleet = Fleet::bare(&options, install, |_| ()).await?;
     for number in 0..left.len() {
