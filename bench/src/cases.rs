@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use brupop_bench_cases::fleet::POOLS;
-use brupop_bench_cases::{CASES, Driver, Part, pass as part_of_pass, worst_pass};
+use brupop_bench_cases::{CASES, Driver, Part, pass as part_of_pass};
 use brupop_testbed::median;
 
 use crate::table::Figure;
@@ -24,9 +24,6 @@ pub fn pass() -> Vec<Figure> {
     vec![
         Figure::new(what, millis(0), "ms").aim(5.0),
         Figure::new(format!("{what}, {POOLS} pools"), millis(POOLS), "ms").aim(5.0),
-        Figure::new("worst pass by anybody's objects", worst(), "ms")
-            .aim(10.0)
-            .note("longest part, median of 3"),
     ]
 }
 
@@ -41,16 +38,6 @@ pub fn verdict() -> Vec<Figure> {
         Figure::new("webhook: a refusal, from bytes to bytes", micros("verdict-refusal"), "µs"),
         Figure::new("agent: a step that reports", micros("agent-reports"), "µs"),
     ]
-}
-
-/// The milliseconds of the longest part of the worst pass.
-fn worst() -> f64 {
-    let longest = || {
-        let mut longest = Duration::ZERO;
-        worst_pass(&mut |once| longest = longest.max(time(once, 1)));
-        longest.as_secs_f64() * 1e3
-    };
-    median([longest(), longest(), longest()]).unwrap_or(f64::NAN)
 }
 
 fn typical(case: &mut dyn FnMut(Driver<'_>)) -> Duration {

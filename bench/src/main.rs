@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use brupop_testbed::await_signal;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, ValueEnum};
 use jiff::Timestamp;
 
 use crate::table::{Figure, Machine, Report};
@@ -47,20 +47,8 @@ struct Arguments {
     /// admission: how often each variant has its turn
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
-    /// ports: how many connections are opened to each replica of the webhook; more than it keeps
-    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u16).range(1000..))]
-    connections: u16,
     #[command(flatten)]
     scale: scale::Options,
-    #[command(subcommand)]
-    command: Option<Command>,
-}
-
-#[derive(Clone, Debug, Subcommand)]
-enum Command {
-    /// The webhook that ours is compared with; `admission` runs it
-    #[command(hide = true)]
-    DoNothing(admission::do_nothing::Options),
 }
 
 /// What can be measured by itself.
@@ -78,7 +66,7 @@ enum Part {
     Idle,
     /// An agent's patch with and without webhook and policies (three minutes)
     Admission,
-    /// Who is served by the webhook during a flood of connections (three minutes)
+    /// The webhook's memory during a flood of connections (a minute)
     Ports,
     /// The reconciler with more and more nodes: start, memory, CPU (ten minutes)
     Scale,
@@ -95,33 +83,26 @@ impl Part {
             Self::Starts => starts::measure().await,
             Self::Idle => idle::measure(Duration::from_secs(arguments.idle_seconds)).await,
             Self::Admission => admission::measure(arguments.rounds).await,
-            Self::Ports => ports::measure(arguments.connections.into()).await,
+            Self::Ports => ports::measure().await,
             Self::Scale => scale::measure(&arguments.scale).await,
             Self::Memory => memory::measure().await,
         }
     }
 }
 
-fn main() -> Result<ExitCode> {
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let _installed = rustls::crypto::ring::default_provider().install_default();
-    // As our webhook has it, which is compared with one that runs in this program.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(async {
-        if let Some(Command::DoNothing(options)) = arguments.command {
-            admission::do_nothing::serve(options).await?;
-            return Ok(ExitCode::SUCCESS);
+    // The test bed's guardian takes everything away as soon as a fleet is dropped, or this process is gone.
+    tokio::select! {
+        result = bench(&arguments) => result,
+        signal = await_signal() => {
+            let (by, code) = signal?;
+            eprintln!("\n{by}; nothing is left behind");
+            Ok(ExitCode::from(code))
         }
-        // The test bed's guardian takes everything away as soon as a fleet is dropped, or this process is gone.
-        tokio::select! {
-            result = bench(&arguments) => result,
-            signal = await_signal() => {
-                let (by, code) = signal?;
-                eprintln!("\n{by}; nothing is left behind");
-                Ok(ExitCode::from(code))
-            }
-        }
-    })
+    }
 }
 
 /// Measures one part after the other. A part that fails is named in the end; the others are measured all the same.

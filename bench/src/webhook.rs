@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use brupop_api::names;
-use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
-use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options, Program, await_until};
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, only};
+use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options, await_until};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Client;
 use kube::api::Api;
@@ -21,12 +21,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts it with these nodes, which can run another program, too. Returns when the webhook is ready.
-    pub async fn start(
-        nodes: usize,
-        program: impl FnOnce(&ControlPlane) -> Result<Option<(String, Program)>>,
-    ) -> Result<Self> {
-        let binaries = binaries(&["brupop-webhook"])?;
+    /// Starts it with these nodes. Returns when the webhook is ready.
+    pub async fn start(nodes: usize) -> Result<Self> {
         let options = Options { audit_policy: Some(AUDIT_POLICY), ..Options::CLUSTER };
         let control_plane = ControlPlane::start(options).await?;
         apply_overlay(&control_plane, "default").await?;
@@ -41,8 +37,7 @@ impl Cluster {
             node.labels.remove(names::UPDATER_INTERFACE_LABEL);
             node.create(&control_plane.client()).await?;
         }
-        let ours = programs(&binaries, &[]).into_iter().filter(|(command, _)| command == "/brupop-webhook");
-        let kubelets = Kubelets::start(&control_plane, ours.chain(program(&control_plane)?));
+        let kubelets = Kubelets::start(&control_plane, only(&["brupop-webhook"], &[])?);
         let deployments = Api::<Deployment>::namespaced(control_plane.client(), NAMESPACE);
         await_until("the webhook is ready", async || {
             let status = deployments.get("brupop-webhook").await.ok()?.status?;

@@ -1,16 +1,15 @@
-//! A fleet of 5,000 nodes, in mid-roll-out, and what the pods of tenants are like.
+//! A fleet of 5,000 nodes, in mid-roll-out.
 
 use std::sync::Arc;
 
 use brupop_api::{Item, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::known::Known;
-use brupop_core::objects::{AgentPod, Budget, PodItem, Readiness, WatchedNode};
+use brupop_core::objects::{AgentPod, Readiness, WatchedNode};
 use brupop_core::observe::{Leader, Now};
-use brupop_core::policy::{Durations, Policy};
+use brupop_core::policy::Policy;
 use brupop_core::pool::Pool;
 use brupop_core::rules::{Limit, Rules, StepDurations};
-use jiff::SignedDuration;
 use serde_json::json;
 
 /// How many nodes.
@@ -32,11 +31,6 @@ pub const LEADER: Leader<'_> = Leader { term: 4, enforced: true, alone: true, ow
 pub fn policy() -> Policy {
     let default_pool = Rules::of_settings(Limit::Percent(20), vec![], StepDurations::default(), false);
     Policy { default_pool, ..Policy::default() }
-}
-
-/// And so much of a window has to be left.
-pub fn with_remaining(min_remaining: SignedDuration) -> Policy {
-    Policy { durations: Durations { min_remaining, ..Durations::default() }, ..policy() }
 }
 
 /// The cluster with this number of pools, and what is known of it before a pass.
@@ -104,74 +98,4 @@ pub fn with_pools(mut cluster: Cluster, count: usize) -> Cluster {
     });
     cluster.replace(pools);
     cluster
-}
-
-/// A fleet whose pools are the worst that the schema takes: 200 of them, whose selectors differ from each Node's labels in
-/// the last requirement only, with sixteen windows that open and close each minute, and eight pools that go first.
-pub fn worst() -> Cluster {
-    let mut cluster = cluster();
-    let keys = || (0..16).map(|key| format!("key-{key:02}"));
-    let values: Vec<String> = (0..32).map(|value| format!("value-{value}")).collect();
-    let labels: serde_json::Map<_, _> = keys().map(|key| (key, json!("value"))).collect();
-    for number in 0..NODES {
-        let mut all = labels.clone();
-        all.insert(names::UPDATER_INTERFACE_LABEL.to_owned(), json!(names::UPDATER_INTERFACE_VERSION));
-        let node: WatchedNode = serde_json::from_value(json!({
-            "metadata": {"name": format!("node-{number:04}"), "uid": format!("uid-node-{number:04}"), "labels": all},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {
-                "bootID": format!("boot-{number}"), "osImage": "Bottlerocket OS 1.19.4 (aws-k8s-1.29)"}},
-        }))
-        .expect("a Node");
-        cluster.entry(&format!("brs-node-{number:04}")).node = Some(Arc::new(node));
-    }
-    let pools = (0..200).map(|number| {
-        let operator = |nth| if nth < 15 { "NotIn" } else { "In" };
-        let requires: Vec<_> = keys()
-            .enumerate()
-            .map(|(nth, key)| json!({"key": key, "operator": operator(nth), "values": values}))
-            .collect();
-        let windows: Vec<_> = (0..16)
-            .map(|nth| json!({"schedule": format!("{}-59/2 * * * *", nth % 2), "duration": "1m", "timeZone": "Europe/Berlin"}))
-            .collect();
-        let after: Vec<_> = (1..9).map(|next| json!({"pool": format!("pool-{:03}", number + next), "soak": "1h"})).collect();
-        let pool: Item<Pool> = serde_json::from_value(json!({
-            "metadata": {"name": format!("pool-{number:03}"), "uid": format!("uid-{number}"), "generation": 1},
-            "spec": {"nodeSelector": {"matchLabels": labels, "matchExpressions": requires}, "windows": windows,
-                "after": after, "versions": {"minAge": "72h"}},
-        }))
-        .expect("a pool");
-        pool
-    });
-    cluster.replace(pools);
-    cluster
-}
-
-/// The budgets of one namespace with the most requirements that are let pass, each of which is compared with each pod.
-pub fn worst_budgets() -> Vec<Arc<Item<Budget>>> {
-    let budget = |nth: usize| {
-        let absent = |key| json!({"key": format!("key-{nth}-{key}"), "operator": "DoesNotExist"});
-        let mut requires: Vec<_> = (0..63).map(absent).collect();
-        requires.push(json!({"key": "nobody", "operator": "Exists"}));
-        let budget = serde_json::from_value(json!({
-            "metadata": {"namespace": "shop", "name": format!("budget-{nth:02}")},
-            "spec": {"selector": {"matchExpressions": requires}},
-            "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 3},
-        }));
-        Arc::new(budget.expect("a budget"))
-    };
-    (0..63).map(budget).collect()
-}
-
-/// This number of pods of one node, in that namespace.
-pub fn worst_pods(number: usize) -> Vec<PodItem> {
-    let pod = |nth: usize| {
-        serde_json::from_value(json!({
-            "metadata": {"namespace": "shop", "name": format!("cart-{nth}"), "uid": format!("uid-{nth}"),
-                "labels": {"app": "cart"}, "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet",
-                    "name": "cart", "uid": "uid-cart", "controller": true}]},
-            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-        }))
-        .expect("a pod")
-    };
-    (0..number).map(pod).collect()
 }

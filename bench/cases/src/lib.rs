@@ -11,16 +11,13 @@ pub mod review;
 use std::hint::black_box;
 
 use brupop_core::decide::{self, FleetDecision};
-use brupop_core::drain::{self, Circumstances, DrainPlan};
-use brupop_core::known::Known;
 use brupop_core::observe::{self, observe};
 use brupop_core::status::DesiredCondition;
 use brupop_webhook::metrics::Metrics;
 use brupop_webhook::review::answer;
-use jiff::SignedDuration;
 
 use crate::agent::Agent;
-use crate::fleet::{LEADER, POOLS, now, policy, prepared, with_remaining, worst};
+use crate::fleet::{LEADER, POOLS, now, policy, prepared};
 use crate::review::{AGENT, STRANGER, review};
 
 /// Does something as often as is wanted, and counts or takes times meanwhile.
@@ -78,51 +75,6 @@ pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
     drive(&mut || {
         black_box(say_why(black_box(&decided)));
     });
-}
-
-/// The longest part of a pass that anybody's objects make: what pools own and when they open is found out part by part, and
-/// then all is decided. Where much has to be left of a window, none is long enough, and each is looked at. So are pods and
-/// budgets.
-pub fn worst_pass(time: &mut dyn FnMut(&mut dyn FnMut())) {
-    for remaining in [SignedDuration::ZERO, SignedDuration::from_hours(3)] {
-        let (cluster, mut known, policy, now) = (worst(), Known::default(), with_remaining(remaining), now());
-        let mut done = false;
-        while !done {
-            time(&mut || done = known.prepare_pools(&cluster, now.time, &policy));
-        }
-        time(&mut || {
-            let pools = observe::pools_at(&cluster, &known, &policy, now.time);
-            let observed = observe(&cluster, &known, &pools, &policy, &LEADER, now);
-            let decided = decide::fleet(&observed);
-            black_box(say_why(&decided));
-        });
-    }
-    worst_looks(time);
-}
-
-/// Looks at the pods of 32 nodes: as many on each as are compared with all the budgets of their namespace, or 750.
-fn worst_looks(time: &mut dyn FnMut(&mut dyn FnMut())) {
-    let budgets = fleet::worst_budgets();
-    let nodes: Vec<_> = (0..32).map(|nth| fleet::worst_pods(if nth % 2 == 0 { 110 } else { 750 })).collect();
-    let circumstances = Circumstances {
-        time: now().time,
-        deadline: SignedDuration::from_mins(15),
-        respects: true,
-        failures: None,
-    };
-    let mut nodes = nodes.iter().peekable();
-    while nodes.peek().is_some() {
-        time(&mut || {
-            let mut cost = 0;
-            while cost < drain::LOOKS_AT_ONCE
-                && let Some(pods) = nodes.next()
-            {
-                cost += drain::cost(pods.iter(), &budgets);
-                black_box(DrainPlan::of(pods, |_| false, |_| false, None, None));
-                black_box(drain::obstacle(|| pods.iter(), &budgets, |_| false, |_| false, &circumstances));
-            }
-        });
-    }
 }
 
 /// The webhook's answer to a status patch of this user.

@@ -38,7 +38,7 @@ impl World {
     /// Starts it. The controllers are stopped once the webhook runs: they have nothing to do here, and would find the
     /// nodes without a kubelet.
     pub async fn start() -> Result<Self> {
-        let cluster = Cluster::start(2, |_| Ok(None)).await?;
+        let cluster = Cluster::start(2).await?;
         cluster.control_plane.signal("kube-controller-manager", Signal::STOP)?;
         cluster.control_plane.signal("kube-scheduler", Signal::STOP)?;
         Ok(Self { cluster })
