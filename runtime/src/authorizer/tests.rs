@@ -159,26 +159,3 @@ async fn a_silent_api_server_holds_nobody_for_long() {
     }
     assert!(began.elapsed() <= REVIEW_TIMEOUT + Duration::from_millis(100));
 }
-
-/// Ten seconds of four peers that make up tokens as fast as they can, and of two scrapers.
-#[tokio::test(start_paused = true)]
-async fn made_up_tokens_are_limited_without_excluding_others() {
-    let (server, authorizer) = authorizer(Requirement::Get("/metrics"));
-    assert_eq!(authorizer.admit(peer(1), with("Bearer good")).await, Ok(()));
-    tokio::time::advance(Duration::from_mins(2)).await;
-    let before = server.asked();
-    let mut limited = 0;
-    for (number, of) in (0..4000).zip((10..14).cycle()) {
-        let outcome = authorizer.outcome(peer(of), &format!("made-up {number}")).await;
-        limited += usize::from(outcome == Judgement::Limited);
-        if number % 400 == 0 {
-            assert_eq!(authorizer.admit(peer(1), with("Bearer good")).await, Ok(()), "one that is known");
-            let poor = authorizer.admit(peer(2), with("Bearer poor")).await;
-            assert_eq!(poor, Err(StatusCode::FORBIDDEN), "one that is new");
-        }
-        tokio::time::advance(Duration::from_micros(2500)).await;
-    }
-    let made_up = server.asked() - before - 2;
-    assert!((1..=40).contains(&made_up), "{made_up} reviews of made-up tokens");
-    assert_eq!(made_up + limited, 4000);
-}

@@ -126,33 +126,6 @@ async fn a_crowd_makes_room_for_others() {
 }
 
 #[tokio::test]
-async fn nobody_who_is_answered_makes_room() {
-    let server = Echo::start(PATIENT).await;
-    let turn = server.turns.acquire().await.unwrap();
-    let mut answered = Vec::new();
-    for from in 1..=4 {
-        let mut one = connect(server.address, from).await;
-        one.write_all(post(1, "a").as_bytes()).await.unwrap();
-        answered.push(one);
-    }
-    // One more has no chance, once the others are answered.
-    let refused = async {
-        loop {
-            let mut new = connect(server.address, 5).await;
-            let read = timeout(Duration::from_millis(50), new.read(&mut [0])).await;
-            if read.is_ok() && server.dropped("head", "room") > 0 {
-                break;
-            }
-        }
-    };
-    timeout(DEADLINE, refused).await.unwrap();
-    drop(turn);
-    for one in &mut answered {
-        assert!(ask(one, "").await.ends_with("1 bytes!"));
-    }
-}
-
-#[tokio::test]
 async fn a_long_body_that_stalls_makes_room() {
     let server = Echo::start(PATIENT).await;
     let mut stalled = Vec::new();

@@ -210,25 +210,6 @@ async fn what_is_not_the_whole_list_is_none() {
     assert_eq!(versions(&asked), vec!["list"; count + 1]);
 }
 
-/// An answer that stands still, that is.
-#[tokio::test(start_paused = true)]
-async fn a_list_that_does_not_arrive_is_given_up() {
-    let (api, _) = pods([Answer::list("5", &["a"]).half().that_stays()]);
-    let began = Instant::now();
-    let error = list(&api, &ListParams::default()).await.unwrap_err();
-    assert!(error.to_string().contains("the answer did not arrive within 60 s"), "{error}");
-    assert_eq!(began.elapsed(), TIMEOUT);
-}
-
-/// Anyone who knows enough after the first object does not wait for the others, of which there may be any number.
-#[tokio::test(start_paused = true)]
-async fn a_list_is_there_object_by_object() {
-    let (api, _) = pods([Answer::list("5", &["a", "b", "c"]).half().that_stays()]);
-    let mut listing = Listing::begin(&api, &ListParams::default()).await.unwrap();
-    let first = listing.next().await.unwrap().unwrap();
-    assert_eq!(first.metadata.name.as_deref(), Some("a"));
-}
-
 /// Anybody with a namespace can change hundreds of large objects at once, each of which another watch brings.
 #[tokio::test(start_paused = true)]
 async fn few_large_objects_are_in_memory_before_they_are_complete() {
