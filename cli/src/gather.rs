@@ -96,8 +96,7 @@ impl OperatorApi {
     /// Also, if there is not even the namespace.
     pub async fn fleet_object_if_any(&self) -> Result<Option<WatchedFleet>, Error> {
         let fleets: Api<Item<WatchedFleet>> = self.ours();
-        let found = fleets.get_opt(names::FLEET).await;
-        let found = found.map_err(|error| self.right("get", ResourceKind::Fleet).failed(error))?;
+        let found = self.get(&fleets, names::FLEET, ResourceKind::Fleet).await?;
         if found.is_none() {
             let namespaces = Api::<Namespace>::all(self.client.clone());
             // Some people may not look.
@@ -111,8 +110,7 @@ impl OperatorApi {
     /// A node's shadow and recent Events; the Node, if it has no shadow.
     pub async fn about_node(&self, node: &str) -> Result<AboutNode, Error> {
         let (shadow_name, shadows) = (names::shadow_name(node), self.ours::<Item<BottlerocketShadow>>());
-        let shadow = shadows.get_opt(&shadow_name).await;
-        let shadow = shadow.map_err(|error| self.right("get", ResourceKind::Shadows).failed(error))?;
+        let shadow = self.get(&shadows, &shadow_name, ResourceKind::Shadows).await?;
         let found = if shadow.is_some() { Ok(None) } else { self.node(node).await };
         let node_seen = match found {
             Err(Error::Forbidden(right)) => Err(Error::Forbidden(right).to_string()),
@@ -178,32 +176,26 @@ impl OperatorApi {
 
     /// The pool of this name.
     pub async fn pool(&self, name: &str) -> Result<Pool, Error> {
-        let pools: Api<Item<Pool>> = self.ours();
-        let found = pools
-            .get_opt(name)
-            .await
-            .map_err(|error| self.right("get", ResourceKind::Pools).failed(error))?;
+        let found = self.get(&self.ours::<Item<Pool>>(), name, ResourceKind::Pools).await?;
         let missing = || Error::Missing(format!("pool {name} in the namespace {}", self.namespace));
         found.ok_or_else(missing)?.body.map_err(|why| unreadable(&format!("the pool {name}"), &why))
     }
 
     /// Changes a pool, if there is anything to change.
     pub async fn change_pool(&self, name: &str, change: PlannedChange) -> Result<Changed, Error> {
-        let pools: Api<Item<Pool>> = self.ours();
-        change_one(
-            &pools,
+        self.change(
+            &self.ours::<Item<Pool>>(),
             name,
             &format!("the pool {name}"),
+            ResourceKind::Pools,
             change,
-            self.right("patch", ResourceKind::Pools),
         )
         .await
     }
 
     /// The Node of this name.
     pub async fn node(&self, name: &str) -> Result<Option<WatchedNode>, Error> {
-        let nodes = Api::<WatchedNode>::all(self.client.clone());
-        nodes.get_opt(name).await.map_err(|error| self.right("get", ResourceKind::Nodes).failed(error))
+        self.get(&Api::all(self.client.clone()), name, ResourceKind::Nodes).await
     }
 
     /// The pod that leads. The Lease is believed only if a reconciler's pod has the name that it holds: who has a
@@ -216,9 +208,7 @@ impl OperatorApi {
         let missing = || Error::Missing("reconciler that leads: look at the reconciler's pods".to_owned());
         let holder = lease.and_then(|lease| lease.holder).ok_or_else(missing)?;
         let pod = if names::is_object_name(&holder) {
-            let pods: Api<Item<ReconcilerPod>> = self.ours();
-            let found = pods.get_opt(&holder).await;
-            found.map_err(|error| self.right("get", ResourceKind::Pods).failed(error))?
+            self.get(&self.ours::<Item<ReconcilerPod>>(), &holder, ResourceKind::Pods).await?
         } else {
             None
         };
@@ -229,9 +219,7 @@ impl OperatorApi {
     }
 
     async fn lease(&self) -> Result<Option<Held>, Error> {
-        let leases: Api<Item<Held>> = self.ours();
-        let found = leases.get_opt(names::LEASE).await;
-        let found = found.map_err(|error| self.right("get", ResourceKind::Lease).failed(error))?;
+        let found = self.get(&self.ours::<Item<Held>>(), names::LEASE, ResourceKind::Lease).await?;
         found
             .map(|lease| lease.body.map_err(|why| unreadable("the Lease brupop-reconciler", &why)))
             .transpose()
@@ -258,22 +246,63 @@ impl OperatorApi {
 
     /// Changes the fleet, if there is anything to change.
     pub async fn change_fleet(&self, change: PlannedChange) -> Result<Changed, Error> {
-        // Nothing is needed of the answer.
-        let fleets: Api<Item<WatchedFleet>> = self.ours();
-        change_one(&fleets, names::FLEET, "the fleet", change, self.right("patch", ResourceKind::Fleet)).await
+        self.change(
+            &self.ours::<Item<WatchedFleet>>(),
+            names::FLEET,
+            "the fleet",
+            ResourceKind::Fleet,
+            change,
+        )
+        .await
     }
 
     /// Changes a Node, if there is anything to change.
     pub async fn change_node(&self, name: &str, change: PlannedChange) -> Result<Changed, Error> {
         let nodes = Api::<WatchedNode>::all(self.client.clone());
-        change_one(
-            &nodes,
-            name,
-            &format!("the Node {name}"),
-            change,
-            self.right("patch", ResourceKind::Nodes),
-        )
-        .await
+        self.change(&nodes, name, &format!("the Node {name}"), ResourceKind::Nodes, change).await
+    }
+
+    /// The object of this name, if there is one.
+    async fn get<K>(&self, api: &Api<K>, name: &str, kind: ResourceKind) -> Result<Option<K>, Error>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug,
+    {
+        api.get_opt(name).await.map_err(|error| self.right("get", kind).failed(error))
+    }
+
+    /// Changes an object, if there is anything to change. Says what is so now; and if no reconciler hears of it, that.
+    async fn change<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        what: &str,
+        kind: ResourceKind,
+        PlannedChange { body, mut says }: PlannedChange,
+    ) -> Result<Changed, Error>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug,
+    {
+        let changed = body.is_some();
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        // Nothing is needed of the answer.
+        let answer = match body {
+            None => Ok(()),
+            Some(PatchBody::Merge(patch)) => api.patch(name, &params, &Patch::Merge(patch)).await.map(drop),
+            Some(PatchBody::Json(patch)) => {
+                api.patch(name, &params, &Patch::<()>::Json(patch)).await.map(drop)
+            }
+        };
+        answer.map_err(|error| match error {
+            // A test of the patch, or the UID that it names, is that of what was read.
+            kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
+                Error::Changed(what.to_owned())
+            }
+            error => self.right("patch", kind).failed(error),
+        })?;
+        if let Some(warning) = self.leads().await.warning() {
+            says.extend(["; ", &warning]);
+        }
+        Ok(Changed { changed, says })
     }
 
     pub fn right(&self, verb: &'static str, kind: ResourceKind) -> Right {
@@ -283,34 +312,6 @@ impl OperatorApi {
 
 fn unreadable(what: &str, why: &brupop_api::item::Unreadable) -> Error {
     Error::Unreadable { what: what.to_owned(), why: why.to_string() }
-}
-
-async fn change_one<K>(
-    api: &Api<K>,
-    name: &str,
-    what: &str,
-    change: PlannedChange,
-    right: Right,
-) -> Result<Changed, Error>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    let PlannedChange { body, says } = change;
-    let changed = body.is_some();
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let answer = match body {
-        None => return Ok(Changed { changed, says }),
-        Some(PatchBody::Merge(patch)) => api.patch(name, &params, &Patch::Merge(patch)).await,
-        Some(PatchBody::Json(patch)) => api.patch(name, &params, &Patch::<()>::Json(patch)).await,
-    };
-    match answer {
-        Ok(_) => Ok(Changed { changed, says }),
-        // A test of the patch, or the UID that it names, is that of what was read.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => {
-            Err(Error::Changed(what.to_owned()))
-        }
-        Err(error) => Err(right.failed(error)),
-    }
 }
 
 async fn list<K>(api: &Api<K>, params: ListParams, right: Right) -> Result<Vec<K>, Error>

@@ -91,27 +91,19 @@ async fn carry_out(server: &OperatorApi, steering: SteeringCommand) -> Result<Ch
         SteeringCommand::UpdateNow { node, cancel: true } => change_node(server, &node, steer::not_now).await,
         SteeringCommand::ResumeVersion { version } => {
             let change = steer::resume_version(&server.fleet_object().await?, &version)?;
-            Ok(heard(server, server.change_fleet(change).await?).await)
+            server.change_fleet(change).await
         }
     }
 }
 
 async fn pause_fleet(server: &OperatorApi, paused: bool) -> Result<Changed, Error> {
     let change = steer::pause_fleet(&server.fleet_object().await?.object, paused);
-    Ok(heard(server, server.change_fleet(change).await?).await)
-}
-
-/// What is so now; and if no reconciler hears of it, that.
-async fn heard(server: &OperatorApi, mut done: Changed) -> Changed {
-    if let Some(warning) = server.leads().await.warning() {
-        done.says.extend(["; ", &warning]);
-    }
-    done
+    server.change_fleet(change).await
 }
 
 async fn pause_pool(server: &OperatorApi, pool: &str, paused: bool) -> Result<Changed, Error> {
     let change = steer::pause_pool(&server.pool(pool).await?, paused);
-    Ok(heard(server, server.change_pool(pool, change).await?).await)
+    server.change_pool(pool, change).await
 }
 
 async fn change_node(
@@ -129,5 +121,5 @@ async fn change_node(
         };
         return Err(Error::Missing(format!("Node {name}{hint}")));
     };
-    Ok(heard(server, server.change_node(&name, change(&node)).await?).await)
+    server.change_node(&name, change(&node)).await
 }

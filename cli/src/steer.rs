@@ -10,6 +10,7 @@ use brupop_core::objects::{WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
+use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::arguments::brupop;
@@ -66,33 +67,27 @@ impl PlannedChange {
 
 /// Pauses the fleet, or takes the pause back.
 pub(crate) fn pause_fleet(fleet: &BottlerocketFleet, paused: bool) -> PlannedChange {
-    let word = if paused { "paused" } else { "not paused" };
-    if fleet.spec.paused == paused {
-        return PlannedChange::none(format!("the fleet is {word} already"));
-    }
-    let patch = json!({"metadata": {"uid": fleet.metadata.uid}, "spec": {"paused": paused}});
-    let says = if paused {
-        "the fleet is paused: no update starts, and what is cordoned is finished"
-    } else {
-        "the fleet is no longer paused"
-    };
-    PlannedChange::merge(patch, says.to_owned())
+    pause("the fleet", "no update", &fleet.metadata, fleet.spec.paused, paused)
 }
 
 /// Pauses a pool, or takes the pause back. What cannot be understood of it holds its nodes, too.
 pub(crate) fn pause_pool(pool: &Pool, paused: bool) -> PlannedChange {
-    let name = pool.metadata.name.as_deref().unwrap_or_default();
-    let word = if paused { "paused" } else { "not paused" };
-    if pool.paused == paused {
-        return PlannedChange::none(format!("the pool {name} is {word} already"));
+    let what = format!("the pool {}", pool.metadata.name.as_deref().unwrap_or_default());
+    pause(&what, "no update of its nodes", &pool.metadata, pool.paused, paused)
+}
+
+/// `stops` says what does not start while it is paused.
+fn pause(what: &str, stops: &str, metadata: &ObjectMeta, is_paused: bool, paused: bool) -> PlannedChange {
+    if is_paused == paused {
+        let word = if paused { "paused" } else { "not paused" };
+        return PlannedChange::none(format!("{what} is {word} already"));
     }
-    let patch = json!({"metadata": {"uid": pool.metadata.uid}, "spec": {"paused": paused}});
     let says = if paused {
-        format!("the pool {name} is paused: no update of its nodes starts, and what is cordoned is finished")
+        format!("{what} is paused: {stops} starts, and what is cordoned is finished")
     } else {
-        format!("the pool {name} is no longer paused")
+        format!("{what} is no longer paused")
     };
-    PlannedChange::merge(patch, says)
+    PlannedChange::merge(json!({"metadata": {"uid": metadata.uid}, "spec": {"paused": paused}}), says)
 }
 
 /// Has the reboot of an update begun on the host, and not ended? Then no pause stops it any more.
