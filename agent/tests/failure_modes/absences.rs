@@ -6,7 +6,7 @@ use brupop_api::{Problem, State};
 use brupop_host::{Answer, Call, Command, Durations, Faults};
 use tokio::time::Instant;
 
-use crate::solo::{NEW, STAGED, Solo};
+use crate::solo::{STAGED, Solo};
 
 async fn mounted() -> Solo {
     let mut solo = Solo::new(Durations::default(), &[]).await;
@@ -32,17 +32,6 @@ async fn a_restarted_host_api_needs_a_new_container() {
     let status = solo.until("no message", |status| status.message.is_none()).await;
     assert_eq!(status.crash_count.unwrap_or(0), 0);
     assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (1, 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_short_absence_ends_nothing() {
-    let solo = Solo::idle().await;
-    for seconds in [1, 20, 40] {
-        solo.place.host.restart_api(Duration::from_secs(seconds));
-        let looked = solo.count("refresh-updates");
-        solo.until_called("refresh-updates", looked).await;
-    }
-    assert_eq!(solo.ends(), 0);
 }
 
 /// Since when the host's API has been said to be silent, if it is said.
@@ -128,49 +117,4 @@ async fn since_when_it_is_silent_survives_agents() {
     let since = until_silent(&solo).await;
     solo.never("it changes", || silent_since(&solo) != Some(since.clone())).await;
     assert!(solo.ends() > 10, "{}", solo.ends());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_host_without_api_is_retried_quietly() {
-    let solo = Solo::idle().await;
-    solo.place.host.restart_api(Duration::from_hours(2));
-    until_nobody_answers(&solo).await;
-    let words = solo.statuses().len();
-    solo.never("another word", || solo.statuses().len() > words).await;
-    assert!((20..=60).contains(&solo.ends()), "{}", solo.ends());
-    solo.until("it is there again", |status| status.message.is_none()).await;
-}
-
-/// The host's API ends before the host does, and perhaps before the agent.
-#[tokio::test(start_paused = true)]
-async fn a_restart_during_shutdown_reboots_only_once() {
-    let reboot = Duration::from_mins(10);
-    let mut solo = Solo::new(Durations { reboot, ..Durations::default() }, &[]).await;
-    solo.mount();
-    solo.start();
-    solo.until_idle_with_update().await;
-    solo.stage(1);
-    solo.until_at(1, STAGED).await;
-    solo.grant();
-    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
-    assert!(solo.ends() > 1, "{}", solo.ends());
-    assert_eq!((solo.count("reboot"), status.current_version.as_deref()), (1, Some(NEW)));
-    for status in solo.statuses() {
-        assert_eq!(status.crash_count.unwrap_or(0), 0, "{status:#?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_new_container_repeats_a_missing_reboot() {
-    let solo = mounted().await;
-    solo.stage(1);
-    solo.until_at(1, STAGED).await;
-    solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
-    solo.grant();
-    solo.until_called("reboot", 0).await;
-    solo.place.host.restart_api(Duration::from_mins(3));
-    solo.faults(Faults::default());
-    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
-    assert!(solo.ends() > 0);
-    assert_eq!((solo.count("reboot"), status.crash_count.unwrap_or(0)), (2, 0));
 }

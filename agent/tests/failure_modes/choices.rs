@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use brupop_api::{BottlerocketShadowStatus, State};
-use brupop_host::{Answer, Call, Choice, Command, Durations, Faults};
+use brupop_host::{Answer, Call, Command, Durations, Faults};
 use serde_json::json;
 
 use crate::solo::{NEW, STAGED, Solo, is_ahead};
@@ -32,15 +32,6 @@ fn hold(solo: &Solo) {
     solo.faults(Faults::answer(Call::Action(Command::Prepare), Answer::Locked));
 }
 
-fn let_go(solo: &Solo) {
-    solo.faults(Faults::default());
-}
-
-/// A prepare that does not say what it wrote.
-fn silent() -> Faults {
-    Faults { saying: [(Command::Prepare, String::new())].into(), ..Faults::default() }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_mislabelled_image_is_never_activated() {
     for (what, says) in
@@ -51,7 +42,8 @@ async fn a_mislabelled_image_is_never_activated() {
         solo.stage(1);
         solo.until_called("prepare-update", 0).await;
         change(&solo, what);
-        solo.faults(if says { Faults::default() } else { silent() });
+        let silent = Faults { saying: [(Command::Prepare, String::new())].into(), ..Faults::default() };
+        solo.faults(if says { Faults::default() } else { silent });
         let target = (what == Change::Published).then_some(NEWER);
         let moved = |status: &BottlerocketShadowStatus| {
             status.target_version.as_deref() == target && status.staged.is_none()
@@ -79,44 +71,6 @@ async fn a_mislabelled_image_is_never_activated() {
     }
 }
 
-/// An idle agent that has downloaded ahead of its turn, from a repository that changed in the meantime: what is labelled as
-/// the update that it chose is another one, or none.
-async fn labelled_wrongly(meanwhile: Change) -> Solo {
-    let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
-    hold(&solo);
-    solo.start();
-    solo.until_called("prepare-update", 0).await;
-    change(&solo, meanwhile);
-    solo.faults(silent());
-    solo.until("wrongly labelled", |status| is_ahead(status, NEW)).await;
-    solo
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_mislabelled_prefetch_is_replaced() {
-    for turn_comes_first in [false, true] {
-        let solo = labelled_wrongly(Change::Published).await;
-        if turn_comes_first {
-            solo.stage(1);
-            solo.until("dropped", |status| status.staged.is_none()).await;
-            solo.until("another target", |status| status.target_version.as_deref() == Some(NEWER)).await;
-            solo.spec(&json!({"state": "Idle"}));
-        }
-        solo.until("downloaded again", |status| is_ahead(status, NEWER)).await;
-        assert_eq!(solo.count("activate-update"), 0);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_prefetch_withdrawn_meanwhile_is_dropped() {
-    let solo = labelled_wrongly(Change::Withdrawn).await;
-    solo.until("dropped", |status| status.staged.is_none() && status.target_version.is_none()).await;
-    solo.place.host.publish(NEW).unwrap();
-    let prepared = solo.count("prepare-update");
-    solo.until("downloaded again", |status| is_ahead(status, NEW)).await;
-    assert_eq!(solo.count("prepare-update"), prepared + 1);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_failed_refresh_repeats_without_another_download() {
     let prepare = Duration::from_hours(2);
@@ -137,68 +91,10 @@ async fn a_failed_refresh_repeats_without_another_download() {
     solo.start();
     let looks = solo.count("refresh-updates");
     solo.until_called("refresh-updates", looks).await;
-    let_go(&solo);
+    solo.faults(Faults::default());
     let status = solo.until_at(1, STAGED).await;
     assert_eq!(status.message, None);
     assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (1, 1));
-}
-
-/// The image is withdrawn before the download begins, and is there again while nothing is downloaded.
-async fn withdrawn_for_a_moment(solo: &Solo) {
-    solo.until_called("prepare-update", 0).await;
-    change(solo, Change::Withdrawn);
-    let prepared = solo.count("prepare-update");
-    let_go(solo);
-    solo.until_called("prepare-update", prepared).await;
-    solo.place.host.publish(NEW).unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_image_the_prepare_denies_is_never_activated() {
-    let prepare = Duration::from_mins(10);
-    let locked = |updater: Option<&str>| {
-        let (version_lock, updater_lock) = (Some(NEW.to_owned()), updater.map(str::to_owned));
-        Faults::choice(Choice { version_lock, updater_lock, ..Choice::default() })
-    };
-    for (two_locks, told) in
-        [(true, "prepare wrote 1.20.2, not 1.20.1"), (false, "prepare wrote no image: it found no update")]
-    {
-        let mut solo = Solo::new(Durations { prepare, ..Durations::default() }, &[]).await;
-        solo.place.host.publish(NEWER).unwrap();
-        solo.faults(locked(None));
-        solo.start();
-        solo.until_idle_with_update().await;
-        if two_locks {
-            solo.faults(locked(Some(NEWER)));
-            solo.stage(1);
-        } else {
-            solo.place.host.withdraw(NEWER);
-            hold(&solo);
-            solo.stage(1);
-            withdrawn_for_a_moment(&solo).await;
-        }
-        let status = solo.until_at(1, State::ErrorReset).await;
-        assert_eq!((status.message.as_deref(), status.crash_count), (Some(told), Some(1)));
-        assert_eq!((status.staged, solo.count("activate-update")), (None, 0));
-        // The next attempt trusts nothing of it.
-        solo.faults(locked(None));
-        let status = solo.second_attempt().await;
-        assert_eq!(status.current_version.as_deref(), Some(NEW), "{told}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_process_does_not_trust_it_either() {
-    let prepare = Duration::from_mins(10);
-    let mut solo = Solo::idle_with(Durations { prepare, ..Durations::default() }, &[]).await;
-    hold(&solo);
-    solo.stage(1);
-    withdrawn_for_a_moment(&solo).await;
-    solo.start();
-    solo.until_at(1, STAGED).await;
-    solo.grant();
-    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
-    assert_eq!(status.current_version.as_deref(), Some(NEW));
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,7 +108,7 @@ async fn a_prefetch_of_another_version_is_replaced() {
         solo.start();
         solo.until_called("prepare-update", 0).await;
         change(&solo, what);
-        let_go(&solo);
+        solo.faults(Faults::default());
         let status = solo.until(told, |status| status.message.as_deref() == Some(told)).await;
         assert_eq!(status.staged, None);
         if what == Change::Withdrawn {

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use brupop_agent::host::Host;
 use brupop_api::{Problem, State};
-use brupop_host::{Answer, Call, Choice, Command, Durations, Faults};
+use brupop_host::{Answer, Call, Command, Durations, Faults};
 use serde_json::json;
 
 use crate::solo::{NEW, OLD, STAGED, Solo};
@@ -18,28 +17,19 @@ fn assert_well(solo: &Solo) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_download_of_eight_hours_is_no_failure() {
+async fn a_download_of_eight_hours_is_awaited_by_whichever_agent() {
     let prepare = Duration::from_hours(8);
-    let solo = Solo::idle_with(Durations { prepare, ..Durations::default() }, &[]).await;
-    let began = tokio::time::Instant::now();
-    solo.stage(1);
-    let status = solo.until_at(1, STAGED).await;
-    assert!(began.elapsed() >= prepare, "{:?}", began.elapsed());
-    assert_eq!(status.message, None);
-    assert_well(&solo);
-    assert_eq!(solo.count("prepare-update"), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_agent_killed_in_mid_download_awaits_it() {
-    let prepare = Duration::from_hours(8);
-    let mut solo = Solo::idle_with(Durations { prepare, ..Durations::default() }, &[]).await;
-    solo.stage(1);
-    solo.until_called("prepare-update", 0).await;
-    solo.start();
-    solo.until_at(1, STAGED).await;
-    assert_well(&solo);
-    assert_eq!(solo.count("prepare-update"), 1);
+    for killed in [false, true] {
+        let mut solo = Solo::idle_with(Durations { prepare, ..Durations::default() }, &[]).await;
+        solo.stage(1);
+        solo.until_called("prepare-update", 0).await;
+        if killed {
+            solo.start();
+        }
+        assert_eq!(solo.until_at(1, STAGED).await.message, None);
+        assert_well(&solo);
+        assert_eq!(solo.count("prepare-update"), 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,18 +90,6 @@ async fn a_hosts_refusal_enters_and_leaves_the_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_answers_busy_is_there() {
-    let prepare = Duration::from_hours(1);
-    let solo = Solo::idle_with(Durations { prepare, ..Durations::default() }, &[]).await;
-    solo.faults(Faults { unanswered: [Call::Action(Command::Prepare)].into(), ..Faults::default() });
-    solo.stage(1);
-    solo.until_at(1, STAGED).await;
-    let told: Vec<_> = solo.statuses().into_iter().filter_map(|status| status.message).collect();
-    assert!(told.is_empty(), "the download had begun, though its call got no answer: {told:?}");
-    assert_eq!(solo.count("prepare-update"), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_command_refused_for_good_ends_the_attempt() {
     for (command, answer, words) in [
         (Command::Prepare, Answer::NotFound("no chosen one".into()), ": prepare was refused: no chosen one"),
@@ -132,25 +110,6 @@ async fn a_command_refused_for_good_ends_the_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_a_command_writes_can_be_reported() {
-    let escapes = "\u{1b}]0;x\u{7} \0\u{202e}";
-    for (stderr, told) in [
-        ("no space\r\nleft\n", "prepare failed with exit status 1: no space left"),
-        (escapes, r"prepare failed with exit status 1: \u{1b}]0;x\u{7} \u{0}\u{202e}"),
-        (&escapes.repeat(9_000), r"prepare failed with exit status 1: \u{1b}]0;x\u{7} \u{0}\u{202e}"),
-        (&"x".repeat(400_000), "prepare failed with exit status 1: xxx"),
-        (&escapes.repeat(60_000), r"prepare failed with exit status 1: \u{1b}]0;x\u{7} \u{0}\u{202e}"),
-    ] {
-        let solo = Solo::idle().await;
-        solo.faults(Faults::failing(Command::Prepare, stderr));
-        solo.stage(1);
-        let told = |message: &String| message.contains(told);
-        solo.until("the message", |status| status.message.as_ref().is_some_and(told)).await;
-        assert_eq!(solo.status().current_state, Some(State::ErrorReset));
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn output_of_successful_commands_does_no_harm() {
     let noise = "\u{1b}[2J\0 1%\r\n".repeat(100_000);
     for words in
@@ -165,28 +124,6 @@ async fn output_of_successful_commands_does_no_harm() {
         assert!(solo.statuses().iter().all(|status| status.message.is_none()), "{:#?}", solo.statuses());
         assert_eq!(solo.count("prepare-update"), 1);
     }
-}
-
-/// Someone who asks for the status again and again, each time for five seconds.
-async fn a_curious_person(solo: &Solo) {
-    let api = Host::new(solo.place.socket(), Duration::from_mins(1));
-    loop {
-        api.status().await.unwrap();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_command_answered_busy_is_sent_again() {
-    let status = Duration::from_secs(5);
-    let solo = Solo::idle_with(Durations { status, ..Durations::default() }, &[]).await;
-    solo.stage(1);
-    tokio::select! {
-        _ = solo.until_at(1, STAGED) => {}
-        () = a_curious_person(&solo) => {}
-    }
-    assert!(solo.actions().len() > 5, "some met a lock: {:?}", solo.actions());
-    assert_well(&solo);
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,44 +172,10 @@ async fn a_failed_command_ends_the_attempt_quoting_stderr() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_host_may_choose_again_before_the_prepare() {
-    let lock = |version: &str| Choice { version_lock: Some(version.into()), ..Choice::default() };
-    let wave = Choice { before_wave: true, ..Choice::default() };
-    for (choice, target) in [(lock("1.21.0"), None), (lock("1.20.0"), Some("1.20.0")), (wave, None)] {
-        let solo = Solo::idle().await;
-        solo.place.host.publish("1.20.0").unwrap();
-        solo.faults(Faults { choice: choice.clone(), ..Faults::default() });
-        solo.stage(1);
-        let new_target = |found: Option<&str>| found == target;
-        solo.until("the new choice", |status| new_target(status.target_version.as_deref())).await;
-        solo.never("it is staged all the same", || solo.count("prepare-update") > 0).await;
-        assert_well(&solo);
-        // The reconciler gives up; later the host chooses it again.
-        solo.spec(&json!({"state": "Idle"}));
-        solo.until_at(1, State::Idle).await;
-        solo.faults(Faults::default());
-        solo.until_idle_with_update().await;
-        solo.stage(2);
-        solo.until_at(2, STAGED).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_update_before_its_wave_is_none() {
-    let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
-    solo.faults(Faults { choice: Choice { before_wave: true, ..Choice::default() }, ..Faults::default() });
-    solo.start();
-    solo.until_called("refresh-updates", 3).await;
-    assert_eq!(solo.status().target_version, None);
-    assert_eq!(solo.count("prepare-update"), 0, "nothing is downloaded that the host has not chosen");
-    solo.faults(Faults::default());
-    assert_eq!(solo.until_idle_with_update().await.target_version.as_deref(), Some(NEW));
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_unanswered_command_is_not_sent_twice() {
+    let prepare = Duration::from_hours(1);
     for command in [Command::Refresh, Command::Prepare, Command::Activate] {
-        let solo = Solo::idle().await;
+        let solo = Solo::idle_with(Durations { prepare, ..Durations::default() }, &[]).await;
         let before = solo.count("refresh-updates");
         solo.faults(Faults { unanswered: [Call::Action(command)].into(), ..Faults::default() });
         solo.stage(1);
@@ -283,48 +186,27 @@ async fn an_unanswered_command_is_not_sent_twice() {
         }
         solo.until_at(1, STAGED).await;
         assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (1, 1), "{command:?}");
+        let told: Vec<_> = solo.statuses().into_iter().filter_map(|status| status.message).collect();
+        assert!(command == Command::Refresh || told.is_empty(), "it had begun, and was there: {told:?}");
         assert_well(&solo);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_boot_in_mid_update_begins_it_again() {
-    for (command, skip) in [("prepare-update", 0), ("activate-update", 0)] {
+    for command in ["prepare-update", "activate-update"] {
         let long = Duration::from_mins(10);
         let solo =
             Solo::idle_with(Durations { prepare: long, activate: long, ..Durations::default() }, &[]).await;
         let boot = solo.place.host.boot_id();
         solo.stage(1);
-        solo.until_called(command, skip).await;
+        solo.until_called(command, 0).await;
         solo.place.host.reboot_now();
         solo.until_booted(&boot).await;
         solo.until_at(1, STAGED).await;
         assert_eq!(solo.count("prepare-update"), 2, "what was staged before the boot is not trusted");
         assert_eq!(solo.place.host.version(), OLD);
         assert_well(&solo);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failed_undo_is_reported_until_it_works() {
-    let refusals = [
-        (Answer::NotFound("none staged".into()), "deactivate was refused: none staged"),
-        (Answer::NotAllowed("not now".into()), "deactivate was refused: not now"),
-        (Answer::Refused("disk on fire".into()), "deactivate was refused: disk on fire"),
-    ];
-    for (answer, sentence) in refusals {
-        let solo = Solo::idle().await;
-        solo.stage(1);
-        solo.until_at(1, STAGED).await;
-        solo.faults(Faults::answer(Call::Action(Command::Deactivate), answer));
-        solo.spec(&json!({"state": "Idle"}));
-        let told = |message: &String| message.contains(sentence);
-        let status = solo.until(sentence, |status| status.message.as_ref().is_some_and(told)).await;
-        assert_ne!(status.current_state, Some(State::Idle), "it would boot what nobody wants any more");
-        solo.faults(Faults::default());
-        let status = solo.until_at(1, State::Idle).await;
-        assert!(status.staged.is_some_and(|staged| staged.prefetched), "it waits for the next attempt");
-        solo.until("no message", |status| status.message.is_none()).await;
     }
 }
 

@@ -1,10 +1,11 @@
-//! Killed before and after every write, and at every call of the host: it goes on.
+//! Killed before and after every write, and at every call of the host, or with a store that has forgotten: it goes on.
 
 use std::time::Duration;
 
 use brupop_host::{Call, Command, Durations, Faults};
 
-use crate::solo::{Death, NEW, Solo};
+use crate::solo::{NEW, STAGED, Solo};
+use crate::store::Death;
 
 /// One whole update; the agent dies with this write.
 async fn update(flags: &[&str], death: Option<(usize, Death)>) -> Solo {
@@ -70,4 +71,25 @@ async fn killed_at_every_call_of_the_host() {
         solo.update().await;
         assert_done(&solo, 1, 1..=1, name);
     }
+}
+
+/// etcd is restored from a snapshot under an agent that has nothing to say: what it said after that is said again.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_has_gone_back_is_believed() {
+    let mut solo = Solo::new(Durations::default(), &[]).await;
+    let snapshot = solo.snapshot();
+    solo.start();
+    solo.until_idle_with_update().await;
+    solo.restore(snapshot);
+    assert_eq!(solo.status().target_version, None);
+    solo.until_idle_with_update().await;
+
+    // In the middle of an update, whose attempt is forgotten.
+    let snapshot = solo.snapshot();
+    solo.stage(1);
+    solo.until_at(1, STAGED).await;
+    solo.restore(snapshot);
+    solo.never("the forgotten attempt is reported", || solo.status().attempt == Some(1)).await;
+    solo.update().await;
+    assert_eq!(solo.status().current_version.as_deref(), Some(NEW));
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use brupop_agent_core::step::Command as Typed;
-use brupop_api::{BottlerocketShadowStatus, Problem, State};
-use brupop_host::{Answer, Call, Choice, Command, Durations, Faults};
+use brupop_api::{BottlerocketShadowStatus, State};
+use brupop_host::{Answer, Call, Command, Durations, Faults};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -72,39 +72,6 @@ async fn waits_for_days_quietly_and_through_restarts() {
     assert!(is_ahead(&solo.status(), NEW));
     assert!(turn(&solo).await < Duration::from_mins(1));
     assert_eq!(solo.count("prepare-update"), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_release_is_downloaded_over_it() {
-    let solo = solo().await;
-    downloaded(&solo, NEW).await;
-    solo.place.host.publish("1.20.2").unwrap();
-    downloaded(&solo, "1.20.2").await;
-    assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (2, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_prefetch_no_longer_chosen_is_not_activated() {
-    let solo = solo().await;
-    downloaded(&solo, NEW).await;
-    let choice = Choice { version_lock: Some("1.19.9".into()), ..Choice::default() };
-    solo.faults(Faults { choice, ..Faults::default() });
-    solo.stage(1);
-    solo.until("no target", |status| status.target_version.is_none()).await;
-    solo.never("it is activated", || solo.count("activate-update") > 0).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn any_other_command_makes_the_image_doubtful() {
-    for commands in [&[Typed::Refresh][..], &[Typed::Prepare, Typed::Refresh]] {
-        let solo = solo().await;
-        downloaded(&solo, NEW).await;
-        let before = commands.iter().filter(|command| **command == Typed::Prepare).count();
-        solo.person(commands).await;
-        let took = turn(&solo).await;
-        assert!(took >= DOWNLOAD, "{commands:?}: {took:?} {:?} {:#?}", solo.actions(), solo.statuses());
-        assert_eq!(solo.count("prepare-update"), before + 2, "{commands:?}");
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,29 +157,6 @@ async fn a_version_that_is_halted_is_not_downloaded() {
     downloaded(&solo, NEW).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_boot_while_waiting_downloads_it_again() {
-    let solo = solo().await;
-    downloaded(&solo, NEW).await;
-    let boot = solo.place.host.boot_id();
-    solo.place.host.reboot_now();
-    solo.until_booted(&boot).await;
-    solo.until("the new boot, and nothing staged", |status| {
-        status.boot_id.as_ref() != Some(&boot) && status.staged.is_none()
-    })
-    .await;
-    downloaded(&solo, NEW).await;
-    assert_eq!(solo.count("prepare-update"), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_turn_in_mid_download_goes_on() {
-    let solo = solo().await;
-    solo.until_called("prepare-update", 0).await;
-    turn(&solo).await;
-    assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (1, 1));
-}
-
 /// A window that is shorter than download and drain: night after night the update is given up before its cordon.
 #[tokio::test(start_paused = true)]
 async fn the_image_of_an_update_given_up_is_kept() {
@@ -236,43 +180,5 @@ async fn the_image_of_an_update_given_up_is_kept() {
         solo.start();
         solo.until("no longer ours", |status| status.staged.is_none()).await;
         solo.never("it is undone", || solo.count("deactivate-update") > 3).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_somebody_else_may_have_changed_is_not_kept() {
-    for flags in [&[][..], &["--prefetch"]] {
-        let mut solo = Solo::idle_with(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await;
-        solo.stage(1);
-        solo.until_at(1, STAGED).await;
-        // The image is damaged, and looks as it did.
-        solo.kill();
-        solo.person(&[Typed::Deactivate]).await;
-        solo.faults(Faults::failing(Command::Prepare, "connection reset"));
-        solo.person(&[Typed::Prepare]).await;
-        solo.faults(Faults::default());
-        solo.person(&[Typed::Activate]).await;
-        solo.start();
-        let status = solo.second_attempt().await;
-        assert_eq!(status.current_version.as_deref(), Some(NEW), "{flags:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_download_of_a_killed_agent_is_used() {
-    for (flags, ahead) in [(&["--prefetch"][..], true), (&[], false)] {
-        let mut solo = Solo::idle_with(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await;
-        if !ahead {
-            solo.stage(0);
-        }
-        solo.until_called("prepare-update", 0).await;
-        solo.kill();
-        solo.spec(&json!({"state": "Idle"}));
-        solo.start();
-        downloaded(&solo, NEW).await;
-        let blocked = |status: &BottlerocketShadowStatus| status.problem == Some(Problem::PrefetchBlocked);
-        assert!(!solo.statuses().iter().any(blocked), "{:#?}", solo.statuses());
-        assert!(turn(&solo).await < Duration::from_mins(1));
-        assert_eq!(solo.count("prepare-update"), 1, "{flags:?}");
     }
 }

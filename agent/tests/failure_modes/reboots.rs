@@ -17,25 +17,6 @@ async fn staged() -> Solo {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_for_another_boot_is_ignored() {
-    let mut solo = staged().await;
-    let earlier = solo.place.host.boot_id();
-    solo.place.host.reboot_now();
-    solo.until_booted(&earlier).await;
-    // By itself the host booted what was next: as good as ours.
-    assert_eq!(solo.place.host.version(), NEW);
-
-    solo = staged().await;
-    solo.spec(&json!({"state": "RebootedIntoUpdate", "reboot_from_boot_id": earlier}));
-    solo.never("it reboots", || solo.count("reboot") > 0 || solo.status().reboot_requested.is_some()).await;
-    solo.start();
-    solo.never("it reboots when started again", || solo.count("reboot") > 0).await;
-    solo.grant();
-    solo.until_at(1, State::RebootedIntoUpdate).await;
-    assert_eq!(solo.count("reboot"), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_inhibited_reboot_fails_quoting_the_host() {
     for stderr in [String::new(), "\n\0\u{1b}[2J no\n".repeat(60_000)] {
         given_up_with_the_hosts_words(format!("inhibited by a shell{stderr}")).await;
@@ -107,34 +88,6 @@ async fn a_deactivated_image_withdraws_the_reboot_claim() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_inherited_claim_is_not_withdrawn_at_once() {
-    let mut solo = staged().await;
-    solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
-    solo.grant();
-    solo.until_called("reboot", 0).await;
-    let (asked, since) = deactivate(&solo);
-    solo.start();
-    let status = solo.until_at(1, State::ErrorReset).await;
-    assert_eq!(status.reboot_requested, None);
-    assert!(since.elapsed() > Duration::from_mins(25), "{:?}", since.elapsed());
-    assert_eq!(solo.count("reboot"), asked);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reactivated_image_is_rebooted_into() {
-    let solo = staged().await;
-    solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
-    solo.grant();
-    solo.until_called("reboot", 0).await;
-    deactivate(&solo);
-    solo.until("said", |status| status.message.is_some()).await;
-    solo.place.host.has_run(Command::Activate).unwrap();
-    solo.faults(Faults::default());
-    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
-    assert_eq!((status.current_version.as_deref(), status.crash_count.unwrap_or(0)), (Some(NEW), 0));
-}
-
 /// A person deactivates the image while the node is being drained, or before.
 #[tokio::test(start_paused = true)]
 async fn a_deactivated_image_ends_the_attempt_before_its_drain() {
@@ -168,17 +121,4 @@ async fn why_a_host_fell_back_survives_its_boot() {
         assert_eq!((status.problem, status.message.as_deref()), (Some(Problem::NotNextToBoot), Some(told)));
         assert_eq!((status.crash_count, status.boot_id == Some(before)), (Some(1), false));
     }
-}
-
-/// An inhibitor delays the reboot, and the host refuses further requests meanwhile.
-#[tokio::test(start_paused = true)]
-async fn a_delayed_reboot_is_asked_for_again_only_now_and_then() {
-    let solo = staged().await;
-    solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
-    solo.grant();
-    solo.until_called("reboot", 0).await;
-    let (asked, since) = (solo.count("reboot"), tokio::time::Instant::now());
-    solo.faults(Faults::answer(Call::Reboot, Answer::Refused("already in progress".into())));
-    solo.until_called("reboot", asked + 5).await;
-    assert!(since.elapsed() >= Duration::from_mins(3), "{:?}", since.elapsed());
 }

@@ -25,20 +25,6 @@ async fn activate_fails(solo: &Solo) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_activate_that_fails_is_repeated_without_a_download() {
-    let solo = solo(&[]).await;
-    activate_fails(&solo).await;
-    solo.until_called("activate-update", 3).await;
-    solo.faults(Faults::default());
-    let status = solo.until_at(1, STAGED).await;
-    assert_eq!((status.message, status.crash_count.unwrap_or(0)), (None, 0));
-    assert_eq!(solo.count("prepare-update"), 1);
-    solo.grant();
-    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
-    assert_eq!(status.current_version.as_deref(), Some(NEW));
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_activate_that_goes_on_failing_ends_the_attempt() {
     for away in [false, true] {
         let solo = solo(&["--prefetch"]).await;

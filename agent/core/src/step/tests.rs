@@ -47,7 +47,7 @@ fn ahead(version: &str, second: i64) -> Staged {
 }
 
 /// A command that ended at this second.
-fn last(kind: Command, success: bool, second: i64) -> LastCommand<'static> {
+pub(super) fn last(kind: Command, success: bool, second: i64) -> LastCommand<'static> {
     LastCommand {
         kind: Some(kind),
         success,
@@ -57,12 +57,12 @@ fn last(kind: Command, success: bool, second: i64) -> LastCommand<'static> {
     }
 }
 
-fn known(
+fn known<'a>(
     state: UpdateState,
-    chosen: Option<&'static str>,
-    staged_version: Option<&'static str>,
-    last: LastCommand<'static>,
-) -> Updates<'static> {
+    chosen: Option<&'a str>,
+    staged_version: Option<&'a str>,
+    last: LastCommand<'a>,
+) -> Updates<'a> {
     Updates::Known(UpdateFacts { state, chosen, newest: None, staged_version, last: Some(last) })
 }
 
@@ -152,7 +152,7 @@ fn unchosen(newest: &'static str) -> Updates<'static> {
 }
 
 /// A prepare that ended well at this second, and said this.
-fn saying(stderr: &'static str, second: i64) -> LastCommand<'static> {
+pub(super) fn saying(stderr: &'static str, second: i64) -> LastCommand<'static> {
     LastCommand { stderr, ..last(Command::Prepare, true, second) }
 }
 
@@ -185,7 +185,7 @@ fn asked(command: Command, before: i64) -> StepMemory {
     StepMemory { asked: Some(call(command, before)), ..refreshed() }
 }
 
-fn old(updates: Updates<'static>) -> HostFacts<'static> {
+pub(super) fn old(updates: Updates<'static>) -> HostFacts<'static> {
     host(OLD, BOOT, updates)
 }
 
@@ -193,7 +193,7 @@ fn available() -> Updates<'static> {
     known(UpdateState::Available, Some(NEW), None, last(Command::Refresh, true, 1))
 }
 
-fn is_staged(command: LastCommand<'static>) -> Updates<'static> {
+pub(super) fn is_staged(command: LastCommand<'static>) -> Updates<'static> {
     known(UpdateState::Staged, Some(NEW), Some(NEW), command)
 }
 

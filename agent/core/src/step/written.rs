@@ -74,7 +74,7 @@ pub(super) fn written_instead(host: &HostFacts<'_>, ended: Option<EndedCommand<'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::{UpdateFacts, UpdateState, Updates};
+    use crate::step::tests::{is_staged, last, old, saying};
 
     #[test]
     fn the_updaters_sentences_are_found_among_others() {
@@ -96,13 +96,7 @@ mod tests {
             ("Starting update to ", None),
             ("Update required\n", None),
         ] {
-            let last = LastCommand {
-                kind: Some(Command::Prepare),
-                success: true,
-                at: jiff::Timestamp::UNIX_EPOCH,
-                exit_status: Some(0),
-                stderr,
-            };
+            let last = saying(stderr, 5);
             assert_eq!(last.wrote_instead_of("1.20.1"), instead, "{stderr:?}");
             assert_eq!(last.prepared("1.20.1"), instead.is_none(), "{stderr:?}");
             let says = instead.is_none() && stderr.contains("1.20.1");
@@ -112,34 +106,20 @@ mod tests {
 
     #[test]
     fn only_a_prepare_that_went_well_has_written_something_else() {
-        let last = |command, success| LastCommand {
-            kind: Some(command),
-            success,
-            at: jiff::Timestamp::UNIX_EPOCH,
-            exit_status: Some(0),
+        let ended = |command, success| LastCommand {
             stderr: "Starting update to 1.20.2\n",
-        };
-        let host = |last| HostFacts {
-            boot_id: "boot-1",
-            version: "1.19.4",
-            updates: Updates::Known(UpdateFacts {
-                state: UpdateState::Staged,
-                chosen: None,
-                newest: None,
-                staged_version: Some("1.20.1"),
-                last: Some(last),
-            }),
-            now: "",
+            ..last(command, success, 5)
         };
         for (command, success, other) in [
             (Command::Prepare, true, true),
             (Command::Prepare, false, false),
             (Command::Refresh, true, false),
         ] {
-            let last = last(command, success);
+            let last = ended(command, success);
             let ended = EndedCommand { command, before: None, is_first_look: false, last };
-            assert_eq!(written_instead(&host(last), Some(ended)).is_some(), other, "{command:?} {success}");
+            let host = old(is_staged(last));
+            assert_eq!(written_instead(&host, Some(ended)).is_some(), other, "{command:?} {success}");
         }
-        assert_eq!(written_instead(&host(last(Command::Prepare, true)), None), None);
+        assert_eq!(written_instead(&old(is_staged(ended(Command::Prepare, true))), None), None);
     }
 }

@@ -55,7 +55,6 @@ fn an_idle_host_prefetches_and_reports_its_choice() {
         "begun": old(Updates::Busy), idle(), begun(Prepare, 1) => "poll";
         "done": old(is_staged(last(Prepare, true, 5))), idle(), begun(Prepare, 1) => "StatusStaged(ahead)";
         "done and reported": old(is_staged(last(Prepare, true, 5))), waiting(NEW), due() => "wait";
-        "done and reported, agent restarted": old(is_staged(last(Prepare, true, 5))), waiting(NEW), due() => "wait";
         "while somebody's command runs": old(Updates::Busy), waiting(NEW), due() => "poll";
         "switched off": old(is_staged(last(Prepare, true, 5))), waiting(NEW), fresh() => "wait";
         "the host has none": old(known(Idle, None, None, last(Refresh, true, 1))), idle(), due()

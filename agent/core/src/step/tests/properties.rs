@@ -196,11 +196,6 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_same_facts_bring_the_same_step(host in any_host(), shadow in any_shadow(), memory in any_memory()) {
-        prop_assert_eq!(step(&host, &facts(&shadow), &memory), step(&host, &facts(&shadow), &memory));
-    }
-
-    #[test]
     fn an_accepted_report_is_not_repeated(host in any_host(), shadow in any_shadow(), memory in any_memory()) {
         let (stored, memory) = reported(&host, shadow, memory);
         let (again, _) = step(&host, &facts(&stored), &memory);

@@ -18,7 +18,6 @@ fn staging_step_by_step() {
         })
     };
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
-    let waiting = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
     let confirmed = || with(goal(), |_, status| status.staged = Some(staged(NEW, 7)));
     let looking = || StepMemory { asked: Some(first_look(5)), ..refreshed() };
     let no_attempt = || with(goal(), |spec, status| (spec.attempt, status.attempt) = (None, None));
@@ -52,11 +51,11 @@ fn staging_step_by_step() {
         "prepared": old(is_staged(last(Prepare, true, 5))), goal(), asked(Prepare, 1) => "StatusStaged";
         "prepared, agent restarted": old(is_staged(last(Prepare, true, 5))), goal(), fresh()
             => "StatusStaged";
-        "prepared and said: look again": old(is_staged(last(Prepare, true, 5))), waiting(), refreshed()
+        "prepared and said: look again": old(is_staged(last(Prepare, true, 5))), ours(), refreshed()
             => "refresh";
-        "prepared and said, agent restarted": old(is_staged(last(Prepare, true, 5))), waiting(), fresh()
+        "prepared and said, agent restarted": old(is_staged(last(Prepare, true, 5))), ours(), fresh()
             => "refresh";
-        "still chosen: said": old(is_staged(last(Refresh, true, 7))), waiting(), looking() => "StatusStaged";
+        "still chosen: said": old(is_staged(last(Refresh, true, 7))), ours(), looking() => "StatusStaged";
         "still chosen: activated": old(is_staged(last(Refresh, true, 7))), confirmed(), refreshed()
             => "activate";
         "a later prepare failed": old(is_staged(last(Prepare, false, 6))), ours(), refreshed()
@@ -183,21 +182,6 @@ fn others_staging_and_activation_are_not_ours() {
             ours(), refreshed() => "deactivate";
         "ours, activated by somebody": old(is_ready(last(Activate, true, 9))), ours(), refreshed()
             => "StagedAndPerformedUpdate";
-    }
-}
-
-/// The end of the host's command is awaited, however long it takes: only the reconciler's deadline gives up.
-#[test]
-fn a_host_busy_all_day_has_not_failed() {
-    for command in [Refresh, Prepare, Activate, Deactivate] {
-        let shadow = shadow(State::StagedAndPerformedUpdate);
-        let mut memory = asked(command, 1);
-        for _ in 0..100_000 {
-            let (step, next) = step(&old(Updates::Busy), &facts(&shadow), &memory);
-            assert_eq!(step, Step::Poll, "{command:?}");
-            memory = next;
-        }
-        assert_eq!(memory, asked(command, 1), "it is still waited for");
     }
 }
 
@@ -369,16 +353,14 @@ fn upstreams_image_is_deactivated_if_its_update_is_given_up() {
 /// What the shadow says after a prepare that failed with this on stderr.
 fn message_after(stderr: &str) -> String {
     let ended = LastCommand { stderr, ..last(Prepare, false, 2) };
-    let updates = Updates::Known(UpdateFacts {
-        state: Available,
-        chosen: Some(NEW),
-        newest: None,
-        staged_version: None,
-        last: Some(ended),
-    });
+    let host = HostFacts {
+        boot_id: BOOT,
+        version: OLD,
+        updates: known(Available, Some(NEW), None, ended),
+        now: NOW,
+    };
     let mut shadow = shadow(State::StagedAndPerformedUpdate);
     let read = shadow.clone();
-    let host = HostFacts { boot_id: BOOT, version: OLD, updates, now: NOW };
     let (Step::Report(write), memory) = step(&host, &facts(&read), &asked(Prepare, 1)) else {
         panic!("a failure is reported")
     };
