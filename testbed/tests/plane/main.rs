@@ -9,7 +9,6 @@ mod crds;
 mod custom_resources;
 mod documents;
 mod endurance;
-mod kubelet;
 mod overlays;
 mod policies;
 #[path = "../common/raw.rs"]
