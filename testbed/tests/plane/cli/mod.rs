@@ -1,8 +1,5 @@
 //! `kubectl brupop` on a real control plane: what it shows and writes, and which rights people need for it.
 
-mod first_screen;
-mod flux;
-
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -17,7 +14,7 @@ use brupop_testbed::history::Seen;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::operator::built;
-use brupop_testbed::{ControlPlane, DEADLINE, Fleet, FleetOptions, await_until};
+use brupop_testbed::{DEADLINE, Fleet, FleetOptions, await_until};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
@@ -37,10 +34,6 @@ struct Person {
 }
 
 impl Person {
-    fn admin(control_plane: &ControlPlane) -> Self {
-        Self { kubeconfig: control_plane.kubeconfig() }
-    }
-
     /// A user to whom this `ClusterRole` is bound in the operator's namespace, if any is.
     async fn with(fleet: &Fleet, name: &str, role: Option<&str>) -> Result<Self> {
         let kubeconfig = fleet.control_plane.dir().join(format!("kubeconfig-{name}"));
@@ -96,7 +89,8 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     let mut fleet = Fleet::start(&FleetOptions::quick(3, &[]), |_| ()).await?;
     let reader = Person::with(&fleet, "reader", Some("brupop-viewer")).await?;
     let operator = Person::with(&fleet, "operator", Some("brupop-operator")).await?;
-    let admin = Person::admin(&fleet.control_plane);
+    let admin = Person { kubeconfig: fleet.control_plane.kubeconfig() };
+    admin.is_refused("status -n nosuch", &["there is no namespace nosuch"]).await?;
 
     a_reader_sees_and_changes_nothing(&fleet, &reader).await?;
     colours_are_shown_to_those_who_want_them(&reader).await?;
@@ -236,7 +230,11 @@ async fn the_plan_is_asked_of_the_leader(fleet: &Fleet, editor: &Person) -> Resu
 async fn a_fleet_is_paused_once(fleet: &Fleet, operator: &Person) -> Result<()> {
     let mut audit = fleet.control_plane.audit().from_now();
     operator.says("pause", &["the fleet is paused"]).await?;
-    ensure!(fleet.ledger().get(FLEET).await?.spec.paused);
+    let paused = fleet.ledger().get(FLEET).await?;
+    // By the name from which Flux takes nothing away at its next sync; `make neighbours` shows that.
+    let managers = paused.metadata.managed_fields.iter().flatten();
+    let by_plugin = managers.filter(|entry| entry.manager.as_deref() == Some("brupop-cli"));
+    ensure!(paused.spec.paused && by_plugin.count() == 1, "{:?}", paused.metadata.managed_fields);
     let done: Json = serde_json::from_str(&operator.says("pause -o json", &[]).await?)?;
     ensure!(done["changed"] == false, "{done}");
     let asked = audit.read()?;
