@@ -11,8 +11,8 @@ use brupop_testbed::operator::{NAMESPACE, binaries};
 use brupop_testbed::sandbox::Process;
 use brupop_testbed::{ControlPlane, Options, agents, await_until, make_nodes};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, Patch, PatchParams, PostParams};
-use serde_json::{Value, from_value, json};
+use kube::api::{Api, PostParams};
+use serde_json::{from_value, json};
 
 /// Of the node and of its shadow.
 const NODE: &str = "node-0";
@@ -42,7 +42,7 @@ pub struct World {
 
 impl World {
     /// Everything but the shadow and the agent. The host runs 1.19.4, with 1.20.1 published.
-    pub async fn new(durations: Durations) -> Self {
+    pub async fn new() -> Self {
         let control_plane = ControlPlane::start(Options::API).await.unwrap();
         let client = control_plane.client();
         let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests");
@@ -73,7 +73,7 @@ impl World {
             variant: "aws-k8s-1.29".into(),
             arch: "x86_64".into(),
             boot_id_file: control_plane.dir().join(BOOT_ID),
-            durations,
+            durations: Durations::default(),
             faults: Faults::default(),
         })
         .await
@@ -129,26 +129,19 @@ impl World {
         agents::idle_shadow(&self.control_plane, &self.node).await.unwrap();
     }
 
-    /// Merges into the spec.
-    pub async fn spec(&self, spec: Value) {
-        let patch = Patch::Merge(json!({"spec": spec}));
-        self.shadows.patch(SHADOW, &PatchParams::default(), &patch).await.unwrap();
+    /// How often the host was asked for this path.
+    pub fn calls(&self, path: &str) -> usize {
+        self.host.calls().iter().filter(|call| call.path == path).count()
     }
 
     /// Awaits a status; the agent's log is shown if it does not come.
-    pub async fn until(
-        &self,
-        what: &str,
-        wanted: impl Fn(&BottlerocketShadowStatus) -> bool,
-    ) -> BottlerocketShadowStatus {
+    pub async fn until(&self, what: &str, wanted: impl Fn(&BottlerocketShadowStatus) -> bool) {
         let mut seen = None;
         let found = await_until(what, async || {
-            let status = self.shadows.get_opt(SHADOW).await.ok()??.status?;
-            let hit = wanted(&status);
-            seen = Some(status.clone());
-            hit.then_some(status)
+            seen = self.shadows.get_opt(SHADOW).await.ok()??.status;
+            seen.as_ref().is_some_and(&wanted).then_some(())
         })
         .await;
-        found.unwrap_or_else(|error| panic!("{error}; last seen {seen:#?}\n{}", self.log()))
+        found.unwrap_or_else(|error| panic!("{error}; last seen {seen:#?}\n{}", self.log()));
     }
 }
