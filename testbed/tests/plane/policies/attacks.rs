@@ -1,6 +1,6 @@
 //! What a stolen token of the reconciler or the webhook may still do, and what it may not.
 
-use super::bed::Actor::{Agent, Reconciler, Webhook};
+use super::bed::Actor::{Reconciler, Webhook};
 use super::bed::{Actor, Bed};
 use anyhow::{Result, ensure};
 use brupop_api::{BottlerocketFleet, names};
@@ -26,13 +26,11 @@ pub enum Verdict {
     Allowed,
     /// The policy, by this rule.
     Policy(&'static str),
-    /// The role; without it, the policy, by this rule, if there is one behind it.
-    Rbac(&'static str),
     /// The API server's own validation.
     Invalid,
 }
 
-use Verdict::{Allowed, Invalid, Policy, Rbac};
+use Verdict::{Allowed, Invalid, Policy};
 
 /// (what it says, who, method, path, body, verdict); all are dry runs.
 pub type Row = (&'static str, Actor, Method, String, Json, Verdict);
@@ -109,22 +107,20 @@ pub fn with_marker(mut patch: Json) -> Json {
     patch
 }
 
-/// What does not hold of a row. Without roles, everybody may do everything but for the policies.
-pub async fn check(bed: &Bed, row: &Row, roles: bool) -> Result<()> {
+/// What does not hold of a row.
+pub async fn check(bed: &Bed, row: &Row) -> Result<()> {
     let (_, actor, method, path, body, verdict) = row;
     let dry = if path.ends_with("/eviction") { String::new() } else { "?dryRun=All".to_owned() };
     let path = if method == Method::GET { path.clone() } else { format!("{path}{dry}") };
     let answer = bed.ask(*actor, None, method.clone(), &path, body).await?;
-    let denied = |rule: &str| {
-        let message = answer.message();
-        answer.code == 403
-            && message.contains("ValidatingAdmissionPolicy")
-            && message.contains(&format!("denied request: {rule}: "))
-    };
     let holds = match verdict {
         Allowed => (200..300).contains(&answer.code) && answer.warnings.is_empty(),
-        Rbac(_) if roles => answer.code == 403 && answer.message().contains(" cannot "),
-        Policy(rule) | Rbac(rule) => denied(rule),
+        Policy(rule) => {
+            let message = answer.message();
+            answer.code == 403
+                && message.contains("ValidatingAdmissionPolicy")
+                && message.contains(&format!("denied request: {rule}: "))
+        }
         Invalid => answer.code == 422 || answer.code == 400,
     };
     ensure!(holds, "not {verdict:?}, but {answer:?}");

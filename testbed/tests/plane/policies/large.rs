@@ -71,13 +71,13 @@ pub async fn check(bed: &Bed) -> Result<()> {
         flooded(bed, &node, kind, count).await?;
         for row in rows(&node, kind) {
             let began = Instant::now();
-            attacks::check(bed, &row, true).await?;
+            attacks::check(bed, &row).await?;
             println!("a Node with {count} {kind}: {}: {:.2} s", row.0, began.elapsed().as_secs_f32());
         }
         let body = json!({"spec": {"unschedulable": true}});
         let row = ("a cordon", Actor::Admin, Method::PATCH, path(&node), body, Verdict::Allowed);
         let began = Instant::now();
-        attacks::check(bed, &row, true).await?;
+        attacks::check(bed, &row).await?;
         println!("a Node with {count} {kind}: a cordon by hand: {:.2} s", began.elapsed().as_secs_f32());
     }
     Ok(())

@@ -65,18 +65,7 @@ fn metadata() -> Vec<Row> {
         marked("another label", json!({"metadata": {"labels": {"x": "y"}}}), Policy(label)),
         marked("a label changed", json!({"metadata": {"labels": {"a": "c"}}}), Policy(label)),
         marked("a label removed", json!({"metadata": {"labels": {"a": null}}}), Policy(label)),
-        marked("all labels removed", json!({"metadata": {"labels": null}}), Policy(label)),
-        marked(
-            "the opt-in taken back",
-            json!({"metadata": {"labels": {names::UPDATER_INTERFACE_LABEL: null}}}),
-            Policy(label),
-        ),
         marked("another annotation", json!({"metadata": {"annotations": {"x": "y"}}}), Policy(annotation)),
-        marked(
-            "a pause",
-            json!({"metadata": {"annotations": {names::PAUSE_ANNOTATION: "true"}}}),
-            Policy(annotation),
-        ),
         marked("no autoscaler removes it", kept(SCALE_DOWN, json!("true")), Allowed),
         marked("in other words", kept(SCALE_DOWN, json!("x")), Policy(annotation)),
         marked("somebody's words changed", kept(DO_NOT_DISRUPT, json!("true")), Policy(annotation)),
@@ -111,9 +100,7 @@ fn taints() -> Vec<Row> {
         taints("our taint among the others", json!([a, ours, b]), Allowed),
         taints("taints in another order", json!([b, a]), Policy(taint)),
         taints("a taint removed", json!([a]), Policy(taint)),
-        taints("no taints any more", Json::Null, Policy(taint)),
         taints("another taint", json!([a, b, {"key": "x", "effect": "NoExecute"}]), Policy(taint)),
-        taints("a taint made stronger", json!([{"key": "a", "effect": "NoExecute"}, b]), Policy(taint)),
         taints("ours, with a sting", json!([a, b, {"key": TAINT, "effect": "NoExecute"}]), Policy(taint)),
         taints(
             "ours, with a value",
@@ -172,10 +159,10 @@ fn methods() -> Vec<Row> {
         json_patch::merge(&mut node, &more);
         node
     };
-    let (put, rule) = (node("out", json!({"spec": {"providerID": "x://y"}})), Rbac("reconciler-node"));
+    let (put, rule) = (node("out", json!({"spec": {"providerID": "x://y"}})), Policy("reconciler-node"));
     let status = json!({"status": {"phase": "Running"}});
     vec![
-        by("a Node by PUT", Method::PUT, format!("{NODES}/out"), put, Rbac("reconciler-node-rest")),
+        by("a Node by PUT", Method::PUT, format!("{NODES}/out"), put, Policy("reconciler-node-rest")),
         by("a status", Method::PATCH, format!("{NODES}/in/status"), status, rule),
         by("a new Node", Method::POST, NODES.to_owned(), node("new", json!({})), rule),
         by("a Node's end", Method::DELETE, format!("{NODES}/in"), Json::Null, rule),

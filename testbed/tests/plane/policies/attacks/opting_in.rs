@@ -90,13 +90,5 @@ pub fn opting_in(with_the_right: bool) -> Vec<Row> {
             with_marker(json!({"spec": {"unschedulable": true}})),
             Policy("reconciler-node-opted-in"),
         ),
-        (
-            "its node opted in, by an agent",
-            Agent,
-            Method::PATCH,
-            format!("{NODES}/host"),
-            labelled(json!({})),
-            Rbac(""),
-        ),
     ]
 }

@@ -45,8 +45,7 @@ fn leases(bed: &Bed) -> Vec<Row> {
         make("its Lease, of nobody", lease(&json!({"spec": null})), Allowed),
         make("another's Lease", named_lease("other"), Policy(of_lease)),
         make("a Lease of any name", generated, Policy(of_lease)),
-        by("a Lease of its name elsewhere", Method::POST, elsewhere, lease(&json!({})), Rbac(of_lease)),
-        by("all Leases' end", Method::DELETE, leases.clone(), Json::Null, Rbac("")),
+        by("a Lease of its name elsewhere", Method::POST, elsewhere, lease(&json!({})), Policy(of_lease)),
         with("the longest Lease", json!({"leaseDurationSeconds": 300}), Allowed),
         with("a longer Lease", json!({"leaseDurationSeconds": 301}), spec),
         with("a Lease for 68 years", json!({"leaseDurationSeconds": i32::MAX}), spec),
@@ -77,7 +76,7 @@ fn fleets(bed: &Bed) -> Vec<Row> {
     let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
         "metadata": {"name": "of-a-thief"}, "spec": {"nodeSelector": {}}});
     let make = |says, body: Json, verdict| by(says, Method::POST, fleets.clone(), body, verdict);
-    let change = |says, body: Json| by(says, Method::PATCH, ours.clone(), body, Rbac(of_fleet));
+    let change = |says, body: Json| by(says, Method::PATCH, ours.clone(), body, Policy(of_fleet));
     let mut rows = vec![
         make("another fleet", fleet("other", &json!({})), Invalid),
         make("a fleet on hold", fleet(names::FLEET, &json!({"paused": true})), Policy(of_fleet)),
@@ -91,14 +90,14 @@ fn fleets(bed: &Bed) -> Vec<Row> {
             fleet(names::FLEET, &json!({"unpooledNodes": "Hold"})),
             Policy(of_fleet),
         ),
-        by("a pool of its own", Method::POST, pools.clone(), pool.clone(), Rbac("pool-people")),
-        by("a pool elsewhere", Method::POST, elsewhere, pool, Rbac("pool-people")),
+        by("a pool of its own", Method::POST, pools.clone(), pool.clone(), Policy("pool-people")),
+        by("a pool elsewhere", Method::POST, elsewhere, pool, Policy("pool-people")),
         change("the fleet let go", json!({"spec": {"paused": false}})),
         change(
             "a halt lifted",
             json!({"spec": {"acknowledgedHalts": [{"version": "1.0.0", "haltedAt": "2026-01-01T00:00:00Z"}]}}),
         ),
-        by("the fleet's end", Method::DELETE, ours.clone(), Json::Null, Rbac(of_fleet)),
+        by("the fleet's end", Method::DELETE, ours.clone(), Json::Null, Policy(of_fleet)),
     ];
     rows.extend(lasting().map(|(says, more)| {
         let mut new = fleet(names::FLEET, &json!({}));
@@ -145,13 +144,13 @@ fn events(bed: &Bed) -> Vec<Row> {
             json!({"reportingController": ours}),
             Invalid,
         ),
-        by("another's Event's end", Method::DELETE, theirs(), Json::Null, Rbac("reconciler-events")),
+        by("another's Event's end", Method::DELETE, theirs(), Json::Null, Policy("reconciler-events")),
         by(
             "an Event by the older API",
             Method::POST,
             "/api/v1/namespaces/default/events".to_owned(),
             core_event,
-            Rbac("reconciler-events"),
+            Policy("reconciler-events"),
         ),
     ];
     rows.extend(lasting().map(|(says, more)| with(says, more, Policy("reconciler-records-metadata"))));
@@ -238,27 +237,26 @@ pub fn evictions(uid: &str) -> Vec<Row> {
             json!({"dryRun": dry, "preconditions": uid, "orphanDependents": true}),
             rule,
         ),
-        delete("a pod deleted", json!({}), Rbac("reconciler-deletion")),
-        delete("a pod deleted by its UID", json!({"preconditions": uid}), Rbac("")),
+        delete("a pod deleted", json!({}), Policy("reconciler-deletion")),
         delete(
             "a pod deleted, its dependents orphaned",
             json!({"preconditions": uid, "propagationPolicy": "Orphan"}),
-            Rbac("reconciler-deletion"),
+            Policy("reconciler-deletion"),
         ),
         delete(
             "a pod deleted after its dependents",
             json!({"preconditions": uid, "propagationPolicy": "Foreground"}),
-            Rbac("reconciler-deletion"),
+            Policy("reconciler-deletion"),
         ),
         delete(
             "a pod deleted as of old",
             json!({"preconditions": uid, "orphanDependents": true}),
-            Rbac("reconciler-deletion"),
+            Policy("reconciler-deletion"),
         ),
         delete(
             "a pod deleted at once",
             json!({"preconditions": uid, "gracePeriodSeconds": 0}),
-            Rbac("reconciler-deletion"),
+            Policy("reconciler-deletion"),
         ),
     ]
 }
