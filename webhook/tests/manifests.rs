@@ -117,7 +117,6 @@ fn the_configuration_selects_our_namespaces_accounts_only() {
     assert_eq!(of_pools["rules"][0]["resources"], serde_json::json!(["bottlerocketpools"]));
 }
 
-/// Every YAML document below this folder, also those that documents quote.
 /// Writes in a version that the configuration does not list would go past the webhook.
 #[test]
 fn the_configuration_lists_each_version_that_is_served() {
@@ -137,6 +136,7 @@ fn the_configuration_lists_each_version_that_is_served() {
     }
 }
 
+/// Every YAML document below this folder, also those that documents quote.
 fn documents(folder: PathBuf) -> Vec<Value> {
     let mut documents = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -206,6 +206,49 @@ fn no_variable_reads_as_a_secret() {
             assert!(!["SECRET", "TOKEN", "PASSWORD", "KEY"].iter().any(|word| name.contains(word)), "{name}");
         }
     }
+}
+
+/// What nobody describes in this part of a schema, and what has no bound or no rule for its characters, by their paths.
+fn unheld(path: &str, schema: &Value, found: &mut Vec<String>) {
+    let has = |word: &str| schema.get(word).is_some();
+    let has_rule = has("pattern") || has("x-kubernetes-validations");
+    let held = match schema["type"].as_str() {
+        Some("string") => has("enum") || has("maxLength") && has_rule,
+        Some("integer") => has("minimum") && has("maximum"),
+        Some("array") => has("maxItems"),
+        Some("object") => has("properties") || has("maxProperties"),
+        Some("boolean") => true,
+        _ => has_rule,
+    };
+    if !held {
+        found.push(path.to_owned());
+    }
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        if field["description"].as_str().is_none_or(|text| text.len() < 4) {
+            found.push(format!("{path}.{name} without a description"));
+        }
+        unheld(&format!("{path}.{name}"), field, found);
+    }
+    for part in ["items", "additionalProperties"].iter().filter_map(|part| schema.get(part)) {
+        unheld(path, part, found);
+    }
+}
+
+/// The tests on an API server try each rule in one place, and no bound.
+#[test]
+fn each_field_is_described_and_has_its_bounds() {
+    let mut found = vec![];
+    for kind in ["shadow", "fleet", "pool"] {
+        let definition = object(&format!("bottlerocket{kind}-crd.yaml"));
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        for half in ["spec", "status"] {
+            assert!(schema[half]["properties"].is_object(), "{schema}");
+            unheld(&format!("{kind}.{half}"), &schema[half], &mut found);
+        }
+    }
+    // The webhook reads what is written in PromQL.
+    let promql = "pool.spec.gates.prometheus";
+    assert_eq!(found, [format!("{promql}.query"), format!("{promql}.requires")]);
 }
 
 /// What a path of a kube-state-metrics configuration leads to, in the schema of a custom resource.

@@ -1,4 +1,5 @@
-//! The generated definitions on the real API server: what they let through and what they refuse.
+//! The generated definitions on the real API server: what they let through and what they refuse. That each field has its
+//! bounds is in the webhook's test of the manifests; here is each pattern and each rule.
 
 mod largest_ledger;
 mod pools;
@@ -11,7 +12,7 @@ use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, State,
 use brupop_testbed::{ControlPlane, Options};
 use http::Method;
 use kube::{Client, Resource};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
 
 /// What a row is about.
@@ -51,38 +52,26 @@ fn with_condition(field: &str, value: &str) -> Json {
     json!({"conditions": [condition]})
 }
 
-fn many(count: usize, value: &Json) -> Json {
-    Json::Object((0..count).map(|n| (format!("1.0.{n}"), value.clone())).collect::<Map<_, _>>())
-}
-
 fn limits_of_specs() -> Vec<Row> {
-    let failures = |reason: String| json!({"failures": {"count": 1, "at": TIME, "reason": reason}});
-    let version = |length: usize| json!({"version": format!("1.0.0-{}", "a".repeat(length - 6))});
+    let failures = json!({"failures": {"count": 1, "at": TIME, "reason": "FellBack"}});
     let shadow_specs = [
         (
             "all of it",
             json!({"state": "StagedAndPerformedUpdate", "version": "1.20.0-rc.1+aws", "attempt": 1, "leader_term": 1, "baseline_boot_id": "b", "state_transition_timestamp": TIME}),
             Ok(()),
         ),
-        ("a version of 1.4 MB", version(1_400_000), Err("spec.version: Too long")),
-        ("a version of 65 characters", version(65), Err("spec.version: Too long")),
-        ("a version of 64 characters", version(64), Ok(())),
+        (
+            "a version of 1.4 MB",
+            json!({"version": format!("1.0.0-{}", "a".repeat(1_400_000))}),
+            Err("spec.version: Too long"),
+        ),
         ("a version with a v", json!({"version": "v1.20.0"}), Err("spec.version in body should match")),
-        ("two numbers", json!({"version": "1.20"}), Err("spec.version in body should match")),
-        ("a leading zero", json!({"version": "1.020.0"}), Err("spec.version in body should match")),
         ("a version and more", json!({"version": "1.20.0\nx"}), Err("spec.version in body should match")),
-        ("a state that is not", json!({"state": "Done"}), Err("spec.state: Unsupported value")),
         ("a state that is reported only", json!({"state": "ErrorReset"}), Err("not something to reach")),
         ("no state", json!({"state": null}), Err("spec.state")),
-        ("an attempt below zero", json!({"attempt": -1}), Err("spec.attempt")),
         ("an attempt beyond what JSON counts", json!({"attempt": 1_u64 << 53}), Err("spec.attempt")),
-        ("an attempt in words", json!({"attempt": "1"}), Err("spec.attempt")),
-        ("a boot without id", json!({"reboot_from_boot_id": ""}), Err("spec.reboot_from_boot_id")),
-        ("a long boot id", json!({"baseline_boot_id": "b".repeat(65)}), Err("baseline_boot_id: Too long")),
         ("no time", json!({"state_transition_timestamp": "yesterday"}), Err("state_transition_timestamp")),
-        ("a failure", failures("FellBack".to_owned()), Ok(())),
-        ("a failure at length", failures("F".repeat(65)), Err("spec.failures.reason: Too long")),
-        ("no reason", json!({"failures": {"count": 1, "at": TIME}}), Err("failures.reason: Required")),
+        ("a failure", failures, Ok(())),
     ];
     rows(ShadowSpec, shadow_specs.into())
 }
@@ -90,95 +79,36 @@ fn limits_of_specs() -> Vec<Row> {
 fn limits_of_statuses() -> Vec<Row> {
     let shadow_statuses = [
         ("conditions alone", conditions(8), Ok(())),
-        ("nine conditions", conditions(9), Err("status.conditions: Too many")),
-        (
-            "two conditions of one type",
-            json!({"conditions": [condition(0), condition(0)]}),
-            Err("status.conditions[1]: Duplicate value"),
-        ),
         ("a type of two words", with_condition("type", "not moving"), Err("conditions[0].type: Invalid")),
-        ("a condition without reason", with_condition("reason", ""), Err("status.conditions[0].reason")),
-        ("a condition of no status", with_condition("status", "Maybe"), Err("[0].status: Unsupported value")),
-        ("a condition's story", with_condition("message", &"m".repeat(1025)), Err("[0].message: Too long")),
-        ("1,024 characters", json!({"message": "m".repeat(1024)}), Ok(())),
-        ("5,000 characters", json!({"message": "m".repeat(5000)}), Err("status.message: Too long")),
         (
-            "a target of 1.4 MB",
-            json!({"target_version": format!("1.0.0-{}", "a".repeat(1_400_000))}),
-            Err("status.target_version: Too long"),
-        ),
-        ("no version", json!({"current_version": "latest"}), Err("status.current_version: Invalid value")),
-        (
-            "a failure",
-            json!({"current_state": "ErrorReset", "crash_count": 1, "state_transition_failure_timestamp": TIME}),
+            "a failure, a problem and a staged image",
+            json!({"current_state": "ErrorReset", "crash_count": 1, "state_transition_failure_timestamp": TIME,
+                "problem": "HostUnreachable", "staged": {"version": "1.20.0", "at": TIME}}),
             Ok(()),
         ),
-        ("a state that is not", json!({"current_state": "Done"}), Err("current_state: Unsupported value")),
-        ("a problem", json!({"problem": "HostUnreachable"}), Ok(())),
-        ("a problem that is not", json!({"problem": "Sulking"}), Err("status.problem: Unsupported value")),
-        ("a staged image", json!({"staged": {"version": "1.20.0", "at": TIME}}), Ok(())),
-        ("a staged image of no time", json!({"staged": {"version": "1.20.0"}}), Err("staged.at: Required")),
-        ("a claim of no boot", json!({"reboot_requested": ""}), Err("status.reboot_requested")),
     ];
     rows(ShadowStatus, shadow_statuses.into())
 }
 
 fn limits_of_fleets() -> Vec<Row> {
-    let slot = json!({"uid": "u", "attempt": 1});
-    let of_pool =
-        |length| json!({"slots": {"brs-n": {"uid": "u", "attempt": 1, "pool": "p".repeat(length)}}});
-    let record = |field: &str, value: Json| json!({"versions": {"1.20.0": {field: value}}});
-    let seen = |count: usize| (0..count).map(|n| (format!("1.0.{n}"), json!(TIME))).collect::<Map<_, _>>();
-    let failures = |count: usize| {
-        let of = |n| json!({"node": format!("n{n}"), "at": TIME, "reason": "FellBack"});
-        record("failures", (0..count).map(of).collect())
-    };
-    let twice = json!({"node": "n", "at": TIME, "reason": "FellBack"});
     let halt = |version: &str, at: &str| json!({"version": version, "haltedAt": at});
     let said = |halts: Json| json!({"acknowledgedHalts": halts});
     let acknowledged = |count| said((0..count).map(|n| halt(&format!("1.0.{n}"), TIME)).collect());
     let fleet_specs = [
         ("sixteen halts to lift", acknowledged(16), Ok(())),
         ("seventeen halts to lift", acknowledged(17), Err("spec.acknowledgedHalts: Too many")),
-        ("two of one version", said(json!([halt("1.0.0", TIME), halt("1.0.0", TIME)])), Err("Duplicate")),
         ("a halt of no version", said(json!([halt("*", TIME)])), Err("a semantic version, such as 1.20.0")),
         ("a version that ends a quotation", said(json!([halt("1.0.0-'", TIME)])), Err("[0].version")),
-        ("a halt of no time", said(json!([{"version": "1.0.0"}])), Err("acknowledgedHalts[0].haltedAt")),
-        ("a time of no halt", said(json!([{"haltedAt": TIME}])), Err("acknowledgedHalts[0].version")),
         ("a halt at a word", said(json!([halt("1.0.0", "now")])), Err("write a time with its offset")),
-        ("a pause in words", json!({"paused": "yes"}), Err("spec.paused")),
         ("a ceiling", json!({"maxUnavailable": 3, "unpooledNodes": "Hold"}), Ok(())),
         ("a tenth", json!({"maxUnavailable": "10%", "unpooledNodes": "DefaultPool"}), Ok(())),
         ("a ceiling of none", json!({"maxUnavailable": 0}), Err("write a number from 1")),
         ("a ceiling in words", json!({"maxUnavailable": "unlimited"}), Err("write a number from 1")),
-        ("nodes that nobody steers", json!({"unpooledNodes": "Ignore"}), Err("unpooledNodes: Unsupported")),
     ];
-    let fleet_statuses = [
-        ("32 versions", json!({"versions": many(32, &json!({}))}), Ok(())),
-        ("41 versions", json!({"versions": many(41, &json!({}))}), Err("status.versions: Too many")),
-        ("a version in a pool", json!({"poolVersions": {"web/1.20.0": {"acknowledgedAt": TIME}}}), Ok(())),
-        ("17 of them", json!({"poolVersions": many(17, &json!({}))}), Err("status.poolVersions: Too many")),
-        ("500 slots", json!({"slots": many(500, &slot)}), Ok(())),
-        ("501 slots", json!({"slots": many(501, &slot)}), Err("status.slots: Too many")),
-        ("a slot of a pool", of_pool(63), Ok(())),
-        ("a slot of no pool", of_pool(64), Err("status.slots.brs-n.pool: Too long")),
-        ("a slot of nobody", json!({"slots": {"brs-n": {"attempt": 1}}}), Err("brs-n.uid: Required value")),
-        ("eight failures", failures(8), Ok(())),
-        ("nine failures", failures(9), Err("failures: Too many")),
-        ("two of one node", record("failures", json!([twice, twice])), Err("failures[1]: Duplicate value")),
-        ("a version seen", json!({"seen": {"1.20.0": TIME}}), Ok(())),
-        ("a version seen sometime", json!({"seen": {"1.20.0": "soon"}}), Err("status.seen.1.20.0")),
-        ("too many versions seen", json!({"seen": seen(65)}), Err("status.seen: Too many")),
-        (
-            "a halt at length",
-            record("halted", json!({"at": TIME, "reason": "r".repeat(257)})),
-            Err("halted.reason: Too long"),
-        ),
-        ("nine conditions", conditions(9), Err("status.conditions: Too many")),
-    ];
-    let mut fleets = rows(FleetSpec, fleet_specs.into());
-    fleets.extend(rows(FleetStatus, fleet_statuses.into()));
-    fleets
+    // All that a ledger holds is in the largest one.
+    let of_pools = json!({"poolVersions": {"web/1.20.0": {"acknowledgedAt": TIME}}});
+    [rows(FleetSpec, fleet_specs.into()), rows(FleetStatus, vec![("a version in a pool", of_pools, Ok(()))])]
+        .concat()
 }
 
 fn rows(half: Half, rows: Vec<(&'static str, Json, Result<(), &'static str>)>) -> Vec<Row> {
@@ -377,7 +307,6 @@ async fn the_generated_definitions_hold_what_they_promise() -> Result<()> {
     let control_plane = ControlPlane::start(Options::API).await?;
     let warnings = custom_resources::install(&control_plane).await?;
     assert_eq!(warnings, "");
-    pools::every_field_is_described()?;
     let client = control_plane.client();
     every_row_holds(&client).await?;
     pools::defaults_appear(&client).await?;

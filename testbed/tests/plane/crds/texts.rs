@@ -19,12 +19,6 @@ pub fn rows() -> Vec<Row> {
     for character in UNPRINTABLE.chars() {
         let (text, not) = (format!("said{character}allowed"), "message in body should match");
         rows.push(row("a character of a message", ShadowStatus, message(&text), Err(not)));
-        rows.push(row(
-            "a character of a condition's message",
-            ShadowStatus,
-            with_condition("message", &text),
-            Err(not),
-        ));
     }
     rows
 }
@@ -48,10 +42,8 @@ fn accepted() -> Vec<Row> {
 fn refused_of_shadows() -> Vec<Row> {
     let followed = format!("{TIME}t\u{1b}[2J\nforged");
     let failed = |reason: &str| json!({"failures": {"count": 1, "at": TIME, "reason": reason}});
-    let staged = |version: &str, at: &str| json!({"staged": {"version": version, "at": at}});
     [
         ("a failure in two words", ShadowSpec, failed("fell back"), "failures.reason"),
-        ("a boot id of two lines", ShadowSpec, json!({"baseline_boot_id": "b\nb"}), "baseline_boot_id"),
         (
             "a boot id in colour",
             ShadowSpec,
@@ -64,25 +56,8 @@ fn refused_of_shadows() -> Vec<Row> {
             json!({"state_transition_timestamp": followed}),
             "state_transition_timestamp",
         ),
-        (
-            "a failure's time with more behind it",
-            ShadowStatus,
-            json!({"state_transition_failure_timestamp": followed}),
-            "state_transition_failure_timestamp",
-        ),
-        (
-            "a condition's time with more behind it",
-            ShadowStatus,
-            with_condition("lastTransitionTime", &followed),
-            "conditions[0].lastTransitionTime",
-        ),
-        ("a claim of two lines", ShadowStatus, json!({"reboot_requested": "b\n"}), "reboot_requested"),
-        ("a boot of two words", ShadowStatus, json!({"boot_id": "b b"}), "boot_id"),
         ("a boot of no letters", ShadowStatus, json!({"boot_id": "ａ"}), "boot_id"),
         ("a version of two lines", ShadowStatus, json!({"current_version": "1.0.0\n"}), "current_version"),
-        ("a target in colour", ShadowStatus, json!({"target_version": "1.0.0-\u{1b}"}), "target_version"),
-        ("a staged version of two lines", ShadowStatus, staged("1.0.0\n", TIME), "staged.version"),
-        ("a staged time of two lines", ShadowStatus, staged("1.0.0", "t\nt"), "staged.at"),
     ]
     .map(refused)
     .into()
@@ -91,7 +66,6 @@ fn refused_of_shadows() -> Vec<Row> {
 fn refused_of_fleets() -> Vec<Row> {
     let record = |field: &str, value: Json| json!({"versions": {"1.20.0": {field: value}}});
     let failure = json!([{"node": "n\u{1b}", "at": TIME, "reason": "FellBack"}]);
-    let slot = json!({"slots": {"brs-n": {"uid": "u\nu", "attempt": 1}}});
     [
         (
             "a halt of two lines",
@@ -99,8 +73,6 @@ fn refused_of_fleets() -> Vec<Row> {
             record("halted", json!({"at": TIME, "reason": "a\nb"})),
             "halted.reason",
         ),
-        ("halted in two lines", FleetStatus, json!({"halted": "1.0.0\n1.0.1"}), "halted"),
-        ("a slot of two lines", FleetStatus, slot, "uid"),
         ("a failure on a node in colour", FleetStatus, record("failures", failure), "failures[0].node"),
     ]
     .map(refused)
