@@ -2,10 +2,13 @@
 //! namespace and other names.
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_api::names;
 use brupop_testbed::ControlPlane;
 use brupop_testbed::operator::{NAMESPACE, throw_away_overlay};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use std::path::PathBuf;
+
+use crate::overlays::references::text;
 
 const KUSTOMIZE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../kustomize");
 /// Where renamed ones go.
@@ -46,6 +49,39 @@ impl Case {
 
     pub fn has_component(&self, component: &str) -> bool {
         self.components.iter().any(|name| name == component)
+    }
+
+    /// What bears a name or a namespace of the default overlay although this has others.
+    pub fn foreign(&self, objects: &[Json]) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for object in objects {
+            let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
+            let namespace = object["metadata"].get("namespace").and_then(Json::as_str);
+            if namespace.is_some_and(|namespace| namespace != self.namespace()) {
+                wrong.push(format!("{kind} {name} is in {namespace:?}"));
+            }
+            if !self.renamed {
+                continue;
+            }
+            if object.to_string().contains(NAMESPACE) {
+                wrong.push(format!("{kind} {name} speaks of {NAMESPACE}"));
+            }
+            let expected = match kind {
+                "Namespace" => name == ELSEWHERE,
+                "CustomResourceDefinition" => name.ends_with(".brupop.bottlerocket.aws"),
+                // There is one, whatever the others are called.
+                "BottlerocketFleet" => name == names::FLEET,
+                // A hash comes after the name, but of what no pod mounts.
+                "ConfigMap" if object["metadata"]["labels"]["grafana_dashboard"] != "1" => {
+                    name.starts_with(PREFIX) && name.contains(&format!("{SUFFIX}-"))
+                }
+                _ => name.starts_with(PREFIX) && name.ends_with(SUFFIX),
+            };
+            if !expected {
+                wrong.push(format!("{kind} is called {name}"));
+            }
+        }
+        wrong
     }
 
     /// Writes it as people would; returns its folder.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::binaries::{control_plane_binaries, others_definitions};
-use brupop_testbed::{ControlPlane, DEADLINE, Options, await_until};
+use brupop_testbed::binaries::others_definitions;
+use brupop_testbed::{ControlPlane, Options, await_until};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -14,7 +14,6 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, PostParams};
 use serde_json::Value as Json;
-use tokio::process::Command;
 
 use crate::overlays::cases::{Case, ELSEWHERE, PREFIX, SUFFIX};
 use crate::overlays::{apply, restricted};
@@ -24,9 +23,6 @@ const BY_CLIENT: &[&str] = &[];
 const BY_SERVER: &[&str] = &["--server-side"];
 /// And so when it was by the client before, which has become the manager of what the API server filled in.
 const BY_SERVER_FIRST: &[&str] = &["--server-side", "--force-conflicts"];
-
-/// Of a `Deployment` or a `DaemonSet`.
-const IMAGE: &str = "/spec/template/spec/containers/0/image";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn overlays_can_be_reapplied_switched_and_deleted() -> Result<()> {
@@ -65,44 +61,10 @@ async fn overlays_can_be_reapplied_switched_and_deleted() -> Result<()> {
     delete(&control_plane, &all).await
 }
 
-/// As it is attached to a release: written by `make yaml`, for an image of this version.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_release_manifest_is_applied_in_every_way() -> Result<()> {
-    let control_plane = ControlPlane::start(Options::CLUSTER).await?;
-    let folder = control_plane.dir().join("dist");
-    let path = format!("{}:{}", control_plane_binaries().await?.display(), std::env::var("PATH")?);
-    let writes = Command::new("make")
-        .args(["--no-print-directory", "yaml", "VERSION=1.2.3"])
-        .arg(format!("DIST={}", folder.display()))
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-        .env("PATH", path)
-        .output();
-    let output = tokio::time::timeout(DEADLINE, writes).await??;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let release = folder.join("bottlerocket-update-operator.yaml");
-
-    apply(&control_plane, BY_SERVER, "-f", &release).await?;
-    let first = shapes(&control_plane, &release).await?;
-    let images: Vec<_> = first.values().filter_map(|it| it.pointer(IMAGE)).filter_map(Json::as_str).collect();
-    ensure!(images.len() == 3 && images.iter().all(|image| image.ends_with("/brupop:v1.2.3")), "{images:?}");
-    again_changes_nothing(&control_plane, BY_SERVER, &release).await?;
-    apply(&control_plane, BY_CLIENT, "-f", &release).await?;
-    same(&first, &shapes(&control_plane, &release).await?)?;
-    again_changes_nothing(&control_plane, BY_CLIENT, &release).await?;
-    apply(&control_plane, BY_SERVER_FIRST, "-f", &release).await?;
-    same(&first, &shapes(&control_plane, &release).await?)?;
-    delete(&control_plane, &release).await
-}
-
-/// kubectl's flag for this: a folder with an overlay, or a file.
-fn flag(what: &Path) -> &'static str {
-    if what.is_dir() { "-k" } else { "-f" }
-}
-
 type Objects = BTreeMap<(String, String), Json>;
 
 async fn stored(control_plane: &ControlPlane, overlay: &Path) -> Result<Objects> {
-    let args = ["get", "-o", "json", flag(overlay)].map(OsStr::new);
+    let args = ["get", "-o", "json", "-k"].map(OsStr::new);
     let list: Json =
         serde_json::from_str(&control_plane.kubectl(args.into_iter().chain([overlay.as_os_str()])).await?)?;
     let objects = list["items"].as_array().context("no list")?;
@@ -148,7 +110,7 @@ async fn again_changes_nothing(control_plane: &ControlPlane, how: &[&str], overl
     let mut changed = Vec::new();
     let quiet = await_until("nothing changes", async || {
         let before = versions().await.ok()?;
-        apply(control_plane, how, flag(overlay), overlay).await.ok()?;
+        apply(control_plane, how, "-k", overlay).await.ok()?;
         let after = versions().await.ok()?;
         changed = after.into_iter().filter(|(name, version)| before.get(name) != Some(version)).collect();
         changed.is_empty().then_some(())
@@ -157,9 +119,9 @@ async fn again_changes_nothing(control_plane: &ControlPlane, how: &[&str], overl
 }
 
 async fn delete(control_plane: &ControlPlane, overlay: &Path) -> Result<()> {
-    let delete = ["delete", "--ignore-not-found", flag(overlay)].map(OsStr::new);
+    let delete = ["delete", "--ignore-not-found", "-k"].map(OsStr::new);
     control_plane.kubectl(delete.into_iter().chain([overlay.as_os_str()])).await?;
-    let left = ["get", "--ignore-not-found", "-o", "name", flag(overlay)].map(OsStr::new);
+    let left = ["get", "--ignore-not-found", "-o", "name", "-k"].map(OsStr::new);
     let left = control_plane.kubectl(left.into_iter().chain([overlay.as_os_str()])).await?;
     ensure!(left.is_empty(), "still there: {left}");
     Ok(())
@@ -167,7 +129,7 @@ async fn delete(control_plane: &ControlPlane, overlay: &Path) -> Result<()> {
 
 /// The component prometheus-operator, applied under other names.
 async fn a_scraper_gets_a_token_that_may_read_metrics_alone(control_plane: &ControlPlane) -> Result<()> {
-    let definitions: PathBuf = others_definitions().await?;
+    let definitions = others_definitions().await?;
     apply(control_plane, &["--server-side"], "-f", &definitions).await?;
     let case = Case { renamed: true, ..Case::new("default", &["prometheus-operator"]) };
     let overlay = case.write(control_plane)?;

@@ -3,8 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::operator::rendered;
+use anyhow::{Result, ensure};
 use brupop_testbed::{ControlPlane, Options};
 use serde_json::Value as Json;
 
@@ -81,25 +80,4 @@ async fn the_component_pools_names_one_field_of_the_fleet() -> Result<()> {
     let by_server = ["--server-side", "--force-conflicts"];
     applied(&control_plane, &by_server, &renamed.write(&control_plane)?).await?;
     leaves_people_theirs(&control_plane, &renamed, &by_server).await
-}
-
-/// Its slots would go with it.
-#[tokio::test]
-async fn nobody_prunes_the_fleet() -> Result<()> {
-    let control_plane = ControlPlane::start(Options::API).await?;
-    let overlay = Case::new("default", &["pools"]).write(&control_plane)?;
-    let objects = rendered(&control_plane, &overlay).await?;
-    let find = |kind: &str| objects.iter().find(|object| object["kind"] == kind).context(kind.to_owned());
-    let (fleet, definition) = (find("BottlerocketFleet")?, find("CustomResourceDefinition")?);
-    ensure!(fleet["metadata"].get("labels").is_none(), "{fleet}");
-    let kept = &fleet["metadata"]["annotations"];
-    for key in
-        ["argocd.argoproj.io/sync-options", "helm.sh/resource-policy", "kustomize.toolkit.fluxcd.io/prune"]
-    {
-        ensure!(
-            kept[key].is_string() && kept[key] == definition["metadata"]["annotations"][key],
-            "{key}: {kept}"
-        );
-    }
-    Ok(())
 }

@@ -3,10 +3,7 @@
 use std::collections::BTreeSet;
 
 use brupop_api::names;
-use brupop_testbed::operator::NAMESPACE;
-use serde_json::Value as Json;
-
-use crate::overlays::cases::{Case, ELSEWHERE, PREFIX, SUFFIX};
+use serde_json::{Value as Json, json};
 
 /// What cert-manager makes, under a name that no prefix changes.
 const MADE_BY_CERT_MANAGER: &str = "brupop-webhook-tls";
@@ -18,6 +15,10 @@ const LISTENERS: [(&str, &str, u64); 3] = [
     ("health", "HEALTH_ADDRESS", 8080),
     ("metrics", "METRICS_ADDRESS", 8444),
 ];
+
+/// By these annotations programs and people are told to keep an object that is not in Git any more.
+const KEEPERS: [&str; 3] =
+    ["argocd.argoproj.io/sync-options", "helm.sh/resource-policy", "kustomize.toolkit.fluxcd.io/prune"];
 
 /// What does not fit together.
 pub fn wrong(objects: &[Json]) -> Vec<String> {
@@ -34,39 +35,6 @@ pub fn wrong(objects: &[Json]) -> Vec<String> {
         wrong.extend(of_object(objects, &workloads, object));
         wrong.extend(of_selectors(&workloads, object));
         wrong.extend(of_resource_names(objects, object));
-    }
-    wrong
-}
-
-/// What bears a name or a namespace of the default overlay although the case has others.
-pub fn foreign(objects: &[Json], case: &Case) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for object in objects {
-        let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
-        let namespace = object["metadata"].get("namespace").and_then(Json::as_str);
-        if namespace.is_some_and(|namespace| namespace != case.namespace()) {
-            wrong.push(format!("{kind} {name} is in {namespace:?}"));
-        }
-        if !case.renamed {
-            continue;
-        }
-        if object.to_string().contains(NAMESPACE) {
-            wrong.push(format!("{kind} {name} speaks of {NAMESPACE}"));
-        }
-        let expected = match kind {
-            "Namespace" => name == ELSEWHERE,
-            "CustomResourceDefinition" => name.ends_with(".brupop.bottlerocket.aws"),
-            // There is one, whatever the others are called.
-            "BottlerocketFleet" => name == names::FLEET,
-            // A hash comes after the name, but of what no pod mounts.
-            "ConfigMap" if object["metadata"]["labels"]["grafana_dashboard"] != "1" => {
-                name.starts_with(PREFIX) && name.contains(&format!("{SUFFIX}-"))
-            }
-            _ => name.starts_with(PREFIX) && name.ends_with(SUFFIX),
-        };
-        if !expected {
-            wrong.push(format!("{kind} is called {name}"));
-        }
     }
     wrong
 }
@@ -176,8 +144,19 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
             let subjects = items(&spec["rules"]).flat_map(|rule| items(&rule["subjects"]));
             subjects.for_each(|subject| needs("ServiceAccount", &subject["serviceAccount"]["name"]));
         }
-        "ValidatingWebhookConfiguration" => items(&object["webhooks"])
-            .for_each(|webhook| needs("Service", &webhook["clientConfig"]["service"]["name"])),
+        "ValidatingWebhookConfiguration" => {
+            items(&object["webhooks"])
+                .for_each(|webhook| needs("Service", &webhook["clientConfig"]["service"]["name"]));
+            let from = text(&object["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]);
+            let is_meant = |made: &Json| {
+                let made_by =
+                    |metadata: &Json| format!("{}/{}", text(&metadata["namespace"]), text(&metadata["name"]));
+                made["kind"] == "Certificate" && made_by(&made["metadata"]) == from
+            };
+            if !from.is_empty() && !objects.iter().any(is_meant) {
+                wrong.push(format!("{kind} {name}: there is no Certificate {from}"));
+            }
+        }
         "Secret" if object["type"] == "kubernetes.io/service-account-token" => {
             needs("ServiceAccount", &object["metadata"]["annotations"]["kubernetes.io/service-account.name"]);
         }
@@ -187,7 +166,27 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
                 ports.push((&spec["selector"], &endpoint["port"]));
             }
         }
-        "Certificate" => needs("Issuer", &spec["issuerRef"]["name"]),
+        "Certificate" => {
+            needs("Issuer", &spec["issuerRef"]["name"]);
+            // The webhook's, which is called like its Service.
+            let namespace = text(&object["metadata"]["namespace"]);
+            let service = [format!("{name}.{namespace}.svc"), format!("{name}.{namespace}")];
+            if spec["isCA"] != true && spec["dnsNames"] != json!(service) {
+                wrong.push(format!("{kind} {name}: is for {}", spec["dnsNames"]));
+            }
+        }
+        "BottlerocketFleet" => {
+            let definition = objects.iter().find(|object| object["kind"] == "CustomResourceDefinition");
+            let kept = |object: &Json| KEEPERS.map(|key| object["metadata"]["annotations"][key].clone());
+            let as_the_definition = definition.map(kept).is_some_and(|keeps| keeps == kept(object));
+            // By their labels people would prune it, and its slots would go with it.
+            if kept(object).iter().any(Json::is_null)
+                || !as_the_definition
+                || object["metadata"].get("labels").is_some()
+            {
+                wrong.push(format!("{kind} {name} may be pruned"));
+            }
+        }
         "Service" => ports.extend(items(&spec["ports"]).map(|port| (&spec["selector"], &port["targetPort"]))),
         "NetworkPolicy" => {
             let open = items(&spec["ingress"]).flat_map(|rule| items(&rule["ports"]));
