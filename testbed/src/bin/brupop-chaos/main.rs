@@ -6,6 +6,7 @@ mod asked;
 mod checker;
 mod fault;
 mod hosts;
+mod impostor;
 mod people;
 mod pools;
 mod random;

@@ -22,7 +22,7 @@ use crate::pools::{self, POOLS};
 use crate::schedule::{BUDGETED_LATER, BUDGETS, CHANGED, LAST};
 use crate::watch::Watch;
 use crate::world::NODES;
-use crate::{tenants, workloads, world};
+use crate::{impostor, tenants, workloads, world};
 
 /// The rule by which the test bed itself fails.
 pub(crate) const TEST_BED: &str = "test bed";
@@ -48,10 +48,15 @@ pub(crate) async fn run(plan: &Plan, keep: &Path) -> Result<Vec<Violation>> {
     let mut fleet = world::start(&plan.settings).await?;
     let mut watch = Watch::of(&fleet);
     let mut maker = Maker::new();
-    if let Err(error) = go_through(&mut fleet, &mut watch, &mut maker, plan).await {
-        watch.found.add([Violation::new(TEST_BED, format!("{error:#}"))]);
-    }
+    let failed = |error: anyhow::Error| vec![Violation::new(TEST_BED, format!("{error:#}"))];
+    let rests = go_through(&mut fleet, &mut watch, &mut maker, plan).await;
     watch.found.add(logs(&fleet.control_plane.sandbox().logs())?);
+    let unseen = match rests {
+        Ok(true) => impostor::unseen(&fleet, &mut watch).await.unwrap_or_else(failed),
+        Ok(false) => vec![],
+        Err(error) => failed(error),
+    };
+    watch.found.add(unseen);
     let requested = |ended: &Ended| ended.requested;
     let reboots = fleet.hosts.iter().flat_map(Host::ended_boots).filter(requested).count();
     println!(
@@ -65,8 +70,8 @@ pub(crate) async fn run(plan: &Plan, keep: &Path) -> Result<Vec<Violation>> {
     Ok(watch.found.violations)
 }
 
-/// The faults, and what comes after them.
-async fn go_through(fleet: &mut Fleet, watch: &mut Watch, maker: &mut Maker, plan: &Plan) -> Result<()> {
+/// The faults, and what comes after them. Returns whether everything came to rest.
+async fn go_through(fleet: &mut Fleet, watch: &mut Watch, maker: &mut Maker, plan: &Plan) -> Result<bool> {
     make_faults(fleet, watch, maker, &plan.steps).await?;
     let (began, granted) = (Instant::now(), watch.objects.grants.len());
     // All of it is news for every node.
@@ -75,9 +80,10 @@ async fn go_through(fleet: &mut Fleet, watch: &mut Watch, maker: &mut Maker, pla
     }
     calm(fleet, maker, &plan.settings).await?;
     let rests = settle(fleet, watch, maker).await?;
-    let rests = if rests { "at rest" } else { "not at rest" };
-    println!("-- {granted} reboots granted under faults; {rests} {} s later", began.elapsed().as_secs());
-    watch.conclude(fleet)
+    let at_rest = if rests { "at rest" } else { "not at rest" };
+    println!("-- {granted} reboots granted under faults; {at_rest} {} s later", began.elapsed().as_secs());
+    watch.conclude(fleet)?;
+    Ok(rests)
 }
 
 /// Makes the faults in their turn, and takes each back in its own.

@@ -50,6 +50,11 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// Is this rule among those that were violated?
+    pub(crate) fn violates(&self, rule: &str) -> bool {
+        self.violations.iter().any(|violation| violation.rule == rule)
+    }
+
     pub(crate) fn add(&mut self, violations: impl IntoIterator<Item = Violation>) {
         for violation in violations {
             if self.seen.insert((violation.rule, violation.what.clone())) {
