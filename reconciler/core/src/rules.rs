@@ -1,8 +1,7 @@
 //! What a pool, or the environment, says of its nodes.
 
+mod limit;
 mod read;
-
-use std::str::FromStr;
 
 use brupop_api::fleet::AcknowledgedHalt;
 use brupop_api::names::ZONE_LABEL;
@@ -12,6 +11,7 @@ use semver::Version;
 
 use crate::kept::weight;
 use crate::window::{self, Schedule, Span, Starts, Until};
+pub use limit::Limit;
 pub use read::{Invalid, limit};
 
 /// What a pool says of its nodes, or what the settings say of the nodes of the default pool.
@@ -250,68 +250,5 @@ impl Default for FailureBudget {
     }
 }
 
-/// How many nodes may be updated at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// That many.
-    Nodes(u64),
-    /// That percentage of the labelled nodes, rounded down, but at least one.
-    Percent(u64),
-    /// Any number. The ledger still has no more than [`SLOTS_MAX`](brupop_api::crds::SLOTS_MAX) slots.
-    Unlimited,
-}
-
-impl Default for Limit {
-    fn default() -> Self {
-        Self::Nodes(1)
-    }
-}
-
-impl Limit {
-    /// The limit as a number of nodes, in a fleet with `labelled` labelled nodes.
-    pub fn of(self, labelled: u64) -> u64 {
-        match self {
-            Self::Nodes(nodes) => nodes,
-            Self::Percent(percent) => (labelled.saturating_mul(percent) / 100).max(1),
-            Self::Unlimited => u64::MAX,
-        }
-    }
-}
-
-impl FromStr for Limit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let number = |digits: &str| digits.parse::<u64>().ok().filter(|number| *number >= 1);
-        match (text, text.strip_suffix('%')) {
-            ("unlimited", _) => Some(Self::Unlimited),
-            (_, Some(digits)) => number(digits).filter(|percent| *percent <= 100).map(Self::Percent),
-            (digits, None) => number(digits).map(Self::Nodes),
-        }
-        .ok_or_else(|| {
-            "write an integer from 1 such as 2, a percentage from 1% to 100% such as 10%, or unlimited"
-                .to_owned()
-        })
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_are_read_and_counted() {
-        for (text, nodes, limit) in [
-            ("3", 100, 3),
-            ("10%", 100, 10),
-            ("10%", 19, 1),
-            ("10%", 0, 1),
-            ("100%", 7, 7),
-            ("10%", 50_000, 5_000),
-            ("unlimited", 7, u64::MAX),
-            ("100000", 7, 100_000),
-        ] {
-            assert_eq!(text.parse::<Limit>().unwrap().of(nodes), limit, "{text} of {nodes}");
-        }
-    }
-}
+mod tests;

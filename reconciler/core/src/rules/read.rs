@@ -195,3 +195,6 @@ fn schedule(nth: usize, window: &Window) -> Result<Schedule, Invalid> {
     let length = duration(field("duration"), &window.duration, SignedDuration::from_secs(1), WINDOW_MAX)?;
     Schedule::new(&window.schedule, zone, Some(length)).map_err(|why| Invalid::new(field("schedule"), why))
 }
+
+#[cfg(test)]
+pub(super) mod tests;
