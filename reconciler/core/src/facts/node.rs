@@ -1,0 +1,266 @@
+//! What decisions see of nodes: objects and pods, and what the clock says of them.
+
+use brupop_api::Marker;
+use brupop_api::facts::ShadowFacts;
+use brupop_api::fleet::Slot;
+use brupop_api::marker::Before;
+use brupop_api::shadow::DrainObstacle;
+use jiff::Timestamp;
+
+use super::FleetFacts;
+use crate::objects::Words;
+use crate::workloads::Evicted;
+
+/// Which pool says how and when a node is updated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Steering<'a> {
+    /// The default pool.
+    #[default]
+    Default,
+    /// The `BottlerocketPool` with this index.
+    Pool(usize),
+    /// These contend for it, so none does.
+    Conflict(&'a str),
+    /// None selects it, and the fleet says to hold such nodes.
+    Nobody,
+}
+
+/// One node, its shadow and its slot, joined by name.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeView<'a> {
+    /// Name of the shadow, also when there is none.
+    pub shadow_name: &'a str,
+    /// Which pool steers it.
+    pub steering: Steering<'a>,
+    /// The Node; `None` when it is gone.
+    pub node: Option<NodeFacts<'a>>,
+    /// The shadow; `None` when there is none.
+    pub shadow: Option<ShadowFacts<'a>>,
+    /// Its Node, the marker or its shadow cannot be read: it keeps its slot, and nothing follows from the rest.
+    pub unreadable: bool,
+    /// UID in the shadow's owner reference to its Node.
+    pub owner_uid: Option<&'a str>,
+    /// The pods on the node that a drain concerns.
+    pub pods: PodFacts<'a>,
+    /// Why the API server takes no change of the Node, if that is so.
+    pub denied: Option<&'a str>,
+    /// The workloads whose pods were evicted from the node.
+    pub evicted: Evicted<'a>,
+    /// Another zone of its pool in which a node is out of service, or has a slot and comes first, if the pool keeps zones
+    /// apart.
+    pub busy_zone: Option<&'a str>,
+    /// If it is of the control plane: another node of it that is out of service, or has a slot, too, and comes first.
+    pub busy_control_plane: Option<&'a str>,
+    /// What the clock says.
+    pub time: TimeFacts,
+}
+
+/// A Node, as decisions see it. All fields come from one version of the object.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub struct NodeFacts<'a> {
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// `metadata.uid`.
+    pub uid: &'a str,
+    /// Opted in by its label.
+    pub labelled: bool,
+    /// The condition Ready is True.
+    pub ready: bool,
+    /// `status.nodeInfo.bootID`.
+    pub boot_id: &'a str,
+    /// The Bottlerocket version in `status.nodeInfo.osImage`.
+    pub version: Option<&'a str>,
+    /// And the variant.
+    pub variant: Option<&'a str>,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    /// Is it a node of the control plane? Of these at most one is out of service at a time.
+    pub control_plane: bool,
+    /// Its kubelet says that volumes are in use there (`status.volumesInUse`).
+    pub volumes_in_use: bool,
+    /// Carries the label that keeps it out of load balancers.
+    pub excluded: bool,
+    /// Carries our taint.
+    pub tainted: bool,
+    /// The annotation that keeps Karpenter from disrupting it, if it is there.
+    pub do_not_disrupt: Option<Words>,
+    /// The annotation that keeps the cluster autoscaler from removing it, if it is there.
+    pub scale_down_disabled: Option<Words>,
+    /// It is being deleted, or an autoscaler says that it removes it.
+    pub leaving: bool,
+    /// What we changed on it.
+    pub marker: Option<&'a Marker>,
+    /// Its zone, or what its pool takes for one (`spec.topology`).
+    pub zone: Option<&'a str>,
+    /// A person paused this node by its annotation.
+    pub paused: bool,
+    /// A person asked for this node's update now, regardless of the window; a back-off still applies.
+    pub update_now: bool,
+    /// The pod of its agent is Ready.
+    pub agent_ready: bool,
+    /// It has so many labels or annotations that the API server might refuse changes of it.
+    pub overgrown: bool,
+    /// This process runs on it.
+    pub runs_this_process: bool,
+}
+
+/// A Node that the operator does not manage: not opted in, not changed by us, and without a shadow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnmanagedNode<'a> {
+    /// Name of the shadow that it would have.
+    pub shadow_name: &'a str,
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// `metadata.uid`.
+    pub uid: &'a str,
+    /// The value of the opt-in label. A value other than ours means that somebody wants the node left out.
+    pub label: Option<&'a str>,
+    /// `status.nodeInfo.osImage`.
+    pub os_image: &'a str,
+    /// It was created not long ago, so that its labels may not be complete.
+    pub young: bool,
+}
+
+/// Pods of a node.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub struct PodFacts<'a> {
+    /// They are watched, and known. (`undrainable` and `blocked` are remembered for a while, so they may be set without this.)
+    pub known: bool,
+    /// There are too many of them to be known.
+    pub too_many: bool,
+    /// Why no drain could empty the node, as its pods and their budgets are now.
+    pub undrainable: Option<&'a str>,
+    /// Which budget allows no disruption that a drain needs, as of now.
+    pub blocked: Option<&'a str>,
+    /// One has not done so for as long as a drain may take.
+    pub blocked_for_long: bool,
+    /// No pod is left that a drain would evict.
+    pub drained: bool,
+    /// The workloads whose pods would be evicted; only those that are available now.
+    pub owners: &'a [String],
+    /// How each of them is now.
+    pub owners_before: &'a [Before],
+    /// The workloads whose pods have come back to the node each time that they were evicted.
+    pub returning: &'a [String],
+    /// A pod that would be left on the node, for it or its like came back each time, is covered by a budget. Says which.
+    pub needed: Option<&'a str>,
+    /// What the drain of the node fails on if it fails now.
+    pub failing: Option<&'a DrainObstacle>,
+    /// Pods that should have been gone by then are not waited for any more.
+    pub overlooked: Option<Timestamp>,
+    /// No other pod is left to evict, so it is the turn of these pods of the operator itself, which no marker lists yet.
+    /// Their UIDs.
+    pub operator_pods: &'a [String],
+}
+
+/// What the clock says about one node. [`crate::observe`] makes these from times.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub struct TimeFacts {
+    /// The node is kept out of load balancers for a while before it is cordoned.
+    pub exclude: bool,
+    /// The node has been out of load balancers for long enough.
+    pub exclusion_over: bool,
+    /// The node failed not long ago.
+    pub backing_off: bool,
+    /// The node was created not long ago.
+    pub young: bool,
+    /// The current step takes longer than it may.
+    pub step_overdue: bool,
+    /// For longer than a short step may take, the agent has said that the host's API does not answer; no reboot is claimed.
+    pub host_silent: bool,
+    /// The drain, or the time from its end to the grant, takes longer than it may.
+    pub drain_overdue: bool,
+    /// The node has been seen empty for so long that its reboot waits for volumes no more.
+    pub volumes_overdue: bool,
+    /// The node has been watched for long enough after its update.
+    pub soak_over: bool,
+    /// The node has not been Ready for so long, since its host began its reboot, that it may be lost.
+    pub not_ready_for_long: bool,
+    /// The node, which keeps annotations for autoscalers, has not been Ready for so long that somebody may want to replace it.
+    pub kept_is_lost: bool,
+    /// The node has kept its annotations for as long as staging may take, which is the longest that another waits for it.
+    pub kept_for_long: bool,
+    /// Somebody else has cordoned the node not long ago, perhaps to drain it.
+    pub cordoned_lately: bool,
+    /// The Node is gone, and its update has ended, or its soak begun, not longer ago than staging may take.
+    pub removed_soon: bool,
+    /// Evicted workloads have had long enough to be available again.
+    pub workloads_overdue: bool,
+    /// The current step takes longer than it may; or the slot has been held for longer than a short step may take, and the
+    /// host has not staged the update.
+    pub trial_overdue: bool,
+    /// For how many seconds the slot has been held, if that is known.
+    pub slot_seconds: Option<u64>,
+    /// The slot is held for longer than the current step, and what follows its deadline, may take.
+    pub slot_overdue: bool,
+    /// A leader whose clock was ahead has written when the step began: that has not come yet, and counts as now.
+    pub transition_ahead: bool,
+}
+
+impl<'a> NodeView<'a> {
+    /// Nothing is there of this name.
+    pub fn nothing(shadow_name: &'a str) -> Self {
+        Self { shadow_name, ..Self::default() }
+    }
+
+    /// The slot of this shadow, if the ledger's slot of that name has this shadow's UID.
+    pub fn slot(&self, fleet: &FleetFacts<'a>) -> Option<&'a Slot> {
+        fleet.slots.get(self.shadow_name).filter(|slot| self.holds(slot))
+    }
+
+    /// Is this slot, which has the shadow's name, for this very shadow?
+    pub(crate) fn holds(&self, slot: &Slot) -> bool {
+        self.shadow.is_some_and(|shadow| shadow.uid == slot.uid)
+    }
+
+    /// Does the node carry changes of ours that are not undone?
+    pub fn marked(&self) -> bool {
+        self.node.and_then(|node| node.marker).is_some_and(Marker::holds_changes)
+    }
+}
+
+impl NodeFacts<'_> {
+    /// Is nothing left on it of an update? Annotations that are kept for the pods of other nodes are not.
+    pub(crate) fn is_tidy(&self) -> bool {
+        self.marker.is_none_or(Marker::is_kept)
+    }
+}
+
+/// Is the node out of service?
+pub(crate) fn is_unavailable(view: &NodeView<'_>) -> bool {
+    // Nobody knows whether we have cordoned what cannot be read.
+    let unknown = |node: NodeFacts<'_>| view.unreadable && node.unschedulable;
+    let by_itself = |node: NodeFacts<'_>| node.labelled && (!node.ready || view.time.cordoned_lately);
+    view.node.is_some_and(|node| by_itself(node) || unknown(node)) || view.marked()
+}
+
+impl NodeFacts<'static> {
+    /// A node that is labelled, Ready and in service, with its agent: for tests and the model to vary.
+    pub const EXAMPLE: Self = Self {
+        name: "n",
+        uid: "node-n",
+        labelled: true,
+        ready: true,
+        boot_id: "boot-1",
+        version: Some("1.0.0"),
+        variant: None,
+        unschedulable: false,
+        control_plane: false,
+        volumes_in_use: false,
+        excluded: false,
+        tainted: false,
+        do_not_disrupt: None,
+        scale_down_disabled: None,
+        leaving: false,
+        marker: None,
+        zone: None,
+        paused: false,
+        update_now: false,
+        agent_ready: true,
+        overgrown: false,
+        runs_this_process: false,
+    };
+}
