@@ -5,12 +5,13 @@ use std::borrow::Cow;
 use std::fmt;
 
 use brupop_api::Problem;
-use brupop_api::conditions::ConditionStatus;
 use brupop_api::facts::StatusFacts;
 use jiff::Unit;
 
 use crate::facts::{FirstPool, FirstPoolStanding};
 use crate::window::Until;
+
+pub use abort::Abort;
 
 /// An enum whose variants' names are words for objects and metrics. The text beside each is what people are told.
 macro_rules! words {
@@ -46,6 +47,9 @@ macro_rules! words {
         }
     };
 }
+
+mod abort;
+mod standing;
 
 /// What a word does not tell.
 trait Detail {
@@ -176,49 +180,6 @@ Reason<'a> {
     Aborting(abort: Abort) => "the update is given up ({abort:?}): {abort}",
 }}
 
-words! {
-/// Why an update is given up. The texts end a sentence.
-Abort {
-    StepFailed => "the agent could not complete the step; status.message says why",
-    NoInPlaceUpdates => "the host's image has no in-place updates",
-    DeadlineExceeded => "the step took longer than it may",
-    DrainTimedOut => "the node could not be emptied in time",
-    TooManyPods => "the node has too many pods, or too large ones, to look at",
-    CannotDrain => "a pod or a budget appeared that makes the drain impossible",
-    BudgetAllowsNone => "a budget has allowed no disruption for as long as a drain may take",
-    PodsComeBack =>
-        "pods come back each time they are evicted, and a budget covers them, or they belong to too many workloads",
-    NodeChangesDenied => "the API server refuses changes of the Node",
-    FellBack => "the host came back with a version other than the wanted one",
-    FellBackDeactivated =>
-        "the host came back with a version other than the wanted one; before its reboot its agent had said that the update \
-         was not what it would boot next, so somebody may have deactivated it",
-    NotBottlerocket => "the host came back, and its Node's OS image names no version of Bottlerocket",
-    NotReady => "the node was not Ready with the new version",
-    WorkloadsUnavailable => "a workload whose pods were evicted did not become available again",
-    WorkloadsUnavailableAmongOthers =>
-        "a workload whose pods were evicted did not become available again; other nodes were away, cordoned or being \
-         updated, so that does not count against the version",
-    WorkloadsChanged =>
-        "a workload whose pods were evicted did not become available again; another revision of it is being rolled out, \
-         so that does not count against the version",
-    RebootedByItself => "the host rebooted before its update was ready",
-    OtherTarget => "the host would now update to another version, or to none",
-    VersionHalted => "too many other nodes failed to reach the version",
-    NodePaused => "a person paused this node",
-    PoolClosed => "before the node was cordoned, its pool or the fleet no longer allowed the update",
-    ControlPlaneBusy => "before the node was cordoned, another node of the control plane went out of service",
-    NotLabelled => "the node lost its opt-in label",
-}}
-
-impl Abort {
-    /// Why an update was given up, as a message tells it that names the word in brackets.
-    pub fn told_by(message: &str) -> Option<Self> {
-        let (_, rest) = message.split_once("given up (")?;
-        Self::of_word(rest.split_once(')')?.0)
-    }
-}
-
 /// A limit that nodes without a slot use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UsedUp<'a> {
@@ -282,12 +243,6 @@ impl fmt::Display for Until {
     }
 }
 
-impl fmt::Display for Abort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message())
-    }
-}
-
 impl<'a> Reason<'a> {
     /// What is wrong on the host, as its agent says, if that keeps an update from going on.
     pub(crate) fn of_status(status: &StatusFacts<'a>) -> Option<Self> {
@@ -314,161 +269,11 @@ impl<'a> Reason<'a> {
             matches!(reason, Self::HostUnreachable(_) | Self::CommandRefused(_) | Self::CannotDisarm(_))
         })
     }
-
-    /// Does a node with an update wait for nothing but its turn or its time? What else holds it back is about the node
-    /// itself.
-    pub fn waits_for_turn(&self) -> bool {
-        matches!(self.standing(), Standing::Next | Standing::Queued | Standing::QueuedIdle)
-    }
-
-    /// Does the agent download nothing ahead meanwhile?
-    pub(super) fn forbids_download(&self) -> bool {
-        matches!(self.standing(), Standing::QueuedIdle | Standing::HeldIdle)
-    }
-
-    /// Does an update of the fleet's usual course begin a step with it? Such a word is written at once, and once; others only
-    /// if they last. What lies between two steps lasts milliseconds, or is worth a word because it does not.
-    pub fn begins_step(&self) -> bool {
-        matches!(self, Self::Staging(_) | Self::Draining | Self::Rebooting | Self::Monitoring)
-    }
-
-    /// Is an update under way?
-    pub fn is_moving(&self) -> bool {
-        self.standing() == Standing::Moving
-    }
-
-    /// The status of the condition Progressing.
-    pub fn status(&self) -> ConditionStatus {
-        match self.standing() {
-            Standing::NotKnown => ConditionStatus::Unknown,
-            Standing::Moving | Standing::Next => ConditionStatus::True,
-            Standing::Queued | Standing::QueuedIdle | Standing::Held | Standing::HeldIdle => {
-                ConditionStatus::False
-            }
-        }
-    }
-
-    /// Every reason has its place here: a new one does not compile without.
-    fn standing(&self) -> Standing {
-        match self {
-            Self::NotReported
-            | Self::AgentSilent
-            | Self::NodeGone
-            | Self::NotUnderstood(_)
-            | Self::NotLeading => Standing::NotKnown,
-            Self::Staging(_)
-            | Self::ExcludedFromLoadBalancers
-            | Self::Cordoning
-            | Self::Draining
-            | Self::VolumesInUse
-            | Self::RebootGranted
-            | Self::Rebooting
-            | Self::ReturningToService
-            | Self::Monitoring
-            | Self::WorkloadsUnavailable(_)
-            | Self::Aborting(_) => Standing::Moving,
-            Self::Starting(_) | Self::Finishing => Standing::Next,
-            Self::OutsideWindow(_)
-            | Self::AdmissionNotEnforced
-            | Self::VersionUnproven(_)
-            | Self::WaitingForPool(_)
-            | Self::WaitingForZone(_)
-            | Self::ControlPlaneBusy(_)
-            | Self::VersionTooYoung(_)
-            | Self::GateClosed(_)
-            | Self::GateUnknown(_)
-            | Self::NodeTooYoung
-            | Self::PausingBetweenUpdates
-            | Self::CheckingPods
-            | Self::LimitReached
-            | Self::LimitUsedByUnavailableNodes(_) => Standing::Queued,
-            Self::FleetPaused | Self::PoolPaused | Self::Frozen(_) | Self::OtherOperator => {
-                Standing::QueuedIdle
-            }
-            Self::NodeReplaced
-            | Self::NotLabelled
-            | Self::NoUpdate
-            | Self::RefreshFailed(_)
-            | Self::CannotDisarm(_)
-            | Self::NoInPlaceUpdates(_)
-            | Self::HostUnreachable(_)
-            | Self::CommandRefused(_)
-            | Self::RebootRefused(_)
-            | Self::NotNextToBoot(_)
-            | Self::TooManyLabels
-            | Self::TooManyVersionsHalted
-            | Self::TooManyPods
-            | Self::CannotDrain(_)
-            | Self::BudgetAllowsNone(_)
-            | Self::NodeLeaving
-            | Self::NotBottlerocket
-            | Self::NodeChangesDenied(_)
-            | Self::RebootOverdue(_) => Standing::Held,
-            Self::NodeNotReady
-            | Self::NodePaused
-            | Self::PoolInvalid(_)
-            | Self::PoolConflict(_)
-            | Self::NoPool
-            | Self::VersionNotAllowed(_)
-            | Self::BackingOff
-            | Self::VersionHalted(_)
-            | Self::VersionHaltedInPool(_) => Standing::HeldIdle,
-        }
-    }
-}
-
-/// What a reason means for its node. *Idle*: meanwhile its agent downloads nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// The node is not seen, or not understood.
-    NotKnown,
-    /// An update is under way.
-    Moving,
-    /// An update begins or has ended: the node does not hold another one up.
-    Next,
-    /// It waits for its turn or its time.
-    Queued,
-    /// It waits for a person, a freeze or another operator.
-    QueuedIdle,
-    /// Something about the node itself holds it back.
-    Held,
-    /// Something about the node itself holds it back, and no image would be of use.
-    HeldIdle,
-}
-
-impl Abort {
-    /// Does it count as a failure of the node, so that the node backs off? Aborts that people or new releases cause do
-    /// not. A reboot that nobody granted does: otherwise a host that crashes whenever it stages would do so every
-    /// minute.
-    pub fn is_failure(self) -> bool {
-        !matches!(
-            self,
-            Self::OtherTarget
-                | Self::NoInPlaceUpdates
-                | Self::VersionHalted
-                | Self::NodePaused
-                | Self::PoolClosed
-                | Self::ControlPlaneBusy
-                | Self::NotLabelled
-                | Self::CannotDrain
-                | Self::BudgetAllowsNone
-        )
-    }
-
-    /// Was this failure seen on Nodes or workloads, which no agent can write? Only such failures count against a
-    /// version.
-    pub fn is_corroborated(reason: &str) -> bool {
-        [Self::FellBack, Self::FellBackDeactivated, Self::NotReady, Self::WorkloadsUnavailable]
-            .iter()
-            .any(|seen| reason == seen.as_str())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deadlines::sentences::given_up_text;
-    use brupop_api::conditions::REASONS_AGAINST_PREFETCH;
 
     #[test]
     fn every_word_is_known_again() {
@@ -476,34 +281,5 @@ mod tests {
             assert_eq!(Reason::of_word(word).map(|reason| reason.as_str()), Some(*word));
         }
         assert_eq!(Reason::of_word("Dreaming"), None);
-    }
-
-    /// A new leader reads from the condition why an update was given up, whether that was the last word or the back-off is.
-    #[test]
-    fn messages_tell_why_an_update_was_given_up() {
-        for word in Abort::WORDS {
-            let why = Abort::of_word(word).unwrap();
-            let aborting = Reason::Aborting(why).message();
-            let told = format!("({why:?}): {why}");
-            let waits = given_up_text("1.20.0", Some(&told), "2026-11-21T04:00:00Z").unwrap();
-            let waits = format!("{}; {waits}", Reason::BackingOff.message());
-            assert_eq!([Abort::told_by(&aborting), Abort::told_by(&waits)], [Some(why); 2]);
-        }
-        let nobody_knows = given_up_text("1.20.0", None, "2026-11-21T04:00:00Z").unwrap();
-        assert_eq!([Abort::told_by(&nobody_knows), Abort::told_by("")], [None; 2]);
-    }
-
-    /// Agents read words, and have a list of their own of those that keep them from downloading.
-    #[test]
-    fn agents_know_each_word_against_prefetching() {
-        let mut words: Vec<_> = Reason::WORDS
-            .iter()
-            .filter(|word| Reason::of_word(word).is_some_and(|it| it.forbids_download()))
-            .copied()
-            .collect();
-        let mut known = REASONS_AGAINST_PREFETCH.to_vec();
-        words.sort_unstable();
-        known.sort_unstable();
-        assert_eq!(words, known);
     }
 }

@@ -1,0 +1,103 @@
+//! Why an update is given up, and which of these reasons are failures.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::text;
+
+words! {
+/// Why an update is given up. The texts end a sentence.
+Abort {
+    StepFailed => "the agent could not complete the step; status.message says why",
+    NoInPlaceUpdates => "the host's image has no in-place updates",
+    DeadlineExceeded => "the step took longer than it may",
+    DrainTimedOut => "the node could not be emptied in time",
+    TooManyPods => "the node has too many pods, or too large ones, to look at",
+    CannotDrain => "a pod or a budget appeared that makes the drain impossible",
+    BudgetAllowsNone => "a budget has allowed no disruption for as long as a drain may take",
+    PodsComeBack =>
+        "pods come back each time they are evicted, and a budget covers them, or they belong to too many workloads",
+    NodeChangesDenied => "the API server refuses changes of the Node",
+    FellBack => "the host came back with a version other than the wanted one",
+    FellBackDeactivated =>
+        "the host came back with a version other than the wanted one; before its reboot its agent had said that the update \
+         was not what it would boot next, so somebody may have deactivated it",
+    NotBottlerocket => "the host came back, and its Node's OS image names no version of Bottlerocket",
+    NotReady => "the node was not Ready with the new version",
+    WorkloadsUnavailable => "a workload whose pods were evicted did not become available again",
+    WorkloadsUnavailableAmongOthers =>
+        "a workload whose pods were evicted did not become available again; other nodes were away, cordoned or being \
+         updated, so that does not count against the version",
+    WorkloadsChanged =>
+        "a workload whose pods were evicted did not become available again; another revision of it is being rolled out, \
+         so that does not count against the version",
+    RebootedByItself => "the host rebooted before its update was ready",
+    OtherTarget => "the host would now update to another version, or to none",
+    VersionHalted => "too many other nodes failed to reach the version",
+    NodePaused => "a person paused this node",
+    PoolClosed => "before the node was cordoned, its pool or the fleet no longer allowed the update",
+    ControlPlaneBusy => "before the node was cordoned, another node of the control plane went out of service",
+    NotLabelled => "the node lost its opt-in label",
+}}
+
+impl fmt::Display for Abort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message())
+    }
+}
+
+impl Abort {
+    /// Why an update was given up, as a message tells it that names the word in brackets.
+    pub fn told_by(message: &str) -> Option<Self> {
+        let (_, rest) = message.split_once("given up (")?;
+        Self::of_word(rest.split_once(')')?.0)
+    }
+
+    /// Does it count as a failure of the node, so that the node backs off? Aborts that people or new releases cause do
+    /// not. A reboot that nobody granted does: otherwise a host that crashes whenever it stages would do so every
+    /// minute.
+    pub fn is_failure(self) -> bool {
+        !matches!(
+            self,
+            Self::OtherTarget
+                | Self::NoInPlaceUpdates
+                | Self::VersionHalted
+                | Self::NodePaused
+                | Self::PoolClosed
+                | Self::ControlPlaneBusy
+                | Self::NotLabelled
+                | Self::CannotDrain
+                | Self::BudgetAllowsNone
+        )
+    }
+
+    /// Was this failure seen on Nodes or workloads, which no agent can write? Only such failures count against a
+    /// version.
+    pub fn is_corroborated(reason: &str) -> bool {
+        [Self::FellBack, Self::FellBackDeactivated, Self::NotReady, Self::WorkloadsUnavailable]
+            .iter()
+            .any(|seen| reason == seen.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deadlines::sentences::given_up_text;
+    use crate::decide::Reason;
+
+    /// A new leader reads from the condition why an update was given up, whether that was the last word or the back-off is.
+    #[test]
+    fn messages_tell_why_an_update_was_given_up() {
+        for word in Abort::WORDS {
+            let why = Abort::of_word(word).unwrap();
+            let aborting = Reason::Aborting(why).message();
+            let told = format!("({why:?}): {why}");
+            let waits = given_up_text("1.20.0", Some(&told), "2026-11-21T04:00:00Z").unwrap();
+            let waits = format!("{}; {waits}", Reason::BackingOff.message());
+            assert_eq!([Abort::told_by(&aborting), Abort::told_by(&waits)], [Some(why); 2]);
+        }
+        let nobody_knows = given_up_text("1.20.0", None, "2026-11-21T04:00:00Z").unwrap();
+        assert_eq!([Abort::told_by(&nobody_knows), Abort::told_by("")], [None; 2]);
+    }
+}
