@@ -1,51 +1,19 @@
 //! Nodes as decisions and conditional patches need them.
 
+mod facts;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use brupop_api::crds::{BOOT_ID_MAX, VERSION_MAX, is_variant};
-use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
 use brupop_api::{Item, Marker, names};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::times;
-
-use super::{Keep, Kept, ReadCondition, Readiness};
-
-/// Labels and annotations of a Node that matter here.
-const LABELS: [&str; 4] = [
-    names::UPDATER_INTERFACE_LABEL,
-    names::EXCLUDE_FROM_LB_LABEL,
-    names::ZONE_LABEL,
-    names::CONTROL_PLANE_LABEL,
-];
-const ANNOTATIONS: [&str; 5] = [
-    names::MARKER_ANNOTATION,
-    names::PAUSE_ANNOTATION,
-    names::UPDATE_NOW_ANNOTATION,
-    names::DO_NOT_DISRUPT_ANNOTATION,
-    names::SCALE_DOWN_DISABLED_ANNOTATION,
-];
-/// Most bytes of these labels, or of these annotations. The marker is the longest, with up to 4 KiB.
-const KEPT_MAX: usize = 16 * 1024;
-/// Most bytes of all labels. A Node with more is not updated: no pool could tell whether it selects it.
-const ALL_LABELS_MAX: usize = 64 * 1024;
-/// Longest name of an OS image. A kubelet may report one of more than a megabyte.
-const OS_IMAGE_MAX: usize = 256;
-/// The taint that the node lifecycle controller adds to a node that is cordoned.
-const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// Most bytes of taints, as JSON.
-const TAINTS_MAX: usize = 64 * 1024;
-/// A Node with more labels, or more annotations, is not updated. The API server evaluates our policies on each change of
-/// a Node, at a cost that grows with their number and is limited: it might refuse to put the node back into service.
-const ENTRIES_MAX: usize = 1_000;
+pub(crate) use facts::runs_bottlerocket;
+use facts::{Facts, Shape};
 
 /// The value of an annotation that we may have set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,112 +40,6 @@ pub struct WatchedNode {
     pub(crate) facts: Facts,
 }
 
-/// What decisions and patches need of a Node. It is read once per change of the Node, because passes are far more
-/// frequent.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
-pub(crate) struct Facts {
-    pub(crate) created: Option<Timestamp>,
-    pub(crate) labels: Option<BTreeMap<String, String>>,
-    /// All of its labels, for the selectors of pools; none if it is overgrown.
-    pub(crate) all_labels: BTreeMap<String, String>,
-    pub(crate) annotations: Option<BTreeMap<String, String>>,
-    /// It has so many labels or annotations that the API server might refuse changes of it.
-    pub(crate) overgrown: bool,
-    pub(crate) unschedulable: bool,
-    /// Since when it is cordoned, as the taint says that the node lifecycle controller adds.
-    pub(crate) cordoned_at: Option<Timestamp>,
-    /// As they were read, including fields that we do not know.
-    pub(crate) taints: Vec<Value>,
-    pub(crate) readiness: Option<Readiness>,
-    pub(crate) boot_id: String,
-    pub(crate) os_image: String,
-    pub(crate) labelled: bool,
-    pub(crate) control_plane: bool,
-    pub(crate) volumes_in_use: bool,
-    pub(crate) excluded: bool,
-    pub(crate) tainted: bool,
-    pub(crate) do_not_disrupt: Option<Words>,
-    pub(crate) scale_down_disabled: Option<Words>,
-    pub(crate) leaving: bool,
-    pub(crate) paused: bool,
-    pub(crate) update_now: bool,
-    pub(crate) version: Option<String>,
-    pub(crate) variant: Option<String>,
-    pub(crate) zone: Option<String>,
-    pub(crate) marker: Option<Result<Marker, String>>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Shape {
-    metadata: Metadata,
-    #[serde(default)]
-    spec: Spec,
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    #[serde(default)]
-    labels: Option<Box<RawValue>>,
-    #[serde(default, deserialize_with = "annotations")]
-    annotations: Kept,
-    #[serde(default, deserialize_with = "lenient_time")]
-    creation_timestamp: Option<Timestamp>,
-    #[serde(default)]
-    deletion_timestamp: Option<IgnoredAny>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Spec {
-    unschedulable: bool,
-    #[serde(deserialize_with = "null_as_default")]
-    taints: Vec<Value>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Status {
-    #[serde(deserialize_with = "null_as_default")]
-    conditions: Vec<ReadCondition>,
-    node_info: NodeInfo,
-    /// Their names are of no use here, and there may be any number.
-    #[serde(deserialize_with = "null_as_default")]
-    volumes_in_use: Vec<IgnoredAny>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct NodeInfo {
-    #[serde(rename = "bootID")]
-    boot_id: String,
-    #[serde(rename = "osImage")]
-    os_image: String,
-}
-
-/// The labels that matter here, and all of them.
-fn labels(json: Option<&RawValue>) -> Result<(Kept, Kept), Unreadable> {
-    let json = json.map_or("null", RawValue::get);
-    let read = |keep: Keep| keep.read(&mut serde_json::Deserializer::from_str(json));
-    let ours = read(Keep { keys: Some(&LABELS), most_bytes: KEPT_MAX })?;
-    Ok((ours, read(Keep { keys: None, most_bytes: ALL_LABELS_MAX })?))
-}
-
-fn annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
-    Keep { keys: Some(&ANNOTATIONS), most_bytes: KEPT_MAX }.read(deserializer)
-}
-
-impl Readable for Shape {
-    type Kind = Node;
-
-    fn read(json: &str) -> Result<Self, Unreadable> {
-        Ok(serde_json::from_str(json)?)
-    }
-}
-
 impl From<Item<Shape>> for WatchedNode {
     fn from(item: Item<Shape>) -> Self {
         let mut facts = Facts::default();
@@ -186,77 +48,6 @@ impl From<Item<Shape>> for WatchedNode {
         }
         Self { metadata: item.metadata, facts }
     }
-}
-
-impl Facts {
-    /// Reads first what other nodes depend on: where the node is, and whether it is in service. That is kept also if the rest
-    /// cannot be read.
-    fn read(&mut self, shape: Shape) -> Result<(), Unreadable> {
-        let Shape { metadata, spec, status } = shape;
-        let Status { conditions, node_info: NodeInfo { boot_id, os_image }, volumes_in_use } = status;
-        self.unschedulable = spec.unschedulable;
-        self.readiness = Readiness::among(&conditions);
-        let (labels, all_labels) = labels(metadata.labels.as_deref())?;
-        let count = all_labels.count.max(metadata.annotations.count);
-        let all_labels = all_labels.complete("labels").ok().filter(|_| count <= ENTRIES_MAX);
-        self.overgrown = all_labels.is_none();
-        self.all_labels = all_labels.flatten().unwrap_or_default();
-        self.labels = labels.complete("labels")?;
-        let label = |key| self.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
-        self.labelled = label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION);
-        self.control_plane = label(names::CONTROL_PLANE_LABEL).is_some();
-        self.excluded = label(names::EXCLUDE_FROM_LB_LABEL).is_some();
-        self.zone = label(names::ZONE_LABEL).map(str::to_owned);
-        if boot_id.len() > BOOT_ID_MAX {
-            return Err(Unreadable::TooLong("boot id"));
-        }
-        if os_image.len() > OS_IMAGE_MAX {
-            return Err(Unreadable::TooLong("OS image"));
-        }
-        if json!(spec.taints).to_string().len() > TAINTS_MAX {
-            return Err(Unreadable::TooLong("taints"));
-        }
-        let annotations = metadata.annotations.complete("annotations")?;
-        let annotation = |key| annotations.as_ref().and_then(|them| them.get(key)).map(String::as_str);
-        let has_taint = |key: &str| spec.taints.iter().any(|taint| taint["key"] == key);
-        self.created = metadata.creation_timestamp;
-        let cordoned = spec.taints.iter().find(|taint| taint["key"] == UNSCHEDULABLE);
-        self.cordoned_at = cordoned.and_then(|taint| times::read(taint["timeAdded"].as_str()));
-        self.volumes_in_use = !volumes_in_use.is_empty();
-        self.tainted = has_taint(names::UPDATING_TAINT);
-        self.do_not_disrupt = annotation(names::DO_NOT_DISRUPT_ANNOTATION).map(Words::of);
-        self.scale_down_disabled = annotation(names::SCALE_DOWN_DISABLED_ANNOTATION).map(Words::of);
-        self.leaving =
-            metadata.deletion_timestamp.is_some() || names::LEAVING_TAINTS.iter().any(|key| has_taint(key));
-        // Whatever else people write there: nothing starts that they may not have meant to start.
-        self.paused = annotation(names::PAUSE_ANNOTATION).is_some_and(|value| value != "false");
-        self.update_now = annotation(names::UPDATE_NOW_ANNOTATION) == Some("true");
-        self.version = version(&os_image).map(str::to_owned);
-        self.variant = variant(&os_image).map(str::to_owned);
-        self.marker = annotation(names::MARKER_ANNOTATION)
-            .map(|text| Marker::parse(text).map_err(|error| error.to_string()));
-        self.annotations = annotations;
-        self.taints = spec.taints;
-        (self.boot_id, self.os_image) = (boot_id, os_image);
-        Ok(())
-    }
-}
-
-/// Is this the OS image of a host that runs Bottlerocket, as its kubelet says?
-pub(crate) fn runs_bottlerocket(os_image: &str) -> bool {
-    os_image.starts_with(names::OS_IMAGE_PREFIX)
-}
-
-/// From `Bottlerocket OS 1.19.4 (aws-k8s-1.29)`.
-fn version(os_image: &str) -> Option<&str> {
-    let rest = os_image.strip_prefix(names::OS_IMAGE_PREFIX)?;
-    rest.split(' ').next().filter(|version| (1..=VERSION_MAX).contains(&version.len()))
-}
-
-/// From the same: what stands between the brackets.
-fn variant(os_image: &str) -> Option<&str> {
-    let (_, rest) = os_image.strip_prefix(names::OS_IMAGE_PREFIX)?.split_once(" (")?;
-    rest.strip_suffix(')').filter(|variant| is_variant(variant))
 }
 
 impl WatchedNode {

@@ -1,0 +1,123 @@
+//! Budgets, as a drain needs them.
+
+use std::collections::BTreeMap;
+
+use brupop_api::item::{Readable, Unreadable, null_as_default};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::Selector;
+use serde::Deserialize;
+use serde::de::Error as _;
+use serde_json::value::RawValue;
+
+/// Longest selector that is kept, in bytes of its JSON. Anybody with a namespace can make one of more than a megabyte.
+const SELECTOR_MAX: usize = 4 * 1024;
+/// Most keys and values of a selector.
+const REQUIREMENTS_MAX: usize = 64;
+/// What the disruption controller writes when it cannot work out a budget, for example because it does not know the
+/// controller of one of its pods.
+const SYNC_FAILED: &str = "SyncFailed";
+
+/// What a drain needs of a budget.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub struct Budget {
+    /// Which pods it covers; `None` = no pods.
+    pub selector: Option<Selector>,
+    /// How many keys and values the selector has.
+    pub requirements: usize,
+    /// Are pods that are not Ready evicted whatever it allows?
+    pub spares_ready_only: bool,
+    /// Are as many pods healthy as must be, and must any be? Then pods that are not Ready are evicted, too.
+    pub enough_healthy: bool,
+    /// Its controller cannot work it out, so it allows nothing.
+    pub sync_failed: bool,
+    /// How many disruptions it allows now.
+    pub allowed: i32,
+    /// How many pods it covers.
+    pub expected_pods: i32,
+    /// How many of them must be healthy.
+    pub desired_healthy: i32,
+    /// Has its controller seen its latest version?
+    pub observed: bool,
+}
+
+#[derive(Deserialize)]
+struct BudgetShape {
+    metadata: BudgetMetadata,
+    #[serde(default)]
+    spec: BudgetSpec,
+    #[serde(default)]
+    status: Option<BudgetStatus>,
+}
+
+#[derive(Deserialize)]
+struct BudgetMetadata {
+    #[serde(default)]
+    generation: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct BudgetSpec {
+    selector: Option<Box<RawValue>>,
+    unhealthy_pod_eviction_policy: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct BudgetStatus {
+    observed_generation: Option<i64>,
+    disruptions_allowed: i32,
+    expected_pods: i32,
+    current_healthy: i32,
+    desired_healthy: i32,
+    #[serde(deserialize_with = "null_as_default")]
+    conditions: Vec<BudgetCondition>,
+}
+
+#[derive(Deserialize)]
+struct BudgetCondition {
+    #[serde(default)]
+    reason: String,
+}
+
+impl Readable for Budget {
+    type Kind = PodDisruptionBudget;
+
+    fn read(json: &str) -> Result<Self, Unreadable> {
+        let BudgetShape { metadata, spec, status } = serde_json::from_str(json)?;
+        let status = status.unwrap_or_default();
+        let (selector, requirements) =
+            spec.selector.map(|selector| read_selector(&selector)).transpose()?.unzip();
+        Ok(Self {
+            selector,
+            requirements: requirements.unwrap_or(0),
+            spares_ready_only: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
+            enough_healthy: status.desired_healthy > 0 && status.current_healthy >= status.desired_healthy,
+            sync_failed: status.conditions.iter().any(|condition| condition.reason == SYNC_FAILED),
+            allowed: status.disruptions_allowed,
+            expected_pods: status.expected_pods,
+            desired_healthy: status.desired_healthy,
+            observed: status.observed_generation.is_none_or(|seen| Some(seen) == metadata.generation),
+        })
+    }
+}
+
+fn read_selector(json: &RawValue) -> Result<(Selector, usize), Unreadable> {
+    if json.get().len() > SELECTOR_MAX {
+        return Err(Unreadable::TooLong("selector"));
+    }
+    let selector: LabelSelector = serde_json::from_str(json.get())?;
+    let expressions = selector.match_expressions.iter().flatten();
+    let of_expressions: usize =
+        expressions.map(|expression| 1 + expression.values.as_ref().map_or(0, Vec::len)).sum();
+    let requirements = selector.match_labels.as_ref().map_or(0, BTreeMap::len) + of_expressions;
+    if requirements > REQUIREMENTS_MAX {
+        return Err(Unreadable::TooLong("selector"));
+    }
+    match Selector::try_from(selector) {
+        Ok(selector) => Ok((selector, requirements)),
+        Err(error) => Err(serde_json::Error::custom(error).into()),
+    }
+}

@@ -1,0 +1,191 @@
+//! Pods: as a drain needs them, and those of agents.
+
+use std::collections::BTreeMap;
+
+use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
+use brupop_api::{Item, names};
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer};
+
+use super::kept::{Keep, Kept};
+use super::{ReadCondition, Readiness};
+
+/// Annotation of mirror pods, which a kubelet runs from its own files.
+const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// Annotations by which a pod asks not to be disrupted, and their values.
+const DO_NOT_DISRUPT: [(&str, &str); 2] =
+    [(names::DO_NOT_DISRUPT_ANNOTATION, "true"), (names::SAFE_TO_EVICT_ANNOTATION, "false")];
+/// The annotations of a pod that matter here.
+const POD_ANNOTATIONS: [&str; 3] = [MIRROR_POD_ANNOTATION, DO_NOT_DISRUPT[0].0, DO_NOT_DISRUPT[1].0];
+/// Most bytes of labels. They are needed for the selectors of budgets; a pod of sane size has some hundred bytes.
+const LABELS_MAX: usize = 8 * 1024;
+/// Most labels.
+const LABELS_COUNT_MAX: usize = 128;
+/// Longest `apiVersion`, `kind` and `name` of an owner. Kubernetes takes any.
+const OWNER_MAX: usize = 318;
+
+/// A pod as it is watched, readable or not.
+pub type PodItem = Item<Pod>;
+
+/// What a drain needs of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// The node that it runs on, or will.
+    pub node: Option<String>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// The owner that would make it again.
+    pub controller: Option<Controller>,
+    /// A kubelet runs it from its own files.
+    pub is_mirror: bool,
+    /// It is terminating, and should be gone by then.
+    pub gone_by: Option<Timestamp>,
+    /// How many seconds it may take to end.
+    pub grace_period: i64,
+    /// It has run to its end.
+    pub finished: bool,
+    /// It has not begun to run.
+    pub pending: bool,
+    /// Its condition Ready, if it has one.
+    pub readiness: Option<Readiness>,
+    /// The annotation by which it asks not to be disrupted, if it does.
+    pub do_not_disrupt: Option<&'static str>,
+}
+
+/// The owner that controls a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// `apiVersion`.
+    pub api_version: String,
+    /// `kind`.
+    pub kind: String,
+    /// `name`.
+    pub name: String,
+}
+
+impl Pod {
+    /// Is it Ready?
+    pub fn is_ready(&self) -> bool {
+        self.readiness.is_some_and(|readiness| readiness.ready)
+    }
+}
+
+#[derive(Deserialize)]
+struct PodShape {
+    metadata: PodMetadata,
+    #[serde(default)]
+    spec: PodSpec,
+    #[serde(default, deserialize_with = "null_as_default")]
+    status: PodStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodMetadata {
+    #[serde(default, deserialize_with = "pod_labels")]
+    labels: Kept,
+    #[serde(default, deserialize_with = "pod_annotations")]
+    annotations: Kept,
+    #[serde(default, deserialize_with = "null_as_default")]
+    owner_references: Vec<OwnerReference>,
+    #[serde(default, deserialize_with = "lenient_time")]
+    deletion_timestamp: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnerReference {
+    api_version: String,
+    kind: String,
+    name: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    controller: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PodSpec {
+    node_name: Option<String>,
+    termination_grace_period_seconds: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PodStatus {
+    phase: Option<String>,
+    #[serde(deserialize_with = "null_as_default")]
+    conditions: Vec<ReadCondition>,
+}
+
+impl OwnerReference {
+    fn read(self) -> Result<Controller, Unreadable> {
+        let Self { api_version, kind, name, .. } = self;
+        if [&api_version, &kind, &name].iter().any(|text| text.len() > OWNER_MAX) {
+            return Err(Unreadable::TooLong("owner"));
+        }
+        Ok(Controller { api_version, kind, name })
+    }
+}
+
+fn pod_labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
+    Keep { keys: None, most_bytes: LABELS_MAX }.read(deserializer)
+}
+
+fn pod_annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
+    Keep { keys: Some(&POD_ANNOTATIONS), most_bytes: LABELS_MAX }.read(deserializer)
+}
+
+impl Readable for Pod {
+    type Kind = k8s_openapi::api::core::v1::Pod;
+
+    fn read(json: &str) -> Result<Self, Unreadable> {
+        let PodShape { metadata, spec, status } = serde_json::from_str(json)?;
+        if metadata.labels.count > LABELS_COUNT_MAX {
+            return Err(Unreadable::TooLong("labels"));
+        }
+        let controller = metadata.owner_references.into_iter().find(|owner| owner.controller);
+        let annotations = metadata.annotations.complete("annotations")?.unwrap_or_default();
+        let asks =
+            DO_NOT_DISRUPT.iter().find(|(key, value)| annotations.get(*key).is_some_and(|it| it == value));
+        Ok(Self {
+            node: spec.node_name,
+            labels: metadata.labels.complete("labels")?.unwrap_or_default(),
+            controller: controller.map(OwnerReference::read).transpose()?,
+            is_mirror: annotations.contains_key(MIRROR_POD_ANNOTATION),
+            do_not_disrupt: asks.map(|(key, _)| *key),
+            gone_by: metadata.deletion_timestamp,
+            grace_period: spec.termination_grace_period_seconds.unwrap_or(0),
+            finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+            pending: status.phase.as_deref() == Some("Pending"),
+            readiness: Readiness::among(&status.conditions),
+        })
+    }
+}
+
+/// Is this one of the operator's own pods?
+pub fn is_operator_pod(pod: &PodItem, namespace: &str) -> bool {
+    pod.namespace() == namespace
+        && pod.ok().is_some_and(|pod| pod.labels.contains_key(names::COMPONENT_LABEL))
+}
+
+/// An agent's pod: where it is, and whether it is Ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentPod {
+    /// The node that it runs on.
+    pub node: String,
+    /// Its condition Ready; `None` also while it is terminating.
+    pub readiness: Option<Readiness>,
+}
+
+impl AgentPod {
+    /// Reads this pod; `None` if it is on no node yet, or cannot be read.
+    pub fn of(pod: &PodItem) -> Option<Self> {
+        let pod = pod.ok()?;
+        Some(Self { node: pod.node.clone()?, readiness: pod.readiness.filter(|_| pod.gone_by.is_none()) })
+    }
+
+    /// Is it Ready?
+    pub fn is_ready(&self) -> bool {
+        self.readiness.is_some_and(|readiness| readiness.ready)
+    }
+}
