@@ -1,6 +1,9 @@
 //! Which waits and deadlines of a node are over, and when to look again.
 
+mod back_off;
+mod clock;
 pub mod sentences;
+mod slot;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
@@ -15,25 +18,19 @@ use crate::policy::Durations;
 use crate::rules::StepDurations;
 use crate::times;
 
+pub use back_off::back_off;
+pub(crate) use clock::Clock;
+
 /// A node that has not been Ready for this long since its host began its reboot may be lost. A repair by
 /// replacement waits for this long at least.
 const LOST: SignedDuration = SignedDuration::from_mins(10);
 /// Longest wait for an empty node's volumes to be detached. A cluster that detaches them at all mostly does so at once.
 const DETACHED: SignedDuration = SignedDuration::from_mins(2);
-/// Longest wait after failures.
-const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(24);
 /// Wait after an attempt that ended neither with success nor with a failure: the host wanted another version.
 const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
 
 /// A node that is monitored may be Ready, or not, for this many spells in a row, each as long as one may last.
 const SPELLS: i32 = 4;
-
-/// The time now, and the earliest later time at which one of the answers changes.
-pub(crate) struct Clock {
-    now: Timestamp,
-    /// When to look again.
-    pub(crate) next: Option<Timestamp>,
-}
 
 /// The times of one node, and the durations that they are compared with.
 #[derive(Clone, Copy)]
@@ -132,61 +129,9 @@ impl<'t> Times<'t> {
     pub(crate) fn gated(self, gated: Gated) -> Self {
         Self { gated, ..self }
     }
-
-    /// The longest time for which a slot stays in this state, if the reconciler can do what the state's deadline asks for.
-    fn longest(&self, state: State) -> SignedDuration {
-        let (Durations { stage, reboot, settle, .. }, steps) = (*self.durations, self.steps);
-        let step = match state {
-            State::Idle | State::ErrorReset => settle,
-            State::StagedAndPerformedUpdate => stage + steps.exclusion + steps.drain * 2,
-            State::RebootedIntoUpdate => reboot + steps.exclusion + steps.drain,
-            State::MonitoringUpdate => (steps.soak + settle + steps.workloads) * SPELLS,
-        };
-        step + settle
-    }
 }
 
 impl Clock {
-    pub(crate) fn new(now: Timestamp) -> Self {
-        Self { now, next: None }
-    }
-
-    /// At this time an answer changes that is not this clock's.
-    pub(crate) fn wake_at(&mut self, at: Option<Timestamp>) {
-        self.next = [self.next, at].into_iter().flatten().min();
-    }
-
-    /// Has so much time passed since then? No, if there is no time, or it cannot be read.
-    fn passed(&mut self, since: Option<Timestamp>, wait: SignedDuration) -> bool {
-        since.is_some_and(|since| self.is_older(times::past(since, self.now), wait))
-    }
-
-    /// Has so much time passed since then? Yes, if there is no time, or it cannot be read.
-    pub(crate) fn passed_or_unknown(&mut self, since: Option<Timestamp>, wait: SignedDuration) -> bool {
-        since.is_none_or(|since| self.is_older(times::past(since, self.now), wait))
-    }
-
-    /// Has a leader whose clock was ahead written this time?
-    pub(crate) fn is_ahead(&mut self, time: Option<Timestamp>) -> bool {
-        let until = time.and_then(|time| times::ahead_until(time, self.now));
-        self.wake_at(until);
-        until.is_some()
-    }
-
-    /// Has so much time passed since then?
-    pub(crate) fn is_older(&mut self, since: Timestamp, wait: SignedDuration) -> bool {
-        let at = since.saturating_add(wait).unwrap_or(Timestamp::MAX);
-        if at > self.now {
-            self.next = Some(self.next.map_or(at, |next| next.min(at)));
-        }
-        at <= self.now
-    }
-
-    /// Whole seconds since then; `None` if the time lies ahead.
-    fn seconds_since(&self, since: Timestamp) -> Option<u64> {
-        u64::try_from(self.now.duration_since(since).as_secs()).ok()
-    }
-
     /// The facts of one node.
     pub(crate) fn facts(&mut self, times: &Times<'_>) -> TimeFacts {
         let durations = times.durations;
@@ -234,32 +179,6 @@ impl Clock {
             }
             State::MonitoringUpdate => self.monitoring(times, facts),
         }
-    }
-
-    /// Is this slot held for longer than the shadow's state, and what follows its deadline, may take? Without a shadow
-    /// that can be read, a whole update may take so long.
-    fn slot_overdue(&mut self, slot: &Slot, times: &Times<'_>) -> bool {
-        let since = times::read(slot.since.as_deref());
-        let Some(shadow) = times.shadow else {
-            let whole = State::ALL.iter().map(|state| times.longest(*state)).sum();
-            return self.passed(since, whole);
-        };
-        if shadow.spec.state == State::MonitoringUpdate && times.gated == Gated::Closed {
-            // A gate that is closed holds it. Were that an alert, a gate that asks for alerts would stay closed by it.
-            return false;
-        }
-        let longest = times.longest(shadow.spec.state);
-        self.passed(times.transition, longest) && self.passed_or_unknown(since, longest)
-    }
-
-    /// Is the slot held for longer than a short step may take, while the host has not staged the update?
-    fn stages_late(&mut self, slot: &Slot, times: &Times<'_>) -> bool {
-        let stages = times.shadow.is_none_or(|shadow| match shadow.spec.state {
-            State::Idle | State::ErrorReset => true,
-            State::StagedAndPerformedUpdate => !shadow.reached(),
-            State::RebootedIntoUpdate | State::MonitoringUpdate => false,
-        });
-        stages && self.passed_or_unknown(times::read(slot.since.as_deref()), times.durations.settle)
     }
 
     /// What the marker's times say.
@@ -365,71 +284,4 @@ impl Clock {
 /// Has the drain that this marker records taken so long, whatever came of it?
 pub fn drain_is_overdue(marker: &Marker, drain: SignedDuration, now: Timestamp) -> bool {
     Clock::new(now).passed(times::read(marker.drain_started_at.as_deref()), drain)
-}
-
-/// The wait after this many failures: the base, doubled with each further failure, at most a day. The shadow's UID adds
-/// up to an eighth, so that nodes that failed together do not come back together.
-pub fn back_off(base: SignedDuration, failures: u64, uid: &str) -> SignedDuration {
-    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    let factor = 1_i32.checked_shl(doublings).filter(|factor| *factor > 0).unwrap_or(i32::MAX);
-    let wait = base.checked_mul(factor).unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF);
-    // FNV-1a: every reconciler gets the same number.
-    let hash =
-        uid.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    let part = i32::try_from(hash % 128).unwrap_or(0);
-    (wait + wait / 1024 * part).min(LONGEST_BACK_OFF)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_back_off_doubles_to_a_day() {
-        let base = SignedDuration::from_mins(2);
-        for (failures, minutes) in
-            [(0, 2), (1, 2), (2, 4), (3, 8), (9, 512), (10, 1024), (11, 1440), (32, 1440), (u64::MAX, 1440)]
-        {
-            let least = SignedDuration::from_mins(minutes);
-            for uid in ["", "a", "2c1cbb16-7d3a-4a6e-9a0b-3f1f0c6c4b10"] {
-                let wait = back_off(base, failures, uid);
-                let most = (least + least / 8).min(LONGEST_BACK_OFF);
-                assert!((least..=most).contains(&wait), "{failures} failures: {wait:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn nodes_failed_together_come_back_apart() {
-        let waits: std::collections::BTreeSet<_> =
-            (0..20).map(|node| back_off(SignedDuration::from_mins(2), 1, &format!("uid-{node}"))).collect();
-        assert!(waits.len() > 10, "{waits:?}");
-    }
-
-    #[test]
-    fn a_wait_ends_when_it_says() {
-        let start: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
-        let mut clock = Clock::new(start);
-        assert!(
-            !clock
-                .passed_or_unknown(times::read(Some("2026-11-21T04:00:00Z")), SignedDuration::from_secs(60))
-        );
-        assert!(
-            !clock
-                .passed_or_unknown(times::read(Some("2026-11-21T04:00:00Z")), SignedDuration::from_secs(30))
-        );
-        let next = clock.next.unwrap();
-        assert_eq!(next, "2026-11-21T04:00:30Z".parse().unwrap());
-        assert!(
-            Clock::new(next).passed(times::read(Some("2026-11-21T04:00:00Z")), SignedDuration::from_secs(30))
-        );
-    }
-
-    #[test]
-    fn an_unreadable_time_is_not_waited_for() {
-        let mut clock = Clock::new(Timestamp::UNIX_EPOCH);
-        assert!(clock.passed_or_unknown(times::read(Some("soon")), SignedDuration::from_secs(60)));
-        assert!(!clock.passed(None, SignedDuration::from_secs(60)));
-        assert_eq!(clock.next, None);
-    }
 }
