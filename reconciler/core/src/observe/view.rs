@@ -1,0 +1,174 @@
+//! One node, with its shadow, its pods and its times, as decisions see it.
+
+use std::sync::LazyLock;
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::fleet::{Slot, UnpooledNodes};
+use brupop_api::{BottlerocketShadow, Marker};
+use kube::ResourceExt as _;
+
+use crate::cluster::Entry;
+use crate::deadlines::{Clock, Gated, Times};
+use crate::drain::Obstacle;
+use crate::facts::{NodeFacts, NodeView, PodFacts, PoolFacts, Steering};
+use crate::known::{KnownDrain, KnownNode, Owner, RulesByOwner};
+use crate::objects::{AgentPod, WatchedNode};
+use crate::policy::Durations;
+use crate::workloads::Evicted;
+
+/// Makes the views one after the other.
+pub(super) struct Observer<'a> {
+    pub(super) durations: &'a Durations,
+    pub(super) rules: RulesByOwner<'a>,
+    /// For each pool.
+    pub(super) topology_keys: Vec<Option<&'a str>>,
+    pub(super) pools: &'a [PoolFacts<'a>],
+    pub(super) unpooled: UnpooledNodes,
+    pub(super) clock: Clock,
+}
+
+impl<'a> Observer<'a> {
+    fn steering(&self, owner: Option<&'a Owner>) -> Steering<'a> {
+        match (owner, self.unpooled) {
+            (Some(Owner::Pool(index)), _) => Steering::Pool(*index),
+            (Some(Owner::Conflict(pools)), _) => Steering::Conflict(pools),
+            // Where nobody has looked for the owner, nothing starts.
+            (None, _) if !self.pools.is_empty() => Steering::Nobody,
+            (_, UnpooledNodes::DefaultPool) => Steering::Default,
+            (_, UnpooledNodes::Hold) => Steering::Nobody,
+        }
+    }
+
+    /// The view of this name, and of the slot of this name if there is one; and why it cannot be interpreted if so.
+    pub(super) fn view(
+        &mut self,
+        name: &'a str,
+        entry: &'a Entry,
+        known: KnownNode<'a>,
+        slot: Option<&'a Slot>,
+    ) -> (NodeView<'a>, Option<String>) {
+        let steering = self.steering(known.owner);
+        let pool = if let Steering::Pool(index) = steering { Some(index) } else { None };
+        let mut unreadable = None;
+        let agent_ready = entry.agent().is_some_and(AgentPod::is_ready);
+        let node = entry.node.as_ref().map(|node| {
+            node_facts(
+                node,
+                pool.and_then(|pool| *self.topology_keys.get(pool)?),
+                agent_ready,
+                &mut unreadable,
+            )
+        });
+        let shadow = match entry.shadow.as_ref().map(|item| &item.body) {
+            Some(Ok(shadow)) => ShadowFacts::of(shadow),
+            Some(Err(error)) => {
+                unreadable = Some(format!("the shadow cannot be read: {error}"));
+                None
+            }
+            None => None,
+        };
+        let marker = node.and_then(|node| node.marker);
+        let steps = &self.rules.of(known.owner).durations;
+        let times = Times::of(entry, known, marker, shadow.as_ref(), slot, (self.durations, steps))
+            .gated(pool.map_or(Gated::No, |pool| Gated::of(self.pools.get(pool))));
+        // Earlier versions of the operator recorded owners without checking that they were available, and no `since`.
+        let checked = marker.filter(|_| slot.is_some_and(|slot| slot.since.is_some()));
+        let watched = checked.filter(|_| !steps.workloads.is_zero());
+        let view = NodeView {
+            shadow_name: name,
+            steering,
+            node,
+            shadow,
+            unreadable: unreadable.is_some(),
+            owner_uid: shadow.and(entry.shadow()).and_then(owner_uid),
+            pods: pods(known),
+            denied: known.denied,
+            evicted: evicted(known, watched),
+            busy_zone: None,
+            busy_control_plane: None,
+            time: self.clock.facts(&times),
+        };
+        (view, unreadable)
+    }
+}
+
+fn node_facts<'a>(
+    node: &'a WatchedNode,
+    topology_key: Option<&str>,
+    agent_ready: bool,
+    unreadable: &mut Option<String>,
+) -> NodeFacts<'a> {
+    /// Stands for a marker that cannot be read: the node carries changes, so it keeps its slot.
+    static UNREADABLE: LazyLock<Marker> = LazyLock::new(Marker::default);
+    let facts = &node.facts;
+    NodeFacts {
+        name: node.name(),
+        uid: node.uid(),
+        labelled: facts.labelled,
+        ready: facts.readiness.is_some_and(|readiness| readiness.ready),
+        boot_id: &facts.boot_id,
+        version: facts.version.as_deref(),
+        variant: facts.variant.as_deref(),
+        unschedulable: facts.unschedulable,
+        control_plane: facts.control_plane,
+        volumes_in_use: facts.volumes_in_use,
+        excluded: facts.excluded,
+        tainted: facts.tainted,
+        do_not_disrupt: facts.do_not_disrupt,
+        scale_down_disabled: facts.scale_down_disabled,
+        leaving: facts.leaving,
+        marker: node.marker().unwrap_or_else(|why| {
+            *unreadable = Some(why.to_owned());
+            Some(&*UNREADABLE)
+        }),
+        zone: match topology_key {
+            None => facts.zone.as_deref(),
+            Some(key) => facts.all_labels.get(key).map(String::as_str),
+        },
+        paused: facts.paused,
+        update_now: facts.update_now,
+        agent_ready,
+        overgrown: facts.overgrown,
+        runs_this_process: false,
+    }
+}
+
+/// The workloads whose pods were evicted, if this marker is there to name them.
+fn evicted<'a>(known: KnownNode<'a>, marker: Option<&Marker>) -> Evicted<'a> {
+    match known.evicted {
+        _ if marker.is_none_or(|marker| marker.evicted_owners.is_empty()) => Evicted::Back,
+        None => Evicted::Unknown,
+        Some(None) => Evicted::Back,
+        Some(Some((owner, changed))) => Evicted::Missing { owner, changed: *changed },
+    }
+}
+
+fn pods(known: KnownNode<'_>) -> PodFacts<'_> {
+    let pods = match known.drain {
+        Some(KnownDrain { plan, failing, .. }) => PodFacts {
+            known: true,
+            drained: plan.is_done(),
+            owners: &plan.owners,
+            owners_before: &plan.owners_before,
+            returning: &plan.returning,
+            needed: plan.needed.as_deref(),
+            failing: failing.as_ref(),
+            overlooked: plan.overlooked,
+            operator_pods: &plan.operator_pods,
+            ..PodFacts::default()
+        },
+        None => PodFacts::default(),
+    };
+    match known.obstacle {
+        Some(Obstacle::Never(why)) => PodFacts { undrainable: Some(why), ..pods },
+        Some(Obstacle::TooManyPods) => PodFacts { too_many: true, ..pods },
+        Some(Obstacle::Now { budget, for_long }) => {
+            PodFacts { blocked: Some(budget), blocked_for_long: *for_long, ..pods }
+        }
+        None => pods,
+    }
+}
+
+fn owner_uid(shadow: &BottlerocketShadow) -> Option<&str> {
+    shadow.owner_references().iter().find(|owner| owner.kind == "Node").map(|owner| owner.uid.as_str())
+}
