@@ -1,7 +1,8 @@
 //! What watches bring, in whatever order.
 
 use super::*;
-use brupop_api::BottlerocketShadow;
+use crate::objects::PodItem;
+use brupop_api::{BottlerocketShadow, names};
 use kube::Resource as _;
 use proptest::prelude::*;
 use serde_json::json;
