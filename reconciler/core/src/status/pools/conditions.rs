@@ -1,0 +1,171 @@
+//! The conditions of a pool, and why it stalls.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use brupop_api::conditions::{ACCEPTED, ConditionStatus, HALTED, PROGRESSING, READY, STALLED, UPDATED};
+use brupop_api::crds::MESSAGE_MAX;
+use brupop_api::fleet::VersionRecord;
+use brupop_api::printable::printable;
+use semver::Version;
+
+use super::{NoAnswer, Tally, WaitingGroup};
+use crate::decide::{HaltedIn, Reason, how_to_lift};
+use crate::facts::{FirstPool, FirstPoolStanding, FleetFacts, PoolFacts};
+use crate::rules::{GateQuery, PoolGate};
+use crate::status::DesiredCondition;
+use crate::window::Starts;
+
+const NO_NODES: &str = "the pool owns no node that is opted in";
+
+impl Tally<'_> {
+    /// Why the pool moves, or why not: what most of the nodes that wait wait for. Why it is not ready says more of the same, and
+    /// is said while none waits.
+    pub(super) fn progressing(
+        &self,
+        pool: &PoolFacts<'_>,
+        seen: &BTreeMap<String, String>,
+        ready: &DesiredCondition,
+    ) -> DesiredCondition {
+        // Among equals, the first in the alphabet.
+        let most = self.waiting.iter().rev().max_by_key(|(_, waiting)| waiting.nodes);
+        let unready =
+            ready.status == ConditionStatus::False && most.is_none_or(|(word, _)| *word == ready.reason);
+        let (status, reason, message) = match (pool.starts, most) {
+            (Starts::Invalid(why), _) => (ConditionStatus::False, "PoolInvalid", why.to_owned()),
+            _ if self.counts.updating_nodes > 0 => {
+                (ConditionStatus::True, "Updating", "nodes of the pool are being updated".to_owned())
+            }
+            _ if unready => (ConditionStatus::False, ready.reason, ready.message.clone()),
+            (_, Some((word, waiting))) => {
+                let (reason, message) = match superseded(pool, waiting, seen) {
+                    Some(message) => ("Superseded", message),
+                    None => (*word, waiting.reason.message().into_owned()),
+                };
+                (ConditionStatus::False, reason, message)
+            }
+            _ if self.counts.nodes == 0 => (ConditionStatus::False, "NoNodes", NO_NODES.to_owned()),
+            _ => (ConditionStatus::False, "NoUpdate", "no node has an update to go to".to_owned()),
+        };
+        DesiredCondition::of(PROGRESSING, status, reason, &message)
+    }
+
+    pub(super) fn updated(&self) -> DesiredCondition {
+        let counts = &self.counts;
+        let (status, reason, message) = if counts.nodes == 0 {
+            (ConditionStatus::Unknown, "NoNodes", NO_NODES)
+        } else if counts.updating_nodes + counts.pending_nodes + counts.blocked_nodes > 0 {
+            (ConditionStatus::False, "UpdatesPending", "there is an update that is not done on each node")
+        } else if self.unknown > 0 {
+            (ConditionStatus::Unknown, "NotReported", "a node has not reported, or cannot look for updates")
+        } else {
+            (ConditionStatus::True, "NoUpdate", "there is no update for any node of the pool")
+        };
+        DesiredCondition::of(UPDATED, status, reason, message)
+    }
+
+    /// Is a version halted in the pool, or one of the whole fleet that its nodes wait for?
+    pub(super) fn halted(
+        &self,
+        halted: HaltedIn<'_>,
+        pool: &PoolFacts<'_>,
+        records: &[(&str, &VersionRecord)],
+    ) -> DesiredCondition {
+        let why = records
+            .iter()
+            .filter_map(|(version, record)| Some(format!("{version}: {}", record.halted.as_ref()?.reason)));
+        let why = why.collect::<Vec<_>>().join("; ");
+        if !why.is_empty() {
+            let acknowledged = pool.rules.map_or(&[][..], |rules| &rules.acknowledged);
+            let how = how_to_lift(halted, records, acknowledged);
+            let why = printable(&why, MESSAGE_MAX.saturating_sub(how.len())).into_owned();
+            return DesiredCondition::of(HALTED, ConditionStatus::True, "VersionHaltedInPool", &(why + &how));
+        }
+        let (status, reason, message) = match &self.halted {
+            Some(reason) => (ConditionStatus::True, "VersionHalted", reason.message()),
+            None => {
+                (ConditionStatus::False, "NotHalted", "no node waits for a version that is halted".into())
+            }
+        };
+        DesiredCondition::of(HALTED, status, reason, &message)
+    }
+}
+
+/// Did another version come before the pool got to the last one? If that goes on, it never gets to any.
+fn superseded(
+    pool: &PoolFacts<'_>,
+    waiting: &WaitingGroup<'_>,
+    seen: &BTreeMap<String, String>,
+) -> Option<String> {
+    let WaitingGroup {
+        reason: why @ (Reason::VersionTooYoung(_) | Reason::WaitingForPool(_)), from_to, ..
+    } = waiting
+    else {
+        return None;
+    };
+    let (runs, wants) = from_to.as_ref()?;
+    let (runs, wants) = (Version::parse(runs).ok()?, Version::parse(wants).ok()?);
+    let between = |version: &Version| runs < *version && *version < wants;
+    let allowed = seen.keys().filter(|version| pool.rules.is_some_and(|rules| rules.allow(version)));
+    let missed = allowed.filter_map(|version| Version::parse(version).ok()).filter(between).max()?;
+    Some(format!("{wants} superseded {missed} before its turn: {}", why.message()))
+}
+
+/// That a pool that goes first is not there.
+pub(super) fn missing<'a>(pool: &PoolFacts<'a>) -> Option<Reason<'a>> {
+    Some(Reason::WaitingForPool(FirstPool { pool: pool.missing?, standing: FirstPoolStanding::Missing }))
+}
+
+/// That a pool never begins that goes first, or before one that does, and so on.
+pub(super) fn waits_for_ever(fleet: &FleetFacts<'_>, pool: &PoolFacts<'_>) -> Option<DesiredCondition> {
+    let named = |name: &str| {
+        let at = fleet.pools.binary_search_by_key(&name, |pool| pool.name).ok()?;
+        fleet.pools.get(at)
+    };
+    let mut open: VecDeque<&PoolFacts<'_>> = VecDeque::from([pool]);
+    let mut seen = BTreeSet::new();
+    while let Some(next) = open.pop_front() {
+        let why = match next.starts {
+            _ if next.name == pool.name => None,
+            Starts::Invalid(why) => Some(why.into()),
+            _ => missing(next).map(|reason| reason.message()),
+        };
+        if let Some(why) = why {
+            let message = format!("the pool {} goes first (spec.after), and never begins: {why}", next.name);
+            let reason =
+                Reason::WaitingForPool(FirstPool { pool: next.name, standing: FirstPoolStanding::NotDone });
+            return Some(DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &message));
+        }
+        let after = next.rules.into_iter().flat_map(|rules| &rules.after);
+        open.extend(after.filter(|(name, _)| seen.insert(name)).filter_map(|(name, _)| named(name)));
+    }
+    None
+}
+
+/// That its first gate without an answer has none; before that, that one has not been asked yet.
+pub(super) fn unanswered_gate<'q>(
+    pool: &PoolFacts<'_>,
+    unanswered: impl Fn(&GateQuery) -> Option<NoAnswer<'q>>,
+) -> Option<DesiredCondition> {
+    let gates = pool.rules.into_iter().flat_map(|rules| &rules.gates);
+    let without = gates.filter_map(|gate| Some((gate, unanswered(&gate.query)?)));
+    let (PoolGate { name, query }, why) = without.min_by_key(|(_, why)| *why == NoAnswer::NotAsked)?;
+    let source = &query.source;
+    let (status, message) = match why {
+        NoAnswer::Failed(why) => (
+            ConditionStatus::False,
+            format!("the gate {name} (spec.gates) is closed, for its source {source} gives no answer: {why}"),
+        ),
+        NoAnswer::NotAsked => (
+            ConditionStatus::Unknown,
+            format!("the reconciler that leads has not had an answer to the gate {name} (spec.gates) yet"),
+        ),
+    };
+    Some(DesiredCondition::of(READY, status, Reason::GateUnknown(name).as_str(), &message))
+}
+
+pub(super) fn accepted(pool: &PoolFacts<'_>) -> DesiredCondition {
+    match pool.starts {
+        Starts::Invalid(why) => DesiredCondition::of(ACCEPTED, ConditionStatus::False, "PoolInvalid", why),
+        _ => DesiredCondition::of(ACCEPTED, ConditionStatus::True, "Understood", "the pool is understood"),
+    }
+}

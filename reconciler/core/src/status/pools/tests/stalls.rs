@@ -1,0 +1,104 @@
+//! What is said of a pool that comes to no update.
+
+use super::*;
+use brupop_api::conditions::PROGRESSING;
+
+/// Nobody updates the node until a person has changed one of the pools.
+#[test]
+fn a_pool_says_at_once_that_there_is_none_that_it_comes_after() {
+    let mut cluster = of_pool(json!({"after": [{"pool": "nowhere"}]}));
+    join(&mut cluster, "a", NEW, Some(NEW), false);
+    let seen = status(&mut cluster);
+    let stalled = seen.conditions.iter().find(|it| it.type_ == STALLED).unwrap();
+    let message = "the pool nowhere goes first (spec.after), and there is no BottlerocketPool of this name";
+    assert_eq!((stalled.reason, stalled.message.as_str()), ("WaitingForPool", message));
+    join(&mut cluster, "b", OLD, Some(NEW), false);
+    let seen = status(&mut cluster);
+    assert!(seen.conditions.iter().any(|it| it.type_ == PROGRESSING && it.message == message), "{seen:?}");
+}
+
+/// What is wrong with another pool holds this one, too, also if it is some pools away.
+#[test]
+fn a_pool_says_at_once_that_none_before_it_ever_begins() {
+    let after = |pool: &str| json!({"priority": 1, "after": [{"pool": pool}]});
+    let first = "b goes first (spec.after), and never begins: ";
+    for (b, why) in [
+        (json!({"priority": 2}), None),
+        (after("nowhere"), Some(format!("{first}the pool nowhere goes"))),
+        (json!({"priority": 2, "maxUnavailable": 0}), Some(format!("{first}spec.maxUnavailable: write"))),
+        (
+            after("a"),
+            Some("a goes first (spec.after), and never begins: spec.after: these pools wait".to_owned()),
+        ),
+    ] {
+        let mut cluster =
+            of_pool(json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "a"}]}));
+        a_pool("a", after("b")).put(&mut cluster);
+        a_pool("b", b).put(&mut cluster);
+        let seen = status(&mut cluster);
+        let [accepted, progressing, .., stalled] = &seen.conditions;
+        assert_eq!(accepted.status, ConditionStatus::True, "{seen:?}");
+        match why {
+            None => assert_eq!((stalled.reason, progressing.reason), ("NotStalled", "NoNodes")),
+            Some(why) => {
+                assert!(stalled.message.starts_with(&format!("the pool {why}")), "{}", stalled.message);
+                assert_eq!((stalled.reason, &progressing.message), ("WaitingForPool", &stalled.message));
+            }
+        }
+    }
+}
+
+/// Of a version that the first pool was done with before.
+#[test]
+fn a_pool_that_is_being_updated_is_not_stalled_by_the_one_before_it() {
+    let mut cluster = of_pool(json!({"priority": 2, "after": [{"pool": "a"}]}));
+    let ghost = json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "ghost"}]});
+    a_pool("a", ghost).put(&mut cluster);
+    let stalled = |cluster: &mut Cluster, ledger: Value| words(&status_with(cluster, ledger))[5].clone();
+    join(&mut cluster, "n", NEW, None, false);
+    assert_eq!(stalled(&mut cluster, json!({})), "Stalled=True/WaitingForPool");
+    join(&mut cluster, "n", OLD, Some(NEW), false);
+    assert_eq!(stalled(&mut cluster, json!({})), "Stalled=True/WaitingForPool");
+    let slots = json!({"slots": {"brs-n": {"uid": "uid-brs-n", "attempt": 1}}});
+    assert_eq!(stalled(&mut cluster, slots), "Stalled=False/NotStalled");
+}
+
+/// Long before there is an update that the gate would hold.
+#[test]
+fn a_pool_says_at_once_that_a_gate_has_no_answer() {
+    let gate = |name: &str, query: &str| json!({"name": name, "type": "Prometheus", "prometheus": {"source": "main", "query": query}});
+    let gates = [gate("well", "up == 0"), gate("broken", "up =")];
+    let mut cluster = of_pool(json!({"gates": gates}));
+    let asked = |query: &GateQuery| {
+        (query.expression == "up =").then_some(NoAnswer::Failed("bad_data: 1:4: parse error"))
+    };
+    let seen = status_of(&mut cluster, json!({}), asked);
+    let expected = "the gate broken (spec.gates) is closed, for its source main gives no answer: bad_data: 1:4: parse error";
+    // `kubectl get brp` shows the reason of Progressing.
+    for (type_, reason, message) in [
+        ("Accepted", "Understood", "the pool is understood"),
+        ("Progressing", "GateUnknown", expected),
+        ("Ready", "GateUnknown", expected),
+    ] {
+        let of_type = seen.conditions.iter().find(|it| it.type_ == type_).unwrap();
+        assert_eq!((of_type.reason, of_type.message.as_str()), (reason, message), "{type_}");
+    }
+    join(&mut cluster, "n", OLD, Some(NEW), false);
+    let waits = status_of(&mut cluster, json!({}), asked);
+    assert_eq!((waits.conditions[1].reason, waits.conditions[1].message.as_str()), ("GateUnknown", expected));
+    // A source may come back by itself.
+    assert_eq!(words(&seen)[4..], ["Ready=False/GateUnknown", "Stalled=False/NotStalled"]);
+    assert_eq!(words(&status(&mut cluster))[4..], ["Ready=True/InForce", "Stalled=False/NotStalled"]);
+    // A new leader does not know yet, and nor does anybody after a change of the gate.
+    let not_asked = status_of(&mut cluster, json!({}), |_| Some(NoAnswer::NotAsked));
+    assert_eq!(words(&not_asked)[4..], ["Ready=Unknown/GateUnknown", "Stalled=False/NotStalled"]);
+}
+
+#[test]
+fn a_pool_that_contends_for_nodes_is_stalled() {
+    let mut cluster = of_pool(json!({}));
+    a_pool("other", json!({})).put(&mut cluster);
+    join(&mut cluster, "n", OLD, Some(NEW), false);
+    let words = words(&status(&mut cluster)).join(" ");
+    assert!(words.contains("Stalled=True"), "{words}");
+}
