@@ -3,6 +3,7 @@
 //! Each write tests the facts that it was decided on, so the API server refuses a write that was decided on a stale
 //! view. The model checker runs these very functions.
 
+mod adopt;
 mod age;
 mod boot;
 mod corrections;
@@ -40,7 +41,8 @@ pub use records::Halted;
 use slots::Holders;
 pub use slots::{Slots, slots};
 pub(crate) use versions::NOT_RETURNED;
-pub use writes::{new_shadow, new_term};
+pub use writes::ledger::new_term;
+pub use writes::new_shadow;
 
 /// What to do in the whole fleet.
 #[derive(Clone, Debug)]

@@ -235,3 +235,22 @@ fn newest_halts<'r>(records: &Records<'r>) -> BTreeMap<&'r str, (Option<Timestam
     }
     newest
 }
+
+/// Was this node's failure of that time counted before? A request that took long may take the slot of an attempt that is
+/// over once more.
+pub(super) fn is_counted(
+    fleet: &FleetFacts<'_>,
+    record: &VersionRecord,
+    node: &str,
+    failed_at: &str,
+) -> bool {
+    let counted = record.failures.iter().find(|failure| failure.node == node);
+    // What a clock that was ahead has counted hides nothing.
+    counted.is_some_and(|it| time(failed_at) <= time(&it.at) && time(&it.at) <= time(fleet.now))
+}
+
+/// The time that a person names in the acknowledgement of this version.
+pub(super) fn acknowledged_time(fleet: &FleetFacts<'_>, version: &str) -> Option<Timestamp> {
+    let of_version = fleet.acknowledged.iter().find(|acknowledged| acknowledged.version == version);
+    of_version.and_then(|acknowledged| time(&acknowledged.halted_at))
+}

@@ -1,22 +1,22 @@
 //! The ledger: which nodes may be updated now, and which are done. Each pass makes one conditional patch, which gives
 //! slots back and takes new ones.
 
+mod holders;
+
 use std::collections::BTreeMap;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::{Field, Object, State, Value, Write};
 
-use super::Reason;
-use super::age;
-use super::corrections;
 use super::idle::Candidates;
+use super::order::Survey;
 use super::records::Halted;
 use super::room::{Place, Room};
 use super::versions::VersionRecords;
-use super::writes;
-use crate::decide::order::Survey;
+use super::{Reason, age, corrections, writes};
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView, Steering, is_unavailable};
+pub(super) use holders::Holders;
 
 /// The pods of at most this many nodes are checked before there is room for these nodes.
 const MAX_SUCCESSORS: usize = 32;
@@ -85,7 +85,7 @@ pub(super) fn of_holders<'a>(
     let seen = age::notes(fleet, views).into_iter();
     sets.extend(seen.map(|(version, seen)| (Field::Seen(version), Value::text_or_absent(seen))));
     let write = (!sets.is_empty()).then(|| {
-        let mut tests = writes::ledger_tests(fleet, &sets);
+        let mut tests = writes::ledger::ledger_tests(fleet, &sets);
         if !taken.is_empty() {
             // A patch that lingers must not begin an update once a person has paused the fleet, or made a new one.
             tests.push((Field::Uid, Value::text_or_absent(fleet.uid)));
@@ -94,85 +94,6 @@ pub(super) fn of_holders<'a>(
         Write { object: Object::Ledger, tests, sets }
     });
     Slots { write, taken, queued, preflight, halted, freed: holders.freed.clone() }
-}
-
-/// Which views have slots. It is found out once, in one walk along both, because to search for each name waits for memory.
-pub(super) struct Holders<'a> {
-    /// For each view, by index: the slot of its name, and whether it keeps it.
-    slots: Vec<Option<(NamedSlot<'a>, bool)>>,
-    /// The slots that are given back, and the view (by index) that each belongs to, if there is one.
-    pub(super) freed: Vec<(&'a str, Option<usize>)>,
-}
-
-impl<'a> Holders<'a> {
-    /// Of these views, which are sorted by name.
-    pub(super) fn of(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Self {
-        debug_assert!(views.is_sorted_by_key(|view| view.shadow_name), "the views are sorted");
-        let mut holders = Self { slots: vec![None; views.len()], freed: vec![] };
-        let mut rest = views.iter().enumerate().peekable();
-        for (name, slot) in fleet.slots {
-            while rest.next_if(|(_, view)| view.shadow_name < name.as_str()).is_some() {}
-            let found = rest.next_if(|(_, view)| view.shadow_name == name);
-            let over = is_over(slot, found.map(|(_, view)| view));
-            if over {
-                holders.freed.push((name, found.map(|(index, _)| index)));
-            }
-            if let Some((index, _)) = found {
-                holders.slots[index] = Some(((name, slot), !over));
-            }
-        }
-        holders
-    }
-
-    /// The slot of each view, if the slot of its name is for this very shadow.
-    pub(super) fn held(&self, views: &[NodeView<'a>]) -> impl Iterator<Item = Option<&'a Slot>> + Clone {
-        let slots = self.slots.iter().map(|found| found.map(|((_, slot), _)| slot));
-        views.iter().zip(slots).map(|(view, slot)| slot.filter(|slot| view.holds(slot)))
-    }
-
-    /// The slots that are kept, with the views of their names.
-    fn kept<'v>(
-        &self,
-        views: &'v [NodeView<'a>],
-    ) -> impl Iterator<Item = (&'v NodeView<'a>, NamedSlot<'a>)> + Clone {
-        let kept = views.iter().zip(&self.slots);
-        kept.filter_map(|(view, found)| found.filter(|(_, keeps)| *keeps).map(|(slot, _)| (view, slot)))
-    }
-
-    /// Has this view, by index, a slot?
-    fn have(&self, index: usize) -> bool {
-        self.slots[index].is_some()
-    }
-
-    /// And does it keep it?
-    fn keep(&self, index: usize) -> bool {
-        self.slots[index].is_some_and(|(_, keeps)| keeps)
-    }
-}
-
-/// Is the attempt over that this slot is for? This rests only on facts that stay true.
-///
-/// A spec that is Idle at the slot's own attempt is final: it never goes back to that attempt, and the next attempt
-/// needs another slot.
-fn is_over(slot: &Slot, view: Option<&NodeView<'_>>) -> bool {
-    let Some(view) = view else { return true };
-    let Some(node) = view.node else { return true };
-    if view.unreadable {
-        return false;
-    }
-    let tidy = node.is_tidy();
-    match view.shadow {
-        None => !node.labelled && tidy && node.ready,
-        Some(shadow) if shadow.uid != slot.uid => {
-            tidy && node.ready && (shadow.reports(State::Idle) || view.time.step_overdue)
-        }
-        Some(shadow) => {
-            shadow.spec.state == State::Idle
-                && shadow.spec.attempt >= Some(slot.attempt)
-                && tidy
-                && (shadow.reports(State::Idle) || view.time.step_overdue)
-        }
-    }
 }
 
 /// The `BottlerocketPool` in which a slot of this node is taken, as the ledger names it; nothing for the default pool.

@@ -1,10 +1,10 @@
 //! A node in mid-update: staged, rebooted, monitored; or given up.
 
 use brupop_api::shadow::DrainObstacle;
-use brupop_api::{Field, Marker, Problem, State, Value};
+use brupop_api::{Problem, State};
 
 use super::boot::{Boot, boot};
-use super::{Abort, Case, Decision, Effect, Milestone, Reason, pool, pool_halts, slots, writes};
+use super::{Abort, Case, Decision, Effect, Milestone, Reason, pool, pool_halts, writes};
 use crate::workloads::Evicted;
 
 /// How a host is that should have rebooted.
@@ -72,41 +72,6 @@ impl<'a> Case<'_, 'a> {
     fn halted(self) -> Option<Abort> {
         let version = self.shadow.spec.version?;
         pool_halts::is_halted_anywhere(self.fleet, self.view, version).then_some(Abort::VersionHalted)
-    }
-
-    /// Takes over a shadow that upstream's operator left in mid-update: it has no attempt. First the cordon on its node
-    /// becomes ours, then the shadow gets the attempt of its slot.
-    ///
-    /// Upstream's operator cordons a node, and excludes it from load balancers, only once the reboot is wanted. A
-    /// cordon that is there before that is a person's. So is every cordon of a node without the label: the policy
-    /// `brupop-reconciler` keeps such nodes from us, and the update is given up.
-    pub(super) fn adopt(self) -> Decision<'a> {
-        let Self { fleet, node, shadow, .. } = self;
-        let Some(slot) = self.slot else {
-            return Decision::wait(match fleet.alone {
-                false => Reason::OtherOperator,
-                true if slots::awaits_agent(self.view) => Reason::AgentSilent,
-                true => Reason::LimitReached,
-            });
-        };
-        let starting = Reason::Starting(shadow.spec.version.unwrap_or(""));
-        let upstreams = node.labelled && shadow.spec.state != State::StagedAndPerformedUpdate;
-        if upstreams && node.marker.is_none() && (node.unschedulable || node.excluded) {
-            let marker = Marker {
-                shadow_uid: shadow.uid.to_owned(),
-                attempt: slot.attempt,
-                term: fleet.term,
-                cordoned_at: node.unschedulable.then(|| fleet.now.to_owned()),
-                excluded_at: node.excluded.then(|| fleet.now.to_owned()),
-                ..Marker::default()
-            };
-            let tests = [
-                (Field::Unschedulable, Value::flag(node.unschedulable)),
-                (Field::ExcludedFromLoadBalancers, Value::flag(node.excluded)),
-            ];
-            return Decision::write(writes::mark(node, tests, [], marker), starting);
-        }
-        Decision::write(writes::adopt(fleet, shadow, node, slot), starting).reaching(Milestone::Adopted)
     }
 
     /// Wanted: the host has downloaded the image and boots it next. Then the node is emptied, and the reboot granted.

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use brupop_api::crds::VARIANTS_MAX;
 use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::{Field, State, Value, names};
-use jiff::Timestamp;
 
 use super::Abort;
 use super::boot::has_begun_reboot;
 use super::order::{self, Survey};
 use super::pool_halts::PoolHalts;
 use super::records::{
-    Halted, Records, counting, forgotten, halt, lifted, moment, note_failure, number, of_variant, time,
+    Halted, Records, acknowledged_time, counting, forgotten, halt, is_counted, lifted, moment, note_failure,
+    number, of_variant, time,
 };
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView};
 use crate::rules::FailureBudget;
@@ -295,18 +295,4 @@ impl VersionRecords<'_> {
         let is_new = |version: &str| !fleet.versions.contains_key(version);
         forgotten(&records, runs, is_new).into_iter().map(str::to_owned).collect()
     }
-}
-
-/// Was this node's failure of that time counted before? A request that took long may take the slot of an attempt that is
-/// over once more.
-fn is_counted(fleet: &FleetFacts<'_>, record: &VersionRecord, node: &str, failed_at: &str) -> bool {
-    let counted = record.failures.iter().find(|failure| failure.node == node);
-    // What a clock that was ahead has counted hides nothing.
-    counted.is_some_and(|it| time(failed_at) <= time(&it.at) && time(&it.at) <= time(fleet.now))
-}
-
-/// The time that a person names in the acknowledgement of this version.
-fn acknowledged_time(fleet: &FleetFacts<'_>, version: &str) -> Option<Timestamp> {
-    let of_version = fleet.acknowledged.iter().find(|acknowledged| acknowledged.version == version);
-    of_version.and_then(|acknowledged| time(&acknowledged.halted_at))
 }

@@ -1,11 +1,11 @@
-//! The writes of the protocol, each with its tests: of shadows, of Nodes, and the one with which a leader begins.
+//! The writes of the protocol, each with its tests: of shadows, of Nodes, and in [`ledger`] of the ledger.
+
+pub(super) mod ledger;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
-use brupop_api::crds::COUNTER_MAX;
 use brupop_api::facts::ShadowFacts;
-use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
+use brupop_api::fleet::Slot;
 use brupop_api::shadow::{DrainObstacle, Failures};
 use brupop_api::{
     BottlerocketShadow, BottlerocketShadowSpec, Field, Marker, Object, State, Value, Write, names,
@@ -13,7 +13,7 @@ use brupop_api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::Abort;
-use crate::facts::{FleetFacts, NodeFacts, NodeView};
+use crate::facts::{FleetFacts, NodeFacts};
 use crate::objects::Words;
 
 /// A change of a shadow's spec, in the leader's term. It tests that the shadow still has the generation that was read.
@@ -239,47 +239,6 @@ fn undo_but<'a>(node: &NodeFacts<'a>, marker: &'a Marker, kept: Marker) -> Write
     mark(node, [], sets.collect::<Vec<_>>(), rest)
 }
 
-/// The write to the ledger with which a process begins to lead, before it writes anything else; and the term in which it
-/// then leads.
-///
-/// The term is higher than the ledger's, and higher than every term in a shadow or a marker. So it rises even if the ledger
-/// was lost. The slots of a lost ledger are made again from the updates that run, and from the markers of nodes whose shadows
-/// are lost, too. Updates that upstream's operator left behind never had a slot: they take theirs in turn, when there is room.
-pub fn new_term<'a>(ledger: Option<&'a BottlerocketFleetStatus>, views: &[NodeView<'a>]) -> (u64, Write<'a>) {
-    let shadows = || views.iter().filter_map(|view| Some((view, view.shadow?)));
-    let markers = || views.iter().filter_map(|view| Some((view, view.node?, view.node?.marker?)));
-    let seen = shadows().filter_map(|(_, shadow)| shadow.spec.leader_term);
-    // The ledger has no room for what is beyond; in a marker anything may stand.
-    let seen = seen.chain(markers().map(|(.., marker)| marker.term)).filter(|term| *term < COUNTER_MAX).max();
-    let read = ledger.and_then(|ledger| ledger.term);
-    let term = read.max(seen).unwrap_or(0).saturating_add(1);
-    let slots = ledger.map_or_else(|| Cow::Owned(BTreeMap::new()), |ledger| Cow::Borrowed(&ledger.slots));
-
-    let tests = vec![(Field::Term, Value::number_or_absent(read)), (Field::Slots, Value::Slots(slots))];
-    let mut sets = vec![(Field::Term, Value::Number(term))];
-    if read.is_none() {
-        let running = shadows().filter(|(view, shadow)| {
-            view.marked() || (shadow.spec.state != State::Idle && shadow.spec.attempt.is_some())
-        });
-        sets.extend(running.map(|(_, shadow)| {
-            let slot = Slot {
-                uid: shadow.uid.to_owned(),
-                attempt: shadow.spec.attempt.unwrap_or(1),
-                version: shadow.spec.version.map(str::to_owned),
-                ..Slot::default()
-            };
-            (Field::Slot(shadow.name), Value::Slot(slot))
-        }));
-        let alone = markers().filter(|(view, _, marker)| view.shadow.is_none() && marker.holds_changes());
-        sets.extend(alone.map(|(view, node, marker)| {
-            // The Node's UID: what the marker calls the shadow's may be no UID, and the next shadow has another one anyway.
-            let (uid, attempt) = (node.uid.to_owned(), marker.attempt.min(COUNTER_MAX));
-            (Field::Slot(view.shadow_name), Value::Slot(Slot { uid, attempt, ..Slot::default() }))
-        }));
-    }
-    (term, Write { object: Object::Ledger, tests, sets })
-}
-
 /// A new shadow of a node, Idle. From `now` on, its agent has a limited time to report.
 pub fn new_shadow(
     node: &str,
@@ -313,27 +272,4 @@ pub fn new_shadow(
         ..ObjectMeta::default()
     };
     BottlerocketShadow { metadata, spec, status: None }
-}
-
-/// What must still be so when these fields of the ledger are set: the leader, the slots, and each record as it was read,
-/// so that a write that lingers does not undo what was counted or halted since.
-pub(super) fn ledger_tests<'a>(
-    fleet: &FleetFacts<'a>,
-    sets: &[(Field<'a>, Value<'a>)],
-) -> Vec<(Field<'a>, Value<'a>)> {
-    let records = sets.iter().filter_map(|(field, _)| {
-        let read = match field {
-            Field::VersionRecord(version) => fleet.versions.get(*version).cloned().map(Value::VersionRecord),
-            Field::PoolRecord { pool, version } => {
-                let record = fleet.pool_versions.get(&format!("{pool}/{version}"));
-                record.cloned().map(Value::VersionRecord)
-            }
-            Field::Seen(version) => fleet.seen.get(*version).map(|at| Value::text(at)),
-            _ => return None,
-        };
-        Some((*field, read.unwrap_or(Value::Absent)))
-    });
-    let fixed =
-        [(Field::Term, Value::Number(fleet.term)), (Field::Slots, Value::Slots(Cow::Borrowed(fleet.slots)))];
-    fixed.into_iter().chain(records).collect()
 }
