@@ -14,6 +14,7 @@ mod gates;
 mod given_up;
 mod leading;
 mod lifting;
+mod limits;
 mod objects;
 mod opt_in;
 mod order;

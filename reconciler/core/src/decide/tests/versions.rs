@@ -1,7 +1,5 @@
 //! Which failures count against a version, and when it is halted.
 
-use brupop_api::crds::VERSION_RECORDS_MAX;
-
 use super::world::*;
 use crate::decide::Halted;
 
@@ -257,21 +255,6 @@ fn many_missing_hosts_are_counted_once_each() {
     assert_eq!(record(&lifted, Some(gone_on), &missing), None, "and it stays lifted");
 }
 
-#[test]
-fn records_are_bounded() {
-    let old = |n: usize| (format!("1.0.{n}"), VersionRecord { succeeded: 1, ..VersionRecord::default() });
-    let mut versions: BTreeMap<String, VersionRecord> = (0..VERSION_RECORDS_MAX).map(old).collect();
-    versions.get_mut("1.0.0").unwrap().halted = Some(Halt::default());
-    let fell_back = failures("FellBack");
-    let fleet = FleetFacts { versions: &versions, ..fleet() };
-    let write = slots(&fleet, &[over(Some(&fell_back))]).write.unwrap();
-    let forgotten: Vec<_> = versions
-        .keys()
-        .filter(|version| sets(&write, Field::VersionRecord(version)) == Some(Value::Absent))
-        .collect();
-    assert_eq!(forgotten, ["1.0.1"], "one makes room, and a halt is not forgotten");
-}
-
 /// Carries the ledger's writes of this pass out on the records.
 pub(super) fn carry_out(versions: &mut BTreeMap<String, VersionRecord>, write: &Write<'_>) {
     for (field, value) in &write.sets {
@@ -283,43 +266,4 @@ pub(super) fn carry_out(versions: &mut BTreeMap<String, VersionRecord>, write: &
             _ => {}
         }
     }
-}
-
-#[test]
-fn one_node_pushes_no_honest_halt_out() {
-    let mut versions = BTreeMap::from([(NEW.to_owned(), halted(failed(&["honest"])))]);
-    for round in 0..200_u32 {
-        let made_up: &'static str = format!("9.0.{round}").leak();
-        let fell_back = Failures {
-            at: format!("2026-11-21T03:{:02}:{:02}Z", round / 60, round % 60),
-            ..failures("FellBack")
-        };
-        let view = over((round % 2 == 0).then_some(&fell_back))
-            .with_shadow(|shadow| shadow.spec.version = Some(made_up))
-            .with_node(|node| node.version = Some(made_up));
-        let before = versions.clone();
-        let fleet = FleetFacts { versions: &before, ..fleet() };
-        carry_out(&mut versions, &slots(&fleet, &[view]).write.unwrap());
-    }
-    assert_eq!(versions[NEW], halted(failed(&["honest"])));
-    let halts = versions.values().filter(|record| record.halted.is_some()).count();
-    assert_eq!(halts, 2, "the honest one, and the last of the other node");
-}
-
-#[test]
-fn full_of_halts_nothing_unknown_begins() {
-    let many = |nth: usize| (format!("1.0.{nth}"), halted(failed(&[&format!("n{nth}")])));
-    let versions: BTreeMap<String, VersionRecord> = (0..VERSION_RECORDS_MAX).map(many).collect();
-    let full = FleetFacts { versions: &versions, ..without_slots() };
-    assert_eq!(decide(&full, &idle()).reason, Reason::TooManyVersionsHalted);
-    assert_eq!(slots(&full, &[idle()]).write, None);
-    // Whose version is halted is told that, and a failure for which there is no room does not keep its slot.
-    let fell_back = failures("FellBack");
-    let write = slots(&FleetFacts { slots: &SLOT, ..full }, &[over(Some(&fell_back))]).write.unwrap();
-    assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
-    assert_eq!(sets(&write, Field::VersionRecord(NEW)), None);
-    let mut one_less = versions.clone();
-    one_less.remove("1.0.0");
-    let room = FleetFacts { versions: &one_less, ..full };
-    assert_eq!(decide(&room, &idle()).reason, Reason::LimitReached);
 }

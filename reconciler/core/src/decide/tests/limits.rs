@@ -1,0 +1,88 @@
+//! How many nodes begin in one pass over any fleet, and which.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::passes::{fleet, is_idle, taken};
+use crate::decide::idle::startable;
+use crate::decide::{candidates, slots};
+use crate::facts::{NodeView, Steering};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_limit_holds_in_the_written_ledger(fleet in fleet()) {
+        let before = fleet.cluster();
+        let observed = fleet.observe(&before);
+        let Some(write) = slots(&observed.fleet, &observed.views).write else { return Ok(()) };
+        let mut after = fleet.clone();
+        after.write_ledger(&write);
+        let kept = |name: &String| after.status().slots.contains_key(name);
+        let had = fleet.status().slots.keys().filter(|name| kept(name)).count();
+        let names = taken(fleet.status(), Some(&write));
+        let taken = names.len();
+        prop_assert_eq!(after.status().slots.len(), had + taken);
+        let cluster = after.cluster();
+        let seen = after.observe(&cluster);
+        if taken == 0 {
+            return Ok(());
+        }
+        let begins = |view: &NodeView<'_>| is_idle(view) && names.contains(view.shadow_name);
+        let pool_of = |view: &NodeView<'_>| match view.steering {
+            Steering::Pool(index) => Some(seen.fleet.pools[index].name),
+            _ => None,
+        };
+        // Of a pool, of what is in none, and of all; each if a slot was taken there.
+        let within = |counts: &dyn Fn(Option<&str>) -> bool, limit: u64| {
+            let mine: Vec<_> = seen.views.iter().filter(|view| counts(pool_of(view))).collect();
+            let is_mine = |name: &String| mine.iter().any(|view| view.shadow_name == name);
+            if !names.iter().any(is_mine) {
+                return true;
+            }
+            let slots = &after.status().slots;
+            let held = slots.iter().filter(|(name, slot)| is_mine(name) || counts(slot.pool.as_deref())).count();
+            let away = mine.iter().filter(|view| {
+                !kept(&view.shadow_name.to_owned())
+                    && (view.marked() || view.node.is_some_and(|node| node.labelled && !node.ready))
+            });
+            let any_begins = observed.views.iter().any(|view| begins(view) && is_mine(&view.shadow_name.to_owned()));
+            let used = held + if any_begins { away.count() } else { 0 };
+            u64::try_from(used).unwrap() <= limit
+        };
+        prop_assert!(within(&|_| true, seen.fleet.ceiling), "in all");
+        prop_assert!(after.status().slots.len() <= 500, "the ledger has no room for more");
+        prop_assert!(within(&|pool| pool.is_none(), seen.fleet.default_pool.limit), "in the default pool");
+        for pool in seen.fleet.pools {
+            prop_assert!(within(&|of| of == Some(pool.name), pool.limit), "in {}", pool.name);
+        }
+        for pool in seen.fleet.pools.iter().filter(|pool| pool.one_zone_at_a_time) {
+            let mine = |view: &&NodeView<'_>| pool_of(view) == Some(pool.name);
+            let holds = |view: &&NodeView<'_>| kept(&view.shadow_name.to_owned());
+            let away = |view: &NodeView<'_>| view.marked() || view.node.is_some_and(|it| it.labelled && !it.ready);
+            let zone = |view: &NodeView<'_>| view.node.and_then(|node| node.zone).map(str::to_owned);
+            if observed.views.iter().filter(|view| pool_of(view) == Some(pool.name)).any(begins) {
+                let zones: BTreeSet<_> =
+                    seen.views.iter().filter(mine).filter(|view| holds(view) || away(view)).map(zone).collect();
+                prop_assert!(zones.len() == 1, "in zones {:?} of {}", zones, pool.name);
+            }
+        }
+    }
+
+    #[test]
+    fn everybody_who_may_begin_has_one_turn(fleet in fleet()) {
+        let cluster = fleet.cluster();
+        let observed = fleet.observe(&cluster);
+        let candidates = candidates(&observed.fleet, &observed.views);
+        let may_begin = observed.views.iter().enumerate().filter(|(_, view)| {
+            is_idle(view)
+                && !observed.fleet.slots.contains_key(view.shadow_name)
+                && view.node.is_some_and(|node| node.marker.is_none())
+                && startable(&observed.fleet, view).is_ok()
+        });
+        let expected: BTreeSet<usize> = may_begin.map(|(index, _)| index).collect();
+        prop_assert_eq!(candidates.len(), expected.len());
+        prop_assert_eq!(candidates.into_iter().collect::<BTreeSet<_>>(), expected);
+    }
+}

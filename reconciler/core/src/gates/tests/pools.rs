@@ -1,0 +1,79 @@
+//! What the gates of a pool do to it.
+
+use crate::cluster::{Cluster, Watched as _};
+use crate::facts::ClosedGate;
+use crate::known::Known;
+use crate::observe::pools_at;
+use crate::policy::{Policy, USUAL};
+use crate::pool::Pool;
+use crate::rules::{GateQuery, GateState};
+use brupop_api::Item;
+use jiff::Timestamp;
+use serde_json::json;
+
+/// A pool of this priority, with gates that ask for these.
+fn pool(name: &str, queries: &[&str], priority: u64) -> Item<Pool> {
+    let gate = |query: &&str| {
+        json!({"name": query.to_lowercase(), "type": "Prometheus",
+            "prometheus": {"source": "main", "query": query}})
+    };
+    let gates: Vec<_> = queries.iter().map(gate).collect();
+    crate::tests::world::pool(name, json!({"priority": priority, "gates": gates}))
+}
+
+/// What is asked for is how it is.
+fn state(query: &GateQuery) -> GateState {
+    let state = GateState::ALL.into_iter().find(|state| state.as_str() == query.expression);
+    state.unwrap_or(GateState::Awaited)
+}
+
+#[test]
+fn all_gates_of_a_pool_have_to_be_open() {
+    for (queries, closed) in [
+        (&[][..], None),
+        (&["Open"], None),
+        (&["Open", "Closed"], Some(ClosedGate::Closed("closed"))),
+        (&["Unknown", "Closed", "Open"], Some(ClosedGate::Closed("closed"))),
+        (&["Open", "Unknown"], Some(ClosedGate::Unknown("unknown"))),
+        (&["Open", "Awaited"], Some(ClosedGate::Awaited("awaited"))),
+        (&["Awaited", "Unknown"], Some(ClosedGate::Unknown("unknown"))),
+        (&["Awaited", "Closed"], Some(ClosedGate::Closed("closed"))),
+    ] {
+        let (mut cluster, mut known) = (Cluster::default(), Known::default());
+        let gate = |cluster: &Cluster, known: &mut Known| {
+            known.prepare_pools(cluster, Timestamp::UNIX_EPOCH, &Policy::default());
+            let pools = pools_at(cluster, known, &USUAL, Timestamp::UNIX_EPOCH);
+            let pool = &pools.all[0];
+            assert_eq!(pool.has_gates, !queries.is_empty(), "{queries:?}");
+            format!("{:?}", pool.gate)
+        };
+        let unknown = queries.first().map(|query| query.to_lowercase());
+        let unknown = format!("{:?}", unknown.as_deref().map(ClosedGate::Unknown));
+        pool("web", queries, 1).put(&mut cluster);
+        assert_eq!(gate(&cluster, &mut known), unknown, "before anybody asked: {queries:?}");
+        known.note_gates(&cluster, state);
+        assert_eq!(gate(&cluster, &mut known), format!("{closed:?}"), "{queries:?}");
+        // Its status has changed, then its spec.
+        pool("web", queries, 1).put(&mut cluster);
+        assert_eq!(gate(&cluster, &mut known), format!("{closed:?}"), "{queries:?}");
+        pool("web", queries, 2).put(&mut cluster);
+        assert_eq!(gate(&cluster, &mut known), unknown, "{queries:?}");
+        known.note_gates(&cluster, state);
+        assert_eq!(gate(&cluster, &mut Known::default()), unknown, "another leader: {queries:?}");
+    }
+}
+
+#[test]
+fn gates_are_found_by_their_pools() {
+    let mut cluster = Cluster::default();
+    pool("a", &["Open"], 1).put(&mut cluster);
+    pool("b", &["Open", "Closed"], 1).put(&mut cluster);
+    let of = |indices: &[usize]| {
+        let indices = indices.iter().copied().collect();
+        let gates = cluster.gates_of(&indices).map(|(pool, gate)| format!("{pool}/{}", gate.name));
+        gates.collect::<Vec<_>>()
+    };
+    assert_eq!(of(&[]), [""; 0]);
+    assert_eq!(of(&[1]), ["b/open", "b/closed"]);
+    assert_eq!(of(&[0, 1]), ["a/open", "b/open", "b/closed"]);
+}
