@@ -75,9 +75,9 @@ pub struct DrainPlan {
     pub evict_operator_pods: bool,
     /// It would be their turn, but the marker does not list them yet. Their UIDs.
     pub operator_pods: Vec<String>,
-    /// Pods that are not evicted now, though they may not stay: see [`crate::workloads::Returning`].
+    /// Pods that are not evicted now, though they may not stay: see [`crate::workloads::returns::Returning`].
     pub held: Vec<PodKey>,
-    /// The workloads whose pods came back each time that they were evicted. See [`crate::workloads::Returns`].
+    /// The workloads whose pods came back each time that they were evicted. See [`crate::workloads::returns::Returns`].
     pub returning: Vec<String>,
     /// A budget covers a pod that would be left for that reason. Says which.
     pub needed: Option<String>,

@@ -1,7 +1,5 @@
 //! Which workloads are available.
 
-mod returns;
-
 use super::*;
 use serde_json::{Value, json};
 

@@ -1,8 +1,11 @@
-use brupop_api::BottlerocketShadow;
+use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
 use kube::Resource as _;
 use serde_json::json;
 
+use super::passed_over::PASSED_OVER;
 use super::*;
+use brupop_core::drain::Obstacle;
+use brupop_core::kept::Dropped;
 
 /// A node in mid-update, whose agent has reached this state.
 fn updating(cluster: &mut Cluster, name: &str, reached: State, has_marker: bool) {
@@ -34,7 +37,7 @@ fn who_is_being_emptied_is_watched_before_who_is_next() {
     assert_eq!(
         Drainer::default().wanted(&cluster),
         [
-            (For::DrainAnew, "brs-y", "y"),
+            (For::DrainUnwatched, "brs-y", "y"),
             (For::DrainNext, "brs-b", "b"),
             (For::DrainNext, "brs-z", "z"),
             (For::DrainSoon, "brs-a", "a"),

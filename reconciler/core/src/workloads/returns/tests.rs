@@ -1,8 +1,6 @@
 //! Whose pods come back to a node each time that they are evicted.
 
-use std::time::Duration;
-
-use crate::workloads::{Returning, Returns, SCHEDULER_LAG};
+use super::*;
 
 /// Looks at these pods, `<owner><number>`, in the drain that began then. Returns who returns, and which pods are held.
 fn look(returns: &mut Returns, began: &str, pods: &[&str], seconds: u64) -> (Vec<String>, Vec<String>) {

@@ -1,0 +1,161 @@
+//! A look at the pods of one node: what a drain has to do, and what stands in its way.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brupop_api::shadow::Failures;
+use brupop_api::{Item, Marker, State};
+use brupop_core::cluster::Entry;
+use brupop_core::deadlines::drain_is_overdue;
+use brupop_core::drain::{
+    self, Circumstances, DrainAction, DrainPlan, LATE, Obstacle, drain_action, identity,
+};
+use brupop_core::objects::{Budget, PodItem, is_operator_pod};
+use brupop_core::rules::Rules;
+use brupop_core::workloads::returns::Returns;
+use brupop_core::workloads::{Workload, owner};
+use jiff::SignedDuration;
+
+use super::Around;
+use crate::watches::WorkloadWatches;
+
+/// What follows from the pods of a node. It is computed again only when something changes from which it follows.
+pub(super) struct NodePods {
+    pub(super) from: Basis,
+    /// When time alone changes it.
+    pub(super) until: Option<Duration>,
+    /// The workloads of the pods.
+    pub(super) workloads: Vec<Workload>,
+    /// `None` as long as a workload is not known.
+    pub(super) drain: Option<NodeDrain>,
+}
+
+/// What a drain has to do, and what stands in its way.
+#[derive(PartialEq, Eq)]
+pub(super) struct NodeDrain {
+    pub(super) plan: Arc<DrainPlan>,
+    pub(super) obstacle: Option<Obstacle>,
+}
+
+/// From what it follows.
+#[derive(PartialEq, Eq)]
+pub(super) struct Basis {
+    /// Of pods, budgets and workloads; see [`PodWatches`](crate::watches::PodWatches).
+    revisions: [u64; 3],
+    marker: Option<Marker>,
+    pub(super) idle: bool,
+    failures: Option<Failures>,
+    /// How long a drain may take.
+    deadline: SignedDuration,
+    /// A drain has taken that long.
+    pub(super) overdue: bool,
+    /// Does the node's drain respect pods that ask not to be disrupted?
+    respects: bool,
+}
+
+impl Basis {
+    pub(super) fn of(entry: Option<&Entry>, revisions: [u64; 3], rules: &Rules, around: &Around<'_>) -> Self {
+        // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
+        let shadow = entry.and_then(Entry::shadow);
+        let marker = entry.and_then(Entry::marker);
+        let deadline = rules.durations.drain;
+        Self {
+            revisions,
+            marker: marker.cloned(),
+            idle: shadow.is_none_or(|shadow| shadow.spec.state == State::Idle),
+            failures: shadow.and_then(|shadow| shadow.spec.failures.clone()),
+            deadline,
+            overdue: marker.is_some_and(|marker| drain_is_overdue(marker, deadline, around.time)),
+            respects: rules.respect_do_not_disrupt,
+        }
+    }
+
+    /// Is the update as far as it was, so that at most pods, budgets and workloads are others?
+    pub(super) fn is_as_far_as(&self, other: &Self) -> bool {
+        let Self { revisions: _, marker, idle, failures, deadline, overdue, respects } = self;
+        (marker, idle, failures, deadline, overdue, respects)
+            == (&other.marker, &other.idle, &other.failures, &other.deadline, &other.overdue, &other.respects)
+    }
+}
+
+impl NodePods {
+    /// All that decisions depend on.
+    pub(super) fn leads_to(&self) -> (&Option<NodeDrain>, Option<Duration>, &[Workload]) {
+        (&self.drain, self.until, &self.workloads)
+    }
+}
+
+/// A look at the pods of one node.
+pub(super) struct Look<'l> {
+    pub(super) name: &'l str,
+    pub(super) around: &'l Around<'l>,
+    pub(super) pods: &'l [Arc<PodItem>],
+    pub(super) budgets: &'l [Arc<Item<Budget>>],
+    pub(super) workloads: &'l WorkloadWatches,
+}
+
+impl Look<'_> {
+    pub(super) fn at(&self, from: Basis, returns: &mut Returns) -> NodePods {
+        let &Self { name, around, budgets, workloads, .. } = self;
+        let &Around { api, policy, now, time, .. } = around;
+        let ours = |pod: &PodItem| is_operator_pod(pod, &api.namespace);
+        let orphaned = |pod: &PodItem| workloads.orphaned(pod);
+        let pods = || self.pods.iter().map(AsRef::as_ref);
+        let marker = from.marker.as_ref();
+        let overlooked = (policy.force && from.overdue).then(|| time.checked_sub(LATE).ok()).flatten();
+        let mut plan = DrainPlan::of(pods(), ours, orphaned, marker, overlooked);
+        if from.respects {
+            plan.respect(pods());
+        }
+        let evicted =
+            || pods().filter(|pod| !ours(pod) && drain_action(pod, orphaned(pod)) != DrainAction::Stays);
+        let until = leave(&mut plan, returns, name, marker, &evicted, budgets, now);
+        if !policy.force {
+            plan.put_first(pods(), budgets, from.failures.as_ref());
+        }
+        let Basis { deadline, respects, failures, .. } = &from;
+        let circumstances =
+            Circumstances { time, deadline: *deadline, respects: *respects, failures: failures.as_ref() };
+        let changes = circumstances.changes_at(pods());
+        let changes = changes.map(|at| now + Duration::try_from(at.duration_since(time)).unwrap_or_default());
+        let until = until.into_iter().chain(changes).min();
+        plan.keep_available(|owner| workloads.found(owner));
+        // A drain that has begun does not wait until workloads that appear meanwhile are known.
+        let begun = marker.is_some_and(|marker| marker.drain_started_at.is_some());
+        let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
+        let drain = known.then(|| {
+            let orphaned = |pod: &PodItem| from.idle && orphaned(pod);
+            let obstacle = drain::obstacle(pods, budgets, ours, orphaned, &circumstances);
+            NodeDrain { plan: Arc::new(plan), obstacle }
+        });
+        let workloads: BTreeSet<_> = pods().filter_map(|pod| Workload::parse(&owner(pod)?)).collect();
+        NodePods { from, until, workloads: workloads.into_iter().collect(), drain }
+    }
+}
+
+/// Notes in the plan whose pods have come back each time, and whether a budget covers what would be left for that. Returns
+/// when to look again.
+fn leave<'p, P: Iterator<Item = &'p PodItem>>(
+    plan: &mut DrainPlan,
+    returns: &mut Returns,
+    shadow: &str,
+    marker: Option<&Marker>,
+    pods: &impl Fn() -> P,
+    budgets: &[Arc<Item<Budget>>],
+    now: Duration,
+) -> Option<Duration> {
+    let began = marker.and_then(|marker| marker.drain_started_at.as_deref());
+    let stay = pods().filter(|pod| pod.ok().is_none_or(|pod| pod.gone_by.is_none()));
+    let left = marker.map_or(&[][..], |marker| &marker.left_owners);
+    let stay = stay.filter(|pod| !left.contains(&identity(pod)));
+    let found = returns.observe(shadow, began, stay.map(|pod| (pod.uid().to_owned(), identity(pod))), now);
+    plan.hold(&found.held);
+    plan.returning = found.owners;
+    if !left.is_empty() || !plan.returning.is_empty() {
+        let is_left =
+            |pod: &&PodItem| [left, &plan.returning].iter().any(|them| them.contains(&identity(pod)));
+        (plan.needed, plan.needed_by) = drain::covered(pods().filter(is_left), budgets).unzip();
+    }
+    found.next
+}
