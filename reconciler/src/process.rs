@@ -21,7 +21,8 @@ use tokio::time::timeout;
 
 use crate::cli::Settings;
 use crate::gates::Sources;
-use crate::leadership::{self, Elected, Election, Timing};
+use crate::leadership::step::Timing;
+use crate::leadership::{self, Elected, Election};
 use crate::metrics::Metrics;
 use crate::operation::ApiServer;
 use crate::reconcile::{Asking, Reconciler};

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::client::Body;
 use proptest::prelude::*;
 use serde_json::{Value, json};

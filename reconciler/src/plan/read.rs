@@ -26,7 +26,7 @@ use serde::de::DeserializeOwned;
 
 use super::PlanError;
 use crate::gates::Sources;
-use crate::leadership::LeaseRecord;
+use crate::leadership::lease::LeaseRecord;
 use crate::watches::{MAX_WORKLOAD_WATCHES, on_node};
 
 /// The node of the reconciler that leads. Its turn comes last.
