@@ -3,10 +3,14 @@
 mod answers;
 mod calls;
 mod drainer;
+mod execute;
 mod gate_answers;
 mod memory;
 mod pass;
+mod publisher;
+mod send;
 mod status_writer;
+mod summary;
 mod wake;
 
 use std::sync::Arc;
@@ -27,7 +31,6 @@ use crate::leadership::{Elected, leads_now, next_while_leading};
 use crate::metrics::Metrics;
 use crate::operation::{ApiServer, Reply};
 use crate::watches::Watches;
-use answers::Publisher;
 use brupop_core::drain::PodKey;
 use brupop_core::gates::answer::GateAnswer;
 use brupop_core::known::Known;
@@ -37,6 +40,7 @@ use calls::Call;
 use drainer::Drainer;
 use gate_answers::GateAnswers;
 use memory::Memory;
+use publisher::Publisher;
 
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed makes no calls.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);

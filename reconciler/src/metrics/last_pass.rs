@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use brupop_api::conditions::ConditionStatus;
+use brupop_api::fleet::VersionRecord;
 use brupop_api::names::DEFAULT_POOL;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::Reason;
@@ -72,8 +73,8 @@ impl LastPass {
         *self.skipped.entry(kind).or_default() += 1;
     }
 
-    /// Counts the nodes, and what holds their updates. There may be thousands, so nothing is copied before it is counted.
-    /// The views are in the order of the cluster's entries.
+    /// Counts the nodes, and what holds their updates, such as halts of versions. There may be thousands of nodes, so nothing
+    /// is copied before it is counted. The views are in the order of the cluster's entries.
     pub fn count<'a>(
         &mut self,
         cluster: &'a Cluster,
@@ -105,6 +106,7 @@ impl LastPass {
             (NodeGroup { pool: pool.to_owned(), reason, version: version.to_owned() }, nodes)
         });
         self.nodes = counts.collect();
+        self.halted = halted(fleet);
         let waiting = waiting.into_iter();
         self.waiting =
             waiting.map(|((pool, reason), since)| ((pool.to_owned(), reason), since.to_owned())).collect();
@@ -248,4 +250,15 @@ struct OfGate {
 struct OfHalt {
     pool: String,
     bottlerocket_version: String,
+}
+
+/// The versions that are halted: pool, or nothing for the whole fleet, and version.
+fn halted(fleet: &FleetFacts<'_>) -> Vec<(String, String)> {
+    let is_halted = |record: &VersionRecord| record.halted.is_some();
+    let in_fleet = fleet.versions.iter().filter(|(_, record)| is_halted(record));
+    let in_pools = fleet.pool_versions.iter().filter(|(_, record)| is_halted(record));
+    let in_pools = in_pools.filter_map(|(name, _)| name.split_once('/'));
+    let in_fleet = in_fleet.map(|(version, _)| ("", version.as_str()));
+    let owned = |(pool, version): (&str, &str)| (pool.to_owned(), version.to_owned());
+    in_fleet.chain(in_pools).map(owned).collect()
 }

@@ -1,16 +1,12 @@
-//! Takes in what came of requests: notes what to wait for, logs, counts, and publishes Events, a few at a time.
+//! Takes in what came of requests: notes what to wait for, logs, counts, and publishes Events.
 
 use std::time::Duration;
 
 use brupop_api::Object;
-use brupop_runtime::errors::describe;
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder};
-use tokio::task::{JoinError, JoinSet};
-use tokio::time::timeout;
+use tokio::task::JoinError;
 
 use super::calls::{Call, Context, Purpose};
-use super::memory::Wrote;
+use super::memory::in_flight::Wrote;
 use super::{Completed, Reconciler};
 use crate::checks::Finding;
 use crate::evict::EvictionAnswer;
@@ -199,11 +195,6 @@ impl Reconciler {
     }
 }
 
-/// The most Events that are under way at once; further ones are dropped.
-const MAX_EVENTS: usize = 64;
-/// Longest wait for the answer to an Event; after that it is dropped. A busy API server may need long.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// Says, once, that writes have no effect, or none that lasts.
 fn log_write_without_effect(wrote: Wrote, Context { node, reason, .. }: &Context, object: &str) {
     let (why, what) = match wrote {
@@ -229,56 +220,6 @@ fn log_refusal(in_a_row: u32, call: &Call, why: &str) {
         1 => tracing::debug!(node, reason, object, why, "refused"),
         3 => tracing::error!(node, version, state, reason, object, why, "refused three times in a row"),
         _ => {}
-    }
-}
-
-/// Publishes Events.
-pub(super) struct Publisher {
-    recorder: Recorder,
-    under_way: JoinSet<()>,
-}
-
-impl Publisher {
-    pub(super) fn new(recorder: Recorder) -> Self {
-        Self { recorder, under_way: JoinSet::new() }
-    }
-
-    /// Publishes the Event of this context, if there is one, on each of its objects.
-    pub(super) fn publish(&mut self, context: Context) {
-        let Some(event) = context.event else { return };
-        for object in context.objects {
-            self.publish_on(object, event.clone());
-        }
-    }
-
-    /// Waits until none is under way.
-    pub(super) async fn finish(&mut self) {
-        while self.under_way.join_next().await.is_some() {}
-    }
-
-    fn publish_on(&mut self, object: ObjectReference, text: EventText) {
-        while self.under_way.try_join_next().is_some() {}
-        if self.under_way.len() >= MAX_EVENTS {
-            tracing::debug!(reason = text.reason, "too many Events are being published; one is dropped");
-            return;
-        }
-        let recorder = self.recorder.clone();
-        self.under_way.spawn(async move {
-            let (note, action) = text.printable();
-            let event = Event {
-                type_: if text.warning { EventType::Warning } else { EventType::Normal },
-                reason: text.reason.to_owned(),
-                note: Some(note),
-                action,
-                secondary: None,
-            };
-            let error = match timeout(EVENT_TIMEOUT, recorder.publish(&event, &object)).await {
-                Ok(Ok(())) => return,
-                Ok(Err(error)) => describe(&error),
-                Err(_) => "no answer in time".to_owned(),
-            };
-            tracing::debug!(reason = event.reason, error, "an Event could not be published");
-        });
     }
 }
 

@@ -4,48 +4,26 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_api::fleet::VersionRecord;
 use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, Object, names};
 use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
-use kube::Resource as _;
 use serde_json::json;
 
-use super::calls::{self, Call, Context, Purpose, version_of};
+use super::calls::{self, Call, Context, Purpose};
 use super::drainer::{Around, Drainer};
-use super::memory::MaySend;
 use super::wake::Wake;
 use super::{Completed, Reconciler};
-use crate::leadership::leads_now;
+use crate::checks;
 use crate::metrics::LastPass;
-use crate::operation::{Operation, Reply, resource_version};
+use crate::operation::Operation;
 use crate::watches::LOOK_AGAIN;
-use crate::{checks, evict};
 use brupop_core::cluster::Cluster;
-use brupop_core::decide::{self, Decision, Effect, FleetDecision, Reason, Slots};
-use brupop_core::drain::DrainPlan;
+use brupop_core::decide::{self, FleetDecision, Reason, Slots};
 use brupop_core::facts::Observed;
-use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::known::Known;
 use brupop_core::observe::{Leader, Now, observe, pools_at};
 use brupop_core::phases;
 use brupop_core::status::EventText;
-
-/// The most requests that are under way at once. A request that has no room is decided again when another one is answered.
-const MAX_REQUESTS: usize = 32;
-/// Conditions may be sent only below this number, so that they never crowd out real work.
-const MAX_REQUESTS_BEFORE_CONDITION: usize = 24;
-/// The most evictions that are under way at once, in addition to other requests.
-const MAX_EVICTIONS: usize = 32;
-
-/// How a pod is removed from a node.
-#[derive(Clone, Copy)]
-enum Removal {
-    /// By an eviction, which respects budgets.
-    Evict,
-    /// By a deletion, which does not.
-    Delete,
-}
 
 /// What one pass saw at its beginning, and when to look again.
 pub(super) struct Pass<'p> {
@@ -234,7 +212,6 @@ impl Reconciler {
             admission_enforced: self.leading.admission.holds().is_ok(),
             other_operator: self.leading.alone.is_known() && self.leading.alone.holds().is_err(),
             skipped: self.unreadable(pass),
-            halted: halted(fleet),
             not_opted_in: counts.not_opted_in,
             ..LastPass::default()
         };
@@ -290,59 +267,6 @@ impl Reconciler {
         }
     }
 
-    /// Carries out what was decided for a node, unless a request for it is under way or its result was not seen yet.
-    fn execute(&mut self, pass: &mut Pass<'_>, view: &NodeView<'_>, decision: &Decision<'_>) {
-        let Pass { cluster, known, observed, .. } = *pass;
-        let name = view.shadow_name;
-        let Some(effect) = &decision.effect else { return };
-        let plan = known.drain(name);
-        if plan.is_none() && waits_for_pods(decision) {
-            // The watch of its pods will wake the loop.
-            return;
-        }
-        match (effect, plan) {
-            (Effect::Evict, Some(plan)) => return self.remove_pods(plan, Removal::Evict, &mut pass.wake),
-            (Effect::Delete, Some(plan)) => {
-                // The operator's own pods are evicted even now: if their budget forbids it, they are needed.
-                let removal = if plan.evict_operator_pods { Removal::Evict } else { Removal::Delete };
-                return self.remove_pods(&plan.clone().forced(), removal, &mut pass.wake);
-            }
-            (Effect::Evict | Effect::Delete, None) => return,
-            _ => {}
-        }
-        if !self.is_node_ready(pass, name) || !self.is_ready(pass, &Object::ShadowSpec(name.to_owned())) {
-            return;
-        }
-        if let Some(mut call) = calls::of(cluster, view, decision, &observed.fleet) {
-            if let Some(event) = &mut call.context.event
-                && let Some(more) = self.detail(pass, view, &decision.reason)
-            {
-                event.note = format!("{}; {more}", event.note);
-            }
-            self.send(pass, call);
-        }
-    }
-
-    /// Starts as many removals of the plan's pods as are due and have room.
-    fn remove_pods(&mut self, plan: &DrainPlan, removal: Removal, wake: &mut Wake) {
-        let now = self.now();
-        let room = MAX_EVICTIONS.saturating_sub(self.evicting.len());
-        for pod in self.leading.drainer.begin(plan, room, now, wake) {
-            let (client, elected) = (self.api.client.clone(), self.elected.clone());
-            self.evicting.spawn(async move {
-                let answer = match removal {
-                    // The loop was held up since this was decided.
-                    _ if leads_now(&elected).is_none() => {
-                        evict::EvictionAnswer::Failed("this process no longer leads".to_owned())
-                    }
-                    Removal::Evict => evict::evict(client, &pod).await,
-                    Removal::Delete => evict::delete(client, &pod).await,
-                };
-                (pod, answer)
-            });
-        }
-    }
-
     /// Pods have changed: does anything else follow from them than before?
     pub(super) fn drains_changed(&mut self) -> bool {
         let watches = Arc::clone(&self.watches);
@@ -357,131 +281,10 @@ impl Reconciler {
         changed
     }
 
-    /// May a call about the Node of this shadow be made now? If not, the pass notes when it may.
-    fn is_node_ready(&mut self, pass: &mut Pass<'_>, shadow: &str) -> bool {
-        names::node_of_shadow(shadow).is_none_or(|node| self.is_ready(pass, &Object::Node(node.to_owned())))
-    }
-
-    /// May a call about this object be made now? If not, the pass notes when it may.
-    fn is_ready(&mut self, pass: &mut Pass<'_>, object: &Object<String>) -> bool {
-        let (version, now) = (version_of(object, pass.cluster), self.now());
-        if let Object::ShadowSpec(name) = object
-            && let of_node = pass.cluster.node(name).and_then(|node| resource_version(node.meta()))
-            && let Some(until) = self.leading.memory.node_lags(name, of_node, now)
-        {
-            pass.wake.by(until);
-            return false;
-        }
-        match self.leading.memory.in_flight(object).readiness(version, now) {
-            MaySend::Ready => true,
-            MaySend::UnderWay => false,
-            MaySend::Until(until) => {
-                pass.wake.by(until);
-                false
-            }
-        }
-    }
-
-    /// May one more condition be under way?
-    pub(super) fn has_room_for_conditions(&self) -> bool {
-        self.leading.under_way.len() < MAX_REQUESTS_BEFORE_CONDITION
-    }
-
-    /// Makes a call, if none about its object is under way, there is room for it, and it would not once more change
-    /// nothing.
-    pub(super) fn send(&mut self, pass: &mut Pass<'_>, call: Call) {
-        let most = if matches!(call.object, Object::ShadowStatus(_) | Object::PoolStatus(_)) {
-            MAX_REQUESTS_BEFORE_CONDITION
-        } else {
-            MAX_REQUESTS
-        };
-        if !self.is_ready(pass, &call.object) || self.leading.under_way.len() >= most {
-            return;
-        }
-        let in_flight = self.leading.memory.in_flight(&call.object);
-        if in_flight.would_repeat(call.seen, || call.operation.as_ref().ok()?.content()) {
-            return;
-        }
-        in_flight.sent();
-        let api = self.api.clone();
-        let sent = async move {
-            let reply = match &call.operation {
-                Ok(operation) => api.send(&call.object, operation).await,
-                Err(misfit) => Reply::Failed(misfit.to_string()),
-            };
-            Completed::Call(Box::new(call), reply)
-        };
-        self.leading.under_way.push(sent.boxed());
-    }
-
     /// What a drainer needs to know at this time, and the drainer.
     fn around(&mut self, time: Timestamp) -> (Around<'_>, &mut Drainer) {
         let Self { api, watches, policy, .. } = self;
         let around = Around { api, watches, policy, now: self.epoch.elapsed(), time };
         (around, &mut self.leading.drainer)
-    }
-}
-
-/// Does this decision have to wait until the node's pods are known? So do changes of the Node that empty it. Taking
-/// back a grant does not wait: while a grant stands, nobody watches the pods. Nor does adopting a cordon: the node may
-/// only have to be put back into service.
-fn waits_for_pods(decision: &Decision<'_>) -> bool {
-    let of_node = match &decision.effect {
-        Some(Effect::Write(write)) => matches!(write.object, Object::Node(_)),
-        Some(Effect::Grant { .. }) => true,
-        _ => false,
-    };
-    let empties = [Reason::ExcludedFromLoadBalancers, Reason::Cordoning, Reason::Draining];
-    of_node && empties.contains(&decision.reason)
-}
-
-/// The versions that are halted: pool, or nothing for the whole fleet, and version.
-fn halted(fleet: &FleetFacts<'_>) -> Vec<(String, String)> {
-    let is_halted = |record: &VersionRecord| record.halted.is_some();
-    let in_fleet = fleet.versions.iter().filter(|(_, record)| is_halted(record));
-    let in_pools = fleet.pool_versions.iter().filter(|(_, record)| is_halted(record));
-    let in_pools = in_pools.filter_map(|(name, _)| name.split_once('/'));
-    let in_fleet = in_fleet.map(|(version, _)| ("", version.as_str()));
-    let owned = |(pool, version): (&str, &str)| (pool.to_owned(), version.to_owned());
-    in_fleet.chain(in_pools).map(owned).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::process::tests::{holds_up, reconciler};
-    use brupop_api::Write;
-    use brupop_core::drain::PodKey;
-    use tokio::sync::{mpsc::unbounded_channel, watch};
-
-    #[tokio::test]
-    async fn a_process_that_no_longer_leads_evicts_nothing() {
-        let (wrote, mut writes) = unbounded_channel();
-        let (_, elected) = watch::channel(None);
-        let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
-        let pod = PodKey { namespace: "n".into(), name: "p".into(), uid: "u".into() };
-        let plan = DrainPlan { evict: vec![pod], ..DrainPlan::default() };
-        reconciler.remove_pods(&plan, Removal::Evict, &mut Wake::default());
-        let (_, answer) = reconciler.evicting.join_next().await.unwrap().unwrap();
-        assert_eq!((answer.as_str(), writes.try_recv().ok()), ("failed", None));
-    }
-
-    #[test]
-    fn only_emptying_waits_until_pods_are_known() {
-        let write = |object| Write { object, tests: vec![], sets: vec![] };
-        let (node, shadow) = (|| write(Object::Node("n")), || write(Object::ShadowSpec("brs-n")));
-        for (effect, reason, waits) in [
-            (Effect::Write(node()), Reason::ExcludedFromLoadBalancers, true),
-            (Effect::Write(node()), Reason::Cordoning, true),
-            (Effect::Write(node()), Reason::Starting("2.0.0"), false),
-            (Effect::Write(node()), Reason::Draining, true),
-            (Effect::Write(node()), Reason::ReturningToService, false),
-            (Effect::Write(shadow()), Reason::Draining, false),
-            (Effect::Grant { confirm: node(), grant: shadow() }, Reason::Draining, true),
-            (Effect::Evict, Reason::Draining, false),
-        ] {
-            let decision = Decision { effect: Some(effect), reason, milestone: None };
-            assert_eq!(waits_for_pods(&decision), waits, "{decision:?}");
-        }
     }
 }

@@ -1,7 +1,6 @@
-//! What is said of nodes and fleet: log lines, Events, conditions.
+//! What is said of nodes: log lines, Events, conditions.
 
 use brupop_api::conditions::{Condition, PROGRESSING};
-use brupop_api::fleet::Counts;
 use brupop_api::{BottlerocketShadow, Object, State, names};
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use kube::Resource as _;
@@ -14,11 +13,10 @@ use super::pass::Pass;
 use crate::operation::Operation;
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::sentences::{back_off_text, exclusion_text, given_up_text, soak_text};
-use brupop_core::decide::{Abort, Decision, Reason};
+use brupop_core::decide::{Abort, Reason};
 use brupop_core::drain::Obstacle;
 use brupop_core::facts::NodeView;
-use brupop_core::rules::GateQuery;
-use brupop_core::status::{self, DesiredCondition, DesiredFleetStatus, EventText};
+use brupop_core::status::{self, DesiredCondition, EventText};
 
 impl Reconciler {
     /// Says, once, that a node cannot be interpreted and is left alone.
@@ -216,64 +214,13 @@ impl Reconciler {
         }
     }
 
-    /// Writes the fleet's limit, counts and conditions, once they no longer change.
-    pub(super) fn sum_up(&mut self, pass: &mut Pass<'_>, counts: Counts, nodes: &[Decision<'_>]) {
-        let Pass { cluster, observed, .. } = *pass;
-        let Some(fleet) = cluster.fleet() else { return };
-        let busy_nodes = cluster.busy_nodes(observed.fleet.slots);
-        let versions = observed.fleet.versions;
-        let halted = versions.iter().filter(|(_, record)| record.halted.is_some());
-        let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
-        let (admission, alone) = (&self.leading.admission, &self.leading.alone);
-        let wanted = DesiredFleetStatus {
-            limit: observed.fleet.total_limit(),
-            counts,
-            halted: status::halted_column(&halted),
-            halt: DesiredCondition::halted(&self.api.namespace, versions, observed.fleet.acknowledged),
-            halt_holds_nodes: nodes.iter().any(|it| matches!(it.reason, Reason::VersionHalted(_))),
-            idle: DesiredCondition::idle(busy_nodes),
-            admission: admission.is_known().then(|| DesiredCondition::admission(admission.holds())),
-            other_operator: alone.is_known().then(|| DesiredCondition::other_operator(alone.holds())),
-        };
-        if wanted.is_stored_in(&fleet.object) {
-            self.leading.memory.debounced_fleet.forget();
-            return;
-        }
-        let now = self.now();
-        if let Some(due) = self.leading.memory.debounced_fleet.waits_until(wanted.clone(), now) {
-            pass.wake.by(due);
-            return;
-        }
-        let status = wanted.patch(&fleet.object, observed.fleet.now);
-        let event = wanted.new_obstacle(&fleet.object);
-        let objects = vec![fleet.object.object_ref(&())];
-        self.apply(pass, Object::FleetStatus, status, Context { event, objects, ..Context::default() });
-    }
-}
-
-impl Reconciler {
-    /// Writes the statuses of the pools, once they no longer change.
-    pub(super) fn sum_up_pools(&mut self, pass: &mut Pass<'_>, nodes: &[Decision<'_>]) {
-        let cluster = pass.cluster;
-        let unanswered = |query: &GateQuery| self.leading.gates.failure(query);
-        let wanted = status::pools(pass.observed, nodes, &self.api.namespace, unanswered);
-        for ((name, pool), wanted) in cluster.pools.iter().zip(wanted) {
-            let now = self.now();
-            let debounced = &mut self.leading.memory.pool(name).debounced;
-            if wanted.is_stored_in(pool) {
-                debounced.forget();
-                continue;
-            }
-            if let Some(due) = debounced.waits_until(wanted.clone(), now) {
-                pass.wake.by(due);
-                continue;
-            }
-            let status = wanted.patch(pool, &text(pass.now));
-            self.apply(pass, Object::PoolStatus(name.clone()), status, Context::default());
-        }
-    }
-
-    fn apply(&mut self, pass: &mut Pass<'_>, object: Object<String>, status: Value, context: Context) {
+    pub(super) fn apply(
+        &mut self,
+        pass: &mut Pass<'_>,
+        object: Object<String>,
+        status: Value,
+        context: Context,
+    ) {
         let call = Call::about(pass.cluster, object, Ok(Operation::Apply(status)), context);
         self.send(pass, call);
     }
@@ -299,7 +246,7 @@ fn left(cluster: &Cluster, name: &str) -> Option<String> {
 }
 
 /// The time as conditions record it, in whole seconds.
-fn text(now: Timestamp) -> String {
+pub(super) fn text(now: Timestamp) -> String {
     now.round(TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Trunc)).unwrap_or(now).to_string()
 }
 

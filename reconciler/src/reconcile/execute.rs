@@ -1,0 +1,137 @@
+//! Carries out what was decided for a node: makes its write, or removes its pods.
+
+use brupop_api::{Object, names};
+use brupop_core::decide::{Decision, Effect, Reason};
+use brupop_core::drain::DrainPlan;
+use brupop_core::facts::NodeView;
+
+use super::pass::Pass;
+use super::wake::Wake;
+use super::{Reconciler, calls};
+use crate::evict;
+use crate::leadership::leads_now;
+
+/// The most evictions that are under way at once, in addition to other requests.
+const MAX_EVICTIONS: usize = 32;
+
+/// How a pod is removed from a node.
+#[derive(Clone, Copy)]
+enum Removal {
+    /// By an eviction, which respects budgets.
+    Evict,
+    /// By a deletion, which does not.
+    Delete,
+}
+
+impl Reconciler {
+    /// Carries out what was decided for a node, unless a request for it is under way or its result was not seen yet.
+    pub(super) fn execute(&mut self, pass: &mut Pass<'_>, view: &NodeView<'_>, decision: &Decision<'_>) {
+        let Pass { cluster, known, observed, .. } = *pass;
+        let name = view.shadow_name;
+        let Some(effect) = &decision.effect else { return };
+        let plan = known.drain(name);
+        if plan.is_none() && waits_for_pods(decision) {
+            // The watch of its pods will wake the loop.
+            return;
+        }
+        match (effect, plan) {
+            (Effect::Evict, Some(plan)) => return self.remove_pods(plan, Removal::Evict, &mut pass.wake),
+            (Effect::Delete, Some(plan)) => {
+                // The operator's own pods are evicted even now: if their budget forbids it, they are needed.
+                let removal = if plan.evict_operator_pods { Removal::Evict } else { Removal::Delete };
+                return self.remove_pods(&plan.clone().forced(), removal, &mut pass.wake);
+            }
+            (Effect::Evict | Effect::Delete, None) => return,
+            _ => {}
+        }
+        if !self.is_node_ready(pass, name) || !self.is_ready(pass, &Object::ShadowSpec(name.to_owned())) {
+            return;
+        }
+        if let Some(mut call) = calls::of(cluster, view, decision, &observed.fleet) {
+            if let Some(event) = &mut call.context.event
+                && let Some(more) = self.detail(pass, view, &decision.reason)
+            {
+                event.note = format!("{}; {more}", event.note);
+            }
+            self.send(pass, call);
+        }
+    }
+
+    /// Starts as many removals of the plan's pods as are due and have room.
+    fn remove_pods(&mut self, plan: &DrainPlan, removal: Removal, wake: &mut Wake) {
+        let now = self.now();
+        let room = MAX_EVICTIONS.saturating_sub(self.evicting.len());
+        for pod in self.leading.drainer.begin(plan, room, now, wake) {
+            let (client, elected) = (self.api.client.clone(), self.elected.clone());
+            self.evicting.spawn(async move {
+                let answer = match removal {
+                    // The loop was held up since this was decided.
+                    _ if leads_now(&elected).is_none() => {
+                        evict::EvictionAnswer::Failed("this process no longer leads".to_owned())
+                    }
+                    Removal::Evict => evict::evict(client, &pod).await,
+                    Removal::Delete => evict::delete(client, &pod).await,
+                };
+                (pod, answer)
+            });
+        }
+    }
+
+    /// May a call about the Node of this shadow be made now? If not, the pass notes when it may.
+    fn is_node_ready(&mut self, pass: &mut Pass<'_>, shadow: &str) -> bool {
+        names::node_of_shadow(shadow).is_none_or(|node| self.is_ready(pass, &Object::Node(node.to_owned())))
+    }
+}
+
+/// Does this decision have to wait until the node's pods are known? So do changes of the Node that empty it. Taking
+/// back a grant does not wait: while a grant stands, nobody watches the pods. Nor does adopting a cordon: the node may
+/// only have to be put back into service.
+fn waits_for_pods(decision: &Decision<'_>) -> bool {
+    let of_node = match &decision.effect {
+        Some(Effect::Write(write)) => matches!(write.object, Object::Node(_)),
+        Some(Effect::Grant { .. }) => true,
+        _ => false,
+    };
+    let empties = [Reason::ExcludedFromLoadBalancers, Reason::Cordoning, Reason::Draining];
+    of_node && empties.contains(&decision.reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests::{holds_up, reconciler};
+    use brupop_api::Write;
+    use brupop_core::drain::PodKey;
+    use tokio::sync::{mpsc::unbounded_channel, watch};
+
+    #[tokio::test]
+    async fn a_process_that_no_longer_leads_evicts_nothing() {
+        let (wrote, mut writes) = unbounded_channel();
+        let (_, elected) = watch::channel(None);
+        let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
+        let pod = PodKey { namespace: "n".into(), name: "p".into(), uid: "u".into() };
+        let plan = DrainPlan { evict: vec![pod], ..DrainPlan::default() };
+        reconciler.remove_pods(&plan, Removal::Evict, &mut Wake::default());
+        let (_, answer) = reconciler.evicting.join_next().await.unwrap().unwrap();
+        assert_eq!((answer.as_str(), writes.try_recv().ok()), ("failed", None));
+    }
+
+    #[test]
+    fn only_emptying_waits_until_pods_are_known() {
+        let write = |object| Write { object, tests: vec![], sets: vec![] };
+        let (node, shadow) = (|| write(Object::Node("n")), || write(Object::ShadowSpec("brs-n")));
+        for (effect, reason, waits) in [
+            (Effect::Write(node()), Reason::ExcludedFromLoadBalancers, true),
+            (Effect::Write(node()), Reason::Cordoning, true),
+            (Effect::Write(node()), Reason::Starting("2.0.0"), false),
+            (Effect::Write(node()), Reason::Draining, true),
+            (Effect::Write(node()), Reason::ReturningToService, false),
+            (Effect::Write(shadow()), Reason::Draining, false),
+            (Effect::Grant { confirm: node(), grant: shadow() }, Reason::Draining, true),
+            (Effect::Evict, Reason::Draining, false),
+        ] {
+            let decision = Decision { effect: Some(effect), reason, milestone: None };
+            assert_eq!(waits_for_pods(&decision), waits, "{decision:?}");
+        }
+    }
+}

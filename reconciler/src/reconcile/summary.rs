@@ -1,0 +1,70 @@
+//! What is said of fleet and pools: their statuses.
+
+use brupop_api::Object;
+use brupop_api::fleet::Counts;
+use brupop_core::decide::{Decision, Reason};
+use brupop_core::rules::GateQuery;
+use brupop_core::status::{self, DesiredCondition, DesiredFleetStatus};
+use kube::Resource as _;
+
+use super::Reconciler;
+use super::calls::Context;
+use super::pass::Pass;
+use super::status_writer::text;
+
+impl Reconciler {
+    /// Writes the fleet's limit, counts and conditions, once they no longer change.
+    pub(super) fn sum_up(&mut self, pass: &mut Pass<'_>, counts: Counts, nodes: &[Decision<'_>]) {
+        let Pass { cluster, observed, .. } = *pass;
+        let Some(fleet) = cluster.fleet() else { return };
+        let busy_nodes = cluster.busy_nodes(observed.fleet.slots);
+        let versions = observed.fleet.versions;
+        let halted = versions.iter().filter(|(_, record)| record.halted.is_some());
+        let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
+        let (admission, alone) = (&self.leading.admission, &self.leading.alone);
+        let wanted = DesiredFleetStatus {
+            limit: observed.fleet.total_limit(),
+            counts,
+            halted: status::halted_column(&halted),
+            halt: DesiredCondition::halted(&self.api.namespace, versions, observed.fleet.acknowledged),
+            halt_holds_nodes: nodes.iter().any(|it| matches!(it.reason, Reason::VersionHalted(_))),
+            idle: DesiredCondition::idle(busy_nodes),
+            admission: admission.is_known().then(|| DesiredCondition::admission(admission.holds())),
+            other_operator: alone.is_known().then(|| DesiredCondition::other_operator(alone.holds())),
+        };
+        if wanted.is_stored_in(&fleet.object) {
+            self.leading.memory.debounced_fleet.forget();
+            return;
+        }
+        let now = self.now();
+        if let Some(due) = self.leading.memory.debounced_fleet.waits_until(wanted.clone(), now) {
+            pass.wake.by(due);
+            return;
+        }
+        let status = wanted.patch(&fleet.object, observed.fleet.now);
+        let event = wanted.new_obstacle(&fleet.object);
+        let objects = vec![fleet.object.object_ref(&())];
+        self.apply(pass, Object::FleetStatus, status, Context { event, objects, ..Context::default() });
+    }
+
+    /// Writes the statuses of the pools, once they no longer change.
+    pub(super) fn sum_up_pools(&mut self, pass: &mut Pass<'_>, nodes: &[Decision<'_>]) {
+        let cluster = pass.cluster;
+        let unanswered = |query: &GateQuery| self.leading.gates.failure(query);
+        let wanted = status::pools(pass.observed, nodes, &self.api.namespace, unanswered);
+        for ((name, pool), wanted) in cluster.pools.iter().zip(wanted) {
+            let now = self.now();
+            let debounced = &mut self.leading.memory.pool(name).debounced;
+            if wanted.is_stored_in(pool) {
+                debounced.forget();
+                continue;
+            }
+            if let Some(due) = debounced.waits_until(wanted.clone(), now) {
+                pass.wake.by(due);
+                continue;
+            }
+            let status = wanted.patch(pool, &text(pass.now));
+            self.apply(pass, Object::PoolStatus(name.clone()), status, Context::default());
+        }
+    }
+}
