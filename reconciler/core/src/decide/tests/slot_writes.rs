@@ -96,20 +96,6 @@ fn unavailable_nodes_use_up_the_limit_and_no_slots() {
     }
 }
 
-// Functions, not closures: before Rust 1.97 two closures that are called with the same copy can share it, and one sees what the
-// other has changed (https://github.com/rust-lang/rust/issues/155241).
-fn marked(view: NodeView<'static>) -> NodeView<'static> {
-    view.with_node(|node| node.marker = Some(&*CORDONED))
-}
-
-fn busy(view: NodeView<'static>) -> NodeView<'static> {
-    view.with_shadow(|it| it.status.current_state = Some(ErrorReset))
-}
-
-fn late(view: NodeView<'static>) -> NodeView<'static> {
-    busy(view).with(|view| view.time.step_overdue = true)
-}
-
 /// Anyone who has a slot is out of service, or may be. So it is given back on facts that stay true, and only if nothing is left
 /// to be undone.
 #[test]
@@ -117,24 +103,29 @@ fn a_slot_is_given_back_once_nothing_is_left_of_its_update() {
     let over = idle().with_shadow(|it| (it.spec.attempt, it.status.attempt) = (Some(1), Some(1)));
     let gone = NodeView { shadow: None, ..over }.with_node(|node| node.labelled = false);
     let another = over.with_shadow(|shadow| shadow.uid = "another");
+    // By reference: before Rust 1.97 two closures called with the same copy can share it, and one sees what the other changes
+    // (https://github.com/rust-lang/rust/issues/155241).
+    let marked = |view: &NodeView<'static>| view.with_node(|node| node.marker = Some(&*CORDONED));
+    let busy = |view: &NodeView<'static>| view.with_shadow(|it| it.status.current_state = Some(ErrorReset));
+    let late = |view: &NodeView<'static>| busy(view).with(|view| view.time.step_overdue = true);
     for (says, view, expected) in [
         ("its attempt is over", over, true),
-        ("the agent is not done", busy(over), false),
-        ("the agent is not done in time", late(over), true),
-        ("the node is still marked", marked(over), false),
+        ("the agent is not done", busy(&over), false),
+        ("the agent is not done in time", late(&over), true),
+        ("the node is still marked", marked(&over), false),
         ("its node is not Ready", over.not_ready(), true),
         ("its attempt has not begun", over.with_shadow(|it| it.spec.attempt = None), false),
         ("it runs", over.with_shadow(|it| it.spec.state = MonitoringUpdate), false),
         ("its node is gone", NodeView { node: None, ..over }, true),
         ("its shadow is gone, and its node opted out", gone, true),
         ("the same, and the node is not Ready", gone.not_ready(), false),
-        ("the same, and the node is still marked", marked(gone), false),
+        ("the same, and the node is still marked", marked(&gone), false),
         ("its shadow is gone, and comes again", gone.with_node(|node| node.labelled = true), false),
         ("its shadow was made again", another, true),
         ("the same, and its node is not Ready", another.not_ready(), false),
-        ("the same, and the node is still marked", marked(another), false),
-        ("the same, and the agent is not done", busy(another), false),
-        ("the same, and the agent is not done in time", late(another), true),
+        ("the same, and the node is still marked", marked(&another), false),
+        ("the same, and the agent is not done", busy(&another), false),
+        ("the same, and the agent is not done in time", late(&another), true),
     ] {
         let (fleet, views) = (fleet(), [view]);
         let freed = slots::Holders::of(&fleet, &views).freed;
