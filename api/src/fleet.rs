@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_halt_holds_its_variants_and_whoever_is_unknown() {
+    fn a_halt_holds_its_variants_and_nodes_of_unknown_ones() {
         let record = |variants: Option<&[&str]>| VersionRecord {
             halted: variants.map(|variants| Halt { variants: texts(variants), ..Halt::default() }),
             ..VersionRecord::default()

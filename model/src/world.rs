@@ -27,7 +27,7 @@ pub struct Place {
     pub empty: bool,
     /// A person cordoned it, and has not changed their mind.
     pub foreign_cordon: bool,
-    /// In this boot a person uncordoned it, or deleted its shadow, when it was too late to be heeded.
+    /// In this boot a person uncordoned it, or deleted its shadow, when it was too late to count.
     pub meddled: bool,
     /// The boot from which its agent has claimed the reboot.
     pub claimed: Option<u8>,

@@ -146,7 +146,7 @@ struct Server {
 }
 
 impl Server {
-    /// The caller bounds the time that it takes, by the permit.
+    /// The caller enforces the time limit through the permit.
     async fn connection(self, stream: TcpStream, permit: Permit, watcher: Watcher) {
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = self.acceptor.clone() else {

@@ -43,7 +43,7 @@ fn few_try_a_version_that_nobody_has_reached() {
 }
 
 #[test]
-fn each_version_has_one_canary_whoever_asks() {
+fn each_version_has_one_canary_whichever_node_asks() {
     let asked_for = |view: &NodeView<'static>| view.with_node(|node| node.update_now = true);
     let mut views = ready_to_begin(&["brs-a", "brs-b", "brs-c"]);
     let asked: Vec<_> = views.iter().map(asked_for).collect();

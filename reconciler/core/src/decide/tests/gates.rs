@@ -14,7 +14,7 @@ fn pool(gate: Option<ClosedGate<'static>>) -> PoolFacts<'static> {
 }
 
 #[test]
-fn nothing_begins_whoever_asks_for_it() {
+fn nothing_begins_however_it_is_asked_for() {
     for (gate, asked_for, reason) in [
         (None, false, None),
         (CLOSED, false, Some(Reason::GateClosed("quiet"))),

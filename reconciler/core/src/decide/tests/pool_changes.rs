@@ -1,4 +1,4 @@
-//! Each field of a pool changes while an update runs: before the cordon it is heeded, and after it the update is finished.
+//! Each field of a pool changes while an update runs: before the cordon it counts, and after it the update is finished.
 
 use brupop_api::{Marker, names};
 use serde_json::{Value, json};
