@@ -5,6 +5,7 @@ mod pools;
 mod prefetch;
 mod summary;
 mod table;
+mod trespass;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -161,6 +162,7 @@ async fn demonstrate(arguments: &Arguments) -> Result<ExitCode> {
         );
         fleet.deploy("cart", replicas, &budget.to_string()).await?;
     }
+    trespass::try_and_show(&fleet).await?;
 
     let passed = if arguments.fault == Some(Fault::BadImage) {
         bad_image::show(&fleet, arguments.deadline()).await?
