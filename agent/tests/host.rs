@@ -20,7 +20,7 @@ type Check = fn(&HostError) -> bool;
 
 #[tokio::test]
 async fn whatever_goes_wrong_is_an_error_in_time() {
-    let place = Place::new(Durations { reboot: Duration::from_secs(4000), ..Durations::default() }).await;
+    let place = Place::new(Durations { reboot: Duration::from_secs(4000), ..Durations::default() });
     let metrics = Metrics::default();
     let mut client = Host::new(place.socket(), TIMEOUT);
     client.count(metrics.host_calls.clone());

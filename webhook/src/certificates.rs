@@ -156,7 +156,7 @@ fn fallback<'a>(
         Some(serving) if known(&serving) => None,
         serving => {
             let known: Vec<_> = found.iter().filter(known).collect();
-            newest(known, names, now).or(Some(planned).filter(|_| serving.is_none()))
+            newest(known, names, now).or(serving.is_none().then_some(planned))
         }
     }
 }

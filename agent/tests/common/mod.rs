@@ -16,7 +16,7 @@ pub struct Place {
 
 impl Place {
     /// A host that runs 1.19.4, with 1.20.1 published.
-    pub async fn new(durations: Durations) -> Self {
+    pub fn new(durations: Durations) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let unique = format!("brupop-agent-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(unique);
@@ -31,7 +31,6 @@ impl Place {
             durations,
             faults: Faults::default(),
         })
-        .await
         .unwrap();
         host.publish("1.20.1").unwrap();
         Self { host, directory }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::solo::{STAGED, Solo};
 
 async fn mounted() -> Solo {
-    let mut solo = Solo::new(Durations::default(), &[]).await;
+    let mut solo = Solo::new(Durations::default(), &[]);
     solo.mount();
     solo.start();
     solo.until_idle_with_update().await;

@@ -103,7 +103,7 @@ async fn a_prefetch_of_another_version_is_replaced() {
         (Change::Published, "prefetch failed: prepare wrote 1.20.2, not 1.20.1"),
         (Change::Withdrawn, "prefetch failed: prepare wrote no image: it found no update"),
     ] {
-        let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
+        let mut solo = Solo::new(Durations::default(), &["--prefetch"]);
         hold(&solo);
         solo.start();
         solo.until_called("prepare-update", 0).await;

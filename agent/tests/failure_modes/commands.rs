@@ -128,7 +128,7 @@ async fn output_of_successful_commands_does_no_harm() {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_hiding_its_version_is_reported() {
-    let mut solo = Solo::new(Durations::default(), &[]).await;
+    let mut solo = Solo::new(Durations::default(), &[]);
     for (answer, sentence) in [
         (Answer::Refused("no os-release".into()), "GET /os was answered with 500: no os-release"),
         (Answer::Nonsense(r#"{"version_id": "latest"}"#.into()), "\"latest\" is not a version"),
@@ -212,7 +212,7 @@ async fn a_boot_in_mid_update_begins_it_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_image_without_dispatcher_has_no_in_place_updates() {
-    let mut solo = Solo::new(Durations::default(), &[]).await;
+    let mut solo = Solo::new(Durations::default(), &[]);
     let no_dispatcher = "Unable to start the update dispatcher: No such file or directory (os error 2)";
     solo.faults(Faults::answer(Call::Action(Command::Refresh), Answer::Refused(no_dispatcher.into())));
     solo.start();
@@ -228,7 +228,7 @@ async fn an_image_without_dispatcher_has_no_in_place_updates() {
 #[tokio::test(start_paused = true)]
 async fn a_host_with_one_partition_set_has_no_in_place_updates() {
     for prefetch in [false, true] {
-        let mut solo = Solo::new(Durations::default(), if prefetch { &["--prefetch"] } else { &[] }).await;
+        let mut solo = Solo::new(Durations::default(), if prefetch { &["--prefetch"] } else { &[] });
         solo.faults(Faults::failing(Command::Prepare, "Could not find inactive partition set"));
         solo.start();
         solo.until_idle_with_update().await;

@@ -9,7 +9,7 @@ use crate::store::Death;
 
 /// One whole update; the agent dies with this write.
 async fn update(flags: &[&str], death: Option<(usize, Death)>) -> Solo {
-    let mut solo = Solo::new(Durations::default(), flags).await;
+    let mut solo = Solo::new(Durations::default(), flags);
     solo.start();
     if let Some((writes, death)) = death {
         solo.die_at_write(writes, death);
@@ -76,7 +76,7 @@ async fn killed_at_every_call_of_the_host() {
 /// etcd is restored from a snapshot under an agent that has nothing to say: what it said after that is said again.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_has_gone_back_is_believed() {
-    let mut solo = Solo::new(Durations::default(), &[]).await;
+    let mut solo = Solo::new(Durations::default(), &[]);
     let snapshot = solo.snapshot();
     solo.start();
     solo.until_idle_with_update().await;

@@ -46,7 +46,7 @@ async fn a_long_held_lock_is_reported_when_idle() {
         } else {
             Durations { prepare: long, ..Durations::default() }
         };
-        let mut solo = Solo::new(durations, &[]).await;
+        let mut solo = Solo::new(durations, &[]);
         solo.start();
         if !ours {
             solo.until_idle_with_update().await;

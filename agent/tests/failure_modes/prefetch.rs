@@ -12,8 +12,8 @@ use crate::solo::{NEW, STAGED, Solo, is_ahead};
 
 const DOWNLOAD: Duration = Duration::from_mins(30);
 
-async fn solo() -> Solo {
-    let mut solo = Solo::new(Durations { prepare: DOWNLOAD, ..Durations::default() }, &["--prefetch"]).await;
+fn solo() -> Solo {
+    let mut solo = Solo::new(Durations { prepare: DOWNLOAD, ..Durations::default() }, &["--prefetch"]);
     solo.start();
     solo
 }
@@ -32,7 +32,7 @@ async fn turn(solo: &Solo) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_does_not_wait_for_the_prefetch() {
-    let solo = solo().await;
+    let solo = solo();
     downloaded(&solo, NEW).await;
     assert!(solo.statuses().iter().all(|status| status.message.is_none()), "a download takes its time");
     assert_eq!(solo.count("activate-update"), 0);
@@ -55,7 +55,7 @@ async fn without_the_option_nothing_is_downloaded_ahead() {
 
 #[tokio::test(start_paused = true)]
 async fn waits_for_days_quietly_and_through_restarts() {
-    let mut solo = solo().await;
+    let mut solo = solo();
     downloaded(&solo, NEW).await;
     let (reports, looked) = (solo.statuses().len(), solo.count("refresh-updates"));
     let began = Instant::now();
@@ -76,7 +76,7 @@ async fn waits_for_days_quietly_and_through_restarts() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unseen_failed_prepare_is_not_activated() {
-    let solo = solo().await;
+    let solo = solo();
     downloaded(&solo, NEW).await;
     solo.faults(Faults::failing(Command::Prepare, "connection reset"));
     solo.person(&[Typed::Prepare, Typed::Refresh]).await;
@@ -90,7 +90,7 @@ async fn an_unseen_failed_prepare_is_not_activated() {
 #[tokio::test(start_paused = true)]
 async fn a_person_is_left_alone() {
     // Who staged before there was time to download, with an updater that does not say what it wrote.
-    let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
+    let mut solo = Solo::new(Durations::default(), &["--prefetch"]);
     solo.faults(Faults { saying: [(Command::Prepare, String::new())].into(), ..Faults::default() });
     solo.person(&[Typed::Refresh, Typed::Prepare]).await;
     solo.start();
@@ -102,7 +102,7 @@ async fn a_person_is_left_alone() {
     solo.never("a download over a person's", || solo.count("prepare-update") > 1).await;
     assert_eq!(solo.statuses().len(), words, "it is said once");
     // Who activates what was downloaded.
-    let mut solo = self::solo().await;
+    let mut solo = self::solo();
     downloaded(&solo, NEW).await;
     solo.person(&[Typed::Activate]).await;
     solo.start();
@@ -118,7 +118,7 @@ async fn a_person_is_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn failed_prefetches_are_reported_once_and_become_rare() {
-    let solo = solo().await;
+    let solo = solo();
     solo.faults(Faults::failing(Command::Prepare, "no route"));
     let told = "prefetch failed with exit status 1: no route";
     solo.until(told, |status| status.message.as_deref() == Some(told)).await;
@@ -136,7 +136,7 @@ async fn failed_prefetches_are_reported_once_and_become_rare() {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_refusing_to_download_is_asked_rarely() {
-    let solo = solo().await;
+    let solo = solo();
     solo.faults(Faults::answer(Call::Action(Command::Prepare), Answer::NotAllowed("not now".into())));
     solo.until_called("prepare-update", 0).await;
     let began = Instant::now();
@@ -148,7 +148,7 @@ async fn a_host_refusing_to_download_is_asked_rarely() {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_that_is_halted_is_not_downloaded() {
-    let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
+    let mut solo = Solo::new(Durations::default(), &["--prefetch"]);
     solo.condition("VersionHalted");
     solo.start();
     solo.until_idle_with_update().await;

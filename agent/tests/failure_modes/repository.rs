@@ -98,7 +98,7 @@ async fn a_host_that_cannot_be_disarmed_says_so_until_it_is() {
 /// A host that has been told not to run what it runs chooses an older version, and is updated to that like to any other.
 #[tokio::test(start_paused = true)]
 async fn a_host_above_its_highest_version_goes_down() {
-    let mut solo = Solo::new(Durations::default(), &[]).await;
+    let mut solo = Solo::new(Durations::default(), &[]);
     solo.place.host.publish("1.18.0").unwrap();
     solo.faults(Faults::choice(Choice { max_version: Some("1.19.0".into()), ..Choice::default() }));
     solo.start();

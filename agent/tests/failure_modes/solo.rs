@@ -57,9 +57,9 @@ pub struct Solo {
 
 impl Solo {
     /// A host and an Idle shadow; no agent yet.
-    pub async fn new(durations: Durations, flags: &[&str]) -> Self {
+    pub fn new(durations: Durations, flags: &[&str]) -> Self {
         let solo = Self {
-            place: Place::new(durations).await,
+            place: Place::new(durations),
             store: Arc::new(Mutex::new(Store::new())),
             agent: None,
             ends: Arc::default(),
@@ -198,7 +198,7 @@ impl Solo {
 
     /// The same, where things take so long, and with these flags.
     pub async fn idle_with(durations: Durations, flags: &[&str]) -> Self {
-        let mut solo = Self::new(durations, flags).await;
+        let mut solo = Self::new(durations, flags);
         solo.start();
         solo.until_idle_with_update().await;
         solo

@@ -119,9 +119,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Host {
-    /// Starts a host: when this returns, it is up.
-    #[allow(clippy::unused_async, reason = "needs a runtime, and callers await what starts")]
-    pub async fn start(options: HostOptions) -> anyhow::Result<Self> {
+    /// Starts a host: when this returns, it is up. Needs a runtime.
+    pub fn start(options: HostOptions) -> anyhow::Result<Self> {
         let machine = Machine::new(&options.version, &options.variant, &options.arch)?;
         let shared = Arc::new(Shared {
             durations: options.durations,

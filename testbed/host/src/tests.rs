@@ -25,7 +25,7 @@ impl Drop for Place {
     }
 }
 
-async fn start(place: &Place, durations: Durations) -> Host {
+fn start(place: &Place, durations: Durations) -> Host {
     let host = Host::start(HostOptions {
         socket: place.0.join("api.sock"),
         socket_group: None,
@@ -36,7 +36,6 @@ async fn start(place: &Place, durations: Durations) -> Host {
         durations,
         faults: Faults::default(),
     })
-    .await
     .unwrap();
     host.publish("1.20.1").unwrap();
     host
@@ -70,7 +69,7 @@ async fn run(place: &Place, action: &str) {
 #[tokio::test]
 async fn an_update_over_the_socket() {
     let place = Place::new("update");
-    let host = start(&place, Durations::default()).await;
+    let host = start(&place, Durations::default());
     let first = host.boot_id();
     assert_eq!(std::fs::read_to_string(place.0.join("boot_id")).unwrap(), format!("{first}\n"));
     assert!(exchange(&place, "GET", "/os").await.contains(r#""version_id":"1.19.4""#));
@@ -106,7 +105,7 @@ async fn an_update_over_the_socket() {
 async fn commands_need_the_lock_and_a_host_up() {
     let place = Place::new("down");
     let long = Duration::from_secs(4000);
-    let host = start(&place, Durations { refresh: long, reboot: long, ..Durations::default() }).await;
+    let host = start(&place, Durations { refresh: long, reboot: long, ..Durations::default() });
     assert_eq!(code(&place, "POST", "/actions/refresh-updates").await, 204);
     assert_eq!(code(&place, "GET", "/updates/status").await, 423);
     for action in ["refresh-updates", "prepare-update", "activate-update", "deactivate-update"] {
@@ -123,7 +122,7 @@ async fn commands_need_the_lock_and_a_host_up() {
 #[tokio::test]
 async fn faults_take_the_place_of_answers() {
     let place = Place::new("faults");
-    let host = start(&place, Durations::default()).await;
+    let host = start(&place, Durations::default());
     host.set_faults(Faults::answer(Call::Os, Answer::Refused("the sky fell".into())));
     let answer = exchange(&place, "GET", "/os").await;
     assert!(answer.starts_with("HTTP/1.1 500") && answer.ends_with("the sky fell"), "{answer}");
@@ -168,7 +167,7 @@ async fn faults_take_the_place_of_answers() {
 #[tokio::test(start_paused = true)]
 async fn a_second_request_is_refused_while_a_reboot_is_under_way() {
     let place = Place::new("again");
-    let host = start(&place, Durations::default()).await;
+    let host = start(&place, Durations::default());
     host.set_faults(Faults { reboot_delay: Duration::from_mins(1), ..Faults::default() });
     let first = host.boot_id();
     for expected in [204, 500, 500] {
@@ -183,7 +182,7 @@ async fn a_second_request_is_refused_while_a_reboot_is_under_way() {
 #[tokio::test]
 async fn a_host_without_dispatcher_refuses_each_command() {
     let place = Place::new("standalone");
-    let host = start(&place, Durations::default()).await;
+    let host = start(&place, Durations::default());
     host.set_faults(Faults { no_dispatcher: true, ..Faults::default() });
     let answer = exchange(&place, "POST", "/actions/refresh-updates").await;
     assert!(
@@ -196,7 +195,7 @@ async fn a_host_without_dispatcher_refuses_each_command() {
 #[tokio::test]
 async fn a_hanging_call_gets_nothing_at_all() {
     let place = Place::new("hang");
-    let host = start(&place, Durations::default()).await;
+    let host = start(&place, Durations::default());
     host.set_faults(Faults::answer(Call::Os, Answer::Hang));
     let mut stream = UnixStream::connect(place.0.join("api.sock")).await.unwrap();
     stream.write_all(b"GET /os HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
@@ -223,7 +222,7 @@ async fn a_hanging_call_gets_nothing_at_all() {
 #[tokio::test(start_paused = true)]
 async fn reading_the_status_takes_the_lock_too() {
     let place = Place::new("shared");
-    let host = start(&place, Durations { status: Duration::from_secs(1), ..Durations::default() }).await;
+    let host = start(&place, Durations { status: Duration::from_secs(1), ..Durations::default() });
     let asks = exchange(&place, "GET", "/updates/status");
     let commands = async {
         while host.calls().is_empty() {
@@ -239,7 +238,7 @@ async fn reading_the_status_takes_the_lock_too() {
 #[tokio::test(start_paused = true)]
 async fn a_command_that_takes_longer_keeps_the_lock() {
     let place = Place::new("lasting");
-    let host = start(&place, Durations::default()).await;
+    let host = start(&place, Durations::default());
     let lasting = [(Command::Refresh, Duration::from_secs(30))].into();
     host.set_faults(Faults { lasting, ..Faults::default() });
     assert_eq!(code(&place, "POST", "/actions/refresh-updates").await, 204);

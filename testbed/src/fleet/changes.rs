@@ -18,7 +18,7 @@ impl Fleet {
     /// The node `node-<number>` with its host, which becomes the last of [`Fleet::hosts`].
     pub async fn join(&mut self, number: usize, durations: Durations) -> Result<()> {
         let node = NewNode::numbered(number)?;
-        let host = self.boot(&node.name, number, durations).await?;
+        let host = self.boot(&node.name, number, durations)?;
         let node = NewNode { os_image: host.pretty_name(), boot_id: host.boot_id(), ..node };
         node.create(&self.client()).await?;
         self.kubelets.attach(&node.name, host.power());
@@ -27,7 +27,7 @@ impl Fleet {
     }
 
     /// The host of this node, of the old version, with the variant of this number.
-    pub async fn boot(&self, node: &str, number: usize, durations: Durations) -> Result<Host> {
+    pub fn boot(&self, node: &str, number: usize, durations: Durations) -> Result<Host> {
         let variant =
             self.variants.get(number % self.variants.len().max(1)).context("hosts have no variant")?;
         Host::start(HostOptions {
@@ -40,7 +40,6 @@ impl Fleet {
             durations,
             faults: Faults::default(),
         })
-        .await
     }
 
     /// Another machine takes the place of this one, under the same name: the Node is deleted and made again, and what

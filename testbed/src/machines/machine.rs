@@ -41,7 +41,7 @@ struct Disk {
 
 impl Machine {
     /// Switches on the machine `node-<number>`, whose host runs this version. Its kubelet registers it with these labels.
-    pub async fn start(
+    pub fn start(
         control_plane: &ControlPlane,
         images: &Images,
         number: u8,
@@ -81,8 +81,7 @@ impl Machine {
             boot_id_file: dir.join("run/boot-id"),
             durations,
             faults: Faults::default(),
-        })
-        .await?;
+        })?;
         let disk = Disk {
             dir,
             name: name.clone(),

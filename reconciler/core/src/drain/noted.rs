@@ -77,7 +77,7 @@ fn concerns(noted: &DrainObstacle, pod: &PodItem, budget: Option<&Item<Budget>>)
 
 /// The budget that is noted, if one is.
 fn named<'b>(noted: &DrainObstacle, budgets: &'b [impl AsRef<Item<Budget>>]) -> Option<&'b Item<Budget>> {
-    let budget = Some(&noted.of).filter(|_| noted.kind == ObstacleKind::Budget);
+    let budget = (noted.kind == ObstacleKind::Budget).then_some(&noted.of);
     let (namespace, name) = budget?.split_once('/')?;
     budgets.iter().map(AsRef::as_ref).find(|budget| budget.namespace() == namespace && budget.name() == name)
 }

@@ -54,7 +54,7 @@ impl Cluster {
         println!("-- switching on {MACHINES} machines: each with containerd, kubelet and kube-proxy");
         let mut machines = vec![];
         for number in 0..MACHINES {
-            let machine = Machine::start(&control_plane, &images, number, OPTED_IN, OLD, DURATIONS).await?;
+            let machine = Machine::start(&control_plane, &images, number, OPTED_IN, OLD, DURATIONS)?;
             // Agents look for updates at their start, and then every ten minutes.
             machine.host().publish(NEW)?;
             machines.push(machine);

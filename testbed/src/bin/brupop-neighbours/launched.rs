@@ -143,7 +143,7 @@ impl Seen {
 /// A host of the old version, whose kubelet tells what a Node shows.
 async fn boot(fleet: &Fleet, node: &str) -> Result<Host> {
     let durations = Durations { reboot: std::time::Duration::from_secs(2), ..Durations::default() };
-    let host = fleet.boot(node, 0, durations).await.with_context(|| format!("the host of {node}"))?;
+    let host = fleet.boot(node, 0, durations).with_context(|| format!("the host of {node}"))?;
     let mut told = NewNode::numbered(0)?;
     node.clone_into(&mut told.name);
     told.os_image = host.pretty_name();

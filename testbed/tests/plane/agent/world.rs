@@ -76,7 +76,6 @@ impl World {
             durations: Durations::default(),
             faults: Faults::default(),
         })
-        .await
         .unwrap();
         host.publish("1.20.1").unwrap();
         Self { shadows: Api::namespaced(client, NAMESPACE), host, agent: None, control_plane, node, pod }

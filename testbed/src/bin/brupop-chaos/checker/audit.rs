@@ -249,7 +249,7 @@ mod tests {
         // Somebody's write, 7, was stored, and its answer lost.
         audited.take(&answered(RECONCILER, 1, "8"));
         audited.take(&answered(AGENT, 3, "7"));
-        assert!(audited.compare(&objects).is_empty());
+        assert_eq!(audited.compare(&objects), []);
         audited.take(&answered(AGENT, 5, "9"));
         assert_eq!(audited.compare(&objects).len(), 1);
     }
