@@ -4,7 +4,7 @@
 # were cross-compiled for arm64.
 # Static with glibc, not musl: a tenth larger, but with musl's allocator the webhook takes several times as long for a verdict.
 # Names are found all the same. No bundle of authorities: the API server is known by the pod's own, and nothing else is asked.
-ARG RUST_VERSION=1.95.0
+ARG RUST_VERSION=1.99.1
 
 # `--build-context build=<folder>` takes programs that were built elsewhere in place of this stage.
 FROM docker.io/library/rust:${RUST_VERSION}-slim-bookworm AS build
