@@ -161,8 +161,8 @@ impl Host {
     }
 }
 
-/// One call, its method and its path, on a connection of its own, so that none is left half open. An API server that is restarted is not reached:
-/// the container's mount stays with the old socket until the container is replaced.
+/// Makes one call, named by its method and path, on a connection of its own, so that none is left half open. An API server that
+/// is restarted is not reached: the container's mount stays with the old socket until the container is replaced.
 async fn exchange(socket: &Path, call: &'static str) -> Result<(StatusCode, Vec<u8>), HostError> {
     let stream = UnixStream::connect(socket)
         .await

@@ -111,6 +111,15 @@ pub(super) struct Place<'a> {
     key: Option<Cow<'a, str>>,
 }
 
+impl Place<'_> {
+    fn pointer(&self) -> String {
+        match &self.key {
+            None => self.path.to_owned(),
+            Some(key) => format!("{}/{}", self.path, key.replace('~', "~0").replace('/', "~1")),
+        }
+    }
+}
+
 impl<'a> Field<'a> {
     /// The fields of a shadow's status that are its agent's.
     pub const OF_AGENTS: [Field<'static>; 12] = [
@@ -183,19 +192,15 @@ impl<'a> Field<'a> {
 
     /// JSON pointer to the field in its object.
     pub fn pointer(self) -> String {
-        match self.place() {
-            Place { path, key: None, .. } => path.to_owned(),
-            Place { path, key: Some(key), .. } => {
-                format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
-            }
-        }
+        self.place().pointer()
     }
 
     /// What stands there in the object as it was read, by meaning: a null is absent, and words, order and defaults do not
     /// matter. `None` is something that is no value of the field.
     pub(super) fn value_in(self, observed: &Json) -> Option<Value<'static>> {
-        let kind = self.place().kind;
-        let Some(found) = observed.pointer(&self.pointer()).filter(|found| !found.is_null()) else {
+        let place = self.place();
+        let kind = place.kind;
+        let Some(found) = observed.pointer(&place.pointer()).filter(|found| !found.is_null()) else {
             // No slots may be written as an empty map or as none.
             return Some(if kind == Kind::Slots { Value::Slots(Cow::default()) } else { Value::Absent });
         };

@@ -31,7 +31,7 @@ pub(super) fn of_ledger<'a>(fleet: &FleetFacts<'a>) -> Option<Write<'a>> {
     let sets: Vec<_> = held.chain(done).chain(ended).collect();
     (!sets.is_empty()).then(|| Write {
         object: Object::Ledger,
-        tests: writes::ledger::ledger_tests(fleet, &sets),
+        tests: writes::ledger_tests(fleet, &sets),
         sets,
     })
 }

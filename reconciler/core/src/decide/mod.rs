@@ -41,8 +41,7 @@ pub use records::Halted;
 use slots::Holders;
 pub use slots::{Slots, slots};
 pub(crate) use versions::NOT_RETURNED;
-pub use writes::ledger::new_term;
-pub use writes::new_shadow;
+pub use writes::{new_shadow, new_term};
 
 /// What to do in the whole fleet.
 #[derive(Clone, Debug)]

@@ -85,7 +85,7 @@ pub(super) fn of_holders<'a>(
     let seen = age::notes(fleet, views).into_iter();
     sets.extend(seen.map(|(version, seen)| (Field::Seen(version), Value::text_or_absent(seen))));
     let write = (!sets.is_empty()).then(|| {
-        let mut tests = writes::ledger::ledger_tests(fleet, &sets);
+        let mut tests = writes::ledger_tests(fleet, &sets);
         if !taken.is_empty() {
             // A patch that lingers must not begin an update once a person has paused the fleet, or made a new one.
             tests.push((Field::Uid, Value::text_or_absent(fleet.uid)));

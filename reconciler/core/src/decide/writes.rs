@@ -1,6 +1,9 @@
 //! The writes of the protocol, each with its tests: of shadows, of Nodes, and in [`ledger`] of the ledger.
 
-pub(super) mod ledger;
+mod ledger;
+
+pub(super) use ledger::ledger_tests;
+pub use ledger::new_term;
 
 use std::borrow::Cow;
 

@@ -99,7 +99,7 @@ pub struct NodeFacts<'a> {
     pub update_now: bool,
     /// The pod of its agent is Ready.
     pub agent_ready: bool,
-    /// It has so many labels or annotations that the API server might refuse changes of it.
+    /// It has too many labels or annotations: the API server might refuse a change of the Node.
     pub overgrown: bool,
     /// This process runs on it.
     pub runs_this_process: bool,

@@ -68,7 +68,7 @@ fn records_are_tested_as_they_were_read() {
         (in_pool(other), Value::Absent),
         (Field::Seen(NEW), Value::Absent),
     ] {
-        let tests = writes::ledger::ledger_tests(&fleet, &[(field, Value::Absent)]);
+        let tests = writes::ledger_tests(&fleet, &[(field, Value::Absent)]);
         assert!(tests.contains(&(field, expected)), "{field:?}: {tests:?}");
         assert!(tests.contains(&(Field::Term, Value::Number(fleet.term))));
     }

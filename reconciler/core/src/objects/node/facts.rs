@@ -55,7 +55,7 @@ pub(crate) struct Facts {
     /// All of its labels, for the selectors of pools; none if it is overgrown.
     pub(crate) all_labels: BTreeMap<String, String>,
     pub(crate) annotations: Option<BTreeMap<String, String>>,
-    /// It has so many labels or annotations that the API server might refuse changes of it.
+    /// It has too many labels or annotations: the API server might refuse a change of the Node.
     pub(crate) overgrown: bool,
     pub(crate) unschedulable: bool,
     /// Since when it is cordoned, as the taint says that the node lifecycle controller adds.
