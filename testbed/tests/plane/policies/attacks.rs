@@ -21,7 +21,7 @@ pub use records::{evictions, plant, planted, records};
 pub use webhook::webhook;
 
 /// Who refuses.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Allowed,
     /// The policy, by this rule.

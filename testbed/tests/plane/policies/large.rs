@@ -69,9 +69,10 @@ pub async fn check(bed: &Bed) -> Result<()> {
     for (kind, count) in nodes {
         let node = format!("{count}-{kind}");
         flooded(bed, &node, kind, count).await?;
-        for row in rows(&node, kind) {
+        // A refusal of one of the largest proves nothing: too costly a rule refuses, too.
+        for row in rows(&node, kind).iter().filter(|row| count == USUAL || row.5 == Verdict::Allowed) {
             let began = Instant::now();
-            attacks::check(bed, &row).await?;
+            attacks::check(bed, row).await?;
             println!("a Node with {count} {kind}: {}: {:.2} s", row.0, began.elapsed().as_secs_f32());
         }
         let body = json!({"spec": {"unschedulable": true}});
