@@ -228,7 +228,7 @@ chaos: control-plane programs ## Makes faults from a seed while 20 nodes are upd
 	  $(if $(SCHEDULE),--schedule $(SCHEDULE),--seconds $(CHAOS_SECONDS) --seeds $(SEEDS) $(SEED:%=--seed %))
 
 .PHONY: bench
-bench: control-plane programs ## Measures what a user of the operator pays, and prints one table (40 minutes, and builds; ONLY=roll-out,starts,idle,admission,ports,scale,memory,pass,verdict, BENCH='--nodes 10,100')
+bench: control-plane programs ## Measures what a user of the operator pays, and prints one table (40 minutes, and builds; ONLY=roll-out,starts,idle,ports,scale,memory,pass,verdict, BENCH='--nodes 10,100')
 	@cargo build --release --locked --quiet -p brupop-bench
 	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/release/brupop-bench $(ONLY:%=--only %) --to $(BENCH_TO) $(BENCH)
 

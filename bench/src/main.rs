@@ -1,6 +1,5 @@
 //! `make bench`: what a user of the operator pays, measured on the shipped programs.
 
-mod admission;
 mod cases;
 mod fleet;
 mod idle;
@@ -44,9 +43,6 @@ struct Arguments {
     /// idle: for how many seconds a fleet is left alone
     #[arg(long, default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..))]
     idle_seconds: u64,
-    /// admission: how often each variant has its turn
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    rounds: u32,
     #[command(flatten)]
     scale: scale::Options,
 }
@@ -64,8 +60,6 @@ enum Part {
     Starts,
     /// A fleet with nothing to do: memory, CPU, requests (four minutes)
     Idle,
-    /// An agent's patch with and without webhook and policies (three minutes)
-    Admission,
     /// The webhook's memory during a flood of connections (a minute)
     Ports,
     /// The reconciler with more and more nodes: start, memory, CPU (ten minutes)
@@ -82,7 +76,6 @@ impl Part {
             Self::RollOut => roll_out::measure(arguments.times.into(), arguments.large.into()).await,
             Self::Starts => starts::measure().await,
             Self::Idle => idle::measure(Duration::from_secs(arguments.idle_seconds)).await,
-            Self::Admission => admission::measure(arguments.rounds).await,
             Self::Ports => ports::measure().await,
             Self::Scale => scale::measure(&arguments.scale).await,
             Self::Memory => memory::measure().await,
