@@ -1,91 +1,50 @@
 //! Reviews that no row has: those of the table, with something in them changed. For tests that make up what to change.
 
+use crate::schema::SCHEMA;
 use crate::world::World;
 use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
 
 /// Places of a request that decide on something, as JSON pointers.
-const OF_THE_REQUEST: [&str; 21] = [
-    "/kind/group",
-    "/kind/version",
-    "/kind/kind",
-    "/resource/group",
-    "/resource/version",
-    "/resource/resource",
-    "/subResource",
-    "/name",
-    "/namespace",
-    "/operation",
-    "/dryRun",
-    "/userInfo/username",
-    "/userInfo/groups",
-    "/userInfo/extra",
-    "/userInfo/extra/authentication.kubernetes.io~1node-name",
-    "/userInfo/extra/authentication.kubernetes.io~1node-uid",
-    "/userInfo/extra/authentication.kubernetes.io~1pod-name",
-    "/userInfo/extra/authentication.kubernetes.io~1pod-uid",
-    "/userInfo/extra/unheard-of",
-    "/object",
-    "/oldObject",
-];
+static OF_THE_REQUEST: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    "/kind/group /kind/version /kind/kind /resource/group /resource/version /resource/resource /subResource /name \
+     /namespace /operation /dryRun /userInfo/username /userInfo/groups /userInfo/extra \
+     /userInfo/extra/authentication.kubernetes.io~1node-name /userInfo/extra/authentication.kubernetes.io~1node-uid \
+     /userInfo/extra/authentication.kubernetes.io~1pod-name /userInfo/extra/authentication.kubernetes.io~1pod-uid \
+     /userInfo/extra/unheard-of /object /oldObject"
+        .split(' ')
+        .collect()
+});
 
-/// Places of an object, as JSON pointers.
-pub const OF_AN_OBJECT: [&str; 55] = [
-    "/apiVersion",
-    "/kind",
-    "/metadata",
-    "/metadata/name",
-    "/metadata/namespace",
-    "/metadata/uid",
-    "/metadata/generation",
-    "/metadata/resourceVersion",
-    "/metadata/creationTimestamp",
-    "/metadata/deletionTimestamp",
-    "/metadata/generateName",
-    "/metadata/labels",
-    "/metadata/annotations",
-    "/metadata/finalizers",
-    "/metadata/managedFields",
-    "/metadata/unheard-of",
-    "/metadata/ownerReferences",
-    "/metadata/ownerReferences/0",
-    "/metadata/ownerReferences/0/apiVersion",
-    "/metadata/ownerReferences/0/kind",
-    "/metadata/ownerReferences/0/name",
-    "/metadata/ownerReferences/0/uid",
-    "/metadata/ownerReferences/0/controller",
-    "/metadata/ownerReferences/0/unheard-of",
-    "/spec",
-    "/spec/state",
-    "/spec/state_transition_timestamp",
-    "/spec/version",
-    "/spec/attempt",
-    "/spec/leader_term",
-    "/spec/baseline_boot_id",
-    "/spec/reboot_from_boot_id",
-    "/spec/failures",
-    "/spec/failures/count",
-    "/spec/unheard-of",
-    "/status",
-    "/status/current_version",
-    "/status/target_version",
-    "/status/current_state",
-    "/status/crash_count",
-    "/status/state_transition_failure_timestamp",
-    "/status/attempt",
-    "/status/boot_id",
-    "/status/staged",
-    "/status/staged/version",
-    "/status/staged/unheard-of",
-    "/status/reboot_requested",
-    "/status/problem",
-    "/status/problem_since",
-    "/status/message",
-    "/status/pool",
-    "/status/conditions",
-    "/status/conditions/0/reason",
-    "/status/unheard-of",
-    "/unheard-of",
-];
+/// Places outside of spec and status.
+const OF_METADATA: &str = "/apiVersion /kind /metadata /metadata/name /metadata/namespace /metadata/uid \
+    /metadata/generation /metadata/resourceVersion /metadata/creationTimestamp /metadata/deletionTimestamp \
+    /metadata/generateName /metadata/labels /metadata/annotations /metadata/finalizers /metadata/managedFields \
+    /metadata/unheard-of /metadata/ownerReferences /metadata/ownerReferences/0 /metadata/ownerReferences/0/apiVersion \
+    /metadata/ownerReferences/0/kind /metadata/ownerReferences/0/name /metadata/ownerReferences/0/uid \
+    /metadata/ownerReferences/0/controller /metadata/ownerReferences/0/unheard-of /unheard-of";
+
+/// Places of an object, as JSON pointers: of spec and status, whatever the schema knows.
+pub static OF_AN_OBJECT: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let mut places: Vec<String> = OF_METADATA.split(' ').map(str::to_owned).collect();
+    for half in ["spec", "status"] {
+        places_of(&SCHEMA["properties"][half], format!("/{half}"), &mut places);
+    }
+    places.into_iter().map(|place| &*place.leak()).collect()
+});
+
+/// The place itself, those below it, and one that no schema knows.
+fn places_of(schema: &Value, place: String, places: &mut Vec<String>) {
+    if let Some(members) = schema["properties"].as_object() {
+        for (name, member) in members {
+            places_of(member, format!("{place}/{name}"), places);
+        }
+        places.push(format!("{place}/unheard-of"));
+    } else if schema["items"].is_object() {
+        places_of(&schema["items"], format!("{place}/0"), places);
+    }
+    places.push(place);
+}
 
 /// Where a change happens: an index into what there is, modulo its number, so that any will do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,38 +139,11 @@ fn set_at(here: &mut Value, steps: &[String], value: Option<Value>) {
 pub fn telling_values() -> Vec<Value> {
     let world = World::on_paper();
     let accounts = ["brupop-agent", "a-brupop-agent-2", "brupop-reconciler", "brupop-webhook", "default"];
-    let mut values: Vec<Value> = [
-        "",
-        "status",
-        "scale",
-        "CREATE",
-        "UPDATE",
-        "DELETE",
-        "CONNECT",
-        "v1",
-        "v2",
-        "b1",
-        "b2",
-        "1.20.0",
-        "1.21.0",
-        "Idle",
-        "StagedAndPerformedUpdate",
-        "RebootedIntoUpdate",
-        "MonitoringUpdate",
-        "ErrorReset",
-        "RefreshFailed",
-        "StepFailed",
-        "Unheard",
-        "2026-01-01T00:00:00Z",
-        "2026-01-01T00:00:00.000Z",
-        "brs-",
-        "kubernetes-admin",
-        "brupop-agent",
-        "system:serviceaccount:elsewhere:brupop-agent",
-        "system:node:node-0",
-    ]
-    .map(Value::from)
-    .into();
+    let words = " status scale CREATE UPDATE DELETE CONNECT v1 v2 b1 b2 1.20.0 1.21.0 Idle StagedAndPerformedUpdate \
+        RebootedIntoUpdate MonitoringUpdate ErrorReset RefreshFailed StepFailed Unheard 2026-01-01T00:00:00Z \
+        2026-01-01T00:00:00.000Z brs- kubernetes-admin brupop-agent system:serviceaccount:elsewhere:brupop-agent \
+        system:node:node-0";
+    let mut values: Vec<Value> = words.split(' ').map(Value::from).collect();
     for node in &world.nodes {
         let owner = json!({"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid});
         values.extend([
@@ -274,7 +206,7 @@ mod tests {
     use super::*;
 
     fn place(pointer: &str) -> Place {
-        let index = OF_THE_REQUEST.iter().chain(&OF_AN_OBJECT).position(|other| *other == pointer);
+        let index = OF_THE_REQUEST.iter().chain(&*OF_AN_OBJECT).position(|other| *other == pointer);
         Place(u8::try_from(index.expect("a place of the list")).expect("a short list"))
     }
 

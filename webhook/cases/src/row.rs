@@ -80,24 +80,21 @@ impl Row {
         ask: Ask,
         verdict: Verdict,
     ) -> Self {
-        let (says, metadata, as_if) = (says.into(), Value::Null, Value::Null);
-        let (of, version, stored) = (Host::First, "v2", Stored::AsAsked);
-        let (dry_run, behind, alone) = (false, None, None);
         Self {
-            says,
+            says: says.into(),
             actor,
-            of,
+            of: Host::First,
             spec,
             status,
-            metadata,
+            metadata: Value::Null,
             ask,
-            dry_run,
-            version,
-            as_if,
+            dry_run: false,
+            version: "v2",
+            as_if: Value::Null,
             verdict,
-            behind,
-            alone,
-            stored,
+            behind: None,
+            alone: None,
+            stored: Stored::AsAsked,
         }
     }
 

@@ -6,7 +6,8 @@ use kube::Resource as _;
 use serde_json::Value;
 use std::sync::LazyLock;
 
-static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+/// The schema of a shadow.
+pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let versions = serde_json::to_value(BottlerocketShadow::crd().spec.versions).unwrap_or_default();
     let served = versions
         .as_array()
