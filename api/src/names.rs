@@ -128,29 +128,9 @@ mod tests {
         for name in ["a", "0", "brupop-reconciler-7d9f-x2", "ip-10-0-0-1.ec2.internal", &"a".repeat(253)] {
             assert!(is_object_name(name), "{name:?}");
         }
-        let others = [
-            "",
-            ".",
-            "..",
-            "a..b",
-            ".a",
-            "a.",
-            "-a",
-            "a-",
-            "a.-b",
-            "A",
-            "a_b",
-            "a/b",
-            "a?b",
-            "a#b",
-            "a%2fb",
-            "a b",
-            "a,b=c",
-            "a\n",
-            "é",
-            "x/exec?command=sh&x=#",
-        ];
-        for name in others.into_iter().chain([&*"a".repeat(254)]) {
+        let others =
+            ". .. a..b .a a. -a a- a.-b A a_b a/b a?b a#b a%2fb a,b=c é x/exec?command=sh&x=#".split(' ');
+        for name in others.chain(["", "a b", "a\n", &"a".repeat(254)]) {
             assert!(!is_object_name(name), "{name:?}");
         }
     }

@@ -19,63 +19,18 @@ const BEGINNING: usize = 8;
 const OF_LOGS: [&str; 3] = [logs::FORMATTER, logs::ANSI_ENABLED, logs::FILTER_DIRECTIVE];
 /// Not written by people: the manifests of the pods set them.
 const OF_PODS: [&str; 2] = ["POD_NAME", "MY_NODE_NAME"];
-const OF_AGENT: &[&str] = &[
-    "BOOT_ID_FILE",
-    "BOTTLEROCKET_API_SOCKET",
-    "HOST_TIMEOUT",
-    "METRICS_ADDRESS",
-    "MY_NODE_NAME",
-    "POD_NAME",
-    "POLL_INTERVAL",
-    "PREFETCH",
-    "REBOOT_REPEAT_INTERVAL",
-    "REFRESH_INTERVAL",
-    "REFUSED_DEADLINE",
-    "START_JITTER",
-];
-const OF_RECONCILER: &[&str] = &[
-    "AUTO_LABEL",
-    "BACK_OFF_BASE_SECONDS",
-    "CHECK_INTERVAL_SECONDS",
-    "CORDONED_BY_OTHERS_SECONDS",
-    "DRAIN_DEADLINE_SECONDS",
-    "DRAIN_ON_DEADLINE",
-    "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC",
-    "GATE_INTERVAL_SECONDS",
-    "GATE_SOURCES",
-    "HEALTH_ADDRESS",
-    "LEASE_DURATION_SECONDS",
-    "MAX_CONCURRENT_UPDATE",
-    "MAX_FAILURES",
-    "MAX_FAILURES_OF_NEW_VERSION",
-    "METRICS_ADDRESS",
-    "MIN_NODE_AGE_SECONDS",
-    "PAUSE_BETWEEN_UPDATES_SECONDS",
-    "POD_NAME",
-    "REBOOT_DEADLINE_SECONDS",
-    "RESPECT_DO_NOT_DISRUPT",
-    "SCHEDULER_CRON_EXPRESSION",
-    "SCHEDULER_MIN_REMAINING_SECONDS",
-    "SCHEDULER_TIME_ZONE",
-    "SCHEDULER_WINDOW_DURATION",
-    "SETTLE_DEADLINE_SECONDS",
-    "SOAK_SECONDS",
-    "STAGE_DEADLINE_SECONDS",
-    "WORKLOADS_DEADLINE_SECONDS",
-];
-const OF_WEBHOOK: &[&str] = &[
-    "ADMISSION_ADDRESS",
-    "CERTIFICATES",
-    "CERTIFICATE_LIFETIME",
-    "EXTRA_CERTIFICATE_NAMES",
-    "HEALTH_ADDRESS",
-    "LINGER_SECONDS",
-    "METRICS_ADDRESS",
-    "REQUIRE_CALLER_TOKEN",
-    "WEBHOOK_CERTIFICATES",
-    "WEBHOOK_CONFIGURATION",
-    "WEBHOOK_SERVICE",
-];
+const OF_AGENT: &str = "BOOT_ID_FILE BOTTLEROCKET_API_SOCKET HOST_TIMEOUT METRICS_ADDRESS MY_NODE_NAME POD_NAME \
+    POLL_INTERVAL PREFETCH REBOOT_REPEAT_INTERVAL REFRESH_INTERVAL REFUSED_DEADLINE START_JITTER";
+const OF_RECONCILER: &str = "AUTO_LABEL BACK_OFF_BASE_SECONDS CHECK_INTERVAL_SECONDS CORDONED_BY_OTHERS_SECONDS \
+    DRAIN_DEADLINE_SECONDS DRAIN_ON_DEADLINE EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC GATE_INTERVAL_SECONDS \
+    GATE_SOURCES HEALTH_ADDRESS LEASE_DURATION_SECONDS MAX_CONCURRENT_UPDATE MAX_FAILURES \
+    MAX_FAILURES_OF_NEW_VERSION METRICS_ADDRESS MIN_NODE_AGE_SECONDS PAUSE_BETWEEN_UPDATES_SECONDS \
+    POD_NAME REBOOT_DEADLINE_SECONDS RESPECT_DO_NOT_DISRUPT SCHEDULER_CRON_EXPRESSION \
+    SCHEDULER_MIN_REMAINING_SECONDS SCHEDULER_TIME_ZONE SCHEDULER_WINDOW_DURATION \
+    SETTLE_DEADLINE_SECONDS SOAK_SECONDS STAGE_DEADLINE_SECONDS WORKLOADS_DEADLINE_SECONDS";
+const OF_WEBHOOK: &str = "ADMISSION_ADDRESS CERTIFICATES CERTIFICATE_LIFETIME EXTRA_CERTIFICATE_NAMES HEALTH_ADDRESS \
+    LINGER_SECONDS METRICS_ADDRESS REQUIRE_CALLER_TOKEN WEBHOOK_CERTIFICATES WEBHOOK_CONFIGURATION \
+    WEBHOOK_SERVICE";
 
 /// One of the operator's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,12 +48,13 @@ impl Program {
     pub const ALL: [Self; 3] = [Self::Agent, Self::Reconciler, Self::Webhook];
 
     /// The variables that it reads, without those of the logs, in the order of the alphabet.
-    pub fn settings(self) -> &'static [&'static str] {
-        match self {
+    pub fn settings(self) -> Vec<&'static str> {
+        let names = match self {
             Self::Agent => OF_AGENT,
             Self::Reconciler => OF_RECONCILER,
             Self::Webhook => OF_WEBHOOK,
-        }
+        };
+        names.split(' ').collect()
     }
 
     /// The `ConfigMap` that holds its settings, as it is called before a hash is added to its name.
@@ -196,26 +152,9 @@ pub fn check(
 
 /// Is this set by container runtimes, kubelets or shells, or is it read by libraries?
 fn is_of_others(name: &str) -> bool {
-    const NAMES: [&str; 17] = [
-        "HOME",
-        "HOSTNAME",
-        "LANG",
-        "NO_COLOR",
-        "OLDPWD",
-        "PATH",
-        "PWD",
-        "RUST_BACKTRACE",
-        "RUST_LIB_BACKTRACE",
-        "SERVICE_ACCOUNT_FOLDER",
-        "SHLVL",
-        "SSL_CERT_DIR",
-        "SSL_CERT_FILE",
-        "TERM",
-        "TZ",
-        "USER",
-        "_",
-    ];
-    NAMES.contains(&name)
+    const NAMES: &str = "HOME HOSTNAME LANG NO_COLOR OLDPWD PATH PWD RUST_BACKTRACE RUST_LIB_BACKTRACE \
+        SERVICE_ACCOUNT_FOLDER SHLVL SSL_CERT_DIR SSL_CERT_FILE TERM TZ USER _";
+    NAMES.split(' ').any(|other| other == name)
         || name.starts_with("KUBERNETES_")
         || name.starts_with("LC_")
         || name.to_ascii_uppercase().ends_with("_PROXY")
@@ -225,7 +164,7 @@ fn is_of_others(name: &str) -> bool {
 fn nearest(program: Program, name: &str) -> Option<(&'static str, Program)> {
     let written = name.to_ascii_uppercase().replace(['-', '.'], "_");
     let own = std::iter::once(program).chain(Program::ALL);
-    let settings = own.flat_map(|of| of.settings().iter().chain(&OF_LOGS).map(move |known| (*known, of)));
+    let settings = own.flat_map(|of| of.settings().into_iter().chain(OF_LOGS).map(move |known| (known, of)));
     let distances = settings.filter(|(known, _)| !OF_PODS.contains(known)).filter_map(|(known, of)| {
         let distance = strsim::osa_distance(&written, known);
         // One slip in a short name, three in a long one.

@@ -58,7 +58,7 @@ fn a_setting_in_the_wrong_configmap_is_refused() {
 #[test]
 fn settings_and_foreign_variables_are_accepted() {
     for program in Program::ALL {
-        let known = program.settings().iter().copied().chain(OF_LOGS).chain(OF_PODS);
+        let known = program.settings().into_iter().chain(OF_LOGS).chain(OF_PODS);
         let around = ["PATH", "HOSTNAME", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "no_proxy", "LC_ALL"];
         let names = known.chain(around).map(str::to_owned);
         assert_eq!(check(program, names), Ok(vec![]));
