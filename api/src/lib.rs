@@ -6,6 +6,9 @@
 //! called ([`names`]), and how text from outside is shown to people ([`mod@printable`]). No client, no clock, no input or
 //! output.
 
+#[macro_use]
+mod words;
+
 pub mod conditions;
 pub mod crds;
 pub mod definitions;

@@ -1,70 +1,38 @@
 //! What is wrong with a host or its update, as a word that is decided on; the sentence for people stands beside it.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What an agent says is wrong. It stands until what it is about has ended otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub enum Problem {
-    /// Bottlerocket's API gives no answer that can be used.
-    HostUnreachable,
-    /// Bottlerocket's API refuses an update command.
-    CommandRefused,
-    /// Bottlerocket's API refuses to reboot.
-    RebootRefused,
-    /// The host could not look for updates, or does not get to it.
-    RefreshFailed,
-    /// The host's image has no in-place updates.
-    NoInPlaceUpdates,
-    /// A newer version is available, and the host does not choose it.
-    NoUpdateChosen,
-    /// A download ahead of its turn failed.
-    PrefetchFailed,
-    /// An image that may be a person's is in the way of a download ahead of its turn.
-    PrefetchBlocked,
-    /// The host would not boot the update next, and a reboot that was asked for may still come.
-    NotNextToBoot,
-    /// The host would boot an image whose update was given up, and fails to deactivate it.
-    CannotDisarm,
-    /// A step of an update failed.
-    StepFailed,
+words! {
+    /// What an agent says is wrong. It stands until what it is about has ended otherwise.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+    pub enum Problem {
+        /// Bottlerocket's API gives no answer that can be used.
+        HostUnreachable,
+        /// Bottlerocket's API refuses an update command.
+        CommandRefused,
+        /// Bottlerocket's API refuses to reboot.
+        RebootRefused,
+        /// The host could not look for updates, or does not get to it.
+        RefreshFailed,
+        /// The host's image has no in-place updates.
+        NoInPlaceUpdates,
+        /// A newer version is available, and the host does not choose it.
+        NoUpdateChosen,
+        /// A download ahead of its turn failed.
+        PrefetchFailed,
+        /// An image that may be a person's is in the way of a download ahead of its turn.
+        PrefetchBlocked,
+        /// The host would not boot the update next, and a reboot that was asked for may still come.
+        NotNextToBoot,
+        /// The host would boot an image whose update was given up, and fails to deactivate it.
+        CannotDisarm,
+        /// A step of an update failed.
+        StepFailed,
+    }
 }
 
 impl Problem {
-    /// Every problem.
-    pub const ALL: [Self; 11] = [
-        Self::HostUnreachable,
-        Self::CommandRefused,
-        Self::RebootRefused,
-        Self::RefreshFailed,
-        Self::NoInPlaceUpdates,
-        Self::NoUpdateChosen,
-        Self::PrefetchFailed,
-        Self::PrefetchBlocked,
-        Self::NotNextToBoot,
-        Self::CannotDisarm,
-        Self::StepFailed,
-    ];
-
-    /// The word that stands in the objects and in logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::HostUnreachable => "HostUnreachable",
-            Self::CommandRefused => "CommandRefused",
-            Self::RebootRefused => "RebootRefused",
-            Self::RefreshFailed => "RefreshFailed",
-            Self::NoInPlaceUpdates => "NoInPlaceUpdates",
-            Self::NoUpdateChosen => "NoUpdateChosen",
-            Self::PrefetchFailed => "PrefetchFailed",
-            Self::PrefetchBlocked => "PrefetchBlocked",
-            Self::NotNextToBoot => "NotNextToBoot",
-            Self::CannotDisarm => "CannotDisarm",
-            Self::StepFailed => "StepFailed",
-        }
-    }
-
     /// Does Bottlerocket's API not answer, or refuse what it is asked?
     pub fn is_of_host_api(self) -> bool {
         matches!(self, Self::HostUnreachable | Self::CommandRefused | Self::RebootRefused)
@@ -81,23 +49,9 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_problem_has_one_name() {
-        for problem in Problem::ALL {
-            assert_eq!(serde_json::to_value(problem).unwrap(), problem.as_str());
-            assert_eq!(problem.to_string(), problem.as_str());
-        }
-    }
 
     #[test]
     fn what_a_problem_is_about_is_told_by_its_name() {

@@ -11,49 +11,24 @@ use crate::item::{Metadata, Readable, Unreadable};
 use crate::problem::Problem;
 use crate::schema::{self, BootId, Counter, Sentence, Time, Version, Word};
 
-/// A step of an update. As a spec: what the node should reach. As a status: what it has reached.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-pub enum State {
-    /// Nothing of ours is pending.
-    #[default]
-    Idle,
-    /// The image is downloaded and is what the host boots next.
-    StagedAndPerformedUpdate,
-    /// The host runs the wanted version, in another boot.
-    RebootedIntoUpdate,
-    /// The node is back in service and watched for a while.
-    MonitoringUpdate,
-    /// Status only: the step failed for good; the reconciler goes back to Idle and backs off.
-    ErrorReset,
-}
-
-impl State {
-    /// Every state, in the order in which an update passes through them.
-    pub const ALL: [Self; 5] = [
-        Self::Idle,
-        Self::StagedAndPerformedUpdate,
-        Self::RebootedIntoUpdate,
-        Self::MonitoringUpdate,
-        Self::ErrorReset,
-    ];
-
-    /// The name that stands in the objects, in metrics and in logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "Idle",
-            Self::StagedAndPerformedUpdate => "StagedAndPerformedUpdate",
-            Self::RebootedIntoUpdate => "RebootedIntoUpdate",
-            Self::MonitoringUpdate => "MonitoringUpdate",
-            Self::ErrorReset => "ErrorReset",
-        }
-    }
-}
-
-impl std::fmt::Display for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+words! {
+    // In the order in which an update passes through them.
+    /// A step of an update. As a spec: what the node should reach. As a status: what it has reached.
+    #[derive(
+        Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    )]
+    pub enum State {
+        /// Nothing of ours is pending.
+        #[default]
+        Idle,
+        /// The image is downloaded and is what the host boots next.
+        StagedAndPerformedUpdate,
+        /// The host runs the wanted version, in another boot.
+        RebootedIntoUpdate,
+        /// The node is back in service and watched for a while.
+        MonitoringUpdate,
+        /// Status only: the step failed for good; the reconciler goes back to Idle and backs off.
+        ErrorReset,
     }
 }
 
