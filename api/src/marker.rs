@@ -3,11 +3,12 @@
 //! It is set in the same patch as the change itself and undone in one patch that tests it, so it is true also when
 //! the shadow is gone and whichever process died.
 
-use std::fmt;
+mod before;
 
 use serde::{Deserialize, Serialize};
 
 use crate::item::Unreadable;
+pub use before::{Before, Revision};
 
 /// Longest marker that we write or read, in bytes.
 pub const MARKER_MAX: usize = 4096;
@@ -17,8 +18,6 @@ pub const EVICTED_OWNERS_MAX: usize = 24;
 pub const LEFT_OWNERS_MAX: usize = 8;
 /// Most of the operator's own pods that are evicted from a node.
 pub const OPERATOR_PODS_MAX: usize = 16;
-/// Longest note of a revision, in bytes. Kubernetes tells revisions apart by a hash of at most ten characters.
-const REVISION_MAX: usize = 16;
 /// Longest that [`Marker::left_owners`] may be together, in bytes: they are never left out of a marker.
 const LEFT_OWNERS_BYTES: usize = 2048;
 
@@ -75,58 +74,6 @@ pub struct Marker {
     /// UIDs of the operator's own pods that are evicted, listed once: those that come back stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operator_pods: Vec<String>,
-}
-
-/// How a workload was at the cordon, before its pods were evicted. Written as `<available>` or `<available>/<revision>`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct Before {
-    /// How many of its pods were available.
-    pub available: u32,
-    /// Which revision its pods were to have, if it has revisions.
-    pub revision: Option<Revision>,
-}
-
-/// The revision of a `StatefulSet`, as far as it is needed to tell it from others: the end of its name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Revision(String);
-
-impl Revision {
-    /// Of the name of a revision, such as `web-5d8f9c7b6`; `None` of an empty one.
-    pub fn of(name: &str) -> Option<Self> {
-        let hash = name.rsplit(['-', '/']).next()?;
-        let end = hash
-            .char_indices()
-            .rev()
-            .map(|(at, _)| at)
-            .take_while(|at| hash.len() - at <= REVISION_MAX)
-            .last()?;
-        Some(Self(hash[end..].to_owned()))
-    }
-}
-
-impl From<Before> for String {
-    fn from(before: Before) -> Self {
-        before.to_string()
-    }
-}
-
-impl fmt::Display for Before {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.revision {
-            None => write!(f, "{}", self.available),
-            Some(Revision(revision)) => write!(f, "{}/{revision}", self.available),
-        }
-    }
-}
-
-impl TryFrom<String> for Before {
-    type Error = std::num::ParseIntError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        let (available, revision) = text.split_once('/').unwrap_or((&text, ""));
-        Ok(Self { available: available.parse()?, revision: Revision::of(revision) })
-    }
 }
 
 /// A marker that cannot be read.
@@ -244,23 +191,6 @@ mod tests {
         let text = marker.render();
         assert!(text.contains(r#""owners_before":["3/6596ffb49b","0"]"#), "{text}");
         assert_eq!(Marker::parse(&text).unwrap(), marker);
-    }
-
-    #[test]
-    fn a_revision_is_the_end_of_its_name() {
-        let long = "x".repeat(300);
-        for (name, noted) in [
-            ("web-6596ffb49b", Some("6596ffb49b")),
-            ("6596ffb49b", Some("6596ffb49b")),
-            ("a/b", Some("b")),
-            (long.as_str(), Some(&long[..REVISION_MAX])),
-            ("aääääääää", Some("ääääääää")),
-            ("ääääääää€", Some("ääääää€")),
-            ("web-", None),
-            ("", None),
-        ] {
-            assert_eq!(Revision::of(name).map(|it| it.0), noted.map(str::to_owned), "{name}");
-        }
     }
 
     #[test]
