@@ -130,11 +130,13 @@ fn is_about_rights(status: &Status) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::ResourceKind;
+    use brupop_api::{BottlerocketFleet, BottlerocketShadow};
+    use k8s_openapi::api::core::v1::Node;
 
     fn refused(message: &str) -> String {
         let status = Status { code: 403, message: message.to_owned(), ..Status::default() };
-        let error = Right::new("patch", ResourceKind::Fleet, "ns").failed(kube::Error::Api(Box::new(status)));
+        let error =
+            Right::new::<BottlerocketFleet>("patch", Some("ns")).failed(kube::Error::Api(Box::new(status)));
         brupop_runtime::errors::describe(&error)
     }
 
@@ -150,19 +152,20 @@ mod tests {
 
     #[test]
     fn a_cluster_without_our_resources_has_no_operator() {
-        let said = |kind, reason: &str| {
+        let said = |right: Right, reason: &str| {
             let (message, reason) = ("404 page not found".to_owned(), reason.to_owned());
             let status = Status { code: 404, message, reason, ..Status::default() };
-            let error = Right::new("list", kind, "ns").failed(kube::Error::Api(Box::new(status)));
+            let error = right.failed(kube::Error::Api(Box::new(status)));
             brupop_runtime::errors::describe(&error)
         };
-        let page = said(ResourceKind::Shadows, "Failed to parse error data");
+        let not_status = "Failed to parse error data";
+        let page = said(Right::new::<BottlerocketShadow>("list", Some("ns")), not_status);
         let expected = "the operator is not installed in this cluster, whose API server does not know the resource \
                         bottlerocketshadows.brupop.bottlerocket.aws: ";
         assert!(page.starts_with(expected), "{page}");
-        for other in
-            [said(ResourceKind::Fleet, "NotFound"), said(ResourceKind::Nodes, "Failed to parse error data")]
-        {
+        let (fleet, nodes) =
+            (Right::new::<BottlerocketFleet>("list", Some("ns")), Right::new::<Node>("list", None));
+        for other in [said(fleet, "NotFound"), said(nodes, not_status)] {
             assert!(other.starts_with("the API server refuses"), "{other}");
         }
     }

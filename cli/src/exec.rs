@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::Error;
-use crate::access::ResourceKind;
+use crate::access::Right;
 use crate::arguments::Output;
 use crate::gather::OperatorApi;
 use crate::page::{shown, write_out};
@@ -29,7 +29,7 @@ pub(crate) async fn plan(server: &OperatorApi, output: Output) -> Result<(), Err
     let words = if output == Output::Table { &COMMAND[..2] } else { &COMMAND[..] };
     let streams = AttachParams { container: Some(CONTAINER.to_owned()), ..AttachParams::default() };
     let process = pods.exec(&pod, words.iter().copied(), &streams).await;
-    let process = process.map_err(|error| server.right(RIGHT, ResourceKind::Exec).failed(error))?;
+    let process = process.map_err(|error| Right::of(RIGHT, &pods).below("exec").failed(error))?;
     let said = finish(process).await.map_err(|why| Error::Plan { pod: pod.clone(), why })?;
     match output {
         Output::Table | Output::Json => write_out(&escaped(&said)),

@@ -1,24 +1,23 @@
 //! From the API server to values, and from patches to the API server.
 
+mod leader;
+
 use std::fmt::Debug;
 
-use brupop_api::crds::NAME_MAX;
+use brupop_api::item::{Readable, Unreadable};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
 use brupop_core::objects::{WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
-use brupop_runtime::errors::describe;
-use jiff::Timestamp;
-use jiff::fmt::rfc2822;
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::access::{ResourceKind, Right};
+use crate::access::Right;
 use crate::leads::Leads;
-use crate::objects::{Event, Held, ReconcilerPod, readable};
+use crate::objects::{Event, readable};
 use crate::page::Changed;
-use crate::page::shown;
 use crate::steer::{PatchBody, PlannedChange};
 use crate::{Error, FIELD_MANAGER};
 
@@ -69,17 +68,15 @@ pub(crate) struct Past {
 
 impl OperatorApi {
     /// All objects of a kind in the operator's namespace.
-    pub fn ours<T: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>>(&self) -> Api<T> {
+    pub fn ours<T: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<T> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
     /// The fleet, shadows and pools.
     pub async fn fleet(&self) -> Result<Fleet, Error> {
         let object = self.fleet_object_if_any().await?.map(|fleet| fleet.object);
-        let shadows =
-            list(&self.ours(), ListParams::default(), self.right("list", ResourceKind::Shadows)).await?;
-        let pools =
-            list(&self.ours(), ListParams::default(), self.right("list", ResourceKind::Pools)).await?;
+        let shadows = list(&self.ours(), ListParams::default()).await?;
+        let pools = list(&self.ours(), ListParams::default()).await?;
         Ok(Fleet { namespace: self.namespace.clone(), object, shadows, pools, leads: self.leads().await })
     }
 
@@ -95,8 +92,7 @@ impl OperatorApi {
     /// # Errors
     /// Also, if there is not even the namespace.
     pub async fn fleet_object_if_any(&self) -> Result<Option<WatchedFleet>, Error> {
-        let fleets: Api<Item<WatchedFleet>> = self.ours();
-        let found = self.get(&fleets, names::FLEET, ResourceKind::Fleet).await?;
+        let found = self.read(names::FLEET).await?;
         if found.is_none() {
             let namespaces = Api::<Namespace>::all(self.client.clone());
             // Some people may not look.
@@ -104,13 +100,13 @@ impl OperatorApi {
                 return Err(Error::Missing(format!("namespace {}", self.namespace)));
             }
         }
-        found.map(|item| item.body.map_err(|why| unreadable("the fleet", &why))).transpose()
+        Ok(found)
     }
 
     /// A node's shadow and recent Events; the Node, if it has no shadow.
     pub async fn about_node(&self, node: &str) -> Result<AboutNode, Error> {
-        let (shadow_name, shadows) = (names::shadow_name(node), self.ours::<Item<BottlerocketShadow>>());
-        let shadow = self.get(&shadows, &shadow_name, ResourceKind::Shadows).await?;
+        let shadow_name = names::shadow_name(node);
+        let shadow = get(&self.ours(), &shadow_name).await?;
         let found = if shadow.is_some() { Ok(None) } else { self.node(node).await };
         let node_seen = match found {
             Err(Error::Forbidden(right)) => Err(Error::Forbidden(right).to_string()),
@@ -127,8 +123,7 @@ impl OperatorApi {
         events.extend(self.events(EVENTS_OF_NODES, &about("Node", node), &mut notes).await?);
         let (namespace, leads) = (self.namespace.clone(), self.leads().await);
         // Not everybody may read them.
-        let pools = list(&self.ours(), ListParams::default(), self.right("list", ResourceKind::Pools)).await;
-        let pools = pools.unwrap_or_default();
+        let pools = list(&self.ours(), ListParams::default()).await.unwrap_or_default();
         Ok(AboutNode { namespace, shadow, fleet, pools, node: node_seen, events, notes, leads })
     }
 
@@ -163,8 +158,7 @@ impl OperatorApi {
         notes: &mut Vec<String>,
     ) -> Result<Vec<Event>, Error> {
         let events = Api::<Item<Event>>::namespaced(self.client.clone(), namespace);
-        let right = Right::new("list", ResourceKind::Events, namespace);
-        match list(&events, ListParams::default().fields(fields), right).await {
+        match list(&events, ListParams::default().fields(fields)).await {
             Ok(events) => Ok(readable(events)),
             Err(Error::Forbidden(right)) => {
                 notes.push(Error::Forbidden(right).to_string());
@@ -176,111 +170,40 @@ impl OperatorApi {
 
     /// The pool of this name.
     pub async fn pool(&self, name: &str) -> Result<Pool, Error> {
-        let found = self.get(&self.ours::<Item<Pool>>(), name, ResourceKind::Pools).await?;
         let missing = || Error::Missing(format!("pool {name} in the namespace {}", self.namespace));
-        found.ok_or_else(missing)?.body.map_err(|why| unreadable(&format!("the pool {name}"), &why))
+        self.read(name).await?.ok_or_else(missing)
     }
 
-    /// Changes a pool, if there is anything to change.
-    pub async fn change_pool(&self, name: &str, change: PlannedChange) -> Result<Changed, Error> {
-        self.change(
-            &self.ours::<Item<Pool>>(),
-            name,
-            &format!("the pool {name}"),
-            ResourceKind::Pools,
-            change,
-        )
-        .await
+    /// All Nodes.
+    pub fn nodes(&self) -> Api<WatchedNode> {
+        Api::all(self.client.clone())
     }
 
     /// The Node of this name.
     pub async fn node(&self, name: &str) -> Result<Option<WatchedNode>, Error> {
-        self.get(&Api::all(self.client.clone()), name, ResourceKind::Nodes).await
+        get(&self.nodes(), name).await
     }
 
-    /// The pod that leads. The Lease is believed only if a reconciler's pod has the name that it holds: who has a
-    /// reconciler's token can write any, and a command is run in this pod with the rights of the caller.
-    pub async fn leader(&self) -> Result<String, Error> {
-        let lease = self.lease().await?;
-        if let Some(warning) = Leads::of(lease.as_ref(), self.time().await).warning() {
-            return Err(Error::NoLeader(warning));
-        }
-        let missing = || Error::Missing("reconciler that leads: look at the reconciler's pods".to_owned());
-        let holder = lease.and_then(|lease| lease.holder).ok_or_else(missing)?;
-        let pod = if names::is_object_name(&holder) {
-            self.get(&self.ours::<Item<ReconcilerPod>>(), &holder, ResourceKind::Pods).await?
-        } else {
-            None
-        };
-        match pod.and_then(|pod| pod.body.ok()) {
-            Some(ReconcilerPod { is_one: true }) => Ok(holder),
-            _ => Err(Error::NoReconciler(shown(&holder, NAME_MAX))),
-        }
-    }
-
-    async fn lease(&self) -> Result<Option<Held>, Error> {
-        let found = self.get(&self.ours::<Item<Held>>(), names::LEASE, ResourceKind::Lease).await?;
-        found
-            .map(|lease| lease.body.map_err(|why| unreadable("the Lease brupop-reconciler", &why)))
-            .transpose()
-    }
-
-    /// Does a reconciler lead, by the clock of the API server? Whatever else was asked for is answered all the same.
-    pub async fn leads(&self) -> Leads {
-        match self.lease().await {
-            Ok(lease) => Leads::of(lease.as_ref(), self.time().await),
-            Err(error) => Leads::NotKnown(describe(&error)),
-        }
-    }
-
-    /// The time of the API server, from the head of an answer; our own, if that has none.
-    async fn time(&self) -> Timestamp {
-        let told = async || {
-            let request = http::Request::get("/version").body(kube::client::Body::empty()).ok()?;
-            let answer = self.client.send(request).await.ok()?;
-            let date = answer.headers().get(http::header::DATE)?.to_str().ok()?;
-            Some(rfc2822::parse(date).ok()?.timestamp())
-        };
-        told().await.unwrap_or_else(Timestamp::now)
-    }
-
-    /// Changes the fleet, if there is anything to change.
-    pub async fn change_fleet(&self, change: PlannedChange) -> Result<Changed, Error> {
-        self.change(
-            &self.ours::<Item<WatchedFleet>>(),
-            names::FLEET,
-            "the fleet",
-            ResourceKind::Fleet,
-            change,
-        )
-        .await
-    }
-
-    /// Changes a Node, if there is anything to change.
-    pub async fn change_node(&self, name: &str, change: PlannedChange) -> Result<Changed, Error> {
-        let nodes = Api::<WatchedNode>::all(self.client.clone());
-        self.change(&nodes, name, &format!("the Node {name}"), ResourceKind::Nodes, change).await
-    }
-
-    /// The object of this name, if there is one.
-    async fn get<K>(&self, api: &Api<K>, name: &str, kind: ResourceKind) -> Result<Option<K>, Error>
+    /// What is read of our object of this name, if there is one.
+    async fn read<T>(&self, name: &str) -> Result<Option<T>, Error>
     where
-        K: Resource + Clone + DeserializeOwned + Debug,
+        T: Readable<Kind: Resource<DynamicType = (), Scope = NamespaceResourceScope>>,
     {
-        api.get_opt(name).await.map_err(|error| self.right("get", kind).failed(error))
+        let found = get(&self.ours::<Item<T>>(), name).await?;
+        let unreadable =
+            |why: Unreadable| Error::Unreadable { what: named::<T::Kind>(name), why: why.to_string() };
+        found.map(|item| item.body.map_err(unreadable)).transpose()
     }
 
     /// Changes an object, if there is anything to change. Says what is so now; and if no reconciler hears of it, that.
-    async fn change<K>(
+    pub async fn change<K>(
         &self,
         api: &Api<K>,
         name: &str,
-        what: &str,
-        kind: ResourceKind,
         PlannedChange { body, mut says }: PlannedChange,
     ) -> Result<Changed, Error>
     where
-        K: Resource + Clone + DeserializeOwned + Debug,
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
         let changed = body.is_some();
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
@@ -295,30 +218,39 @@ impl OperatorApi {
         answer.map_err(|error| match error {
             // A test of the patch, or the UID that it names, is that of what was read.
             kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
-                Error::Changed(what.to_owned())
+                Error::Changed(named::<K>(name))
             }
-            error => self.right("patch", kind).failed(error),
+            error => Right::of("patch", api).failed(error),
         })?;
         if let Some(warning) = self.leads().await.warning() {
             says.extend(["; ", &warning]);
         }
         Ok(Changed { changed, says })
     }
+}
 
-    pub fn right(&self, verb: &'static str, kind: ResourceKind) -> Right {
-        Right::new(verb, kind, &self.namespace)
+/// The object of this name in a sentence.
+fn named<K: Resource<DynamicType = ()>>(name: &str) -> String {
+    match &*K::kind(&()) {
+        "BottlerocketFleet" => "the fleet".to_owned(),
+        "BottlerocketPool" => format!("the pool {name}"),
+        kind => format!("the {kind} {name}"),
     }
 }
 
-fn unreadable(what: &str, why: &brupop_api::item::Unreadable) -> Error {
-    Error::Unreadable { what: what.to_owned(), why: why.to_string() }
+/// The object of this name, if there is one.
+async fn get<K>(api: &Api<K>, name: &str) -> Result<Option<K>, Error>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    api.get_opt(name).await.map_err(|error| Right::of("get", api).failed(error))
 }
 
-async fn list<K>(api: &Api<K>, params: ListParams, right: Right) -> Result<Vec<K>, Error>
+async fn list<K>(api: &Api<K>, params: ListParams) -> Result<Vec<K>, Error>
 where
-    K: Resource + Clone + DeserializeOwned,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned,
 {
-    brupop_runtime::list(api, &params).await.map_err(|error| right.failed(error))
+    brupop_runtime::list(api, &params).await.map_err(|error| Right::of("list", api).failed(error))
 }
 
 #[cfg(test)]

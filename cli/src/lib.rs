@@ -20,7 +20,9 @@ mod report;
 mod steer;
 mod table;
 
-use brupop_core::objects::WatchedNode;
+use brupop_api::{Item, names};
+use brupop_core::objects::{WatchedFleet, WatchedNode};
+use brupop_core::pool::Pool;
 use jiff::Timestamp;
 
 pub use arguments::Arguments;
@@ -91,19 +93,19 @@ async fn carry_out(server: &OperatorApi, steering: SteeringCommand) -> Result<Ch
         SteeringCommand::UpdateNow { node, cancel: true } => change_node(server, &node, steer::not_now).await,
         SteeringCommand::ResumeVersion { version } => {
             let change = steer::resume_version(&server.fleet_object().await?, &version)?;
-            server.change_fleet(change).await
+            server.change(&server.ours::<Item<WatchedFleet>>(), names::FLEET, change).await
         }
     }
 }
 
 async fn pause_fleet(server: &OperatorApi, paused: bool) -> Result<Changed, Error> {
     let change = steer::pause_fleet(&server.fleet_object().await?.object, paused);
-    server.change_fleet(change).await
+    server.change(&server.ours::<Item<WatchedFleet>>(), names::FLEET, change).await
 }
 
 async fn pause_pool(server: &OperatorApi, pool: &str, paused: bool) -> Result<Changed, Error> {
     let change = steer::pause_pool(&server.pool(pool).await?, paused);
-    server.change_pool(pool, change).await
+    server.change(&server.ours::<Item<Pool>>(), pool, change).await
 }
 
 async fn change_node(
@@ -121,5 +123,5 @@ async fn change_node(
         };
         return Err(Error::Missing(format!("Node {name}{hint}")));
     };
-    server.change_node(&name, change(&node)).await
+    server.change(&server.nodes(), &name, change(&node)).await
 }

@@ -1,6 +1,7 @@
 //! The fleet at a glance.
 
 mod text;
+mod view;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,126 +11,16 @@ use brupop_api::conditions::{
 };
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
-use brupop_api::pool::PoolCounts;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State};
 use brupop_core::decide::Reason;
 use brupop_core::pool::Pool;
-use serde::Serialize;
 
 use super::{condition, name, node_of, pool_of, progressing, sentence, slots_in_use, time, version, word};
 use crate::gather::Fleet;
+use view::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
 
 /// Stands for the reason of a node about which the reconciler has said nothing.
 const SILENT: &str = "-";
-
-/// The fleet at a glance.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Glance {
-    /// The operator's namespace.
-    pub namespace: String,
-    /// A person has paused the fleet.
-    pub paused: bool,
-    /// How many nodes may be updated at once; absent while no reconciler has said so.
-    pub limit: Option<u64>,
-    /// How many slots are in use.
-    pub in_use: usize,
-    /// All nodes that have a shadow.
-    pub nodes: usize,
-    /// Nodes that run what their host would choose.
-    pub up_to_date: usize,
-    /// What keeps all updates from starting, in sentences.
-    pub obstacles: Vec<String>,
-    /// Versions that no further node is updated to.
-    pub halted: Vec<HaltedVersion>,
-    /// The pools.
-    pub pools: Vec<PoolLine>,
-    /// How many nodes are in which state, with which version.
-    pub states: Vec<Count>,
-    /// The nodes that are being updated.
-    pub moving: Vec<Moving>,
-    /// The others that are not up to date, by what they wait for.
-    pub waiting: Vec<WaitingNodes>,
-    /// Nodes that are up to date, and of which people have asked something that takes effect with the next update.
-    pub left_by_people: Vec<LeftByPeople>,
-    /// How many nodes run Bottlerocket and are not opted in.
-    pub not_opted_in: u64,
-    /// Shadows that cannot be read.
-    pub unreadable: Vec<String>,
-}
-
-/// A version that no further node is updated to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct HaltedVersion {
-    pub version: String,
-    /// When the last failure was counted.
-    pub at: String,
-    pub why: String,
-}
-
-/// A pool, as its status has it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PoolLine {
-    pub pool: String,
-    /// A person has paused it.
-    pub paused: bool,
-    #[serde(flatten)]
-    pub counts: PoolCounts,
-    /// Why it progresses, or why not.
-    pub reason: String,
-    pub message: String,
-}
-
-/// Nodes in one state with one version.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Count {
-    pub state: Option<&'static str>,
-    pub version: Option<String>,
-    pub nodes: usize,
-}
-
-/// A node that is being updated.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Moving {
-    pub node: String,
-    /// The state that it has reached.
-    pub state: Option<&'static str>,
-    /// The state that it is to reach.
-    pub goal: &'static str,
-    pub reason: String,
-    pub message: String,
-    /// Since when it is to reach that state.
-    pub since: Option<String>,
-    /// Since when it is being updated: its slot was taken then.
-    pub updating_since: Option<String>,
-    /// The version that it runs.
-    pub runs: Option<String>,
-    pub to: Option<String>,
-    /// It holds its slot for longer than the step may take.
-    pub overdue: bool,
-}
-
-/// Nodes that wait for one thing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct WaitingNodes {
-    pub reason: String,
-    pub nodes: Vec<String>,
-    /// What they wait for, in a sentence.
-    pub message: String,
-}
-
-/// Nodes that are up to date, and what people have asked of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct LeftByPeople {
-    pub message: String,
-    pub nodes: Vec<String>,
-}
 
 /// The fleet at a glance.
 pub(crate) fn of(fleet: &Fleet) -> Glance {

@@ -6,7 +6,7 @@ use brupop_api::names;
 use brupop_core::decide::Reason;
 
 use super::super::or_dash;
-use super::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
+use super::view::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
 use crate::arguments::brupop;
 use crate::page::{Page, Tone, View, age, section, wrapped};
 use crate::table::{Cell, some, table};

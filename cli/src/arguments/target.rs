@@ -1,0 +1,117 @@
+//! Where the operator is.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use jiff::SignedDuration;
+
+use super::{DEFAULT_NAMESPACE, object_name};
+
+/// Where the operator is.
+#[derive(Clone, Debug, Args)]
+pub struct Target {
+    /// Namespace of the operator
+    #[arg(long, short, global = true, default_value = DEFAULT_NAMESPACE, value_parser = object_name)]
+    pub namespace: String,
+    /// Context of the kubeconfig in place of the current one
+    #[arg(long, global = true)]
+    pub context: Option<String>,
+    /// Kubeconfig file in place of KUBECONFIG and ~/.kube/config
+    #[arg(long, global = true, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Cluster of the kubeconfig in place of the context's
+    #[arg(long, global = true)]
+    pub cluster: Option<String>,
+    /// User of the kubeconfig in place of the context's
+    #[arg(long, global = true)]
+    pub user: Option<String>,
+    /// User to impersonate
+    #[arg(long = "as", global = true, value_name = "USER")]
+    pub as_user: Option<String>,
+    /// Group to impersonate, with --as; can be given several times
+    #[arg(long = "as-group", global = true, value_name = "GROUP")]
+    pub as_groups: Vec<String>,
+    /// How long to wait for each answer, such as 5s; 0 = for ever [default: 30s]
+    #[arg(long, global = true, value_name = "DURATION")]
+    pub request_timeout: Option<RequestTimeout>,
+}
+
+impl Target {
+    /// The flags that name the cluster, as they were given, for commands that are pasted. Impersonation is left out: who may
+    /// only look would be told to change something as such.
+    pub fn flags(&self) -> String {
+        let kubeconfig = self.kubeconfig.as_ref().map(|file| file.to_string_lossy().into_owned());
+        let named = [
+            ("kubeconfig", &kubeconfig),
+            ("context", &self.context),
+            ("cluster", &self.cluster),
+            ("user", &self.user),
+        ];
+        let named = named.into_iter().filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
+        named.flat_map(|(flag, value)| [" --", flag, " ", &quoted(value)].map(str::to_owned)).collect()
+    }
+}
+
+/// The word as shells read it.
+fn quoted(word: &str) -> String {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@=+,%".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// How long to wait for an answer, as kubectl reads it: `0`, a number of seconds, or a duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestTimeout(pub Duration);
+
+impl FromStr for RequestTimeout {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let seconds = text.parse().map(Duration::from_secs).ok();
+        let duration = || text.parse::<SignedDuration>().ok().and_then(|it| it.try_into().ok());
+        match seconds.or_else(duration) {
+            Some(Duration::ZERO) => Ok(Self(Duration::MAX)),
+            Some(limit) => Ok(Self(limit)),
+            None => Err("write a number of seconds, or a duration such as 5s or 1m30s"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::Arguments;
+
+    #[test]
+    fn timeouts_are_as_kubectl_reads_them() {
+        for (text, limit) in [
+            ("0", Some(Duration::MAX)),
+            ("0s", Some(Duration::MAX)),
+            ("5", Some(Duration::from_secs(5))),
+            ("1m30s", Some(Duration::from_secs(90))),
+            ("-5s", None),
+            ("soon", None),
+        ] {
+            assert_eq!(text.parse().ok(), limit.map(RequestTimeout), "{text}");
+        }
+    }
+
+    #[test]
+    fn pasted_commands_name_the_cluster() {
+        let flags = |words: &[&str]| {
+            let words = ["kubectl-brupop", "status"].iter().chain(words);
+            Arguments::try_parse_from(words).unwrap().target.flags()
+        };
+        assert_eq!(flags(&["-n", "ns", "--as", "jane"]), "");
+        assert_eq!(
+            flags(&["--context", "arn:aws:eks:x:1:cluster/prod", "--kubeconfig", "it's", "--user", "a"]),
+            r" --kubeconfig 'it'\''s' --context arn:aws:eks:x:1:cluster/prod --user a"
+        );
+    }
+}
