@@ -8,8 +8,6 @@ use brupop_api::{Marker, Problem, State, Value};
 
 /// Most nodes in a model.
 pub const NODES_MAX: usize = 3;
-/// Most attempts of a node.
-pub const ATTEMPTS_MAX: usize = 4;
 /// How often an object may be made under the same name.
 pub const LIVES: usize = 4;
 /// The versions: the one that every host begins with, and the update.
@@ -52,7 +50,7 @@ pub struct Failed {
 }
 
 /// A shadow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the fields of a shadow; boots and versions by index")]
 pub struct Shadow {
     pub index: u8,
@@ -100,7 +98,7 @@ pub struct Mark {
 }
 
 /// A Node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the fields of a Node")]
 pub struct Node {
     pub index: u8,
@@ -124,45 +122,14 @@ pub const COMMAND_TIME: jiff::Timestamp = jiff::Timestamp::UNIX_EPOCH;
 impl Shadow {
     /// A new one: Idle, and its agent has said nothing.
     pub fn new(index: u8, life: u8, owner: u8) -> Self {
-        Self {
-            index,
-            life,
-            owner,
-            generation: 1,
-            state: State::Idle,
-            version: None,
-            attempt: None,
-            term: None,
-            baseline: None,
-            grant: None,
-            failures: None,
-            current_version: None,
-            target_version: None,
-            current_state: None,
-            status_attempt: None,
-            boot: None,
-            staged: None,
-            claim: None,
-            problem: None,
-            message: None,
-        }
+        Self { index, life, owner, generation: 1, ..Self::default() }
     }
 }
 
 impl Node {
     /// A new one: Ready, in this boot, with the old version.
     pub fn new(index: u8, life: u8, boot: u8) -> Self {
-        Self {
-            index,
-            life,
-            boot,
-            version: 0,
-            pool: 0,
-            ready: true,
-            unschedulable: false,
-            tainted: false,
-            marker: None,
-        }
+        Self { index, life, boot, ready: true, ..Self::default() }
     }
 }
 

@@ -4,12 +4,11 @@ use brupop_core::facts::{FirstPool, FirstPoolStanding, NodeView, PoolFacts, Stee
 use brupop_core::observe::order;
 use brupop_core::rules::Rules;
 use brupop_core::window::{Starts, Until};
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use crate::objects::{NODES_MAX, POOLS, VERSIONS, small};
 use crate::state::{Config, Safeguard};
-use crate::tables::Versions;
+use crate::tables::{Table, Versions, once};
 
 /// How many nodes of a pool may be updated at once.
 pub const POOL_LIMIT: u64 = 1;
@@ -31,53 +30,25 @@ pub type Pools = [Pool; 3];
 pub const DEFAULT: usize = 2;
 
 /// Does the second pool come after the first, and is that done?
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Turn {
     Any,
     Waits,
     Done,
 }
 
-/// All that decisions can see of the two pools: whose pauses are not looked at again before the cordon, by the pools and the
-/// turn.
-type Known = BTreeMap<(bool, [Pool; 2], Turn), Vec<PoolFacts<'static>>>;
-
-/// And of the default pool: by its limit, whether it is outside its window, and whether that is not looked at again.
-static DEFAULT_FACTS: LazyLock<BTreeMap<(u64, bool, bool), PoolFacts<'static>>> = LazyLock::new(|| {
-    let flags = [false, true];
-    let all = (0..=NODES_MAX as u64).flat_map(|limit| {
-        flags.into_iter().flat_map(move |closed| flags.map(move |weak| (limit, closed, weak)))
-    });
-    let facts = all.map(|of @ (limit, closed, weak)| {
+/// The default pool as a leader sees it, who sees this of the pools: perhaps outside its window, and perhaps nobody looks at that
+/// again before the cordon.
+pub(crate) fn default_facts(config: &Config, pools: Pools) -> &'static PoolFacts<'static> {
+    thread_local! { static FACTS: Table<(u64, bool, bool), PoolFacts<'static>> = Table::default(); }
+    let weak = config.without == Some(Safeguard::AskedAgain);
+    let (limit, closed) = (config.limit, pools[DEFAULT].paused);
+    once(&FACTS, (limit, closed, weak), || {
         let starts = |closed| if closed { Starts::OutsideWindow(Until::Unknown) } else { Starts::Open };
         let (starts, goes_on) = (starts(closed), starts(closed && !weak));
-        (of, PoolFacts { nodes: NODES_MAX as u64, limit, starts, goes_on, ..PoolFacts::DEFAULT })
-    });
-    facts.collect()
-});
-
-/// The default pool as a leader sees it, who sees this of the pools.
-pub(crate) fn default_facts(config: &Config, pools: Pools) -> &'static PoolFacts<'static> {
-    static USUAL: PoolFacts<'static> = PoolFacts::DEFAULT;
-    let weak = config.without == Some(Safeguard::AskedAgain);
-    DEFAULT_FACTS.get(&(config.limit.min(NODES_MAX as u64), pools[DEFAULT].paused, weak)).unwrap_or(&USUAL)
+        PoolFacts { nodes: NODES_MAX as u64, limit, starts, goes_on, ..PoolFacts::DEFAULT }
+    })
 }
-
-static FACTS: LazyLock<Known> = LazyLock::new(|| {
-    let flags = [false, true];
-    let pools = flags.into_iter().flat_map(|gone| flags.map(|paused| Pool { gone, paused }));
-    let both: Vec<[Pool; 2]> =
-        pools.clone().flat_map(|one| pools.clone().map(move |other| [one, other])).collect();
-    let mut known = Known::new();
-    for weak in flags {
-        for pools in &both {
-            for turn in [Turn::Any, Turn::Waits, Turn::Done] {
-                known.insert((weak, *pools, turn), known_facts(*pools, turn, weak));
-            }
-        }
-    }
-    known
-});
 
 /// The rules of the second pool, where it comes after the first.
 static AFTER: LazyLock<Option<Rules>> = LazyLock::new(|| {
@@ -85,7 +56,8 @@ static AFTER: LazyLock<Option<Rules>> = LazyLock::new(|| {
     Rules::of(&serde_json::from_value(spec).ok()?).ok()
 });
 
-fn known_facts(pools: [Pool; 2], turn: Turn, weak: bool) -> Vec<PoolFacts<'static>> {
+/// All that decisions can see of these two pools, if `weak` without what is looked at again before the cordon.
+fn known_facts((pools, turn, weak): ([Pool; 2], Turn, bool)) -> Vec<PoolFacts<'static>> {
     let there = (0..2).filter(|at| !pools[*at].gone);
     let facts = there.map(|at| {
         let gate = |paused| if paused { Starts::Paused } else { Starts::Open };
@@ -124,14 +96,15 @@ pub(crate) fn facts(
         _ if waits(versions, now) => Turn::Waits,
         _ => Turn::Done,
     };
+    thread_local! { static FACTS: Table<([Pool; 2], Turn, bool), Vec<PoolFacts<'static>>> = Table::default(); }
     let [one, other, _] = pools;
-    let weak = config.without == Some(Safeguard::AskedAgain);
-    FACTS.get(&(weak, [one, other], turn)).map_or(&[], Vec::as_slice)
+    let of = ([one, other], turn, config.without == Some(Safeguard::AskedAgain));
+    once(&FACTS, of, || known_facts(of)).as_slice()
 }
 
 /// Does the second pool wait for the first, by the functions that ship?
 pub(crate) fn waits(versions: &'static Versions, now: &str) -> bool {
-    let mut pools = known_facts([Pool::default(); 2], Turn::Done, false);
+    let mut pools = known_facts(([Pool::default(); 2], Turn::Done, false));
     pools[1].waits_for.clear();
     order::apply(&mut pools, Some(versions), now.parse().unwrap_or_default());
     // A version that the ledger does not know is nobody done with.

@@ -2,7 +2,7 @@
 
 use brupop_agent_core::step::{StepMemory, UpdateState};
 use brupop_core::rules::FailureBudget;
-use clap::Args;
+use clap::{Args, Parser, ValueEnum};
 
 use crate::objects::NODES_MAX;
 
@@ -68,33 +68,8 @@ pub struct Faults {
     pub windows: u8,
 }
 
-impl Faults {
-    /// Nothing goes wrong.
-    pub const NONE: Self = Self {
-        takeovers: 0,
-        stale_leaders: 0,
-        stale_agents: 0,
-        agent_crashes: 0,
-        fall_backs: 0,
-        own_reboots: 0,
-        failed_commands: 0,
-        people: 0,
-        deadlines: 0,
-        silent_agents: 0,
-        lies: 0,
-        deletions: 0,
-        replacements: 0,
-        acknowledgements: 0,
-        pauses: 0,
-        moves: 0,
-        pool_pauses: 0,
-        pool_deletions: 0,
-        windows: 0,
-    };
-}
-
 /// A safeguard that a sensitivity run leaves out, to see that the model notices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Safeguard {
     /// Writes of a shadow test its generation.
     Generation,
@@ -148,7 +123,7 @@ pub enum Safeguard {
 }
 
 /// The model's size.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Parser)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Config {
     /// How many nodes, 1 to 3.
@@ -184,8 +159,8 @@ pub struct Config {
     /// Nodes that no pool selects are held; otherwise they are in the default pool.
     #[arg(long, requires = "pools")]
     pub hold: bool,
-    /// The safeguard left out, in sensitivity runs.
-    #[arg(skip)]
+    /// The safeguard left out, to see what then goes wrong.
+    #[arg(long)]
     pub without: Option<Safeguard>,
 }
 
@@ -195,27 +170,11 @@ fn nodes(text: &str) -> Result<usize, String> {
 }
 
 impl Config {
-    /// One node, and nothing that goes wrong.
-    pub const ONE: Self = Self {
-        nodes: 1,
-        limit: 1,
-        attempts: 2,
-        faults: Faults::NONE,
-        halts: false,
-        foreign_cordon: false,
-        upstream: false,
-        stubborn: false,
-        pools: None,
-        order: false,
-        hold: false,
-        without: None,
-    };
-
     /// Does nothing go wrong but what leaders see, and what windows and people say of pools and the fleet?
     pub fn only_pools_change(&self) -> bool {
         let Faults { takeovers, stale_leaders, pauses, moves, .. } = self.faults;
         let Faults { pool_pauses, pool_deletions, windows, .. } = self.faults;
-        let of_leaders = Faults { takeovers, stale_leaders, pauses, moves, ..Faults::NONE };
+        let of_leaders = Faults { takeovers, stale_leaders, pauses, moves, ..Faults::default() };
         self.faults == Faults { pool_pauses, pool_deletions, windows, ..of_leaders } && !self.upstream
     }
 
@@ -226,7 +185,7 @@ impl Config {
 }
 
 /// A host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Host {
     /// The boot it is in.
     pub boot: u8,
@@ -254,7 +213,7 @@ pub struct Updater {
 impl Host {
     /// A machine with the old version that has just come up in this boot.
     pub fn new(boot: u8) -> Self {
-        Self { boot, version: 0, updates: None, staged: false, next: false, rebooting: false }
+        Self { boot, ..Self::default() }
     }
 
     /// `update_state`.

@@ -1,221 +1,123 @@
-//! Every marker, set of slots, record and failure there can be: facts borrow them.
+//! What facts borrow: markers, slots, records and failures. Each is made once, when it is first needed, and stays.
 
-use std::collections::BTreeMap;
-use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::sync::LazyLock;
+use std::thread::LocalKey;
 
 use brupop_api::Marker;
 use brupop_api::fleet::{AcknowledgedHalt, Done, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::shadow::Failures;
 
-use crate::ledger::{DonePool, Ledger, Record, SUCCEEDED_MAX};
-use crate::objects::{
-    ATTEMPTS_MAX, Failed, LIVES, Mark, NODES, NODES_MAX, POOLS, SHADOWS, TIMES, UIDS, VERSIONS,
-};
+use crate::ledger::{Held, Ledger, Record};
+use crate::objects::{Failed, Mark, NODES, NODES_MAX, POOLS, SHADOWS, TIMES, UIDS, VERSIONS};
 
-/// A number made of digits, each below its base; the first is the lowest.
-fn code(digits: impl DoubleEndedIterator<Item = (usize, usize)>) -> usize {
-    digits.rev().fold(0, |code, (digit, base)| code * base + digit.min(base - 1))
+/// What one thread has made, by what it was made of.
+pub(crate) type Table<K, V> = RefCell<HashMap<K, &'static V>>;
+
+/// The value of this key.
+pub(crate) fn once<K: Eq + Hash, V>(
+    table: &'static LocalKey<Table<K, V>>,
+    key: K,
+    make: impl FnOnce() -> V,
+) -> &'static V {
+    table.with_borrow_mut(|made| *made.entry(key).or_insert_with(|| Box::leak(Box::new(make()))))
 }
 
-/// The digits of a code, one after the other.
-struct Digits(usize);
-
-impl Digits {
-    fn next(&mut self, base: usize) -> usize {
-        let digit = self.0 % base;
-        self.0 /= base;
-        digit
-    }
-
-    fn flag(&mut self) -> bool {
-        self.next(2) == 1
-    }
+fn when(time: u8) -> String {
+    TIMES[usize::from(time)].to_owned()
 }
-
-const ATTEMPTS: usize = ATTEMPTS_MAX + 1;
-const MARKERS_COUNT: usize = NODES_MAX * LIVES * ATTEMPTS * 256;
-/// A slot that is not taken, or one for a life and an attempt, whose node may be lost or not, and whose failure is counted or not.
-const SLOT: usize = 1 + LIVES * ATTEMPTS * 4;
-/// No time, or one of them.
-const TIME: usize = 1 + TIMES.len();
-const RECORDS_COUNT: usize = TIME.pow(5) * (SUCCEEDED_MAX as usize + 1);
-const FAILURES_COUNT: usize = ATTEMPTS * ATTEMPTS * TIMES.len() * 2;
-
-static MARKERS: LazyLock<Vec<Marker>> = LazyLock::new(|| {
-    let marker = |code| {
-        let mut digits = Digits(code);
-        let time = TIMES[digits.next(2)];
-        let when = |set: bool| set.then(|| time.to_owned());
-        let (index, life, attempt) = (digits.next(NODES_MAX), digits.next(LIVES), digits.next(ATTEMPTS));
-        let mut marker = Marker {
-            shadow_uid: UIDS[index][life].to_owned(),
-            attempt: attempt as u64,
-            cordoned_at: when(digits.flag()),
-            drain_started_at: when(digits.flag()),
-            drained_at: when(digits.flag()),
-            tainted: digits.flag(),
-            evicted_owners: if digits.flag() { OWNERS.clone() } else { vec![] },
-            left_owners: if digits.flag() { OWNERS.clone() } else { vec![] },
-            kept_since: when(digits.flag()),
-            ..Marker::default()
-        };
-        // Whatever is evicted here has an owner.
-        marker.emptied = !marker.evicted_owners.is_empty();
-        // They are set with the cordon.
-        let annotated = marker.drain_started_at.is_some() || marker.kept_since.is_some();
-        (marker.do_not_disrupt, marker.scale_down_disabled) = (annotated, annotated);
-        marker
-    };
-    (0..MARKERS_COUNT).map(marker).collect()
-});
-
-/// Slots that were taken in no pool.
-static SLOTS: LazyLock<Vec<Slots>> =
-    LazyLock::new(|| (0..SLOT.pow(3)).map(|code| slots_of(code, [None; NODES_MAX])).collect());
-
-type Slots = BTreeMap<String, Slot>;
-
-fn slots_of(code: usize, pools: [Option<u8>; NODES_MAX]) -> Slots {
-    let mut digits = Digits(code);
-    let taken = (0..NODES_MAX).filter_map(|index| {
-        let mut held = Digits(digits.next(SLOT).checked_sub(1)?);
-        let (counted, lost, attempt) = (held.flag(), held.flag(), held.next(ATTEMPTS) as u64);
-        let uid = UIDS[index][held.next(LIVES)].to_owned();
-        let version = Some(VERSIONS[1].to_owned());
-        let pool = pools[index].map(|pool| POOLS[usize::from(pool)].to_owned());
-        Some((
-            SHADOWS[index].to_owned(),
-            Slot { uid, attempt, version, pool, lost, counted, ..Slot::default() },
-        ))
-    });
-    taken.collect()
-}
-
-/// What the ledger remembers of versions.
-pub(crate) type Versions = BTreeMap<String, VersionRecord>;
-
-/// Made when they are first needed: of all that there could be, few come up.
-static VERSION_RECORDS: [OnceLock<Versions>; RECORDS_COUNT] = [const { OnceLock::new() }; RECORDS_COUNT];
-
-fn version_record(code: usize, done: Option<DonePool>) -> Versions {
-    let mut digits = Digits(code);
-    let time = |digits: &mut Digits| Some(TIMES[digits.next(TIME).checked_sub(1)?].to_owned());
-    let failures = (0..NODES_MAX).filter_map(|index| {
-        let at = time(&mut digits)?;
-        Some(NodeFailure {
-            node: NODES[index].to_owned(),
-            at,
-            reason: "FellBack".to_owned(),
-            ..NodeFailure::default()
-        })
-    });
-    let record = VersionRecord {
-        failures: failures.collect(),
-        acknowledged_at: time(&mut digits),
-        succeeded: digits.next(usize::from(SUCCEEDED_MAX) + 1) as u64,
-        halted: time(&mut digits).map(|at| Halt { at, reason: "0 (FellBack)".to_owned(), ..Halt::default() }),
-        done_pools: done
-            .map(|done| {
-                let since = done.since.map(|at| TIMES[usize::from(at)].to_owned());
-                (POOLS[0].to_owned(), Done { since, longest_seconds: done.before.into() })
-            })
-            .into_iter()
-            .collect(),
-        ..VersionRecord::default()
-    };
-    BTreeMap::from([(VERSIONS[1].to_owned(), record)])
-}
-
-static FAILURES: LazyLock<Vec<Failures>> = LazyLock::new(|| {
-    let failures = |code| {
-        let mut digits = Digits(code);
-        Failures {
-            count: digits.next(ATTEMPTS) as u64,
-            attempt: digits.next(ATTEMPTS) as u64,
-            at: TIMES[digits.next(TIMES.len())].to_owned(),
-            reason: if digits.flag() { "FellBack" } else { "StepFailed" }.to_owned(),
-            obstacle: None,
-        }
-    };
-    (0..FAILURES_COUNT).map(failures).collect()
-});
 
 /// The workloads whose pods run on every node.
 pub(crate) static OWNERS: LazyLock<Vec<String>> =
     LazyLock::new(|| vec!["apps/v1/ReplicaSet/shop/cart".to_owned()]);
 
-/// What may stand in `spec.acknowledgedHalts`, by its time.
-static ACKNOWLEDGED: LazyLock<[[AcknowledgedHalt; 1]; TIMES.len()]> = LazyLock::new(|| {
-    TIMES.map(|at| [AcknowledgedHalt { version: VERSIONS[1].to_owned(), halted_at: at.to_owned() }])
-});
-
-pub(crate) fn acknowledged(time: Option<u8>) -> &'static [AcknowledgedHalt] {
-    time.map_or(&[], |time| &ACKNOWLEDGED[usize::from(time)])
-}
-
 pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
-    let bits = [mark.cordoned, mark.started, mark.drained, mark.tainted, mark.owners, mark.left, mark.kept];
-    let numbers = [
-        (usize::from(mark.again), 2),
-        (usize::from(index), NODES_MAX),
-        (usize::from(mark.life), LIVES),
-        (usize::from(mark.attempt), ATTEMPTS),
-    ];
-    let code = code(numbers.into_iter().chain(bits.map(|bit| (usize::from(bit), 2))));
-    &MARKERS[code]
+    thread_local! { static MARKERS: Table<(u8, Mark), Marker> = Table::default(); }
+    once(&MARKERS, (index, mark), || {
+        let at = |set: bool| set.then(|| when(mark.again.into()));
+        let owners = |named: bool| if named { OWNERS.clone() } else { vec![] };
+        // They are set with the cordon.
+        let annotated = mark.started || mark.kept;
+        Marker {
+            shadow_uid: UIDS[usize::from(index)][usize::from(mark.life)].to_owned(),
+            attempt: mark.attempt.into(),
+            cordoned_at: at(mark.cordoned),
+            drain_started_at: at(mark.started),
+            drained_at: at(mark.drained),
+            tainted: mark.tainted,
+            evicted_owners: owners(mark.owners),
+            left_owners: owners(mark.left),
+            kept_since: at(mark.kept),
+            // Whatever is evicted here has an owner.
+            emptied: mark.owners,
+            do_not_disrupt: annotated,
+            scale_down_disabled: annotated,
+            ..Marker::default()
+        }
+    })
 }
+
+type Slots = BTreeMap<String, Slot>;
 
 pub(crate) fn slots(ledger: &Ledger) -> &'static Slots {
-    let digit = |held: crate::ledger::Held| {
-        let digits = [
-            (usize::from(held.counted), 2),
-            (usize::from(held.lost), 2),
-            (usize::from(held.attempt), ATTEMPTS),
-            (usize::from(held.life), LIVES),
-        ];
-        1 + code(digits.into_iter())
-    };
-    let code = code(ledger.slots.iter().map(|slot| (slot.map_or(0, digit), SLOT)));
-    let pools = ledger.slots.map(|slot| slot.and_then(|held| held.pool));
-    if pools == [None; NODES_MAX] { &SLOTS[code] } else { in_pools(code, pools) }
+    thread_local! { static SLOTS: Table<[Option<Held>; NODES_MAX], Slots> = Table::default(); }
+    once(&SLOTS, ledger.slots, || {
+        let taken = (0..NODES_MAX).filter_map(|index| {
+            let Held { life, attempt, lost, counted, pool, .. } = ledger.slots[index]?;
+            let uid = UIDS[index][usize::from(life)].to_owned();
+            let version = Some(VERSIONS[1].to_owned());
+            let pool = pool.map(|pool| POOLS[usize::from(pool)].to_owned());
+            let slot = Slot { uid, attempt: attempt.into(), version, pool, lost, counted, ..Slot::default() };
+            Some((SHADOWS[index].to_owned(), slot))
+        });
+        taken.collect()
+    })
 }
 
-/// A code of slots, and the pools in which they were taken.
-type InPools = (usize, [Option<u8>; NODES_MAX]);
-
-/// Made when they are first needed, as few of them are.
-fn in_pools(code: usize, pools: [Option<u8>; NODES_MAX]) -> &'static Slots {
-    static KNOWN: Mutex<BTreeMap<InPools, &'static Slots>> = Mutex::new(BTreeMap::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    known.entry((code, pools)).or_insert_with(|| Box::leak(Box::new(slots_of(code, pools))))
-}
+/// What the ledger remembers of versions.
+pub(crate) type Versions = BTreeMap<String, VersionRecord>;
 
 pub(crate) fn versions(record: Option<Record>) -> &'static Versions {
-    static NONE: Versions = BTreeMap::new();
-    let Some(record) = record else { return &NONE };
-    let time = |time: Option<u8>| (time.map_or(0, |time| usize::from(time) + 1), TIME);
-    let rest = [
-        time(record.acknowledged),
-        (usize::from(record.succeeded), usize::from(SUCCEEDED_MAX) + 1),
-        time(record.halted),
-    ];
-    let code = code(record.failures.map(time).into_iter().chain(rest));
-    match record.done {
-        None => VERSION_RECORDS[code].get_or_init(|| version_record(code, None)),
-        Some(done) => {
-            static KNOWN: Mutex<BTreeMap<(usize, DonePool), &'static Versions>> = Mutex::new(BTreeMap::new());
-            let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-            known.entry((code, done)).or_insert_with(|| Box::leak(Box::new(version_record(code, Some(done)))))
-        }
-    }
+    thread_local! { static VERSION_RECORDS: Table<Option<Record>, Versions> = Table::default(); }
+    let of = |record: Record| {
+        let failures = record.failures.iter().zip(NODES).filter_map(|(at, node)| {
+            let (node, at, reason) = (node.to_owned(), when((*at)?), "FellBack".to_owned());
+            Some(NodeFailure { node, at, reason, ..NodeFailure::default() })
+        });
+        let halt = |at| Halt { at: when(at), reason: "0 (FellBack)".to_owned(), ..Halt::default() };
+        let done = record.done.map(|done| {
+            let (since, longest_seconds) = (done.since.map(when), done.before.into());
+            (POOLS[0].to_owned(), Done { since, longest_seconds })
+        });
+        let record = VersionRecord {
+            failures: failures.collect(),
+            acknowledged_at: record.acknowledged.map(when),
+            succeeded: record.succeeded.into(),
+            halted: record.halted.map(halt),
+            done_pools: done.into_iter().collect(),
+            ..VersionRecord::default()
+        };
+        (VERSIONS[1].to_owned(), record)
+    };
+    once(&VERSION_RECORDS, record, || record.map(of).into_iter().collect())
 }
 
 pub(crate) fn failures(failed: Failed) -> &'static Failures {
-    let digits = [
-        (usize::from(failed.count), ATTEMPTS),
-        (usize::from(failed.attempt), ATTEMPTS),
-        (usize::from(failed.at), TIMES.len()),
-        (usize::from(failed.corroborated), 2),
-    ];
-    &FAILURES[code(digits.into_iter())]
+    thread_local! { static FAILURES: Table<Failed, Failures> = Table::default(); }
+    once(&FAILURES, failed, || Failures {
+        count: failed.count.into(),
+        attempt: failed.attempt.into(),
+        at: when(failed.at),
+        reason: if failed.corroborated { "FellBack" } else { "StepFailed" }.to_owned(),
+        obstacle: None,
+    })
+}
+
+/// What stands in `spec.acknowledgedHalts`, by its time.
+pub(crate) fn acknowledged(time: Option<u8>) -> &'static Vec<AcknowledgedHalt> {
+    thread_local! { static ACKNOWLEDGED: Table<Option<u8>, Vec<AcknowledgedHalt>> = Table::default(); }
+    let of = |time| AcknowledgedHalt { version: VERSIONS[1].to_owned(), halted_at: when(time) };
+    once(&ACKNOWLEDGED, time, || time.map(of).into_iter().collect())
 }

@@ -6,7 +6,6 @@ use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
 use brupop_core::rules::FailureBudget;
 use brupop_core::window::Starts;
-use brupop_core::workloads::Evicted;
 
 use crate::ledger::{Ledger, Record};
 use crate::objects::{
@@ -169,51 +168,27 @@ pub(crate) fn view(
     let gives_up = config.without == Some(Safeguard::Finished) && held;
     NodeView {
         steering,
-        shadow_name: SHADOWS[at],
         node: seen.as_ref().map(node).map(|node| NodeFacts { paused: gives_up, ..node }),
         shadow: shadow.as_ref().map(self::shadow),
-        unreadable: false,
         owner_uid: shadow.map(|shadow| uid(shadow.index, shadow.owner)),
         pods: PodFacts {
-            failing: None,
             known: true,
-            too_many: false,
-            undrainable: None,
-            blocked: None,
-            blocked_for_long: false,
             drained: empty || left,
             owners: if empty { &[] } else { &tables::OWNERS },
-            owners_before: &[],
             returning: if config.stubborn && drains && !empty && !left { &tables::OWNERS } else { &[] },
-            needed: None,
-            overlooked: None,
-            operator_pods: &[],
+            ..PodFacts::default()
         },
-        denied: None,
-        evicted: Evicted::Back,
-        busy_zone: None,
-        busy_control_plane: None,
         time: TimeFacts {
-            host_silent: false,
-            exclude: false,
             exclusion_over: true,
-            young: false,
             backing_off: attempt >= config.attempts,
             step_overdue: late == Some(Late::Step) || waits_in_vain,
             drain_overdue: late == Some(Late::Drain),
-            volumes_overdue: false,
             soak_over: true,
             not_ready_for_long: late == Some(Late::Step),
-            removed_soon: false,
-            cordoned_lately: false,
-            kept_is_lost: false,
-            kept_for_long: false,
-            workloads_overdue: false,
             trial_overdue: late.is_some() || waits_in_vain || place.silent,
-            slot_seconds: None,
-            slot_overdue: false,
-            transition_ahead: false,
+            ..TimeFacts::default()
         },
+        ..NodeView::nothing(SHADOWS[at])
     }
 }
 

@@ -10,7 +10,7 @@ use crate::pools::Pools;
 use crate::state::{Config, Faults, Host, Updater, started};
 
 /// Everything about one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Place {
     /// The truth of its shadow; `None` when there is none.
@@ -68,7 +68,7 @@ pub struct Leader {
 }
 
 /// The whole world.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct World {
     /// The nodes.
     pub places: Vec<Place>,
@@ -105,30 +105,15 @@ impl World {
                 Place {
                     shadow: Some(Shadow::new(index, 0, 0)),
                     node: Some(node),
-                    host: Host::new(0),
                     shadows_made: 1,
                     nodes_made: 1,
-                    empty: false,
                     foreign_cordon,
-                    meddled: false,
-                    claimed: None,
-                    failed: false,
-                    forgotten: false,
-                    silent: false,
                     memory: started(),
-                    agent_sees: None,
+                    ..Place::default()
                 }
             })
             .collect();
-        Self {
-            places,
-            ledger: Ledger::default(),
-            pools: Pools::default(),
-            leaders: [Leader::default(); 2],
-            arrivals: 0,
-            faults: config.faults,
-            broken: None,
-        }
+        Self { places, faults: config.faults, ..Self::default() }
     }
 
     /// All that upstream's operator can have left behind on the first node, without attempt, term or marker.

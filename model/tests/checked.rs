@@ -1,183 +1,105 @@
-//! The bounded run of the model. `make model` checks larger worlds.
+//! The bounded run of the model: worlds as `brupop-model` takes them. `make model` checks larger ones.
 
-use brupop_model::{Config, Faults};
+use brupop_model::Config;
+use clap::Parser as _;
 use stateright::{Checker, Model};
 
-const ONE: Config = Config::ONE;
-const SMALL: Config = Config { nodes: 2, ..ONE };
-
-fn holds(config: Config) {
+fn holds(world: &str) {
+    let config = Config::parse_from(std::iter::once("").chain(world.split(' ')));
     let checker = config.checker().symmetry().threads(2).spawn_dfs().join();
     assert!(checker.is_done());
     checker.assert_properties();
-    println!("{} states: {config:?}", checker.state_count());
+    println!("{} states: {world}", checker.state_count());
 }
 
-#[test]
-fn three_nodes_in_quiet_weather() {
-    holds(Config { nodes: 3, ..SMALL });
-    holds(Config { nodes: 3, limit: 2, attempts: 1, foreign_cordon: true, ..SMALL });
+macro_rules! worlds {
+    ($($name:ident { $($world:literal)+ })+) => { $(#[test] fn $name() { $(holds($world);)+ })+ };
 }
 
-#[test]
-fn two_leaders_one_of_them_stale() {
-    let faults = Faults { takeovers: 1, stale_leaders: 1, ..Faults::NONE };
-    holds(Config { attempts: 1, faults, ..ONE });
-    let faults = Faults { takeovers: 1, fall_backs: 1, ..Faults::NONE };
-    holds(Config { attempts: 1, faults, ..SMALL });
-}
-
-#[test]
-fn one_node_with_every_fault() {
-    let faults = Faults { agent_crashes: 1, stale_agents: 1, fall_backs: 1, own_reboots: 1, ..Faults::NONE };
-    holds(Config { faults, ..ONE });
-    let faults = Faults { failed_commands: 1, deadlines: 1, people: 1, ..Faults::NONE };
-    holds(Config { faults, ..ONE });
-}
-
-#[test]
-fn an_agent_that_falls_silent_keeps_no_slot() {
-    let faults = Faults { silent_agents: 1, fall_backs: 1, own_reboots: 1, ..Faults::NONE };
-    holds(Config { attempts: 1, faults, ..SMALL });
-}
-
-#[test]
-fn an_agent_that_lies_halts_nothing() {
-    let faults = Faults { lies: 2, fall_backs: 1, ..Faults::NONE };
-    holds(Config { halts: true, faults, ..ONE });
-    let faults = Faults { lies: 1, silent_agents: 1, ..Faults::NONE };
-    holds(Config { attempts: 1, faults, ..SMALL });
-}
-
-#[test]
-fn people_lift_the_halts_that_they_saw() {
-    let faults = Faults { fall_backs: 2, acknowledgements: 2, ..Faults::NONE };
-    holds(Config { halts: true, faults, ..SMALL });
-    let faults = Faults { fall_backs: 1, own_reboots: 1, deadlines: 2, acknowledgements: 1, ..Faults::NONE };
-    holds(Config { halts: true, faults, ..ONE });
-}
-
-#[test]
-fn nobody_begins_while_the_fleet_is_paused() {
-    let faults = Faults { pauses: 2, stale_leaders: 1, ..Faults::NONE };
-    holds(Config { attempts: 1, faults, ..ONE });
-    let faults = Faults { pauses: 2, fall_backs: 1, ..Faults::NONE };
-    holds(Config { attempts: 1, faults, ..SMALL });
-}
-
-#[test]
-fn a_window_that_closes_takes_slots_back_and_cordons_nothing() {
-    let faults = Faults { windows: 2, ..Faults::NONE };
-    holds(Config { limit: 2, faults, ..SMALL });
-    let faults = Faults { windows: 1, pauses: 1, takeovers: 1, ..Faults::NONE };
-    holds(Config { attempts: 1, faults, ..SMALL });
-    let faults = Faults { windows: 1, takeovers: 1, stale_leaders: 1, ..Faults::NONE };
-    holds(Config { attempts: 1, faults, ..ONE });
-    let faults = Faults { windows: 1, moves: 1, pool_deletions: 1, ..Faults::NONE };
-    holds(Config { pools: Some(1), attempts: 1, faults, ..SMALL });
-}
-
-#[test]
-fn what_upstream_left_is_given_up_before_its_drain_outside_the_window() {
-    let faults = Faults { windows: 2, fall_backs: 1, ..Faults::NONE };
-    holds(Config { upstream: true, faults, ..ONE });
-    let faults = Faults { windows: 1, pauses: 1, people: 1, ..Faults::NONE };
-    holds(Config { upstream: true, attempts: 1, faults, ..ONE });
-}
-
-#[test]
-fn pools_keep_their_limits() {
-    holds(Config { nodes: 3, limit: 3, attempts: 1, pools: Some(2), ..SMALL });
-    let faults = Faults { moves: 2, fall_backs: 1, ..Faults::NONE };
-    holds(Config { limit: 2, attempts: 1, pools: Some(1), faults, ..SMALL });
-    let faults = Faults { moves: 1, takeovers: 1, ..Faults::NONE };
-    holds(Config { limit: 2, attempts: 1, pools: Some(2), faults, ..SMALL });
-}
-
-#[test]
-fn a_pool_comes_after_another() {
-    let ordered = Config { limit: 2, halts: true, pools: Some(1), order: true, ..SMALL };
-    let faults = Faults { fall_backs: 1, acknowledgements: 1, ..Faults::NONE };
-    holds(Config { faults, ..ordered });
-    let faults = Faults { moves: 1, takeovers: 1, ..Faults::NONE };
-    holds(Config { attempts: 1, faults, ..ordered });
-}
-
-#[test]
-fn a_halt_clears_the_order_and_a_newcomer_does_not() {
-    let ordered = Config { halts: true, pools: Some(1), order: true, attempts: 1, ..SMALL };
-    let faults = Faults { fall_backs: 2, acknowledgements: 1, ..Faults::NONE };
-    holds(Config { nodes: 3, limit: 3, faults, ..ordered });
-    let faults = Faults { moves: 1, ..Faults::NONE };
-    holds(Config { nodes: 3, limit: 3, pools: Some(2), faults, ..ordered });
-    let faults = Faults { pool_pauses: 1, pool_deletions: 1, ..Faults::NONE };
-    holds(Config { limit: 2, faults, ..ordered });
-}
-
-#[test]
-fn halts_hold_in_all_pools() {
-    let faults = Faults { fall_backs: 1, deadlines: 1, moves: 1, ..Faults::NONE };
-    holds(Config { limit: 2, halts: true, pools: Some(1), attempts: 1, faults, ..SMALL });
-    let faults = Faults { fall_backs: 1, acknowledgements: 1, takeovers: 1, ..Faults::NONE };
-    holds(Config { limit: 2, halts: true, pools: Some(1), attempts: 1, faults, ..SMALL });
-}
-
-#[test]
-fn a_paused_pool_takes_slots_back_and_cordons_nothing() {
-    let faults = Faults { pool_pauses: 2, ..Faults::NONE };
-    holds(Config { limit: 2, pools: Some(1), faults, ..SMALL });
-    let faults = Faults { pool_pauses: 1, takeovers: 1, ..Faults::NONE };
-    holds(Config { limit: 2, pools: Some(2), attempts: 1, faults, ..SMALL });
-    let faults = Faults { pool_pauses: 1, takeovers: 1, stale_leaders: 1, ..Faults::NONE };
-    holds(Config { pools: Some(1), attempts: 1, faults, ..ONE });
-}
-
-#[test]
-fn a_pool_is_deleted_while_its_node_is_updated() {
-    let faults = Faults { pool_deletions: 1, fall_backs: 1, ..Faults::NONE };
-    holds(Config { limit: 1, pools: Some(1), attempts: 1, faults, ..SMALL });
-    let faults = Faults { pool_deletions: 2, ..Faults::NONE };
-    holds(Config { limit: 2, pools: Some(1), attempts: 1, hold: true, faults, ..SMALL });
-    let faults = Faults { pool_deletions: 1, stale_leaders: 1, ..Faults::NONE };
-    holds(Config { pools: Some(0), attempts: 1, faults, ..ONE });
-}
-
-#[test]
-fn people_cordon_and_uncordon_at_any_time() {
-    let faults = Faults { people: 3, fall_backs: 1, ..Faults::NONE };
-    holds(Config { faults, foreign_cordon: true, ..ONE });
-    let faults = Faults { people: 1, stale_leaders: 1, ..Faults::NONE };
-    holds(Config { attempts: 1, faults, ..ONE });
-}
-
-#[test]
-fn stubborn_pods_are_left_by_every_leader() {
-    let faults = Faults { takeovers: 1, stale_leaders: 1, ..Faults::NONE };
-    holds(Config { stubborn: true, attempts: 1, faults, ..ONE });
-    let faults = Faults { people: 2, deadlines: 1, fall_backs: 1, ..Faults::NONE };
-    holds(Config { stubborn: true, faults, ..ONE });
-}
-
-#[test]
-fn deleted_shadows_are_made_again() {
-    let faults = Faults { deletions: 1, people: 1, fall_backs: 1, deadlines: 1, ..Faults::NONE };
-    holds(Config { faults, ..ONE });
-    let faults = Faults { deletions: 1, stale_leaders: 1, ..Faults::NONE };
-    holds(Config { attempts: 1, faults, ..ONE });
-}
-
-#[test]
-fn replaced_nodes_are_updated_and_stay_counted() {
-    let faults = Faults { replacements: 1, fall_backs: 1, deadlines: 1, ..Faults::NONE };
-    holds(Config { halts: true, attempts: 1, faults, ..SMALL });
-    let faults = Faults { replacements: 1, deletions: 1, stale_agents: 1, ..Faults::NONE };
-    holds(Config { faults, ..ONE });
-}
-
-#[test]
-fn what_upstream_left_behind_is_finished_or_undone() {
-    let faults = Faults { deadlines: 1, fall_backs: 1, own_reboots: 1, people: 1, ..Faults::NONE };
-    holds(Config { upstream: true, faults, ..ONE });
-    let faults = Faults { takeovers: 1, ..Faults::NONE };
-    holds(Config { upstream: true, attempts: 1, faults, ..SMALL });
+worlds! {
+    three_nodes_in_quiet_weather {
+        "--nodes 3"
+        "--nodes 3 --limit 2 --attempts 1 --foreign-cordon"
+    }
+    two_leaders_one_of_them_stale {
+        "--nodes 1 --attempts 1 --takeovers 1 --stale-leaders 1"
+        "--nodes 2 --attempts 1 --takeovers 1 --fall-backs 1"
+    }
+    one_node_with_every_fault {
+        "--nodes 1 --agent-crashes 1 --stale-agents 1 --fall-backs 1 --own-reboots 1"
+        "--nodes 1 --failed-commands 1 --deadlines 1 --people 1"
+    }
+    an_agent_that_falls_silent_keeps_no_slot {
+        "--nodes 2 --attempts 1 --silent-agents 1 --fall-backs 1 --own-reboots 1"
+    }
+    an_agent_that_lies_halts_nothing {
+        "--nodes 1 --halts --lies 2 --fall-backs 1"
+        "--nodes 2 --attempts 1 --lies 1 --silent-agents 1"
+    }
+    people_lift_the_halts_that_they_saw {
+        "--nodes 2 --halts --fall-backs 2 --acknowledgements 2"
+        "--nodes 1 --halts --fall-backs 1 --own-reboots 1 --deadlines 2 --acknowledgements 1"
+    }
+    nobody_begins_while_the_fleet_is_paused {
+        "--nodes 1 --attempts 1 --pauses 2 --stale-leaders 1"
+        "--nodes 2 --attempts 1 --pauses 2 --fall-backs 1"
+    }
+    a_window_that_closes_takes_slots_back_and_cordons_nothing {
+        "--nodes 2 --limit 2 --windows 2"
+        "--nodes 2 --attempts 1 --windows 1 --pauses 1 --takeovers 1"
+        "--nodes 1 --attempts 1 --windows 1 --takeovers 1 --stale-leaders 1"
+        "--nodes 2 --pools 1 --attempts 1 --windows 1 --moves 1 --pool-deletions 1"
+    }
+    what_upstream_left_is_given_up_before_its_drain_outside_the_window {
+        "--nodes 1 --upstream --windows 2 --fall-backs 1"
+        "--nodes 1 --upstream --attempts 1 --windows 1 --pauses 1 --people 1"
+    }
+    pools_keep_their_limits {
+        "--nodes 3 --limit 3 --attempts 1 --pools 2"
+        "--nodes 2 --limit 2 --attempts 1 --pools 1 --moves 2 --fall-backs 1"
+        "--nodes 2 --limit 2 --attempts 1 --pools 2 --moves 1 --takeovers 1"
+    }
+    a_pool_comes_after_another {
+        "--nodes 2 --limit 2 --halts --pools 1 --order --fall-backs 1 --acknowledgements 1"
+        "--nodes 2 --limit 2 --halts --pools 1 --order --attempts 1 --moves 1 --takeovers 1"
+    }
+    a_halt_clears_the_order_and_a_newcomer_does_not {
+        "--nodes 3 --limit 3 --halts --pools 1 --order --attempts 1 --fall-backs 2 --acknowledgements 1"
+        "--nodes 3 --limit 3 --halts --pools 2 --order --attempts 1 --moves 1"
+        "--nodes 2 --limit 2 --halts --pools 1 --order --attempts 1 --pool-pauses 1 --pool-deletions 1"
+    }
+    halts_hold_in_all_pools {
+        "--nodes 2 --limit 2 --halts --pools 1 --attempts 1 --fall-backs 1 --deadlines 1 --moves 1"
+        "--nodes 2 --limit 2 --halts --pools 1 --attempts 1 --fall-backs 1 --acknowledgements 1 --takeovers 1"
+    }
+    a_paused_pool_takes_slots_back_and_cordons_nothing {
+        "--nodes 2 --limit 2 --pools 1 --pool-pauses 2"
+        "--nodes 2 --limit 2 --pools 2 --attempts 1 --pool-pauses 1 --takeovers 1"
+        "--nodes 1 --pools 1 --attempts 1 --pool-pauses 1 --takeovers 1 --stale-leaders 1"
+    }
+    a_pool_is_deleted_while_its_node_is_updated {
+        "--nodes 2 --pools 1 --attempts 1 --pool-deletions 1 --fall-backs 1"
+        "--nodes 2 --limit 2 --pools 1 --attempts 1 --hold --pool-deletions 2"
+        "--nodes 1 --pools 0 --attempts 1 --pool-deletions 1 --stale-leaders 1"
+    }
+    people_cordon_and_uncordon_at_any_time {
+        "--nodes 1 --people 3 --fall-backs 1 --foreign-cordon"
+        "--nodes 1 --attempts 1 --people 1 --stale-leaders 1"
+    }
+    stubborn_pods_are_left_by_every_leader {
+        "--nodes 1 --stubborn --attempts 1 --takeovers 1 --stale-leaders 1"
+        "--nodes 1 --stubborn --people 2 --deadlines 1 --fall-backs 1"
+    }
+    deleted_shadows_are_made_again {
+        "--nodes 1 --deletions 1 --people 1 --fall-backs 1 --deadlines 1"
+        "--nodes 1 --attempts 1 --deletions 1 --stale-leaders 1"
+    }
+    replaced_nodes_are_updated_and_stay_counted {
+        "--nodes 2 --halts --attempts 1 --replacements 1 --fall-backs 1 --deadlines 1"
+        "--nodes 1 --replacements 1 --deletions 1 --stale-agents 1"
+    }
+    what_upstream_left_behind_is_finished_or_undone {
+        "--nodes 1 --upstream --deadlines 1 --fall-backs 1 --own-reboots 1 --people 1"
+        "--nodes 2 --upstream --attempts 1 --takeovers 1"
+    }
 }
