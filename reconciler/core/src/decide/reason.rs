@@ -12,11 +12,12 @@ use crate::facts::{FirstPool, FirstPoolStanding};
 use crate::window::Until;
 
 pub use abort::Abort;
+use standing::Standing;
 
-/// An enum whose variants' names are words for objects and metrics. The text beside each is what people are told.
+/// An enum whose variants' names are words for objects and metrics. Beside each stands what it means, and what people are told.
 macro_rules! words {
-    ($(#[$about:meta])* $name:ident $(<$life:lifetime>)? {
-        $($variant:ident $(($field:ident: $type:ty))? => $text:literal,)*
+    ($(#[$about:meta])* $name:ident $(<$life:lifetime>)?: $kind:ident {
+        $($variant:ident $(($field:ident: $type:ty))?: $of:ident => $text:literal,)*
     }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +36,11 @@ macro_rules! words {
             /// The sentence for people.
             pub fn message(&self) -> Cow<'static, str> {
                 match self { $(Self::$variant $(($field))? => text(format_args!($text)),)* }
+            }
+
+            /// What it means.
+            fn kind(&self) -> $kind {
+                match self { $(Self::$variant { .. } => $kind::$of,)* }
             }
 
             /// The one with this stable word, without what else it says; `None` if no word is so, as one of another release.
@@ -83,101 +89,101 @@ fn text(text: fmt::Arguments<'_>) -> Cow<'static, str> {
 words! {
 /// Why a node moves, or why not. The text of a reason changes only with the reason: it holds no counters and no positions in
 /// a queue.
-Reason<'a> {
-    NotLeading => "this reconciler does not lead",
-    NotUnderstood(why: &'a str) => "this node is left alone: {why}",
-    NodeGone => "the Node was deleted",
-    NodeReplaced => "the Node was recreated; it gets a new shadow",
-    NotLabelled => "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",
-    NotReported => "the agent has not reported since the node booted: look at its pod",
-    AgentSilent => "no pod of the agent on this node is Ready: look at the pod and its logs, or at the DaemonSet if there is no pod",
-    NoUpdate => "the host knows of no update",
-    RefreshFailed(why: &'a str) =>
+Reason<'a>: Standing {
+    NotLeading: NotKnown => "this reconciler does not lead",
+    NotUnderstood(why: &'a str): NotKnown => "this node is left alone: {why}",
+    NodeGone: NotKnown => "the Node was deleted",
+    NodeReplaced: Held => "the Node was recreated; it gets a new shadow",
+    NotLabelled: Held => "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",
+    NotReported: NotKnown => "the agent has not reported since the node booted: look at its pod",
+    AgentSilent: NotKnown => "no pod of the agent on this node is Ready: look at the pod and its logs, or at the DaemonSet if there is no pod",
+    NoUpdate: Held => "the host knows of no update",
+    RefreshFailed(why: &'a str): Held =>
         "the host cannot look for updates (see its network, proxy and update repository): {why}",
-    CannotDisarm(why: &'a str) =>
+    CannotDisarm(why: &'a str): Held =>
         "the last update was given up, but the host would still boot into it if it rebooted: {why}",
-    NoInPlaceUpdates(why: &'a str) =>
+    NoInPlaceUpdates(why: &'a str): Held =>
         "the host's image has no in-place updates, so only a new node updates it; remove its opt-in label: {why}",
-    HostUnreachable(why: &'a str) => "Bottlerocket's API on the host does not answer: {why}",
-    CommandRefused(why: &'a str) => "Bottlerocket's API on the host refuses the commands of an update: {why}",
-    RebootRefused(why: &'a str) => "the host refuses to reboot: {why}",
-    NotNextToBoot(why: &'a str) => "the host would not boot the update: {why}",
-    NodeNotReady => "the node is not Ready",
-    TooManyLabels =>
+    HostUnreachable(why: &'a str): Held => "Bottlerocket's API on the host does not answer: {why}",
+    CommandRefused(why: &'a str): Held => "Bottlerocket's API on the host refuses the commands of an update: {why}",
+    RebootRefused(why: &'a str): Held => "the host refuses to reboot: {why}",
+    NotNextToBoot(why: &'a str): Held => "the host would not boot the update: {why}",
+    NodeNotReady: HeldIdle => "the node is not Ready",
+    TooManyLabels: Held =>
         "the Node has more than 1,000 labels, or more than 1,000 annotations: remove some, so that the API server \
          can check changes of it",
-    FleetPaused => "a person paused the fleet (spec.paused of the BottlerocketFleet)",
-    NodePaused => "a person paused this node (annotation brupop.bottlerocket.aws/pause)",
-    OutsideWindow(until: Until) => "the maintenance window is closed, or too little of it is left; the window opens {until}",
-    Frozen(until: Until) => "a freeze of its pool holds the node (spec.freezes); it is over {until}",
-    PoolPaused => "a person paused the pool of this node (spec.paused of its BottlerocketPool)",
-    PoolInvalid(why: &'a str) => "the pool of this node cannot be understood, so it holds its nodes: {why}",
-    PoolConflict(pools: &'a str) =>
+    FleetPaused: QueuedIdle => "a person paused the fleet (spec.paused of the BottlerocketFleet)",
+    NodePaused: HeldIdle => "a person paused this node (annotation brupop.bottlerocket.aws/pause)",
+    OutsideWindow(until: Until): Queued => "the maintenance window is closed, or too little of it is left; the window opens {until}",
+    Frozen(until: Until): QueuedIdle => "a freeze of its pool holds the node (spec.freezes); it is over {until}",
+    PoolPaused: QueuedIdle => "a person paused the pool of this node (spec.paused of its BottlerocketPool)",
+    PoolInvalid(why: &'a str): HeldIdle => "the pool of this node cannot be understood, so it holds its nodes: {why}",
+    PoolConflict(pools: &'a str): HeldIdle =>
         "the pools {pools} select this node with the same priority, so none of them owns it (spec.priority)",
-    NoPool => "no BottlerocketPool selects this node, and the fleet says to hold such nodes (spec.unpooledNodes)",
-    WaitingForPool(first: FirstPool<'a>) => "the pool {first}",
-    VersionTooYoung(until: Until) =>
+    NoPool: HeldIdle => "no BottlerocketPool selects this node, and the fleet says to hold such nodes (spec.unpooledNodes)",
+    WaitingForPool(first: FirstPool<'a>): Queued => "the pool {first}",
+    VersionTooYoung(until: Until): Queued =>
         "this version is younger than the pool allows (spec.versions.minAge); it is old enough {until}",
-    WaitingForZone(zone: &'a str) =>
+    WaitingForZone(zone: &'a str): Queued =>
         "a node of another zone ({zone}) of the pool is unavailable: it updates one zone at a time (spec.topology)",
-    ControlPlaneBusy(node: &'a str) =>
+    ControlPlaneBusy(node: &'a str): Queued =>
         "another node of the control plane ({node}) is being updated or about to be, is not Ready, or is cordoned: at most one \
          of these nodes is out of service at a time",
-    GateClosed(gate: &'a str) =>
+    GateClosed(gate: &'a str): Queued =>
         "the gate {gate} of its pool is closed (spec.gates): what it checks is wrong, or was a moment ago",
-    GateUnknown(gate: &'a str) =>
+    GateUnknown(gate: &'a str): Queued =>
         "the gate {gate} of its pool is unknown, and so closed (spec.gates): three good answers open it; if there is none, the pool's condition Ready says why",
-    VersionNotAllowed(version: &'a str) => "the pool of this node does not allow {version} (spec.versions)",
-    AdmissionNotEnforced =>
+    VersionNotAllowed(version: &'a str): HeldIdle => "the pool of this node does not allow {version} (spec.versions)",
+    AdmissionNotEnforced: Queued =>
         "dry runs did not show that webhook and policy are enforced: see the fleet's condition AdmissionEnforced",
-    OtherOperator => "another operator may update these nodes, too: see the fleet's condition OtherOperator",
-    BackingOff => "the last attempt was given up, and the node waits before the next one",
-    VersionHalted(version: &'a str) =>
+    OtherOperator: QueuedIdle => "another operator may update these nodes, too: see the fleet's condition OtherOperator",
+    BackingOff: HeldIdle => "the last attempt was given up, and the node waits before the next one",
+    VersionHalted(version: &'a str): HeldIdle =>
         "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is updated to \
          it; to go on, run the command that the fleet's condition Halted names",
-    VersionHaltedInPool(version: &'a str) =>
+    VersionHaltedInPool(version: &'a str): HeldIdle =>
         "too many updates to {version} left workloads of this pool unavailable (spec.failureThreshold), so none begins any \
          more; to go on, run the command that the pool's condition Halted names",
-    VersionUnproven(version: &'a str) =>
+    VersionUnproven(version: &'a str): Queued =>
         "no node has reached {version} yet: until one has, only as many try it at once as may fail before it is \
          halted (MAX_FAILURES_OF_NEW_VERSION)",
-    TooManyVersionsHalted =>
+    TooManyVersionsHalted: Held =>
         "the fleet's status has no room for another halted version (status.versions): find out why nodes failed, and \
          lift halts (spec.acknowledgedHalts)",
-    NodeTooYoung => "the node is new, and is not updated yet (MIN_NODE_AGE_SECONDS)",
-    PausingBetweenUpdates => "an update ended not long ago: pausing between updates (PAUSE_BETWEEN_UPDATES_SECONDS)",
-    CheckingPods => "it is the node's turn; its pods and their budgets are being checked first",
-    TooManyPods =>
+    NodeTooYoung: Queued => "the node is new, and is not updated yet (MIN_NODE_AGE_SECONDS)",
+    PausingBetweenUpdates: Queued => "an update ended not long ago: pausing between updates (PAUSE_BETWEEN_UPDATES_SECONDS)",
+    CheckingPods: Queued => "it is the node's turn; its pods and their budgets are being checked first",
+    TooManyPods: Held =>
         "the node has too many pods, or too large ones, to look at; it is looked at again every five minutes",
-    CannotDrain(why: &'a str) => "no drain could empty the node, so it is skipped: {why}",
-    BudgetAllowsNone(budget: &'a str) =>
+    CannotDrain(why: &'a str): Held => "no drain could empty the node, so it is skipped: {why}",
+    BudgetAllowsNone(budget: &'a str): Held =>
         "{budget} allows no disruption of a pod on the node now: the node is not cordoned before that changes",
-    NodeLeaving => "the Node is being deleted, or an autoscaler has tainted it to remove it",
-    NotBottlerocket => "the Node's OS image names no version of Bottlerocket",
-    NodeChangesDenied(why: &'a str) =>
+    NodeLeaving: Held => "the Node is being deleted, or an autoscaler has tainted it to remove it",
+    NotBottlerocket: Held => "the Node's OS image names no version of Bottlerocket",
+    NodeChangesDenied(why: &'a str): Held =>
         "the API server refuses changes of the Node, so it could be neither cordoned nor uncordoned: {why}",
-    LimitReached =>
+    LimitReached: Queued =>
         "waiting for a free slot (`kubectl brupop status` shows who has them)",
-    LimitUsedByUnavailableNodes(by: UsedUp<'a>) =>
+    LimitUsedByUnavailableNodes(by: UsedUp<'a>): Queued =>
         "nodes that are out of service for other reasons, such as {by}: they are not Ready, or somebody has cordoned \
          them within CORDONED_BY_OTHERS_SECONDS",
-    Starting(version: &'a str) => "the update to {version} begins: the agent on this node has not taken it up yet",
-    Staging(version: &'a str) => "the host is downloading and activating {version}",
-    ExcludedFromLoadBalancers =>
+    Starting(version: &'a str): Next => "the update to {version} begins: the agent on this node has not taken it up yet",
+    Staging(version: &'a str): Moving => "the host is downloading and activating {version}",
+    ExcludedFromLoadBalancers: Moving =>
         "the node is excluded from load balancers and waits",
-    Cordoning => "the node is being cordoned",
-    Draining => "pods are being evicted from the node",
-    VolumesInUse =>
+    Cordoning: Moving => "the node is being cordoned",
+    Draining: Moving => "pods are being evicted from the node",
+    VolumesInUse: Moving =>
         "the node is empty; its reboot waits until its volumes are detached (status.volumesInUse), for at most two minutes",
-    RebootGranted => "the node is drained; the agent has not claimed the reboot yet",
-    Rebooting => "the host is rebooting",
-    RebootOverdue(how: &'a str) => "the host {how}: look at the machine",
-    ReturningToService => "the node is being put back into service",
-    Monitoring => "the node runs the new version, and is being monitored",
-    WorkloadsUnavailable(owner: &'a str) =>
+    RebootGranted: Moving => "the node is drained; the agent has not claimed the reboot yet",
+    Rebooting: Moving => "the host is rebooting",
+    RebootOverdue(how: &'a str): Held => "the host {how}: look at the machine",
+    ReturningToService: Moving => "the node is being put back into service",
+    Monitoring: Moving => "the node runs the new version, and is being monitored",
+    WorkloadsUnavailable(owner: &'a str): Moving =>
         "the node is in service, but {owner}, whose pods were evicted from it, is not available again",
-    Finishing => "the update has ended; the agent has not confirmed it yet",
-    Aborting(abort: Abort) => "the update is given up ({abort:?}): {abort}",
+    Finishing: Next => "the update has ended; the agent has not confirmed it yet",
+    Aborting(abort: Abort): Moving => "the update is given up ({abort:?}): {abort}",
 }}
 
 /// A limit that nodes without a slot use up.

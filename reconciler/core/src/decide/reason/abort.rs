@@ -5,39 +5,50 @@ use std::fmt;
 
 use super::text;
 
+/// Whose failure it is that an update is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blame {
+    /// People or new releases cause it, and nobody has failed.
+    NoFailure,
+    /// The node's.
+    OfNode,
+    /// The version's as well: it was seen on Nodes or workloads, which no agent can write.
+    OfVersion,
+}
+
 words! {
 /// Why an update is given up. The texts end a sentence.
-Abort {
-    StepFailed => "the agent could not complete the step; status.message says why",
-    NoInPlaceUpdates => "the host's image has no in-place updates",
-    DeadlineExceeded => "the step took longer than it may",
-    DrainTimedOut => "the node could not be emptied in time",
-    TooManyPods => "the node has too many pods, or too large ones, to look at",
-    CannotDrain => "a pod or a budget appeared that makes the drain impossible",
-    BudgetAllowsNone => "a budget has allowed no disruption for as long as a drain may take",
-    PodsComeBack =>
+Abort: Blame {
+    StepFailed: OfNode => "the agent could not complete the step; status.message says why",
+    NoInPlaceUpdates: NoFailure => "the host's image has no in-place updates",
+    DeadlineExceeded: OfNode => "the step took longer than it may",
+    DrainTimedOut: OfNode => "the node could not be emptied in time",
+    TooManyPods: OfNode => "the node has too many pods, or too large ones, to look at",
+    CannotDrain: NoFailure => "a pod or a budget appeared that makes the drain impossible",
+    BudgetAllowsNone: NoFailure => "a budget has allowed no disruption for as long as a drain may take",
+    PodsComeBack: OfNode =>
         "pods come back each time they are evicted, and a budget covers them, or they belong to too many workloads",
-    NodeChangesDenied => "the API server refuses changes of the Node",
-    FellBack => "the host came back with a version other than the wanted one",
-    FellBackDeactivated =>
+    NodeChangesDenied: OfNode => "the API server refuses changes of the Node",
+    FellBack: OfVersion => "the host came back with a version other than the wanted one",
+    FellBackDeactivated: OfVersion =>
         "the host came back with a version other than the wanted one; before its reboot its agent had said that the update \
          was not what it would boot next, so somebody may have deactivated it",
-    NotBottlerocket => "the host came back, and its Node's OS image names no version of Bottlerocket",
-    NotReady => "the node was not Ready with the new version",
-    WorkloadsUnavailable => "a workload whose pods were evicted did not become available again",
-    WorkloadsUnavailableAmongOthers =>
+    NotBottlerocket: OfNode => "the host came back, and its Node's OS image names no version of Bottlerocket",
+    NotReady: OfVersion => "the node was not Ready with the new version",
+    WorkloadsUnavailable: OfVersion => "a workload whose pods were evicted did not become available again",
+    WorkloadsUnavailableAmongOthers: OfNode =>
         "a workload whose pods were evicted did not become available again; other nodes were away, cordoned or being \
          updated, so that does not count against the version",
-    WorkloadsChanged =>
+    WorkloadsChanged: OfNode =>
         "a workload whose pods were evicted did not become available again; another revision of it is being rolled out, \
          so that does not count against the version",
-    RebootedByItself => "the host rebooted before its update was ready",
-    OtherTarget => "the host would now update to another version, or to none",
-    VersionHalted => "too many other nodes failed to reach the version",
-    NodePaused => "a person paused this node",
-    PoolClosed => "before the node was cordoned, its pool or the fleet no longer allowed the update",
-    ControlPlaneBusy => "before the node was cordoned, another node of the control plane went out of service",
-    NotLabelled => "the node lost its opt-in label",
+    RebootedByItself: OfNode => "the host rebooted before its update was ready",
+    OtherTarget: NoFailure => "the host would now update to another version, or to none",
+    VersionHalted: NoFailure => "too many other nodes failed to reach the version",
+    NodePaused: NoFailure => "a person paused this node",
+    PoolClosed: NoFailure => "before the node was cordoned, its pool or the fleet no longer allowed the update",
+    ControlPlaneBusy: NoFailure => "before the node was cordoned, another node of the control plane went out of service",
+    NotLabelled: NoFailure => "the node lost its opt-in label",
 }}
 
 impl fmt::Display for Abort {
@@ -53,30 +64,15 @@ impl Abort {
         Self::of_word(rest.split_once(')')?.0)
     }
 
-    /// Does it count as a failure of the node, so that the node backs off? Aborts that people or new releases cause do
-    /// not. A reboot that nobody granted does: otherwise a host that crashes whenever it stages would do so every
-    /// minute.
+    /// Does it count as a failure of the node, so that the node backs off? A reboot that nobody granted does: otherwise a
+    /// host that crashes whenever it stages would do so every minute.
     pub fn is_failure(self) -> bool {
-        !matches!(
-            self,
-            Self::OtherTarget
-                | Self::NoInPlaceUpdates
-                | Self::VersionHalted
-                | Self::NodePaused
-                | Self::PoolClosed
-                | Self::ControlPlaneBusy
-                | Self::NotLabelled
-                | Self::CannotDrain
-                | Self::BudgetAllowsNone
-        )
+        self.kind() != Blame::NoFailure
     }
 
-    /// Was this failure seen on Nodes or workloads, which no agent can write? Only such failures count against a
-    /// version.
+    /// Does the failure of this reason count against a version?
     pub fn is_corroborated(reason: &str) -> bool {
-        [Self::FellBack, Self::FellBackDeactivated, Self::NotReady, Self::WorkloadsUnavailable]
-            .iter()
-            .any(|seen| reason == seen.as_str())
+        Self::of_word(reason).is_some_and(|it| it.kind() == Blame::OfVersion)
     }
 }
 
