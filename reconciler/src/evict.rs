@@ -80,18 +80,18 @@ fn quoted(message: &str) -> String {
 pub async fn evict(client: Client, pod: &PodKey) -> EvictionAnswer {
     let (eviction, params) = (eviction(pod), PostParams::default());
     let pods = Api::<Pod>::namespaced(client, &pod.namespace);
-    match pods.create_subresource::<_, Status>("eviction", &pod.name, &params, &eviction).await {
-        Ok(_) => EvictionAnswer::Accepted,
-        Err(kube::Error::Api(status)) => EvictionAnswer::of(&status),
-        Err(error) => EvictionAnswer::Failed(quoted(&describe(&error))),
-    }
+    answer(pods.create_subresource::<_, Status>("eviction", &pod.name, &params, &eviction).await)
 }
 
 /// Deletes a pod, if it still has this UID. It keeps its termination grace period.
 pub async fn delete(client: Client, pod: &PodKey) -> EvictionAnswer {
     let preconditions = kube::api::Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
     let params = DeleteParams::default().preconditions(preconditions);
-    match Api::<Pod>::namespaced(client, &pod.namespace).delete(&pod.name, &params).await {
+    answer(Api::<Pod>::namespaced(client, &pod.namespace).delete(&pod.name, &params).await)
+}
+
+fn answer<T>(result: kube::Result<T>) -> EvictionAnswer {
+    match result {
         Ok(_) => EvictionAnswer::Accepted,
         Err(kube::Error::Api(status)) => EvictionAnswer::of(&status),
         Err(error) => EvictionAnswer::Failed(quoted(&describe(&error))),

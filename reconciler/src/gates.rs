@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_core::gates::answer::{self, ANSWER_MAX, FoundSeries, GateAnswer, GateAnswerError};
+use brupop_core::gates::answer::{self, ANSWER_MAX, GateAnswer, GateAnswerError};
 use brupop_core::rules::GateQuery;
 use brupop_runtime::OwnThread;
 use futures::future::OptionFuture;
@@ -132,13 +132,13 @@ impl Source {
         converse(tls.connect(name, stream).await.map_err(|error| AskError::Tls(without_names(&error)))?).await
     }
 
-    /// What the expression of this field finds.
+    /// Does the expression of this field find a series?
     async fn find(
         &self,
         tls: &TlsConnector,
         field: &'static str,
         expression: &str,
-    ) -> Result<FoundSeries, AskError> {
+    ) -> Result<bool, AskError> {
         let mut request = Request::get(query(&self.url, expression).ok_or(AskError::Ours)?)
             .header(HOST, self.url.authority().map_or("", |it| it.as_str()))
             .header(ACCEPT, "application/json")

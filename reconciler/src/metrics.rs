@@ -64,6 +64,9 @@ pub struct Metrics {
 /// One label of a fixed set of words.
 type Label = [(&'static str, &'static str); 1];
 
+/// Gauges, by their labels.
+type Labelled<const N: usize> = Family<[(&'static str, String); N], Gauge>;
+
 /// How long updates took, and each of their phases.
 #[derive(Clone, Debug)]
 struct UpdateHistograms {
@@ -191,8 +194,8 @@ fn gauge(value: impl TryInto<i64>) -> Gauge {
 fn gauges<V: Into<String>, N: TryInto<i64>>(
     label: &'static str,
     numbers: impl IntoIterator<Item = (V, N)>,
-) -> Family<[(&'static str, String); 1], Gauge> {
-    let family = Family::<_, Gauge>::default();
+) -> Labelled<1> {
+    let family = Labelled::default();
     for (value, number) in numbers {
         family.get_or_create(&[(label, value.into())]).set(number.try_into().unwrap_or(i64::MAX));
     }

@@ -15,7 +15,7 @@ use crate::window::Starts;
 
 pub(crate) use node::is_unavailable;
 pub use node::{NodeFacts, NodeView, PodFacts, Steering, TimeFacts, UnmanagedNode};
-pub use pool::{ClosedGate, FirstPool, FirstPoolStanding, PoolFacts, Pools};
+pub use pool::{FirstPool, FirstPoolStanding, PoolFacts, Pools};
 
 /// What a zone is called that has no name.
 pub(crate) const NO_ZONE: &str = "of no name";
@@ -114,6 +114,11 @@ pub(crate) fn in_order<'a, T>(
 }
 
 impl<'a> FleetFacts<'a> {
+    /// The `BottlerocketPool` of this name.
+    pub(crate) fn pool(&self, name: &str) -> Option<&'a PoolFacts<'a>> {
+        self.pools.binary_search_by_key(&name, |pool| pool.name).ok().and_then(|at| self.pools.get(at))
+    }
+
     /// The pool that steers this node.
     pub fn pool_of(&self, view: &NodeView<'_>) -> Option<&'a PoolFacts<'a>> {
         match view.steering {

@@ -202,18 +202,18 @@ pub struct PoolGate {
     pub query: GateQuery,
 }
 
-/// How a gate is.
+/// How a gate is; the later ones are worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GateState {
     /// All is well, and has been for a while.
     Open,
-    /// Something is wrong, or was so not long ago.
-    Closed,
     /// Nobody knows, because it was not asked often enough yet, or its answers have not failed for long.
     Awaited,
     /// Nobody knows.
     #[default]
     Unknown,
+    /// Something is wrong, or was so not long ago.
+    Closed,
 }
 
 impl GateState {

@@ -11,13 +11,10 @@ use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::phases::update_known_since;
 use brupop_core::rules::GateState;
 use jiff::Timestamp;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::labels::{Named, label};
-use super::{MAX_VERSIONS, gauge, gauges};
+use super::{Labelled, MAX_VERSIONS, gauge, gauges};
 
 /// The most gates of pools that get series of their own: those of the first pools by name.
 const MAX_GATES: usize = 128;
@@ -173,10 +170,11 @@ impl LastPass {
         let pools = Named::first(pools, MAX_POOLS).and(DEFAULT_POOL);
         let of_versions = self.nodes.iter().map(|(group, nodes)| (group.version.as_str(), *nodes));
         let versions = Named::most_frequent(of_versions, MAX_VERSIONS);
-        let (nodes, mut reasons) = (Family::<OfNodes, Gauge>::default(), BTreeMap::<&str, i64>::new());
+        let (nodes, mut reasons) = (Labelled::<3>::default(), BTreeMap::<&str, i64>::new());
         for (NodeGroup { pool, reason, version }, number) in &self.nodes {
-            let (pool, bottlerocket_version) = (pools.label(pool), versions.label(version));
-            nodes.get_or_create(&OfNodes { pool, reason, bottlerocket_version }).inc_by(*number);
+            let (pool, version) = (pools.label(pool), versions.label(version));
+            let of = [("pool", pool), ("reason", (*reason).to_owned()), ("bottlerocket_version", version)];
+            nodes.get_or_create_owned(&of).inc_by(*number);
             *reasons.entry(reason).or_default() += number;
         }
         let reasons = Reason::WORDS.iter().map(|&word| (word, reasons.get(word).copied().unwrap_or(0)));
@@ -190,10 +188,11 @@ impl LastPass {
             "Nodes, by pool, by the reason why their update progresses or waits, and by the version they run",
             nodes,
         );
-        let waiting = Family::<OfWaiting, Gauge>::default();
+        let waiting = Labelled::default();
         for ((pool, reason), since) in &self.waiting {
             let Ok(since) = since.parse::<Timestamp>() else { continue };
-            let oldest = waiting.get_or_create_owned(&OfWaiting { pool: pools.label(pool), reason });
+            let oldest =
+                waiting.get_or_create_owned(&[("pool", pools.label(pool)), ("reason", (*reason).to_owned())]);
             oldest.set(oldest.get().max(now.duration_since(since).as_secs()));
         }
         registry.register(
@@ -204,11 +203,11 @@ impl LastPass {
     }
 
     /// A series for each state that each of these gates could have.
-    fn gates(&self) -> Family<OfGate, Gauge> {
-        let family = Family::<OfGate, Gauge>::default();
+    fn gates(&self) -> Labelled<3> {
+        let family = Labelled::default();
         for (pool, gate, is) in self.gates.iter().take(MAX_GATES) {
             for state in GateState::ALL {
-                let of = OfGate { pool: label(pool), gate: label(gate), state: state.as_str() };
+                let of = [("pool", label(pool)), ("gate", label(gate)), ("state", state.as_str().to_owned())];
                 family.get_or_create(&of).set((state.as_str() == is.as_str()).into());
             }
         }
@@ -216,40 +215,13 @@ impl LastPass {
     }
 
     /// The ledger limits how many there are.
-    fn halts(&self) -> Family<OfHalt, Gauge> {
-        let family = Family::<OfHalt, Gauge>::default();
+    fn halts(&self) -> Labelled<2> {
+        let family = Labelled::default();
         for (pool, version) in &self.halted {
-            let of = OfHalt { pool: label(pool), bottlerocket_version: label(version) };
-            family.get_or_create(&of).set(1);
+            family.get_or_create(&[("pool", label(pool)), ("bottlerocket_version", label(version))]).set(1);
         }
         family
     }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfNodes {
-    pool: String,
-    reason: &'static str,
-    bottlerocket_version: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfWaiting {
-    pool: String,
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfGate {
-    pool: String,
-    gate: String,
-    state: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfHalt {
-    pool: String,
-    bottlerocket_version: String,
 }
 
 /// The versions that are halted: pool, or nothing for the whole fleet, and version.

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use brupop_api::{BottlerocketShadow, Item, names};
+use kube::Resource;
 
 use super::{Cluster, Entry, WatchedPool};
 use crate::objects::{AgentPod, PodItem, WatchedFleet, WatchedNode};
 use crate::pool::{self, Pool};
 
 /// A kind of objects that is watched.
-pub trait Watched: Sized {
+pub trait Watched: Resource + Sized {
     /// This object is there now, perhaps in place of an earlier version. Returns whether a decision could be another.
     fn put(self, cluster: &mut Cluster) -> bool;
 
@@ -18,7 +19,9 @@ pub trait Watched: Sized {
     fn remove(name: &str, cluster: &mut Cluster);
 
     /// `metadata.name`.
-    fn name(&self) -> &str;
+    fn name(&self) -> &str {
+        self.meta().name.as_deref().unwrap_or_default()
+    }
 
     /// Forgets of these, which are being listed, what is beyond a bound of their sum, if there is one.
     fn bound(_listed: &mut [Self]) {}
@@ -51,10 +54,6 @@ impl Watched for WatchedNode {
         cluster.change(&names::shadow_name(name), |entry| entry.node = None);
     }
 
-    fn name(&self) -> &str {
-        Self::name(self)
-    }
-
     fn names(cluster: &Cluster) -> BTreeSet<String> {
         cluster.nodes().map(|(_, node)| node.name().to_owned()).collect()
     }
@@ -71,10 +70,6 @@ impl Watched for Item<BottlerocketShadow> {
         cluster.change(name, |entry| entry.shadow = None);
     }
 
-    fn name(&self) -> &str {
-        Self::name(self)
-    }
-
     fn names(cluster: &Cluster) -> BTreeSet<String> {
         let with_shadow = cluster.entries.iter().filter(|(_, entry)| entry.shadow.is_some());
         with_shadow.map(|(name, _)| name.clone()).collect()
@@ -89,10 +84,6 @@ impl Watched for Item<WatchedFleet> {
 
     fn remove(name: &str, cluster: &mut Cluster) {
         cluster.fleet.take_if(|fleet| fleet.name() == name);
-    }
-
-    fn name(&self) -> &str {
-        Self::name(self)
     }
 
     fn names(cluster: &Cluster) -> BTreeSet<String> {
@@ -124,10 +115,6 @@ impl Watched for PodItem {
                 entry.agents.remove(name);
             });
         }
-    }
-
-    fn name(&self) -> &str {
-        Self::name(self)
     }
 
     fn names(cluster: &Cluster) -> BTreeSet<String> {
@@ -168,10 +155,6 @@ impl Watched for Item<Pool> {
 
     fn remove(name: &str, cluster: &mut Cluster) {
         cluster.said += u64::from(cluster.pools.remove(name).is_some());
-    }
-
-    fn name(&self) -> &str {
-        Self::name(self)
     }
 
     fn names(cluster: &Cluster) -> BTreeSet<String> {

@@ -1,7 +1,8 @@
 //! What the pool of a node says of its update.
 
 use super::{Abort, Case, Decision, Reason};
-use crate::facts::{ClosedGate, FleetFacts, NodeFacts, NodeView, Steering};
+use crate::facts::{FleetFacts, NodeFacts, NodeView, Steering};
+use crate::rules::GateState;
 use crate::window::Starts;
 
 /// How far an update has come.
@@ -44,10 +45,8 @@ pub(super) fn allows<'a>(
 
 /// Of the gates of its pool one of which nobody knows for now, if the others are open: what has begun waits for it.
 pub(super) fn awaited<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Option<Reason<'a>> {
-    match fleet.pool_of(view)?.gate? {
-        ClosedGate::Awaited(gate) => Some(Reason::GateUnknown(gate)),
-        ClosedGate::Closed(_) | ClosedGate::Unknown(_) => None,
-    }
+    let (state, gate) = fleet.pool_of(view)?.gate?;
+    (state == GateState::Awaited).then_some(Reason::GateUnknown(gate))
 }
 
 /// Are the gates of its pool open?
@@ -57,8 +56,8 @@ pub(super) fn awaited<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Option
 pub(super) fn well<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<(), Reason<'a>> {
     match fleet.pool_of(view).and_then(|pool| pool.gate) {
         None => Ok(()),
-        Some(ClosedGate::Closed(gate)) => Err(Reason::GateClosed(gate)),
-        Some(ClosedGate::Unknown(gate) | ClosedGate::Awaited(gate)) => Err(Reason::GateUnknown(gate)),
+        Some((GateState::Closed, gate)) => Err(Reason::GateClosed(gate)),
+        Some((_, gate)) => Err(Reason::GateUnknown(gate)),
     }
 }
 

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::Abort;
 use super::records::{self, Halted};
-use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
+use crate::facts::{FleetFacts, NodeView, Steering};
 use crate::rules::FailureBudget;
 use crate::times;
 
@@ -49,7 +49,7 @@ fn is_halted(fleet: &FleetFacts<'_>, pool: &str, version: &str) -> bool {
 fn blamed<'a>(fleet: &FleetFacts<'a>, slot: &'a Slot, reason: &str) -> Option<&'a str> {
     let of_workloads = [Abort::WorkloadsUnavailable, Abort::WorkloadsUnavailableAmongOthers];
     let name = slot.pool.as_deref().filter(|_| of_workloads.iter().any(|abort| abort.as_str() == reason))?;
-    pool(fleet, name).map(|_| name)
+    fleet.pool(name).map(|_| name)
 }
 
 fn stored<'a>(fleet: &FleetFacts<'a>, (pool, version): Key<'_>) -> Option<&'a VersionRecord> {
@@ -59,14 +59,9 @@ fn stored<'a>(fleet: &FleetFacts<'a>, (pool, version): Key<'_>) -> Option<&'a Ve
     fleet.pool_versions.get(&format!("{pool}/{version}"))
 }
 
-fn pool<'a, 'f>(fleet: &'f FleetFacts<'a>, name: &str) -> Option<&'f PoolFacts<'a>> {
-    let at = fleet.pools.binary_search_by_key(&name, |pool| pool.name).ok()?;
-    fleet.pools.get(at)
-}
-
 /// Up to when a person has acknowledged this pool's halts of this version.
 fn acknowledged(fleet: &FleetFacts<'_>, (name, version): Key<'_>) -> Option<Timestamp> {
-    let halts = &pool(fleet, name)?.rules?.acknowledged;
+    let halts = &fleet.pool(name)?.rules?.acknowledged;
     times::read(Some(&halts.iter().find(|halt| halt.version == version)?.halted_at))
 }
 
@@ -139,7 +134,7 @@ impl<'a> PoolHalts<'a> {
     ) -> Vec<Halted<'a>> {
         let mut halted = vec![];
         for (&(name, version), record) in &mut self.changed {
-            let rules = pool(fleet, name).and_then(|pool| pool.rules);
+            let rules = fleet.pool(name).and_then(|pool| pool.rules);
             let budget = rules.map_or(FailureBudget::DEFAULT, |rules| rules.failures);
             let budget = if is_proven(version) { budget.proven } else { budget.unproven };
             halted.extend(
@@ -178,7 +173,7 @@ impl<'a> PoolHalts<'a> {
         let all = all.filter_map(|(name, record)| Some((name.split_once('/')?, record)));
         let mut idle: Vec<_> = all
             .filter(|(key, _)| !self.changed.contains_key(key))
-            .filter(|((name, _), record)| record.halted.is_none() || pool(fleet, name).is_none())
+            .filter(|((name, _), record)| record.halted.is_none() || fleet.pool(name).is_none())
             .map(|(key, record)| (record.halted.as_ref().map(|halt| halt.at.as_str()), key))
             .collect();
         idle.sort_unstable();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use brupop_api::names::DEFAULT_POOL;
 use jiff::Timestamp;
 
-use crate::rules::Rules;
+use crate::rules::{GateState, Rules};
 use crate::window::{Starts, Until};
 
 /// A pool, as decisions see it.
@@ -25,8 +25,8 @@ pub struct PoolFacts<'a> {
     pub goes_on: Starts<'a>,
     /// Has it gates?
     pub has_gates: bool,
-    /// Of its gates one that is not open.
-    pub gate: Option<ClosedGate<'a>>,
+    /// Of its gates one that is not open, and its name.
+    pub gate: Option<(GateState, &'a str)>,
     /// The window that is open, or the next one.
     pub next_window: Option<(Timestamp, Timestamp)>,
     /// Its rules, if they can be understood.
@@ -97,17 +97,6 @@ pub enum FirstPoolStanding<'a> {
     Behind(&'a str),
     /// It is done, and has been for long enough at this time.
     Soaking(Timestamp),
-}
-
-/// A gate that is not open, by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClosedGate<'a> {
-    /// Something is wrong, or was so not long ago.
-    Closed(&'a str),
-    /// Nobody knows.
-    Unknown(&'a str),
-    /// Nobody knows, but that may be because this leader is new.
-    Awaited(&'a str),
 }
 
 /// The pools at one time.

@@ -24,22 +24,10 @@ pub enum GateAnswer {
 }
 
 impl GateAnswer {
-    /// From what the query found, and what was found of that which it requires.
-    pub fn of(query: FoundSeries, requires: Option<FoundSeries>) -> Self {
-        match (query, requires) {
-            (FoundSeries::Nothing, None | Some(FoundSeries::Something)) => Self::Good,
-            _ => Self::Bad,
-        }
+    /// Did the query find a series, and was one found of what it requires?
+    pub fn of(query: bool, requires: Option<bool>) -> Self {
+        if !query && requires != Some(false) { Self::Good } else { Self::Bad }
     }
-}
-
-/// What an expression finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FoundSeries {
-    /// Nothing.
-    Nothing,
-    /// At least one series.
-    Something,
 }
 
 /// Why an answer says nothing. The sentence has no word of the answer.
@@ -106,11 +94,11 @@ pub fn refusal(body: &[u8]) -> Option<String> {
     (kind == "bad_data").then(|| printable(&format!("{kind}: {error}"), REFUSAL_MAX).into_owned())
 }
 
-/// What an expression finds, by the body of an answer to `/api/v1/query` with the HTTP status 200.
+/// Does an expression find a series? By the body of an answer to `/api/v1/query` with the HTTP status 200.
 ///
 /// # Errors
 /// It says nothing.
-pub fn read(body: &[u8]) -> Result<FoundSeries, GateAnswerError> {
+pub fn read(body: &[u8]) -> Result<bool, GateAnswerError> {
     if body.len() > ANSWER_MAX {
         return Err(GateAnswerError::TooLong);
     }
@@ -135,11 +123,7 @@ pub fn read(body: &[u8]) -> Result<FoundSeries, GateAnswerError> {
         }
     }
     let warns = warnings.is_some_and(|warnings| !matches!(warnings.get(), "null" | "[]"));
-    match series.is_empty() {
-        true if warns => Err(GateAnswerError::Incomplete),
-        true => Ok(FoundSeries::Nothing),
-        false => Ok(FoundSeries::Something),
-    }
+    if series.is_empty() && warns { Err(GateAnswerError::Incomplete) } else { Ok(!series.is_empty()) }
 }
 
 #[cfg(test)]

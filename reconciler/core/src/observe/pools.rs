@@ -1,11 +1,13 @@
 //! Pools as decisions see them.
 
+use std::cmp::Reverse;
+
 use brupop_api::fleet::UnpooledNodes;
 use jiff::Timestamp;
 
 use super::{age, order, unpooled};
 use crate::cluster::{Cluster, WatchedPool};
-use crate::facts::{ClosedGate, PoolFacts, Pools};
+use crate::facts::{PoolFacts, Pools};
 use crate::known::{Known, KnownPool, Owner, POOLS_MAX};
 use crate::policy::Policy;
 use crate::rules::{GateState, Rules, limit};
@@ -109,14 +111,9 @@ fn facts<'a>(
     }
 }
 
-/// The first of its gates that is closed; or else of which nobody knows, for long or for now.
-fn closed_gate<'a>(pool: &'a WatchedPool, states: &[GateState]) -> Option<ClosedGate<'a>> {
+/// Of its gates that are not open the worst one, and of these the first. Nobody knows of one that was not asked.
+fn closed_gate<'a>(pool: &'a WatchedPool, states: &[GateState]) -> Option<(GateState, &'a str)> {
     let states = states.iter().copied().chain(std::iter::repeat(GateState::Unknown));
-    let of = |wanted: GateState| {
-        let mut gates = pool.gates().iter().zip(states.clone());
-        gates.find(|(_, state)| *state == wanted).map(|(gate, _)| gate.name.as_str())
-    };
-    let unknown = || of(GateState::Unknown).map(ClosedGate::Unknown);
-    let awaited = || of(GateState::Awaited).map(ClosedGate::Awaited);
-    of(GateState::Closed).map(ClosedGate::Closed).or_else(unknown).or_else(awaited)
+    let gates = states.zip(pool.gates().iter().map(|gate| gate.name.as_str()));
+    gates.filter(|(state, _)| *state != GateState::Open).min_by_key(|(state, _)| Reverse(*state))
 }

@@ -2,8 +2,9 @@
 
 use super::pool_halts::{pool, rules};
 use super::world::*;
-use crate::facts::{ClosedGate, is_unavailable};
+use crate::facts::is_unavailable;
 use crate::objects::Words;
+use crate::rules::GateState;
 
 /// Of a node with both annotations, in service since `kept_since`, or in mid-update.
 fn with_annotations(marker: Marker) -> Marker {
@@ -209,14 +210,15 @@ fn a_node_that_is_removed_soon_after_its_update_is_told() {
 /// The other node's update begins once this is over, which ends by itself: the emptied node is needed then.
 #[test]
 fn what_ends_by_itself_releases_nothing() {
-    let hindrances: [(&str, Change, Option<ClosedGate<'_>>); 7] = [
+    type Hindrance = (&'static str, Change, Option<(GateState, &'static str)>);
+    let hindrances: [Hindrance; 7] = [
         ("rules not tried out by a new leader", |_, fleet| fleet.starts = Starts::AdmissionNotEnforced, None),
         ("other operator not looked for by a new leader", |_, fleet| fleet.alone = false, None),
         ("budget", |view, _| view.pods.blocked = Some("shop/cart"), None),
         ("control plane", |view, _| view.busy_control_plane = Some("c"), None),
         ("agent restarts", |view, _| node(view, |node| node.agent_ready = false), None),
-        ("gate not asked by a new leader", |_, _| (), Some(ClosedGate::Awaited("quiet"))),
-        ("gate", |_, _| (), Some(ClosedGate::Closed("quiet"))),
+        ("gate not asked by a new leader", |_, _| (), Some((GateState::Awaited, "quiet"))),
+        ("gate", |_, _| (), Some((GateState::Closed, "quiet"))),
     ];
     let (none, open) = (BTreeMap::new(), rules(&json!({})));
     for (what, change, gate) in hindrances {

@@ -2,14 +2,14 @@
 
 use super::world::*;
 use super::zones;
-use crate::facts::ClosedGate;
+use crate::rules::GateState;
 use crate::workloads::Evicted;
 
-const CLOSED: Option<ClosedGate<'static>> = Some(ClosedGate::Closed("quiet"));
-const UNKNOWN: Option<ClosedGate<'static>> = Some(ClosedGate::Unknown("quiet"));
-const AWAITED: Option<ClosedGate<'static>> = Some(ClosedGate::Awaited("quiet"));
+const CLOSED: Option<(GateState, &'static str)> = Some((GateState::Closed, "quiet"));
+const UNKNOWN: Option<(GateState, &'static str)> = Some((GateState::Unknown, "quiet"));
+const AWAITED: Option<(GateState, &'static str)> = Some((GateState::Awaited, "quiet"));
 
-fn pool(gate: Option<ClosedGate<'static>>) -> PoolFacts<'static> {
+fn pool(gate: Option<(GateState, &'static str)>) -> PoolFacts<'static> {
     PoolFacts { has_gates: true, gate, ..zones::pool("web") }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use serde_json::{Value, json};
 
-fn found(body: &Value) -> Result<FoundSeries, GateAnswerError> {
+fn found(body: &Value) -> Result<bool, GateAnswerError> {
     read(body.to_string().as_bytes())
 }
 
@@ -21,12 +21,12 @@ fn series() -> Value {
 fn a_vector_is_empty_or_not() {
     let histogram = json!({"metric": {}, "histogram": [1, {"count": "3", "sum": "1.5", "buckets": [[0, "1", "2", "3"]]}]});
     for (what, body, expected) in [
-        ("nothing", vector(json!([])), FoundSeries::Nothing),
-        ("a series", vector(json!([series()])), FoundSeries::Something),
-        ("two", vector(json!([series(), series()])), FoundSeries::Something),
-        ("no number", vector(json!([{"metric": {}, "value": [1, "NaN"]}])), FoundSeries::Something),
-        ("without end", vector(json!([{"metric": {}, "value": [1, "+Inf"]}])), FoundSeries::Something),
-        ("a histogram", vector(json!([histogram])), FoundSeries::Something),
+        ("nothing", vector(json!([])), false),
+        ("a series", vector(json!([series()])), true),
+        ("two", vector(json!([series(), series()])), true),
+        ("no number", vector(json!([{"metric": {}, "value": [1, "NaN"]}])), true),
+        ("without end", vector(json!([{"metric": {}, "value": [1, "+Inf"]}])), true),
+        ("a histogram", vector(json!([histogram])), true),
     ] {
         assert_eq!(found(&body), Ok(expected), "{what}");
     }
@@ -35,8 +35,8 @@ fn a_vector_is_empty_or_not() {
 #[test]
 fn warnings_are_heeded_where_nothing_was_found() {
     for (warnings, expected) in [
-        (json!(null), Ok(FoundSeries::Nothing)),
-        (json!([]), Ok(FoundSeries::Nothing)),
+        (json!(null), Ok(false)),
+        (json!([]), Ok(false)),
         (json!(["a store is away"]), Err(GateAnswerError::Incomplete)),
         (json!({"unknown": 1}), Err(GateAnswerError::Incomplete)),
     ] {
@@ -45,7 +45,7 @@ fn warnings_are_heeded_where_nothing_was_found() {
         body["infos"] = json!(["metric might not be a counter"]);
         assert_eq!(found(&body), expected, "{warnings}");
         body["data"]["result"] = json!([series()]);
-        assert_eq!(found(&body), Ok(FoundSeries::Something), "{warnings}");
+        assert_eq!(found(&body), Ok(true), "{warnings}");
     }
 }
 
@@ -87,7 +87,7 @@ fn nonsense_says_nothing() {
 fn what_is_huge_or_deep_is_not_read() {
     let mut body = vector(json!([])).to_string().into_bytes();
     body.resize(ANSWER_MAX, b' ');
-    assert_eq!(read(&body), Ok(FoundSeries::Nothing));
+    assert_eq!(read(&body), Ok(false));
     body.push(b' ');
     assert_eq!(read(&body), Err(GateAnswerError::TooLong));
     let deep = format!(
@@ -100,14 +100,14 @@ fn what_is_huge_or_deep_is_not_read() {
 
 #[test]
 fn both_expressions_have_to_be_well() {
-    use FoundSeries::{Nothing, Something};
+    let (nothing, something) = (false, true);
     for (query, requires, expected) in [
-        (Nothing, None, GateAnswer::Good),
-        (Something, None, GateAnswer::Bad),
-        (Nothing, Some(Something), GateAnswer::Good),
-        (Nothing, Some(Nothing), GateAnswer::Bad),
-        (Something, Some(Something), GateAnswer::Bad),
-        (Something, Some(Nothing), GateAnswer::Bad),
+        (nothing, None, GateAnswer::Good),
+        (something, None, GateAnswer::Bad),
+        (nothing, Some(something), GateAnswer::Good),
+        (nothing, Some(nothing), GateAnswer::Bad),
+        (something, Some(something), GateAnswer::Bad),
+        (something, Some(nothing), GateAnswer::Bad),
     ] {
         assert_eq!(GateAnswer::of(query, requires), expected, "{query:?}, {requires:?}");
     }

@@ -1,7 +1,6 @@
 //! What the gates of a pool do to it.
 
 use crate::cluster::{Cluster, Watched as _};
-use crate::facts::ClosedGate;
 use crate::known::Known;
 use crate::observe::pools_at;
 use crate::policy::{Policy, USUAL};
@@ -32,12 +31,12 @@ fn all_gates_of_a_pool_have_to_be_open() {
     for (queries, closed) in [
         (&[][..], None),
         (&["Open"], None),
-        (&["Open", "Closed"], Some(ClosedGate::Closed("closed"))),
-        (&["Unknown", "Closed", "Open"], Some(ClosedGate::Closed("closed"))),
-        (&["Open", "Unknown"], Some(ClosedGate::Unknown("unknown"))),
-        (&["Open", "Awaited"], Some(ClosedGate::Awaited("awaited"))),
-        (&["Awaited", "Unknown"], Some(ClosedGate::Unknown("unknown"))),
-        (&["Awaited", "Closed"], Some(ClosedGate::Closed("closed"))),
+        (&["Open", "Closed"], Some((GateState::Closed, "closed"))),
+        (&["Unknown", "Closed", "Open"], Some((GateState::Closed, "closed"))),
+        (&["Open", "Unknown"], Some((GateState::Unknown, "unknown"))),
+        (&["Open", "Awaited"], Some((GateState::Awaited, "awaited"))),
+        (&["Awaited", "Unknown"], Some((GateState::Unknown, "unknown"))),
+        (&["Awaited", "Closed"], Some((GateState::Closed, "closed"))),
     ] {
         let (mut cluster, mut known) = (Cluster::default(), Known::default());
         let gate = |cluster: &Cluster, known: &mut Known| {
@@ -48,7 +47,7 @@ fn all_gates_of_a_pool_have_to_be_open() {
             format!("{:?}", pool.gate)
         };
         let unknown = queries.first().map(|query| query.to_lowercase());
-        let unknown = format!("{:?}", unknown.as_deref().map(ClosedGate::Unknown));
+        let unknown = format!("{:?}", unknown.as_deref().map(|name| (GateState::Unknown, name)));
         pool("web", queries, 1).put(&mut cluster);
         assert_eq!(gate(&cluster, &mut known), unknown, "before anybody asked: {queries:?}");
         known.note_gates(&cluster, state);

@@ -117,10 +117,6 @@ pub(super) fn missing<'a>(pool: &PoolFacts<'a>) -> Option<Reason<'a>> {
 
 /// That a pool never begins that goes first, or before one that does, and so on.
 pub(super) fn waits_for_ever(fleet: &FleetFacts<'_>, pool: &PoolFacts<'_>) -> Option<DesiredCondition> {
-    let named = |name: &str| {
-        let at = fleet.pools.binary_search_by_key(&name, |pool| pool.name).ok()?;
-        fleet.pools.get(at)
-    };
     let mut open: VecDeque<&PoolFacts<'_>> = VecDeque::from([pool]);
     let mut seen = BTreeSet::new();
     while let Some(next) = open.pop_front() {
@@ -136,7 +132,7 @@ pub(super) fn waits_for_ever(fleet: &FleetFacts<'_>, pool: &PoolFacts<'_>) -> Op
             return Some(DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &message));
         }
         let after = next.rules.into_iter().flat_map(|rules| &rules.after);
-        open.extend(after.filter(|(name, _)| seen.insert(name)).filter_map(|(name, _)| named(name)));
+        open.extend(after.filter(|(name, _)| seen.insert(name)).filter_map(|(name, _)| fleet.pool(name)));
     }
     None
 }
