@@ -66,15 +66,14 @@ impl Event {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let of = || 0_u8..3;
-    prop_oneof![
-        (of(), any::<bool>()).prop_map(|(of, ready)| Event::Node(of, ready)),
-        of().prop_map(Event::NodeGone),
-        (of(), any::<bool>()).prop_map(|(of, known)| Event::Shadow(of, known)),
-        of().prop_map(Event::ShadowGone),
-        (of(), prop::option::of(of()), any::<bool>()).prop_map(|(of, on, ready)| Event::Agent(of, on, ready)),
-        of().prop_map(Event::AgentGone),
-    ]
+    (0..6_u8, 0..3_u8, 0..6_u8, any::<bool>()).prop_map(|(kind, of, on, is)| match kind {
+        0 => Event::Node(of, is),
+        1 => Event::NodeGone(of),
+        2 => Event::Shadow(of, is),
+        3 => Event::ShadowGone(of),
+        4 => Event::Agent(of, Some(on).filter(|on| *on < 3), is),
+        _ => Event::AgentGone(of),
+    })
 }
 
 /// What there is after these events, object by object.

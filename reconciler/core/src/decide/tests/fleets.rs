@@ -88,10 +88,9 @@ impl Fleet {
         let mut cluster = Cluster::default();
         cluster.fleet = Some(Arc::new(serde_json::from_value(json!(self.ledger)).unwrap()));
         for (name, place) in &self.places {
-            let read = |object: &serde_json::Value| serde_json::from_value(object.clone()).unwrap();
             let entry = Entry {
-                node: place.node.as_ref().map(|node| Arc::new(serde_json::from_value(json!(node)).unwrap())),
-                shadow: place.shadow.as_ref().map(|shadow| Arc::new(read(&json!(shadow)))),
+                node: place.node.as_ref().map(|it| Arc::new(serde_json::from_value(json!(it)).unwrap())),
+                shadow: place.shadow.as_ref().map(|it| Arc::new(serde_json::from_value(json!(it)).unwrap())),
                 agents: place.agent.clone().map(|agent| ("agent".to_owned(), agent)).into_iter().collect(),
             };
             cluster.entries.insert(name.clone(), entry);

@@ -19,8 +19,8 @@ use crate::window::Starts;
 const PASSES_MAX: usize = 16;
 
 pub(super) fn fleet() -> impl Strategy<Value = Fleet> {
-    // A zero chooses what is usual.
-    let tame = prop_oneof![3 => Just(0_u8), 1 => any::<u8>()];
+    // A zero chooses what is usual. Of a union each byte would have a generator of its own, which costs more than a pass.
+    let tame = any::<u16>().prop_map(|it| if it < 0xc000 { 0 } else { it.to_le_bytes()[0] });
     let row = || prop_oneof![prop::collection::vec(tame.clone(), 96), prop::collection::vec(any::<u8>(), 96)];
     (prop::collection::vec(row(), 1..6), row()).prop_map(|(nodes, all)| Fleet::of(&nodes, &all))
 }
@@ -81,21 +81,24 @@ fn only_undoes(write: &Write<'_>) -> bool {
 #[test]
 fn random_fleets_get_everywhere() {
     let mut runner = TestRunner::deterministic();
-    let mut met = BTreeSet::new();
+    let all = Reason::WORDS.iter().copied().filter(|word| !["NotLeading", "NotUnderstood"].contains(word));
+    let mut missing: BTreeSet<&str> = all.chain(["a slot is taken", "a version is halted"]).collect();
     for _ in 0..16384 {
+        if missing.is_empty() {
+            break;
+        }
         let fleet = fleet().new_tree(&mut runner).unwrap().current();
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
         let chosen = slots(&observed.fleet, &observed.views);
         let decided = observed.views.iter().map(|view| decide(&observed.fleet, view).reason);
-        met.extend(decided.chain(chosen.queued.iter().map(|(_, reason)| *reason)).map(|it| it.as_str()));
-        met.extend((!chosen.taken.is_empty()).then_some("a slot is taken"));
-        met.extend((!chosen.halted.is_empty()).then_some("a version is halted"));
+        let reasons = decided.chain(chosen.queued.iter().map(|(_, reason)| *reason)).map(|it| it.as_str());
+        let met = reasons.chain((!chosen.taken.is_empty()).then_some("a slot is taken"));
+        for word in met.chain((!chosen.halted.is_empty()).then_some("a version is halted")) {
+            missing.remove(word);
+        }
     }
-    let all = Reason::WORDS.iter().copied().filter(|word| !["NotLeading", "NotUnderstood"].contains(word));
-    for word in all.chain(["a slot is taken", "a version is halted"]) {
-        assert!(met.contains(word), "{word} is never met");
-    }
+    assert!(missing.is_empty(), "never met: {missing:?}");
 }
 
 proptest! {

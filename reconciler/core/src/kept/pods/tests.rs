@@ -25,9 +25,14 @@ fn budget(namespace: &str, name: &str, key: &str) -> Item<Budget> {
 
 /// This many pods of a tenant, of usual size, are listed on this node.
 fn list(pods: &mut KeptPods, node: &str, count: usize) {
-    let budgets = KeptBudgets::default();
+    let (budgets, one) = (KeptBudgets::default(), pod("tenant", "p", &[]));
     pods.list_begins(node, &budgets);
-    (0..count).for_each(|number| pods.listed(node, pod("tenant", &format!("p-{number}"), &[]), &budgets));
+    for number in 0..count {
+        let mut another = one.clone();
+        another.metadata.name = Some(format!("p-{number}"));
+        another.metadata.uid = Some(format!("uid-p-{number}"));
+        pods.listed(node, another, &budgets);
+    }
     pods.list_ends(node);
 }
 
