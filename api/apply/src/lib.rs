@@ -14,6 +14,36 @@ pub trait Fields {
     fn get(&self, field: Field<'_>) -> Option<Value<'_>>;
     /// Puts something there. [`apply`] has made sure that such an object has the field, and that the value is of its kind.
     fn set(&mut self, field: Field<'_>, value: &Value<'_>);
+
+    /// Executes a write that fits.
+    ///
+    /// # Errors
+    /// As [`apply`].
+    fn carry_out(&mut self, write: &Write<'_>) -> Result<(), NotApplied> {
+        let missing = |verb, field: Field<'_>, value: &Value<'_>| Misfit {
+            object: format!("{:?}", write.object),
+            field: format!("{field:?}"),
+            verb,
+            value: format!("{value:?}"),
+        };
+        for (field, expected) in &write.tests {
+            let found = self.get(*field).ok_or_else(|| missing("test", *field, expected))?;
+            if found != *expected {
+                return Err(NotApplied::Unmet(Unmet {
+                    field: format!("{field:?}"),
+                    found: format!("{found:?}"),
+                    expected: format!("{expected:?}"),
+                }));
+            }
+        }
+        for (field, value) in &write.sets {
+            self.get(*field).ok_or_else(|| missing("set", *field, value))?;
+        }
+        for (field, value) in &write.sets {
+            self.set(*field, value);
+        }
+        Ok(())
+    }
 }
 
 /// Why a write is not applied.
@@ -45,27 +75,5 @@ pub struct Unmet {
 /// The first test that does not hold; or the first field that the object does not have, or that takes no such value.
 pub fn apply(write: &Write<'_>, object: &mut impl Fields) -> Result<(), NotApplied> {
     write.fits()?;
-    let missing = |verb, field: Field<'_>, value: &Value<'_>| Misfit {
-        object: format!("{:?}", write.object),
-        field: format!("{field:?}"),
-        verb,
-        value: format!("{value:?}"),
-    };
-    for (field, expected) in &write.tests {
-        let found = object.get(*field).ok_or_else(|| missing("test", *field, expected))?;
-        if found != *expected {
-            return Err(NotApplied::Unmet(Unmet {
-                field: format!("{field:?}"),
-                found: format!("{found:?}"),
-                expected: format!("{expected:?}"),
-            }));
-        }
-    }
-    for (field, value) in &write.sets {
-        object.get(*field).ok_or_else(|| missing("set", *field, value))?;
-    }
-    for (field, value) in &write.sets {
-        object.set(*field, value);
-    }
-    Ok(())
+    object.carry_out(write)
 }

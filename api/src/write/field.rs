@@ -197,7 +197,7 @@ impl<'a> Field<'a> {
 
     /// What stands there in the object as it was read, by meaning: a null is absent, and words, order and defaults do not
     /// matter. `None` is something that is no value of the field.
-    pub(super) fn value_in(self, observed: &Json) -> Option<Value<'static>> {
+    pub fn value_in(self, observed: &Json) -> Option<Value<'static>> {
         let place = self.place();
         let kind = place.kind;
         let Some(found) = observed.pointer(&place.pointer()).filter(|found| !found.is_null()) else {
@@ -227,7 +227,7 @@ impl<'a> Field<'a> {
     }
 
     /// What stands at the field's pointer when it has this value.
-    pub(super) fn json(self, value: &Value<'_>, observed: &Json) -> Json {
+    pub fn json(self, value: &Value<'_>, observed: &Json) -> Json {
         match self {
             Self::UpdatingTaint => taints(observed, *value == Value::Set),
             Self::ExcludedFromLoadBalancers if *value == Value::Set => json!(names::EXCLUDE_FROM_LB_VALUE),

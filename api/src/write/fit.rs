@@ -101,6 +101,7 @@ mod tests {
             (spec, Field::Generation, &number, true, false),
             (spec, Field::StatusAttempt, &number, true, false),
             (spec, Field::StatusAttempt, &state, false, false),
+            (spec, Field::SpecState, &Value::Absent, false, false),
             (spec, Field::Marker, &text, false, false),
             (status, Field::SpecAttempt, &number, true, false),
             (status, Field::Term, &number, false, false),
