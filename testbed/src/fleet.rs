@@ -82,7 +82,6 @@ impl FleetOptions {
                 activate: moment,
                 deactivate: moment,
                 reboot: Duration::from_millis(600),
-                status: Duration::ZERO,
             },
             copied: true,
             ..Self::default()

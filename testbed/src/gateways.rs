@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -15,14 +16,18 @@ use tokio::task::JoinSet;
 
 use crate::ControlPlane;
 
+/// How much later bytes arrive.
+const SLOW: Duration = Duration::from_millis(500);
+
 /// What becomes of bytes on their way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Weather {
     /// They arrive.
     #[default]
     Clear,
-    /// They arrive, later.
-    Slow(Duration),
+    /// They arrive, half a second later.
+    Slow,
     /// They are taken, and kept until the weather changes: connections are half open.
     Silent,
     /// Requests arrive, answers are lost; the connection ends when the weather changes.
@@ -128,8 +133,8 @@ async fn pump(
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
         let now = *weather.borrow();
         let changed = match now {
-            Weather::Slow(delay) => {
-                tokio::time::sleep(delay).await;
+            Weather::Slow => {
+                tokio::time::sleep(SLOW).await;
                 true
             }
             Weather::Silent => weather.wait_for(|weather| *weather != Weather::Silent).await.is_ok(),

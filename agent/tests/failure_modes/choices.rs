@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use brupop_api::{BottlerocketShadowStatus, State};
-use brupop_host::{Answer, Call, Command, Durations, Faults};
+use brupop_host::{Answer, Call, Command, Durations, Ending, Faults};
 use serde_json::json;
 
 use crate::solo::{NEW, STAGED, Solo, is_ahead};
@@ -42,7 +42,7 @@ async fn a_mislabelled_image_is_never_activated() {
         solo.stage(1);
         solo.until_called("prepare-update", 0).await;
         change(&solo, what);
-        let silent = Faults { saying: [(Command::Prepare, String::new())].into(), ..Faults::default() };
+        let silent = Faults::ending(Command::Prepare, Ending::Saying(String::new()));
         solo.faults(if says { Faults::default() } else { silent });
         let target = (what == Change::Published).then_some(NEWER);
         let moved = |status: &BottlerocketShadowStatus| {

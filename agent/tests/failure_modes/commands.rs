@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use brupop_api::{Problem, State};
-use brupop_host::{Answer, Call, Command, Durations, Faults};
+use brupop_host::{Answer, Call, Command, Durations, Ending, Faults};
 use serde_json::json;
 
 use crate::solo::{NEW, OLD, STAGED, Solo};
@@ -116,8 +116,9 @@ async fn output_of_successful_commands_does_no_harm() {
         [&noise, &format!("Starting update to {NEW}\n{noise}"), &format!("\n\0\nStarting update to {NEW}")]
     {
         let solo = Solo::idle().await;
-        let saying = [Command::Refresh, Command::Prepare, Command::Activate].map(|it| (it, words.clone()));
-        solo.faults(Faults { saying: saying.into(), ..Faults::default() });
+        let says = |command| (command, Ending::Saying(words.clone()));
+        let endings = [Command::Refresh, Command::Prepare, Command::Activate].map(says).into();
+        solo.faults(Faults { endings, ..Faults::default() });
         solo.stage(1);
         solo.until_at(1, STAGED).await;
         assert_well(&solo);
@@ -151,15 +152,13 @@ async fn a_failed_command_ends_the_attempt_quoting_stderr() {
     for (command, name) in
         [(Command::Refresh, "refresh"), (Command::Prepare, "prepare"), (Command::Activate, "activate")]
     {
-        let vanishing = Faults { vanishing: [command].into(), ..Faults::default() };
-        let killed = Faults { killed: [(command, 9)].into(), ..Faults::default() };
-        for (faults, words) in [
-            (Faults::failing(command, "no space left\n"), "failed with exit status 1: no space left"),
-            (vanishing, "failed with no exit status: "),
-            (killed, "failed with exit status or signal 9: "),
+        for (ending, words) in [
+            (Ending::Failed("no space left\n".to_owned()), "failed with exit status 1: no space left"),
+            (Ending::Unknown, "failed with no exit status: "),
+            (Ending::Killed(9), "failed with exit status or signal 9: "),
         ] {
             let solo = Solo::idle().await;
-            solo.faults(faults);
+            solo.faults(Faults::ending(command, ending));
             solo.stage(1);
             let status = solo.until_at(1, State::ErrorReset).await;
             let expected = format!("{name} {words}");
@@ -177,7 +176,7 @@ async fn an_unanswered_command_is_not_sent_twice() {
     for command in [Command::Refresh, Command::Prepare, Command::Activate] {
         let solo = Solo::idle_with(Durations { prepare, ..Durations::default() }, &[]).await;
         let before = solo.count("refresh-updates");
-        solo.faults(Faults { unanswered: [Call::Action(command)].into(), ..Faults::default() });
+        solo.faults(Faults::answer(Call::Action(command), Answer::Lost));
         solo.stage(1);
         if command == Command::Refresh {
             // It changes nothing, so it may be asked for again.

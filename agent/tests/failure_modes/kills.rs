@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use brupop_host::{Call, Command, Durations, Faults};
+use brupop_host::{Answer, Call, Command, Durations, Faults};
 
 use crate::solo::{NEW, STAGED, Solo};
 use crate::store::Death;
@@ -61,7 +61,7 @@ async fn killed_at_every_call_of_the_host() {
         let mut solo = Solo::idle_with(Durations { reboot, ..Durations::default() }, &[]).await;
         let before = solo.count(name);
         // The host does what it is asked, and the agent is gone before it hears so.
-        solo.faults(Faults { unanswered: [call].into(), ..Faults::default() });
+        solo.faults(Faults::answer(call, Answer::Lost));
         tokio::select! {
             () = solo.until_called(name, before) => {}
             () = solo.reconcile() => panic!("{name} was never called"),

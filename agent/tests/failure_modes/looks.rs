@@ -4,19 +4,18 @@ use std::time::Duration;
 
 use brupop_agent_core::step::{Command as Typed, HostCall};
 use brupop_api::State;
-use brupop_host::{Answer, Call, Command, Durations, Faults};
+use brupop_host::{Answer, Call, Command, Durations, Ending, Faults};
 
 use crate::solo::{NEW, Solo};
 
 #[tokio::test(start_paused = true)]
 async fn a_refresh_failure_shows_until_one_succeeds() {
     let answers = |answer| Faults::answer(Call::Action(Command::Refresh), answer);
-    let vanishing = Faults { vanishing: [Command::Refresh].into(), ..Faults::default() };
-    let lost = Faults { lost: [Command::Refresh].into(), ..Faults::default() };
+    let ends = |ending| Faults::ending(Command::Refresh, ending);
     let rows = [
         (Faults::failing(Command::Refresh, "no route"), "refresh failed with exit status 1: no route"),
-        (vanishing, "refresh failed with no exit status: "),
-        (lost, "refresh failed: the host does not say how it ended"),
+        (ends(Ending::Unknown), "refresh failed with no exit status: "),
+        (ends(Ending::Lost), "refresh failed: the host does not say how it ended"),
         (answers(Answer::Refused("disk on fire".into())), "refresh was refused: disk on fire"),
         (answers(Answer::NotFound("no such action".into())), "refresh was refused: no such action"),
         (answers(Answer::NotAllowed("not now".into())), "refresh was refused: not now"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brupop_agent_core::step::Command as Typed;
 use brupop_api::{BottlerocketShadowStatus, State};
-use brupop_host::{Answer, Call, Command, Durations, Faults};
+use brupop_host::{Answer, Call, Command, Durations, Ending, Faults};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -91,7 +91,7 @@ async fn an_unseen_failed_prepare_is_not_activated() {
 async fn a_person_is_left_alone() {
     // Who staged before there was time to download, with an updater that does not say what it wrote.
     let mut solo = Solo::new(Durations::default(), &["--prefetch"]);
-    solo.faults(Faults { saying: [(Command::Prepare, String::new())].into(), ..Faults::default() });
+    solo.faults(Faults::ending(Command::Prepare, Ending::Saying(String::new())));
     solo.person(&[Typed::Refresh, Typed::Prepare]).await;
     solo.start();
     solo.until_idle_with_update().await;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use brupop_api::{Problem, State};
-use brupop_host::{Choice, Command, Durations, Faults};
+use brupop_host::{Choice, Command, Durations, Ending, Faults};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -60,7 +60,7 @@ async fn an_activate_that_goes_on_failing_ends_the_attempt() {
 #[tokio::test(start_paused = true)]
 async fn a_set_that_is_armed_unsaid_is_downloaded_over() {
     let solo = solo(&[]).await;
-    solo.faults(Faults { killed_late: [(Command::Activate, 9)].into(), ..Faults::default() });
+    solo.faults(Faults::ending(Command::Activate, Ending::KilledLate(9)));
     solo.stage(1);
     solo.until_called("activate-update", 0).await;
     solo.until("said", |status| status.problem == Some(Problem::StepFailed)).await;

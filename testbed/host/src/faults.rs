@@ -21,8 +21,9 @@ pub enum Call {
     Reboot,
 }
 
-/// What a call gets in place of its true answer; the host does nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a call gets in place of its true answer; the host does nothing, unless that is said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Answer {
     /// 500 with this sentence.
     Refused(String),
@@ -38,6 +39,8 @@ pub enum Answer {
     Half,
     /// The connection is taken, and nothing ever comes.
     Hang,
+    /// The call is carried out, and its answer never comes.
+    Lost,
 }
 
 /// All that goes wrong, until it is set again.
@@ -46,22 +49,10 @@ pub enum Answer {
 pub struct Faults {
     /// False answers, by call.
     pub answers: BTreeMap<Call, Answer>,
-    /// Commands that are started and fail, with what they write to stderr.
-    pub failing: BTreeMap<Command, String>,
-    /// Commands that go well, with what they write to stderr in place of the updater's own words.
-    pub saying: BTreeMap<Command, String>,
-    /// Commands that are started and end by this signal.
-    pub killed: BTreeMap<Command, i32>,
-    /// Commands that are started, do what they have to do, and end by this signal before they can say so.
-    pub killed_late: BTreeMap<Command, i32>,
-    /// Commands that are started and end without a word of how.
-    pub vanishing: BTreeSet<Command>,
-    /// Commands that are started and never end for the host: it never says that they have run.
-    pub lost: BTreeSet<Command>,
+    /// How commands end that are started; those that are not named here end well.
+    pub endings: BTreeMap<Command, Ending>,
     /// Commands that take so much longer once they are started, and hold the lock for as long.
     pub lasting: BTreeMap<Command, Duration>,
-    /// Calls that are carried out, and whose answer never comes.
-    pub unanswered: BTreeSet<Call>,
     /// The new image does not come up: the boot loader falls back.
     pub falls_back_on_boot: bool,
     /// Versions whose image comes up nowhere: the boot loader falls back.
@@ -72,8 +63,6 @@ pub struct Faults {
     pub reboot_ignored: bool,
     /// The reboot is requested (204), and comes so much later. Until then further requests are refused.
     pub reboot_delay: Duration,
-    /// An image without in-place updates: no command can be started.
-    pub no_dispatcher: bool,
     /// What the host's settings let it choose.
     pub choice: Choice,
 }
@@ -89,27 +78,13 @@ impl Faults {
         Self { choice, ..Self::default() }
     }
 
-    /// One command that fails.
-    pub fn failing(command: Command, stderr: &str) -> Self {
-        Self { failing: BTreeMap::from([(command, stderr.to_owned())]), ..Self::default() }
+    /// One command that ends so.
+    pub fn ending(command: Command, ending: Ending) -> Self {
+        Self { endings: BTreeMap::from([(command, ending)]), ..Self::default() }
     }
 
-    /// How this command ends.
-    pub(super) fn ending(&self, command: Command) -> Ending {
-        if let Some(stderr) = self.failing.get(&command) {
-            Ending::Failed(stderr.clone())
-        } else if let Some(signal) = self.killed.get(&command) {
-            Ending::Killed(*signal)
-        } else if let Some(signal) = self.killed_late.get(&command) {
-            Ending::KilledLate(*signal)
-        } else if let Some(stderr) = self.saying.get(&command) {
-            Ending::Saying(stderr.clone())
-        } else if self.lost.contains(&command) {
-            Ending::Lost
-        } else if self.vanishing.contains(&command) {
-            Ending::Unknown
-        } else {
-            Ending::Success
-        }
+    /// One command that fails.
+    pub fn failing(command: Command, stderr: &str) -> Self {
+        Self::ending(command, Ending::Failed(stderr.to_owned()))
     }
 }

@@ -12,9 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hyper::Method;
 use jiff::Timestamp;
-use tokio::sync::{Notify, RwLock, watch};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 pub mod faults;
@@ -26,7 +25,7 @@ mod tests;
 
 pub use faults::{Answer, Call, Faults};
 pub use life::{Ended, HostPower};
-pub use machine::{Choice, Command, Unused};
+pub use machine::{Choice, Command, Ending};
 use machine::{Machine, Refusal};
 
 /// How a host is made.
@@ -58,8 +57,6 @@ pub struct Durations {
     pub prepare: Duration,
     pub activate: Duration,
     pub deactivate: Duration,
-    /// A question for the status, which shares the lock for so long: a command that comes then gets 423.
-    pub status: Duration,
     /// From the end of the API to its return.
     pub reboot: Duration,
 }
@@ -80,8 +77,6 @@ impl Durations {
 pub struct Received {
     /// When.
     pub at: Instant,
-    /// `GET` or `POST`.
-    pub method: String,
     /// Path without the query.
     pub path: String,
 }
@@ -104,8 +99,6 @@ struct Shared {
     ended: Mutex<Vec<Ended>>,
     /// Somebody has asked the API for the reboot that comes.
     requested: AtomicBool,
-    /// Shared by the questions for the status that are being answered.
-    status: RwLock<()>,
     boot_id: Mutex<String>,
     power: watch::Sender<HostPower>,
     reboot: Notify,
@@ -130,7 +123,6 @@ impl Host {
             calls: Mutex::default(),
             ended: Mutex::default(),
             requested: AtomicBool::new(false),
-            status: RwLock::default(),
             boot_id: Mutex::default(),
             power: watch::Sender::new(HostPower::Down),
             reboot: Notify::new(),
@@ -199,7 +191,7 @@ impl Host {
         let choice = lock(&self.shared.faults).choice.clone();
         let mut machine = self.shared.machine();
         machine.start(command, &choice).map_err(|refusal| anyhow::anyhow!("{command:?}: {refusal:?}"))?;
-        machine.finish(machine::Ending::Success, &choice, Timestamp::now());
+        machine.finish(Ending::Success, &choice, Timestamp::now());
         Ok(())
     }
 
@@ -212,6 +204,12 @@ impl Host {
     pub fn calls(&self) -> Vec<Received> {
         lock(&self.shared.calls).clone()
     }
+
+    /// How often this action was called so far, such as `reboot`.
+    pub fn count(&self, action: &str) -> usize {
+        let is_it = |call: &&Received| call.path.strip_prefix("/actions/") == Some(action);
+        lock(&self.shared.calls).iter().filter(is_it).count()
+    }
 }
 
 impl Shared {
@@ -220,33 +218,14 @@ impl Shared {
     }
 
     /// Notes a call; returns the false answer that it is to get, if any.
-    fn record(&self, method: &Method, path: &str, call: Option<Call>) -> Option<Answer> {
-        let received = Received { at: Instant::now(), method: method.to_string(), path: path.to_owned() };
-        lock(&self.calls).push(received);
+    fn record(&self, path: &str, call: Option<Call>) -> Option<Answer> {
+        lock(&self.calls).push(Received { at: Instant::now(), path: path.to_owned() });
         lock(&self.faults).answers.get(&call?).cloned()
-    }
-
-    fn answers(&self, call: Call) -> bool {
-        !lock(&self.faults).unanswered.contains(&call)
-    }
-
-    /// The lock is shared for as long as a question for the status takes.
-    async fn share_lock(&self) {
-        if !self.durations.status.is_zero() {
-            let _shared = self.status.read().await;
-            tokio::time::sleep(self.durations.status).await;
-        }
     }
 
     /// Starts a command, which ends by itself unless the host reboots before.
     fn start(self: &Arc<Self>, command: Command) -> Result<(), Refusal> {
-        if self.status.try_write().is_err() {
-            return Err(Refusal::Locked);
-        }
         let faults = lock(&self.faults).clone();
-        if faults.no_dispatcher {
-            return Err(Refusal::Internal("Unable to start the update dispatcher"));
-        }
         let boot = {
             let mut machine = self.machine();
             machine.start(command, &faults.choice)?;
@@ -257,7 +236,7 @@ impl Shared {
         tokio::spawn(async move {
             tokio::time::sleep(takes).await;
             let faults = lock(&shared.faults).clone();
-            let ending = faults.ending(command);
+            let ending = faults.endings.get(&command).cloned().unwrap_or(Ending::Success);
             let mut machine = shared.machine();
             if machine.boots() == boot {
                 machine.finish(ending, &faults.choice, Timestamp::now());

@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use semver::Version;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 mod choice;
 mod ending;
@@ -11,7 +12,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use choice::{Choice, Unused};
+pub use choice::Choice;
 pub use ending::Ending;
 pub use status::{CommandResult, Image, Partition, Status, UpdateState};
 
@@ -55,6 +56,7 @@ pub struct Machine {
     inactive: Option<Content>,
     /// The boot loader tries the inactive set next.
     inactive_is_next: bool,
+    /// The newest first.
     published: Vec<Version>,
     status: Option<Status>,
     running: Option<Command>,
@@ -101,17 +103,11 @@ impl Machine {
     }
 
     /// The answer of `GET /os`.
-    pub fn os(&self) -> serde_json::Map<String, serde_json::Value> {
-        [
-            ("pretty_name", self.pretty_name()),
-            ("variant_id", self.variant.clone()),
-            ("version_id", self.active.to_string()),
-            ("build_id", "5ed15786".to_owned()),
-            ("arch", self.arch.clone()),
-        ]
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value.into()))
-        .collect()
+    pub fn os(&self) -> serde_json::Value {
+        json!({
+            "pretty_name": self.pretty_name(), "variant_id": self.variant, "version_id": self.active,
+            "build_id": "5ed15786", "arch": self.arch,
+        })
     }
 
     /// A new image in the repository; hosts learn of it by a refresh.
@@ -162,7 +158,7 @@ impl Machine {
         }
         if command == Command::Prepare && !choice.unreachable {
             self.inactive_is_next = false;
-            self.writes = self.choose(choice.updater_lock.as_ref().or(choice.version_lock.as_ref()), choice);
+            self.writes = self.choose(choice);
             // From here on the inactive set is being written to, whatever the status document says of it.
             let content = self.writes.clone().map(|version| Content { version, damaged: true });
             self.inactive = content.or_else(|| self.inactive.take());
@@ -181,14 +177,10 @@ impl Machine {
         let mut status = self.status.take().unwrap_or_else(Status::new);
         let success = matches!(ending, Ending::Success | Ending::Saying(_));
         match command {
-            Command::Refresh if success && choice.unused == Some(Unused::Output) => {}
-            Command::Refresh if success && choice.unused == Some(Unused::Settings) => {
-                status.available_updates = self.available(choice);
-            }
             Command::Refresh if success => {
-                status.available_updates = self.available(choice);
-                let chosen = self.choose(choice.version_lock.as_ref(), choice);
-                status.chosen_update = chosen.map(|version| self.image(version));
+                // All that is published, also what is older than what runs.
+                status.available_updates.clone_from(&self.published);
+                status.chosen_update = self.choose(choice).map(|version| self.image(version));
                 if matches!(status.update_state, UpdateState::Idle | UpdateState::Available) {
                     status.update_state = match status.chosen_update {
                         Some(_) => UpdateState::Available,
@@ -258,20 +250,11 @@ impl Machine {
         Image { arch: self.arch.clone(), version, variant: self.variant.clone() }
     }
 
-    /// Newest first: all that is published, also what is older than what runs.
-    fn available(&self, choice: &Choice) -> Vec<Version> {
-        self.published.iter().filter(|_| !choice.before_wave).cloned().collect()
-    }
-
-    /// With a lock that version, also if it is older than what runs; else the newest up to the highest that is allowed, if it
-    /// is newer, or what runs is not allowed.
-    fn choose(&self, lock: Option<&String>, choice: &Choice) -> Option<Version> {
+    /// The newest up to the highest that is allowed, if it is newer, or what runs is not allowed.
+    fn choose(&self, choice: &Choice) -> Option<Version> {
         let max = choice.max_version.as_ref().and_then(|max| Version::parse(max).ok());
         let is_allowed = |version: &Version| max.as_ref().is_none_or(|max| version <= max);
-        let mut available = self.available(choice).into_iter().filter(is_allowed);
-        match lock {
-            None => available.next().filter(|newest| *newest > self.active || !is_allowed(&self.active)),
-            Some(lock) => available.find(|it| it.to_string() == *lock && *it != self.active),
-        }
+        let newest = self.published.iter().find(|version| is_allowed(version));
+        newest.filter(|newest| **newest > self.active || !is_allowed(&self.active)).cloned()
     }
 }

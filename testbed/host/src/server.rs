@@ -11,7 +11,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 
@@ -25,12 +25,10 @@ pub(super) async fn connection(stream: UnixStream, shared: Arc<Shared>) -> io::R
     let service = service_fn(move |request: Request<Incoming>| {
         let (shared, broken) = (Arc::clone(&shared), Arc::clone(&broken));
         async move {
-            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-            let query = request.uri().query().unwrap_or("").to_owned();
-            let call = call(&method, &path);
-            let fault = shared.record(&method, &path, call);
+            let path = request.uri().path();
+            let call = call(request.method(), path);
+            let fault = shared.record(path, call);
             Ok::<_, Infallible>(match (call, fault) {
-                (_, Some(Answer::Hang)) => std::future::pending().await,
                 (_, Some(Answer::Half)) => {
                     broken.notify_one();
                     std::future::pending().await
@@ -40,13 +38,12 @@ pub(super) async fn connection(stream: UnixStream, shared: Arc<Shared>) -> io::R
                 (_, Some(Answer::NotAllowed(sentence))) => text(StatusCode::CONFLICT, &sentence),
                 (_, Some(Answer::Locked)) => refusal(Refusal::Locked),
                 (_, Some(Answer::Nonsense(body))) => body_of(StatusCode::OK, "application/json", body),
-                (Some(call), None) => {
-                    if call == Call::Status {
-                        shared.share_lock().await;
-                    }
-                    let answer = answer(&shared, call, &query);
-                    if shared.answers(call) { answer } else { std::future::pending().await }
+                (Some(call), None) => answer(&shared, call),
+                (Some(call), Some(Answer::Lost)) => {
+                    answer(&shared, call);
+                    std::future::pending().await
                 }
+                (_, Some(Answer::Hang | Answer::Lost)) => std::future::pending().await,
                 (None, None) => text(StatusCode::NOT_FOUND, "no such resource"),
             })
         }
@@ -67,30 +64,20 @@ fn call(method: &Method, path: &str) -> Option<Call> {
     })
 }
 
-fn answer(shared: &Arc<Shared>, call: Call, query: &str) -> Response<Full<Bytes>> {
+fn answer(shared: &Arc<Shared>, call: Call) -> Response<Full<Bytes>> {
     match call {
-        Call::Os => {
-            let prefix = query.strip_prefix("prefix=").unwrap_or("");
-            let mut os = shared.machine().os();
-            os.retain(|key, _| key.starts_with(prefix));
-            json(&Value::Object(os))
-        }
+        Call::Os => document(&shared.machine().os()),
         Call::Status => match shared.machine().status() {
-            Ok(status) => match serde_json::to_value(status) {
-                Ok(status) => json(&status),
-                Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-            },
+            Ok(status) => document(&json!(status)),
             Err(why) => refusal(why),
         },
-        Call::Action(command) => match shared.start(command) {
-            Ok(()) => text(StatusCode::NO_CONTENT, ""),
-            Err(why) => refusal(why),
-        },
-        Call::Reboot => match shared.request_reboot() {
-            Ok(()) => text(StatusCode::NO_CONTENT, ""),
-            Err(why) => refusal(why),
-        },
+        Call::Action(command) => begun(shared.start(command)),
+        Call::Reboot => begun(shared.request_reboot()),
     }
+}
+
+fn begun(result: Result<(), Refusal>) -> Response<Full<Bytes>> {
+    result.map_or_else(refusal, |()| text(StatusCode::NO_CONTENT, ""))
 }
 
 fn refusal(why: Refusal) -> Response<Full<Bytes>> {
@@ -102,7 +89,7 @@ fn refusal(why: Refusal) -> Response<Full<Bytes>> {
     }
 }
 
-fn json(value: &Value) -> Response<Full<Bytes>> {
+fn document(value: &Value) -> Response<Full<Bytes>> {
     body_of(StatusCode::OK, "application/json", value.to_string())
 }
 

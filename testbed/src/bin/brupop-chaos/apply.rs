@@ -18,7 +18,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
 use crate::asked;
-use crate::fault::{Bad, Fault, Process};
+use crate::fault::{Fault, Process};
 use crate::hosts::Hosts;
 use crate::people::{self, node_name};
 use crate::world::NODES;
@@ -126,13 +126,7 @@ impl Maker {
             }
             Fault::Network { process, weather, .. } => {
                 let pod = self.pod(fleet, *process).await?;
-                let weather = match weather {
-                    Bad::Slow => Weather::Slow(Duration::from_millis(500)),
-                    Bad::Silent => Weather::Silent,
-                    Bad::Deaf => Weather::Deaf,
-                    Bad::Shut => Weather::Shut,
-                };
-                set_weather(fleet, &pod, weather);
+                set_weather(fleet, &pod, *weather);
                 self.cut_off.put(*process, pod);
             }
             Fault::WebhookUnreachable { .. } => fleet.control_plane.reach_services(false),
@@ -183,7 +177,8 @@ impl Maker {
                 // Their Nodes may be those of before again. Kubelets renew tokens within the hour; we do not wait for that.
                 for node in std::mem::take(&mut self.remade) {
                     if let Ok(pod) = self.pod(fleet, Process::Agent(node)).await {
-                        self.person(None, people::delete_operator_pod(fleet.client(), pod));
+                        let pods = Api::<Pod>::namespaced(fleet.client(), NAMESPACE);
+                        self.person(None, async move { people::until_gone(&pods, &pod).await });
                     }
                 }
             }

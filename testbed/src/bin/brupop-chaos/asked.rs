@@ -1,8 +1,10 @@
 //! Which faults people and tenants make, by the API server.
 
 use anyhow::{Context as _, Result};
+use brupop_api::names::{FLEET, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION};
 use brupop_testbed::host::Host;
 use kube::Client;
+use serde_json::json;
 
 use crate::fault::Fault;
 use crate::{people, pools, tenants, workloads};
@@ -34,15 +36,20 @@ pub(crate) async fn does(client: Client, host: Option<Host>, fault: Fault, make:
         Fault::Drain { node, .. } if make => people::drain(client, node).await,
         Fault::Cordon { node, .. } | Fault::Drain { node, .. } => people::uncordon_own(client, node).await,
         Fault::Uncordon { node } => people::uncordon(client, node).await,
-        Fault::PauseNode { node, .. } => people::pause_node(client, node, make).await,
+        Fault::PauseNode { node, .. } => people::annotate(client, node, PAUSE_ANNOTATION, make).await,
         Fault::PauseFleet { .. } => people::pause_fleet(client, make).await,
         Fault::Acknowledge => people::acknowledge(client).await,
-        Fault::DeleteFleet => people::delete_fleet(client).await,
+        Fault::DeleteFleet => people::delete(&people::fleets(client), FLEET).await,
         Fault::Unlabel { node, .. } => people::label(client, node, !make).await,
-        Fault::UpdateNow { node, .. } => people::update_now(client, node, make).await,
-        Fault::EditSpec { node, what } => people::edit_spec(client, node, what).await,
-        Fault::EditStatus { node, what } => people::edit_status(client, node, what).await,
-        Fault::DeleteShadow { node } => people::delete_shadow(client, node).await,
+        Fault::UpdateNow { node, .. } => people::annotate(client, node, UPDATE_NOW_ANNOTATION, make).await,
+        // The API server stores it with a warning, and the reconciler overwrites it.
+        Fault::EditSpec { node, spec } => {
+            people::merge(&people::shadows(client), &people::shadow_name(node), json!({"spec": spec})).await
+        }
+        Fault::EditStatus { node, status } => people::edit_status(client, node, status).await,
+        Fault::DeleteShadow { node } => {
+            people::delete(&people::shadows(client), &people::shadow_name(node)).await
+        }
         Fault::CloseBudget { workload, .. } => tenants::budget(client, workload, !make).await,
         Fault::AnotherBudget { workload, unreadable, .. } if make => {
             tenants::another_budget(client, workload, unreadable).await

@@ -1,7 +1,9 @@
 //! What can be done to a cluster and to the operator on it.
 
-use brupop_testbed::host::{Call, Command};
+use brupop_testbed::gateways::Weather;
+use brupop_testbed::host::{Answer, Call, Command};
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 /// All that a run depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,11 +54,11 @@ pub(crate) enum Fault {
     /// A snapshot of etcd is made, and etcd restored from it so much later; and the control plane's programs start again.
     Restore { ms: u64 },
     /// What a process says to the API server, or hears from it, is slow or lost.
-    Network { process: Process, weather: Bad, ms: u64 },
+    Network { process: Process, weather: Weather, ms: u64 },
     /// The API server reaches no webhook.
     WebhookUnreachable { ms: u64 },
-    /// A host answers a call wrongly.
-    HostAnswers { node: usize, call: Call, answer: HostAnswer, ms: u64 },
+    /// A host answers a call wrongly, or not.
+    HostAnswers { node: usize, call: Call, answer: Answer, ms: u64 },
     /// A host's command is started, and fails.
     CommandFails { node: usize, command: Command, ms: u64 },
     /// A host's command is started and ends, and the host never says so.
@@ -108,9 +110,9 @@ pub(crate) enum Fault {
     /// A person asks for the update of a node.
     UpdateNow { node: usize, ms: u64 },
     /// A person writes into the status of a shadow.
-    EditStatus { node: usize, what: Edit },
+    EditStatus { node: usize, status: Json },
     /// A person writes into the spec of a shadow.
-    EditSpec { node: usize, what: SpecEdit },
+    EditSpec { node: usize, spec: Json },
     /// A person deletes a shadow.
     DeleteShadow { node: usize },
     /// A budget allows no disruption.
@@ -151,42 +153,6 @@ pub(crate) enum Process {
     Agent(usize),
 }
 
-/// Bad weather between a process and the API server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Bad {
-    /// Half a second later.
-    Slow,
-    /// Half open.
-    Silent,
-    /// Requests arrive, answers do not.
-    Deaf,
-    /// Connections are cut, watches with them.
-    Shut,
-}
-
-/// A wrong answer of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum HostAnswer {
-    /// 423
-    Locked,
-    /// 404
-    NotFound,
-    /// 409
-    NotAllowed,
-    /// 500
-    Refused,
-    /// 200, and no answer to the question.
-    Nonsense,
-    /// Half an answer.
-    Half,
-    /// None.
-    Hang,
-    /// The command is carried out, and there is no answer.
-    Unanswered,
-}
-
 /// What a person does to a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -201,26 +167,6 @@ pub(crate) enum PoolChange {
     Deleted,
     /// It selects all nodes, before all others.
     TakesAll,
-}
-
-/// What a person writes into a status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Edit {
-    Crashes,
-    NoTarget,
-    StateIdle,
-    NoAttempt,
-}
-
-/// What a person writes into a spec.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum SpecEdit {
-    /// The update is not wanted any more.
-    Idle,
-    /// It is to be another version, which no host knows.
-    Version,
 }
 
 impl Fault {

@@ -1,12 +1,12 @@
 //! What goes wrong with simulated hosts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use brupop_testbed::Fleet;
-use brupop_testbed::host::{Answer, Command, Faults, Host};
+use brupop_testbed::host::{Answer, Ending, Faults, Host};
 
-use crate::fault::{Fault, HostAnswer};
+use crate::fault::Fault;
 use crate::schedule::CALLS;
 
 /// What is wrong with each host for now.
@@ -38,29 +38,25 @@ impl Hosts {
     pub(crate) fn set(&mut self, fleet: &Fleet, fault: &Fault, made: bool) {
         match fault {
             Fault::HostAnswers { node, call, answer, .. } => {
-                let (call, answer) = (*call, answer_of(*answer));
-                self.change(fleet, *node, |faults| match answer {
-                    None if made => drop(faults.unanswered.insert(call)),
-                    Some(answer) if made => drop(faults.answers.insert(call, answer)),
-                    _ => {
-                        faults.answers.remove(&call);
-                        faults.unanswered.remove(&call);
-                    }
+                self.change(fleet, *node, |faults| {
+                    set(&mut faults.answers, *call, made.then(|| answer.clone()));
                 });
             }
             Fault::ApiHangs { node, .. } => self.change(fleet, *node, |faults| {
                 for call in CALLS {
-                    if made {
-                        faults.answers.insert(call, Answer::Hang);
-                    } else {
-                        faults.answers.remove(&call);
-                    }
+                    set(&mut faults.answers, call, made.then_some(Answer::Hang));
                 }
             }),
-            Fault::CommandFails { node, command, .. }
-            | Fault::CommandHangs { node, command, .. }
-            | Fault::CommandLasts { node, command, .. } => {
-                self.change(fleet, *node, |faults| set_command(faults, *command, fault, made));
+            Fault::CommandFails { node, command, .. } => self.change(fleet, *node, |faults| {
+                let fails = || Ending::Failed("no space left on device\u{1b}[2J".to_owned());
+                set(&mut faults.endings, *command, made.then(fails));
+            }),
+            Fault::CommandHangs { node, command, .. } => {
+                self.change(fleet, *node, |f| set(&mut f.endings, *command, made.then_some(Ending::Lost)));
+            }
+            Fault::CommandLasts { node, command, ms } => {
+                let longer = made.then_some(Duration::from_millis(*ms));
+                self.change(fleet, *node, |faults| set(&mut faults.lasting, *command, longer));
             }
             Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = made),
             Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = made),
@@ -114,36 +110,16 @@ impl Hosts {
     }
 }
 
-/// What becomes of a command that a host starts; or nothing any more.
-fn set_command(faults: &mut Faults, command: Command, fault: &Fault, made: bool) {
-    match fault {
-        Fault::CommandHangs { .. } if made => drop(faults.lost.insert(command)),
-        Fault::CommandHangs { .. } => drop(faults.lost.remove(&command)),
-        Fault::CommandLasts { ms, .. } if made => {
-            faults.lasting.insert(command, Duration::from_millis(*ms));
-        }
-        Fault::CommandLasts { .. } => drop(faults.lasting.remove(&command)),
-        _ if made => drop(faults.failing.insert(command, "no space left on device\u{1b}[2J".to_owned())),
-        _ => drop(faults.failing.remove(&command)),
+/// Sets what this is, or that it is as it should be.
+fn set<K: Ord, V>(faults: &mut BTreeMap<K, V>, of: K, what: Option<V>) {
+    match what {
+        Some(what) => drop(faults.insert(of, what)),
+        None => drop(faults.remove(&of)),
     }
 }
 
 fn on_host(fleet: &Fleet, node: usize, change: impl FnOnce(&Host)) {
     if let Some(host) = fleet.hosts.get(node) {
         change(host);
-    }
-}
-
-fn answer_of(answer: HostAnswer) -> Option<Answer> {
-    let why = || "a fault was made\u{1b}[2J".to_owned();
-    match answer {
-        HostAnswer::Locked => Some(Answer::Locked),
-        HostAnswer::NotFound => Some(Answer::NotFound(why())),
-        HostAnswer::NotAllowed => Some(Answer::NotAllowed(why())),
-        HostAnswer::Refused => Some(Answer::Refused(why())),
-        HostAnswer::Nonsense => Some(Answer::Nonsense("{\"a\": 1}".to_owned())),
-        HostAnswer::Half => Some(Answer::Half),
-        HostAnswer::Hang => Some(Answer::Hang),
-        HostAnswer::Unanswered => None,
     }
 }

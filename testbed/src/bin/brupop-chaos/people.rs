@@ -5,9 +5,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::names::{
-    self, FLEET, MARKER_ANNOTATION, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION, UPDATER_INTERFACE_LABEL,
-};
+use brupop_api::names::{self, FLEET, MARKER_ANNOTATION, UPDATER_INTERFACE_LABEL};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, State};
 use brupop_testbed::NewNode;
 use brupop_testbed::host::Host;
@@ -22,7 +20,6 @@ use serde_json::{Value as Json, json};
 use tokio::time::{sleep, timeout};
 
 use crate::SHOP;
-use crate::fault::{Edit, SpecEdit};
 
 /// On nodes that a person has cordoned.
 pub(crate) const BY_HAND: &str = "example.org/cordoned-by-hand";
@@ -47,7 +44,7 @@ pub(crate) fn shadows(client: Client) -> Api<BottlerocketShadow> {
     Api::namespaced(client, NAMESPACE)
 }
 
-fn fleets(client: Client) -> Api<BottlerocketFleet> {
+pub(crate) fn fleets(client: Client) -> Api<BottlerocketFleet> {
     Api::namespaced(client, NAMESPACE)
 }
 
@@ -65,9 +62,9 @@ pub(crate) async fn patch_node(client: &Client, node: usize, patch: Json) -> Res
 }
 
 /// Sets or removes an annotation.
-async fn annotate(client: &Client, node: usize, annotation: &str, set: bool) -> Result<()> {
+pub(crate) async fn annotate(client: Client, node: usize, annotation: &str, set: bool) -> Result<()> {
     let value = if set { json!("true") } else { Json::Null };
-    patch_node(client, node, json!({"metadata": {"annotations": {annotation: value}}})).await
+    patch_node(&client, node, json!({"metadata": {"annotations": {annotation: value}}})).await
 }
 
 /// Cordons a node that is not cordoned.
@@ -109,14 +106,6 @@ pub(crate) async fn drain(client: Client, node: usize) -> Result<()> {
     Ok(())
 }
 
-pub(crate) async fn pause_node(client: Client, node: usize, paused: bool) -> Result<()> {
-    annotate(&client, node, PAUSE_ANNOTATION, paused).await
-}
-
-pub(crate) async fn update_now(client: Client, node: usize, now: bool) -> Result<()> {
-    annotate(&client, node, UPDATE_NOW_ANNOTATION, now).await
-}
-
 pub(crate) async fn pause_fleet(client: Client, paused: bool) -> Result<()> {
     merge(&fleets(client), FLEET, json!({"spec": {"paused": paused}})).await
 }
@@ -130,51 +119,31 @@ pub(crate) async fn acknowledge(client: Client) -> Result<()> {
     merge(&fleets, FLEET, json!({"spec": {"acknowledgedHalts": halts}})).await
 }
 
-pub(crate) async fn delete_fleet(client: Client) -> Result<()> {
-    Ok(fleets(client).delete(FLEET, &DeleteParams::default()).await.map(drop)?)
-}
-
 pub(crate) async fn label(client: Client, node: usize, labelled: bool) -> Result<()> {
     let value = if labelled { json!(names::UPDATER_INTERFACE_VERSION) } else { Json::Null };
     patch_node(&client, node, json!({"metadata": {"labels": {UPDATER_INTERFACE_LABEL: value}}})).await
 }
 
-pub(crate) async fn edit_status(client: Client, node: usize, what: Edit) -> Result<()> {
-    let status = match what {
-        Edit::Crashes => json!({"crash_count": 7}),
-        Edit::NoTarget => json!({"target_version": null}),
-        Edit::StateIdle => json!({"current_state": "Idle"}),
-        Edit::NoAttempt => json!({"attempt": null}),
-    };
+pub(crate) async fn edit_status(client: Client, node: usize, status: Json) -> Result<()> {
     let patch = Patch::Merge(json!({"status": status}));
     shadows(client).patch_status(&shadow_name(node), &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
-/// The API server stores it with a warning, and the reconciler overwrites it.
-pub(crate) async fn edit_spec(client: Client, node: usize, what: SpecEdit) -> Result<()> {
-    let spec = match what {
-        SpecEdit::Idle => json!({"state": "Idle"}),
-        SpecEdit::Version => json!({"version": "1.19.9"}),
-    };
-    merge(&shadows(client), &shadow_name(node), json!({"spec": spec})).await
-}
-
-pub(crate) async fn delete_shadow(client: Client, node: usize) -> Result<()> {
-    Ok(shadows(client).delete(&shadow_name(node), &DeleteParams::default()).await.map(drop)?)
-}
-
-/// Deletes a pod of the operator, whenever the API server takes it.
-pub(crate) async fn delete_operator_pod(client: Client, pod: String) -> Result<()> {
-    until_gone(&Api::<Pod>::namespaced(client, NAMESPACE), &pod).await;
-    Ok(())
+/// Deletes an object that is there.
+pub(crate) async fn delete<K: Clone + DeserializeOwned + Debug>(objects: &Api<K>, name: &str) -> Result<()> {
+    Ok(objects.delete(name, &DeleteParams::default()).await.map(drop)?)
 }
 
 /// Deletes an object, whenever the API server takes that.
-pub(crate) async fn until_gone<K: Clone + DeserializeOwned + Debug>(objects: &Api<K>, name: &str) {
+pub(crate) async fn until_gone<K: Clone + DeserializeOwned + Debug>(
+    objects: &Api<K>,
+    name: &str,
+) -> Result<()> {
     while gone(objects.delete(name, &DeleteParams::default()).await.map(drop)).is_err() {
         sleep(RETRY).await;
     }
+    Ok(())
 }
 
 /// What was to be deleted is not there.
@@ -200,9 +169,8 @@ pub(crate) async fn break_marker(client: Client, node: usize, broken: bool) -> R
     patch_node(&client, node, patch).await
 }
 
-/// Deletes a Node.
 pub(crate) async fn remove_node(client: Client, node: usize) -> Result<()> {
-    Ok(Api::<Node>::all(client).delete(&node_name(node), &DeleteParams::default()).await.map(drop)?)
+    delete(&Api::<Node>::all(client), &node_name(node)).await
 }
 
 /// Deletes a Node once its update is over, and it is being watched or runs the last of its attempts; an autoscaler sees it

@@ -10,7 +10,7 @@ use brupop_testbed::operator::NAMESPACE;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use kube::Client;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value as Json, json};
 
 use crate::fault::{Fault, PoolChange, Step};
@@ -128,7 +128,7 @@ pub(crate) async fn change(client: Client, pool: String, change: PoolChange) -> 
         }
         PoolChange::Deleted => {
             let pools = Api::<BottlerocketPool>::namespaced(client, NAMESPACE);
-            return Ok(pools.delete(&pool, &DeleteParams::default()).await.map(drop)?);
+            return people::delete(&pools, &pool).await;
         }
     }
     apply(client, &pool, spec).await

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use brupop_api::names::{PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION};
 use brupop_testbed::Fleet;
 use brupop_testbed::host::{Ended, Host};
 use futures::future::try_join_all;
@@ -188,8 +189,8 @@ async fn tidy_up(fleet: &Fleet, settings: &Settings) -> Result<()> {
 
 async fn tidy_up_node(client: Client, node: usize, host: Host) -> Result<()> {
     people::add_node(client.clone(), node, host).await?;
-    people::pause_node(client.clone(), node, false).await?;
-    people::update_now(client.clone(), node, false).await?;
+    people::annotate(client.clone(), node, PAUSE_ANNOTATION, false).await?;
+    people::annotate(client.clone(), node, UPDATE_NOW_ANNOTATION, false).await?;
     people::label(client.clone(), node, true).await?;
     pools::label(client.clone(), node, pools::tier(node).to_owned()).await?;
     people::uncordon_own(client.clone(), node).await?;

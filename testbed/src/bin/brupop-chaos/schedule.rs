@@ -4,9 +4,11 @@ use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use brupop_testbed::host::{Call, Command};
+use brupop_testbed::gateways::Weather;
+use brupop_testbed::host::{Answer, Call, Command};
+use serde_json::json;
 
-use crate::fault::{Bad, Edit, Fault, HostAnswer, Plan, Process, Settings, SpecEdit, Step};
+use crate::fault::{Fault, Plan, Process, Settings, Step};
 use crate::pools::{self, POOLS};
 use crate::random::Random;
 use crate::world::NODES;
@@ -76,14 +78,14 @@ const KINDS: [(u64, Make); 47] = [
     (3, |random| Fault::FreezePlane { program: plane(random), ms: random.within(200..5_000) }),
     (16, |random| Fault::Network {
         process: process(random),
-        weather: *random.one(&[Bad::Slow, Bad::Silent, Bad::Deaf, Bad::Shut]),
+        weather: *random.one(&[Weather::Slow, Weather::Silent, Weather::Deaf, Weather::Shut]),
         ms: random.within(500..12_000),
     }),
     (3, |random| Fault::WebhookUnreachable { ms: random.within(500..8_000) }),
     (12, |random| Fault::HostAnswers {
         node: node(random),
         call: *random.one(&CALLS),
-        answer: *random.one(&ANSWERS),
+        answer: answer(random),
         ms: random.within(500..10_000),
     }),
     (6, |random| Fault::CommandFails {
@@ -115,7 +117,12 @@ const KINDS: [(u64, Make); 47] = [
     (2, |random| Fault::UpdateNow { node: node(random), ms: random.within(5_000..20_000) }),
     (4, |random| Fault::EditStatus {
         node: node(random),
-        what: *random.one(&[Edit::Crashes, Edit::NoTarget, Edit::StateIdle, Edit::NoAttempt]),
+        status: match random.within(0..4) {
+            0 => json!({"crash_count": 7}),
+            1 => json!({"target_version": null}),
+            2 => json!({"current_state": "Idle"}),
+            _ => json!({"attempt": null}),
+        },
     }),
     (5, |random| Fault::DeleteShadow { node: node(random) }),
     (4, |random| Fault::CloseBudget {
@@ -136,7 +143,11 @@ const KINDS: [(u64, Make); 47] = [
     }),
     (4, |random| Fault::EditSpec {
         node: node(random),
-        what: *random.one(&[SpecEdit::Idle, SpecEdit::Version]),
+        // The update is not wanted any more, or is to be another version, which no host knows.
+        spec: match random.within(0..2) {
+            0 => json!({"state": "Idle"}),
+            _ => json!({"version": "1.19.9"}),
+        },
     }),
     (4, |random| Fault::Relabel {
         node: node(random),
@@ -189,16 +200,20 @@ pub(crate) const CALLS: [Call; 7] = [
     Call::Action(Command::Deactivate),
     Call::Reboot,
 ];
-const ANSWERS: [HostAnswer; 8] = [
-    HostAnswer::Locked,
-    HostAnswer::NotFound,
-    HostAnswer::NotAllowed,
-    HostAnswer::Refused,
-    HostAnswer::Nonsense,
-    HostAnswer::Half,
-    HostAnswer::Hang,
-    HostAnswer::Unanswered,
-];
+
+fn answer(random: &mut Random) -> Answer {
+    let why = || "a fault was made\u{1b}[2J".to_owned();
+    match random.within(0..8) {
+        0 => Answer::Locked,
+        1 => Answer::NotFound(why()),
+        2 => Answer::NotAllowed(why()),
+        3 => Answer::Refused(why()),
+        4 => Answer::Nonsense("{\"a\": 1}".to_owned()),
+        5 => Answer::Half,
+        6 => Answer::Hang,
+        _ => Answer::Lost,
+    }
+}
 
 fn fault(random: &mut Random) -> Fault {
     let all: u64 = KINDS.iter().map(|(weight, _)| weight).sum();

@@ -43,8 +43,7 @@ pub(crate) async fn another_budget(client: Client, workload: String, unreadable:
 
 /// Deletes it, whenever the API server takes that.
 pub(crate) async fn delete_another_budget(client: Client, workload: String) -> Result<()> {
-    until_gone(&Api::<PodDisruptionBudget>::namespaced(client, SHOP), &another(&workload)).await;
-    Ok(())
+    until_gone(&Api::<PodDisruptionBudget>::namespaced(client, SHOP), &another(&workload)).await
 }
 
 fn another(workload: &str) -> String {

@@ -69,7 +69,6 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
         activate: moment,
         deactivate: moment,
         reboot: moment * 4,
-        status: Duration::ZERO,
     };
     let options = FleetOptions {
         control_plane: Options { audit_policy: Some(AUDIT_POLICY), under_faults: true, ..Options::CLUSTER },

@@ -76,7 +76,6 @@ impl Arguments {
             activate: short,
             deactivate: short,
             reboot: seconds(self.reboot_seconds),
-            status: Duration::ZERO,
         }
     }
 

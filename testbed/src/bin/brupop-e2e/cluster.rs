@@ -29,7 +29,6 @@ const DURATIONS: Durations = Durations {
     activate: Duration::from_millis(200),
     deactivate: Duration::from_millis(200),
     reboot: Duration::from_secs(5),
-    status: Duration::ZERO,
 };
 
 /// A running cluster. Fields end in their order: what talks, before what it talks to.
