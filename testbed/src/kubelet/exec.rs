@@ -1,13 +1,13 @@
 //! `kubectl exec`, by WebSocket and without standard input. API servers that translate to SPDY, as those before Kubernetes
 //! 1.36 do, are refused.
 
-use super::answer::{Body, plain};
-use super::container::Unrunnable;
+use super::answer::plain;
 use super::{Kubelet, PodEntry};
 use anyhow::{Context as _, Result};
 use futures::{SinkExt as _, Stream, StreamExt as _, stream};
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ impl Kubelet {
         };
         let pid = self.lock().pods.values().find_map(running).context("the container is not running")?;
         let (name, arguments) = words.split_first().context("no command")?;
-        let program = self.programs.get(name).ok_or_else(|| Unrunnable::NoProgram(name.clone()))?;
+        let program = self.program(name)?;
         let environment = std::fs::read_to_string(format!("/proc/{pid}/environ"))?;
         let environment = environment.split('\0').filter_map(|variable| variable.split_once('='));
         let mut command = Command::new(&program.binary);
@@ -61,7 +61,7 @@ impl Kubelet {
 }
 
 /// Agrees to a WebSocket, and runs the command in it.
-pub(super) fn upgraded(mut request: Request<Incoming>, command: Result<Command>) -> Response<Body> {
+pub(super) fn upgraded(mut request: Request<Incoming>, command: Result<Command>) -> Response<Full<Bytes>> {
     let headers = request.headers();
     let protocols = headers.get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|it| it.to_str().ok());
     let speaks = protocols.is_some_and(|it| it.split(',').any(|protocol| protocol.trim() == PROTOCOL));

@@ -12,7 +12,6 @@
 mod answer;
 mod container;
 mod exec;
-mod logs;
 mod node;
 mod pod;
 mod probe;
@@ -28,7 +27,7 @@ use crate::mended::Mended;
 use crate::sandbox::Signal;
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::COMPONENT_LABEL;
-use container::{BOOT_ID, Unrunnable};
+use container::BOOT_ID;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::Api;
@@ -261,9 +260,8 @@ impl Kubelet {
         Ok(dir)
     }
 
-    fn program(&self, container: &Container) -> Result<&Program, Unrunnable> {
-        let command = container.command.iter().flatten().next().ok_or(Unrunnable::NotOneCommand)?;
-        self.programs.get(command).ok_or_else(|| Unrunnable::NoProgram(command.clone()))
+    fn program(&self, command: &str) -> Result<&Program> {
+        self.programs.get(command).with_context(|| format!("there is no program for the command {command:?}"))
     }
 
     fn set_process(&self, uid: &str, process: Option<RunsAs>) {

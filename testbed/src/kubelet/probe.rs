@@ -15,7 +15,6 @@ use tokio::net::TcpStream;
 const EAGER: Duration = Duration::from_millis(100);
 
 /// A probe as the pod's specification has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Probe {
     /// The container's port.
     pub port: i32,
@@ -88,25 +87,7 @@ pub(crate) fn port_named(container: &Container, name: &str) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-    #[test]
-    fn a_probe_is_read_with_kubernetes_defaults() {
-        let container: Container = serde_json::from_value(json!({
-            "name": "c", "ports": [{"name": "health", "containerPort": 8080}],
-            "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 5},
-        }))
-        .unwrap();
-        let expected = Probe {
-            port: 8080,
-            path: "/readyz".to_owned(),
-            period: Duration::from_secs(5),
-            timeout: Duration::from_secs(1),
-            failures: 3,
-        };
-        assert_eq!(Probe::readiness(&container), Some(expected));
-    }
 
     #[tokio::test]
     async fn the_status_decides() {
