@@ -69,17 +69,3 @@ fn substituted(expression: &str, window: Window) -> Result<String> {
     ensure!(!text.contains('$'), "a variable that nobody knows: {text}");
     Ok(text)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variables_are_those_of_grafana() {
-        let window = Window { from: 100.0, until: 160.0, step: 5.0 };
-        let expression = r#"a{cluster="$cluster",pool=~"$pool"}[$__rate_interval] b[$__range]"#;
-        let all = substituted(expression, window).unwrap();
-        assert_eq!(all, r#"a{cluster="",pool=~".*"}[5500ms] b[60000ms]"#);
-        assert!(substituted("a[$__interval]", window).is_err());
-    }
-}

@@ -56,18 +56,3 @@ pub fn blocks<'d>(text: &'d str, language: &str) -> Vec<&'d str> {
     let begin = format!("```{language}\n");
     text.split(begin.as_str()).skip(1).filter_map(|block| block.split("```").next()).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_section_ends_with_the_next_heading_outside_of_code() {
-        let document = "# Page\n\n## One\na\n### Part\n```sh\n# comment\nrun\n```\n## Two\nb\n";
-        assert_eq!(section(document, "## One").unwrap(), "a\n### Part\n```sh\n# comment\nrun\n```\n");
-        assert_eq!(section(document, "### Part").unwrap(), "```sh\n# comment\nrun\n```\n");
-        assert_eq!(section(document, "## Two").unwrap(), "b\n");
-        assert!(section(document, "## Three").is_err());
-        assert_eq!(blocks(document, "sh"), ["# comment\nrun\n"]);
-    }
-}

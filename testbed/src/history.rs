@@ -4,53 +4,22 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use brupop_api::names::{self, EXCLUDE_FROM_LB_LABEL, MARKER_ANNOTATION};
-use brupop_api::{BottlerocketFleet, BottlerocketShadow, Marker, State};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use tokio::time::Instant;
 
-/// What is known of one node at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
-pub struct Seen {
-    /// There is a shadow. Without one, `spec` and `status` are as if they were empty.
-    pub has_shadow: bool,
-    /// There is a Node. Without one, so is it.
-    pub has_node: bool,
-    /// `spec.state`
-    pub goal: State,
-    /// `spec.version`
-    pub target: Option<String>,
-    /// `status.current_state`
-    pub reached: Option<State>,
-    /// `status.current_version`
-    pub version: Option<String>,
-    /// `status.target_version`
-    pub available: Option<String>,
-    /// `status.crash_count`
-    pub crashes: u64,
-    /// Version of `status.staged`.
-    pub staged: Option<String>,
-    /// Reason of the condition Progressing.
-    pub reason: String,
-    /// The Node is Ready.
-    pub ready: bool,
-    /// `spec.unschedulable` of the Node.
-    pub cordoned: bool,
-    /// The Node carries the label that keeps it out of load balancers.
-    pub excluded: bool,
-    /// The marker says so.
-    pub drained: bool,
-    /// The Node carries a marker that says more than that autoscalers are kept away.
-    pub marked: bool,
-    /// `status.nodeInfo.bootID` of the Node.
-    pub boot_id: String,
-}
+mod seen;
+#[cfg(test)]
+mod tests;
+
+use seen::Objects;
+pub use seen::Seen;
 
 /// The fleet's past, by node.
 #[derive(Clone, Debug, Default)]
 pub struct History {
+    objects: BTreeMap<String, Objects>,
     nodes: BTreeMap<String, Vec<(Instant, Seen)>>,
     /// The most slots that were ever taken.
     most_slots: usize,
@@ -75,78 +44,6 @@ pub struct Outcome {
     pub boots: usize,
 }
 
-impl Seen {
-    fn with_shadow(mut self, shadow: &BottlerocketShadow) -> Self {
-        let status = shadow.status.clone().unwrap_or_default();
-        self.has_shadow = true;
-        self.goal = shadow.spec.state;
-        self.target.clone_from(&shadow.spec.version);
-        self.reached = status.current_state;
-        self.version = status.current_version;
-        self.available = status.target_version;
-        self.crashes = status.crash_count.unwrap_or(0);
-        self.staged = status.staged.map(|staged| staged.version);
-        let progressing = status.conditions.iter().find(|condition| condition.type_ == "Progressing");
-        self.reason = progressing.map(|condition| condition.reason.clone()).unwrap_or_default();
-        self
-    }
-
-    fn with_node(mut self, node: &Node) -> Self {
-        self.has_node = true;
-        let status = node.status.as_ref();
-        let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
-        self.ready =
-            conditions.clone().any(|condition| condition.type_ == "Ready" && condition.status == "True");
-        self.cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
-        self.excluded = node.labels().contains_key(EXCLUDE_FROM_LB_LABEL);
-        let marker = node.annotations().get(MARKER_ANNOTATION).map(|text| Marker::parse(text).ok());
-        self.marked = marker.as_ref().is_some_and(|read| !read.as_ref().is_some_and(Marker::is_kept));
-        self.drained = marker.flatten().is_some_and(|read| read.drained_at.is_some());
-        self.boot_id = status
-            .and_then(|status| status.node_info.as_ref())
-            .map(|info| info.boot_id.clone())
-            .unwrap_or_default();
-        self
-    }
-
-    fn without_shadow(self) -> Self {
-        let Self { has_node, ready, cordoned, excluded, drained, marked, boot_id, .. } = self;
-        Self { has_node, ready, cordoned, excluded, drained, marked, boot_id, ..Self::default() }
-    }
-
-    fn without_node(self) -> Self {
-        let Self { has_shadow, goal, target, reached, version, available, crashes, staged, reason, .. } =
-            self;
-        Self {
-            has_shadow,
-            goal,
-            target,
-            reached,
-            version,
-            available,
-            crashes,
-            staged,
-            reason,
-            ..Self::default()
-        }
-    }
-
-    /// Out of service: pods cannot run there, or not be started there. Nobody counts on a Node that is not there.
-    pub fn is_unavailable(&self) -> bool {
-        self.has_node && (!self.ready || self.cordoned)
-    }
-
-    /// Idle, in service, on this version.
-    pub fn runs(&self, version: &str) -> bool {
-        self.is_idle() && self.has_node && !self.is_unavailable() && self.version.as_deref() == Some(version)
-    }
-
-    /// Nothing of an update is left.
-    pub fn is_idle(&self) -> bool {
-        self.goal == State::Idle && self.reached == Some(State::Idle) && !self.marked
-    }
-}
-
 impl History {
     /// When a node, or what is known of one, last changed.
     pub fn last_change(&self) -> Option<Instant> {
@@ -156,25 +53,25 @@ impl History {
     /// A shadow was seen.
     pub fn shadow(&mut self, at: Instant, shadow: &BottlerocketShadow) {
         if let Some(node) = names::node_of_shadow(&shadow.name_any()) {
-            self.note(at, node, |seen| seen.with_shadow(shadow));
+            self.note(at, node, |objects| objects.0 = Some(shadow.clone()));
         }
     }
 
     /// A Node was seen.
     pub fn node(&mut self, at: Instant, node: &Node) {
-        self.note(at, &node.name_any(), |seen| seen.with_node(node));
+        self.note(at, &node.name_any(), |objects| objects.1 = Some(node.clone()));
     }
 
     /// The shadow of this name is deleted.
     pub fn no_shadow(&mut self, at: Instant, name: &str) {
         if let Some(node) = names::node_of_shadow(name) {
-            self.note(at, node, Seen::without_shadow);
+            self.note(at, node, |objects| objects.0 = None);
         }
     }
 
     /// The Node of this name is deleted.
     pub fn no_node(&mut self, at: Instant, name: &str) {
-        self.note(at, name, Seen::without_node);
+        self.note(at, name, |objects| objects.1 = None);
     }
 
     /// The ledger was seen. A watch leaves out no version of it, unless it begins again.
@@ -201,11 +98,11 @@ impl History {
         self.most_slots_of.get(pool).copied().unwrap_or(0)
     }
 
-    fn note(&mut self, at: Instant, node: &str, change: impl FnOnce(Seen) -> Seen) {
-        let past = self.nodes.entry(node.to_owned()).or_default();
-        let before = past.last().map(|(_, seen)| seen.clone());
-        let after = change(before.clone().unwrap_or_default());
-        if before.as_ref() != Some(&after) {
+    fn note(&mut self, at: Instant, node: &str, change: impl FnOnce(&mut Objects)) {
+        let objects = self.objects.entry(node.to_owned()).or_default();
+        change(objects);
+        let (past, after) = (self.nodes.entry(node.to_owned()).or_default(), Seen::of(objects));
+        if past.last().is_none_or(|(_, before)| *before != after) {
             past.push((at, after));
         }
     }
@@ -326,6 +223,3 @@ fn outcome(past: &[(Instant, Seen)]) -> Outcome {
         boots: boots.len(),
     }
 }
-
-#[cfg(test)]
-mod tests;

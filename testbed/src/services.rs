@@ -230,27 +230,3 @@ async fn read_connect(stream: &mut UnixStream) -> Result<String> {
         _ => bail!("not a CONNECT request"),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_service_selects_ready_pods_with_its_port() {
-        let slice: EndpointSlice = serde_json::from_value(json!({
-            "addressType": "IPv4",
-            "ports": [{"name": "metrics", "port": 8080}, {"name": "https", "port": 8443}],
-            "endpoints": [
-                {"addresses": ["1.1.1.1"], "conditions": {"ready": true}, "targetRef": {"uid": "a"}},
-                {"addresses": ["1.1.1.2"], "conditions": {"ready": false}, "targetRef": {"uid": "b"}},
-                {"addresses": ["1.1.1.3"], "targetRef": {"uid": "c"}},
-                {"addresses": ["1.1.1.4"]},
-            ],
-        }))
-        .unwrap();
-        let https = [("a".to_owned(), 8443), ("c".to_owned(), 8443)];
-        assert_eq!(ready_pods(&slice, Some("https")), https);
-        assert_eq!(ready_pods(&slice, None), []);
-    }
-}

@@ -1,5 +1,3 @@
-use serde_json::{from_value, json};
-
 use super::*;
 
 fn past(rows: &[(u64, Seen)]) -> Vec<(Instant, Seen)> {
@@ -73,43 +71,4 @@ fn unavailable_nodes_are_counted_at_every_moment() {
     assert_eq!(history.most_unavailable_since(at(34)), 2);
     assert_eq!(history.most_unavailable_since(at(36)), 1, "what came before does not count");
     assert_eq!(history.most_unavailable_since(at(40)), 0);
-}
-
-#[test]
-fn deleted_objects_are_forgotten() {
-    let node: Node = from_value(json!({
-        "metadata": {"name": "a"},
-        "spec": {"unschedulable": true},
-        "status": {"nodeInfo": {"bootID": "b"}, "conditions": [{"type": "Ready", "status": "False"}]},
-    }))
-    .unwrap();
-    let shadow: BottlerocketShadow = from_value(json!({
-        "metadata": {"name": "brs-a"},
-        "spec": {"state": "StagedAndPerformedUpdate", "version": "1.20.0"},
-        "status": {"current_version": "1.19.4", "current_state": "Idle"},
-    }))
-    .unwrap();
-    let at = Instant::now();
-    let mut history = History::default();
-    history.node(at, &node);
-    history.shadow(at, &shadow);
-    let before = history.of("a").unwrap().clone();
-    assert!(before.is_unavailable() && before.goal == State::StagedAndPerformedUpdate);
-
-    history.no_shadow(at, "brs-a");
-    let bare = history.of("a").unwrap().clone();
-    assert!(!bare.has_shadow && bare.has_node && bare.is_unavailable() && bare.boot_id == "b");
-    assert_eq!((bare.goal, bare.target, bare.version, bare.reached), (State::Idle, None, None, None));
-
-    history.shadow(at, &shadow);
-    assert_eq!(history.of("a"), Some(&before), "the same again");
-    history.no_node(at, "a");
-    let lost = history.of("a").unwrap().clone();
-    assert!(!lost.is_unavailable() && !lost.cordoned && lost.boot_id.is_empty());
-    assert_eq!((lost.goal, lost.version.as_deref()), (State::StagedAndPerformedUpdate, Some("1.19.4")));
-
-    history.no_shadow(at, "brs-a");
-    assert_eq!(history.of("a"), None);
-    assert_eq!(history.now().count(), 0);
-    assert_eq!(history.past("a").len(), 6, "its past stays");
 }

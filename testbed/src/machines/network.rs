@@ -97,18 +97,3 @@ pub(super) fn pod_network(number: u8) -> serde_json::Value {
         ],
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn machines_and_pods_have_distinct_addresses() {
-        let numbers = 0..200;
-        let mut addresses: Vec<_> = numbers.clone().map(address).chain([CONTROL_PLANE]).collect();
-        addresses.sort_unstable();
-        addresses.dedup();
-        assert_eq!(addresses.len(), 201);
-        assert_eq!(pods(3), "10.244.3.0/24");
-    }
-}
