@@ -88,9 +88,27 @@ impl Event {
         self.response_status.as_ref().map_or(0, |status| status.code)
     }
 
+    /// What was asked about; all of it empty if that is no object.
+    pub fn object(&self) -> &ObjectRef {
+        const EMPTY: String = String::new();
+        static NONE: ObjectRef = ObjectRef {
+            api_group: EMPTY,
+            resource: EMPTY,
+            subresource: EMPTY,
+            namespace: EMPTY,
+            name: EMPTY,
+        };
+        self.object_ref.as_ref().unwrap_or(&NONE)
+    }
+
     /// Whether the request was about this object.
     pub fn is_about(&self, resource: &str, name: &str) -> bool {
-        self.object_ref.as_ref().is_some_and(|object| object.resource == resource && object.name == name)
+        self.object().resource == resource && self.object().name == name
+    }
+
+    /// Whether the service account of this name has asked.
+    pub fn is_by(&self, account: &str) -> bool {
+        self.user.username.rsplit(':').next() == Some(account)
     }
 }
 

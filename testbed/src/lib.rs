@@ -29,6 +29,7 @@ pub mod machines;
 mod median;
 mod mended;
 pub mod nodes;
+pub mod objects;
 pub mod observed;
 pub mod operator;
 pub mod prometheus;

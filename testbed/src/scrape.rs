@@ -3,15 +3,13 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
-use kube::api::{Api, Patch, PatchParams};
 use kube::client::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::ControlPlane;
 use crate::kubelet::PodProcess;
+use crate::objects::kubectl;
 
 /// Port of the containers that serve `/metrics`.
 pub const PORT: i32 = 8444;
@@ -34,25 +32,22 @@ impl Scraper {
     /// A scraper with the token of an account that is bound to a `ClusterRole`, usually [`READER`]; to none: an account
     /// that may not scrape.
     pub async fn start(control_plane: &ControlPlane, role: Option<&str>) -> Result<Self> {
-        let client = control_plane.client();
         let name = role.unwrap_or("nobody");
-        let params = PatchParams::apply("brupop-testbed");
-        let apply = |object: Value| Patch::Apply(object);
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SCRAPER}});
-        Api::<Namespace>::all(client.clone()).patch(SCRAPER, &params, &apply(namespace)).await?;
-        let accounts = Api::<ServiceAccount>::namespaced(client.clone(), SCRAPER);
-        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
-        accounts.patch(name, &params, &apply(account)).await?;
-        if let Some(role) = role {
-            let binding = json!({
+        let metadata = json!({"name": name, "namespace": SCRAPER});
+        let binding = role.map(|role| {
+            json!({
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
                 "metadata": {"name": format!("{SCRAPER}-{role}")},
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
                 "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": SCRAPER}],
-            });
-            let bindings = Api::<ClusterRoleBinding>::all(client);
-            bindings.patch(&format!("{SCRAPER}-{role}"), &params, &apply(binding)).await?;
-        }
+            })
+        });
+        let mut objects = vec![
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SCRAPER}}),
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+        ];
+        objects.extend(binding);
+        kubectl(control_plane, &["apply"], &objects).await?;
         Ok(Self::with_token(control_plane.token(SCRAPER, name).await?))
     }
 

@@ -1,10 +1,11 @@
 //! A fleet in three pools, by the label `tier`: a canary, what follows it, and a database that waits for its window.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use brupop_api::BottlerocketPool;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use kube::Resource as _;
 
+use crate::objects::with_file;
 use crate::operator::NAMESPACE;
 use crate::{Fleet, await_until};
 
@@ -52,10 +53,7 @@ pub async fn apply(fleet: &Fleet, nodes: usize, manifest: &str) -> Result<()> {
         let label = format!("tier={}", tier(number, nodes));
         fleet.control_plane.kubectl(["label", "node", &format!("node-{number}"), &label]).await?;
     }
-    let file = fleet.control_plane.dir().join("pools.yaml");
-    tokio::fs::write(&file, manifest).await?;
-    let file = file.to_str().context("a path")?;
-    fleet.control_plane.kubectl(["apply", "-n", NAMESPACE, "-f", file]).await?;
+    with_file(&fleet.control_plane, &["apply", "-n", NAMESPACE], manifest).await?;
     await_until("the pools have their nodes", async || {
         let counts = ["get", "brp", "-n", NAMESPACE, "-o", "jsonpath={.items[*].status.nodes}"];
         let counts = fleet.control_plane.kubectl(counts).await.ok()?;

@@ -2,79 +2,60 @@
 
 use anyhow::Result;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, Patch, PatchParams, PostParams};
-use serde_json::{from_value, json};
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value as Json, json};
 
 use super::Fleet;
-use crate::await_until;
+use crate::objects::{self, budget, deployment};
 use crate::sandbox::Signal;
+use crate::{DEADLINE, await_until};
 
 /// The namespace of the workloads.
 const SHOP: &str = "shop";
 
 impl Fleet {
+    /// `kubectl apply` of these objects.
+    pub async fn apply(&self, objects: &[Json]) -> Result<()> {
+        objects::kubectl(&self.control_plane, &["apply"], objects).await.map(drop)
+    }
+
+    /// Awaits that all pods of a Deployment run.
+    pub async fn until_rolled_out(&self, namespace: &str, name: &str) -> Result<()> {
+        let timeout = DEADLINE.as_secs();
+        self.kubectl(&format!("rollout status deployment/{name} -n {namespace} --timeout={timeout}s"))
+            .await
+            .map(drop)
+    }
+
     /// A Deployment with a disruption budget in the namespace `shop`; returns when all of its pods run.
     pub async fn deploy(&self, name: &str, replicas: usize, max_unavailable: &str) -> Result<()> {
-        let client = self.client();
-        let namespace: Namespace = from_value(json!({"metadata": {"name": SHOP}}))?;
-        if Api::<Namespace>::all(client.clone()).get_opt(SHOP).await?.is_none() {
-            Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
-        }
         let max_unavailable =
             max_unavailable.parse::<u32>().map_or_else(|_| json!(max_unavailable), |n| json!(n));
-        let labels = json!({"app": name});
-        let budget: PodDisruptionBudget = from_value(json!({
-            "metadata": {"name": name},
-            "spec": {"maxUnavailable": max_unavailable, "selector": {"matchLabels": labels}},
-        }))?;
-        Api::namespaced(client.clone(), SHOP).create(&PostParams::default(), &budget).await?;
-        let deployment: Deployment = from_value(json!({
-            "metadata": {"name": name},
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": labels},
-                "template": {
-                    "metadata": {"labels": labels},
-                    "spec": {
-                        "terminationGracePeriodSeconds": 0,
-                        "containers": [{"name": name, "image": "none"}],
-                        "topologySpreadConstraints": [{
-                            "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
-                            "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": labels},
-                        }],
-                    },
-                },
-            },
-        }))?;
-        let deployments = Api::<Deployment>::namespaced(client, SHOP);
-        deployments.create(&PostParams::default(), &deployment).await?;
-        await_until(format!("{replicas} pods of {name} run"), async || {
-            let status = deployments.get(name).await.ok()?.status?;
-            (usize::try_from(status.available_replicas?).ok()? == replicas).then_some(())
-        })
-        .await
+        let template = json!({"spec": {
+            "terminationGracePeriodSeconds": 0,
+            "topologySpreadConstraints": [{
+                "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": name}},
+            }],
+        }});
+        self.apply(&[
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}}),
+            budget(SHOP, name, name, &max_unavailable),
+            deployment(SHOP, name, replicas, &template),
+        ])
+        .await?;
+        self.until_rolled_out(SHOP, name).await
     }
 
     /// One more pod under the budget of a Deployment made by [`Fleet::deploy`], for which there is no node; returns when
     /// the budget counts it as away.
     pub async fn deploy_spare(&self, name: &str) -> Result<()> {
-        let spare: Deployment = from_value(json!({
-            "metadata": {"name": format!("{name}-spare")},
-            "spec": {
-                "replicas": 1,
-                "selector": {"matchLabels": {"app": name, "spare": "yes"}},
-                "template": {
-                    "metadata": {"labels": {"app": name, "spare": "yes"}},
-                    "spec": {
-                        "nodeSelector": {"example.com/no-node-has-this": "yes"},
-                        "containers": [{"name": name, "image": "none"}],
-                    },
-                },
-            },
-        }))?;
-        Api::namespaced(self.client(), SHOP).create(&PostParams::default(), &spare).await?;
+        let labels = json!({"app": name, "spare": "yes"});
+        let nowhere = json!({"metadata": {"labels": labels}, "spec": {"nodeSelector": {"example.com/no-node-has-this": "yes"}}});
+        let mut spare = deployment(SHOP, &format!("{name}-spare"), 1, &nowhere);
+        spare["spec"]["selector"]["matchLabels"] = labels;
+        self.apply(&[spare]).await?;
         self.until_it_allows_none(name).await
     }
 

@@ -88,19 +88,15 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
     println!(
         "-- workloads: four with budgets, one without, a daemon, one that comes back wherever it is evicted"
     );
-    let file = fleet.control_plane.dir().join("workloads.json");
-    std::fs::write(&file, workloads().to_string())?;
-    fleet.control_plane.kubectl(["apply".as_ref(), "-f".as_ref(), file.as_os_str()]).await?;
-    fleet.kubectl(&format!("-n {SHOP} rollout status --timeout=90s deployment/cart")).await?;
-    fleet
-        .kubectl(&format!("-n {NAMESPACE} rollout status --timeout=90s deployment/brupop-reconciler"))
-        .await?;
+    fleet.apply(&workloads()).await?;
+    fleet.until_rolled_out(SHOP, "cart").await?;
+    fleet.until_rolled_out(NAMESPACE, "brupop-reconciler").await?;
     Ok(fleet)
 }
 
-fn workloads() -> Json {
+fn workloads() -> [Json; 12] {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}});
-    let items = [
+    [
         namespace,
         workload("apps/v1", "Deployment", "cart", &json!({"replicas": 16}), &json!({})),
         budget("cart"),
@@ -119,8 +115,7 @@ fn workloads() -> Json {
             &json!({"replicas": 1}),
             &json!({"tolerations": [{"operator": "Exists"}]}),
         ),
-    ];
-    json!({"apiVersion": "v1", "kind": "List", "items": items})
+    ]
 }
 
 fn workload(api_version: &str, kind: &str, name: &str, more: &Json, of_pods: &Json) -> Json {

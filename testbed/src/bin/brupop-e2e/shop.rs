@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::machines::Images;
+use brupop_testbed::objects::{budget, deployment, kubectl};
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -41,9 +42,7 @@ impl Shop {
         println!(
             "-- a workload: {REPLICAS} pods behind a Service, of which {MAY_BE_AWAY} may be away (PodDisruptionBudget)"
         );
-        let file = cluster.control_plane.dir().join("shop.json");
-        std::fs::write(&file, objects().to_string())?;
-        cluster.control_plane.kubectl(["apply".as_ref(), "-f".as_ref(), file.as_os_str()]).await?;
+        kubectl(&cluster.control_plane, &["apply"], &objects()).await?;
         let client = cluster.client();
         cluster
             .control_plane
@@ -88,32 +87,27 @@ impl Shop {
     }
 }
 
-fn objects() -> serde_json::Value {
+fn objects() -> [serde_json::Value; 4] {
     let labels = json!({"app": "cart"});
-    let http = json!({"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1});
-    json!({"apiVersion": "v1", "kind": "List", "items": [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": NAMESPACE},
-         "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 8080}]}},
-        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "cart", "namespace": NAMESPACE},
-         "spec": {"maxUnavailable": MAY_BE_AWAY, "selector": {"matchLabels": labels}}},
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "cart", "namespace": NAMESPACE},
-         "spec": {
-            "replicas": REPLICAS, "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {
-                "containers": [{
-                    "name": "cart", "image": Images::SANDBOX, "env": [{"name": "LISTEN", "value": ":8080"}],
-                    "readinessProbe": http,
-                    // Until the proxies know that it goes.
-                    "lifecycle": {"preStop": {"sleep": {"seconds": 2}}},
-                }],
-                "topologySpreadConstraints": [{
-                    "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
-                    "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": labels},
-                }],
-            }},
-        }},
-    ]})
+    let pod = json!({
+        "containers": [{
+            "name": "cart", "image": Images::SANDBOX, "env": [{"name": "LISTEN", "value": ":8080"}],
+            "readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1},
+            // Until the proxies know that it goes.
+            "lifecycle": {"preStop": {"sleep": {"seconds": 2}}},
+        }],
+        "topologySpreadConstraints": [{
+            "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": labels},
+        }],
+    });
+    [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": NAMESPACE},
+            "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 8080}]}}),
+        budget(NAMESPACE, "cart", "cart", &json!(MAY_BE_AWAY)),
+        deployment(NAMESPACE, "cart", REPLICAS, &json!({"spec": pod})),
+    ]
 }
 
 async fn count_available(client: Client, fewest: Arc<AtomicUsize>) {

@@ -7,9 +7,6 @@ use brupop_api::shadow::ObstacleKind;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{Fleet, await_until};
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::drains::held::{HOLD, let_go};
@@ -24,14 +21,14 @@ async fn pods_that_take_longer_than_their_drain_are_evicted_once() -> Result<()>
     // A neighbour that can be evicted at any time, and two pods that are longer about their end than the drain may take.
     let on_node_0 = json!({"nodeSelector": {"kubernetes.io/hostname": "node-0"}});
     deploy(&fleet, "mail", 1, &[], on_node_0).await?;
-    let apart = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "held"}}},
-    ]}});
-    let others = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["node-2"]}]},
-    ]}}});
-    let mut affinity = apart;
-    json_patch::merge(&mut affinity, &others);
+    let affinity = json!({
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "held"}}},
+        ]},
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["node-2"]}]},
+        ]}},
+    });
     let slow = json!({"affinity": affinity, "terminationGracePeriodSeconds": 3600});
     deploy(&fleet, "held", 2, &[HOLD], slow).await?;
     let mut audit = fleet.control_plane.audit().from_now();
@@ -75,14 +72,6 @@ async fn pods_that_take_longer_than_their_drain_are_evicted_once() -> Result<()>
 
 /// Nobody wants the pods any more, and nothing keeps them.
 async fn scale_down(fleet: &Fleet) -> Result<()> {
-    let deployments = Api::<Deployment>::default_namespaced(fleet.client());
-    let none = Patch::Merge(json!({"spec": {"replicas": 0}}));
-    deployments.patch("held", &PatchParams::default(), &none).await?;
-    let pods = Api::<Pod>::default_namespaced(fleet.client());
-    let held = ListParams::default().labels("app=held");
-    await_until("its pods are gone", async || {
-        let_go(fleet).await.ok()?;
-        pods.list(&held).await.ok()?.items.is_empty().then_some(())
-    })
-    .await
+    fleet.kubectl("scale deployment held --replicas=0").await?;
+    await_until("its pods are gone", async || (let_go(fleet).await.ok()? == 0).then_some(())).await
 }

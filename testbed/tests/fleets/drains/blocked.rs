@@ -5,14 +5,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::audit::{AuditReader, Event};
 use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::objects::budget;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{Fleet, await_until};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use serde_json::{from_value, json};
+use kube::api::{Api, ListParams};
+use serde_json::json;
 
 use crate::drains::{evicted_by_us, fleet, marker};
 
@@ -54,14 +54,9 @@ async fn a_blocked_drain_is_explained_and_times_out() -> Result<()> {
     ensure!(words.len() == 1, "what it says does not stay: {words:?}");
 
     // Whatever else holds it up is said, too.
-    let budgets = Api::<PodDisruptionBudget>::namespaced(fleet.client(), "shop");
-    let second: PodDisruptionBudget = from_value(json!({
-        "metadata": {"name": "second"},
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "cart"}}},
-    }))?;
-    budgets.create(&PostParams::default(), &second).await?;
+    fleet.apply(&[budget("shop", "second", "cart", &json!(1))]).await?;
     until_it_says(&fleet, &["more than one PodDisruptionBudget"]).await?;
-    budgets.delete("second", &DeleteParams::default()).await?;
+    fleet.kubectl("delete pdb second -n shop").await?;
 
     // The next leader reads the drain's clock in the marker.
     let began: Timestamp = marker(&fleet, "node-0")

@@ -6,14 +6,13 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
+use brupop_testbed::objects::{bare_pod, deployment};
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use serde_json::{Value as Json, from_value, json};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::{Value as Json, json};
 
 use crate::drains::held::{HOLD, let_go};
 use crate::drains::{evicted_by_us, own_pods};
@@ -102,53 +101,34 @@ async fn evictions_match_kubectl_drain_with_operator_pods_last() -> Result<()> {
 
 /// A pod of each kind on node-0; returns the one that is on its way out.
 async fn populate(fleet: &Fleet) -> Result<String> {
-    let client = fleet.client();
-    let create = PostParams::default();
-    let template = |app: &str, finalizers: &[&str]| {
-        json!({
-            "metadata": {"labels": {"app": app}, "finalizers": finalizers},
-            "spec": {
-                "containers": [{"name": "c", "image": "none"}],
-                "volumes": [{"name": "scratch", "emptyDir": {}}],
-            },
-        })
-    };
-    let of = |app: &str, more: Json| {
-        let mut object = json!({
-            "metadata": {"name": app},
-            "spec": {"selector": {"matchLabels": {"app": app}}, "template": template(app, &[])},
-        });
-        json_patch::merge(&mut object["spec"], &more);
+    let pods = Api::<Pod>::default_namespaced(fleet.client());
+    let template = json!({"spec": {"volumes": [{"name": "scratch", "emptyDir": {}}]}});
+    let of = |kind: &str, name: &str, more: Json| {
+        let mut object = deployment("default", name, 1, &template);
+        object["kind"] = json!(kind);
+        json_patch::merge(&mut object, &more);
         object
     };
-    let web: Deployment = from_value(of("web", json!({})))?;
-    let mut held = template("held", &[HOLD]);
     // It is no obstacle before it should have ended.
-    held["spec"]["terminationGracePeriodSeconds"] = json!(600);
-    let held: Deployment = from_value(of("held", json!({"template": held})))?;
-    let db: StatefulSet = from_value(of("db", json!({"serviceName": "db"})))?;
-    let logs: DaemonSet = from_value(of("logs", json!({})))?;
-    let mut once = template("once", &[]);
-    once["spec"]["restartPolicy"] = json!("Never");
-    let once: Job = from_value(json!({"metadata": {"name": "once"}, "spec": {"template": once}}))?;
-    let pod = |name: &str, annotations: Json| {
-        from_value::<Pod>(json!({
-            "metadata": {"name": name, "labels": {"app": name}, "annotations": annotations},
-            "spec": {"nodeName": "node-0", "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "none"}]},
-        }))
+    let held = json!({"metadata": {"finalizers": [HOLD]}, "spec": {"terminationGracePeriodSeconds": 600}});
+    let once = json!({"apiVersion": "batch/v1", "spec": {
+        "replicas": null, "selector": null, "template": {"spec": {"restartPolicy": "Never"}},
+    }});
+    let bare = |name: &str, annotations: Json| {
+        bare_pod("default", name, "node-0", &json!({"metadata": {"annotations": annotations}}))
     };
-    let deployments = Api::<Deployment>::default_namespaced(client.clone());
-    deployments.create(&create, &web).await?;
-    deployments.create(&create, &held).await?;
-    Api::default_namespaced(client.clone()).create(&create, &db).await?;
-    Api::default_namespaced(client.clone()).create(&create, &logs).await?;
-    Api::default_namespaced(client.clone()).create(&create, &once).await?;
-    let pods = Api::<Pod>::default_namespaced(client);
-    for (name, annotations) in
-        [("static", json!({"kubernetes.io/config.mirror": "x"})), ("done", json!({})), ("debug", json!({}))]
-    {
-        pods.create(&create, &pod(name, annotations)?).await?;
-    }
+    fleet
+        .apply(&[
+            of("Deployment", "web", json!({})),
+            of("Deployment", "held", json!({"spec": {"template": held}})),
+            of("StatefulSet", "db", json!({"spec": {"serviceName": "db"}})),
+            of("DaemonSet", "logs", json!({"spec": {"replicas": null}})),
+            of("Job", "once", once),
+            bare("static", json!({"kubernetes.io/config.mirror": "x"})),
+            bare("done", json!({})),
+            bare("debug", json!({})),
+        ])
+        .await?;
     for app in ["web", "held", "db", "logs", "static", "debug"] {
         until_phase(fleet, app, "Running").await?;
     }
@@ -176,9 +156,7 @@ async fn by_hand(fleet: &Fleet) -> Result<BTreeSet<String>> {
         !refused.status.success() && why.contains("declare no controller") && why.contains("default/debug"),
         "{why}"
     );
-    let pods = Api::<Pod>::default_namespaced(fleet.client());
-    pods.delete("debug", &DeleteParams::default()).await?;
-    await_until("it is gone", async || pods.get_opt("debug").await.ok()?.is_none().then_some(())).await?;
+    fleet.kubectl("delete pod debug").await?;
     let drain = fleet.control_plane.kubectl_output(DRAIN.split(' ')).await?;
     let said = format!("{}{}", String::from_utf8(drain.stdout)?, String::from_utf8(drain.stderr)?);
     ensure!(drain.status.success(), "{said}");
@@ -213,8 +191,7 @@ async fn until_phase(fleet: &Fleet, app: &str, phase: &str) -> Result<()> {
 
 /// The workload whose pods are held back is given up, and their holder lets go.
 async fn give_up(fleet: &Fleet) -> Result<()> {
-    let deployments = Api::<Deployment>::default_namespaced(fleet.client());
-    deployments.delete("held", &DeleteParams::background()).await?;
+    fleet.kubectl("delete deployment held --wait=false").await?;
     await_until("they are gone", async || {
         // A pod that goes meanwhile is an error, and what is wanted.
         (let_go(fleet).await.ok()? == 0).then_some(())

@@ -15,13 +15,13 @@ use anyhow::Result;
 use brupop_api::Marker;
 use brupop_api::names::{MARKER_ANNOTATION, RECONCILER_ACCOUNT};
 use brupop_testbed::audit::Event;
+use brupop_testbed::objects::deployment;
 use brupop_testbed::operator::NAMESPACE;
-use brupop_testbed::{Fleet, FleetOptions, await_until};
-use k8s_openapi::api::apps::v1::Deployment;
+use brupop_testbed::{Fleet, FleetOptions};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
-use kube::api::{Api, ListParams, PostParams};
-use serde_json::{Value as Json, from_value, json};
+use kube::api::{Api, ListParams};
+use serde_json::{Value as Json, json};
 
 async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<Fleet> {
     Fleet::start(&FleetOptions::quick(nodes, env), |_| ()).await
@@ -38,10 +38,8 @@ async fn marker(fleet: &Fleet, name: &str) -> Result<Option<Marker>> {
 
 /// The pod, as `namespace/name`, that a reconciler asked to be evicted.
 fn evicted_by_us(event: &Event) -> Option<String> {
-    let object = event.object_ref.as_ref()?;
-    let is = object.resource == "pods"
-        && object.subresource == "eviction"
-        && event.user.username.ends_with(&format!(":{RECONCILER_ACCOUNT}"));
+    let object = event.object();
+    let is = object.resource == "pods" && object.subresource == "eviction" && event.is_by(RECONCILER_ACCOUNT);
     is.then(|| format!("{}/{}", object.namespace, object.name))
 }
 
@@ -56,21 +54,8 @@ async fn own_pods(fleet: &Fleet) -> Result<BTreeMap<String, String>> {
 }
 
 /// A Deployment without a budget; returns once its pods run.
-async fn deploy(fleet: &Fleet, name: &str, replicas: i32, finalizers: &[&str], more: Json) -> Result<()> {
-    let mut spec = json!({"containers": [{"name": "c", "image": "none"}]});
-    json_patch::merge(&mut spec, &more);
-    let deployment: Deployment = from_value(json!({
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}, "finalizers": finalizers}, "spec": spec},
-        },
-    }))?;
-    let deployments = Api::<Deployment>::default_namespaced(fleet.client());
-    deployments.create(&PostParams::default(), &deployment).await?;
-    await_until(format!("the pods of {name} run"), async || {
-        (deployments.get(name).await.ok()?.status?.available_replicas? == replicas).then_some(())
-    })
-    .await
+async fn deploy(fleet: &Fleet, name: &str, replicas: usize, finalizers: &[&str], spec: Json) -> Result<()> {
+    let template = json!({"metadata": {"finalizers": finalizers}, "spec": spec});
+    fleet.apply(&[deployment("default", name, replicas, &template)]).await?;
+    fleet.until_rolled_out("default", name).await
 }

@@ -3,12 +3,12 @@
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names;
 use brupop_testbed::fleet::NEW;
+use brupop_testbed::objects::budget;
 use brupop_testbed::{Fleet, await_until};
 use k8s_openapi::api::core::v1::Event;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
-use kube::api::{Api, ListParams, PostParams};
-use serde_json::{from_value, json};
+use kube::api::{Api, ListParams};
+use serde_json::json;
 
 use crate::drains::{deploy, evicted_by_us, fleet, node};
 
@@ -36,12 +36,7 @@ async fn returning_pods_with_a_budget_abort_the_drain() -> Result<()> {
     fleet.pause_node("node-1", true).await?;
     // While one of them is gone, the budget keeps the other: the node is never empty, however late its controller is.
     stubborn(&fleet, 2).await?;
-    let budget: PodDisruptionBudget = from_value(json!({
-        "metadata": {"name": "stubborn"},
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "stubborn"}}},
-    }))?;
-    let budgets = Api::<PodDisruptionBudget>::default_namespaced(fleet.client());
-    budgets.create(&PostParams::default(), &budget).await?;
+    fleet.apply(&[budget("default", "stubborn", "stubborn", &json!(1))]).await?;
     fleet.publish(NEW)?;
     fleet.until_node("node-0", "it backs off", |seen| seen.reason == "BackingOff" && !seen.cordoned).await?;
     let failures = fleet.failures("node-0").await?.context("no failure")?;
@@ -55,7 +50,7 @@ async fn returning_pods_with_a_budget_abort_the_drain() -> Result<()> {
 }
 
 /// A workload whose pods name their node, so nothing keeps them away from it.
-async fn stubborn(fleet: &Fleet, replicas: i32) -> Result<()> {
+async fn stubborn(fleet: &Fleet, replicas: usize) -> Result<()> {
     let on_node_0 = json!({"nodeName": "node-0", "terminationGracePeriodSeconds": 0});
     deploy(fleet, "stubborn", replicas, &[], on_node_0).await
 }

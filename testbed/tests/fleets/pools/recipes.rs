@@ -6,6 +6,7 @@ use brupop_testbed::Fleet;
 use brupop_testbed::documents::{POOLS, blocks, read, section};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Faults;
+use brupop_testbed::objects::with_file;
 use brupop_testbed::operator::NAMESPACE;
 use serde_json::json;
 
@@ -24,12 +25,9 @@ fn recipe(heading: &str, (from, to): (&str, &str)) -> Result<String> {
 
 /// `kubectl apply -f`, and the names of the pools.
 async fn follow(fleet: &Fleet, yaml: &str) -> Result<Vec<String>> {
-    let file = fleet.control_plane.dir().join("recipe.yaml");
     // As it is written, but for the minute for which each node is watched.
     let yaml = yaml.replace("\nspec:\n", "\nspec:\n  soak: {readyFor: 0s}\n");
-    tokio::fs::write(&file, &yaml).await?;
-    let file = file.to_str().context("a path")?;
-    fleet.kubectl(&format!("apply -n {NAMESPACE} -f {file}")).await?;
+    with_file(&fleet.control_plane, &["apply", "-n", NAMESPACE], &yaml).await?;
     let names = yaml.lines().filter_map(|line| line.strip_prefix("  name: "));
     let names: Vec<String> = names.map(str::to_owned).collect();
     for name in &names {

@@ -1,0 +1,57 @@
+//! Objects as people have them in files, and what they do with those.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Result;
+use serde_json::{Value as Json, json};
+
+use crate::ControlPlane;
+
+/// `kubectl` with these words and `-f` a file with these objects, as YAML; what it said is returned.
+pub async fn with_file(plane: &ControlPlane, words: &[&str], objects: &str) -> Result<String> {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let file = plane.dir().join(format!("objects-{}.yaml", NUMBER.fetch_add(1, Ordering::Relaxed)));
+    tokio::fs::write(&file, objects).await?;
+    let words = words.iter().map(AsRef::as_ref);
+    plane.kubectl(words.chain(["-f".as_ref(), file.as_os_str()])).await
+}
+
+/// As [`with_file`], of these objects of ours: kubectl does not ask for all schemas first, which takes an API server seconds.
+pub async fn kubectl(plane: &ControlPlane, words: &[&str], objects: &[Json]) -> Result<String> {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
+    let unchecked = if words[0] == "get" { &[][..] } else { &["--validate=false"] };
+    with_file(plane, &[words, unchecked].concat(), &list).await
+}
+
+/// A Deployment whose pods have the label `app`; `more` is merged into the template of its pods.
+pub fn deployment(namespace: &str, name: &str, replicas: usize, more: &Json) -> Json {
+    let labels = json!({"app": name});
+    let mut object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": {
+            "metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "none"}]},
+        }},
+    });
+    json_patch::merge(&mut object["spec"]["template"], more);
+    object
+}
+
+/// A budget over the pods of this app.
+pub fn budget(namespace: &str, name: &str, app: &str, max_unavailable: &Json) -> Json {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"maxUnavailable": max_unavailable, "selector": {"matchLabels": {"app": app}}},
+    })
+}
+
+/// A pod without a controller on this node; `more` is merged into it.
+pub fn bare_pod(namespace: &str, name: &str, node: &str, more: &Json) -> Json {
+    let mut object = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"app": name}},
+        "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "none"}]},
+    });
+    json_patch::merge(&mut object, more);
+    object
+}
