@@ -1,13 +1,17 @@
 //! What users and administrators do to a fleet by hand.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::{FLEET, PAUSE_ANNOTATION};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use tokio::process::Command;
+use tokio::time::timeout;
 
 use super::Fleet;
+use crate::DEADLINE;
 use crate::binaries::control_plane_binaries;
 use crate::operator::NAMESPACE;
 
@@ -46,20 +50,31 @@ impl Fleet {
         self.kubectl(&wait).await.map(drop)
     }
 
-    /// A person who may do anything pastes this into a shell.
-    pub async fn paste(&self, command: &str) -> Result<()> {
-        let output = tokio::process::Command::new("/bin/sh")
-            .args(["-c", command])
+    /// A person who may do anything pastes this into a shell at the root of the repository; what it said is returned.
+    pub async fn paste(&self, commands: &str) -> Result<String> {
+        let (said, went_well) = self.shell(&self.control_plane.kubeconfig(), commands).await?;
+        ensure!(went_well, "{commands}\n{said}");
+        Ok(said)
+    }
+
+    /// What is said when this is typed by anyone who has this kubeconfig, and whether it went well. A plain shell, which goes on
+    /// after what fails.
+    pub async fn shell(&self, kubeconfig: &Path, commands: &str) -> Result<(String, bool)> {
+        let kubectl = control_plane_binaries().await?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths([kubectl].into_iter().chain(std::env::split_paths(&path)))?;
+        let output = Command::new("bash")
+            .args(["-c", commands])
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .env_clear()
-            .env("PATH", control_plane_binaries().await?)
+            .env("PATH", path)
             .env("HOME", self.control_plane.dir())
-            .env("KUBECONFIG", self.control_plane.kubeconfig())
+            .env("KUBECONFIG", kubeconfig)
             .stdin(Stdio::null())
             .kill_on_drop(true)
-            .output()
-            .await
-            .context("there is no shell")?;
-        ensure!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(())
+            .output();
+        let output = timeout(DEADLINE, output).await.with_context(|| format!("no end: {commands}"))??;
+        let said = [output.stdout, output.stderr].concat();
+        Ok((String::from_utf8_lossy(&said).into_owned(), output.status.success()))
     }
 }

@@ -1,25 +1,21 @@
 //! Who is looked after: by hand as the README has it, or by the reconciler; and who is left out.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::{LEFT_OUT, UPDATER_INTERFACE_LABEL as LABEL, UPDATER_INTERFACE_VERSION};
+use brupop_testbed::Fleet;
 use brupop_testbed::audit::{AuditReader, Event};
-use brupop_testbed::binaries::control_plane_binaries;
 use brupop_testbed::documents::{README, blocks, read};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
-use brupop_testbed::{DEADLINE, Fleet};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
-use tokio::process::Command;
 
 use crate::orchestration::fleet;
 
-const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// From the first refusal to the second, and from that to the third, if it waits longer each time.
 const WAITS: [Duration; 2] = [Duration::from_millis(900), Duration::from_millis(1900)];
 
@@ -41,7 +37,7 @@ async fn auto_label_respects_existing_labels() -> Result<()> {
     with_it_the_node_is_labelled_and_updated(&fleet).await?;
 
     others_are_left_alone(&fleet, &mut audit).await?;
-    let table = get_nodes_status(&fleet).await?;
+    let table = fleet.paste("make --no-print-directory get-nodes-status").await?;
     let [head, row] = table.lines().collect::<Vec<_>>()[..] else { anyhow::bail!("{table}") };
     let words = |line: &str| {
         line.split("  ")
@@ -79,32 +75,12 @@ async fn only_the_first_is_in(fleet: &Fleet) -> Result<()> {
     Ok(())
 }
 
-/// Runs this in the repository, with kubectl and its kubeconfig as an administrator has them.
-async fn run(fleet: &Fleet, program: &str, args: &[&str]) -> Result<String> {
-    let path = format!("{}:{}", control_plane_binaries().await?.display(), std::env::var("PATH")?);
-    let ran = Command::new(program)
-        .args(args)
-        .current_dir(REPOSITORY)
-        .env("PATH", path)
-        .env("KUBECONFIG", fleet.control_plane.kubeconfig())
-        .stdin(Stdio::null())
-        .output();
-    let output = tokio::time::timeout(DEADLINE, ran).await??;
-    let (said, warned) = (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr));
-    ensure!(output.status.success(), "{program} {args:?}: {said}{warned}");
-    Ok(said)
-}
-
-async fn get_nodes_status(fleet: &Fleet) -> Result<String> {
-    run(fleet, "make", &["--no-print-directory", "get-nodes-status"]).await
-}
-
 /// The command that labels all Bottlerocket nodes labels them, and no others.
 async fn as_the_readme_has_it(fleet: &Fleet) -> Result<()> {
     let readme = read(README)?;
     let mut blocks = blocks(&readme, "sh").into_iter();
     let command = blocks.find(|block| block.starts_with("for node in ")).context("no such command")?;
-    run(fleet, "bash", &["-euo", "pipefail", "-c", command]).await?;
+    fleet.paste(&format!("set -euo pipefail\n{command}")).await?;
     only_the_first_is_in(fleet).await?;
     fleet.until_waits("node-0", "NoUpdate").await?;
     bare(fleet, "node-0").await?;
@@ -115,7 +91,7 @@ async fn as_the_readme_has_it(fleet: &Fleet) -> Result<()> {
 fn patches(event: &Event, node: &str) -> bool {
     event.verb == "patch"
         && event.is_about("nodes", node)
-        && event.user.username.ends_with(":brupop-reconciler")
+        && event.is_by("brupop-reconciler")
         && !event.request_uri.contains("dryRun")
 }
 

@@ -7,23 +7,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::conditions::{ConditionStatus, READY};
-use brupop_api::names::RECONCILER_ACCOUNT;
 use brupop_api::{BottlerocketPool, State, names};
 use brupop_testbed::documents::{POOLS, blocks, read, section};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::{self, Answer, Call, Faults};
-use brupop_testbed::operator::{NAMESPACE, binaries};
+use brupop_testbed::objects::with_file;
+use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Sandbox;
-use brupop_testbed::{Bearer, DEADLINE, Fleet, FleetOptions, await_until};
+use brupop_testbed::{Fleet, FleetOptions, await_until};
 use kube::api::{Api, ListParams, PostParams};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::process::Command;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
+use crate::update::exec::exec_with;
 use brupop_testbed::prometheus::{Prometheus, Served};
 
 /// A label of what is scraped, which nobody but Prometheus has to know.
@@ -140,11 +139,8 @@ async fn apply(fleet: &Fleet) -> Result<()> {
     let yaml = *blocks(section(&document, "## Gates")?, "yaml").first().context("no YAML")?;
     ensure!(yaml.contains(TIER), "it selects other nodes:\n{yaml}");
     let soak = "  nodeSelector: {}\n  soak: {readyFor: 8s, workloadsTimeout: 0s}\n";
-    let file = fleet.control_plane.dir().join("gated.yaml");
-    std::fs::write(&file, yaml.replace(TIER, soak))?;
-    let file = file.to_str().context("a path")?;
-    fleet.kubectl(&format!("apply -n {NAMESPACE} -f {file}")).await?;
-    Ok(())
+    let yaml = yaml.replace(TIER, soak);
+    with_file(&fleet.control_plane, &["apply", "-n", NAMESPACE], &yaml).await.map(drop)
 }
 
 /// Two nodes, one at a time.
@@ -233,17 +229,8 @@ async fn given_back(fleet: &Fleet, app: &App, secret: &Path) -> Result<()> {
 
 /// What `plan` says of this node, if these are the sources.
 async fn plan_says(fleet: &Fleet, sources: &Path, node: &str, reason: &str) -> Result<()> {
-    let pod = fleet.processes("reconciler").pop().context("no reconciler")?.pod;
-    let bearer = Bearer::of_pod(&fleet.control_plane, NAMESPACE, RECONCILER_ACCOUNT, &pod).await?;
-    let output = Command::new(binaries(&["brupop-reconciler"])?.join("brupop-reconciler"))
-        .args(["plan", "-o", "json"])
-        .env_clear()
-        .envs(bearer.variables())
-        .env("GATE_SOURCES", sources)
-        .env("MIN_NODE_AGE_SECONDS", "0")
-        .kill_on_drop(true)
-        .output();
-    let output = timeout(DEADLINE, output).await.context("it does not end")??;
+    let settings = [("GATE_SOURCES", sources.as_os_str())];
+    let output = exec_with(fleet, &["plan", "-o", "json"], &settings).await?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success() && !said.contains(HUSH), "{said}");
     let plan: Value = serde_json::from_slice(&output.stdout)?;

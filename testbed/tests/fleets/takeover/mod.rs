@@ -1,6 +1,5 @@
 //! From upstream's operator to ours and back, by the commands of docs/migrating.md.
 
-mod document;
 mod left;
 mod obstacles;
 mod upstream;
@@ -8,6 +7,7 @@ mod upstream;
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, FLEET, MARKER_ANNOTATION};
 use brupop_testbed::audit::AuditReader;
+use brupop_testbed::documents::{self, MIGRATING, read, section};
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::{History, Seen};
 use brupop_testbed::operator::{NAMESPACE, programs};
@@ -55,8 +55,8 @@ async fn upstreams_updates_are_taken_over_in_any_state() -> Result<()> {
     let mut fleet = upstreams(By::Create, &LEFT).await?;
     take_over(&mut fleet, async |fleet, block| {
         // It says that it may be run again.
-        document::run(fleet, block).await?;
-        let said = document::run(fleet, block).await?;
+        fleet.paste(block).await?;
+        let said = fleet.paste(block).await?;
         if block.contains("-L bottlerocket.aws") { nodes_without_label_are_listed(&said) } else { Ok(()) }
     })
     .await?;
@@ -123,8 +123,8 @@ async fn there_is_a_way_back() -> Result<()> {
     fleet.until_node("node-0", "its cordon is adopted", |seen| seen.marked).await?;
     absent.bring_back(&fleet).await?;
 
-    for block in document::blocks("Back")? {
-        document::run(&fleet, block).await?;
+    for block in blocks("Back")? {
+        fleet.paste(block).await?;
     }
     for node in ["node-0", "node-1", "node-2"] {
         fleet.assert_node_is_clean(node).await?;
@@ -150,7 +150,7 @@ async fn there_is_a_way_back() -> Result<()> {
     // And where there is no shadow at all, there is a way here all the same.
     fleet.kubectl(&format!("delete brs -n {NAMESPACE} --all")).await?;
     for block in before_ours()?.1 {
-        document::run(&fleet, block).await?;
+        fleet.paste(block).await?;
     }
     let stored = stored_versions(&fleet).await?;
     ensure!(stored == ["v2"], "{stored:?}");
@@ -182,7 +182,7 @@ async fn upstreams(by: By, left: &[Left]) -> Result<Fleet> {
     let install = async |plane: &ControlPlane, env: &[(&str, &str)]| {
         upstream::install_others(plane).await?;
         by.installs_the_first_crd(plane).await?;
-        Ok(programs(env)?.into_iter().chain(upstream::programs(plane)).collect())
+        Ok(programs(env)?.into_iter().chain(upstream::programs()).collect())
     };
     let mut fleet = Fleet::bare(&options, install, |_| ()).await?;
     for number in 0..left.len() {
@@ -213,9 +213,17 @@ async fn upstreams(by: By, left: &[Left]) -> Result<Fleet> {
     Ok(fleet)
 }
 
+/// What the document tells people to type under this heading, block by block.
+fn blocks(heading: &str) -> Result<Vec<&'static str>> {
+    let document: &'static str = read(MIGRATING)?.leak();
+    let blocks = documents::blocks(section(document, &format!("## {heading}"))?, "sh");
+    ensure!(!blocks.is_empty(), "no commands under {heading}");
+    Ok(blocks)
+}
+
 /// The commands that install ours, and those before.
 fn before_ours() -> Result<(&'static str, Vec<&'static str>)> {
-    let mut blocks = document::blocks("Take over")?;
+    let mut blocks = blocks("Take over")?;
     Ok((blocks.pop().context("no commands")?, blocks))
 }
 
@@ -229,7 +237,7 @@ async fn take_over(
         through(fleet, block).await?;
     }
     fleet.watch();
-    document::run(fleet, install).await?;
+    fleet.paste(install).await?;
     let left = upstream::what_is_left(&fleet.control_plane).await?;
     ensure!(left == upstream::SHARED, "{left:?}");
     let crd = crd(fleet).await?;

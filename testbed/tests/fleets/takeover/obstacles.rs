@@ -6,8 +6,7 @@ use brupop_testbed::{Fleet, await_until};
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::takeover::document::{run, shell};
-use crate::takeover::{stored_versions, upstream};
+use crate::takeover::stored_versions;
 
 const SOMEBODY: &str = "somebody";
 
@@ -48,7 +47,7 @@ pub(crate) async fn run_despite_obstacles(fleet: &Fleet, block: &'static str) ->
     if block.contains("kubectl wait") {
         let impatient =
             block.replace("--timeout=30m", "--timeout=3s").replace("--timeout=5m", "--timeout=3s");
-        let (said, went_well) = shell(fleet, &fleet.control_plane.kubeconfig(), &impatient).await?;
+        let (said, went_well) = fleet.shell(&fleet.control_plane.kubeconfig(), &impatient).await?;
         // The scheduler may have put none but an agent there.
         let nothing_there = went_well && !block.contains("daemonset");
         ensure!(nothing_there || said.contains("timed out waiting"), "the node that is away: {said}");
@@ -57,20 +56,20 @@ pub(crate) async fn run_despite_obstacles(fleet: &Fleet, block: &'static str) ->
     if block.contains("kubectl get pods") {
         let others_went = await_until("only the node that is away is waited for", async || {
             // It is named once for each pod.
-            let said = run(fleet, block).await.ok()?;
+            let said = fleet.paste(block).await.ok()?;
             let mut nodes = said.lines().skip(1).map(|line| line.split_whitespace().take(2));
             (!said.is_empty() && nodes.all(|node| node.eq(["node-2", "NotReady"]))).then_some(())
         });
         return match others_went.await {
             Ok(()) => Ok(()),
-            Err(elapsed) => bail!("{elapsed}: {}", run(fleet, block).await?),
+            Err(elapsed) => bail!("{elapsed}: {}", fleet.paste(block).await?),
         };
     }
     if block.contains("storedVersions") {
         allow_all_but_one(fleet).await?;
         let kubeconfig = fleet.control_plane.dir().join(SOMEBODY);
         fleet.control_plane.kubeconfig_of_user(&kubeconfig, SOMEBODY, None)?;
-        let (said, went_well) = shell(fleet, &kubeconfig, block).await?;
+        let (said, went_well) = fleet.shell(&kubeconfig, block).await?;
         ensure!(
             said.contains("brs-node-0 replaced") && said.contains("\"brs-node-1\" is forbidden"),
             "{said}"
@@ -81,7 +80,7 @@ pub(crate) async fn run_despite_obstacles(fleet: &Fleet, block: &'static str) ->
             "v1 is forgotten, and one is stored so: {stored:?} {said}"
         );
     }
-    run(fleet, block).await.map(drop)
+    fleet.paste(block).await.map(drop)
 }
 
 /// Somebody may do what makes the API server forget `v1`, and replace all shadows but that of `node-1`.
@@ -101,5 +100,5 @@ async fn allow_all_but_one(fleet: &Fleet) -> Result<()> {
         "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": SOMEBODY},
         "subjects": [{"kind": "User", "apiGroup": rbac, "name": SOMEBODY}],
     });
-    upstream::kubectl(&fleet.control_plane, "apply", SOMEBODY, &[role, binding]).await
+    fleet.apply(&[role, binding]).await
 }

@@ -1,9 +1,8 @@
 //! An installation of upstream's operator, 1.4, rebuilt from what is known of it: the names, selectors and versions that
 //! others meet. What runs in its pods is a program that does nothing.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
+use brupop_testbed::objects::kubectl;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{ControlPlane, Program};
 use serde_json::{Value as Json, json};
@@ -31,7 +30,7 @@ impl By {
     /// Its namespace, and the CRD of its versions before 1.0, which knew and stored `v1` only.
     pub(crate) async fn installs_the_first_crd(self, plane: &ControlPlane) -> Result<()> {
         let verb = if self == Self::Apply { "apply" } else { "create" };
-        kubectl(plane, verb, "first-crd", &[namespace(), first_crd()]).await?;
+        kubectl(plane, &[verb], &[namespace(), first_crd()]).await?;
         let established = ["wait", "crd", CRD, "--for=condition=Established", "--timeout=60s"];
         plane.kubectl(established).await.map(drop)
     }
@@ -39,8 +38,8 @@ impl By {
     /// All of 1.4, over what is there.
     pub(crate) async fn installs_it(self, plane: &ControlPlane) -> Result<()> {
         let (over, new) = if self == Self::Apply { ("apply", "apply") } else { ("replace", "create") };
-        kubectl(plane, over, "crd", &[namespace(), crd()]).await?;
-        kubectl(plane, new, "operator", &operator()).await
+        kubectl(plane, &[over], &[namespace(), crd()]).await?;
+        kubectl(plane, &[new], &operator()).await.map(drop)
     }
 }
 
@@ -64,7 +63,7 @@ pub(crate) async fn install_others(plane: &ControlPlane) -> Result<()> {
             },
         })
     });
-    kubectl(plane, "create", "others", &crds).await?;
+    kubectl(plane, &["create"], &crds).await?;
     let established = ["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"];
     plane.kubectl(established).await.map(drop)
 }
@@ -73,34 +72,16 @@ pub(crate) async fn install_others(plane: &ControlPlane) -> Result<()> {
 pub(crate) async fn what_is_left(plane: &ControlPlane) -> Result<Vec<String>> {
     let mut objects = operator();
     objects.extend([namespace(), crd()]);
-    let file = file(plane, "all", &objects)?;
-    let args = ["get", "-o", "name", "--ignore-not-found", "-f"].map(Into::into);
-    let found = plane.kubectl(args.into_iter().chain([file.into_os_string()])).await?;
+    let found = kubectl(plane, &["get", "-o", "name", "--ignore-not-found"], &objects).await?;
     let mut found: Vec<_> = found.lines().map(str::to_owned).collect();
     found.sort();
     Ok(found)
 }
 
 /// What runs in its pods.
-pub(crate) fn programs(plane: &ControlPlane) -> Vec<(String, Program)> {
-    let program = Program {
-        binary: env!("CARGO_BIN_EXE_brupop-testbed-pod").into(),
-        env: vec![("MARKS".to_owned(), plane.dir().display().to_string())],
-        ports: vec![("web".to_owned(), "LISTEN".to_owned())],
-    };
+pub(crate) fn programs() -> Vec<(String, Program)> {
+    let program = Program { binary: "/bin/sleep".into(), env: vec![], ports: vec![] };
     ["./agent", "./apiserver", "./controller"].map(|command| (command.to_owned(), program.clone())).into()
-}
-
-/// `kubectl <verb> -f` of these; the file bears this name.
-pub(crate) async fn kubectl(plane: &ControlPlane, verb: &str, name: &str, objects: &[Json]) -> Result<()> {
-    let file = file(plane, name, objects)?;
-    plane.kubectl([verb.as_ref(), "-f".as_ref(), file.as_os_str()]).await.map(drop)
-}
-
-fn file(plane: &ControlPlane, name: &str, objects: &[Json]) -> Result<PathBuf> {
-    let file = plane.dir().join(format!("upstream-{name}.json"));
-    std::fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string())?;
-    Ok(file)
 }
 
 /// A version of the CRD, with the fields and the states it had.
@@ -259,7 +240,7 @@ fn pod(name: &str, component: &str, port: u16) -> Json {
         "spec": {
             "serviceAccountName": account_of(name),
             "containers": [{
-                "name": "brupop", "image": "upstream", "command": [format!("./{name}")],
+                "name": "brupop", "image": "upstream", "command": [format!("./{name}"), "infinity"],
                 "ports": [{"name": "web", "containerPort": port}],
             }],
         },

@@ -1,6 +1,6 @@
 //! Whole updates: the shipped programs and manifests on a real control plane, with simulated hosts.
 
-mod exec;
+pub mod exec;
 mod kills;
 mod other_operator;
 mod passed_over;
