@@ -1,21 +1,23 @@
 //! Which step of the protocol a change of an object is, as a watch shows it. Pure, but for the watches.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use anyhow::{Context as _, Result};
+use brupop_api::Marker;
 use brupop_api::State::{Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::names::MARKER_ANNOTATION;
 use brupop_api::shadow::BottlerocketShadowSpec;
-use brupop_api::{BottlerocketFleet, BottlerocketShadow, Marker};
 use brupop_testbed::Fleet;
-use brupop_testbed::operator::NAMESPACE;
-use futures::stream::{BoxStream, SelectAll};
+use futures::stream::{BoxStream, SelectAll, select_all};
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::ResourceExt as _;
 use kube::api::Api;
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
 
 /// A write of the reconciler, by what it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,106 +54,64 @@ impl Written {
     ];
 }
 
-/// A version of an object that was seen.
-enum Seen {
-    Ledger(Box<BottlerocketFleetStatus>),
-    Shadow(String, Box<BottlerocketShadowSpec>),
-    Node(String, Box<Marker>),
-    Leaving(String),
-}
+/// What is written, as it is seen; nothing, where a watch has begun and all that is there already is known.
+type Seen = watcher::Result<Option<Vec<Written>>>;
 
 /// What is written, as it is seen.
-pub struct Writes {
-    seen: SelectAll<BoxStream<'static, watcher::Result<Seen>>>,
-    ledger: Option<BottlerocketFleetStatus>,
-    shadows: BTreeMap<String, BottlerocketShadowSpec>,
-    nodes: BTreeMap<String, Marker>,
-    leaving: Vec<String>,
-}
+pub struct Writes(SelectAll<BoxStream<'static, Seen>>);
 
 impl Writes {
     /// Watches from now on; returns when all that is there already is known. It is not a write.
     pub async fn of(fleet: &Fleet) -> Result<Self> {
-        let (client, any) = (fleet.client(), watcher::Config::default);
-        let ledgers = watcher(Api::<BottlerocketFleet>::namespaced(client.clone(), NAMESPACE), any());
-        let shadows = watcher(Api::<BottlerocketShadow>::namespaced(client.clone(), NAMESPACE), any());
-        let nodes = watcher(Api::<Node>::all(client.clone()), any());
-        let pods = watcher(Api::<Pod>::namespaced(client, "shop"), any());
-        let marker = |node: &Node| {
-            node.annotations()
-                .get(MARKER_ANNOTATION)
-                .and_then(|text| Marker::parse(text).ok())
-                .unwrap_or_default()
+        let client = fleet.client();
+        let marker = |node: Node| {
+            let text = node.annotations().get(MARKER_ANNOTATION);
+            text.and_then(|text| Marker::parse(text).ok()).unwrap_or_default()
         };
-        let seen = [
-            ledgers
-                .default_backoff()
-                .applied_objects()
-                .map_ok(|ledger| Seen::Ledger(Box::new(ledger.status.unwrap_or_default())))
-                .boxed(),
-            shadows
-                .default_backoff()
-                .applied_objects()
-                .map_ok(|shadow| Seen::Shadow(shadow.name_any(), Box::new(shadow.spec)))
-                .boxed(),
-            nodes
-                .default_backoff()
-                .applied_objects()
-                .map_ok(move |node| Seen::Node(node.name_any(), Box::new(marker(&node))))
-                .boxed(),
-            pods.default_backoff()
-                .applied_objects()
-                .try_filter(|pod| std::future::ready(pod.metadata.deletion_timestamp.is_some()))
-                .map_ok(|pod| Seen::Leaving(pod.name_any()))
-                .boxed(),
-        ];
-        let mut writes = Self {
-            seen: futures::stream::select_all(seen),
-            ledger: None,
-            shadows: BTreeMap::new(),
-            nodes: BTreeMap::new(),
-            leaving: Vec::new(),
-        };
-        let nodes = fleet.hosts.len();
-        while writes.ledger.is_none() || writes.shadows.len() < nodes || writes.nodes.len() < nodes {
-            let seen = writes.seen.try_next().await?.context("a watch has ended")?;
-            writes.take(seen);
+        let leaves = |pod: Pod| pod.metadata.deletion_timestamp.is_some();
+        let mut seen = select_all([
+            changes(fleet.ledger(), |ledger| ledger.status.unwrap_or_default(), of_ledger),
+            changes(fleet.shadows(), |shadow| shadow.spec, of_shadow),
+            changes(Api::<Node>::all(client.clone()), marker, of_node),
+            changes(Api::<Pod>::namespaced(client, "shop"), leaves, |before, after| {
+                which([(!before && *after, Written::Evicted)])
+            }),
+        ]);
+        for _ in 0..4 {
+            while seen.try_next().await?.context("a watch has ended")?.is_some() {}
         }
-        Ok(writes)
+        Ok(Self(seen))
     }
 
     /// Awaits the next write of this kind; returns it after those of other kinds that were seen before it.
     pub async fn next(&mut self, wanted: Written) -> Result<Vec<Written>> {
         let mut written = vec![];
         while !written.contains(&wanted) {
-            let seen = self.seen.try_next().await?.context("a watch has ended")?;
-            written.extend(self.take(seen));
+            written.extend(self.0.try_next().await?.context("a watch has ended")?.unwrap_or_default());
         }
         Ok(written)
     }
+}
 
-    /// What an object's new version was written for.
-    fn take(&mut self, seen: Seen) -> Vec<Written> {
-        match seen {
-            Seen::Ledger(after) => {
-                let before = self.ledger.replace((*after).clone());
-                before.map(|before| of_ledger(&before, &after)).unwrap_or_default()
-            }
-            Seen::Shadow(name, after) => {
-                let before = self.shadows.insert(name, (*after).clone());
-                before.map(|before| of_shadow(&before, &after)).unwrap_or_default()
-            }
-            Seen::Node(name, after) => {
-                let before = self.nodes.insert(name, (*after).clone());
-                before.map(|before| of_node(&before, &after)).unwrap_or_default()
-            }
-            Seen::Leaving(name) if !self.leaving.contains(&name) => {
-                self.leaving.push(name);
-                vec![Written::Evicted]
-            }
-            Seen::Leaving(_) => vec![],
+/// What the changes of these objects were written for, by the part of each that says so, before and after.
+fn changes<K, T>(api: Api<K>, part: fn(K) -> T, of: fn(&T, &T) -> Vec<Written>) -> BoxStream<'static, Seen>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    T: Send + 'static,
+{
+    let mut known = BTreeMap::new();
+    let events = watcher(api, watcher::Config::default()).default_backoff();
+    let seen = events.map_ok(move |event| match event {
+        Event::InitDone => None,
+        Event::InitApply(object) | Event::Apply(object) => {
+            let (name, after) = (object.name_any(), part(object));
+            let written = known.get(&name).map(|before| of(before, &after));
+            known.insert(name, after);
+            Some(written.unwrap_or_default())
         }
-    }
+        Event::Init | Event::Delete(_) => Some(vec![]),
+    });
+    seen.boxed()
 }
 
 fn which<const N: usize>(rows: [(bool, Written); N]) -> Vec<Written> {
