@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_api::conditions::IDLE;
 use brupop_api::names::FLEET;
 use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
@@ -52,7 +53,7 @@ async fn a_pause_lets_running_updates_finish() -> Result<()> {
     ensure!(drains(&fleet, &[second]).await? == second);
     fleet.pause(true).await?;
     fleet.pause_node("node-0", false).await?;
-    fleet.allow_unavailable("cart", 3).await?;
+    the_fleet_is_idle_once_the_drain_is_over(&fleet).await?;
     fleet.until_node(second, "is finished", |seen| seen.runs(NEW) && seen.reason == "NoUpdate").await?;
     fleet.until_node("node-0", "is held back", |seen| seen.reason == "FleetPaused").await?;
     ensure!(!fleet.history().has_seen("node-0", begun), "node-0 has begun although the fleet is paused");
@@ -66,6 +67,21 @@ async fn a_pause_lets_running_updates_finish() -> Result<()> {
     a_young_node_is_left_alone_until_it_is_old_enough(&mut fleet).await?;
     what_a_person_wrote_is_said_to_be_observed(&fleet).await?;
     fleet.check()
+}
+
+/// Anyone who pauses the fleet in mid-drain and waits for its condition `Idle` waits for the end of that update.
+async fn the_fleet_is_idle_once_the_drain_is_over(fleet: &Fleet) -> Result<()> {
+    let too_early = fleet.wait_until_idle("5s").await;
+    let why = too_early.err().context("the fleet is called idle in mid-drain")?.to_string();
+    ensure!(why.contains("timed out"), "{why}");
+    let status = fleet.ledger().get(FLEET).await?.status.context("no status")?;
+    let idle = status.conditions.into_iter().find(|it| it.type_ == IDLE).context("no condition Idle")?;
+    ensure!(idle.message.starts_with("1 node is being updated"), "{idle:?}");
+    fleet.allow_unavailable("cart", 3).await?;
+    fleet.wait_until_idle("2m").await?;
+    let status = fleet.ledger().get(FLEET).await?.status.context("no status")?;
+    ensure!(status.slots.is_empty() && status.versions[NEW].succeeded == 1, "{status:?}");
+    Ok(())
 }
 
 /// `kubectl wait` takes no condition for an answer that is about an earlier spec.

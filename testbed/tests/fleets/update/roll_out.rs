@@ -1,10 +1,8 @@
-//! A roll-out that goes well: what is seen of it, and what holds it back.
+//! A roll-out that goes well, and what is seen of it.
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::conditions::IDLE;
-use brupop_api::names::{DEFAULT_POOL, FLEET};
+use brupop_api::names::DEFAULT_POOL;
 use brupop_testbed::Fleet;
-use brupop_testbed::audit::Event;
 use brupop_testbed::await_until;
 use brupop_testbed::documents::{OPERATIONS, README, blocks, read};
 use brupop_testbed::fleet::NEW;
@@ -113,59 +111,4 @@ async fn scraped(fleet: &Fleet, scraper: &Scraper, component: &str) -> Result<Ve
         (!texts.is_empty()).then_some(texts)
     });
     all.await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_budget_delays_a_drain_and_idle_waits() -> Result<()> {
-    let mut fleet = fleet(3, &[("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5")]).await?;
-    fleet.deploy("cart", 6, "1").await?;
-    fleet.publish(NEW)?;
-    // One more of its pods is away then, so that the budget allows none, and will again.
-    fleet.hold_next_drain("cart").await?;
-    fleet
-        .until("one node is cordoned and waits for the budget", |history| {
-            history.now().any(|(_, seen)| seen.cordoned && seen.marked && seen.reason == "Draining")
-        })
-        .await?;
-    // The refusals are seen: the drain asks again and is told again.
-    let mut audit = fleet.control_plane.audit().from_now();
-    let refused = |event: &Event| {
-        event.code() == 429
-            && event.object_ref.as_ref().is_some_and(|object| object.subresource == "eviction")
-    };
-    for _ in 0..2 {
-        audit.wait_for("an eviction refused by the budget", refused).await?;
-    }
-    ensure!(
-        fleet.history().outcomes().values().all(|outcome| outcome.boots == 1),
-        "a node was rebooted undrained"
-    );
-    ensure!(fleet.history().most_unavailable() == 1);
-
-    the_fleet_is_idle_once_the_drain_is_over(&fleet).await?;
-    fleet.pause(false).await?;
-    fleet.until_updated(NEW).await?;
-    assert_kind(&fleet, 1)?;
-    fleet.check()
-}
-
-/// Anyone who pauses the fleet in mid-drain and waits for its condition `Idle` waits for the end of that update.
-async fn the_fleet_is_idle_once_the_drain_is_over(fleet: &Fleet) -> Result<()> {
-    fleet.pause(true).await?;
-    let too_early = fleet.wait_until_idle("5s").await;
-    let why = too_early.err().context("the fleet is called idle in mid-drain")?.to_string();
-    ensure!(why.contains("timed out"), "{why}");
-    let conditions = fleet.ledger().get(FLEET).await?.status.unwrap_or_default().conditions;
-    let idle = conditions.into_iter().find(|it| it.type_ == IDLE).context("no condition Idle")?;
-    ensure!(idle.message.starts_with("1 node is being updated"), "{idle:?}");
-    fleet.allow_unavailable("cart", 3).await?;
-    fleet.wait_until_idle("2m").await?;
-    let status = fleet.ledger().get(FLEET).await?.status.unwrap_or_default();
-    ensure!(status.slots.is_empty() && status.versions[NEW].succeeded == 1, "{status:?}");
-    for number in 0..3 {
-        fleet.assert_node_is_clean(&format!("node-{number}")).await?;
-    }
-    let updated = fleet.history().now().filter(|(_, seen)| seen.version.as_deref() == Some(NEW)).count();
-    ensure!(updated == 1, "{updated} nodes were updated");
-    Ok(())
 }
