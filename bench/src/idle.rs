@@ -25,9 +25,7 @@ pub async fn measure(time: Duration) -> Result<Vec<Figure>> {
     let fleet = fleet::start(NODES, Place::Elsewhere, fleet::quick(), &[]).await?;
     // The first look for updates comes within START_JITTER.
     let looked = |fleet: &Fleet| {
-        let has_looked = |host: &brupop_testbed::host::Host| {
-            host.calls().iter().any(|call| call.path == "/actions/refresh-updates")
-        };
+        let has_looked = |host: &brupop_testbed::host::Host| host.count("refresh-updates") > 0;
         fleet.hosts.iter().all(has_looked)
     };
     await_until("every host has looked for updates", async || looked(&fleet).then_some(())).await?;

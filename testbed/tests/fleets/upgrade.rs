@@ -58,8 +58,8 @@ async fn upgrade(components: [&str; 3]) -> Result<()> {
         for node in [&downloading, rebooting] {
             host(&fleet, node)?.set_faults(Faults::default());
         }
-        until_updated(&fleet, rebooting).await?;
-        until_updated(&fleet, &downloading).await?;
+        fleet.until_runs(rebooting, NEW).await?;
+        fleet.until_runs(&downloading, NEW).await?;
     }
     fleet.set_faults(&Faults::default());
     fleet.until_updated(NEW).await?;
@@ -117,22 +117,11 @@ async fn one_downloads_and_two_wait_for_their_reboot(fleet: &Fleet) -> Result<[S
     fleet
         .until("two nodes wait for their reboot", |history| {
             let waits = |seen: &Seen| seen.goal == RebootedIntoUpdate && seen.cordoned && seen.drained;
-            let asks = |host: &&Host| host.calls().iter().any(|call| call.path == "/actions/reboot");
+            let asks = |host: &&Host| host.count("reboot") > 0;
             history.now().filter(|(_, seen)| waits(seen)).count() == hosts.len() && hosts.iter().all(asks)
         })
         .await?;
     Ok(moving)
-}
-
-async fn until_updated(fleet: &Fleet, node: &str) -> Result<()> {
-    fleet
-        .until(&format!("{node} is updated"), |history| {
-            let in_service = |seen: &Seen| seen.is_idle() && !seen.is_unavailable();
-            history
-                .now()
-                .any(|(name, seen)| name == node && in_service(seen) && seen.version.as_deref() == Some(NEW))
-        })
-        .await
 }
 
 /// No write was refused, and none found no webhook. A conditional write that came too late (409, 422) is nothing to speak

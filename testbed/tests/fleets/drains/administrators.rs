@@ -92,7 +92,7 @@ async fn theirs_meanwhile(fleet: &Fleet) -> Result<()> {
     ensure!(drained(fleet)?, "granted undrained");
     uncordon_until_cordoned(fleet).await?;
     grant_is_taken_back(&mut audit).await?;
-    let reboots = || fleet.hosts[1].calls().iter().filter(|call| call.path == "/actions/reboot").count();
+    let reboots = || fleet.hosts[1].count("reboot");
     await_until("it is granted again", async || {
         granted().await?;
         drained(fleet).ok()?.then_some(())

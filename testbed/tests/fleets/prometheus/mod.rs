@@ -247,10 +247,10 @@ async fn alerts_are(prometheus: &Prometheus, expected: &[&str]) -> Result<()> {
 async fn reviews_are_those_of_the_audit_log(fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
     let events = fleet.control_plane.audit().from_start().read()?;
     let taken = events.iter().filter(|event| {
-        event.user.username.ends_with(":brupop-agent")
+        event.is_by("brupop-agent")
             && event.verb == "patch"
             && event.code() == 200
-            && event.object_ref.as_ref().is_some_and(|object| object.resource == "bottlerocketshadows")
+            && event.object().resource == "bottlerocketshadows"
     });
     let taken = number(taken.count())?;
     ensure!(taken >= 3.0, "only {taken} reports");

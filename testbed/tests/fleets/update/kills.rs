@@ -65,7 +65,7 @@ async fn kill_agent(
     version: &str,
 ) -> Result<bool> {
     let host = &fleet.hosts[0];
-    let reboots = || host.calls().iter().filter(|call| call.path == "/actions/reboot").count();
+    let reboots = || host.count("reboot");
     let boots = || fleet.history().outcomes()["node-0"].boots;
     let (reboots_before, boots_before) = (reboots(), boots());
     let claimed = goal == RebootedIntoUpdate;

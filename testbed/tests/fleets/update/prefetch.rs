@@ -3,7 +3,6 @@
 use anyhow::{Result, ensure};
 use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
-use brupop_testbed::host::Host;
 
 use crate::update::{assert_kind, fleet};
 
@@ -35,8 +34,5 @@ async fn a_prefetched_update_is_downloaded_only_once() -> Result<()> {
 
 /// How often each host was asked for this.
 fn calls(fleet: &Fleet, action: &str) -> Vec<usize> {
-    let asked = |host: &Host| {
-        host.calls().iter().filter(|call| call.path.strip_prefix("/actions/") == Some(action)).count()
-    };
-    fleet.hosts.iter().map(asked).collect()
+    fleet.hosts.iter().map(|host| host.count(action)).collect()
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use brupop_testbed::audit::Event;
-use brupop_testbed::host::Host;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, await_until};
 use tokio::time::Instant;
@@ -20,20 +19,13 @@ async fn an_idle_fleet_sends_no_requests() -> Result<()> {
         |event: &Event| event.user.username.starts_with(&format!("system:serviceaccount:{NAMESPACE}:"));
     // Leases and checks have clocks of their own, and show that the log is read. Watches are renewed after minutes. Beside
     // its check the reconciler looks for upstream's operator.
-    let is_lease =
-        |event: &Event| event.object_ref.as_ref().is_some_and(|object| object.resource == "leases");
+    let is_lease = |event: &Event| event.object().resource == "leases";
     let is_check = |event: &Event| event.request_uri.contains("dryRun=All");
-    let is_look = |event: &Event| {
-        let of = event.object_ref.as_ref();
-        event.verb == "get" && of.is_some_and(|object| object.resource == "deployments")
-    };
+    let is_look = |event: &Event| event.verb == "get" && event.object().resource == "deployments";
     let allowed =
         |event: &Event| event.verb == "watch" || is_lease(event) || is_check(event) || is_look(event);
-    let refreshes = |fleet: &Fleet| {
-        let calls = fleet.hosts.iter().map(Host::calls);
-        calls
-            .map(|calls| calls.iter().filter(|call| call.path.contains("refresh")).count())
-            .collect::<Vec<_>>()
+    let refreshes = |fleet: &Fleet| -> Vec<usize> {
+        fleet.hosts.iter().map(|host| host.count("refresh-updates")).collect()
     };
 
     let mut audit = fleet.control_plane.audit().from_now();

@@ -177,7 +177,7 @@ impl Steps {
             cordoned: first("cordoned", &|event, _| {
                 event.is_about("nodes", node)
                     && event.request_received_timestamp > staged
-                    && event.user.username.ends_with(":brupop-reconciler")
+                    && event.is_by("brupop-reconciler")
             })?,
             granted: of_shadow("granted", "/spec/state", "RebootedIntoUpdate")?,
             claimed: first("claimed", &|event, answer| {

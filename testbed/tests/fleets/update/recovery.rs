@@ -82,7 +82,7 @@ async fn pause_waiting(fleet: &Fleet, paused: bool) -> Result<()> {
 async fn three_wait_for_their_reboot(fleet: &Fleet) -> Result<()> {
     let asked = |node: &str| {
         let host = REBOOTING.iter().position(|name| *name == node).and_then(|n| fleet.hosts.get(n));
-        host.is_some_and(|host| host.calls().iter().any(|call| call.path == "/actions/reboot"))
+        host.is_some_and(|host| host.count("reboot") > 0)
     };
     fleet
         .until("three nodes wait for their reboot", |history| {
@@ -123,10 +123,7 @@ async fn agents_are_refused(audit: &mut AuditReader) -> Result<()> {
     let mut left = REBOOTING.map(shadow_name).to_vec();
     let refused = |event: &Event| {
         let says = event.response_status.as_ref().map(|status| status.message.as_str()).unwrap_or_default();
-        if event.user.username.contains("brupop-agent")
-            && event.code() == 500
-            && says.contains("failed calling webhook")
-        {
+        if event.is_by("brupop-agent") && event.code() == 500 && says.contains("failed calling webhook") {
             left.retain(|shadow| !event.is_about("bottlerocketshadows", shadow));
         }
         left.is_empty()

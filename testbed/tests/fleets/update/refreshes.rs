@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
-use brupop_testbed::host::{Answer, Call, Command, Faults, Host};
+use brupop_testbed::host::{Answer, Call, Command, Faults};
 use brupop_testbed::scrape::{READER, Scraper};
 use brupop_testbed::{Fleet, FleetOptions, await_until};
 use jiff::Timestamp;
@@ -16,15 +16,10 @@ use crate::update::fleet_of;
 const LOOKS: usize = 4;
 const GAUGE: &str = "brupop_nodes_reason{reason=\"RefreshFailed\"} 1";
 
-fn refreshes(host: &Host) -> usize {
-    host.calls().iter().filter(|call| call.path.contains("refresh")).count()
-}
-
 /// Who wrote the status of this shadow since then. What a watch shows may be logged later.
 fn writers(events: &[Event], since: Timestamp) -> Vec<String> {
     let of_status = |event: &&Event| {
-        let of = event.object_ref.as_ref();
-        let it = of.is_some_and(|of| of.name == "brs-node-0" && of.subresource == "status");
+        let it = event.object().name == "brs-node-0" && event.object().subresource == "status";
         let later = event.request_received_timestamp >= since;
         it && later && event.verb == "patch" && !event.request_uri.contains("dryRun=All")
     };
@@ -66,8 +61,9 @@ async fn slow_failing_refreshes_are_reported_once() -> Result<()> {
     fleet.hosts[0].set_faults(fails.clone());
     fleet.until_node("node-0", "it says so", |seen| seen.reason == "RefreshFailed").await?;
     fleet.wait_for_metrics("reconciler", &[GAUGE]).await?;
-    let until = refreshes(&fleet.hosts[0]) + LOOKS;
-    let away = away_until(&fleet, "some more looks", || refreshes(&fleet.hosts[0]) >= until).await?;
+    let until = fleet.hosts[0].count("refresh-updates") + LOOKS;
+    let away =
+        away_until(&fleet, "some more looks", || fleet.hosts[0].count("refresh-updates") >= until).await?;
     let once = ["brupop-agent", "brupop-reconciler"];
     let wrote = writers(&audit.read()?, since);
     ensure!(away == 0 && wrote == once, "the gauge was away {away} times; {wrote:?} wrote");
@@ -83,8 +79,9 @@ async fn slow_failing_refreshes_are_reported_once() -> Result<()> {
     ensure!(wrote == once, "{wrote:?} wrote");
     fleet.hosts[0].set_faults(fails);
     await_until("the first problem again", async || says("no route").await.then_some(())).await?;
-    let until = refreshes(&fleet.hosts[0]) + 2;
-    let away = away_until(&fleet, "two more looks", || refreshes(&fleet.hosts[0]) >= until).await?;
+    let until = fleet.hosts[0].count("refresh-updates") + 2;
+    let away =
+        away_until(&fleet, "two more looks", || fleet.hosts[0].count("refresh-updates") >= until).await?;
     let wrote = writers(&audit.read()?, since);
     ensure!(away == 0 && wrote == once, "the gauge was away {away} times; {wrote:?} wrote");
 
