@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use brupop_testbed::await_signal;
+use brupop_testbed::run::run;
 use clap::{Parser, ValueEnum};
 use jiff::Timestamp;
 
@@ -84,18 +84,8 @@ impl Part {
 }
 
 #[tokio::main]
-async fn main() -> Result<ExitCode> {
-    let arguments = Arguments::parse();
-    let _installed = rustls::crypto::ring::default_provider().install_default();
-    // The test bed's guardian takes everything away as soon as a fleet is dropped, or this process is gone.
-    tokio::select! {
-        result = bench(&arguments) => result,
-        signal = await_signal() => {
-            let (by, code) = signal?;
-            eprintln!("\n{by}; nothing is left behind");
-            Ok(ExitCode::from(code))
-        }
-    }
+async fn main() -> ExitCode {
+    run(bench(&Arguments::parse())).await
 }
 
 /// Measures one part after the other. A part that fails is named in the end; the others are measured all the same.

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
-use brupop_testbed::await_signal;
+use brupop_testbed::run::{run as until_ended, status};
 use clap::Parser;
 
 use checker::Violation;
@@ -54,14 +54,9 @@ struct Arguments {
 }
 
 #[tokio::main]
-async fn main() -> Result<ExitCode> {
+async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let _installed = rustls::crypto::ring::default_provider().install_default();
-    // The test bed's guardian takes everything away as soon as the fleet is dropped, or this process is gone.
-    tokio::select! {
-        passed = Box::pin(all(&arguments)) => Ok(if passed? { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
-        signal = await_signal() => Ok(ExitCode::from(signal?.1)),
-    }
+    until_ended(async { all(&arguments).await.map(status) }).await
 }
 
 /// Runs what is asked for; returns whether nothing was found.

@@ -8,8 +8,8 @@ use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::history::Seen;
 use brupop_testbed::host::Faults;
+use brupop_testbed::run::told;
 
-use crate::summary::told;
 use crate::{kubectl, table};
 
 /// The release that mends it.

@@ -15,8 +15,7 @@ use brupop_core::rules::Limit;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Durations;
 use brupop_testbed::operator::NAMESPACE;
-use brupop_testbed::tiers;
-use brupop_testbed::{Fleet, FleetOptions, await_signal};
+use brupop_testbed::{Fleet, FleetOptions, run, tiers};
 use clap::{Parser, ValueEnum};
 
 /// Updates a fleet of simulated Bottlerocket hosts by the shipped programs, on a real control plane.
@@ -118,24 +117,14 @@ fn limit(text: &str) -> Result<String, String> {
     text.parse::<Limit>().map(|_| text.to_owned())
 }
 
-/// Ends without a stack trace; 128 and the signal's number, as shells have it.
-fn ended(by: &str, code: u8) -> ExitCode {
-    eprintln!("\n{by}; nothing is left behind");
-    ExitCode::from(code)
-}
-
 #[tokio::main]
-async fn main() -> Result<ExitCode> {
+async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let _installed = rustls::crypto::ring::default_provider().install_default();
-    // The test bed's guardian takes everything away as soon as the fleet is dropped, or this process is gone.
-    tokio::select! {
-        result = demonstrate(&arguments) => result,
-        signal = await_signal() => signal.map(|(by, code)| ended(by, code)).map_err(Into::into),
-    }
+    run::run(async { demonstrate(&arguments).await.map(run::status) }).await
 }
 
-async fn demonstrate(arguments: &Arguments) -> Result<ExitCode> {
+/// Was all of it as it should be?
+async fn demonstrate(arguments: &Arguments) -> Result<bool> {
     ensure!(
         !arguments.pools || arguments.nodes >= tiers::NODES_MIN,
         "POOLS=true needs {} nodes or more: write NODES={}",
@@ -173,7 +162,7 @@ async fn demonstrate(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.stay {
         stay(&fleet).await?;
     }
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(passed)
 }
 
 /// Publishes a release, and shows how the fleet gets it.

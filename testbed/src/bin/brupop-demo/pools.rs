@@ -6,9 +6,9 @@ use anyhow::Result;
 use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::run::told;
 use brupop_testbed::tiers::{self, WEB_AT_ONCE};
 
-use crate::summary::told;
 use crate::{kubectl, table};
 
 /// Rolls out a release by pools; is all of it as it should be?

@@ -8,11 +8,11 @@ use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::History;
 use brupop_testbed::median;
 use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
+use brupop_testbed::run::told;
 use brupop_testbed::{Fleet, await_within};
 use kube::api::ListParams;
 use serde_json::json;
 
-use crate::summary::told;
 use crate::{kubectl, table};
 
 /// The release that is downloaded ahead.
@@ -59,13 +59,10 @@ pub async fn show(fleet: &Fleet, download: Duration, deadline: Duration) -> Resu
     println!("  without PREFETCH, {NEW}: {:>8}", seconds(without));
     println!("  with PREFETCH, {NEXT}:    {:>8}", seconds(with));
     println!("  saved:                   {:>8}", seconds(without.saturating_sub(with)));
-    let downloads = |host: &brupop_testbed::host::Host| {
-        host.calls().iter().filter(|call| call.path == "/actions/prepare-update").count()
-    };
     let checks = [
         (in_service, "while it was downloaded every node was in service, and ran what it had run".to_owned()),
         (
-            fleet.hosts.iter().all(|host| downloads(host) == 2),
+            fleet.hosts.iter().all(|host| host.count("prepare-update") == 2),
             "no host downloaded a release twice".to_owned(),
         ),
         (

@@ -8,6 +8,7 @@ use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::history::Outcome;
 use brupop_testbed::host::Durations;
 use brupop_testbed::median;
+use brupop_testbed::run::told;
 use brupop_testbed::usage::Usage;
 
 /// Most resident memory in MiB, and most threads, of any agent that runs now.
@@ -15,14 +16,6 @@ fn footprint(fleet: &Fleet) -> Option<(f64, usize)> {
     let agents = fleet.processes("agent");
     let usages = agents.iter().filter_map(|agent| Usage::of(agent.pid).ok());
     usages.map(|usage| (usage.resident, usage.threads)).reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
-}
-
-/// Prints what was checked; does all of it hold?
-pub fn told(checks: &[(bool, String)]) -> bool {
-    for (holds, what) in checks {
-        println!("{} {what}", if *holds { "ok  " } else { "FAIL" });
-    }
-    checks.iter().all(|(holds, _)| *holds)
 }
 
 /// Prints the summary; is all of it as it should be?

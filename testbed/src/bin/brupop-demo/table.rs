@@ -1,16 +1,13 @@
-//! The fleet, live: a table that redraws on a terminal, else one line per change.
+//! The fleet, live: one line for each change, as `kubectl get -w` shows them.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use brupop_testbed::Fleet;
 use brupop_testbed::history::Seen;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, sleep};
 
-const FRAME: Duration = Duration::from_millis(200);
-/// Most nodes that are drawn; of larger fleets those that move.
-const ROWS: usize = 40;
+const LOOK: Duration = Duration::from_millis(200);
 
 const HEAD: [&str; 8] =
     ["NAME", "STATE", "VERSION", "TARGET STATE", "TARGET VERSION", "CRASH COUNT", "REASON", "NODE"];
@@ -30,24 +27,13 @@ pub async fn show_until(
     done: impl Fn(&[(String, Seen)]) -> bool,
 ) -> Result<()> {
     let began = Instant::now();
-    let terminal = std::io::stdout().is_terminal();
     let mut shown: Vec<(String, Seen)> = vec![];
-    let mut drawn = 0;
-    let mut frames = interval(FRAME);
-    frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    if !terminal {
-        println!("{}", line(&HEAD.map(str::to_owned)));
-    }
+    println!("{}", line(&HEAD.map(str::to_owned)));
     loop {
-        frames.tick().await;
         let now: Vec<(String, Seen)> =
             fleet.history().now().map(|(node, seen)| (node.to_owned(), seen.clone())).collect();
-        if terminal {
-            drawn = redraw(&now, drawn, began.elapsed())?;
-        } else {
-            for change in now.iter().filter(|row| !shown.contains(row)) {
-                println!("{}", line(&row(change)));
-            }
+        for change in now.iter().filter(|row| !shown.contains(row)) {
+            println!("{}", line(&row(change)));
         }
         if done(&now) {
             return Ok(());
@@ -56,31 +42,8 @@ pub async fn show_until(
             bail!("after {} s it is not so that {what}", deadline.as_secs());
         }
         shown = now;
+        sleep(LOOK).await;
     }
-}
-
-/// Draws over what was drawn before; returns how many lines that are.
-fn redraw(now: &[(String, Seen)], before: usize, elapsed: Duration) -> Result<usize> {
-    let mut rows: Vec<_> = now.iter().collect();
-    if rows.len() > ROWS {
-        rows.retain(|(_, seen)| !seen.is_idle() || seen.is_unavailable());
-        rows.truncate(ROWS);
-    }
-    let mut out = std::io::stdout().lock();
-    // A line that wraps would spoil the next redraw.
-    let width = rustix::termios::tcgetwinsize(&out).map_or(80, |size| usize::from(size.ws_col).max(20));
-    let fit = |line: String| line.chars().take(width).collect::<String>();
-    if before > 0 {
-        write!(out, "\x1b[{before}A")?;
-    }
-    let updated = now.iter().filter(|(_, seen)| seen.is_idle() && seen.available.is_none()).count();
-    writeln!(out, "\x1b[J{}", fit(line(&HEAD.map(str::to_owned))))?;
-    for change in &rows {
-        writeln!(out, "{}", fit(line(&row(change))))?;
-    }
-    writeln!(out, "{:.1} s, {updated} of {} without a pending update", elapsed.as_secs_f32(), now.len())?;
-    out.flush()?;
-    Ok(rows.len() + 2)
 }
 
 fn row((node, seen): &(String, Seen)) -> [String; 8] {

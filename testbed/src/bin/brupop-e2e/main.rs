@@ -13,8 +13,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use brupop_testbed::await_signal;
 use brupop_testbed::machines::namespaces::{self, Unfit};
+use brupop_testbed::run;
 use clap::Parser;
 use cluster::Cluster;
 use tokio::time::{Instant, timeout};
@@ -50,9 +50,12 @@ struct Arguments {
 const REFUSED: u8 = 3;
 
 #[tokio::main]
-async fn main() -> Result<ExitCode> {
+async fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter("error,kube_client=off").init();
-    let arguments = Arguments::parse();
+    run::run(start(&Arguments::parse())).await
+}
+
+async fn start(arguments: &Arguments) -> Result<ExitCode> {
     if !arguments.inside {
         let (image, plugin) = (arguments.image.clone(), arguments.plugin.clone());
         let (image, plugin, scratch) =
@@ -66,24 +69,14 @@ async fn main() -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let run = async {
-        if arguments.inside {
-            show(&arguments).await.map(|()| ExitCode::SUCCESS)
-        } else {
-            namespaces::run_inside("--inside").await
-        }
-    };
-    tokio::select! {
-        result = run => result.or_else(|error| {
-            eprintln!("Error: {error:#}");
-            Ok(ExitCode::FAILURE)
-        }),
-        signal = await_signal() => Ok(ExitCode::from(signal?.1)),
+    if arguments.inside {
+        show(arguments).await.map(|()| ExitCode::SUCCESS)
+    } else {
+        namespaces::run_inside("--inside").await
     }
 }
 
 async fn show(arguments: &Arguments) -> Result<()> {
-    let _installed = rustls::crypto::ring::default_provider().install_default();
     let image = arguments.image.as_deref().context("no image")?;
     let plugin = arguments.plugin.as_deref().context("no plugin")?;
     let began = Instant::now();

@@ -6,7 +6,7 @@ mod pod;
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use brupop_testbed::operator::apply_overlay;
-use brupop_testbed::{ControlPlane, Options};
+use brupop_testbed::{ControlPlane, Options, run};
 use clap::Parser;
 use name_server::NameServer;
 use pod::{API_SERVER, Pod};
@@ -26,13 +26,7 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match check(&Arguments::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:?}");
-            ExitCode::FAILURE
-        }
-    }
+    run::run(async { check(&Arguments::parse()).await.map(|()| ExitCode::SUCCESS) }).await
 }
 
 async fn check(arguments: &Arguments) -> Result<()> {

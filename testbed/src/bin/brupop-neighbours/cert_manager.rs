@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, programs, throw_away_overlay};
+use brupop_testbed::run::Check;
 use brupop_testbed::sandbox::Process;
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions};
 use jiff::Timestamp;
@@ -13,7 +14,7 @@ use serde_json::json;
 use tokio::process::Command;
 use tokio::time::{interval, sleep};
 
-use crate::report::{Check, apply_files, rests};
+use crate::report::{apply_files, check, rests};
 
 const PROGRAM: &str = "cert-manager";
 const CONFIGURATION: &str = "brupop-webhook";
@@ -25,7 +26,7 @@ const SOAK: (&str, &str) = ("SOAK_SECONDS", "3");
 const FIGHT: Duration = Duration::from_mins(1);
 
 /// Renewals refuse no report of an agent, and nobody fights over `caBundle` for ever.
-pub async fn check(neighbours: &Path) -> Result<Vec<Check>> {
+pub async fn beside(neighbours: &Path) -> Result<Vec<Check>> {
     let mut cert_manager = None;
     let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
         apply_files(control_plane, &neighbours.join("definitions/cert-manager")).await?;
@@ -84,15 +85,14 @@ async fn renewals(fleet: &Fleet) -> Result<Check> {
     ensure!(renewals >= 3, "cert-manager renewed the certificate {renewals} times only");
     let reports = audit.read()?.into_iter().filter(|event| {
         event.verb == "patch"
-            && event.object_ref.as_ref().is_some_and(|object| {
-                object.resource == "bottlerocketshadows" && object.subresource == "status"
-            })
-            && event.user.username.ends_with(":brupop-agent")
+            && event.object().resource == "bottlerocketshadows"
+            && event.object().subresource == "status"
+            && event.is_by("brupop-agent")
     });
     let codes: Vec<u16> = reports.map(|event| event.code()).collect();
     let refused = codes.iter().filter(|code| **code >= 400).count();
     let found = format!("{refused} of {} reports refused, {renewals} renewals", codes.len());
-    Ok(Check::new(PROGRAM, "renewals every 10 s in an update refuse no report", found, refused == 0))
+    Ok(check(PROGRAM, "renewals every 10 s in an update refuse no report", found, refused == 0))
 }
 
 /// What the webhook is to serve, as text.
@@ -124,5 +124,5 @@ async fn fight(fleet: &Fleet) -> Result<Check> {
     let found = format!("{ours} writes of ours, {} in all", users.len());
     // One a minute by each of two replicas, and what falls on the edges.
     let holds = (1..=4).contains(&ours) && users.len() > ours;
-    Ok(Check::new(PROGRAM, "annotation left behind: caBundle is repaired once a minute", found, holds))
+    Ok(check(PROGRAM, "annotation left behind: caBundle is repaired once a minute", found, holds))
 }

@@ -6,13 +6,14 @@ use std::process::{Output, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, programs, throw_away_overlay};
+use brupop_testbed::run::Check;
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-use crate::report::{Check, rests};
+use crate::report::{check, rests};
 
 const NODES: usize = 5;
 
@@ -113,7 +114,7 @@ pub async fn flux(neighbours: &Path, plugin: &Path) -> Result<Vec<Check>> {
             engine.run().await?;
             let still = paused(object).await?;
             let found = if still { "paused" } else { "undone" };
-            checks.push(Check::new(
+            checks.push(check(
                 PROGRAM,
                 &format!("{object}, paused by {by}, after a sync: paused"),
                 found,
@@ -191,12 +192,12 @@ async fn during_update(fleet: &Fleet, engine: &Engine<'_>, mut see: impl FnMut(L
     }
 }
 
-fn drift(program: &'static str, times: usize, changed: &[String]) -> Check {
+fn drift(program: &str, times: usize, changed: &[String]) -> Check {
     let found = match changed {
         [] => format!("none in {times} times over all objects"),
         [first, ..] => format!("{} times, the first: {first}", changed.len()),
     };
-    Check::new(program, "drift before, in and after an update: none", found, changed.is_empty())
+    check(program, "drift before, in and after an update: none", found, changed.is_empty())
 }
 
 async fn run_plugin(plugin: &Path, control_plane: &ControlPlane, arguments: &[&str]) -> Result<()> {

@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use brupop_api::names::{UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION};
 use brupop_testbed::fleet::NEW;
+use brupop_testbed::objects::{deployment, kubectl};
 use brupop_testbed::operator::{apply_elsewhere, programs};
+use brupop_testbed::run::Check;
 use brupop_testbed::sandbox::Process;
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions, await_until, free_port};
 use serde_json::{Value as Json, json};
@@ -15,7 +17,7 @@ use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
 use crate::launched::Launched;
-use crate::report::{Check, apply, apply_files, rests};
+use crate::report::{apply_files, check, rests};
 
 const PROGRAM: &str = "karpenter";
 /// How many nodes the workload fills.
@@ -26,7 +28,7 @@ const ROLL_OUT: Duration = Duration::from_mins(10);
 const QUIET: Duration = Duration::from_secs(30);
 
 /// The roll-out converges, and what each may take out of service stays within its limit.
-pub async fn check(neighbours: &Path) -> Result<Vec<Check>> {
+pub async fn beside(neighbours: &Path) -> Result<Vec<Check>> {
     let settings = [
         ("REFRESH_INTERVAL", "1s"),
         ("START_JITTER", "0s"),
@@ -45,7 +47,7 @@ pub async fn check(neighbours: &Path) -> Result<Vec<Check>> {
     fleet.watch();
     apply_files(&fleet.control_plane, &neighbours.join("definitions/karpenter")).await?;
     fleet.kubectl("wait --for=condition=Established crd/nodepools.karpenter.sh --timeout=60s").await?;
-    apply(&fleet.control_plane, "karpenter", &objects()).await?;
+    kubectl(&fleet.control_plane, &["apply", "--server-side"], &objects()).await?;
     let mut karpenter = start(&fleet.control_plane, neighbours)?;
     let launched = Launched::default();
     let checks = tokio::select! {
@@ -85,20 +87,20 @@ async fn roll_out(fleet: &Fleet, launched: &Launched) -> Result<Vec<Check>> {
         };
         let needless = seen.launched - before;
         vec![
-            Check::new(PROGRAM, "the fleet converges with the defaults of both", took, converged.is_some()),
-            Check::new(
+            check(PROGRAM, "the fleet converges with the defaults of both", took, converged.is_some()),
+            check(
                 PROGRAM,
                 "it launches nodes for drains, at most one for each",
                 format!("{needless} launches, {} drains", seen.drains),
                 (1..=seen.drains).contains(&needless),
             ),
-            Check::new(
+            check(
                 PROGRAM,
                 "one node at a time is out of service for an update",
                 format!("at most {}; Karpenter removed {} at once at most", seen.most_ours, seen.most_theirs),
                 seen.most_ours == 1,
             ),
-            Check::new(
+            check(
                 PROGRAM,
                 "no node is removed that is up to date",
                 format!("{} of {} removed nodes were", seen.removed_updated, seen.removed),
@@ -134,7 +136,6 @@ async fn until_converged(fleet: &Fleet, launched: &Launched, before: usize) -> O
 
 /// A node class, a pool with default settings, and a workload that fills its nodes.
 fn objects() -> Vec<Json> {
-    let labels = json!({"app": "full"});
     vec![
         json!({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}}),
         json!({
@@ -147,20 +148,18 @@ fn objects() -> Vec<Json> {
                 },
             }},
         }),
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "full", "namespace": "default"},
-            "spec": {
-                "replicas": NODES * 2,
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {
-                    "terminationGracePeriodSeconds": 0,
-                    "nodeSelector": {"karpenter.sh/nodepool": "default"},
-                    "containers": [{
-                        "name": "full", "image": "none", "resources": {"requests": {"cpu": "1800m", "memory": "1Gi"}},
-                    }],
-                }},
-            },
-        }),
+        deployment(
+            "default",
+            "full",
+            NODES * 2,
+            &json!({"spec": {
+                "terminationGracePeriodSeconds": 0,
+                "nodeSelector": {"karpenter.sh/nodepool": "default"},
+                "containers": [{
+                    "name": "full", "image": "none", "resources": {"requests": {"cpu": "1800m", "memory": "1Gi"}},
+                }],
+            }}),
+        ),
     ]
 }
 

@@ -10,10 +10,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use brupop_testbed::await_signal;
 use brupop_testbed::binaries::neighbours;
+use brupop_testbed::run;
 use clap::{Parser, ValueEnum};
-use report::Report;
 
 /// Runs programs that users have in the same cluster beside the shipped operator, while it updates simulated hosts on a
 /// real control plane. Prints what held.
@@ -42,37 +41,26 @@ enum Neighbour {
 }
 
 #[tokio::main]
-async fn main() -> Result<ExitCode> {
+async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let _installed = rustls::crypto::ring::default_provider().install_default();
-    tokio::select! {
-        result = run(&arguments) => result,
-        signal = await_signal() => {
-            let (by, code) = signal?;
-            eprintln!("\n{by}; nothing is left behind");
-            Ok(ExitCode::from(code))
-        }
-    }
+    run::run(async { all(&arguments).await.map(run::status) }).await
 }
 
 /// One after the other. One that cannot be run is named in the end; the others are run all the same.
-async fn run(arguments: &Arguments) -> Result<ExitCode> {
+async fn all(arguments: &Arguments) -> Result<bool> {
     let wanted = |it: &Neighbour| arguments.only.is_empty() || arguments.only.contains(it);
     let programs = neighbours().await?;
-    let mut report = Report::of(&programs)?;
+    let mut checks = vec![];
     for neighbour in Neighbour::value_variants().iter().filter(|it| wanted(it)) {
         eprintln!("-- {neighbour:?}");
         let checked = match neighbour {
-            Neighbour::Karpenter => karpenter::check(&programs).await,
+            Neighbour::Karpenter => karpenter::beside(&programs).await,
             Neighbour::Flux => git_ops::flux(&programs, &arguments.plugin).await,
             Neighbour::ArgoCd => git_ops::argo_cd(&programs).await,
-            Neighbour::CertManager => cert_manager::check(&programs).await,
+            Neighbour::CertManager => cert_manager::beside(&programs).await,
         };
-        match checked {
-            Ok(checks) => report.add(checks),
-            Err(error) => report.failed(&format!("{neighbour:?}"), &error),
-        }
+        checks.extend(checked.unwrap_or_else(|error| vec![(false, format!("{neighbour:?}: {error:#}"))]));
     }
-    println!("\n{}", report.render());
-    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    println!("\n{}", std::fs::read_to_string(programs.join("versions"))?);
+    Ok(run::told(&checks))
 }
