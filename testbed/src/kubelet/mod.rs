@@ -17,31 +17,26 @@ mod pod;
 mod probe;
 mod serving;
 mod status;
+mod watch;
 
 use crate::components::free_port;
 use crate::control_plane::{ControlPlane, Shared};
 use crate::gateways::Gateways;
 use crate::host::HostPower;
 use crate::kubeconfig::Server;
-use crate::mended::Mended;
 use crate::sandbox::Signal;
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::COMPONENT_LABEL;
 use container::BOOT_ID;
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Container, Pod};
-use kube::api::Api;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event};
-use kube::{Client, ResourceExt as _};
+use kube::ResourceExt as _;
 use node::Boot;
-use pod::PodTask;
 pub use status::is_ready;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, watch::Receiver, watch::Sender};
 use tokio::task::JoinSet;
 
 /// Below the node's folder: where its host puts the socket of its API.
@@ -94,7 +89,7 @@ struct Kubelet {
 
 #[derive(Default)]
 struct KubeletState {
-    boots: HashMap<String, watch::Sender<Boot>>,
+    boots: HashMap<String, Sender<Boot>>,
     /// Node folders are numbered: paths of Unix sockets must be short.
     node_dirs: HashMap<String, usize>,
     /// By UID of the pod.
@@ -103,7 +98,7 @@ struct KubeletState {
 }
 
 struct PodEntry {
-    seen: watch::Sender<Arc<Pod>>,
+    seen: Sender<Arc<Pod>>,
     signals: mpsc::UnboundedSender<Signal>,
     process: Option<RunsAs>,
 }
@@ -137,7 +132,7 @@ impl Kubelets {
         let asked = kubelet.shared.services.kubelets();
         let mut tasks = JoinSet::new();
         tasks.spawn(serving::serve(Arc::clone(&kubelet), asked));
-        tasks.spawn(watch_pods(Arc::clone(&kubelet)));
+        tasks.spawn(watch::pods(Arc::clone(&kubelet)));
         Self { kubelet, tasks: Mutex::new(tasks) }
     }
 
@@ -152,7 +147,7 @@ impl Kubelets {
     }
 
     /// Lets a node follow its host.
-    pub fn attach(&self, node: &str, power: watch::Receiver<HostPower>) {
+    pub fn attach(&self, node: &str, power: Receiver<HostPower>) {
         let boot = self.kubelet.boot(node);
         let following = node::follow(self.kubelet.shared.client.clone(), node.to_owned(), power, boot);
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(following);
@@ -230,8 +225,8 @@ impl Kubelet {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn boot(&self, node: &str) -> watch::Sender<Boot> {
-        let up = || watch::Sender::new(Boot { up: true, number: 0 });
+    fn boot(&self, node: &str) -> Sender<Boot> {
+        let up = || Sender::new(Boot { up: true, number: 0 });
         self.lock().boots.entry(node.to_owned()).or_insert_with(up).clone()
     }
 
@@ -267,77 +262,6 @@ impl Kubelet {
     fn set_process(&self, uid: &str, process: Option<RunsAs>) {
         if let Some(entry) = self.lock().pods.get_mut(uid) {
             entry.process = process;
-        }
-    }
-
-    /// Takes note of a pod; a new one of ours gets a task.
-    fn seen(self: &Arc<Self>, pod: Pod, tasks: &mut JoinSet<()>) {
-        let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { return };
-        let boot = self.boot(&node);
-        if !pod.labels().contains_key(COMPONENT_LABEL) {
-            if boot.borrow().up && node::is_played(&pod) && !is_ready(&pod) {
-                let client = self.shared.client.clone();
-                tasks.spawn(async move { node::revive(&client, &pod, 0).await });
-            }
-            return;
-        }
-        let uid = pod.uid().unwrap_or_default();
-        let pod = Arc::new(pod);
-        let mut state = self.lock();
-        if let Some(entry) = state.pods.get(&uid) {
-            entry.seen.send_replace(pod);
-            return;
-        }
-        state.addresses = state.addresses.wrapping_add(1);
-        let [high, low] = state.addresses.to_be_bytes();
-        let (seen, seen_by_task) = watch::channel(pod);
-        let (signals, signals_to_task) = mpsc::unbounded_channel();
-        state.pods.insert(uid, PodEntry { seen, signals, process: None });
-        let task = PodTask {
-            kubelet: Arc::clone(self),
-            pod: seen_by_task,
-            boot: boot.subscribe(),
-            signals: signals_to_task,
-            ip: Ipv4Addr::new(10, 245, high, low).to_string(),
-        };
-        tasks.spawn(task.run());
-    }
-
-    /// Forgetting a pod closes its task's channel, and so ends it.
-    fn retain(&self, keep: impl Fn(&str) -> bool) {
-        self.lock().pods.retain(|uid, _| keep(uid));
-    }
-}
-
-async fn watch_pods(kubelet: Arc<Kubelet>) {
-    let client: Client = kubelet.shared.client.clone();
-    let events = watcher::watcher(
-        Api::<Mended<Pod>>::all(client),
-        watcher::Config::default().fields("spec.nodeName!="),
-    );
-    let mut events = events.default_backoff().boxed();
-    // Aborted with this task.
-    let mut tasks = JoinSet::new();
-    let mut listed = Vec::new();
-    loop {
-        let event = tokio::select! {
-            event = events.next() => event,
-            Some(_) = tasks.join_next() => continue,
-        };
-        match event {
-            Some(Ok(Event::Init)) => listed.clear(),
-            Some(Ok(Event::InitApply(Mended(pod)))) => {
-                listed.extend(pod.uid());
-                kubelet.seen(pod, &mut tasks);
-            }
-            Some(Ok(Event::InitDone)) => kubelet.retain(|uid| listed.iter().any(|listed| listed == uid)),
-            Some(Ok(Event::Apply(Mended(pod)))) => kubelet.seen(pod, &mut tasks),
-            Some(Ok(Event::Delete(Mended(pod)))) => {
-                let gone = pod.uid().unwrap_or_default();
-                kubelet.retain(|uid| uid != gone);
-            }
-            Some(Err(error)) => tracing::warn!(%error, "watching pods"),
-            None => return,
         }
     }
 }

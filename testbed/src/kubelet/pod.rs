@@ -26,7 +26,7 @@ const TOKEN_SECONDS: i64 = 3607;
 const SERVICE_ACCOUNT: &str = "serviceaccount";
 /// A token is replaced after four fifths of its life.
 const TOKEN_RENEWAL: Duration = Duration::from_mins(48);
-/// Pause before the second restart; doubled by each further one. The first comes at once.
+/// Before the second restart, and doubled by each further one. The first comes at once.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// A process that ran this long starts with a clean record.
@@ -147,8 +147,8 @@ impl PodTask {
     /// Writes what kubelets mount, and returns the variables that name it.
     async fn renew_token(&self, pod: &Pod) -> Result<PodVariables> {
         let shared = &self.kubelet.shared;
-        let account =
-            pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
+        let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
+        let account = account.unwrap_or("default");
         let token = shared.bound_token(pod, account, TOKEN_SECONDS).await?;
         let server = self.kubelet.server(&pod.name_any())?;
         let folder = self.dir(pod)?.join(SERVICE_ACCOUNT);
@@ -173,17 +173,12 @@ impl PodTask {
     /// Takes the pod from the API server once nothing of it runs; not from a host that is down.
     async fn finish(&mut self, end: End) {
         let pod = Arc::clone(&self.pod.borrow());
+        let client = self.kubelet.shared.client.clone();
+        let pods = Api::<Pod>::namespaced(client, &pod.namespace().unwrap_or_default());
+        let same = Preconditions { uid: pod.uid(), resource_version: None };
+        let params = DeleteParams::default().grace_period(0).preconditions(same);
         while end == End::Deleting && up(&mut self.boot).await.is_some() {
-            let api = Api::<Pod>::namespaced(
-                self.kubelet.shared.client.clone(),
-                &pod.namespace().unwrap_or_default(),
-            );
-            let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
-            let params = DeleteParams {
-                preconditions: Some(preconditions),
-                ..DeleteParams::default().grace_period(0)
-            };
-            match api.delete(&pod.name_any(), &params).await {
+            match pods.delete(&pod.name_any(), &params).await {
                 Ok(_) => break,
                 Err(kube::Error::Api(error)) if error.code == 404 || error.code == 409 => break,
                 Err(error) => {

@@ -20,7 +20,7 @@ use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use crate::update::exec::exec_with;
 use brupop_testbed::prometheus::{Prometheus, Served};
@@ -32,20 +32,20 @@ const HUSH: &str = "between-you-and-me";
 struct App {
     address: SocketAddr,
     broken: Arc<AtomicBool>,
-    serves: Option<JoinHandle<()>>,
+    serves: JoinSet<()>,
 }
 
 impl App {
     async fn start() -> Result<Self> {
         let address = TcpListener::bind(("127.0.0.1", 0)).await?.local_addr()?;
-        let mut app = Self { address, broken: Arc::default(), serves: None };
+        let mut app = Self { address, broken: Arc::default(), serves: JoinSet::new() };
         app.serve().await?;
         Ok(app)
     }
 
     async fn serve(&mut self) -> Result<()> {
         let (listener, broken) = (TcpListener::bind(self.address).await?, Arc::clone(&self.broken));
-        self.serves = Some(tokio::spawn(async move {
+        self.serves.spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let _ = stream.read(&mut [0; 4096]).await;
                 let is = u8::from(broken.load(Ordering::Relaxed));
@@ -55,26 +55,12 @@ impl App {
                 let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
                 let _ = stream.write_all(answer.as_bytes()).await;
             }
-        }));
+        });
         Ok(())
     }
 
     fn is(&self, broken: bool) {
         self.broken.store(broken, Ordering::Relaxed);
-    }
-
-    /// Nobody listens any more.
-    async fn stop(&mut self) {
-        if let Some(serves) = self.serves.take() {
-            serves.abort();
-            let _ = serves.await;
-        }
-    }
-}
-
-impl Drop for App {
-    fn drop(&mut self) {
-        self.serves.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -263,7 +249,7 @@ async fn soaks_on(fleet: &Fleet, app: &mut App, watching: &Watching, prometheus:
     };
     held("an alert fires")?;
     // The alert is over, and what says that alerts are worth something is, too.
-    app.stop().await;
+    app.serves.shutdown().await;
     until_finds(&prometheus, "ALERTS", 0.0).await?;
     app.is(false);
     held("its target is away")?;

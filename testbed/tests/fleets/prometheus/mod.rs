@@ -10,7 +10,7 @@ mod rules;
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::fleet::VersionRecord;
+use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::{BottlerocketShadow, State, names};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Faults;
@@ -57,21 +57,18 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
     alerts_are(&prometheus, &[]).await?;
 
     // Whichever is the first.
-    let all = |faults: Faults| fleet.set_faults(&faults.clone());
-    all(Faults { falls_back_on_boot: true, ..Faults::default() });
+    fleet.set_faults(&Faults { falls_back_on_boot: true, ..Faults::default() });
     fleet.publish(NEW)?;
-    let halted = |record: &VersionRecord| record.halted.is_some();
-    fleet
-        .until_ledger("the version is halted and nothing runs", |status| {
-            status.slots.is_empty() && status.versions.get(NEW).is_some_and(halted)
-        })
-        .await?;
+    let halted = |status: &BottlerocketFleetStatus| {
+        status.slots.is_empty() && status.versions.get(NEW).is_some_and(|record| record.halted.is_some())
+    };
+    fleet.until_ledger("the version is halted and nothing runs", halted).await?;
     let said = agree(&fleet, &prometheus, "a version is halted").await?;
     ensure!(said["halted"][""] == 1.0 && said["failed"]["FellBack"] == 1.0, "{said:?}");
     ensure!(said["versions"][OLD] == 3.0 && said["failures"][NEW] == 1.0, "{said:?}");
     alerts_are(&prometheus, &["BrupopNodesFailed", "BrupopVersionHalted"]).await?;
 
-    all(Faults { reboot_ignored: true, ..Faults::default() });
+    fleet.set_faults(&Faults { reboot_ignored: true, ..Faults::default() });
     fleet.publish(FIXED)?;
     fleet
         .until("a reboot is overdue", |history| history.now().any(|(_, seen)| seen.reason == "RebootOverdue"))
