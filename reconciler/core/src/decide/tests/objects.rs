@@ -97,7 +97,8 @@ pub(super) fn node(name: &str, shadow: Option<&BottlerocketShadow>, dice: &mut D
             "creationTimestamp": dice.ago()},
         "spec": {"unschedulable": dice.rarely(3), "taints": taints},
         "status": {
-            "volumesInUse": if dice.rarely(2) { vec!["a"] } else { vec![] },
+            // Usual on every other node: few are empty and wait for nothing else.
+            "volumesInUse": if dice.rarely(2) == name.ends_with('1') { vec![] } else { vec!["a"] },
             "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": dice.ago()}],
             "nodeInfo": {"bootID": dice.one_of(&[FIRST_BOOT, FIRST_BOOT, SECOND_BOOT]),
                 "osImage": format!("{os_image} {version} ({variant})"),
