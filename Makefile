@@ -161,28 +161,24 @@ recording: control-plane build ## Records what the plugin shows of the demo by p
 # Tests with control planes wait more than they compute: each of these two programs runs some at a time, which take 750 MB each.
 PLANES := fleets plane
 THREADS ?= 3
-OTHERS := $(filter-out model/%,$(wildcard */tests/*.rs */tests/*/main.rs))
+OTHERS := $(wildcard */tests/*.rs */tests/*/main.rs)
 OTHERS := $(filter-out $(PLANES),$(sort $(notdir $(patsubst %/main,%,$(basename $(OTHERS))))))
 # What the two are made of: `make test-update` runs the tests of testbed/tests/fleets/update.
 MODULES := $(sort $(notdir $(patsubst %/mod,%,$(basename $(wildcard $(PLANES:%=testbed/tests/%/*.rs) $(PLANES:%=testbed/tests/%/*/mod.rs))))))
 MODULES := $(filter-out main,$(MODULES))
 JOBS ?= 2
 # Without make's job server, which cargo would look for: what it has to build is built by then.
-TESTED := env -u MAKEFLAGS -u MFLAGS cargo test --locked --workspace --exclude brupop-model --quiet
-MODELLED := env -u MAKEFLAGS -u MFLAGS cargo test --locked --package brupop-model --profile model --quiet
+TESTED := env -u MAKEFLAGS -u MFLAGS cargo test --locked --workspace --quiet
 RUN := BRUPOP_BINARIES=$(SHIPPED) $(TESTED)
 
 .PHONY: test
 test: control-plane prometheus programs ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS programs at a time, THREADS tests of each)
 	cargo build --locked --workspace --bins
 	$(TESTED) --no-run
-	$(MODELLED) --no-run
-	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target $(PLANES:%=test-%) test-model test-units test-docs $(OTHERS:%=test-%)
+	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target $(PLANES:%=test-%) test-units test-docs $(OTHERS:%=test-%)
 
 # The workspace each time: a part of it would have other features, and be compiled again.
-.PHONY: test-model test-units test-docs $(PLANES:%=test-%) $(OTHERS:%=test-%) $(MODULES:%=test-%)
-test-model:
-	@$(MODELLED)
+.PHONY: test-units test-docs $(PLANES:%=test-%) $(OTHERS:%=test-%) $(MODULES:%=test-%)
 test-units:
 	@$(TESTED) --lib --bins --examples
 test-docs:
@@ -253,7 +249,7 @@ mutants: ## Changes what decides, place by place, and expects that a test fails 
 
 .PHONY: model
 model: ## Checks the model in larger worlds; prints states and time (some minutes)
-	@cargo build --locked --quiet --package brupop-model --profile model
+	@cargo build --locked --quiet --package brupop-model
 	model/check
 
 .PHONY: check
