@@ -120,7 +120,7 @@ fn every_list_names_each_status_field() {
         check(field.is_some(), "Field::OF_AGENTS, which the webhook's own fields are made of");
         let (written, seen) =
             field.map(|field| is_known_to_writes_and_facts(&name, field, &sample)).unwrap_or_default();
-        check(written, "Fields of BottlerocketShadow (api/apply/src/fields.rs)");
+        check(written, "its kind in Field (api/src/write/field.rs)");
         check(seen, "StatusFacts (api/src/facts.rs)");
         check(own.contains(&format!("'{name}'")), "the variable own of manifests/agent-policy.yaml");
         check(has_row(&name), "a row that allows it (webhook/cases/src/rows/fields.rs)");
