@@ -249,7 +249,7 @@ mutants: ## Changes what decides, place by place, and expects that a test fails 
 
 .PHONY: model
 model: ## Checks the model in larger worlds; prints states and time (some minutes)
-	@cargo build --locked --quiet --package brupop-model
+	@cargo build --locked --quiet --workspace --bin brupop-model
 	model/check
 
 .PHONY: check
@@ -280,7 +280,7 @@ workflows-check: ## Checks GitHub's workflows, with actionlint
 
 .PHONY: manifests
 manifests: ## Generates the custom resource definitions from api/, the table of all settings in docs/, and what components have of docs/alerts.yaml, docs/scrape.yaml and docs/dashboard.json
-	cargo run --locked --quiet -p brupop-api --example crds -- manifests
+	cargo run --locked --quiet --example crds -- manifests
 	cargo run --locked --quiet --example settings -- docs/configuration.md
 	@{ sed '/^spec:/q' $(PROMETHEUS_RULE); sed -n '/^groups:/,$$p' docs/alerts.yaml | sed 's/^./  &/'; } >$(TARGET)/rule.yaml
 	@cp $(TARGET)/rule.yaml $(PROMETHEUS_RULE)
