@@ -160,7 +160,7 @@ recording: control-plane build ## Records what the plugin shows of the demo by p
 
 # Tests with control planes wait more than they compute: each of these two programs runs some at a time, which take 750 MB each.
 PLANES := fleets plane
-THREADS ?= 3
+THREADS ?= 4
 OTHERS := $(wildcard */tests/*.rs */tests/*/main.rs)
 OTHERS := $(filter-out $(PLANES),$(sort $(notdir $(patsubst %/main,%,$(basename $(OTHERS))))))
 # What the two are made of: `make test-update` runs the tests of testbed/tests/fleets/update.
