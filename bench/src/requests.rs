@@ -36,14 +36,13 @@ pub fn is_ours(event: &Event) -> bool {
 /// Was the request made because nodes are updated? Leases, dry runs, and looks for upstream's operator have clocks of their
 /// own.
 pub fn is_of_a_roll_out(event: &Event) -> bool {
-    let resource = event.object_ref.as_ref().map_or("", |object| &object.resource);
+    let resource = event.object.resource.as_str();
     let looks_for_upstream = resource == "deployments" && event.verb == "get";
     is_ours(event) && !event.request_uri.contains("dryRun=All") && resource != "leases" && !looks_for_upstream
 }
 
 fn is_of_shadow(event: &Event, subresource: &str) -> bool {
-    let object = event.object_ref.as_ref();
-    object.is_some_and(|object| object.resource == "bottlerocketshadows" && object.subresource == subresource)
+    event.object.resource == "bottlerocketshadows" && event.object.subresource == subresource
 }
 
 /// A spec has changed.
@@ -67,7 +66,7 @@ fn reports_idle(event: &Event) -> bool {
 }
 
 fn is_eviction(event: &Event) -> bool {
-    event.object_ref.as_ref().is_some_and(|object| object.subresource == "eviction") && event.code() < 400
+    event.object.subresource == "eviction" && event.code() < 400
 }
 
 impl Requests {

@@ -27,8 +27,9 @@ pub struct Event {
     /// How the client calls itself.
     #[serde(default)]
     pub user_agent: String,
-    /// What was asked about; absent of paths that name no resource.
-    pub object_ref: Option<ObjectRef>,
+    /// What was asked about; all of it empty of paths that name no resource.
+    #[serde(default, rename = "objectRef")]
+    pub object: ObjectRef,
     /// The answer's status.
     pub response_status: Option<ResponseStatus>,
     /// The body that was sent: of our own resources only.
@@ -88,22 +89,9 @@ impl Event {
         self.response_status.as_ref().map_or(0, |status| status.code)
     }
 
-    /// What was asked about; all of it empty if that is no object.
-    pub fn object(&self) -> &ObjectRef {
-        const EMPTY: String = String::new();
-        static NONE: ObjectRef = ObjectRef {
-            api_group: EMPTY,
-            resource: EMPTY,
-            subresource: EMPTY,
-            namespace: EMPTY,
-            name: EMPTY,
-        };
-        self.object_ref.as_ref().unwrap_or(&NONE)
-    }
-
     /// Whether the request was about this object.
     pub fn is_about(&self, resource: &str, name: &str) -> bool {
-        self.object().resource == resource && self.object().name == name
+        self.object.resource == resource && self.object.name == name
     }
 
     /// Whether the service account of this name has asked.

@@ -68,8 +68,9 @@ impl Asked {
     }
 
     fn take(&mut self, event: &Event) {
-        let Some(object) = &event.object_ref else { return };
-        if !event.user.username.ends_with(":brupop-reconciler")
+        let object = &event.object;
+        if object.resource.is_empty()
+            || !event.user.username.ends_with(":brupop-reconciler")
             || ["get", "list", "watch"].contains(&event.verb.as_str())
             || object.resource == "leases"
             || event.request_uri.contains("dryRun=All")

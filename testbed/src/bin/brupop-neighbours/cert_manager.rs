@@ -85,8 +85,8 @@ async fn renewals(fleet: &Fleet) -> Result<Check> {
     ensure!(renewals >= 3, "cert-manager renewed the certificate {renewals} times only");
     let reports = audit.read()?.into_iter().filter(|event| {
         event.verb == "patch"
-            && event.object().resource == "bottlerocketshadows"
-            && event.object().subresource == "status"
+            && event.object.resource == "bottlerocketshadows"
+            && event.object.subresource == "status"
             && event.is_by("brupop-agent")
     });
     let codes: Vec<u16> = reports.map(|event| event.code()).collect();

@@ -51,7 +51,7 @@ async fn written(reader: &mut AuditReader, users: &str, time: Duration) -> Resul
     sleep(time).await;
     let mut writes = BTreeMap::new();
     for event in reader.read()? {
-        let object = event.object();
+        let object = &event.object;
         let is_write = matches!(event.verb.as_str(), "create" | "update" | "patch" | "delete")
             && !event.request_uri.contains("dryRun=")
             && !matches!(object.resource.as_str(), "leases" | "tokenreviews" | "subjectaccessreviews");

@@ -38,7 +38,7 @@ async fn marker(fleet: &Fleet, name: &str) -> Result<Option<Marker>> {
 
 /// The pod, as `namespace/name`, that a reconciler asked to be evicted.
 fn evicted_by_us(event: &Event) -> Option<String> {
-    let object = event.object();
+    let object = &event.object;
     let is = object.resource == "pods" && object.subresource == "eviction" && event.is_by(RECONCILER_ACCOUNT);
     is.then(|| format!("{}/{}", object.namespace, object.name))
 }

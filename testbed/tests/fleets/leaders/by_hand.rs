@@ -64,7 +64,7 @@ impl ByHand {
     /// Awaits that it competes for the Lease: all else is known to it by then.
     pub async fn competes(&self, fleet: &Fleet) -> Result<()> {
         let watches =
-            |event: &Event| self.asked(event) && event.verb == "watch" && event.object().resource == "leases";
+            |event: &Event| self.asked(event) && event.verb == "watch" && event.object.resource == "leases";
         let what = format!("a watch of the Lease {LEASE} by {}", self.process.name());
         fleet.control_plane.audit().from_start().wait_for(&what, watches).await?;
         Ok(())

@@ -73,7 +73,7 @@ fn written(fleet: &Fleet) -> Result<Vec<Event>> {
         matches!(event.verb.as_str(), "create" | "patch" | "update" | "delete")
             && (200..300).contains(&event.code())
             && ["bottlerocketfleets", "bottlerocketshadows", "nodes", "pods"]
-                .contains(&event.object().resource.as_str())
+                .contains(&event.object.resource.as_str())
             && !event.request_uri.contains("dryRun")
     });
     Ok(events)

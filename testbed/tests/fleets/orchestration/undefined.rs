@@ -48,5 +48,5 @@ async fn a_missing_crd_is_survived_without_flooding_requests() -> Result<()> {
 /// By one of our accounts, leases apart: they have a clock of their own.
 fn is_ours(event: &Event) -> bool {
     event.user.username.starts_with(&format!("system:serviceaccount:{NAMESPACE}:"))
-        && event.object().resource != "leases"
+        && event.object.resource != "leases"
 }

@@ -45,7 +45,7 @@ pub async fn are_for_those_who_may_read_them(
     let events = fleet.control_plane.audit().from_start().read()?;
     for resource in ["tokenreviews", "subjectaccessreviews"] {
         let mut asked =
-            events.iter().filter(|event| event.is_by("brupop-agent") && event.object().resource == resource);
+            events.iter().filter(|event| event.is_by("brupop-agent") && event.object.resource == resource);
         let first = asked.next().with_context(|| format!("no agent asked for {resource}"))?;
         let why = &first.annotations["authorization.k8s.io/reason"];
         ensure!(first.code() == 201 && why.contains(r#"ClusterRoleBinding "brupop-agent-metrics""#), "{why}");

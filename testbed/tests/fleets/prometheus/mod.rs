@@ -247,7 +247,7 @@ async fn reviews_are_those_of_the_audit_log(fleet: &Fleet, prometheus: &Promethe
         event.is_by("brupop-agent")
             && event.verb == "patch"
             && event.code() == 200
-            && event.object().resource == "bottlerocketshadows"
+            && event.object.resource == "bottlerocketshadows"
     });
     let taken = number(taken.count())?;
     ensure!(taken >= 3.0, "only {taken} reports");

@@ -48,5 +48,5 @@ pub(crate) async fn exec_with(
 }
 
 fn is_a_list_of_shadows(event: &Event) -> bool {
-    event.object().resource == "bottlerocketshadows" && ["list", "watch"].contains(&event.verb.as_str())
+    event.object.resource == "bottlerocketshadows" && ["list", "watch"].contains(&event.verb.as_str())
 }

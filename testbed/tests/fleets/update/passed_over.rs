@@ -84,7 +84,7 @@ async fn force_deletes_remaining_pods_at_the_deadline() -> Result<()> {
     let asked = audit.read()?;
     let of_cart = |verb: &str, subresource: &str, code: u16| {
         let is_request = |event: &&Event| {
-            let object = event.object();
+            let object = &event.object;
             event.is_by(RECONCILER_ACCOUNT)
                 && event.verb == verb
                 && event.code() == code

@@ -19,9 +19,9 @@ async fn an_idle_fleet_sends_no_requests() -> Result<()> {
         |event: &Event| event.user.username.starts_with(&format!("system:serviceaccount:{NAMESPACE}:"));
     // Leases and checks have clocks of their own, and show that the log is read. Watches are renewed after minutes. Beside
     // its check the reconciler looks for upstream's operator.
-    let is_lease = |event: &Event| event.object().resource == "leases";
+    let is_lease = |event: &Event| event.object.resource == "leases";
     let is_check = |event: &Event| event.request_uri.contains("dryRun=All");
-    let is_look = |event: &Event| event.verb == "get" && event.object().resource == "deployments";
+    let is_look = |event: &Event| event.verb == "get" && event.object.resource == "deployments";
     let allowed =
         |event: &Event| event.verb == "watch" || is_lease(event) || is_check(event) || is_look(event);
     let refreshes = |fleet: &Fleet| -> Vec<usize> {

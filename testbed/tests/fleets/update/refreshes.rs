@@ -19,7 +19,7 @@ const GAUGE: &str = "brupop_nodes_reason{reason=\"RefreshFailed\"} 1";
 /// Who wrote the status of this shadow since then. What a watch shows may be logged later.
 fn writers(events: &[Event], since: Timestamp) -> Vec<String> {
     let of_status = |event: &&Event| {
-        let it = event.object().name == "brs-node-0" && event.object().subresource == "status";
+        let it = event.object.name == "brs-node-0" && event.object.subresource == "status";
         let later = event.request_received_timestamp >= since;
         it && later && event.verb == "patch" && !event.request_uri.contains("dryRun=All")
     };

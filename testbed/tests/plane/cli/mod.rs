@@ -203,8 +203,7 @@ async fn the_plan_is_asked_of_the_leader(fleet: &Fleet, editor: &Person) -> Resu
     let plan: Json = serde_json::from_str(&editor.says("plan -o json", &[]).await?)?;
     ensure!(plan["nodes"].as_array().is_some_and(|nodes| nodes.len() == 3), "{plan}");
     let asked = audit.wait_for("the command", |event| {
-        event.is_about("pods", &leader)
-            && event.object_ref.as_ref().is_some_and(|it| it.subresource == "exec")
+        event.is_about("pods", &leader) && event.object.subresource == "exec"
     });
     let asked = asked.await?.request_uri;
     let words = "command=%2Fbrupop-reconciler&command=plan&command=--output&command=json";

@@ -84,9 +84,7 @@ async fn many_scrapes_make_one_review(bed: &Bed) -> Result<()> {
             .is_some_and(|names| *names == [&*process.pod])
     };
     for resource in ["tokenreviews", "subjectaccessreviews"] {
-        let of = |event: &&brupop_testbed::audit::Event| {
-            event.object_ref.as_ref().is_some_and(|object| object.resource == resource) && pod(event)
-        };
+        let of = |event: &&brupop_testbed::audit::Event| event.object.resource == resource && pod(event);
         let count = events.iter().filter(of).count();
         ensure!(count == 1, "{count} {resource} for 21 scrapes with one token");
     }

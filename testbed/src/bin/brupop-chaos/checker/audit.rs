@@ -102,9 +102,9 @@ impl Audited {
     fn refused(&mut self, event: &Event) -> Option<Violation> {
         let message = event.response_status.as_ref().map_or("", |status| &status.message);
         let by_policy = message.contains("ValidatingAdmissionPolicy 'brupop-");
-        let object = event.object_ref.clone().unwrap_or_default();
+        let object = &event.object;
         if message.contains(OPTED_OUT) {
-            let denied = self.denied.entry(object.name).or_default();
+            let denied = self.denied.entry(object.name.clone()).or_default();
             *denied += 1;
             if *denied < DENIALS_IN_A_ROW {
                 return None;
@@ -134,7 +134,7 @@ fn node_of(event: &Event) -> &str {
 
 /// An agent has written: only the status of its own shadow, and with its tests.
 fn agents_write(event: &Event) -> Option<Violation> {
-    let object = event.object_ref.clone().unwrap_or_default();
+    let object = &event.object;
     let own = object.resource == "bottlerocketshadows"
         && object.subresource == "status"
         && object.name == shadow_of(node_of(event))

@@ -11,7 +11,7 @@ const DECIDED: [&str; 4] = ["/status/term", "/status/slots", "/status/versions",
 
 /// The reconciler writes: with the tests of what it was decided on.
 pub(crate) fn untested(event: &Event) -> Vec<Violation> {
-    let object = event.object_ref.clone().unwrap_or_default();
+    let object = &event.object;
     let body = event.request_object.clone().unwrap_or_default();
     // That there is nothing is tested by what it would be in.
     let has = |path: &str| {

@@ -69,11 +69,11 @@ impl Writes {
 
     /// One of our programs has asked for a write.
     pub(crate) fn count(&mut self, program: &str, event: &Event) -> Option<Violation> {
-        let object = event.object_ref.clone().unwrap_or_default();
+        let object = &event.object;
         let now = event.request_received_timestamp;
         self.attempt(&object.resource, event, now);
         // Each Event has a name of its own.
-        let name = if object.resource == "events" { about(event) } else { object.name };
+        let name = if object.resource == "events" { about(event) } else { object.name.clone() };
         let has_begun = self.faults.front().is_some_and(|(first, _)| *first <= now);
         // A token or a review has no name.
         if name.is_empty() || !has_begun {
