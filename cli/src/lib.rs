@@ -85,21 +85,27 @@ async fn carry_out(server: &OperatorApi, steering: SteeringCommand) -> Result<Ch
         }
         SteeringCommand::Pause { pool: Some(pool), .. } => pause_pool(server, &pool, true).await,
         SteeringCommand::Resume { pool: Some(pool), .. } => pause_pool(server, &pool, false).await,
-        SteeringCommand::Pause { .. } => pause_fleet(server, true).await,
-        SteeringCommand::Resume { .. } => pause_fleet(server, false).await,
+        SteeringCommand::Pause { .. } => {
+            change_fleet(server, |fleet| Ok(steer::pause_fleet(&fleet.object, true))).await
+        }
+        SteeringCommand::Resume { .. } => {
+            change_fleet(server, |fleet| Ok(steer::pause_fleet(&fleet.object, false))).await
+        }
         SteeringCommand::UpdateNow { node, cancel: false } => {
             change_node(server, &node, |node| steer::update_now(node, &server.namespace)).await
         }
         SteeringCommand::UpdateNow { node, cancel: true } => change_node(server, &node, steer::not_now).await,
         SteeringCommand::ResumeVersion { version } => {
-            let change = steer::resume_version(&server.fleet_object().await?, &version)?;
-            server.change(&server.ours::<Item<WatchedFleet>>(), names::FLEET, change).await
+            change_fleet(server, |fleet| Ok(steer::resume_version(fleet, &version)?)).await
         }
     }
 }
 
-async fn pause_fleet(server: &OperatorApi, paused: bool) -> Result<Changed, Error> {
-    let change = steer::pause_fleet(&server.fleet_object().await?.object, paused);
+async fn change_fleet(
+    server: &OperatorApi,
+    change: impl FnOnce(&WatchedFleet) -> Result<PlannedChange, Error>,
+) -> Result<Changed, Error> {
+    let change = change(&server.fleet_object().await?)?;
     server.change(&server.ours::<Item<WatchedFleet>>(), names::FLEET, change).await
 }
 
