@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-use brupop_testbed::Fleet;
+use anyhow::Result;
 use brupop_testbed::history::Seen;
-use tokio::time::{Instant, sleep};
-
-const LOOK: Duration = Duration::from_millis(200);
+use brupop_testbed::{Fleet, await_within};
 
 const HEAD: [&str; 8] =
     ["NAME", "STATE", "VERSION", "TARGET STATE", "TARGET VERSION", "CRASH COUNT", "REASON", "NODE"];
@@ -26,24 +23,18 @@ pub async fn show_until(
     deadline: Duration,
     done: impl Fn(&[(String, Seen)]) -> bool,
 ) -> Result<()> {
-    let began = Instant::now();
     let mut shown: Vec<(String, Seen)> = vec![];
     println!("{}", line(&HEAD.map(str::to_owned)));
-    loop {
+    await_within(deadline, what, async || {
         let now: Vec<(String, Seen)> =
             fleet.history().now().map(|(node, seen)| (node.to_owned(), seen.clone())).collect();
         for change in now.iter().filter(|row| !shown.contains(row)) {
             println!("{}", line(&row(change)));
         }
-        if done(&now) {
-            return Ok(());
-        }
-        if began.elapsed() > deadline {
-            bail!("after {} s it is not so that {what}", deadline.as_secs());
-        }
         shown = now;
-        sleep(LOOK).await;
-    }
+        done(&shown).then_some(())
+    })
+    .await
 }
 
 fn row((node, seen): &(String, Seen)) -> [String; 8] {
