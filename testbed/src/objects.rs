@@ -16,11 +16,15 @@ pub async fn with_file(plane: &ControlPlane, words: &[&str], objects: &str) -> R
     plane.kubectl(words.chain(["-f".as_ref(), file.as_os_str()])).await
 }
 
-/// As [`with_file`], of these objects of ours: kubectl does not ask for all schemas first, which takes an API server seconds.
+/// As [`with_file`], to write these objects of ours: kubectl does not ask for all schemas first, which takes an API server
+/// seconds.
 pub async fn kubectl(plane: &ControlPlane, words: &[&str], objects: &[Json]) -> Result<String> {
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
-    let unchecked = if words[0] == "get" { &[][..] } else { &["--validate=false"] };
-    with_file(plane, &[words, unchecked].concat(), &list).await
+    with_file(plane, &[words, &["--validate=false"]].concat(), &list(objects)).await
+}
+
+/// The objects as one file.
+pub fn list(objects: &[Json]) -> String {
+    json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
 }
 
 /// A Deployment whose pods have the label `app`; `more` is merged into the template of its pods.

@@ -2,7 +2,7 @@
 //! others meet. What runs in its pods is a program that does nothing.
 
 use anyhow::Result;
-use brupop_testbed::objects::kubectl;
+use brupop_testbed::objects::{kubectl, list, with_file};
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{ControlPlane, Program};
 use serde_json::{Value as Json, json};
@@ -72,7 +72,7 @@ pub(crate) async fn install_others(plane: &ControlPlane) -> Result<()> {
 pub(crate) async fn what_is_left(plane: &ControlPlane) -> Result<Vec<String>> {
     let mut objects = operator();
     objects.extend([namespace(), crd()]);
-    let found = kubectl(plane, &["get", "-o", "name", "--ignore-not-found"], &objects).await?;
+    let found = with_file(plane, &["get", "-o", "name", "--ignore-not-found"], &list(&objects)).await?;
     let mut found: Vec<_> = found.lines().map(str::to_owned).collect();
     found.sort();
     Ok(found)
