@@ -14,7 +14,7 @@ pub fn run(program: impl Future<Output = Result<ExitCode>>) -> impl Future<Outpu
 }
 
 async fn until_ended(program: impl Future<Output = Result<ExitCode>>) -> ExitCode {
-    // Who is not the first has installed the same.
+    // It may be installed already: all install this one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let ended = tokio::select! {
         ended = program => ended,
