@@ -5,6 +5,8 @@ use brupop_api::{BottlerocketShadow, names};
 use brupop_testbed::kubelet::is_ready;
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, only};
 use brupop_testbed::{ControlPlane, Kubelets, Options, agents, await_until, make_nodes};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -125,10 +127,10 @@ fn taken_up(logs: &Path) -> Result<BTreeSet<String>> {
 }
 
 /// The authorities by which API servers know the webhook; each rotation begins with another one.
-async fn bundle(control_plane: &ControlPlane) -> Option<String> {
-    let path = "jsonpath={.webhooks[0].clientConfig.caBundle}";
-    let get = ["get", "validatingwebhookconfiguration", "brupop-webhook", "-o", path];
-    control_plane.kubectl(get).await.ok()
+async fn bundle(control_plane: &ControlPlane) -> Option<ByteString> {
+    let configurations = Api::<ValidatingWebhookConfiguration>::all(control_plane.client());
+    let webhooks = configurations.get("brupop-webhook").await.ok()?.webhooks?;
+    webhooks.into_iter().next()?.client_config.ca_bundle
 }
 
 /// Restarts replicas as people do, and notes which processes there were.

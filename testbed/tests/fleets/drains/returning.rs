@@ -10,6 +10,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use serde_json::json;
 
+use crate::drains::held::{HOLD, let_go};
 use crate::drains::{deploy, evicted_by_us, fleet, node};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -17,12 +18,17 @@ async fn returning_pods_are_left_after_two_evictions() -> Result<()> {
     let mut fleet = fleet(2, &[]).await?;
     fleet.pause_node("node-1", true).await?;
     stubborn(&fleet, 1).await?;
+    // Keeps the node from being empty until then, however late the controller of the others is.
+    let here = json!({"kubernetes.io/hostname": "node-0"});
+    let slow = json!({"nodeSelector": here, "terminationGracePeriodSeconds": 600});
+    deploy(&fleet, "held", 1, &[HOLD], slow).await?;
     let node_0 = node(&fleet, "node-0").await?;
     fleet.publish(NEW)?;
-    fleet.until_runs("node-0", NEW).await?;
-    evicted_twice(&fleet, 1).await?;
     let said = events(&fleet, "PodsLeft").await?;
     ensure!(matches!(&said[..], [one] if one.contains("apps/v1/ReplicaSet/default/stubborn-")), "{said:?}");
+    let_go(&fleet).await?;
+    fleet.until_runs("node-0", NEW).await?;
+    evicted_twice(&fleet, 1).await?;
     let held_off = |seen: &brupop_testbed::history::Seen| seen.cordoned && seen.drained;
     ensure!(fleet.history().has_seen("node-0", held_off));
     let after = node(&fleet, "node-0").await?;

@@ -3,6 +3,8 @@
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::{Fleet, await_until};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::api::Api;
 use serde_json::json;
 
 use super::{apply, condition, fleet, of_tier, until_pool, wait_until_updated};
@@ -10,10 +12,8 @@ use super::{apply, condition, fleet, of_tier, until_pool, wait_until_updated};
 /// From now on, no pod comes in place of one that is evicted.
 async fn close_shop(fleet: &Fleet) -> Result<()> {
     fleet.kubectl("create quota closed --hard=pods=0 -n shop").await?;
-    let of_quota = ["get", "quota", "closed", "-n", "shop", "-o", "jsonpath={.status.hard.pods}"];
-    await_until("the quota is in force", async || {
-        fleet.control_plane.kubectl(of_quota).await.is_ok_and(|pods| pods == "0").then_some(())
-    })
+    let quotas = Api::<ResourceQuota>::namespaced(fleet.client(), "shop");
+    await_until("the quota is in force", async || quotas.get("closed").await.ok()?.status?.hard.map(drop))
     .await
 }
 

@@ -24,21 +24,13 @@ impl AbsentNode {
         let absent =
             Self { node: format!("node-{number}"), power: watch::Sender::new(HostPower::Down), back };
         fleet.kubelets.attach(&absent.node, absent.power.subscribe());
-        absent.until(fleet, "NotReady").await?;
+        fleet.until_node(&absent.node, "it is not Ready", |seen| !seen.ready).await?;
         Ok(absent)
     }
 
     pub(crate) async fn bring_back(self, fleet: &Fleet) -> Result<()> {
         self.power.send_replace(self.back.clone());
-        self.until(fleet, "Ready").await
-    }
-
-    async fn until(&self, fleet: &Fleet, status: &str) -> Result<()> {
-        await_until(format!("{} is {status}", self.node), async || {
-            let said = fleet.control_plane.kubectl(["get", "node", "--no-headers", &self.node]).await.ok()?;
-            (said.split_whitespace().nth(1) == Some(status)).then_some(())
-        })
-        .await
+        fleet.until_node(&self.node, "it is Ready", |seen| seen.ready).await
     }
 }
 
