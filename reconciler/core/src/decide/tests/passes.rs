@@ -82,7 +82,8 @@ fn only_undoes(write: &Write<'_>) -> bool {
 fn random_fleets_get_everywhere() {
     let mut runner = TestRunner::deterministic();
     let all = Reason::WORDS.iter().copied().filter(|word| !["NotLeading", "NotUnderstood"].contains(word));
-    let mut missing: BTreeSet<&str> = all.chain(["a slot is taken", "a version is halted"]).collect();
+    let others = ["a slot is taken", "a version is halted", "a reboot is granted"];
+    let mut missing: BTreeSet<&str> = all.chain(others).collect();
     for _ in 0..16384 {
         if missing.is_empty() {
             break;
@@ -91,11 +92,14 @@ fn random_fleets_get_everywhere() {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
         let chosen = slots(&observed.fleet, &observed.views);
-        let decided = observed.views.iter().map(|view| decide(&observed.fleet, view).reason);
-        let reasons = decided.chain(chosen.queued.iter().map(|(_, reason)| *reason)).map(|it| it.as_str());
-        let met = reasons.chain((!chosen.taken.is_empty()).then_some("a slot is taken"));
-        for word in met.chain((!chosen.halted.is_empty()).then_some("a version is halted")) {
-            missing.remove(word);
+        let decided: Vec<_> = observed.views.iter().map(|view| decide(&observed.fleet, view)).collect();
+        let grants = decided.iter().any(|decision| matches!(decision.effect, Some(Effect::Grant { .. })));
+        let met = [!chosen.taken.is_empty(), !chosen.halted.is_empty(), grants];
+        let reasons =
+            decided.iter().map(|it| it.reason).chain(chosen.queued.iter().map(|(_, reason)| *reason));
+        missing.retain(|word| others.iter().zip(met).all(|(other, met)| !met || other != word));
+        for reason in reasons {
+            missing.remove(reason.as_str());
         }
     }
     assert!(missing.is_empty(), "never met: {missing:?}");
