@@ -2,23 +2,17 @@
 
 use super::*;
 use crate::objects::PodItem;
+use crate::tests::world;
 use brupop_api::{BottlerocketShadow, names};
-use kube::Resource as _;
 use proptest::prelude::*;
 use serde_json::json;
 
-fn node(name: &str, ready: bool) -> WatchedNode {
-    let status = if ready { "True" } else { "False" };
-    let conditions = json!([{"type": "Ready", "status": status}]);
-    serde_json::from_value(json!({"metadata": {"name": name}, "status": {"conditions": conditions}})).unwrap()
+fn node(name: &str, is_ready: bool) -> WatchedNode {
+    world::node(name, world::ready(if is_ready { "True" } else { "False" }, None))
 }
 
 fn shadow(name: &str, state: &str) -> Item<BottlerocketShadow> {
-    serde_json::from_value(
-        json!({"apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
-        "metadata": {"name": names::shadow_name(name)}, "spec": {"state": state}}),
-    )
-    .unwrap()
+    world::shadow(&names::shadow_name(name), json!({"state": state}), json!({}))
 }
 
 /// An agent's pod; without a node it cannot be read.
@@ -26,9 +20,7 @@ fn agent(name: &str, node: Option<&str>, ready: bool) -> PodItem {
     let status = if ready { "True" } else { "False" };
     let condition = json!({"type": "Ready", "status": status, "lastTransitionTime": "2026-11-21T04:00:00Z"});
     let spec = node.map_or_else(|| json!("?"), |node| json!({"nodeName": node}));
-    serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns"}, "spec": spec,
-        "status": {"phase": "Running", "conditions": [condition]}}))
-    .unwrap()
+    world::pod(name, json!({"spec": spec, "status": {"conditions": [condition]}}))
 }
 
 /// One event of a watch.
@@ -150,8 +142,6 @@ fn a_readable_agents_pod_is_not_counted() {
     assert!(agent("a", None, true).put(&mut cluster));
     assert!(!agent("a", None, false).put(&mut cluster), "it still cannot be read");
     assert_eq!(cluster.unreadable_agents(), 1);
-    let nowhere: PodItem =
-        serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "ns"}, "spec": {}})).unwrap();
-    assert!(nowhere.put(&mut cluster));
+    assert!(world::pod("a", json!({"spec": {"nodeName": null}})).put(&mut cluster));
     assert_eq!(cluster.unreadable_agents(), 0);
 }

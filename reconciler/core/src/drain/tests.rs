@@ -2,20 +2,14 @@
 
 use super::*;
 use crate::objects::Budget;
+use crate::tests::world;
 use brupop_api::Item;
 use brupop_api::names::{DO_NOT_DISRUPT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION};
 use serde_json::{Value, json};
 
 fn pod(name: &str, owner: Option<&str>, phase: &str, more: &Value) -> PodItem {
-    let mut metadata = json!({"name": name, "namespace": "shop", "uid": format!("uid-{name}")});
-    if let Some(kind) = owner {
-        metadata["ownerReferences"] =
-            json!([{"apiVersion": "apps/v1", "kind": kind, "name": "cart", "uid": "o", "controller": true}]);
-    }
-    for (key, value) in more.as_object().unwrap() {
-        metadata[key] = value.clone();
-    }
-    serde_json::from_value(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap()
+    let owners = json!({"ownerReferences": owner.map(|kind| world::controlled_by(kind, "cart"))});
+    world::pod(name, json!({"metadata": world::with(owners, more), "status": {"phase": phase}}))
 }
 
 fn of<'p>(

@@ -235,4 +235,4 @@ fn bytes(budget: &Item<Budget>) -> usize {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, Watched as _};
 use crate::facts::Observed;
 use crate::known::Known;
-use crate::objects::{AgentPod, Readiness, WatchedNode};
+use crate::objects::{AgentPod, Budget, PodItem, Readiness, WatchedNode};
 use crate::observe::{Leader, Now, observe, pools_at};
 use crate::policy::Policy;
 use crate::pool::Pool;
@@ -120,6 +120,33 @@ pub(crate) fn put_ledger(cluster: &mut Cluster, spec: Value, status: Value) {
     let status = with(json!({"term": LEADER.term}), &status);
     let ledger = json!({"metadata": {"name": "fleet", "uid": "f"}, "spec": spec, "status": status});
     cluster.fleet = Some(Arc::new(read(ledger)));
+}
+
+/// A Ready pod of the `ReplicaSet` `cart` in the namespace `shop`, with these changes.
+pub(crate) fn pod(name: &str, more: Value) -> PodItem {
+    let json = json!({
+        "metadata": {"namespace": "shop", "name": name, "uid": format!("uid-{name}"), "labels": {"app": "cart"},
+            "resourceVersion": "7", "ownerReferences": controlled_by("ReplicaSet", "cart")},
+        "spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    read(with(json, &more))
+}
+
+/// The owners of a pod that this one makes.
+pub(crate) fn controlled_by(kind: &str, name: &str) -> Value {
+    json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "o", "controller": true}])
+}
+
+/// A budget of the pods of `cart` in the namespace `shop`, of which two of three are healthy and have to be, with these
+/// changes.
+pub(crate) fn budget(name: &str, more: Value) -> Item<Budget> {
+    let json = json!({
+        "metadata": {"namespace": "shop", "name": name, "resourceVersion": "7"},
+        "spec": {"selector": {"matchLabels": {"app": "cart"}}},
+        "status": {"disruptionsAllowed": 0, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 3},
+    });
+    read(with(json, &more))
 }
 
 /// What follows from the cluster alone.

@@ -2,42 +2,38 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::drain::obstacle;
+use crate::tests::world::{self, NOW};
 
-const NOW: &str = "2026-11-21T04:00:00Z";
 const OWNER: &str = "apps/v1/ReplicaSet/shop/cart";
 
 fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-/// A Ready pod of the workload `app`, with these changes.
-fn pod(name: &str, app: &str, change: &Value) -> PodItem {
-    let mut pod = json!({
-        "metadata": {"namespace": "shop", "name": name, "uid": format!("uid-{name}"), "labels": {"app": app},
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "uid": "o", "controller": true}]},
-        "spec": {"terminationGracePeriodSeconds": 30},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-    });
-    json_patch::merge(&mut pod, change);
-    serde_json::from_value(pod).unwrap()
+/// The pod `<workload>-<number>`, with these changes.
+fn pod(name: &str, change: &Value) -> PodItem {
+    let app = name.split_once('-').unwrap().0;
+    let owners = world::controlled_by("ReplicaSet", app);
+    let metadata = json!({"metadata": {"labels": {"app": app}, "ownerReferences": owners}});
+    world::pod(name, world::with(metadata, change))
 }
 
 fn plain(name: &str) -> PodItem {
-    pod(name, name.split_once('-').unwrap().0, &json!({}))
+    pod(name, &json!({}))
 }
 
 fn leaving(name: &str, seconds_ago: i64) -> PodItem {
     let by = (now() - SignedDuration::from_secs(seconds_ago)).to_string();
-    pod(name, name.split_once('-').unwrap().0, &json!({"metadata": {"deletionTimestamp": by}}))
+    pod(name, &json!({"metadata": {"deletionTimestamp": by}}))
 }
 
 fn budget(allowed: i32) -> std::sync::Arc<Item<Budget>> {
-    let budget = json!({
-        "metadata": {"namespace": "shop", "name": "cart"},
-        "spec": {"selector": {"matchLabels": {"app": "cart"}}, "unhealthyPodEvictionPolicy": "AlwaysAllow"},
-        "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 2, "expectedPods": 3},
-    });
-    std::sync::Arc::new(serde_json::from_value(budget).unwrap())
+    let spec = json!({"unhealthyPodEvictionPolicy": "AlwaysAllow"});
+    world::budget(
+        "cart",
+        json!({"spec": spec, "status": {"disruptionsAllowed": allowed, "currentHealthy": 1}}),
+    )
+    .into()
 }
 
 fn noted(kind: ObstacleKind, of: &str) -> Failures {
@@ -82,9 +78,9 @@ fn a_pod_that_should_have_ended_is_an_obstacle() {
     }
     let over =
         json!({"metadata": {"deletionTimestamp": "2026-11-21T03:00:00Z"}, "status": {"phase": "Succeeded"}});
-    assert_eq!(stands(&[&pod("job-0", "job", &over)], &[], &none), None, "nothing of it runs");
+    assert_eq!(stands(&[&pod("job-0", &over)], &[], &none), None, "nothing of it runs");
     let unread = json!({"metadata": {"deletionTimestamp": "10000-01-01T00:00:00Z"}});
-    assert_eq!(stands(&[&pod("cart-0", "cart", &unread)], &[], &none), None, "nobody knows when");
+    assert_eq!(stands(&[&pod("cart-0", &unread)], &[], &none), None, "nobody knows when");
 }
 
 /// With `DRAIN_ON_DEADLINE=force`, after the drain's deadline.
@@ -136,11 +132,10 @@ fn what_a_drain_failed_on_holds_the_node_while_it_is_so() {
     use ObstacleKind::{ComesBack, GracePeriod, Overdue, Refused};
     let (cart, remade, mail, stuck) =
         (plain("cart-0"), plain("cart-1"), plain("mail-0"), leaving("cart-0", 3600));
-    let slow =
-        |seconds: i64| pod("cart-2", "cart", &json!({"spec": {"terminationGracePeriodSeconds": seconds}}));
+    let slow = |seconds: i64| pod("cart-2", &json!({"spec": {"terminationGracePeriodSeconds": seconds}}));
     let (slow, longer, in_time) = (slow(900), slow(3600), slow(899));
     let ended = json!({"status": {"phase": "Failed"}, "metadata": {"deletionTimestamp": NOW}});
-    let over = pod("cart-3", "cart", &ended);
+    let over = pod("cart-3", &ended);
     let was_refused =
         Some("the eviction of pods of apps/v1/ReplicaSet/shop/cart was refused, and shop/cart-1");
     let takes_long =
@@ -187,7 +182,7 @@ fn a_note_is_as_old_as_its_drain() {
 #[test]
 fn a_budget_that_was_noted_is_not_tried_again_before_it_allows_one() {
     let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    let (ready, unready) = (plain("cart-0"), pod("cart-1", "cart", &unready));
+    let (ready, unready) = (plain("cart-0"), pod("cart-1", &unready));
     let failures = noted(ObstacleKind::Budget, "shop/cart");
     let now = at(now(), &failures);
     let first = Circumstances { failures: None, ..now };

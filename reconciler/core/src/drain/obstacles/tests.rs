@@ -2,36 +2,30 @@
 
 use super::*;
 use crate::drain::{Budgets, covered, matters};
+use crate::tests::world;
 use brupop_api::item::Unreadable;
 use kube::core::Selector;
 use serde_json::json;
 use std::sync::Arc;
 
 fn budget(namespace: &str, name: &str, allowed: i32) -> Item<Budget> {
-    serde_json::from_value(json!({
-        "metadata": {"namespace": namespace, "name": name},
-        "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
-    }))
-    .unwrap()
+    let metadata = json!({"namespace": namespace});
+    world::budget(name, json!({"metadata": metadata, "status": {"disruptionsAllowed": allowed}}))
 }
 
 fn pod(name: &str, owner: Option<&str>, ready: &str) -> PodItem {
-    let owners = owner.map(|kind| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "cart", "uid": "o", "controller": true}]));
-    serde_json::from_value(json!({
-        "metadata": {"namespace": "shop", "name": name, "labels": {"app": "cart"}, "ownerReferences": owners},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
-    }))
-    .unwrap()
+    let owners = owner.map(|kind| world::controlled_by(kind, "cart"));
+    let conditions = json!([{"type": "Ready", "status": ready}]);
+    world::pod(name, json!({"metadata": {"ownerReferences": owners}, "status": {"conditions": conditions}}))
 }
 
 fn over(name: &str, app: &str, expected: i32, desired: i32) -> Arc<Item<Budget>> {
-    let budget = json!({
-        "metadata": {"namespace": "shop", "name": name, "generation": 2},
-        "spec": {"selector": {"matchLabels": {"app": app}}},
-        "status": {"observedGeneration": 2, "disruptionsAllowed": 0, "currentHealthy": expected,
-            "desiredHealthy": desired, "expectedPods": expected},
+    let change = json!({
+        "metadata": {"generation": 2}, "spec": {"selector": {"matchLabels": {"app": app}}},
+        "status": {"observedGeneration": 2, "currentHealthy": expected, "desiredHealthy": desired,
+            "expectedPods": expected},
     });
-    Arc::new(serde_json::from_value(budget).unwrap())
+    world::budget(name, change).into()
 }
 
 #[test]
@@ -144,26 +138,16 @@ fn a_shut_budget_is_waited_for() {
 /// By the status that the disruption controller writes, as the API server's eviction reads it.
 #[test]
 fn pods_that_are_not_ready_go_while_enough_others_are_healthy() {
-    let read = |current: i32, desired: i32| -> Budget {
-        let budget: Item<Budget> = serde_json::from_value(json!({
-            "metadata": {"namespace": "shop", "name": "cart"},
-            "status": {"disruptionsAllowed": 0, "currentHealthy": current, "desiredHealthy": desired, "expectedPods": 3},
-        }))
-        .unwrap();
-        budget.body.unwrap()
+    let read = |current: i32, desired: i32| {
+        world::budget("cart", json!({"status": {"currentHealthy": current, "desiredHealthy": desired}}))
     };
     for (current, desired, enough) in
         [(1, 2, false), (2, 2, true), (3, 2, true), (0, 0, false), (1, 0, false)]
     {
-        assert_eq!(read(current, desired).enough_healthy, enough, "{current} of {desired}");
+        assert_eq!(read(current, desired).ok().unwrap().enough_healthy, enough, "{current} of {desired}");
     }
-    let item = |current| -> Item<Budget> {
-        let mut item = budget("shop", "cart", 0);
-        item.body = Ok(read(current, 2));
-        item
-    };
-    assert!(matters(&item(1), &item(2)), "those that are not Ready may go now");
-    assert!(!matters(&item(2), &item(3)), "as before");
+    assert!(matters(&read(1, 2), &read(2, 2)), "those that are not Ready may go now");
+    assert!(!matters(&read(2, 2), &read(3, 2)), "as before");
 }
 
 #[test]
@@ -182,12 +166,10 @@ fn long(namespace: &str, name: &str, requirements: usize) -> Arc<Item<Budget>> {
     let expressions: Vec<_> = (0..requirements)
         .map(|key| json!({"key": format!("{name}-{key}"), "operator": "DoesNotExist"}))
         .collect();
-    let budget = serde_json::from_value(json!({
-        "metadata": {"namespace": namespace, "name": name},
-        "spec": {"selector": {"matchExpressions": expressions}},
-        "status": {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 1, "expectedPods": 3},
-    }));
-    Arc::new(budget.unwrap())
+    let selector = json!({"matchLabels": null, "matchExpressions": expressions});
+    let change = json!({"metadata": {"namespace": namespace}, "spec": {"selector": selector},
+        "status": {"disruptionsAllowed": 1}});
+    world::budget(name, change).into()
 }
 
 /// However many pods and budgets there are, only so much is compared for a node without a pause.

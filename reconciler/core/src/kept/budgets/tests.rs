@@ -1,12 +1,13 @@
 use super::*;
+use crate::tests::world;
 use serde_json::json;
 
-fn budget(namespace: &str, name: &str, key: &str, allowed: i32) -> Item<Budget> {
-    serde_json::from_value(json!({
-        "metadata": {"namespace": namespace, "name": name, "resourceVersion": "7"},
-        "spec": {"selector": {"matchLabels": {key: "v"}}}, "status": {"disruptionsAllowed": allowed},
-    }))
-    .unwrap()
+/// One that asks for a label of this key.
+pub(in crate::kept) fn budget(namespace: &str, name: &str, key: &str, allowed: i32) -> Item<Budget> {
+    let labels = world::with(json!({"app": null}), &json!({key: "v"}));
+    let change = json!({"metadata": {"namespace": namespace}, "spec": {"selector": {"matchLabels": labels}},
+        "status": {"disruptionsAllowed": allowed}});
+    world::budget(name, change)
 }
 
 fn of<'b>(budgets: &'b [Arc<Item<Budget>>], namespace: &str) -> Vec<&'b Item<Budget>> {

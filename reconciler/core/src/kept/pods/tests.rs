@@ -1,26 +1,14 @@
 use super::*;
-use brupop_api::Item;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::objects::Budget;
+use crate::kept::budgets::tests::budget;
+use crate::tests::world;
 
 fn pod(namespace: &str, name: &str, labels: &[&str]) -> PodItem {
     let labels: BTreeMap<_, _> = labels.iter().map(|key| (*key, "v")).collect();
-    let controller = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "cart", "uid": "o", "controller": true});
-    serde_json::from_value(json!({
-        "metadata": {"namespace": namespace, "name": name, "uid": format!("uid-{name}"), "labels": labels,
-            "ownerReferences": [controller], "resourceVersion": "7"},
-        "spec": {"nodeName": "n"},
-    }))
-    .unwrap()
-}
-
-fn budget(namespace: &str, name: &str, key: &str) -> Item<Budget> {
-    serde_json::from_value(json!({
-        "metadata": {"namespace": namespace, "name": name}, "spec": {"selector": {"matchLabels": {key: "v"}}},
-    }))
-    .unwrap()
+    let labels = world::with(json!({"app": null}), &json!(labels));
+    world::pod(name, json!({"metadata": {"namespace": namespace, "labels": labels}}))
 }
 
 /// This many pods of a tenant, of usual size, are listed on this node.
@@ -97,7 +85,7 @@ fn who_is_passed_over_makes_room_and_the_largest_first() {
 #[test]
 fn labels_are_kept_if_a_budget_of_their_namespace_asks_for_them() {
     let mut budgets = KeptBudgets::default();
-    budgets.put(budget("shop", "a", "app"));
+    budgets.put(budget("shop", "a", "app", 1));
     let mut pods = KeptPods::default();
     pods.want([("a", false), ("b", false)]);
     for (node, namespace) in [("a", "shop"), ("b", "bank")] {
@@ -112,16 +100,16 @@ fn labels_are_kept_if_a_budget_of_their_namespace_asks_for_them() {
     assert_eq!(kept(&pods, "b"), [names::COMPONENT_LABEL]);
     assert_eq!(pods.take_outdated(&budgets), Vec::<String>::new());
     // What is asked for later is on no pod that is kept; so those pods are listed again, and no others.
-    budgets.put(budget("shop", "b", "tier"));
+    budgets.put(budget("shop", "b", "tier", 1));
     assert_eq!(pods.take_outdated(&budgets), ["a"]);
     assert_eq!(pods.take_outdated(&budgets), Vec::<String>::new(), "once");
-    budgets.put(budget("shop", "c", "app"));
-    budgets.put(budget("park", "a", "tree"));
+    budgets.put(budget("shop", "c", "app", 1));
+    budgets.put(budget("park", "a", "tree", 1));
     assert_eq!(pods.take_outdated(&budgets), Vec::<String>::new(), "nobody asks for more of their pods");
     // Of a list that is not complete, too.
     pods.list_begins("b", &budgets);
     pods.listed("b", pod("mall", "p", &["app"]), &budgets);
-    budgets.put(budget("mall", "a", "app"));
+    budgets.put(budget("mall", "a", "app", 1));
     assert_eq!(pods.take_outdated(&budgets), ["b"]);
     assert!(pods.of("b")[0].metadata.resource_version.is_none());
 }
@@ -153,8 +141,8 @@ proptest! {
     #[test]
     fn what_is_kept_is_what_is_counted(all in prop::collection::vec(told(), 0..60)) {
         let mut budgets = KeptBudgets::default();
-        budgets.put(budget("shop", "a", "a"));
-        budgets.put(budget("shop", "b", "b"));
+        budgets.put(budget("shop", "a", "a", 1));
+        budgets.put(budget("shop", "b", "b", 1));
         let mut pods = KeptPods::default();
         let named = |name: u8, labels: u8| pod("shop", &format!("p-{name}"), &["a", "b"][..labels.into()]);
         let node = |number: u8| format!("n-{number}");
