@@ -14,7 +14,7 @@ async fn close_shop(fleet: &Fleet) -> Result<()> {
     fleet.kubectl("create quota closed --hard=pods=0 -n shop").await?;
     let quotas = Api::<ResourceQuota>::namespaced(fleet.client(), "shop");
     await_until("the quota is in force", async || quotas.get("closed").await.ok()?.status?.hard.map(drop))
-    .await
+        .await
 }
 
 /// Runs the command at the end of this sentence.
