@@ -6,9 +6,6 @@
 //! called ([`names`]), and how text from outside is shown to people ([`mod@printable`]). No client, no clock, no input or
 //! output.
 
-#[macro_use]
-mod words;
-
 pub mod conditions;
 pub mod crds;
 pub mod definitions;
@@ -27,6 +24,7 @@ mod schema;
 #[allow(clippy::duplicated_attributes, reason = "every printcolumn has a type")]
 pub mod shadow;
 pub mod transitions;
+mod words;
 pub mod write;
 
 pub use fleet::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketFleetStatus};

@@ -11,7 +11,7 @@ use crate::item::{Metadata, Readable, Unreadable};
 use crate::problem::Problem;
 use crate::schema::{self, BootId, Counter, Sentence, Time, Version, Word};
 
-words! {
+crate::words! {
     // In the order in which an update passes through them.
     /// A step of an update. As a spec: what the node should reach. As a status: what it has reached.
     #[derive(

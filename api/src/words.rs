@@ -1,8 +1,9 @@
 //! Words that are decided on.
 
-/// An enum whose values are written as they are named.
+/// An enum whose values have words: what stands beside them, else their names.
+#[macro_export]
 macro_rules! words {
-    ($(#[$about:meta])* pub enum $name:ident { $($(#[$says:meta])* $value:ident,)* }) => {
+    ($(#[$about:meta])* pub enum $name:ident { $($(#[$says:meta])* $value:ident $(=> $word:expr)?,)* }) => {
         $(#[$about])*
         pub enum $name { $($(#[$says])* $value,)* }
 
@@ -12,7 +13,7 @@ macro_rules! words {
 
             /// The word that stands in objects, metrics and logs.
             pub fn as_str(self) -> &'static str {
-                match self { $(Self::$value => stringify!($value),)* }
+                match self { $(Self::$value => $crate::words!(@$value $($word)?),)* }
             }
         }
 
@@ -22,4 +23,6 @@ macro_rules! words {
             }
         }
     };
+    (@$value:ident) => { stringify!($value) };
+    (@$value:ident $word:expr) => { $word };
 }

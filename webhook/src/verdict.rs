@@ -22,33 +22,24 @@ pub use change::Change;
 pub use request::{ReviewedShadow, ShadowRequest};
 pub use rules::{Refusal, Rule};
 
-/// Who asks. The variants are few, so that each can be a value of a metric's label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Actor {
-    /// An agent of the object's namespace.
-    Agent,
-    /// The reconciler of the object's namespace.
-    Reconciler,
-    /// The webhook of the object's namespace.
-    Webhook,
-    /// Another service account of the object's namespace.
-    Stranger,
-    /// Anybody else.
-    Outsider,
+brupop_api::words! {
+    /// Who asks. The variants are few, so that each can be a value of a metric's label.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Actor {
+        /// An agent of the object's namespace.
+        Agent => "agent",
+        /// The reconciler of the object's namespace.
+        Reconciler => "reconciler",
+        /// The webhook of the object's namespace.
+        Webhook => "webhook",
+        /// Another service account of the object's namespace.
+        Stranger => "stranger",
+        /// Anybody else.
+        Outsider => "outsider",
+    }
 }
 
 impl Actor {
-    /// The word that stands in metrics and logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Agent => "agent",
-            Self::Reconciler => "reconciler",
-            Self::Webhook => "webhook",
-            Self::Stranger => "stranger",
-            Self::Outsider => "outsider",
-        }
-    }
-
     /// Who has this user name, seen from the object's namespace.
     fn of(username: &str, namespace: &str) -> Self {
         match component(username, namespace) {

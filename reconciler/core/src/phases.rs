@@ -12,34 +12,20 @@ use crate::facts::{FleetFacts, NodeView};
 use crate::status::shadow_conditions;
 use crate::times;
 
-/// A part of an update. They follow one another without a gap; what an update that is given up was at is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
-    /// From when the update was known, or the last attempt ended, until the node got its slot.
-    Waiting,
-    /// From the slot until the first change of the Node: the host downloads and activates, then budgets are waited for.
-    Staging,
-    /// From that change until the reboot is granted: load balancers forget the node, and its pods go.
-    Draining,
-    /// From the grant until the node is back in service.
-    Rebooting,
-    /// From then until the update counts as done.
-    Soaking,
-}
-
-impl Phase {
-    /// All of them, in their order.
-    pub const ALL: [Self; 5] = [Self::Waiting, Self::Staging, Self::Draining, Self::Rebooting, Self::Soaking];
-
-    /// The word for metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Staging => "staging",
-            Self::Draining => "draining",
-            Self::Rebooting => "rebooting",
-            Self::Soaking => "soaking",
-        }
+brupop_api::words! {
+    /// A part of an update. They follow one another without a gap; what an update that is given up was at is left out.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Phase {
+        /// From when the update was known, or the last attempt ended, until the node got its slot.
+        Waiting => "waiting",
+        /// From the slot until the first change of the Node: the host downloads and activates, then budgets are waited for.
+        Staging => "staging",
+        /// From that change until the reboot is granted: load balancers forget the node, and its pods go.
+        Draining => "draining",
+        /// From the grant until the node is back in service.
+        Rebooting => "rebooting",
+        /// From then until the update counts as done.
+        Soaking => "soaking",
     }
 }
 

@@ -7,36 +7,24 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What a connection is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ConnectionPhase {
-    /// The TLS handshake.
-    Handshake,
-    /// Before its first request: the head is awaited or read.
-    Head,
-    /// The body of a request is read.
-    Body,
-    /// A request is answered.
-    Answer,
-    /// After an answer: another request may come.
-    Idle,
+brupop_api::words! {
+    /// What a connection is doing.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum ConnectionPhase {
+        /// The TLS handshake.
+        Handshake => "handshake",
+        /// Before its first request: the head is awaited or read.
+        Head => "head",
+        /// The body of a request is read.
+        Body => "body",
+        /// A request is answered.
+        Answer => "answer",
+        /// After an answer: another request may come.
+        Idle => "idle",
+    }
 }
 
 impl ConnectionPhase {
-    /// All there are.
-    pub const ALL: [Self; 5] = [Self::Handshake, Self::Head, Self::Body, Self::Answer, Self::Idle];
-
-    /// Its name in metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Handshake => "handshake",
-            Self::Head => "head",
-            Self::Body => "body",
-            Self::Answer => "answer",
-            Self::Idle => "idle",
-        }
-    }
-
     fn longest(self, limits: &Limits) -> Duration {
         match self {
             Self::Handshake => limits.handshake,

@@ -7,93 +7,64 @@ const ALLOWED_MAX: usize = 1024;
 /// Longest name of a field in a refusal, in bytes.
 const FIELD_MAX: usize = 64;
 
-/// A rule that allows or refuses. Its name is stable: it stands in messages, metrics and audit annotations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rule {
-    /// Allows: an agent reports on its own node.
-    AgentReport,
-    /// Allows: the reconciler creates, steers or deletes a shadow.
-    ReconcilerSteer,
-    /// Allows: the caller is no service account of this namespace.
-    Outsider,
-    /// The token does not name one node and one pod.
-    AgentIdentity,
-    /// An agent may update `/status` and nothing else.
-    AgentStatusOnly,
-    /// The shadow is another node's.
-    AgentOwnNode,
-    /// The shadow is not owned by the very Node of the token.
-    AgentNodeUid,
-    /// The field is not the agent's.
-    AgentOwnFields,
-    /// The attempt is not the one that was asked for, or goes backwards.
-    AgentAttempt,
-    /// The step is not on the way to what the spec asks for.
-    AgentTransition,
-    /// The reboot was not granted for this boot.
-    AgentClaim,
-    /// Too many field managers.
-    AgentManagedFields,
-    /// A field is longer, or a number higher, than the schema allows.
-    AgentLimits,
-    /// A shadow is created Idle, named after the Node that owns it.
-    ReconcilerCreate,
-    /// The spec does not move that way.
-    ReconcilerTransition,
-    /// Owners do not change.
-    ReconcilerOwner,
-    /// Of a shadow that exists, the reconciler changes the spec only.
-    ReconcilerMetadata,
-    /// Whatever the reconciler writes into a status, in a dry run: so it sees that the webhook is asked.
-    ReconcilerCheck,
-    /// Attempts begin from Idle. They keep their version and the boot that they began in.
-    ReconcilerAttempt,
-    /// A reboot is granted for an attempt, in the state that asks for it, and not while the agent claims it or the last one.
-    ReconcilerGrant,
-    /// The webhook's own account writes no shadows.
-    WebhookNothing,
-    /// A service account of this namespace that is none of ours.
-    UnknownAccount,
-    /// Not a shadow, or another version of it.
-    UnknownKind,
-    /// A sub-resource or operation that nobody may use.
-    UnknownRequest,
-    /// The object, or the review, cannot be read.
-    Unreadable,
+brupop_api::words! {
+    /// A rule that allows or refuses. Its name is stable: it stands in messages, metrics and audit annotations.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Rule {
+        /// Allows: an agent reports on its own node.
+        AgentReport => "agent-report",
+        /// Allows: the reconciler creates, steers or deletes a shadow.
+        ReconcilerSteer => "reconciler-steer",
+        /// Allows: the caller is no service account of this namespace.
+        Outsider => "outsider",
+        /// The token does not name one node and one pod.
+        AgentIdentity => "agent-identity",
+        /// An agent may update `/status` and nothing else.
+        AgentStatusOnly => "agent-status-only",
+        /// The shadow is another node's.
+        AgentOwnNode => "agent-own-node",
+        /// The shadow is not owned by the very Node of the token.
+        AgentNodeUid => "agent-node-uid",
+        /// The field is not the agent's.
+        AgentOwnFields => "agent-own-fields",
+        /// The attempt is not the one that was asked for, or goes backwards.
+        AgentAttempt => "agent-attempt",
+        /// The step is not on the way to what the spec asks for.
+        AgentTransition => "agent-transition",
+        /// The reboot was not granted for this boot.
+        AgentClaim => "agent-claim",
+        /// Too many field managers.
+        AgentManagedFields => "agent-managed-fields",
+        /// A field is longer, or a number higher, than the schema allows.
+        AgentLimits => "agent-limits",
+        /// A shadow is created Idle, named after the Node that owns it.
+        ReconcilerCreate => "reconciler-create",
+        /// The spec does not move that way.
+        ReconcilerTransition => "reconciler-transition",
+        /// Owners do not change.
+        ReconcilerOwner => "reconciler-owner",
+        /// Of a shadow that exists, the reconciler changes the spec only.
+        ReconcilerMetadata => "reconciler-metadata",
+        /// Whatever the reconciler writes into a status, in a dry run: so it sees that the webhook is asked.
+        ReconcilerCheck => brupop_api::names::admission_check::WEBHOOK_RULE,
+        /// Attempts begin from Idle. They keep their version and the boot that they began in.
+        ReconcilerAttempt => "reconciler-attempt",
+        /// A reboot is granted for an attempt, in the state that asks for it, and not while the agent claims it or the last one.
+        ReconcilerGrant => "reconciler-grant",
+        /// The webhook's own account writes no shadows.
+        WebhookNothing => "webhook-nothing",
+        /// A service account of this namespace that is none of ours.
+        UnknownAccount => "unknown-account",
+        /// Not a shadow, or another version of it.
+        UnknownKind => "unknown-kind",
+        /// A sub-resource or operation that nobody may use.
+        UnknownRequest => "unknown-request",
+        /// The object, or the review, cannot be read.
+        Unreadable => "unreadable",
+    }
 }
 
 impl Rule {
-    /// Its name in messages, metrics and audit annotations.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AgentReport => "agent-report",
-            Self::ReconcilerSteer => "reconciler-steer",
-            Self::Outsider => "outsider",
-            Self::AgentIdentity => "agent-identity",
-            Self::AgentStatusOnly => "agent-status-only",
-            Self::AgentOwnNode => "agent-own-node",
-            Self::AgentNodeUid => "agent-node-uid",
-            Self::AgentOwnFields => "agent-own-fields",
-            Self::AgentAttempt => "agent-attempt",
-            Self::AgentTransition => "agent-transition",
-            Self::AgentClaim => "agent-claim",
-            Self::AgentManagedFields => "agent-managed-fields",
-            Self::AgentLimits => "agent-limits",
-            Self::ReconcilerCreate => "reconciler-create",
-            Self::ReconcilerTransition => "reconciler-transition",
-            Self::ReconcilerOwner => "reconciler-owner",
-            Self::ReconcilerMetadata => "reconciler-metadata",
-            Self::ReconcilerCheck => brupop_api::names::admission_check::WEBHOOK_RULE,
-            Self::ReconcilerAttempt => "reconciler-attempt",
-            Self::ReconcilerGrant => "reconciler-grant",
-            Self::WebhookNothing => "webhook-nothing",
-            Self::UnknownAccount => "unknown-account",
-            Self::UnknownKind => "unknown-kind",
-            Self::UnknownRequest => "unknown-request",
-            Self::Unreadable => "unreadable",
-        }
-    }
-
     /// A refusal by this rule. `allowed` is a sentence that a person can act on. Everybody who reaches the webhook's endpoint can
     /// put anything into a review, so what is quoted of it is made printable and cut.
     pub(super) fn refuse(self, field: impl AsRef<str>, allowed: impl AsRef<str>) -> Refusal {
