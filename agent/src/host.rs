@@ -3,7 +3,6 @@
 //! The source of all rules is the `OpenAPI` file of Bottlerocket's API server: action calls answer 204 as soon as the
 //! command has begun; what became of it stands in `/updates/status`.
 
-mod calls;
 mod error;
 
 use std::path::{Path, PathBuf};
@@ -14,23 +13,26 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
-pub use brupop_agent_core::answer::{Os, UpdateStatus, parse_boot_id};
-pub use calls::HostCalls;
+pub use brupop_agent_core::answer::{UpdateStatus, parse_boot_id};
 pub use error::HostError;
 
-use brupop_agent_core::answer::Nonsense;
+use brupop_agent_core::answer::{Nonsense, parse_os};
 use brupop_agent_core::shorten::Shortened;
 use brupop_agent_core::step::{Command, HostCall};
-use calls::AnswerWord;
 
 /// Longest answer that is kept, in bytes, when its long strings are cut. A status document with 40,000 versions has less
 /// than half of it.
 const BODY_MAX: usize = 2 * 1024 * 1024;
 /// Longest sentence of an error that is kept, in bytes.
 const SENTENCE_MAX: usize = 512;
+
+/// Calls to the host's API, by what was called and by what came of them: a handful of words each, whatever the host says.
+pub type HostCalls = Family<[(&'static str, &'static str); 2], Counter>;
 
 /// The host's API.
 #[derive(Clone, Debug)]
@@ -57,14 +59,32 @@ pub enum StatusAnswer {
 pub enum CommandAnswer {
     /// 204: begun, not done.
     Begun,
-    /// 404: there is nothing to do it with, such as no chosen update.
-    NotFound(String),
-    /// 409: not allowed in the present state.
-    NotAllowed(String),
     /// 423: another command runs.
     Busy,
-    /// 500.
-    Failed(String),
+    /// It is not done. Holds the word for metrics, and why.
+    Refused(&'static str, String),
+}
+
+impl StatusAnswer {
+    /// The answer in one word.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Known(_) => "ok",
+            Self::Unknown => "not-found",
+            Self::Busy => "busy",
+        }
+    }
+}
+
+impl CommandAnswer {
+    /// The answer in one word.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Begun => "begun",
+            Self::Busy => "busy",
+            Self::Refused(word, _) => word,
+        }
+    }
 }
 
 impl Host {
@@ -78,19 +98,19 @@ impl Host {
         self.calls = Some(calls);
     }
 
-    /// `GET /os`: what runs.
+    /// `GET /os`: the version that runs.
     ///
     /// # Errors
     /// No answer in time, or not one that the API may give.
-    pub async fn os(&self) -> Result<Os, HostError> {
-        self.counted("os", self.ask_os().await)
+    pub async fn os(&self) -> Result<String, HostError> {
+        self.counted("os", self.ask_os().await, |_| "ok")
     }
 
-    async fn ask_os(&self) -> Result<Os, HostError> {
+    async fn ask_os(&self) -> Result<String, HostError> {
         const CALL: &str = "GET /os";
         match self.exchange(CALL).await? {
             (StatusCode::OK, body) => {
-                Os::parse(&body).map_err(|Nonsense(why)| HostError::Nonsense { call: CALL, why })
+                parse_os(&body).map_err(|Nonsense(why)| HostError::Nonsense { call: CALL, why })
             }
             other => Err(unexpected(CALL, &other)),
         }
@@ -101,7 +121,7 @@ impl Host {
     /// # Errors
     /// No answer in time, or not one that the API may give.
     pub async fn status(&self) -> Result<StatusAnswer, HostError> {
-        self.counted("status", self.ask_status().await)
+        self.counted("status", self.ask_status().await, StatusAnswer::word)
     }
 
     async fn ask_status(&self) -> Result<StatusAnswer, HostError> {
@@ -121,7 +141,7 @@ impl Host {
     /// # Errors
     /// No answer in time, or not one that the API may give: then it may have begun all the same.
     pub async fn call(&self, call: HostCall) -> Result<CommandAnswer, HostError> {
-        self.counted(call.name(), self.make(call).await)
+        self.counted(call.name(), self.make(call).await, CommandAnswer::word)
     }
 
     async fn make(&self, call: HostCall) -> Result<CommandAnswer, HostError> {
@@ -133,23 +153,29 @@ impl Host {
             HostCall::Reboot => "POST /actions/reboot",
         };
         let answer = self.exchange(name).await?;
+        let refused = |word| Ok(CommandAnswer::Refused(word, sentence(&answer.1)));
         match answer.0 {
             StatusCode::NO_CONTENT => Ok(CommandAnswer::Begun),
-            StatusCode::NOT_FOUND => Ok(CommandAnswer::NotFound(sentence(&answer.1))),
-            StatusCode::CONFLICT => Ok(CommandAnswer::NotAllowed(sentence(&answer.1))),
             StatusCode::LOCKED => Ok(CommandAnswer::Busy),
-            StatusCode::INTERNAL_SERVER_ERROR => Ok(CommandAnswer::Failed(sentence(&answer.1))),
+            // There is nothing to do it with, such as no chosen update.
+            StatusCode::NOT_FOUND => refused("not-found"),
+            // Not in the present state.
+            StatusCode::CONFLICT => refused("not-allowed"),
+            StatusCode::INTERNAL_SERVER_ERROR => refused("failed"),
             _ => Err(unexpected(name, &answer)),
         }
     }
 
-    fn counted<T: AnswerWord>(
+    /// Counts an answer by its word, if anybody asks for the number.
+    fn counted<T>(
         &self,
         call: &'static str,
         answer: Result<T, HostError>,
+        word: fn(&T) -> &'static str,
     ) -> Result<T, HostError> {
         if let Some(calls) = &self.calls {
-            calls.count(call, &answer);
+            let result = answer.as_ref().map_or_else(HostError::word, word);
+            calls.get_or_create(&[("call", call), ("result", result)]).inc();
         }
         answer
     }

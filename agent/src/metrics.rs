@@ -32,7 +32,7 @@ impl Metrics {
         self.registry.register(
             "host_api_calls",
             "Calls to Bottlerocket's API, by what was called and by what came of it",
-            self.host_calls.family(),
+            self.host_calls.clone(),
         );
         self.process.register(&mut self.registry);
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use brupop_agent::host::{Host, HostError};
 use brupop_agent::metrics::Metrics;
 use brupop_agent_core::step::{Command, HostCall};
-use brupop_host::{Answer, Call, Durations, Faults, HostPower};
+use brupop_host::{Answer, Call, Command as Simulated, Durations, Faults, HostPower};
 use common::Place;
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -40,9 +40,27 @@ async fn whatever_goes_wrong_is_an_error_in_time() {
         assert!(check(&error), "{error:?}");
         assert!(begun.elapsed() < TIMEOUT + Duration::from_secs(2), "{error}");
         // The other calls are none the worse for it.
-        assert_eq!(client.os().await.unwrap().version, "1.19.4");
+        assert_eq!(client.os().await.unwrap(), "1.19.4");
     }
-    client.call(HostCall::Command(Command::Refresh)).await.unwrap();
+    let refresh = HostCall::Command(Command::Refresh);
+    let idle = Answer::Nonsense(r#"{"update_state": "Idle"}"#.into());
+    for answer in [None, Some(Answer::Locked), Some(idle)] {
+        place
+            .host
+            .set_faults(answer.map_or_else(Faults::default, |answer| Faults::answer(Call::Status, answer)));
+        client.status().await.unwrap();
+    }
+    for (call, made, answer) in [
+        (Call::Action(Simulated::Refresh), refresh, Answer::Locked),
+        (Call::Reboot, HostCall::Reboot, Answer::NotFound("no".into())),
+        (Call::Reboot, HostCall::Reboot, Answer::NotAllowed("no".into())),
+        (Call::Reboot, HostCall::Reboot, Answer::Refused("no".into())),
+    ] {
+        place.host.set_faults(Faults::answer(call, answer));
+        client.call(made).await.unwrap();
+    }
+    place.host.set_faults(Faults::default());
+    client.call(refresh).await.unwrap();
     let mut power = place.host.power();
     place.host.reboot_now();
     tokio::time::timeout(DEADLINE, power.wait_for(|power| *power == HostPower::Down)).await.unwrap().unwrap();
@@ -59,6 +77,13 @@ async fn whatever_goes_wrong_is_an_error_in_time() {
         r#"{call="status",result="cut-off"} 1"#,
         r#"{call="status",result="nonsense"} 2"#,
         r#"{call="status",result="unexpected"} 1"#,
+        r#"{call="status",result="not-found"} 1"#,
+        r#"{call="status",result="busy"} 1"#,
+        r#"{call="status",result="ok"} 1"#,
+        r#"{call="reboot",result="not-found"} 1"#,
+        r#"{call="reboot",result="not-allowed"} 1"#,
+        r#"{call="reboot",result="failed"} 1"#,
+        r#"{call="refresh",result="busy"} 1"#,
         r#"{call="refresh",result="begun"} 1"#,
     ];
     assert_eq!(counted, BTreeSet::from(expected));

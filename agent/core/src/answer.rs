@@ -24,13 +24,6 @@ const QUOTED_MAX: usize = 80;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nonsense(pub String);
 
-/// What runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Os {
-    /// The version, semver.
-    pub version: String,
-}
-
 /// The status document, as far as it matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpdateStatus {
@@ -57,20 +50,12 @@ struct OsDocument {
 
 #[derive(Deserialize)]
 struct StatusDocument<'a> {
-    update_state: StateName,
+    update_state: UpdateState,
     #[serde(borrow, default)]
     available_updates: Option<&'a RawValue>,
     chosen_update: Option<Image>,
     staging_partition: Option<Partition>,
     most_recent_command: Option<CommandDocument>,
-}
-
-#[derive(Deserialize)]
-enum StateName {
-    Idle,
-    Available,
-    Staged,
-    Ready,
 }
 
 #[derive(Deserialize)]
@@ -92,15 +77,13 @@ struct CommandDocument {
     stderr: Option<String>,
 }
 
-impl Os {
-    /// Reads the answer.
-    ///
-    /// # Errors
-    /// It makes no sense: says why.
-    pub fn parse(body: &[u8]) -> Result<Self, Nonsense> {
-        let document: OsDocument = read(body)?;
-        Ok(Self { version: version(document.version_id)? })
-    }
+/// The version that runs, as semver, from the answer to `GET /os`.
+///
+/// # Errors
+/// It makes no sense: says why.
+pub fn parse_os(body: &[u8]) -> Result<String, Nonsense> {
+    let document: OsDocument = read(body)?;
+    version(document.version_id)
 }
 
 impl UpdateStatus {
@@ -112,12 +95,7 @@ impl UpdateStatus {
         let document: StatusDocument<'_> = read(body)?;
         let image = |image: Option<Image>| image.map(|image| version(image.version)).transpose();
         Ok(Self {
-            state: match document.update_state {
-                StateName::Idle => UpdateState::Idle,
-                StateName::Available => UpdateState::Available,
-                StateName::Staged => UpdateState::Staged,
-                StateName::Ready => UpdateState::Ready,
-            },
+            state: document.update_state,
             chosen: image(document.chosen_update)?,
             newest: document.available_updates.and_then(newest),
             staged_version: image(document.staging_partition.and_then(|partition| partition.image))?,
@@ -147,13 +125,7 @@ impl Last {
     fn of(document: CommandDocument) -> Result<Self, Nonsense> {
         let at = document.timestamp.parse();
         Ok(Self {
-            kind: match document.cmd_type.as_str() {
-                "refresh" => Some(Command::Refresh),
-                "prepare" => Some(Command::Prepare),
-                "activate" => Some(Command::Activate),
-                "deactivate" => Some(Command::Deactivate),
-                _ => None,
-            },
+            kind: Command::ALL.into_iter().find(|command| command.as_str() == document.cmd_type),
             success: document.cmd_status == "Success",
             at: at.map_err(|_| Nonsense(format!("{} is not a time", quote(&document.timestamp))))?,
             exit_status: document.exit_status,

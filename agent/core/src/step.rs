@@ -19,6 +19,7 @@ mod written;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{Problem, State, Write};
 use jiff::Timestamp;
+use serde::Deserialize;
 
 pub use memory::{BegunCommand, Prefetch, StepMemory};
 use report::Report;
@@ -65,7 +66,7 @@ pub struct UpdateFacts<'a> {
 }
 
 /// `update_state`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 pub enum UpdateState {
     /// No update is known.
     Idle,
@@ -92,17 +93,19 @@ pub struct LastCommand<'a> {
     pub stderr: &'a str,
 }
 
-/// A command of the host's updater.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Command {
-    /// Look for updates.
-    Refresh,
-    /// Download the chosen update into the staging partition.
-    Prepare,
-    /// Make the staging partition next to boot.
-    Activate,
-    /// Undo that.
-    Deactivate,
+brupop_api::words! {
+    /// A command of the host's updater, by its name in the host's API.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Command {
+        /// Look for updates.
+        Refresh => "refresh",
+        /// Download the chosen update into the staging partition.
+        Prepare => "prepare",
+        /// Make the staging partition next to boot.
+        Activate => "activate",
+        /// Undo that.
+        Deactivate => "deactivate",
+    }
 }
 
 /// Something to ask of the host.
@@ -189,7 +192,7 @@ impl HostCall {
     /// The name as the host's API has it.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Command(command) => command.name(),
+            Self::Command(command) => command.as_str(),
             Self::Reboot => "reboot",
         }
     }

@@ -51,11 +51,7 @@ impl HostSession {
                 self.next_poll()
             }
             Ok(CommandAnswer::Busy) => self.next_poll(),
-            Ok(
-                CommandAnswer::NotFound(sentence)
-                | CommandAnswer::NotAllowed(sentence)
-                | CommandAnswer::Failed(sentence),
-            ) => {
+            Ok(CommandAnswer::Refused(_, sentence)) => {
                 let problem = if has_no_in_place_updates(&sentence) {
                     Problem::NoInPlaceUpdates
                 } else {

@@ -114,7 +114,7 @@ impl HostSession {
             .map_err(|why| HostError::BootId { path: path.clone(), why })?;
         let version = match &self.running {
             Some((boot, version)) if *boot == boot_id => version.clone(),
-            _ => self.host.os().await?.version,
+            _ => self.host.os().await?,
         };
         self.running = Some((boot_id.clone(), version.clone()));
         let status = self.host.status().await?;

@@ -103,7 +103,7 @@ mod tests {
     const PREPARE: HostCall = HostCall::Command(Command::Prepare);
 
     fn no() -> CommandAnswer {
-        CommandAnswer::NotAllowed("inhibited".to_owned())
+        CommandAnswer::Refused("not-allowed", "inhibited".to_owned())
     }
 
     #[tokio::test(start_paused = true)]

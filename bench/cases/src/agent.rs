@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use brupop_agent_core::answer::{Os, UpdateStatus};
+use brupop_agent_core::answer::{UpdateStatus, parse_os};
 use brupop_agent_core::step::{BegunCommand, Command, HostFacts, Prefetch, Step, StepMemory, Updates, step};
 use brupop_api::BottlerocketShadow;
 use brupop_api::facts::ShadowFacts;
@@ -58,11 +58,11 @@ impl Agent {
 
     /// What it sends to the API server now, if anything.
     pub fn step(&self) -> Option<Vec<u8>> {
-        let os = Os::parse(black_box(OS.as_bytes())).expect("what runs");
+        let version = parse_os(black_box(OS.as_bytes())).expect("what runs");
         let status = UpdateStatus::parse(black_box(&self.status)).expect("a status");
         let host = HostFacts {
             boot_id: review::BOOT,
-            version: &os.version,
+            version: &version,
             updates: Updates::Known(status.facts()),
             now: "2026-11-20T09:15:03Z",
         };

@@ -88,9 +88,9 @@ fn nonsense_is_a_sentence() {
     }
     for garbage in ["", "<html>", "null", "[]", "{}", "{\"update_state\": \"Id", "\u{0}"] {
         assert!(UpdateStatus::parse(garbage.as_bytes()).is_err(), "{garbage}");
-        assert!(Os::parse(garbage.as_bytes()).is_err(), "{garbage}");
+        assert!(parse_os(garbage.as_bytes()).is_err(), "{garbage}");
     }
-    assert!(Os::parse(&[0xff, 0xfe]).is_err());
+    assert!(parse_os(&[0xff, 0xfe]).is_err());
     assert!(UpdateStatus::parse("[".repeat(100_000).as_bytes()).is_err());
 }
 
@@ -194,7 +194,7 @@ proptest! {
 
     #[test]
     fn bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        prop_assert!(Os::parse(&bytes).is_err());
+        prop_assert!(parse_os(&bytes).is_err());
         let _ = UpdateStatus::parse(&bytes);
     }
 }

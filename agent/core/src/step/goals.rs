@@ -235,15 +235,3 @@ impl<'a> StepInput<'_, 'a> {
         format!("{version} is not what the host would boot next")
     }
 }
-
-impl Command {
-    /// The name as the host's API has it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Refresh => "refresh",
-            Self::Prepare => "prepare",
-            Self::Activate => "activate",
-            Self::Deactivate => "deactivate",
-        }
-    }
-}

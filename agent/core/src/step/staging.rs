@@ -38,7 +38,7 @@ impl<'a> StepInput<'_, 'a> {
             return NextAction::Wait;
         }
         if let Some((command, last)) = self.failed_for_good() {
-            let sentence = failure(command.name(), &last);
+            let sentence = failure(command.as_str(), &last);
             report.failure(&sentence);
             if self.ended.is_some_and(EndedCommand::finds_no_partition) {
                 report.problem(Problem::NoInPlaceUpdates, &sentence);
@@ -110,7 +110,7 @@ impl<'a> StepInput<'_, 'a> {
         }
         let staged = self.whole_and_wanted(known)?;
         if let Some(EndedCommand { command: command @ Command::Activate, last, .. }) = self.ended {
-            report.problem(Problem::StepFailed, &failure(command.name(), &last));
+            report.problem(Problem::StepFailed, &failure(command.as_str(), &last));
         }
         let looked = self.has_looked(known);
         // Reported before it is activated: so a restarted agent, and a later Idle, know it for this attempt's. What was
