@@ -148,29 +148,6 @@ async fn a_host_hiding_its_version_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_command_ends_the_attempt_quoting_stderr() {
-    for (command, name) in
-        [(Command::Refresh, "refresh"), (Command::Prepare, "prepare"), (Command::Activate, "activate")]
-    {
-        for (ending, words) in [
-            (Ending::Failed("no space left\n".to_owned()), "failed with exit status 1: no space left"),
-            (Ending::Unknown, "failed with no exit status: "),
-            (Ending::Killed(9), "failed with exit status or signal 9: "),
-        ] {
-            let solo = Solo::idle().await;
-            solo.faults(Faults::ending(command, ending));
-            solo.stage(1);
-            let status = solo.until_at(1, State::ErrorReset).await;
-            let expected = format!("{name} {words}");
-            assert_eq!((status.crash_count, status.message), (Some(1), Some(expected)));
-            let (boot, actions) = (solo.place.host.boot_id(), solo.actions());
-            solo.never("anything more is tried", || solo.actions() != actions).await;
-            assert_eq!(solo.place.host.boot_id(), boot);
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_unanswered_command_is_not_sent_twice() {
     let prepare = Duration::from_hours(1);
     for command in [Command::Refresh, Command::Prepare, Command::Activate] {

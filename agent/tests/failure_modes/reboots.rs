@@ -18,29 +18,25 @@ async fn staged() -> Solo {
 
 #[tokio::test(start_paused = true)]
 async fn an_inhibited_reboot_fails_quoting_the_host() {
-    for stderr in [String::new(), "\n\0\u{1b}[2J no\n".repeat(60_000)] {
-        given_up_with_the_hosts_words(format!("inhibited by a shell{stderr}")).await;
+    for more in [String::new(), "\n\0\u{1b}[2J no\n".repeat(60_000)] {
+        let solo = staged().await;
+        let boot = solo.place.host.boot_id();
+        solo.faults(Faults::answer(Call::Reboot, Answer::Refused(format!("inhibited by a shell{more}"))));
+        solo.grant();
+        let status = solo.until_at(1, State::ErrorReset).await;
+        assert_eq!(status.reboot_requested, None, "the claim is taken back");
+        let message = status.message.unwrap();
+        assert!(
+            message.starts_with("the host refuses to reboot: ") && message.contains("inhibited by a shell"),
+            "{message}"
+        );
+        assert!(solo.count("reboot") > 1, "it was tried more than once");
+        assert_eq!(solo.place.host.boot_id(), boot);
+        // Given up: what we activated is not booted by accident.
+        solo.spec(&json!({"state": "Idle", "reboot_from_boot_id": null}));
+        solo.until_at(1, State::Idle).await;
+        assert_eq!(solo.actions().last().map(String::as_str), Some("deactivate-update"));
     }
-}
-
-async fn given_up_with_the_hosts_words(stderr: String) {
-    let solo = staged().await;
-    let boot = solo.place.host.boot_id();
-    solo.faults(Faults::answer(Call::Reboot, Answer::Refused(stderr)));
-    solo.grant();
-    let status = solo.until_at(1, State::ErrorReset).await;
-    assert_eq!(status.reboot_requested, None, "the claim is taken back");
-    let message = status.message.unwrap();
-    assert!(
-        message.starts_with("the host refuses to reboot: ") && message.contains("inhibited by a shell"),
-        "{message}"
-    );
-    assert!(solo.count("reboot") > 1, "it was tried more than once");
-    assert_eq!(solo.place.host.boot_id(), boot);
-    // Given up: what we activated is not booted by accident.
-    solo.spec(&json!({"state": "Idle", "reboot_from_boot_id": null}));
-    solo.until_at(1, State::Idle).await;
-    assert_eq!(solo.actions().last().map(String::as_str), Some("deactivate-update"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,8 +13,10 @@ macro_rules! check {
 mod idle;
 mod kept;
 mod prefetch;
+mod problem;
 mod properties;
 mod update;
+mod upstreams;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Staged;

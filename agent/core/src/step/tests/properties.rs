@@ -26,8 +26,7 @@ fn boot() -> impl Strategy<Value = &'static str> {
 }
 
 fn command() -> impl Strategy<Value = Command> {
-    use Command::{Activate, Deactivate, Prepare, Refresh};
-    prop::sample::select(vec![Refresh, Prepare, Activate, Deactivate])
+    prop::sample::select(&Command::ALL[..])
 }
 
 fn last_command() -> impl Strategy<Value = LastCommand<'static>> {
@@ -66,9 +65,9 @@ fn any_host() -> impl Strategy<Value = HostFacts<'static>> {
 }
 
 fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
-    use State::{ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
+    let goals = State::ALL.into_iter().filter(|state| *state != State::ErrorReset).collect::<Vec<_>>();
     let spec = (
-        prop::sample::select(vec![Idle, StagedAndPerformedUpdate, RebootedIntoUpdate, MonitoringUpdate]),
+        prop::sample::select(goals),
         prop::option::weighted(0.9, version()),
         attempt(),
         prop::option::of(boot()),
@@ -84,13 +83,7 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
             failures: failed.then(Failures::default),
             ..BottlerocketShadowSpec::default()
         });
-    let state = prop::sample::select(vec![
-        Idle,
-        StagedAndPerformedUpdate,
-        RebootedIntoUpdate,
-        MonitoringUpdate,
-        ErrorReset,
-    ]);
+    let state = prop::sample::select(&State::ALL[..]);
     let status = (
         (prop::option::of(running()), prop::option::of(version()), prop::option::of(state)),
         (attempt(), prop::option::of(boot()), prop::option::of(boot())),
@@ -133,7 +126,7 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
             },
         );
     (spec, prop::option::weighted(0.9, status)).prop_map(|(spec, status)| {
-        let mut made = shadow(Idle);
+        let mut made = shadow(State::Idle);
         (made.spec, made.status) = (spec, status);
         made
     })
@@ -148,13 +141,8 @@ fn any_memory() -> impl Strategy<Value = StepMemory> {
     let distrusted_at = prop::option::of((0..3i64).prop_map(time));
     let doubts = (distrusted_at, prop::option::of(1..3u64), prop::option::of(1..3u64));
     (asked, attempt(), attempt(), doubts, timers).prop_map(
-        |(
-            (asked, refresh_lost),
-            began,
-            refreshed,
-            (distrusted_at, wrote_instead, activate_failed),
-            timers,
-        )| {
+        |((asked, refresh_lost), began, refreshed, doubts, timers)| {
+            let (distrusted_at, wrote_instead, activate_failed) = doubts;
             let (refresh_due, prefetch, refused, busy_for_long, (host_api_fails, reboot_may_come)) = timers;
             StepMemory {
                 asked,

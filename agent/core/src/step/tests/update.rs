@@ -1,6 +1,5 @@
 //! An update, row by row: staged, rebooted, monitored, failed.
 
-use brupop_api::printable::is_printable;
 use brupop_apply::apply;
 
 use super::*;
@@ -195,7 +194,7 @@ fn our_failed_command_ends_the_step_once() {
         let read = shadow(State::StagedAndPerformedUpdate);
         let host = old(host_says);
         let (first, memory) = step(&host, &facts(&read), &asked(command, 1));
-        let sentence = format!("StepFailed \"{} failed with exit status 1: no route\"", command.name());
+        let sentence = format!("StepFailed \"{command} failed with exit status 1: no route\"");
         assert_eq!(words(&first), format!("ErrorReset {sentence} CrashCount FailureTimestamp"));
         let Step::Report(write) = first else { panic!("{first:?}") };
         let mut stored = read.clone();
@@ -287,124 +286,4 @@ fn monitoring_notices_a_late_fall_back_once() {
             => "CurrentVersion StatusBootId ErrorReset StepFailed \"the host fell back to 1.19.4\" CrashCount FailureTimestamp";
         "and said": host(OLD, BOOT, Updates::Unknown), failed, fresh() => "wait";
     }
-}
-
-#[test]
-fn upstreams_image_is_adopted_if_next_to_boot() {
-    let left = |wanted, reached| {
-        with(shadow(wanted), |_, status| {
-            status.current_state = Some(reached);
-            status.attempt = None;
-        })
-    };
-    let staged = || left(State::StagedAndPerformedUpdate, State::StagedAndPerformedUpdate);
-    let about_to_reboot = || left(State::RebootedIntoUpdate, State::StagedAndPerformedUpdate);
-    let unseen = || with(about_to_reboot(), |spec, _| spec.attempt = None);
-    let adopted = "StatusStaged StatusAttempt";
-    check! {
-        "not seen by our reconciler yet": old(is_ready(last(Activate, true, 6))), unseen(), fresh() => "wait";
-        "activated": old(is_ready(last(Activate, true, 6))), staged(), fresh() => adopted;
-        "busy": old(Updates::Busy), staged(), fresh() => "poll";
-        "not activated any more": old(Updates::Unknown), staged(), fresh()
-            => "ErrorReset StatusAttempt StepFailed \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp";
-        "about to reboot": old(is_ready(last(Activate, true, 6))), about_to_reboot(), fresh() => adopted;
-        "about to reboot, busy": old(Updates::Busy), about_to_reboot(), fresh() => "poll";
-        "about to reboot into nothing": old(is_staged(last(Prepare, true, 6))), about_to_reboot(), fresh()
-            => "ErrorReset StatusAttempt StepFailed \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp";
-        "rebooted": host(NEW, NEXT_BOOT, Updates::Unknown), about_to_reboot(), fresh()
-            => "CurrentVersion StatusBootId RebootedIntoUpdate StatusAttempt";
-        "rebooted, and said": host(NEW, NEXT_BOOT, Updates::Unknown),
-            left(State::RebootedIntoUpdate, State::RebootedIntoUpdate), fresh()
-            => "CurrentVersion StatusBootId StatusAttempt";
-    }
-}
-
-/// Its version was halted, or the node paused, before our agent was there.
-#[test]
-fn upstreams_image_is_deactivated_if_its_update_is_given_up() {
-    let reporting = |attempt, reached, image| {
-        with(shadow(State::Idle), |_, status| {
-            (status.attempt, status.current_state, status.staged) = (attempt, Some(reached), image);
-        })
-    };
-    let given_up = |image| reporting(None, State::StagedAndPerformedUpdate, image);
-    let unseen = with(given_up(None), |spec, _| spec.attempt = None);
-    let armed = || old(is_ready(last(Activate, true, 6)));
-    let other = known(UpdateState::Ready, Some(OTHER), Some(OTHER), last(Activate, true, 6));
-    let disarmed = is_staged(last(Deactivate, true, 7));
-    check! {
-        "activated": armed(), given_up(None), fresh() => "StatusStaged";
-        "and said": armed(), given_up(Some(staged(NEW, 6))), fresh() => "deactivate";
-        "deactivated": old(disarmed), given_up(Some(staged(NEW, 6))), asked(Deactivate, 6)
-            => "Idle StatusAttempt StatusStaged(ahead)";
-        "busy": old(Updates::Busy), given_up(None), fresh() => "poll";
-        "another boot": host(OLD, NEXT_BOOT, Updates::Unknown), given_up(None), fresh() => "StatusBootId Idle StatusAttempt";
-        "it runs": host(NEW, NEXT_BOOT, Updates::Unknown), given_up(None), fresh()
-            => "CurrentVersion StatusBootId Idle StatusAttempt -TargetVersion";
-        "not activated any more": old(disarmed), given_up(None), fresh() => "Idle StatusAttempt";
-        "a person's, of another version": old(other), given_up(None), fresh() => "Idle StatusAttempt TargetVersion";
-        "a person's, as upstream says Idle": armed(), reporting(None, State::Idle, None), fresh() => "StatusAttempt";
-        "a person's, as our agent had begun": armed(), reporting(Some(1), State::StagedAndPerformedUpdate, None), fresh()
-            => "Idle";
-        "a person's, as our reconciler gave it no attempt": armed(), unseen, fresh() => "Idle";
-    }
-}
-
-/// What the shadow says after a prepare that failed with this on stderr.
-fn message_after(stderr: &str) -> String {
-    let ended = LastCommand { stderr, ..last(Prepare, false, 2) };
-    let host = HostFacts {
-        boot_id: BOOT,
-        version: OLD,
-        updates: known(Available, Some(NEW), None, ended),
-        now: NOW,
-    };
-    let mut shadow = shadow(State::StagedAndPerformedUpdate);
-    let read = shadow.clone();
-    let (Step::Report(write), memory) = step(&host, &facts(&read), &asked(Prepare, 1)) else {
-        panic!("a failure is reported")
-    };
-    apply(&write, &mut shadow).unwrap();
-    let (next, _) = step(&host, &facts(&shadow), &memory);
-    assert_eq!(words(&next), "wait", "it is said once");
-    shadow.status.unwrap().message.unwrap()
-}
-
-#[test]
-fn whatever_the_host_says_can_be_reported() {
-    let begins = "prepare failed with exit status 1: ";
-    for (stderr, expected) in [
-        (" Failed to update:\n  no space\r\n\t(os error 28)\n", "Failed to update: no space (os error 28)"),
-        ("\0\u{1b}[2J\u{7}\u{9b}", "\\u{0}\\u{1b}[2J\\u{7}\\u{9b}"),
-        ("a\u{202e}b\u{2066}\u{200b}\u{feff}", "a\\u{202e}b\\u{2066}\\u{200b}\\u{feff}"),
-        ("a\u{2028}b\u{85}c", "a b c"),
-    ] {
-        assert_eq!(message_after(stderr), format!("{begins}{expected}"));
-    }
-    for long in ["é", "\0", "\u{1b}[31mno \n", "x"].map(|word| word.repeat(400_000)) {
-        let message = message_after(&long);
-        assert!((1010..=1024).contains(&message.len()) && is_printable(&message), "{message:?}");
-        assert!(message.ends_with('…'), "{message:?}");
-    }
-}
-
-#[test]
-fn trouble_with_the_host_is_said_once() {
-    let reported = |shadow: &BottlerocketShadow, reason: &str| {
-        let write = host_trouble(&facts(shadow), Problem::HostUnreachable, reason, NOW);
-        write.map(|write| words(&Step::Report(write)))
-    };
-    assert_eq!(reported(&shadow(State::Idle), "no socket").as_deref(), Some("HostUnreachable \"no socket\""));
-    let standing = says(shadow(State::Idle), Problem::HostUnreachable, "no socket");
-    assert_eq!(reported(&standing, "no socket"), None);
-    assert_eq!(reported(&standing, "half an answer").as_deref(), Some("\"half an answer\""));
-}
-
-/// An agent of the release before has said it without a time.
-#[test]
-fn a_problem_without_a_time_gets_one() {
-    let told = says(shadow(State::StagedAndPerformedUpdate), Problem::HostUnreachable, "no socket");
-    let told = with(told, |_, status| status.problem_since = None);
-    let write = host_trouble(&facts(&told), Problem::HostUnreachable, "no socket", NOW);
-    assert_eq!(write.map(|write| write.sets), Some(vec![(Field::StatusProblemSince, Value::text(NOW))]));
 }
