@@ -26,7 +26,7 @@ pub async fn connect(target: &Target) -> Result<OperatorApi, Error> {
     install_crypto_provider();
     let config = bounded(configuration(target).await?, PROGRAM)?;
     let builder = ClientBuilder::try_from(config).map_err(|error| Error::Connection(Box::new(error)))?;
-    let patience = target.request_timeout.map_or_else(patience, |limit| TimeoutLayer::new(limit.0));
+    let patience = target.request_timeout.map_or_else(patience, TimeoutLayer::new);
     Ok(OperatorApi { client: builder.with_layer(&patience).build(), namespace: target.namespace.clone() })
 }
 

@@ -10,7 +10,7 @@ use brupop_core::objects::{WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, ListParams, PatchParams};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
@@ -18,7 +18,7 @@ use crate::access::Right;
 use crate::leads::Leads;
 use crate::objects::{Event, readable};
 use crate::page::Changed;
-use crate::steer::{PatchBody, PlannedChange};
+use crate::steer::PlannedChange;
 use crate::{Error, FIELD_MANAGER};
 
 /// Where Kubernetes keeps Events about objects without a namespace.
@@ -207,21 +207,16 @@ impl OperatorApi {
     {
         let changed = body.is_some();
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        // Nothing is needed of the answer.
-        let answer = match body {
-            None => Ok(()),
-            Some(PatchBody::Merge(patch)) => api.patch(name, &params, &Patch::Merge(patch)).await.map(drop),
-            Some(PatchBody::Json(patch)) => {
-                api.patch(name, &params, &Patch::<()>::Json(patch)).await.map(drop)
-            }
-        };
-        answer.map_err(|error| match error {
-            // A test of the patch, or the UID that it names, is that of what was read.
-            kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
-                Error::Changed(named::<K>(name))
-            }
-            error => Right::of("patch", api).failed(error),
-        })?;
+        if let Some(patch) = body {
+            // Nothing is needed of the answer.
+            api.patch(name, &params, &patch).await.map_err(|error| match error {
+                // A test of the patch, or the UID that it names, is that of what was read.
+                kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
+                    Error::Changed(named::<K>(name))
+                }
+                error => Right::of("patch", api).failed(error),
+            })?;
+        }
         if let Some(warning) = self.leads().await.warning() {
             says.extend(["; ", &warning]);
         }

@@ -9,8 +9,8 @@ use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
 use brupop_core::objects::{WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
 use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
-use kube::api::ObjectMeta;
+use json_patch::{AddOperation, PatchOperation, TestOperation};
+use kube::api::{ObjectMeta, Patch};
 use serde_json::{Value, json};
 
 use crate::arguments::brupop;
@@ -22,15 +22,8 @@ const ACKNOWLEDGED: [&str; 2] = ["spec", "acknowledgedHalts"];
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PlannedChange {
     /// `None` = all is as it should be, and nothing is written.
-    pub body: Option<PatchBody>,
+    pub body: Option<Patch<Value>>,
     pub says: String,
-}
-
-/// What is sent.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum PatchBody {
-    Merge(Value),
-    Json(Patch),
 }
 
 /// Why there is no change to make.
@@ -61,7 +54,7 @@ impl PlannedChange {
     }
 
     fn merge(patch: Value, says: String) -> Self {
-        Self { body: Some(PatchBody::Merge(patch)), says }
+        Self { body: Some(Patch::Merge(patch)), says }
     }
 }
 
@@ -178,14 +171,14 @@ pub(crate) fn resume_version(fleet: &WatchedFleet, version: &str) -> Result<Plan
     all.push(lifted);
     let halted_at = ["status", "versions", version, "halted", "at"];
     let as_read = quoted["spec"]["acknowledgedHalts"].clone();
-    let patch = Patch(vec![
+    let patch = json_patch::Patch(vec![
         test(&["metadata", "uid"], json!(fleet.metadata.uid)),
         test(&ACKNOWLEDGED, as_read),
         test(&halted_at, json!(halt.at)),
         PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(ACKNOWLEDGED), value: json!(all) }),
     ]);
     let says = format!("the halt of {version} is lifted: nodes may be updated to it again");
-    Ok(PlannedChange { body: Some(PatchBody::Json(patch)), says })
+    Ok(PlannedChange { body: Some(Patch::Json(patch)), says })
 }
 
 fn test(path: &[&str], value: Value) -> PatchOperation {

@@ -1,7 +1,6 @@
 //! Where the operator is.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
@@ -34,8 +33,8 @@ pub struct Target {
     #[arg(long = "as-group", global = true, value_name = "GROUP")]
     pub as_groups: Vec<String>,
     /// How long to wait for each answer, such as 5s; 0 = for ever [default: 30s]
-    #[arg(long, global = true, value_name = "DURATION")]
-    pub request_timeout: Option<RequestTimeout>,
+    #[arg(long, global = true, value_name = "DURATION", value_parser = request_timeout)]
+    pub request_timeout: Option<Duration>,
 }
 
 impl Target {
@@ -64,20 +63,13 @@ fn quoted(word: &str) -> String {
 }
 
 /// How long to wait for an answer, as kubectl reads it: `0`, a number of seconds, or a duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestTimeout(pub Duration);
-
-impl FromStr for RequestTimeout {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let seconds = text.parse().map(Duration::from_secs).ok();
-        let duration = || text.parse::<SignedDuration>().ok().and_then(|it| it.try_into().ok());
-        match seconds.or_else(duration) {
-            Some(Duration::ZERO) => Ok(Self(Duration::MAX)),
-            Some(limit) => Ok(Self(limit)),
-            None => Err("write a number of seconds, or a duration such as 5s or 1m30s"),
-        }
+fn request_timeout(text: &str) -> Result<Duration, &'static str> {
+    let seconds = text.parse().map(Duration::from_secs).ok();
+    let duration = || text.parse::<SignedDuration>().ok().and_then(|it| it.try_into().ok());
+    match seconds.or_else(duration) {
+        Some(Duration::ZERO) => Ok(Duration::MAX),
+        Some(limit) => Ok(limit),
+        None => Err("write a number of seconds, or a duration such as 5s or 1m30s"),
     }
 }
 
@@ -98,7 +90,7 @@ mod tests {
             ("-5s", None),
             ("soon", None),
         ] {
-            assert_eq!(text.parse().ok(), limit.map(RequestTimeout), "{text}");
+            assert_eq!(request_timeout(text).ok(), limit, "{text}");
         }
     }
 

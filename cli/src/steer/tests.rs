@@ -4,7 +4,7 @@ use super::*;
 use crate::report::fixtures::{NS, item, node, pool, watched_fleet};
 
 fn merged(change: &PlannedChange) -> &Value {
-    let Some(PatchBody::Merge(patch)) = &change.body else { panic!("{change:?}") };
+    let Some(Patch::Merge(patch)) = &change.body else { panic!("{change:?}") };
     patch
 }
 
@@ -94,7 +94,7 @@ fn annotations_are_written_where_they_change_something() {
         let change = steer(&node(&json!({}), &annotations));
         let expected =
             expected.map(|annotations| json!({"metadata": {"uid": "n", "annotations": annotations}}));
-        assert_eq!(change.body, expected.map(PatchBody::Merge), "case {number}");
+        assert_eq!(change.body, expected.map(Patch::Merge), "case {number}");
     }
 }
 
@@ -124,7 +124,7 @@ fn a_halt_is_lifted_as_it_was_read() {
             fleet.quoted["spec"]["acknowledgedHalts"] = before.clone();
         }
         let change = resume_version(&fleet, "1.20.0").unwrap();
-        let Some(PatchBody::Json(patch)) = change.body else { panic!("{change:?}") };
+        let Some(Patch::Json(patch)) = change.body else { panic!("{change:?}") };
         let test = |path: &str, value: Value| json!({"op": "test", "path": path, "value": value});
         assert_eq!(
             json!(patch),
@@ -153,7 +153,7 @@ fn a_full_list_loses_what_nothing_rests_on() {
     let forgotten: Vec<Value> =
         (0..ACKNOWLEDGED_HALTS_MAX).map(|minor| lifted(&format!("1.{minor}.9"))).collect();
     let change = resume_version(&halted(&json!(forgotten)), "1.20.0").unwrap();
-    let Some(PatchBody::Json(patch)) = change.body else { panic!("{change:?}") };
+    let Some(Patch::Json(patch)) = change.body else { panic!("{change:?}") };
     assert_eq!(json!(patch)[3]["value"], json!([lifted("1.20.0")]));
 
     let mut full = halted(&json!(forgotten));
