@@ -1,8 +1,7 @@
 //! Does a reconciler lead? Without one nothing happens, whatever objects still say.
 
+use brupop_core::objects::LeaseRecord;
 use jiff::{SignedDuration, Timestamp};
-
-use crate::objects::Held;
 
 /// A Lease that was given back, or is renewed late, may have a holder again within this time.
 const HAND_OVER: SignedDuration = SignedDuration::from_secs(15);
@@ -20,10 +19,13 @@ pub(crate) enum Leads {
 
 impl Leads {
     /// By the Lease, if there is one, at this time of the API server.
-    pub(crate) fn of(lease: Option<&Held>, now: Timestamp) -> Self {
-        let Some(Held { holder, renewed: Some(renewed), seconds }) = lease else { return Self::No(None) };
-        let valid = SignedDuration::from_secs(if holder.is_some() { i64::from(*seconds) } else { 0 });
-        let silent = now.duration_since(*renewed) > valid.max(HAND_OVER);
+    pub(crate) fn of(lease: Option<&LeaseRecord>, now: Timestamp) -> Self {
+        let Some(LeaseRecord { holder, renewed: Some(renewed), duration, .. }) = lease else {
+            return Self::No(None);
+        };
+        let valid = duration.filter(|_| holder.is_some()).unwrap_or_default();
+        let silent =
+            now.duration_since(*renewed) > valid.try_into().unwrap_or(SignedDuration::MAX).max(HAND_OVER);
         if silent { Self::No(Some(*renewed)) } else { Self::Yes }
     }
 
@@ -44,6 +46,8 @@ impl Leads {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -61,13 +65,13 @@ mod tests {
             (true, 15, -60, true),
         ] {
             let holder = holder.then(|| "p".to_owned());
-            let lease = Held { holder, renewed: Some(renewed), seconds };
+            let duration = Some(Duration::from_secs(seconds));
+            let lease = LeaseRecord { holder, renewed: Some(renewed), duration, ..LeaseRecord::default() };
             let expected = if leads { Leads::Yes } else { Leads::No(Some(renewed)) };
             let now = renewed + SignedDuration::from_secs(after);
             assert_eq!(Leads::of(Some(&lease), now), expected, "{lease:?} after {after} s");
         }
-        let never = Held { holder: None, renewed: None, seconds: 0 };
-        assert_eq!(Leads::of(Some(&never), renewed), Leads::No(None));
+        assert_eq!(Leads::of(Some(&LeaseRecord::default()), renewed), Leads::No(None));
         assert_eq!(Leads::of(None, renewed), Leads::No(None));
     }
 

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
 use brupop_api::{Item, names};
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 
@@ -77,42 +76,6 @@ impl Readable for Event {
             message,
             count: series.count.or(shape.count).unwrap_or(1).max(1),
         })
-    }
-}
-
-/// Who holds the Lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    /// The name of the pod that leads.
-    pub holder: Option<String>,
-    /// When it last said so, by its own clock.
-    pub renewed: Option<Timestamp>,
-    /// For how long that holds.
-    pub seconds: u32,
-}
-
-impl Readable for Held {
-    type Kind = Lease;
-
-    fn read(json: &str) -> Result<Self, Unreadable> {
-        #[derive(Deserialize)]
-        struct Shape {
-            #[serde(default)]
-            spec: Spec,
-        }
-
-        #[derive(Default, Deserialize)]
-        #[serde(default, rename_all = "camelCase")]
-        struct Spec {
-            holder_identity: Option<String>,
-            #[serde(deserialize_with = "lenient_time")]
-            renew_time: Option<Timestamp>,
-            lease_duration_seconds: Option<u32>,
-        }
-
-        let Shape { spec } = serde_json::from_str(json)?;
-        let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
-        Ok(Self { holder, renewed: spec.renew_time, seconds: spec.lease_duration_seconds.unwrap_or(0) })
     }
 }
 
@@ -198,18 +161,6 @@ mod tests {
             (json!({"metadata": {}}), false),
         ] {
             assert_eq!(ReconcilerPod::read(&pod.to_string()).unwrap(), ReconcilerPod { is_one }, "{pod}");
-        }
-    }
-
-    #[test]
-    fn a_lease_without_a_holder_has_none() {
-        for (spec, holder) in [
-            (json!({}), None),
-            (json!({"holderIdentity": ""}), None),
-            (json!({"holderIdentity": "p"}), Some("p")),
-        ] {
-            let read = Held::read(&json!({"spec": spec}).to_string()).unwrap();
-            assert_eq!(read.holder.as_deref(), holder, "{spec}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who leads: the loop around [`step::step`], which watches the Lease, acquires it, renews it, gives it back.
+//! Who leads: the loop around [`timing`], which watches the Lease, acquires it, renews it, gives it back.
 //!
 //! The Lease is for liveness only: somebody leads, and mostly just one. The ledger's term and conditional writes
 //! prevent what must never happen twice. So nothing here compares wall clocks.
@@ -7,13 +7,14 @@
 //! more, so that another leads; what the loop has begun, it gives up when it finds that it no longer leads.
 
 pub mod lease;
-pub mod step;
+pub mod timing;
 
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
 use brupop_api::Item;
+use brupop_core::objects::LeaseRecord;
 use brupop_runtime::errors::describe;
 use brupop_runtime::{Heartbeat, Shutdown, only, patient, requests};
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
@@ -26,8 +27,8 @@ use tokio::sync::watch;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use lease::{LONGEST, LeaseRecord, replacement};
-use step::{ElectionState, ElectionStep, SeenLease, Timing, leads_until, step};
+use lease::{LONGEST, held_by, replacement, seen};
+use timing::{ElectionState, SeenLease, Timing, leads_until, write_at};
 
 /// Until when this process may act as the leader; `None` = it may not. The value changes with each renewal.
 pub type Elected = watch::Receiver<Option<Instant>>;
@@ -108,24 +109,22 @@ impl Candidate {
         loop {
             let until = self.leads_until();
             elected.send_if_modified(|current| std::mem::replace(current, until) != until);
-            let action = if !synced {
-                ElectionStep::Wait(self.now() + LONGEST)
+            let wake = if !synced {
+                self.now() + LONGEST
             } else if self.is_stuck() {
-                ElectionStep::Wait(self.now() + self.election.timing.retry)
+                self.now() + self.election.timing.retry
             } else {
-                self.next()
-            };
-            let wake = match action {
-                ElectionStep::Wait(at) => self.epoch + at,
-                ElectionStep::Acquire | ElectionStep::Renew => {
+                let due = self.write_at();
+                if self.now() >= due {
                     // Events do not cut this short: one of them is the echo of this very call.
                     self.acquire_or_renew().await;
                     continue;
                 }
+                due
             };
             let event = tokio::select! {
                 event = events.try_next() => event,
-                () = sleep_until(wake) => continue,
+                () = sleep_until(self.epoch + wake) => continue,
             };
             match event {
                 Ok(Some(watcher::Event::Apply(lease))) => self.watched(lease),
@@ -168,13 +167,13 @@ impl Candidate {
     fn seen_lease(&self) -> Option<SeenLease<'_>> {
         let Timing { duration, .. } = self.election.timing;
         self.lease.as_ref().map(|lease| match &lease.body {
-            Ok(record) => record.seen(duration),
+            Ok(record) => seen(record, duration),
             Err(_) => SeenLease { holder: Some("?"), duration },
         })
     }
 
-    fn next(&self) -> ElectionStep {
-        step(self.seen_lease(), &self.state, &self.election.us, &self.election.timing, self.now())
+    fn write_at(&self) -> Duration {
+        write_at(self.seen_lease(), &self.state, &self.election.us, &self.election.timing)
     }
 
     fn leads_until(&self) -> Option<Instant> {
@@ -216,7 +215,7 @@ impl Candidate {
         let sent = self.now();
         let record = self.record_read();
         let Election { us, timing, .. } = &self.election;
-        let answer = self.write(record.held_by(us, timing.duration, Timestamp::now())).await;
+        let answer = self.write(held_by(&record, us, timing.duration, Timestamp::now())).await;
         match answer {
             Ok(Ok(lease)) => {
                 self.saw(Some(lease));
@@ -274,7 +273,8 @@ impl Candidate {
         if record.holder.as_ref() != Some(us) {
             return;
         }
-        match self.write(record.released(us, timing.duration, Timestamp::now())).await {
+        let ours = held_by(&record, us, timing.duration, Timestamp::now());
+        match self.write(LeaseSpec { holder_identity: None, ..ours }).await {
             Ok(Ok(_)) => tracing::info!(lease = self.election.lease, "gave back the Lease"),
             Ok(Err(error)) => self.failed("given back", &describe(&error)),
             Err(_) => self.failed("given back", "no answer in time"),

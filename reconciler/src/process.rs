@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use crate::cli::Settings;
 use crate::gates::Sources;
-use crate::leadership::step::Timing;
+use crate::leadership::timing::Timing;
 use crate::leadership::{self, Elected, Election};
 use crate::metrics::Metrics;
 use crate::operation::ApiServer;

@@ -2,6 +2,7 @@
 
 use brupop_api::crds::NAME_MAX;
 use brupop_api::{Item, names};
+use brupop_core::objects::LeaseRecord;
 use brupop_runtime::errors::describe;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
@@ -9,7 +10,7 @@ use jiff::fmt::rfc2822;
 use super::{OperatorApi, get};
 use crate::Error;
 use crate::leads::Leads;
-use crate::objects::{Held, ReconcilerPod};
+use crate::objects::ReconcilerPod;
 use crate::page::shown;
 
 impl OperatorApi {
@@ -33,7 +34,7 @@ impl OperatorApi {
         }
     }
 
-    async fn lease(&self) -> Result<Option<Held>, Error> {
+    async fn lease(&self) -> Result<Option<LeaseRecord>, Error> {
         self.read(names::LEASE).await
     }
 

@@ -3,6 +3,7 @@
 
 mod budget;
 mod kept;
+mod lease;
 mod node;
 mod pod;
 
@@ -14,6 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub use budget::Budget;
+pub use lease::LeaseRecord;
 pub(crate) use node::runs_bottlerocket;
 pub use node::{WatchedNode, Words};
 pub use pod::{AgentPod, Controller, Pod, PodItem, is_operator_pod};

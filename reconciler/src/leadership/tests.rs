@@ -27,25 +27,21 @@ fn held_by(holder: &str) -> Option<SeenLease<'_>> {
 }
 
 #[test]
-fn the_table() {
+fn when_the_lease_is_written() {
     let seen = |first_seen| ElectionState { first_seen: seconds(first_seen), ..ElectionState::default() };
     let renewed = |at| ElectionState { renewed: Some(seconds(at)), ..ElectionState::default() };
     let failed = |until| ElectionState { not_before: seconds(until), ..seen(0) };
-    let wait = |until| ElectionStep::Wait(seconds(until));
     let of_nobody = Some(SeenLease { holder: None, duration: seconds(15) });
-    for (what, lease, state, now, expected) in [
-        ("none yet", None, seen(0), 0, ElectionStep::Acquire),
-        ("released", held_by(""), seen(9), 9, ElectionStep::Acquire),
-        ("no holder", of_nobody, seen(9), 9, ElectionStep::Acquire),
-        ("another's, just seen", held_by("other"), seen(100), 100, wait(115)),
-        ("another's, nearly silent for too long", held_by("other"), seen(100), 114, wait(115)),
-        ("another's, silent for too long", held_by("other"), seen(100), 115, ElectionStep::Acquire),
-        ("silent, but our last call failed", held_by("other"), failed(20), 16, wait(20)),
-        ("ours, fresh", held_by(US), renewed(100), 104, wait(105)),
-        ("ours, due", held_by(US), renewed(100), 105, ElectionStep::Renew),
-        ("ours, before a restart", held_by(US), seen(100), 100, ElectionStep::Renew),
+    for (what, lease, state, expected) in [
+        ("none yet", None, seen(9), 0),
+        ("released", held_by(""), seen(9), 0),
+        ("no holder", of_nobody, seen(9), 0),
+        ("another's", held_by("other"), seen(100), 115),
+        ("another's, and our last call failed", held_by("other"), failed(20), 20),
+        ("ours", held_by(US), renewed(100), 105),
+        ("ours, before a restart", held_by(US), seen(100), 0),
     ] {
-        assert_eq!(step(lease, &state, US, &timing(), seconds(now)), expected, "{what}");
+        assert_eq!(write_at(lease, &state, US, &timing()), seconds(expected), "{what}");
     }
 }
 
@@ -67,7 +63,6 @@ proptest! {
         renewed in 0_u64..1_000_000,
         delay in 0_u64..100_000,
         not_before in 0_u64..2_000_000,
-        now in 0_u64..3_000_000,
     ) {
         let timing = Timing::of(seconds(duration));
         let leader = ElectionState { renewed: Some(seconds(renewed)), ..ElectionState::default() };
@@ -78,30 +73,7 @@ proptest! {
             ..ElectionState::default()
         };
         let lease = Some(SeenLease { holder: Some(US), duration: timing.duration });
-        if step(lease, &heir, "heir", &timing, seconds(now)) == ElectionStep::Acquire {
-            prop_assert!(seconds(now) > stops);
-        }
-    }
-
-    /// A wait always ends in an action, and never lies in the past.
-    #[test]
-    fn every_wait_ends(
-        holder in proptest::option::of("[a-c]?"),
-        first_seen in 0_u64..1000,
-        renewed in proptest::option::of(0_u64..1000),
-        not_before in 0_u64..1000,
-        now in 0_u64..2000,
-    ) {
-        let state = ElectionState {
-            first_seen: seconds(first_seen),
-            renewed: renewed.map(seconds),
-            not_before: seconds(not_before),
-        };
-        let lease = Some(SeenLease { holder: holder.as_deref(), duration: seconds(15) });
-        if let ElectionStep::Wait(until) = step(lease, &state, "a", &timing(), seconds(now)) {
-            prop_assert!(until > seconds(now));
-            prop_assert!(!matches!(step(lease, &state, "a", &timing(), until), ElectionStep::Wait(_)));
-        }
+        prop_assert!(write_at(lease, &heir, "heir", &timing) > stops);
     }
 }
 
@@ -117,7 +89,7 @@ fn read(spec: &Value) -> Item<LeaseRecord> {
 fn nobody_waits_longer_than_the_longest() {
     let duration = |seconds: Value| {
         let item = read(&json!({"holderIdentity": "other", "leaseDurationSeconds": seconds}));
-        item.ok().unwrap().seen(OURS).duration.as_secs()
+        seen(item.ok().unwrap(), OURS).duration.as_secs()
     };
     assert_eq!(duration(json!(2_147_483_647)), 300);
     assert_eq!(duration(json!(60)), 60);
@@ -130,14 +102,14 @@ fn times_that_cannot_be_read_cost_nothing() {
     let far = "10000-01-01T23:58:59.000000Z";
     let item = read(&json!({"holderIdentity": "us", "renewTime": far, "acquireTime": far}));
     let now: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
-    let spec = item.ok().unwrap().held_by("us", OURS, now);
+    let spec = super::held_by(item.ok().unwrap(), "us", OURS, now);
     assert_eq!(spec.acquire_time, Some(MicroTime(now)));
 }
 
 #[test]
 fn a_replacement_carries_nothing_planted() {
     let item = read(&json!({"holderIdentity": "other", "leaseTransitions": 3, "strategy": "x"}));
-    let spec = item.ok().unwrap().held_by("us", OURS, Timestamp::UNIX_EPOCH);
+    let spec = super::held_by(item.ok().unwrap(), "us", OURS, Timestamp::UNIX_EPOCH);
     let lease = serde_json::to_value(replacement(Some(&item), "l", spec)).unwrap();
     assert_eq!(lease["metadata"], json!({"name": "l", "uid": "u", "resourceVersion": "7"}));
     let kept = ["holderIdentity", "leaseTransitions"].map(|field| lease["spec"][field].clone());

@@ -11,7 +11,7 @@ use brupop_core::gates::answer::GateAnswer;
 use brupop_core::gates::{self, QUERIES_MAX};
 use brupop_core::kept::{KeptBudgets, KeptPods};
 use brupop_core::known::{Known, KnownDrain, RulesByOwner};
-use brupop_core::objects::{Budget, PodItem, WatchedFleet, WatchedNode, is_operator_pod};
+use brupop_core::objects::{Budget, LeaseRecord, PodItem, WatchedFleet, WatchedNode, is_operator_pod};
 use brupop_core::policy::Policy;
 use brupop_core::pool::Pool;
 use brupop_core::rules::{GateQuery, GateState};
@@ -26,7 +26,6 @@ use serde::de::DeserializeOwned;
 
 use super::PlanError;
 use crate::gates::Sources;
-use crate::leadership::lease::LeaseRecord;
 use crate::watches::{MAX_WORKLOAD_WATCHES, on_node};
 
 /// The node of the reconciler that leads. Its turn comes last.

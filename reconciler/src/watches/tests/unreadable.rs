@@ -23,8 +23,7 @@ use proptest::prelude::*;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::leadership::lease::LeaseRecord;
-use brupop_core::objects::{Budget, PodItem, WatchedFleet, WatchedNode};
+use brupop_core::objects::{Budget, LeaseRecord, PodItem, WatchedFleet, WatchedNode};
 use brupop_core::workloads::Scale;
 
 /// Objects in a list.

@@ -1,4 +1,4 @@
-//! What to do about the Lease: one pure [`step`], from the Lease and a monotonic clock.
+//! Until when we lead, and when the Lease is written: from the Lease and a monotonic clock.
 
 use std::time::Duration;
 
@@ -51,17 +51,6 @@ pub struct ElectionState {
     pub not_before: Duration,
 }
 
-/// What to do now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ElectionStep {
-    /// Nothing until then, unless the Lease changes.
-    Wait(Duration),
-    /// Make the Lease ours: create it, or take it over from its last holder.
-    Acquire,
-    /// Renew our Lease.
-    Renew,
-}
-
 /// Until when we may act as the leader; `None` = we may not.
 pub fn leads_until(
     lease: Option<SeenLease<'_>>,
@@ -73,25 +62,17 @@ pub fn leads_until(
     state.renewed.filter(|_| ours).map(|renewed| renewed + timing.renew_deadline)
 }
 
-/// What to do now.
-pub fn step(
-    lease: Option<SeenLease<'_>>,
-    state: &ElectionState,
-    us: &str,
-    timing: &Timing,
-    now: Duration,
-) -> ElectionStep {
-    let (due, action) = match lease {
+/// When to write the Lease next: to create it, to take it over from its last holder, or to renew ours.
+pub fn write_at(lease: Option<SeenLease<'_>>, state: &ElectionState, us: &str, timing: &Timing) -> Duration {
+    let due = match lease {
         // If it is ours from before a restart, it can be renewed at once: nobody else uses our name.
-        Some(lease) if lease.holder == Some(us) => (
-            state.renewed.map_or(Duration::ZERO, |renewed| renewed + timing.renew_after),
-            ElectionStep::Renew,
-        ),
-        Some(SeenLease { holder: Some(holder), duration }) if !holder.is_empty() => {
-            (state.first_seen + duration, ElectionStep::Acquire)
+        Some(lease) if lease.holder == Some(us) => {
+            state.renewed.map_or(Duration::ZERO, |renewed| renewed + timing.renew_after)
         }
-        _ => (Duration::ZERO, ElectionStep::Acquire),
+        Some(SeenLease { holder: Some(holder), duration }) if !holder.is_empty() => {
+            state.first_seen + duration
+        }
+        _ => Duration::ZERO,
     };
-    let due = due.max(state.not_before);
-    if now >= due { action } else { ElectionStep::Wait(due) }
+    due.max(state.not_before)
 }
