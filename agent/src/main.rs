@@ -20,16 +20,7 @@ async fn main() -> ExitCode {
     }
     match environment::prepare(Program::Agent) {
         Ok(unknown) => environment::log_unknown(&unknown),
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
+        Err(code) => return code,
     }
-    match process::run(options).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "the agent ends");
-            ExitCode::FAILURE
-        }
-    }
+    environment::ended("the agent ends", process::run(options).await)
 }

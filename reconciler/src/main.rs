@@ -13,30 +13,17 @@ async fn main() -> ExitCode {
     let settings = Settings::parse();
     let unknown = match environment::prepare(Program::Reconciler) {
         Ok(unknown) => unknown,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
+        Err(code) => return code,
     };
     match &settings.command {
         None => {
             environment::log_unknown(&unknown);
-            ended("the reconciler cannot run", process::run(settings.clone()).await)
+            environment::ended("the reconciler cannot run", process::run(settings.clone()).await)
         }
-        Some(Command::Plan(args)) => ended(
+        Some(Command::Plan(args)) => environment::ended(
             "there is no plan",
             plan::run(settings.policy(), &settings.gate_sources, args).await.map(|text| say(&text)),
         ),
-    }
-}
-
-fn ended<E: std::error::Error + 'static>(what: &str, result: Result<(), E>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "{what}");
-            ExitCode::FAILURE
-        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Which environment variables are settings, of which program, and in which `ConfigMap` they stand. A variable that nobody
 //! reads is most likely a mistake: what looks like one is refused at start, the rest is logged.
 
-use std::fmt;
+use std::error::Error;
+use std::process::ExitCode;
 
 use brupop_api::printable::printable;
-use thiserror::Error;
 
 use crate::logs;
 
@@ -32,21 +32,20 @@ const OF_WEBHOOK: &str = "ADMISSION_ADDRESS CERTIFICATES CERTIFICATE_LIFETIME EX
     LINGER_SECONDS METRICS_ADDRESS REQUIRE_CALLER_TOKEN WEBHOOK_CERTIFICATES WEBHOOK_CONFIGURATION \
     WEBHOOK_SERVICE";
 
-/// One of the operator's programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
-    /// `brupop-agent`.
-    Agent,
-    /// `brupop-reconciler`.
-    Reconciler,
-    /// `brupop-webhook`.
-    Webhook,
+brupop_api::words! {
+    /// One of the operator's programs.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Program {
+        /// `brupop-agent`.
+        Agent => "agent",
+        /// `brupop-reconciler`.
+        Reconciler => "reconciler",
+        /// `brupop-webhook`.
+        Webhook => "webhook",
+    }
 }
 
 impl Program {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Agent, Self::Reconciler, Self::Webhook];
-
     /// The variables that it reads, without those of the logs, in the order of the alphabet.
     pub fn settings(self) -> Vec<&'static str> {
         let names = match self {
@@ -73,18 +72,8 @@ impl Program {
     }
 }
 
-impl fmt::Display for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Agent => "agent",
-            Self::Reconciler => "reconciler",
-            Self::Webhook => "webhook",
-        })
-    }
-}
-
 /// Why the environment is refused.
-#[derive(Debug, Error, PartialEq, Eq)]
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EnvironmentError {
     /// Variables are misspelt or misplaced: a sentence on each.
     #[error("{}", .0.join("; "))]
@@ -98,12 +87,21 @@ pub enum EnvironmentError {
 /// ([`log_unknown`]).
 ///
 /// # Errors
-/// A name is misspelt or misplaced, or logging cannot be set up.
-pub fn prepare(program: Program) -> Result<Vec<String>, EnvironmentError> {
+/// A name is misspelt or misplaced, or logging cannot be set up. Says so, and returns the code with which to end.
+pub fn prepare(program: Program) -> Result<Vec<String>, ExitCode> {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    let unknown = check(program, names)?;
-    logs::init()?;
-    Ok(unknown)
+    let prepared = check(program, names).and_then(|unknown| Ok(logs::init().map(|()| unknown)?));
+    prepared.map_err(|error| {
+        eprintln!("{error}");
+        ExitCode::from(2)
+    })
+}
+
+/// The code with which a process ends that has come to this. Logs an error as the reason for `what`.
+pub fn ended<E: Error + 'static>(what: &str, result: Result<(), E>) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    tracing::error!(error = &error as &dyn Error, "{what}");
+    ExitCode::FAILURE
 }
 
 /// Logs the names that nobody knows, in one line.

@@ -11,16 +11,7 @@ async fn main() -> ExitCode {
     let options = Options::parse();
     match environment::prepare(Program::Webhook) {
         Ok(unknown) => environment::log_unknown(&unknown),
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
+        Err(code) => return code,
     }
-    match process::run(options).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "the webhook cannot run");
-            ExitCode::FAILURE
-        }
-    }
+    environment::ended("the webhook cannot run", process::run(options).await)
 }
