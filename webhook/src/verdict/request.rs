@@ -7,9 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::admission::Operation;
 use kube::core::{GroupVersionKind, GroupVersionResource};
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
-use std::fmt;
 
 /// The request of an `AdmissionReview`.
 #[derive(Clone, Debug, Deserialize)]
@@ -47,7 +46,8 @@ pub struct ShadowRequest {
 
 /// An object without members that are null, and without what the API server keeps in the metadata itself:
 /// `managedFields`, `resourceVersion` and `generation`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "Members")]
 pub struct ReviewedShadow {
     /// `apiVersion` and `kind`.
     pub(super) types: Map<String, Value>,
@@ -89,94 +89,57 @@ pub(super) fn read<T: DeserializeOwned>(map: &Map<String, Value>, half: &str) ->
     T::deserialize(map).map_err(|error| unreadable(error.to_string()))
 }
 
-impl<'de> Deserialize<'de> for ReviewedShadow {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Members)
-    }
+/// The members of an object, as they are read.
+#[derive(Deserialize)]
+#[serde(expecting = "an object")]
+struct Members {
+    #[serde(default)]
+    metadata: Option<ShadowMetadata>,
+    #[serde(default)]
+    spec: Value,
+    #[serde(default)]
+    status: Value,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
-struct Members;
-
-impl<'de> Visitor<'de> for Members {
-    type Value = ReviewedShadow;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<ReviewedShadow, A::Error> {
-        let mut object = ReviewedShadow::default();
-        while let Some(name) = members.next_key::<String>()? {
-            match name.as_str() {
-                "metadata" => {
-                    let metadata = members.next_value::<Option<ShadowMetadata>>()?.unwrap_or_default();
-                    (object.metadata, object.managers) = (metadata.fields, metadata.managers);
-                }
-                "spec" => object.spec = half(members.next_value()?),
-                "status" => object.status = half(members.next_value()?),
-                "apiVersion" | "kind" => put(&mut object.types, name, members.next_value()?),
-                _ => put(&mut object.rest, name, members.next_value()?),
-            }
-        }
-        Ok(object)
-    }
-}
-
-#[derive(Default)]
+#[derive(Default, Deserialize)]
+#[serde(expecting = "metadata", rename_all = "camelCase")]
 struct ShadowMetadata {
+    /// They make up about half of a review, and only their number matters.
+    #[serde(default)]
+    managed_fields: Option<Vec<IgnoredAny>>,
+    #[serde(default, rename = "resourceVersion")]
+    _resource_version: IgnoredAny,
+    #[serde(default, rename = "generation")]
+    _generation: IgnoredAny,
+    #[serde(flatten)]
     fields: Map<String, Value>,
-    managers: usize,
 }
 
-impl<'de> Deserialize<'de> for ShadowMetadata {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MetadataMembers)
-    }
-}
-
-struct MetadataMembers;
-
-impl<'de> Visitor<'de> for MetadataMembers {
-    type Value = ShadowMetadata;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("metadata")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<ShadowMetadata, A::Error> {
-        let mut metadata = ShadowMetadata::default();
-        while let Some(name) = members.next_key::<String>()? {
-            match name.as_str() {
-                // They make up about half of a review, and only their number matters.
-                "managedFields" => {
-                    let entries = members.next_value::<Option<Vec<IgnoredAny>>>()?;
-                    metadata.managers = entries.map_or(0, |entries| entries.len());
-                }
-                "resourceVersion" | "generation" => {
-                    members.next_value::<IgnoredAny>()?;
-                }
-                _ => put(&mut metadata.fields, name, members.next_value()?),
-            }
+impl From<Members> for ReviewedShadow {
+    fn from(members: Members) -> Self {
+        let (metadata, mut rest) = (members.metadata.unwrap_or_default(), without_null(members.rest));
+        let types = ["apiVersion", "kind"].into_iter().filter_map(|name| rest.remove_entry(name)).collect();
+        Self {
+            types,
+            managers: metadata.managed_fields.map_or(0, |entries| entries.len()),
+            metadata: without_null(metadata.fields),
+            spec: half(members.spec),
+            status: half(members.status),
+            rest,
         }
-        Ok(metadata)
     }
 }
 
-/// Of members with the same name the last one counts, as usual in JSON.
-fn put(map: &mut Map<String, Value>, name: String, value: Value) {
-    if value.is_null() {
-        map.remove(&name);
-    } else {
-        map.insert(name, value);
-    }
+fn without_null(mut fields: Map<String, Value>) -> Map<String, Value> {
+    fields.retain(|_, value| !value.is_null());
+    fields
 }
 
 fn half(value: Value) -> Map<String, Value> {
     match value {
-        Value::Object(mut fields) => {
-            fields.retain(|_, value| !value.is_null());
-            fields
-        }
+        Value::Object(fields) => without_null(fields),
         Value::Null => Map::new(),
         // Not an object: keep it under a name that no field has, so that a change of it is seen.
         other => Map::from_iter([(String::new(), other)]),
