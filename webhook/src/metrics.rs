@@ -63,15 +63,13 @@ impl Default for Metrics {
             process: ProcessMetrics::default(),
             caller_refusals: Refusals::default(),
         };
-        metrics.register_reviews();
-        metrics.register_certificates();
-        metrics.register_process();
+        metrics.register();
         metrics
     }
 }
 
 impl Metrics {
-    fn register_reviews(&mut self) {
+    fn register(&mut self) {
         self.registry.register(
             "reviews",
             "Admission reviews, by who asked and what was answered",
@@ -93,9 +91,6 @@ impl Metrics {
             Unit::Seconds,
             self.latency.clone(),
         );
-    }
-
-    fn register_certificates(&mut self) {
         self.registry.register_with_unit(
             "certificate_expiry_timestamp",
             "When the certificate that is served expires",
@@ -112,9 +107,6 @@ impl Metrics {
             "Times that somebody else had damaged caBundle and it was put right",
             self.ca_bundle_repairs.clone(),
         );
-    }
-
-    fn register_process(&mut self) {
         self.registry.register(
             "refused_callers",
             "Requests for a review refused for want of a token, by why; only if one is required",

@@ -14,8 +14,6 @@ use std::borrow::Cow;
 use std::time::Instant;
 use thiserror::Error;
 
-const API_VERSION: &str = "admission.k8s.io/v1";
-const KIND: &str = "AdmissionReview";
 /// Most objects and lists in a review, those in strings included. A review of a shadow has some hundreds. A parsed object
 /// takes more than 600 bytes, however short it was as text, so bytes alone are no limit to memory.
 const MAX_PARTS: usize = 20_000;
@@ -132,7 +130,7 @@ pub(crate) fn parse<R: Reviewed>(body: &[u8]) -> Result<R, ReviewError> {
         return Err(ReviewError::TooManyParts);
     }
     let review: Review<R> = serde_json::from_slice(body)?;
-    if review.kind != KIND || review.api_version != API_VERSION {
+    if review.kind != "AdmissionReview" || review.api_version != "admission.k8s.io/v1" {
         return Err(ReviewError::NoRequest);
     }
     let request = review.request.ok_or(ReviewError::NoRequest)?;
