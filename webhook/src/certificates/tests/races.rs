@@ -28,18 +28,12 @@ struct World {
 #[derive(Debug)]
 struct Outrun;
 
-/// How one replica sees the cluster.
+/// How one replica sees the cluster. Each call first lets the others have their turn.
+#[derive(Clone, Default)]
 struct Seen {
     world: Rc<World>,
     /// Its clock's error, in minutes.
     error: Rc<Cell<i64>>,
-}
-
-/// Lets the others have their turn.
-async fn turn() {
-    let mut had = false;
-    std::future::poll_fn(|_| if std::mem::replace(&mut had, true) { Poll::Ready(()) } else { Poll::Pending })
-        .await;
 }
 
 impl Store for Seen {
@@ -52,29 +46,30 @@ impl Store for Seen {
     }
 
     fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<CertificateGeneration, Outrun> {
-        let number = self.world.made.replace(self.world.made.get() + 1);
+        let number = self.world.made.get();
+        self.world.made.set(number + 1);
         let not_after = later(now, LIFETIMES.lifetime);
         Ok(CertificateGeneration { serve_from, not_after, ..generation(&format!("#{number}"), 0, 0) })
     }
 
     async fn secret(&self) -> Result<(u64, Vec<CertificateGeneration>), Outrun> {
-        turn().await;
+        tokio::task::yield_now().await;
         Ok(self.world.secret.borrow().clone())
     }
 
     async fn replace(&self, read: u64, generations: &[CertificateGeneration]) -> Result<bool, Outrun> {
-        turn().await;
+        tokio::task::yield_now().await;
         let mut secret = self.world.secret.borrow_mut();
         if secret.0 != read {
             return Ok(false);
         }
         *secret = (read + 1, generations.to_vec());
-        self.world.writes.set(self.world.writes.get() + 1);
+        self.world.writes.update(|writes| writes + 1);
         Ok(true)
     }
 
     async fn configuration(&self) -> Result<(u64, String), Outrun> {
-        turn().await;
+        tokio::task::yield_now().await;
         Ok(self.world.configuration.borrow().clone())
     }
 
@@ -86,7 +81,7 @@ impl Store for Seen {
         if had == bundle {
             return Ok(Publication::Found);
         }
-        turn().await;
+        tokio::task::yield_now().await;
         let mut configuration = self.world.configuration.borrow_mut();
         if configuration.0 != *read {
             return Ok(Publication::Overtaken);
@@ -98,7 +93,7 @@ impl Store for Seen {
             self.world.withdrawn.set(true);
         }
         *configuration = (read + 1, bundle.to_owned());
-        self.world.writes.set(self.world.writes.get() + 1);
+        self.world.writes.update(|writes| writes + 1);
         Ok(Publication::Written)
     }
 
@@ -113,9 +108,9 @@ impl Store for Seen {
 
 type Passing = Pin<Box<dyn Future<Output = Result<Passed<Outrun>, Outrun>>>>;
 
+#[derive(Default)]
 struct Replica {
-    world: Rc<World>,
-    error: Rc<Cell<i64>>,
+    seen: Seen,
     passing: Option<Passing>,
     serving: Option<CertificateGeneration>,
     /// Version of the configuration when the pass began: later ones are events that it has not heard of.
@@ -125,21 +120,22 @@ struct Replica {
 }
 
 impl Replica {
-    fn new(world: &Rc<World>, error: i64) -> Self {
-        let (world, error) = (Rc::clone(world), Rc::new(Cell::new(error)));
-        Self { world, error, passing: None, serving: None, heard: None, look_again: None }
+    /// One for each of these errors of a clock.
+    fn all(world: &Rc<World>, errors: &[i64]) -> Vec<Self> {
+        let seen = |error: &i64| Seen { world: Rc::clone(world), error: Rc::new(Cell::new(*error)) };
+        errors.iter().map(|error| Self { seen: seen(error), ..Self::default() }).collect()
     }
 
-    fn now(&self) -> Timestamp {
-        at(self.world.minute.get() + self.error.get())
+    /// The version of the configuration.
+    fn version(&self) -> u64 {
+        self.seen.world.configuration.borrow().0
     }
 
     /// There is something to do.
     fn is_due(&self) -> bool {
-        let version = self.world.configuration.borrow().0;
         self.passing.is_some()
-            || self.heard != Some(version)
-            || self.look_again.is_none_or(|look_again| look_again <= self.now())
+            || self.heard != Some(self.version())
+            || self.look_again.is_none_or(|look_again| look_again <= self.seen.now())
     }
 
     /// Makes one call to the API server, or begins. What it went over to serve, if it did.
@@ -148,13 +144,10 @@ impl Replica {
             return None;
         }
         if self.passing.is_none() {
-            self.heard = Some(self.world.configuration.borrow().0);
-            let seen = Seen { world: Rc::clone(&self.world), error: Rc::clone(&self.error) };
-            let serving = self.serving.clone();
-            self.passing =
-                Some(Box::pin(
-                    async move { pass(&seen, &[NAME.to_owned()], LIFETIMES, serving.as_ref()).await },
-                ));
+            self.heard = Some(self.version());
+            let (seen, serving) = (self.seen.clone(), self.serving.clone());
+            let passing = async move { pass(&seen, &[NAME.to_owned()], LIFETIMES, serving.as_ref()).await };
+            self.passing = Some(Box::pin(passing));
         }
         let passing = self.passing.as_mut()?;
         let Poll::Ready(passed) = passing.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
@@ -172,7 +165,7 @@ impl Replica {
 
     /// The process dies, in the middle of whatever it does, and is started again.
     fn restart(&mut self) {
-        *self = Self::new(&self.world, self.error.get());
+        *self = Self { seen: self.seen.clone(), ..Self::default() };
     }
 }
 
@@ -236,14 +229,14 @@ proptest! {
         steps in steps(2),
     ) {
         let world = Rc::new(World::default());
-        let mut replicas: Vec<_> = errors.iter().map(|error| Replica::new(&world, *error)).collect();
+        let mut replicas = Replica::all(&world, &errors);
         let names = [NAME.to_owned()];
         for step in steps {
             match step {
                 Step::Call(number) => {
                     let served = replicas[number].step();
                     if let Some(served) = served.filter(|served| !published(&world, served)) {
-                        let now = replicas[number].now();
+                        let now = replicas[number].seen.now();
                         let secret = world.secret.borrow();
                         let better = secret.1.iter().find(|it| it.good_for(&names, now) && published(&world, it));
                         prop_assert!(better.is_none(), "{number} serves {served:?} instead of {better:?}");
@@ -251,27 +244,18 @@ proptest! {
                 }
                 // The rotator is woken by a jump.
                 Step::Jump(number, error) => {
-                    replicas[number].error.set(error);
+                    replicas[number].seen.error.set(error);
                     replicas[number].look_again = None;
                 }
                 Step::Restart(number) => replicas[number].restart(),
-                Step::Wait(minutes) => world.minute.set(world.minute.get() + minutes),
-                Step::Wipe => {
-                    let version = world.configuration.borrow().0;
-                    *world.configuration.borrow_mut() = (version + 1, "garbage".to_owned());
-                }
-                Step::Damage => {
-                    let version = world.secret.borrow().0;
-                    *world.secret.borrow_mut() = (version + 1, vec![]);
-                }
+                Step::Wait(minutes) => world.minute.update(|minute| minute + minutes),
+                Step::Wipe => drop(world.configuration.replace_with(|had| (had.0 + 1, "garbage".to_owned()))),
+                Step::Damage => drop(world.secret.replace_with(|had| (had.0 + 1, vec![]))),
             }
             for (number, replica) in replicas.iter().enumerate() {
-                let on_its_way = replica.is_due();
                 let serving = replica.serving.as_ref();
-                prop_assert!(
-                    serving.is_none_or(|serving| on_its_way || published(&world, serving)),
-                    "{number} rests and serves what nobody trusts: {serving:?}"
-                );
+                let sound = replica.is_due() || serving.is_none_or(|serving| published(&world, serving));
+                prop_assert!(sound, "{number} rests and serves what nobody trusts: {serving:?}");
             }
             prop_assert!(world.secret.borrow().1.len() <= MAX_GENERATIONS);
             prop_assert!(!world.withdrawn.get(), "a replica withdrew what another has published");
@@ -280,23 +264,23 @@ proptest! {
         // With clocks as they are, they come to rest.
         settle(&mut replicas)?;
         for replica in &mut replicas {
-            replica.error.set(0);
+            replica.seen.error.set(0);
             replica.look_again = None;
         }
         settle(&mut replicas)?;
         // What waits for its time has come.
-        world.minute.set(world.minute.get() + 61);
+        world.minute.update(|minute| minute + 61);
         settle(&mut replicas)?;
         let first = replicas[0].serving.clone();
         for replica in &replicas {
             prop_assert_eq!(&replica.serving, &first);
         }
         let served = first.ok_or_else(|| TestCaseError::fail("nothing is served"))?;
-        prop_assert!(served.good_for(&names, replicas[0].now()) && published(&world, &served));
+        prop_assert!(served.good_for(&names, replicas[0].seen.now()) && published(&world, &served));
 
         let writes = world.writes.get();
         for _ in 0..20 {
-            world.minute.set(world.minute.get() + 1);
+            world.minute.update(|minute| minute + 1);
             settle(&mut replicas)?;
         }
         prop_assert!(world.writes.get() <= writes + 2, "they do not leave things alone");
@@ -306,12 +290,12 @@ proptest! {
     #[test]
     fn differing_clocks_cause_no_endless_writes(errors in prop::collection::vec(error(), 1..6)) {
         let world = Rc::new(World::default());
-        let mut replicas: Vec<_> = errors.iter().map(|error| Replica::new(&world, *error)).collect();
+        let mut replicas = Replica::all(&world, &errors);
         settle(&mut replicas)?;
         prop_assert!(world.writes.get() <= 2 * replicas.len() + 2, "{} writes", world.writes.get());
         let writes = world.writes.get();
         for _ in 0..12 {
-            world.minute.set(world.minute.get() + 5);
+            world.minute.update(|minute| minute + 5);
             settle(&mut replicas)?;
         }
         prop_assert!(world.writes.get() <= writes + 2, "{} writes more", world.writes.get() - writes);
@@ -325,7 +309,7 @@ proptest! {
         order in prop::collection::vec(0_usize..3, 800),
     ) {
         let world = Rc::new(World::default());
-        let mut replicas: Vec<_> = errors.iter().map(|error| Replica::new(&world, *error)).collect();
+        let mut replicas = Replica::all(&world, &errors);
         settle(&mut replicas)?;
         let first = replicas[0].serving.clone();
         for number in order {
@@ -333,12 +317,12 @@ proptest! {
             for replica in &replicas {
                 let serving = replica.serving.as_ref().ok_or_else(|| TestCaseError::fail("nothing served"))?;
                 prop_assert!(published(&world, serving), "{serving:?}");
-                prop_assert!(serving.good_for(&[NAME.to_owned()], replica.now()), "{serving:?}");
+                prop_assert!(serving.good_for(&[NAME.to_owned()], replica.seen.now()), "{serving:?}");
             }
             if !replicas.iter().any(Replica::is_due) {
                 let secret = world.secret.borrow();
-                let waits = replicas.iter().any(|it| secret.1.iter().any(|made| made.is_waiting(it.now())));
-                world.minute.set(world.minute.get() + if waits { 1 } else { 600 });
+                let waits = replicas.iter().any(|it| secret.1.iter().any(|made| made.is_waiting(it.seen.now())));
+                world.minute.update(|minute| minute + if waits { 1 } else { 600 });
             }
         }
         prop_assert!(replicas[0].serving != first && world.made.get() > 2, "{} made", world.made.get());
