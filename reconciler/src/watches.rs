@@ -15,7 +15,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use brupop_core::cluster::{Cluster, Watched};
 use brupop_core::objects::{PodItem, WatchedFleet, WatchedNode};
@@ -102,19 +102,6 @@ impl Watches {
     }
 }
 
-/// Where the objects of a watch are kept.
-trait Keeper<K>: Send + 'static {
-    /// Takes the event in. Returns whether a decision could be another.
-    fn take(&mut self, event: watcher::Event<K>) -> bool;
-}
-
-/// Keeps the objects of one kind in the cluster.
-struct InCluster<K> {
-    cluster: Arc<Mutex<Cluster>>,
-    /// Objects of a list that is not complete yet.
-    listed: Vec<K>,
-}
-
 /// A watch of these objects, which keeps them in the cluster.
 fn in_cluster<K>(
     what: &'static str,
@@ -126,34 +113,29 @@ fn in_cluster<K>(
 where
     K: Watched + Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
-    let kept = InCluster { cluster: Arc::clone(cluster), listed: vec![] };
-    Watch::start(what, move || list_and_watch(api.clone(), params.clone()), kept, signals)
-}
-
-impl<K: Watched + Send + 'static> Keeper<K> for InCluster<K> {
-    fn take(&mut self, event: watcher::Event<K>) -> bool {
-        let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+    // Objects of a list that is not complete yet.
+    let (cluster, mut listed) = (Arc::clone(cluster), vec![]);
+    let keep = move |event| {
+        let mut cluster = cluster.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            watcher::Event::Init => {
-                self.listed.clear();
-                false
-            }
+            watcher::Event::Init => listed.clear(),
             watcher::Event::InitApply(object) => {
-                self.listed.push(object);
-                K::bound(&mut self.listed);
-                false
+                listed.push(object);
+                K::bound(&mut listed);
             }
             watcher::Event::InitDone => {
-                cluster.replace(std::mem::take(&mut self.listed));
-                true
+                cluster.replace(std::mem::take(&mut listed));
+                return true;
             }
-            watcher::Event::Apply(object) => object.put(&mut cluster),
+            watcher::Event::Apply(object) => return K::put(object, &mut cluster),
             watcher::Event::Delete(object) => {
                 K::remove(object.name(), &mut cluster);
-                true
+                return true;
             }
         }
-    }
+        false
+    };
+    Watch::start(what, move || list_and_watch(api.clone(), params.clone()), keep, signals)
 }
 
 /// What is notified of changes that matter, and counts failures.
@@ -165,21 +147,16 @@ struct Watch {
     wanted: watch::Sender<u64>,
     /// The number of the last list that is complete; 0 before the first.
     listed: watch::Receiver<u64>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _task: JoinSet<()>,
 }
 
 impl Watch {
-    /// Follows the stream that `begin` makes, and a new one after each [`refresh`](Self::refresh).
+    /// Follows the stream that `begin` makes, and a new one after each [`refresh`](Self::refresh). `keep` takes events in, and
+    /// returns whether a decision could be another.
     fn start<K, S>(
         what: &'static str,
         begin: impl Fn() -> S + Send + 'static,
-        kept: impl Keeper<K>,
+        keep: impl FnMut(watcher::Event<K>) -> bool + Send + 'static,
         (changed, failures): Signals,
     ) -> Self
     where
@@ -188,9 +165,10 @@ impl Watch {
     {
         let (wanted, asked) = watch::channel(1);
         let (list_done, listed) = watch::channel(0);
-        let follower = Follower { kept, changed, outage: Outage::new(what.to_owned(), failures), list_done };
-        let task = tokio::spawn(follower.follow(begin, asked));
-        Self { wanted, listed, task }
+        let follower = Follower { keep, changed, outage: Outage::new(what.to_owned(), failures), list_done };
+        let mut task = JoinSet::new();
+        task.spawn(follower.follow(begin, asked));
+        Self { wanted, listed, _task: task }
     }
 
     fn refresh(&self) {
@@ -206,17 +184,17 @@ impl Watch {
     }
 }
 
-struct Follower<P> {
-    kept: P,
+struct Follower<F> {
+    keep: F,
     changed: Arc<Notify>,
     outage: Outage,
     list_done: watch::Sender<u64>,
 }
 
-impl<P> Follower<P> {
+impl<F> Follower<F> {
     async fn follow<K, S>(mut self, begin: impl Fn() -> S, mut asked: watch::Receiver<u64>)
     where
-        P: Keeper<K>,
+        F: FnMut(watcher::Event<K>) -> bool,
         S: Stream<Item = watcher::Result<watcher::Event<K>>>,
     {
         loop {
@@ -241,13 +219,13 @@ impl<P> Follower<P> {
 
     fn on_event<K>(&mut self, event: watcher::Event<K>, times: u64)
     where
-        P: Keeper<K>,
+        F: FnMut(watcher::Event<K>) -> bool,
     {
         if !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
             self.outage.is_over();
         }
         let done = matches!(event, watcher::Event::InitDone);
-        let matters = self.kept.take(event);
+        let matters = (self.keep)(event);
         if done {
             self.list_done.send_replace(times);
         }

@@ -11,7 +11,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::sync::Semaphore;
 
-use super::{Keeper, Watch, Watches};
+use super::{Watch, Watches};
 use brupop_core::drain::Budgets;
 use brupop_core::kept::{Dropped, KeptBudgets, KeptPods};
 use brupop_core::objects::{Budget, PodItem};
@@ -97,9 +97,10 @@ impl PodWatches {
                 let (api, params, turns) =
                     (Api::<PodItem>::all(client.clone()), on_node(node), Arc::clone(turns));
                 let pods = move || list_and_watch_in_turn(api.clone(), params.clone(), Arc::clone(&turns));
-                let kept = PodsOfNode { shadow: shadow.to_owned(), objects: Arc::clone(objects) };
+                let (name, objects) = (shadow.to_owned(), Arc::clone(objects));
+                let keep = move |event| keep_pod(&name, &mut locked(&objects), event);
                 let signals = (Arc::clone(&watches.pods_changed), Arc::clone(&watches.failures));
-                Watch::start("the pods of a node", pods, kept, signals)
+                Watch::start("the pods of a node", pods, keep, signals)
             });
         }
     }
@@ -111,7 +112,9 @@ impl PodWatches {
             let (api, turns) = (Api::<Item<Budget>>::all(client.clone()), Arc::clone(turns));
             let all = move || list_and_watch_in_turn(api.clone(), ListParams::default(), Arc::clone(&turns));
             let signals = (Arc::clone(&watches.changed), Arc::clone(&watches.failures));
-            let watch = Watch::start("budgets", all, AllBudgets(Arc::clone(objects)), signals);
+            let kept = Arc::clone(objects);
+            let keep = move |event| keep_budget(&mut locked(&kept).budgets, event);
+            let watch = Watch::start("budgets", all, keep, signals);
             BudgetWatch { watch, before: Budgets::default(), again: now + LOOK_AGAIN }
         });
         if now >= budgets.again && locked(objects).budgets.has_too_many() {
@@ -185,56 +188,42 @@ fn locked(objects: &Mutex<Objects>) -> MutexGuard<'_, Objects> {
     objects.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the pods of one node.
-struct PodsOfNode {
-    shadow: String,
-    objects: Arc<Mutex<Objects>>,
+/// Keeps a pod of the node of this shadow.
+fn keep_pod(shadow: &str, Objects { pods, budgets }: &mut Objects, event: watcher::Event<PodItem>) -> bool {
+    match event {
+        watcher::Event::Init => pods.list_begins(shadow, budgets),
+        watcher::Event::InitApply(pod) => pods.listed(shadow, pod, budgets),
+        watcher::Event::InitDone => {
+            pods.list_ends(shadow);
+            return true;
+        }
+        watcher::Event::Apply(pod) => {
+            pods.put(shadow, pod, budgets);
+            return true;
+        }
+        watcher::Event::Delete(pod) => {
+            pods.remove(shadow, &pod);
+            return true;
+        }
+    }
+    pods.has_dropped()
 }
 
-impl Keeper<PodItem> for PodsOfNode {
-    fn take(&mut self, event: watcher::Event<PodItem>) -> bool {
-        let (shadow, Objects { pods, budgets }) = (&self.shadow, &mut *locked(&self.objects));
-        match event {
-            watcher::Event::Init => pods.list_begins(shadow, budgets),
-            watcher::Event::InitApply(pod) => pods.listed(shadow, pod, budgets),
-            watcher::Event::InitDone => {
-                pods.list_ends(shadow);
-                return true;
-            }
-            watcher::Event::Apply(pod) => {
-                pods.put(shadow, pod, budgets);
-                return true;
-            }
-            watcher::Event::Delete(pod) => {
-                pods.remove(shadow, &pod);
-                return true;
-            }
+fn keep_budget(budgets: &mut KeptBudgets, event: watcher::Event<Item<Budget>>) -> bool {
+    match event {
+        watcher::Event::Init => budgets.list_begins(),
+        watcher::Event::InitApply(budget) => budgets.listed(budget),
+        watcher::Event::InitDone => {
+            budgets.list_ends();
+            return true;
         }
-        pods.has_dropped()
-    }
-}
-
-/// Keeps all budgets.
-struct AllBudgets(Arc<Mutex<Objects>>);
-
-impl Keeper<Item<Budget>> for AllBudgets {
-    fn take(&mut self, event: watcher::Event<Item<Budget>>) -> bool {
-        let budgets = &mut locked(&self.0).budgets;
-        match event {
-            watcher::Event::Init => budgets.list_begins(),
-            watcher::Event::InitApply(budget) => budgets.listed(budget),
-            watcher::Event::InitDone => {
-                budgets.list_ends();
-                return true;
-            }
-            watcher::Event::Apply(budget) => return budgets.put(budget),
-            watcher::Event::Delete(budget) => {
-                budgets.remove(&budget);
-                return true;
-            }
+        watcher::Event::Apply(budget) => return budgets.put(budget),
+        watcher::Event::Delete(budget) => {
+            budgets.remove(&budget);
+            return true;
         }
-        false
     }
+    false
 }
 
 /// The pods of one node.

@@ -11,21 +11,6 @@ fn node(name: &str) -> Node {
     Node { metadata, ..Node::default() }
 }
 
-/// Keeps the names of what a list has.
-struct Names(Arc<Mutex<Vec<String>>>);
-
-impl Keeper<Node> for Names {
-    fn take(&mut self, event: watcher::Event<Node>) -> bool {
-        let mut names = self.0.lock().unwrap();
-        match event {
-            watcher::Event::Init => names.clear(),
-            watcher::Event::InitApply(node) => names.extend(node.metadata.name),
-            other => return matches!(other, watcher::Event::InitDone),
-        }
-        false
-    }
-}
-
 /// A new leader must not act on what a dead connection left behind.
 #[tokio::test]
 async fn a_refresh_replaces_what_a_silent_watch_knows() {
@@ -41,7 +26,17 @@ async fn a_refresh_replaces_what_a_silent_watch_knows() {
     let changed = Arc::<Notify>::default();
     let signals = (Arc::clone(&changed), Arc::<AtomicU64>::default());
     let known = Arc::<Mutex<Vec<String>>>::default();
-    let watched = Watch::start("Nodes", watch, Names(Arc::clone(&known)), signals);
+    let kept = Arc::clone(&known);
+    let keep = move |event| {
+        let mut names = kept.lock().unwrap();
+        match event {
+            watcher::Event::Init => names.clear(),
+            watcher::Event::InitApply(node) => names.extend(Node::meta(&node).name.clone()),
+            other => return matches!(other, watcher::Event::InitDone),
+        }
+        false
+    };
+    let watched = Watch::start("Nodes", watch, keep, signals);
     let names = || known.lock().unwrap().clone();
     assert!(!watched.synced() && !watched.is_fresh());
     changed.notified().await;

@@ -12,7 +12,7 @@ use kube::core::ApiResource;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Outage, Signals, Watches};
@@ -34,13 +34,8 @@ pub struct WorkloadWatches {
 
 struct WatchedWorkload {
     found: watch::Receiver<Option<FoundWorkload>>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for WatchedWorkload {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    /// Ends with this.
+    _task: JoinSet<()>,
 }
 
 impl WorkloadWatches {
@@ -63,7 +58,9 @@ impl WorkloadWatches {
                 let (sender, found) = watch::channel(None);
                 let signals = (Arc::clone(changed), Arc::clone(failures));
                 let follow = follow(client.clone(), workload.clone(), sender, Arc::clone(revision), signals);
-                WatchedWorkload { found, task: tokio::spawn(follow) }
+                let mut task = JoinSet::new();
+                task.spawn(follow);
+                WatchedWorkload { found, _task: task }
             });
         }
     }
