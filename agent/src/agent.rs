@@ -49,18 +49,13 @@ enum Pause {
 }
 
 impl Agent {
-    /// Looks after the host of `node`, whose shadow is in `namespace`. Nothing is asked of the host yet.
-    pub fn new(options: Options, client: Client, namespace: &str, node: &str) -> Self {
+    /// Looks after the host of `node`, whose shadow is in `namespace`, and counts its calls here. Nothing is asked of the host yet.
+    pub fn new(options: Options, client: Client, namespace: &str, node: &str, calls: HostCalls) -> Self {
         Self {
-            host: HostSession::new(options),
+            host: HostSession::new(options, calls),
             reporter: Reporter::new(client, namespace, node),
             memory: StepMemory::default(),
         }
-    }
-
-    /// Counts its calls to the host here from now on.
-    pub fn count(&mut self, calls: HostCalls) {
-        self.host.count(calls);
     }
 
     /// Runs until the shutdown is requested, or the channel of shadows is closed.
@@ -118,7 +113,7 @@ impl Agent {
         self.host.note_busy(&self.memory, host);
         let (step, memory) = step(host, facts, &self.memory);
         // Only now: a call that is still to be made, or whose end is not known, may yet fail.
-        if step == Step::Wait && self.host.calls_work() {
+        if step == Step::Wait && self.host.failures.calls.resolved() {
             self.memory = memory;
             // Once more: what the shadow says of it may be taken back now.
             return Pause::None;
@@ -165,7 +160,7 @@ impl Agent {
                     State::Idle => Pause::ShadowOr(self.host.idle_for(host)),
                     // Somebody may deactivate the image.
                     _ if facts.reports(State::StagedAndPerformedUpdate) => {
-                        Pause::ShadowOr(self.host.poll_interval())
+                        Pause::ShadowOr(self.host.options.poll_interval)
                     }
                     _ => Pause::Shadow,
                 }

@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tokio::net::UnixStream;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 pub use brupop_agent_core::answer::{UpdateStatus, parse_boot_id};
 pub use error::HostError;
@@ -39,8 +39,8 @@ pub type HostCalls = Family<[(&'static str, &'static str); 2], Counter>;
 pub struct Host {
     socket: PathBuf,
     timeout: Duration,
-    /// Where calls are counted, if anybody asks for their number.
-    calls: Option<HostCalls>,
+    /// Where calls are counted.
+    calls: HostCalls,
 }
 
 /// What `GET /updates/status` says.
@@ -90,12 +90,13 @@ impl CommandAnswer {
 impl Host {
     /// The API behind `socket`; each call takes at most `timeout`.
     pub fn new(socket: impl Into<PathBuf>, timeout: Duration) -> Self {
-        Self { socket: socket.into(), timeout, calls: None }
+        Self { socket: socket.into(), timeout, calls: HostCalls::default() }
     }
 
-    /// Counts its calls here from now on.
-    pub fn count(&mut self, calls: HostCalls) {
-        self.calls = Some(calls);
+    /// The same, with its calls counted here.
+    #[must_use]
+    pub fn counting(self, calls: HostCalls) -> Self {
+        Self { calls, ..self }
     }
 
     /// `GET /os`: the version that runs.
@@ -166,17 +167,15 @@ impl Host {
         }
     }
 
-    /// Counts an answer by its word, if anybody asks for the number.
+    /// Counts an answer by its word.
     fn counted<T>(
         &self,
         call: &'static str,
         answer: Result<T, HostError>,
         word: fn(&T) -> &'static str,
     ) -> Result<T, HostError> {
-        if let Some(calls) = &self.calls {
-            let result = answer.as_ref().map_or_else(HostError::word, word);
-            calls.get_or_create(&[("call", call), ("result", result)]).inc();
-        }
+        let result = answer.as_ref().map_or_else(HostError::word, word);
+        self.calls.get_or_create(&[("call", call), ("result", result)]).inc();
         answer
     }
 
@@ -195,10 +194,9 @@ async fn exchange(socket: &Path, call: &'static str) -> Result<(StatusCode, Vec<
         .map_err(|source| HostError::Unreachable { socket: socket.to_owned(), source })?;
     let broken = |source| HostError::Broken { call, source };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-    let _connection = AbortOnDrop(tokio::spawn(async move {
-        // What goes wrong here comes up where the answer is awaited.
-        let _ = connection.await;
-    }));
+    // It ends with this. What goes wrong comes up where the answer is awaited.
+    let mut speaking = JoinSet::new();
+    speaking.spawn(connection);
     let (method, path) = call.split_once(' ').unwrap_or_default();
     let request = Request::builder()
         .method(method)
@@ -240,14 +238,6 @@ async fn beginning(call: &'static str, mut body: Incoming) -> Result<Vec<u8>, Ho
         beginning.extend(frame.data_ref().into_iter().flatten().take(SENTENCE_MAX - beginning.len()));
     }
     Ok(beginning)
-}
-
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 fn unexpected(call: &'static str, (status, body): &(StatusCode, Vec<u8>)) -> HostError {

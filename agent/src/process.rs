@@ -82,9 +82,9 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     let watching =
         shadow::watch(client.clone(), cluster.namespace().to_owned(), shadow_name(&me.node_name), sender);
     tokio::spawn(watching.instrument(span.clone()));
-    let mut agent = Agent::new(options, client, cluster.namespace(), &me.node_name);
+    let calls = metrics.as_ref().map(|(_, metrics)| metrics.host_calls.clone()).unwrap_or_default();
+    let agent = Agent::new(options, client, cluster.namespace(), &me.node_name, calls);
     let served = metrics.map(|(address, metrics)| {
-        agent.count(metrics.host_calls.clone());
         tokio::spawn(serve(address, cluster, me.pod_name, metrics).instrument(span.clone()))
     });
     let lived = agent.live(seen, shutdown).instrument(span).await;

@@ -66,9 +66,9 @@ impl HostAnswers {
 }
 
 impl HostSession {
-    pub(super) fn new(options: Options) -> Self {
+    pub(super) fn new(options: Options, calls: HostCalls) -> Self {
         Self {
-            host: Host::new(&options.socket, options.host_timeout),
+            host: Host::new(&options.socket, options.host_timeout).counting(calls),
             running: None,
             pace: Pace::new(options.start_jitter),
             refusals: HostRefusals::default(),
@@ -81,11 +81,6 @@ impl HostSession {
             },
             options,
         }
-    }
-
-    /// Counts its calls here from now on.
-    pub(super) fn count(&mut self, calls: HostCalls) {
-        self.host.count(calls);
     }
 
     /// Looks at the host.
@@ -142,11 +137,6 @@ impl HostSession {
         questions.failing_for(deadline).or_else(silent_calls)
     }
 
-    /// No call is left to be made. Returns whether one had failed.
-    pub(super) fn calls_work(&mut self) -> bool {
-        self.failures.calls.resolved()
-    }
-
     /// Brings into the step's memory what timers and earlier turns know.
     pub(super) fn prompt(
         &mut self,
@@ -190,11 +180,6 @@ impl HostSession {
     /// How long to wait until the next look at a command that runs.
     pub(super) fn next_poll(&mut self) -> Duration {
         self.pace.polls.next(self.options.poll_interval)
-    }
-
-    /// How often a host is looked at that is to stay as it is.
-    pub(super) fn poll_interval(&self) -> Duration {
-        self.options.poll_interval
     }
 
     /// No command is waited for.

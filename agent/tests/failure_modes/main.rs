@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod absences;
 mod choices;
+mod client;
 mod commands;
 mod kills;
 mod looks;
+mod place;
 mod prefetch;
 mod reboots;
+mod reconciler;
 mod repository;
 mod solo;
 mod store;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brupop_agent::agent::Agent;
-use brupop_agent::host::{CommandAnswer, Host, StatusAnswer};
+use brupop_agent::host::{CommandAnswer, Host, HostCalls, StatusAnswer};
 use brupop_agent::options::Options;
 use brupop_agent::shadow::Seen;
 use brupop_agent_core::step::{Command, HostCall};
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::common::Place;
+use crate::place::Place;
 use crate::store::{Death, Store, answer};
 
 /// Of simulated time.
@@ -46,7 +46,7 @@ async fn soon(every: Duration, condition: impl Fn() -> bool) {
 
 pub struct Solo {
     pub place: Place,
-    store: Arc<Mutex<Store>>,
+    pub store: Arc<Mutex<Store>>,
     agent: Option<(JoinHandle<()>, Trigger)>,
     /// How often an agent has ended by itself.
     ends: Arc<AtomicUsize>,
@@ -109,7 +109,7 @@ impl Solo {
                     std::fs::hard_link(&host_path, mount).unwrap();
                 }
                 let client = Client::new(service_of(&store), "ns");
-                let agent = Agent::new(options.clone(), client, "ns", "node-0");
+                let agent = Agent::new(options.clone(), client, "ns", "node-0", HostCalls::default());
                 if agent.live(seen.clone(), shutdown.clone()).await.is_ok() {
                     return;
                 }
@@ -289,61 +289,6 @@ impl Solo {
         let hour = Duration::from_hours(1);
         let came = timeout(hour, soon(Duration::from_secs(10), condition)).await;
         assert!(came.is_err(), "{what}: {:#?} {:?}", self.status(), self.actions());
-    }
-
-    /// The first attempt is over, and the second one leads to a reboot. Returns the status after it.
-    pub async fn second_attempt(&self) -> BottlerocketShadowStatus {
-        self.spec(&json!({"state": "Idle"}));
-        self.until_at(1, State::Idle).await;
-        self.stage(2);
-        self.until_at(2, STAGED).await;
-        self.grant();
-        self.until_at(2, State::RebootedIntoUpdate).await
-    }
-
-    /// Plays the reconciler, and starts the agent again whenever it has died, until the update is over.
-    pub async fn update(&mut self) {
-        let (mut seen, mut died) = {
-            let store = self.store.lock().unwrap();
-            (store.sender.subscribe(), store.died.subscribe())
-        };
-        while !self.react() {
-            if self.has_died() {
-                self.start();
-            }
-            let news = async {
-                tokio::select! {
-                    changed = seen.changed() => changed.is_ok(),
-                    changed = died.changed() => changed.is_ok(),
-                }
-            };
-            assert_eq!(timeout(DEADLINE, news).await, Ok(true), "{:#?} {:?}", self.status(), self.actions());
-        }
-    }
-
-    /// Plays the reconciler until the update is over.
-    pub async fn reconcile(&self) {
-        let mut seen = self.store.lock().unwrap().sender.subscribe();
-        while !self.react() && seen.changed().await.is_ok() {}
-    }
-
-    /// What the reconciler does next; true when the update is over.
-    fn react(&self) -> bool {
-        let status = self.status();
-        let goal = self.store.lock().unwrap().shadow["spec"]["state"].clone();
-        let reached =
-            status.attempt == Some(1) && status.current_state.is_some_and(|state| goal == state.as_str());
-        match goal.as_str() {
-            Some("Idle") if reached => return status.current_version.as_deref() == Some(NEW),
-            Some("Idle") if status.attempt.is_none() && status.target_version.as_deref() == Some(NEW) => {
-                self.stage(1);
-            }
-            Some("StagedAndPerformedUpdate") if reached => self.grant(),
-            Some("RebootedIntoUpdate") if reached => self.spec(&json!({"state": "MonitoringUpdate"})),
-            Some("MonitoringUpdate") if reached => self.spec(&json!({"state": "Idle"})),
-            _ => {}
-        }
-        false
     }
 }
 

@@ -1,7 +1,5 @@
 //! A simulated host in a directory of its own.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -42,7 +40,6 @@ impl Place {
     }
 
     /// Its boot id file.
-    #[allow(dead_code, reason = "not every test needs it")]
     pub fn boot_id_file(&self) -> PathBuf {
         self.directory.join("boot_id")
     }

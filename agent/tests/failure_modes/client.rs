@@ -1,9 +1,5 @@
 //! The client of the host's API against a simulated host.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -11,7 +7,8 @@ use brupop_agent::host::{Host, HostError};
 use brupop_agent::metrics::Metrics;
 use brupop_agent_core::step::{Command, HostCall};
 use brupop_host::{Answer, Call, Command as Simulated, Durations, Faults, HostPower};
-use common::Place;
+
+use crate::place::Place;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -22,8 +19,7 @@ type Check = fn(&HostError) -> bool;
 async fn whatever_goes_wrong_is_an_error_in_time() {
     let place = Place::new(Durations { reboot: Duration::from_secs(4000), ..Durations::default() });
     let metrics = Metrics::default();
-    let mut client = Host::new(place.socket(), TIMEOUT);
-    client.count(metrics.host_calls.clone());
+    let client = Host::new(place.socket(), TIMEOUT).counting(metrics.host_calls.clone());
     let rows: [(Answer, Check); 5] = [
         (Answer::Hang, |error| matches!(error, HostError::TimedOut { call: "GET /updates/status", .. })),
         (Answer::Half, |error| matches!(error, HostError::Broken { .. })),
