@@ -4,7 +4,7 @@
 //! understood holds its nodes.
 
 use crate::metrics::Metrics;
-use crate::review::{self, ReviewError, Reviewed};
+use crate::review::{self, ReviewError};
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX};
 use brupop_api::item::Unreadable;
 use brupop_api::pool::BottlerocketPoolSpec;
@@ -32,18 +32,12 @@ struct ReviewedPool {
     spec: Value,
 }
 
-impl Reviewed for PoolRequest {
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-}
-
 /// Answers one review of a pool, counts it, and logs a refusal.
 ///
 /// # Errors
 /// The bytes are no review.
 pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
-    let answered = review::parse::<PoolRequest>(body).and_then(|request| {
+    let answered = review::parse(body, |request: &PoolRequest| &request.uid).and_then(|request| {
         let refusal = refusal(&request);
         metrics.reviewed_pool(refusal.is_none());
         if let Some(why) = &refusal {

@@ -118,11 +118,11 @@ fn look_after_certificate(
             let targets = Targets { secret, configuration: options.webhook_configuration.clone(), names };
             let lifetimes = Lifetimes::of_lifetime(options.certificate_lifetime);
             let rotator = Rotator::new(client, namespace, targets, lifetimes, resolver, health, metrics);
-            async move { rotator.run(shutdown).await }.boxed()
+            rotator.run(shutdown).boxed()
         }
         Certificates::Provided => {
-            let provided = Provided::new(client, namespace, secret, names, resolver, health, metrics);
-            async move { provided.run(shutdown).await }.boxed()
+            let namespace = namespace.to_owned();
+            Provided { client, namespace, secret, names, resolver, health, metrics }.run(shutdown).boxed()
         }
     }
 }

@@ -29,18 +29,6 @@ struct Review<R> {
     request: Option<R>,
 }
 
-/// The request of a review.
-pub(crate) trait Reviewed: DeserializeOwned {
-    /// Tells which review an answer belongs to.
-    fn uid(&self) -> &str;
-}
-
-impl Reviewed for ShadowRequest {
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-}
-
 /// The bytes of the answer to the review with this uid. `refusal` says why it is refused, if it is; the audit log keeps the
 /// annotations, under the webhook's name.
 pub(crate) fn response<const N: usize>(
@@ -88,7 +76,7 @@ pub enum ReviewError {
 /// The bytes are no review. Nothing is allowed by an error.
 pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
     let started = Instant::now();
-    let answered = parse::<ShadowRequest>(body).and_then(|request| {
+    let answered = parse(body, |request: &ShadowRequest| &request.uid).and_then(|request| {
         let change = Change::of(&request);
         let verdict = verdict(&request, &change);
         let changed = change.summary();
@@ -124,8 +112,8 @@ pub(crate) fn note_unreadable<T>(answered: &Result<T, ReviewError>, body: &[u8],
     }
 }
 
-/// Reads the request of a review.
-pub(crate) fn parse<R: Reviewed>(body: &[u8]) -> Result<R, ReviewError> {
+/// Reads the request of a review, which has this uid.
+pub(crate) fn parse<R: DeserializeOwned>(body: &[u8], uid: fn(&R) -> &str) -> Result<R, ReviewError> {
     if body.iter().filter(|byte| matches!(byte, b'{' | b'[')).nth(MAX_PARTS).is_some() {
         return Err(ReviewError::TooManyParts);
     }
@@ -134,7 +122,8 @@ pub(crate) fn parse<R: Reviewed>(body: &[u8]) -> Result<R, ReviewError> {
         return Err(ReviewError::NoRequest);
     }
     let request = review.request.ok_or(ReviewError::NoRequest)?;
-    if request.uid().len() > UID_MAX || !is_printable(request.uid()) {
+    let uid = uid(&request);
+    if uid.len() > UID_MAX || !is_printable(uid) {
         return Err(ReviewError::Uid);
     }
     Ok(request)

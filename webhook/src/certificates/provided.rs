@@ -57,32 +57,23 @@ pub(crate) enum ProvidedError {
 
 /// Serves the certificate of a Secret that somebody else keeps.
 pub(crate) struct Provided {
-    secrets: Api<Item<StoredSecret>>,
-    secret: String,
-    names: Vec<String>,
-    resolver: Arc<Resolver>,
-    health: Health,
-    metrics: Arc<Metrics>,
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    /// The name of the Secret.
+    pub(crate) secret: String,
+    /// The names that API servers call us by.
+    pub(crate) names: Vec<String>,
+    pub(crate) resolver: Arc<Resolver>,
+    pub(crate) health: Health,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Provided {
-    /// Serves the certificate of the Secret of this name in `namespace`. `names` are those that API servers call us by.
-    pub(crate) fn new(
-        client: Client,
-        namespace: &str,
-        secret: String,
-        names: Vec<String>,
-        resolver: Arc<Resolver>,
-        health: Health,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        Self { secrets: Api::namespaced(client, namespace), secret, names, resolver, health, metrics }
-    }
-
     /// Follows the Secret until the shutdown is requested. The process is ready once it serves a certificate. If a new one
     /// cannot be served, that is logged, and the old one is served on.
-    pub(crate) async fn run(&self, shutdown: Shutdown) {
-        let mut events = std::pin::pin!(watch_one(self.secrets.clone(), &self.secret));
+    pub(crate) async fn run(self, shutdown: Shutdown) {
+        let secrets = Api::<Item<StoredSecret>>::namespaced(self.client.clone(), &self.namespace);
+        let mut events = std::pin::pin!(watch_one(secrets, &self.secret));
         let mut log = FailureLog::default();
         loop {
             let event = tokio::select! {

@@ -83,7 +83,7 @@ impl Rotator {
     /// Looks after the certificates until the shutdown is requested: when it is time, when the clock jumps, and whenever the
     /// configuration changes. The process is ready once everything has been in order for the first time. Later damage is
     /// repaired and logged.
-    pub(crate) async fn run(&self, shutdown: Shutdown) {
+    pub(crate) async fn run(self, shutdown: Shutdown) {
         let ours = only(&self.store.targets.configuration);
         let mut changes = std::pin::pin!(patient(watcher(self.store.configurations.clone(), ours)));
         let mut state = RotationState::default();
