@@ -5,7 +5,6 @@ use brupop_runtime::authorizer::Refusals;
 use brupop_runtime::logs::Quota;
 use brupop_runtime::metrics::{self, ProcessMetrics};
 use kube::core::admission::Operation;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -18,20 +17,14 @@ use std::time::{Duration, Instant};
 const LATENCY_BUCKETS: [f64; 9] = [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0];
 
 /// Each label has a handful of values, whatever callers send.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReviewLabels {
-    actor: &'static str,
-    operation: &'static str,
-    verdict: &'static str,
-    rule: &'static str,
-}
+type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// The webhook's metrics.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    reviews: Family<ReviewLabels, Counter>,
-    pool_reviews: Family<[(&'static str, &'static str); 1], Counter>,
+    reviews: Family<Labels<4>, Counter>,
+    pool_reviews: Family<Labels<1>, Counter>,
     unreadable: Counter,
     /// How often that may be logged, and since when instants are measured: everybody who reaches the port can send them.
     unreadable_log: (Instant, Mutex<Quota>),
@@ -117,17 +110,19 @@ impl Metrics {
 
     /// Counts a verdict.
     pub fn reviewed(&self, actor: Actor, operation: &Operation, allowed: bool, rule: Rule, took: Duration) {
-        let review = ReviewLabels {
-            actor: actor.as_str(),
-            operation: match operation {
-                Operation::Create => "CREATE",
-                Operation::Update => "UPDATE",
-                Operation::Delete => "DELETE",
-                Operation::Connect => "CONNECT",
-            },
-            verdict: if allowed { "allowed" } else { "refused" },
-            rule: rule.as_str(),
+        let operation = match operation {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
         };
+        let verdict = if allowed { "allowed" } else { "refused" };
+        let review = [
+            ("actor", actor.as_str()),
+            ("operation", operation),
+            ("verdict", verdict),
+            ("rule", rule.as_str()),
+        ];
         self.reviews.get_or_create(&review).inc();
         self.latency.observe(took.as_secs_f64());
     }

@@ -96,7 +96,7 @@ async fn callers_are_let_in_by_their_tokens() {
     twice.append(AUTHORIZATION, HeaderValue::from_static("Bearer good"));
     assert_eq!(authorizer.admit(peer(1), twice).await, Err(StatusCode::UNAUTHORIZED), "which of the two?");
     assert_eq!(server.asked(), 3, "each token once, and nobody about what is no token");
-    let refused = |reason| authorizer.refusals.0.get_or_create(&ByReason { reason }).get();
+    let refused = |reason| authorizer.refusals.0.get_or_create(&[("reason", reason)]).get();
     assert_eq!((refused("unauthenticated"), refused("forbidden"), refused("unavailable")), (6, 1, 0));
 }
 

@@ -3,7 +3,6 @@
 use super::Limits;
 use super::tracker::{ConnectionPhase, Id, Tracker};
 use crate::Peer;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use std::convert::Infallible;
@@ -16,20 +15,14 @@ const ROOM: &str = "room";
 /// Dropped because it took too long.
 const TIMEOUT: &str = "timeout";
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct DropLabels {
-    port: &'static str,
-    phase: &'static str,
-    reason: &'static str,
-}
-
 /// Connections that were dropped: at which port, what they were doing, and why. Clones share one state.
 #[derive(Clone, Debug, Default)]
-pub struct Drops(pub(crate) Family<DropLabels, Counter>);
+pub struct Drops(pub(crate) Family<[(&'static str, &'static str); 3], Counter>);
 
 impl Drops {
     fn count(&self, port: &'static str, phase: ConnectionPhase, reason: &'static str, dropped: u64) {
-        self.0.get_or_create(&DropLabels { port, phase: phase.as_str(), reason }).inc_by(dropped);
+        let labels = [("port", port), ("phase", phase.as_str()), ("reason", reason)];
+        self.0.get_or_create(&labels).inc_by(dropped);
     }
 }
 
