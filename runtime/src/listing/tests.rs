@@ -1,12 +1,12 @@
+mod server;
+
 use super::*;
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::{StreamExt as _, stream};
 use http::{Request as HttpRequest, Response};
-use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Bytes, Frame};
 use k8s_openapi::api::core::v1::Pod;
@@ -16,89 +16,8 @@ use kube::client::Body as RequestBody;
 use serde_json::{Value, json};
 
 use crate::patient;
-use tokio::sync::watch;
+use server::{Answer, Asked, Part, pod, pods, status};
 use tokio::time::timeout;
-
-type Part = Result<Frame<Bytes>, std::io::Error>;
-
-/// An answer of the API server.
-struct Answer {
-    status: u16,
-    parts: Vec<Part>,
-    /// Does it go on, silently, after these parts?
-    stays: bool,
-}
-
-impl Answer {
-    fn of(text: &str) -> Self {
-        // In parts that end anywhere.
-        let parts = text.as_bytes().chunks(7).map(|part| Ok(Frame::data(Bytes::copy_from_slice(part))));
-        Self { status: 200, parts: parts.collect(), stays: false }
-    }
-
-    fn list(version: &str, names: &[&str]) -> Self {
-        let items: Vec<Value> = names.iter().map(|name| pod(name, version)).collect();
-        let metadata = json!({"resourceVersion": version});
-        Self::of(
-            &json!({"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items}).to_string(),
-        )
-    }
-
-    fn watch(events: &[(&str, Value)]) -> Self {
-        let line =
-            |(type_, object): &(&str, Value)| format!("{}\n", json!({"type": type_, "object": object}));
-        Self::of(&events.iter().map(line).collect::<String>())
-    }
-
-    fn status(code: u16) -> Self {
-        Self { status: code, ..Self::of(&status(code).to_string()) }
-    }
-
-    fn that_stays(self) -> Self {
-        Self { stays: true, ..self }
-    }
-
-    fn half(mut self) -> Self {
-        self.parts.truncate(self.parts.len() / 2);
-        self
-    }
-
-    fn that_breaks_off(self) -> Self {
-        let mut half = self.half();
-        half.parts.push(Err(std::io::ErrorKind::ConnectionReset.into()));
-        half
-    }
-
-    fn response(self) -> Response<UnsyncBoxBody<Bytes, std::io::Error>> {
-        let parts = stream::iter(self.parts);
-        let parts = if self.stays { parts.chain(stream::pending()).boxed() } else { parts.boxed() };
-        Response::builder().status(self.status).body(StreamBody::new(parts).boxed_unsync()).unwrap()
-    }
-}
-
-fn pod(name: &str, version: &str) -> Value {
-    json!({"metadata": {"name": name, "resourceVersion": version}})
-}
-
-fn status(code: u16) -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": "R", "code": code})
-}
-
-/// What was asked for, in the order of requests.
-type Asked = watch::Receiver<Vec<String>>;
-
-/// Pods of an API server that gives these answers.
-fn pods(answers: impl IntoIterator<Item = Answer>) -> (Api<Pod>, Asked) {
-    let (queries, asked) = watch::channel(vec![]);
-    let answers = Mutex::new(VecDeque::from_iter(answers));
-    let service = tower::service_fn(move |request: HttpRequest<RequestBody>| {
-        let query = request.uri().query().unwrap_or_default().to_owned();
-        queries.send_modify(|queries| queries.push(query));
-        let answer = answers.lock().unwrap().pop_front().expect("no further request is expected");
-        async move { Ok::<_, Infallible>(answer.response()) }
-    });
-    (Api::all(Client::new(service, "ns")), asked)
-}
 
 /// What is told until `count` events have come, in short.
 async fn told(api: Api<Pod>, count: usize) -> Vec<String> {
@@ -174,7 +93,7 @@ async fn what_is_too_old_is_listed_anew() {
 async fn what_is_not_the_whole_list_is_none() {
     let cut = |bytes: usize| {
         let whole = Answer::list("4", &["a", "b"]);
-        Answer { parts: whole.parts.into_iter().take(bytes / 7).collect(), ..Answer::of("") }
+        Answer { parts: whole.parts.into_iter().take(bytes / 7).collect(), ..whole }
     };
     let of = |metadata: Value, items: Value| {
         Answer::of(&json!({"metadata": metadata, "items": items}).to_string())
