@@ -10,7 +10,7 @@ use kube::{Api, Resource};
 pub struct Right {
     verb: &'static str,
     /// Its name, with the group if it has one.
-    resource: String,
+    pub(crate) resource: String,
     /// The namespace; `None` for Nodes, which have none.
     namespace: Option<String>,
 }
@@ -62,10 +62,6 @@ impl Right {
     /// Is it about a resource that comes with the operator?
     pub(crate) fn is_ours(&self) -> bool {
         self.resource.ends_with(names::GROUP)
-    }
-
-    pub(crate) fn resource(&self) -> String {
-        self.resource.clone()
     }
 }
 

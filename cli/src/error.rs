@@ -106,7 +106,7 @@ impl Right {
             kube::Error::Api(status)
                 if status.code == 404 && status.reason != "NotFound" && self.is_ours() =>
             {
-                Error::NotInstalled(self.resource())
+                Error::NotInstalled(self.resource)
             }
             kube::Error::Api(status) => {
                 Error::Refused { what: self, why: status_message(status).into_owned() }

@@ -1,7 +1,6 @@
 //! `plan`: the reconciler's own subcommand, run in the pod that leads, for it depends on that pod's settings.
 
 use brupop_api::crds::MESSAGE_MAX;
-use brupop_api::printable::is_unprintable;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, AttachParams, AttachedProcess};
 use serde_json::Value;
@@ -64,14 +63,7 @@ async fn read(stream: Option<impl AsyncRead + Unpin>) -> String {
 
 /// The text in its lines, with all else escaped that would drive a terminal.
 fn escaped(text: &str) -> String {
-    let each = text.chars().map(|character| {
-        if character != '\n' && is_unprintable(character) {
-            character.escape_default().to_string()
-        } else {
-            character.to_string()
-        }
-    });
-    each.collect()
+    text.split('\n').map(|line| shown(line, usize::MAX)).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

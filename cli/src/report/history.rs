@@ -60,12 +60,8 @@ pub(crate) struct FailureRow {
 pub(crate) fn of(past: &Past) -> History {
     let status = past.fleet.status.as_ref();
     let records = status.into_iter().flat_map(|status| &status.versions);
-    let outcome = |(version, record): (&String, &VersionRecord)| {
-        let outcome = of_version(version, record);
-        let noted = status.and_then(|status| status.seen.get(version)).map(|at| time(at));
-        let seen = noted.into_iter().chain(outcome.first_result.clone()).min();
-        VersionHistory { first_seen: seen, ..outcome }
-    };
+    let noted = |version: &str| status.and_then(|status| status.seen.get(version));
+    let outcome = |(version, record): (&String, &VersionRecord)| of_version(version, record, noted(version));
     let mut versions: Vec<VersionHistory> = records.map(outcome).collect();
     versions.sort_by(|one, other| one.first_result.cmp(&other.first_result));
     History {
@@ -76,7 +72,8 @@ pub(crate) fn of(past: &Past) -> History {
     }
 }
 
-fn of_version(of: &str, record: &VersionRecord) -> VersionHistory {
+fn of_version(of: &str, record: &VersionRecord, noted: Option<&String>) -> VersionHistory {
+    let first_result = record.first_seen.as_deref().map(time);
     let failures = record.failures.iter().map(|failure| FailureRow {
         node: name(&failure.node),
         at: time(&failure.at),
@@ -84,13 +81,13 @@ fn of_version(of: &str, record: &VersionRecord) -> VersionHistory {
     });
     VersionHistory {
         version: version(of),
-        first_result: record.first_seen.as_deref().map(time),
+        first_seen: noted.map(|at| time(at)).into_iter().chain(first_result.clone()).min(),
+        first_result,
         succeeded: record.succeeded,
         failures: failures.collect(),
         halted: record.halted.as_ref().map(|halt| sentence(&halt.reason)),
         halted_at: record.halted.as_ref().map(|halt| time(&halt.at)),
         acknowledged_at: record.acknowledged_at.as_deref().map(time),
-        ..VersionHistory::default()
     }
 }
 
