@@ -276,16 +276,3 @@ impl<'a> Reason<'a> {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_word_is_known_again() {
-        for word in Reason::WORDS {
-            assert_eq!(Reason::of_word(word).map(|reason| reason.as_str()), Some(*word));
-        }
-        assert_eq!(Reason::of_word("Dreaming"), None);
-    }
-}
