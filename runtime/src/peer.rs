@@ -17,8 +17,12 @@ impl From<IpAddr> for Peer {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    pub(crate) fn peer(number: u8) -> Peer {
+        IpAddr::from([10, 0, 0, number]).into()
+    }
 
     #[test]
     fn addresses_of_one_caller_are_one_peer() {

@@ -1,9 +1,9 @@
 use super::*;
+use crate::peer::tests::peer;
 use http::{HeaderValue, Request, Response};
 use kube::client::Body;
 use serde_json::{Value, json};
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
 
@@ -62,10 +62,6 @@ impl ApiServer {
     fn asked(&self) -> usize {
         self.reviews.load(Ordering::SeqCst)
     }
-}
-
-fn peer(number: u8) -> Peer {
-    IpAddr::from(Ipv4Addr::new(10, 0, 0, number)).into()
 }
 
 fn with(authorization: &'static str) -> HeaderMap {

@@ -3,9 +3,9 @@
 mod page;
 
 use super::*;
-use crate::Peer;
 use crate::authorizer::{Authorizer, Refusals, Requirement, Unknown};
 use crate::errors::tests::{SECRET, client};
+use crate::peer::tests::peer;
 use brupop_api::printable::is_printable;
 use futures::StreamExt as _;
 use http::StatusCode;
@@ -18,7 +18,6 @@ use proptest::prelude::*;
 use std::cmp::Ordering;
 use std::error::Error;
 use std::io;
-use std::net::IpAddr;
 
 const FORMATTERS: [&str; 4] = ["full", "compact", "pretty", "json"];
 
@@ -224,8 +223,7 @@ async fn calls_that_fail(status: u16, body: &'static str) {
     let authorizer = Authorizer::new(client, Requirement::Token, Unknown::OF_A_REPLICA, Refusals::default());
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer token"));
-    let peer = Peer::from(IpAddr::from([10, 0, 0, 1]));
-    assert_eq!(authorizer.admit(peer, headers).await, Err(StatusCode::SERVICE_UNAVAILABLE));
+    assert_eq!(authorizer.admit(peer(1), headers).await, Err(StatusCode::SERVICE_UNAVAILABLE));
 }
 
 /// kube's client logs a response that it cannot read as a whole, as a warning.

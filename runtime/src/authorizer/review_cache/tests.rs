@@ -1,6 +1,6 @@
 use super::*;
+use crate::peer::tests::peer;
 use proptest::prelude::*;
-use std::net::Ipv4Addr;
 
 const MOST: Unknown = Unknown::OF_A_REPLICA;
 const SECOND: Duration = Duration::from_secs(1);
@@ -9,10 +9,6 @@ fn token(number: usize) -> Digest {
     let mut digest = [0; 32];
     digest[..8].copy_from_slice(&number.to_be_bytes());
     digest
-}
-
-fn peer(number: u8) -> Peer {
-    std::net::IpAddr::from(Ipv4Addr::new(10, 0, 0, number)).into()
 }
 
 /// The API server is asked about this token, and says this.

@@ -1,7 +1,7 @@
 use super::*;
+use crate::peer::tests::peer;
 use ConnectionPhase::{Answer, Body, Handshake, Head, Idle};
 use proptest::prelude::*;
-use std::net::{IpAddr, Ipv4Addr};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -17,10 +17,6 @@ const LIMITS: Limits = Limits {
     linger: Duration::ZERO,
     closing: Duration::ZERO,
 };
-
-fn peer(number: u8) -> Peer {
-    IpAddr::from(Ipv4Addr::new(10, 0, 0, number)).into()
-}
 
 /// Connections of these peers in these phases, a millisecond after each other. They are numbered from 0 on.
 fn tracker<const N: usize>(open: [(u8, ConnectionPhase); N]) -> (Tracker<()>, [Id; N], Instant) {
