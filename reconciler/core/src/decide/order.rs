@@ -26,7 +26,7 @@ pub(crate) fn notes<'a, 'r>(
     fleet: &FleetFacts<'a>,
     views: &[NodeView<'a>],
     survey: &Survey<'a>,
-    record: impl Fn(&str) -> Option<&'r VersionRecord>,
+    record: impl Fn(&'a str) -> Option<&'r VersionRecord>,
     is_halted: impl Fn(&str, &str) -> bool,
 ) -> BTreeMap<String, BTreeMap<String, Done>> {
     let Survey { followed, standings, .. } = survey;
@@ -34,7 +34,7 @@ pub(crate) fn notes<'a, 'r>(
         return BTreeMap::new();
     }
     let wanted = views.iter().filter(|view| waits(fleet, view)).filter_map(|view| view.shadow?.update());
-    let versions: BTreeSet<&str> = fleet.versions.keys().map(String::as_str).chain(wanted).collect();
+    let versions: BTreeSet<&'a str> = fleet.versions.keys().map(String::as_str).chain(wanted).collect();
     let mut changed = BTreeMap::new();
     for version in versions {
         let (stored, record) = (fleet.versions.get(version), record(version));

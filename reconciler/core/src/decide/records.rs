@@ -248,9 +248,3 @@ pub(super) fn is_counted(
     // What a clock that was ahead has counted hides nothing.
     counted.is_some_and(|it| time(failed_at) <= time(&it.at) && time(&it.at) <= time(fleet.now))
 }
-
-/// The time that a person names in the acknowledgement of this version.
-pub(super) fn acknowledged_time(fleet: &FleetFacts<'_>, version: &str) -> Option<Timestamp> {
-    let of_version = fleet.acknowledged.iter().find(|acknowledged| acknowledged.version == version);
-    of_version.and_then(|acknowledged| time(&acknowledged.halted_at))
-}

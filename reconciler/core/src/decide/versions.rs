@@ -5,7 +5,9 @@
 //! that comes later, however long it stands in the spec. So what is counted is given a time that is later than what was
 //! acknowledged before, whatever the leaders' clocks say, and also within the same second.
 
-use std::collections::BTreeMap;
+mod in_pools;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::crds::VARIANTS_MAX;
 use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
@@ -14,10 +16,10 @@ use brupop_api::{Field, State, Value, names};
 use super::Abort;
 use super::boot::has_begun_reboot;
 use super::order::{self, Survey};
-use super::pool_halts::PoolHalts;
+use super::pool_halts::{self, Key};
 use super::records::{
-    Halted, Records, acknowledged_time, counting, forgotten, halt, is_counted, lifted, moment, note_failure,
-    number, of_variant, time,
+    Halted, Records, counting, forgotten, halt, is_counted, lifted, moment, note_failure, number, of_variant,
+    time,
 };
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView};
 use crate::rules::FailureBudget;
@@ -28,13 +30,11 @@ pub(crate) const NOT_RETURNED: &str = "NotReturned";
 /// The records that change.
 #[derive(Default)]
 pub(super) struct VersionRecords<'a> {
-    changed: BTreeMap<&'a str, VersionRecord>,
+    changed: BTreeMap<Key<'a>, VersionRecord>,
     /// The versions that are halted now.
     pub(super) halted: Vec<Halted<'a>>,
     /// Slots, by name of the shadow, that note something of their nodes from this pass on.
     noted: BTreeMap<&'a str, Slot>,
-    /// The records of single pools.
-    pools: PoolHalts<'a>,
     /// An update is over.
     pub(super) finished: bool,
 }
@@ -52,7 +52,6 @@ impl<'a> VersionRecords<'a> {
     {
         let mut versions = Self::default();
         versions.lift(fleet);
-        versions.pools.lift(fleet);
         for (name, view) in over {
             versions.count(fleet, name, view);
         }
@@ -67,55 +66,50 @@ impl<'a> VersionRecords<'a> {
 
     /// Notes which pools are done with which version, for those that come after them.
     pub(super) fn note_done(&mut self, fleet: &FleetFacts<'a>, views: &[NodeView<'a>], survey: &Survey<'a>) {
+        let is_halted = |record: &VersionRecord| record.halted.is_some();
         let notes = order::notes(
             fleet,
             views,
             survey,
-            |version| self.record(fleet, version),
-            |pool, version| self.pools.is_halted(fleet, (pool, version)),
+            |version| self.record(fleet, Key::of_fleet(version)),
+            |pool, version| self.record(fleet, Key::of_pool(pool, version)).is_some_and(is_halted),
         );
         for (version, done_pools) in notes {
             let known = fleet.versions.get_key_value(&version).map(|(version, _)| version.as_str());
             let wanted = || views.iter().filter_map(|view| view.shadow?.update()).find(|it| **it == *version);
             if let Some(version) = known.or_else(wanted) {
-                self.change(fleet, version, |record| record.done_pools = done_pools);
+                self.change(fleet, Key::of_fleet(version), |record| record.done_pools = done_pools);
             }
         }
     }
 
     /// Lifts the halts that a person has acknowledged. One whose time cannot be read is given another, so that somebody can.
     fn lift(&mut self, fleet: &FleetFacts<'a>) {
-        for (version, record) in fleet.versions {
+        for (key, record) in Key::all(fleet) {
             let Some(halt) = &record.halted else { continue };
-            if let Some(upto) = lifted(fleet.now, acknowledged_time(fleet, version), halt) {
-                self.change(fleet, version, |record| {
+            let acknowledged = key.acknowledged(fleet);
+            if let Some(upto) = lifted(fleet.now, acknowledged, halt) {
+                self.change(fleet, key, |record| {
                     (record.halted, record.acknowledged_at) = (None, Some(upto.to_string()));
                 });
             } else if time(&halt.at).is_none() {
-                let at = moment(fleet.now, acknowledged_time(fleet, version), record);
-                self.change(fleet, version, |record| record.halted = Some(Halt { at, ..halt.clone() }));
+                let at = moment(fleet.now, acknowledged, record);
+                self.change(fleet, key, |record| record.halted = Some(Halt { at, ..halt.clone() }));
             }
         }
     }
 
-    /// Do the changes of this pass halt this version for this node?
-    pub(super) fn halts(&self, fleet: &FleetFacts<'a>, view: &NodeView<'a>, version: &str) -> bool {
-        let variant = view.node.and_then(|node| node.variant);
-        let halted = |record: &VersionRecord| record.is_halted_for(variant);
-        self.changed.get(version).is_some_and(halted) || self.pools.halts(fleet, view, version)
+    /// This record, as it will be.
+    fn record<'k>(&'k self, fleet: &FleetFacts<'a>, key: Key<'k>) -> Option<&'k VersionRecord> {
+        self.changed.get(&key).or_else(|| key.stored(fleet))
     }
 
-    /// The record of this version, as it will be.
-    fn record(&self, fleet: &FleetFacts<'a>, version: &str) -> Option<&VersionRecord> {
-        self.changed.get(version).or_else(|| fleet.versions.get(version))
-    }
-
-    fn change(&mut self, fleet: &FleetFacts<'a>, version: &'a str, change: impl FnOnce(&mut VersionRecord)) {
-        let record = self.changed.entry(version).or_insert_with(|| {
-            let new = || VersionRecord { first_seen: Some(fleet.now.to_owned()), ..VersionRecord::default() };
-            fleet.versions.get(version).cloned().unwrap_or_else(new)
-        });
-        change(record);
+    fn change(&mut self, fleet: &FleetFacts<'a>, key: Key<'a>, change: impl FnOnce(&mut VersionRecord)) {
+        change(self.changed.entry(key).or_insert_with(|| {
+            let first_seen = key.pool.is_none().then(|| fleet.now.to_owned());
+            let new = || VersionRecord { first_seen, ..VersionRecord::default() };
+            key.stored(fleet).cloned().unwrap_or_else(new)
+        }));
     }
 
     /// Counts an update that is over, whose slot has this name.
@@ -138,7 +132,8 @@ impl<'a> VersionRecords<'a> {
         self.finished = true;
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         if let Some(failure) = failure {
-            let in_pool = self.pools.record(fleet, slot, version, &failure.reason);
+            let pool = pool_halts::blamed(fleet, slot, &failure.reason);
+            let in_pool = pool.and_then(|pool| self.record(fleet, Key::of_pool(pool, version)));
             let mut records = in_pool.into_iter().chain(fleet.versions.get(version));
             let known = records.any(|it| is_counted(fleet, it, name, &failure.at));
             if !slot.counted && !known && Abort::is_corroborated(&failure.reason) {
@@ -148,17 +143,22 @@ impl<'a> VersionRecords<'a> {
             return;
         }
         if let Some(node) = node.filter(|node| node.version == Some(version)) {
-            self.change(fleet, version, |record| {
+            // A node that was counted as failed has come back after all.
+            let forgive = |record: &mut VersionRecord| record.failures.retain(|it| it.node != node.name);
+            self.change(fleet, Key::of_fleet(version), |record| {
                 record.succeeded += 1;
                 if let Some(variant) = node.variant.filter(|variant| !record.is_proven_for(Some(variant)))
                     && record.proven_variants.len() < VARIANTS_MAX
                 {
                     record.proven_variants.push(variant.to_owned());
                 }
-                // A node that was counted as failed has come back after all.
-                record.failures.retain(|failure| failure.node != node.name);
+                forgive(record);
             });
-            self.pools.succeeded(fleet, slot, version, node.name);
+            let in_pool = slot.pool.as_deref().map(|pool| Key::of_pool(pool, version));
+            let failed = |record: &VersionRecord| record.failures.iter().any(|it| it.node == node.name);
+            if let Some(key) = in_pool.filter(|key| self.record(fleet, *key).is_some_and(failed)) {
+                self.change(fleet, key, forgive);
+            }
         }
     }
 
@@ -209,7 +209,7 @@ impl<'a> VersionRecords<'a> {
         (version, variant): (&str, Option<&str>),
     ) -> Option<u64> {
         let budget = fleet.budget.unproven?;
-        let Some(record) = self.record(fleet, version) else { return Some(budget) };
+        let Some(record) = self.record(fleet, Key::of_fleet(version)) else { return Some(budget) };
         let failed = || number(&of_variant(&counting(record), variant));
         (!record.is_proven_for(variant)).then(|| budget.saturating_sub(failed()))
     }
@@ -224,12 +224,13 @@ impl<'a> VersionRecords<'a> {
         (name, node): (&str, Option<NodeFacts<'a>>),
         reason: &str,
     ) {
-        if self.pools.failed(fleet, slot, version, name, reason) {
-            return;
-        }
-        let named = acknowledged_time(fleet, version);
-        let variant = node.and_then(|node| node.variant).map(str::to_owned);
-        self.change(fleet, version, |record| {
+        let in_pool = pool_halts::blamed(fleet, slot, reason).map(|pool| Key::of_pool(pool, version));
+        let in_pool = in_pool.filter(|key| self.has_room(fleet, *key));
+        let key = in_pool.unwrap_or(Key::of_fleet(version));
+        let named = key.acknowledged(fleet);
+        // Workloads do not tell variants apart.
+        let variant = node.filter(|_| in_pool.is_none()).and_then(|node| node.variant).map(str::to_owned);
+        self.change(fleet, key, |record| {
             let at = moment(fleet.now, named, record);
             note_failure(record, NodeFailure { node: name.into(), at, reason: reason.into(), variant });
         });
@@ -237,19 +238,23 @@ impl<'a> VersionRecords<'a> {
 
     /// Halts the versions that too many nodes failed to reach.
     fn halt(&mut self, fleet: &FleetFacts<'a>) {
-        for (version, record) in &mut self.changed {
-            let FailureBudget { proven, unproven } = fleet.budget;
+        // Once any node of the fleet has reached a version, all pools take it for proven.
+        let in_fleet = |key: &&Key<'a>| self.record(fleet, Key::of_fleet(key.version));
+        let of_pools = self.changed.keys().filter(|key| key.pool.is_some());
+        let proven = of_pools.filter(|key| in_fleet(key).is_some_and(|record| record.succeeded > 0));
+        let proven_in_pools: BTreeSet<Key<'a>> = proven.copied().collect();
+        for (key, record) in &mut self.changed {
+            let FailureBudget { proven, unproven } = key.budget(fleet);
             let budget = |record: &VersionRecord, variant: Option<&str>| {
-                if record.is_proven_for(variant) { proven } else { unproven }
+                let in_fleet = || key.pool.is_none() && record.is_proven_for(variant);
+                if proven_in_pools.contains(key) || in_fleet() { proven } else { unproven }
             };
-            self.halted.extend(halt(fleet.now, version, record, budget));
+            let halted = halt(fleet.now, key.version, record, budget);
+            self.halted.extend(halted.map(|halted| match key.pool {
+                None => halted,
+                Some(pool) => Halted { why: format!("in the pool {pool}, {}", halted.why), ..halted },
+            }));
         }
-        let Self { changed, pools, halted, .. } = self;
-        let is_proven = |version: &str| {
-            let record = changed.get(version).or_else(|| fleet.versions.get(version));
-            record.is_some_and(|record| record.succeeded > 0)
-        };
-        halted.extend(pools.halt(fleet, is_proven));
     }
 
     /// What is to be set in the ledger.
@@ -261,18 +266,13 @@ impl<'a> VersionRecords<'a> {
         let noted = std::mem::take(&mut self.noted).into_iter();
         let mut sets: Vec<(Field<'a>, Value<'a>)> =
             noted.map(|(name, slot)| (Field::Slot(name), Value::Slot(slot))).collect();
-        for version in self.forgotten(fleet, views) {
-            self.changed.remove(version.as_str());
-            if let Some((stored, _)) = fleet.versions.get_key_value(&version) {
-                sets.push((Field::VersionRecord(stored), Value::Absent));
-            }
-        }
-        sets.extend(
-            self.changed
-                .into_iter()
-                .map(|(version, record)| (Field::VersionRecord(version), Value::VersionRecord(record))),
-        );
-        sets.extend(self.pools.sets(fleet));
+        let forgotten = self.forgotten(fleet, views);
+        self.changed.retain(|key, _| key.pool.is_some() || forgotten.iter().all(|it| it != key.version));
+        let stored = forgotten.iter().filter_map(|version| fleet.versions.get_key_value(version));
+        sets.extend(stored.map(|(version, _)| (Field::VersionRecord(version), Value::Absent)));
+        sets.extend(self.gone(fleet).map(|key| (key.field(), Value::Absent)));
+        let changed = self.changed.into_iter();
+        sets.extend(changed.map(|(key, record)| (key.field(), Value::VersionRecord(record))));
         if self.finished {
             sets.push((Field::LastFinished, Value::text(fleet.now)));
         }
@@ -283,11 +283,12 @@ impl<'a> VersionRecords<'a> {
 impl VersionRecords<'_> {
     /// The versions that the ledger forgets, once this pass changes it.
     fn forgotten(&self, fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> Vec<String> {
-        if self.changed.is_empty() {
+        let of_fleet = self.changed.iter().filter(|(key, _)| key.pool.is_none());
+        let changed: Records<'_> = of_fleet.map(|(key, record)| (key.version, record)).collect();
+        if changed.is_empty() {
             return vec![];
         }
         let stored = fleet.versions.iter().map(|(version, record)| (version.as_str(), record));
-        let changed = self.changed.iter().map(|(version, record)| (*version, record));
         let records: Records<'_> = stored.chain(changed).collect();
         let runs = |version: &str| {
             views.iter().filter_map(|view| view.node).any(|node| node.version == Some(version))

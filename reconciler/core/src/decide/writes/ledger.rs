@@ -7,6 +7,7 @@ use brupop_api::crds::COUNTER_MAX;
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
 use brupop_api::{Field, Object, State, Value, Write};
 
+use crate::decide::pool_halts::Key;
 use crate::facts::{FleetFacts, NodeView};
 
 /// The write to the ledger with which a process begins to lead, before it writes anything else; and the term in which it
@@ -57,12 +58,10 @@ pub(crate) fn ledger_tests<'a>(
     sets: &[(Field<'a>, Value<'a>)],
 ) -> Vec<(Field<'a>, Value<'a>)> {
     let records = sets.iter().filter_map(|(field, _)| {
+        let record = |key: Key<'a>| key.stored(fleet).cloned().map(Value::VersionRecord);
         let read = match field {
-            Field::VersionRecord(version) => fleet.versions.get(*version).cloned().map(Value::VersionRecord),
-            Field::PoolRecord { pool, version } => {
-                let record = fleet.pool_versions.get(&format!("{pool}/{version}"));
-                record.cloned().map(Value::VersionRecord)
-            }
+            Field::VersionRecord(version) => record(Key::of_fleet(version)),
+            Field::PoolRecord { pool, version } => record(Key::of_pool(pool, version)),
             Field::Seen(version) => fleet.seen.get(*version).map(|at| Value::text(at)),
             _ => return None,
         };
