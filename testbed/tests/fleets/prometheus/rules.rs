@@ -1,42 +1,82 @@
 //! The shipped rules by themselves: what each of them needs to fire, and how long it waits.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
-
 use brupop_testbed::prometheus::{RULES, promtool};
+use brupop_testbed::sandbox::Sandbox;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
-/// What promtool is to find true of the rules.
-const TESTS: [&str; 2] = [
-    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleets/prometheus/alerts.test.yaml"),
-    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleets/prometheus/alerts-days.test.yaml"),
-];
+/// What promtool is to find true of the rules, by how often they are evaluated.
+const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleets/prometheus/alerts.test.yaml");
+
+#[derive(Deserialize)]
+struct Test {
+    /// Between two values of a series; a minute, if nothing is said.
+    interval: Option<String>,
+    series: BTreeMap<String, String>,
+    /// What fires, by rule and time.
+    #[serde(flatten)]
+    alerts: BTreeMap<String, BTreeMap<String, Vec<BTreeMap<String, String>>>>,
+}
+
+impl Test {
+    /// As promtool takes it: with what the rules say themselves.
+    fn in_full(&self, rules: &BTreeMap<String, Value>) -> Result<Value> {
+        let mut asked = vec![];
+        for (name, times) in &self.alerts {
+            let rule = rules.get(name).with_context(|| format!("there is no {name}"))?;
+            for (time, alerts) in times {
+                let in_full = |said: &BTreeMap<String, String>| {
+                    let (mut labels, mut annotations) = (json!(said), rule["annotations"].clone());
+                    annotations["summary"] = labels["summary"].take();
+                    json_patch::merge(&mut labels, &rule["labels"]);
+                    json_patch::merge(&mut labels, &json!({"summary": null}));
+                    json!({"exp_labels": labels, "exp_annotations": annotations})
+                };
+                let alerts: Vec<_> = alerts.iter().map(in_full).collect();
+                asked.push(json!({"alertname": name, "eval_time": time, "exp_alerts": alerts}));
+            }
+        }
+        let series = self.series.iter().map(|(series, values)| json!({"series": series, "values": values}));
+        let interval = self.interval.as_deref().unwrap_or("1m");
+        Ok(
+            json!({"interval": interval, "input_series": series.collect::<Vec<_>>(), "alert_rule_test": asked}),
+        )
+    }
+}
 
 #[tokio::test]
 async fn each_alert_fires_when_due_and_not_before() -> Result<()> {
-    let rules = read(RULES)?;
-    let rules = names(rules["groups"].as_array(), "rules", "alert", |_| true);
-    ensure!(!rules.is_empty(), "{RULES} has no rules");
-    let mut tests = vec![];
-    for file in TESTS {
-        tests.extend(read(file)?["tests"].as_array().context(file)?.clone());
-    }
+    let rules = rules()?;
+    let tests: BTreeMap<String, Vec<Test>> = read(TESTS)?;
+    let asked = || tests.values().flatten().flat_map(|test| &test.alerts);
     for (what, fires) in [("that it is silent", false), ("that it fires", true)] {
-        let is =
-            |test: &Value| test["exp_alerts"].as_array().is_some_and(|alerts| alerts.is_empty() != fires);
-        let tested = names(Some(&tests), "alert_rule_test", "alertname", is);
-        let forgotten: Vec<_> = rules.difference(&tested).collect();
-        ensure!(forgotten.is_empty(), "{TESTS:?} do not say of {forgotten:?} {what}");
+        let says = |times: &BTreeMap<_, Vec<_>>| times.values().any(|alerts| alerts.is_empty() != fires);
+        let is_tested = |rule: &&String| asked().any(|(name, times)| name == *rule && says(times));
+        let forgotten: Vec<_> = rules.keys().filter(|rule| !is_tested(rule)).collect();
+        ensure!(forgotten.is_empty(), "{TESTS} does not say of {forgotten:?} {what}");
     }
     promtool(&["check", "rules", RULES], "").await?;
-    promtool(&["test", "rules", TESTS[0], TESTS[1]], "").await
+    let folder = Sandbox::new()?;
+    for (every, tests) in &tests {
+        let tests = tests.iter().map(|test| test.in_full(&rules)).collect::<Result<Vec<_>>>()?;
+        let rule_files = [Path::new(RULES).canonicalize()?];
+        let all = json!({"rule_files": rule_files, "evaluation_interval": every, "tests": tests});
+        let file = folder.dir().join(format!("{every}.yaml"));
+        std::fs::write(&file, all.to_string())?;
+        promtool(&["test", "rules", &file.display().to_string()], "").await?;
+    }
+    Ok(())
 }
 
 /// Or what is well in one cluster hides what is wrong in another, where one Prometheus evaluates the rules for both.
 #[test]
 fn each_alert_tells_clusters_apart() -> Result<()> {
-    for rule in read(RULES)?["groups"][0]["rules"].as_array().context("no rules")? {
+    for rule in rules()?.values() {
         let expression = rule["expr"].as_str().context("no expression")?;
         let merges = |name: &&str| expression.contains(&format!("{name}("));
         ensure!(!["sum", "max", "min", "count", "avg"].iter().any(merges), "{rule}");
@@ -46,19 +86,16 @@ fn each_alert_tells_clusters_apart() -> Result<()> {
     Ok(())
 }
 
-fn read(path: &'static str) -> Result<Value> {
+fn read<T: DeserializeOwned>(path: &'static str) -> Result<T> {
     let text = std::fs::read_to_string(path).context(path)?;
     serde_yaml_ng::from_str(&text).context(path)
 }
 
-/// What these lists of these groups' members call by this key.
-fn names(
-    groups: Option<&Vec<Value>>,
-    list: &str,
-    key: &str,
-    is_meant: impl Fn(&Value) -> bool,
-) -> BTreeSet<String> {
-    let members = groups.into_iter().flatten().filter_map(|group| group[list].as_array()).flatten();
-    let meant = members.filter(|member| is_meant(member));
-    meant.filter_map(|member| member[key].as_str()).map(str::to_owned).collect()
+/// The shipped rules, by name.
+fn rules() -> Result<BTreeMap<String, Value>> {
+    let file: Value = read(RULES)?;
+    let rules =
+        file["groups"][0]["rules"].as_array().filter(|rules| !rules.is_empty()).context("no rules")?;
+    let named = |rule: &Value| Some((rule["alert"].as_str()?.to_owned(), rule.clone()));
+    Ok(rules.iter().filter_map(named).collect())
 }
