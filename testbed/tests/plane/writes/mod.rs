@@ -2,12 +2,13 @@
 //! what the server makes of the JSON patch. The model checker rests on this.
 
 mod arbitrary;
+mod objects;
+mod slots;
 
 use crate::{custom_resources, raw};
 use anyhow::{Context as _, Result, bail, ensure};
 use arbitrary::{Case, Expected, Kind};
-use brupop_api::fleet::{Slot, VersionRecord};
-use brupop_api::{BottlerocketFleet, BottlerocketShadow, Field, Object, State, Value, Write, names};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, Field, Object, State, Write, names};
 use brupop_apply::{Fields, apply};
 use brupop_testbed::{ControlPlane, Options};
 use http::Method;
@@ -18,7 +19,6 @@ use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestR
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,8 +26,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const NAME: &str = "fleet";
 /// Cases of each kind of write, unless `PROPTEST_CASES` asks for more.
 const CASES: u32 = 120;
-/// Rounds of two who want the same slot.
-const ROUNDS: u64 = 25;
 
 /// The objects of one kind, spoken to in plain JSON.
 struct Server {
@@ -261,88 +259,13 @@ fn property(runtime: &tokio::runtime::Runtime, server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Two reconcilers see one free slot and both take it: one of them has it.
-async fn of_two_who_take_a_slot_one_has_it(client: &Client) -> Result<()> {
-    let server = Server::new(client.clone(), Kind::Fleet);
-    // The first leader finds no status, and so neither a map of slots nor one of versions.
-    let mut fleet = server.make(&json!({"spec": {}})).await?;
-    let first = Write {
-        object: Object::Ledger,
-        tests: vec![(Field::Term, Value::Absent), (Field::Slots, Value::Slots(Cow::default()))],
-        sets: vec![
-            (Field::Slot("brs-n"), Value::Slot(Slot { uid: "u".to_owned(), attempt: 0, ..Slot::default() })),
-            (Field::VersionRecord("1.20.0"), Value::VersionRecord(VersionRecord::default())),
-            (Field::Term, Value::Number(1)),
-        ],
-    };
-    let ledger = server.write(&first, &fleet.json, &fleet).await?.context("the first ledger")?;
-    ensure!(
-        server
-            .write(&first, &fleet.json, &Found { path: fleet.path.clone(), json: ledger.clone() })
-            .await?
-            .is_none(),
-        "twice"
-    );
-    fleet.json = ledger;
-    let mut winners = [0; 2];
-    for round in 1..=ROUNDS {
-        let read: BottlerocketFleet = serde_json::from_value(fleet.json.clone())?;
-        let slots = read.status.as_ref().context("status")?.slots.clone();
-        let names = [format!("brs-a{round}"), format!("brs-b{round}")];
-        let take = |name| {
-            // Room for one: what the last round took is given back in the same patch.
-            let freed = slots.keys().map(|name| (Field::Slot(name), Value::Absent));
-            let taken = (
-                Field::Slot(name),
-                Value::Slot(Slot { uid: "u".to_owned(), attempt: round, ..Slot::default() }),
-            );
-            Write {
-                object: Object::Ledger,
-                tests: vec![
-                    (Field::Term, Value::Number(1)),
-                    (Field::Slots, Value::Slots(Cow::Borrowed(&slots))),
-                ],
-                sets: freed.chain([taken]).collect(),
-            }
-        };
-        let patches = names.each_ref().map(|name| json!(take(name).patch(&fleet.json).ok()));
-        let path = format!("{}/status", fleet.path);
-        let (one, other) = tokio::join!(
-            server.request(Method::PATCH, &path, &patches[0]),
-            server.request(Method::PATCH, &path, &patches[1]),
-        );
-        let (winner, stored) = match (one, other) {
-            (Ok(stored), Err(kube::Error::Api(status))) if status.code == 422 => (0, stored),
-            (Err(kube::Error::Api(status)), Ok(stored)) if status.code == 422 => (1, stored),
-            both => bail!("round {round}: {both:?}"),
-        };
-        let taken = stored["status"]["slots"].as_object().context("slots")?;
-        ensure!(taken.keys().eq([&names[winner]]), "round {round}: {winner} won, and {taken:?} are taken");
-        winners[winner] += 1;
-        fleet.json = stored;
-    }
-    println!("slots: {winners:?}");
-
-    // A new term fences the old leader, even where the slots are the same.
-    let read: BottlerocketFleet = serde_json::from_value(fleet.json.clone())?;
-    let as_read = |field| Ok::<_, anyhow::Error>((field, read.get(field).context("a field")?));
-    let tests = vec![as_read(Field::Term)?, as_read(Field::Slots)?];
-    let sets = vec![(Field::LastFinished, Value::text("2026-01-01T00:00:00Z"))];
-    let late = Write { object: Object::Ledger, tests, sets };
-    let mut next = fleet.json.clone();
-    next["status"]["term"] = json!(2);
-    let now = server.put(&fleet, &next).await?;
-    ensure!(server.write(&late, &fleet.json, &now).await?.is_none(), "a deposed leader wrote the ledger");
-    Ok(())
-}
-
 #[test]
 fn the_write_interpreter_agrees_with_the_api_server() -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     let control_plane = runtime.block_on(ControlPlane::start(Options::API))?;
     runtime.block_on(custom_resources::install(&control_plane))?;
     let client = control_plane.client();
-    runtime.block_on(of_two_who_take_a_slot_one_has_it(&client))?;
+    runtime.block_on(slots::of_two_who_take_one_has_it(&client))?;
     for kind in [Kind::ShadowSpec, Kind::ShadowStatus, Kind::Node, Kind::Fleet] {
         property(&runtime, &Server::new(client.clone(), kind))?;
     }
