@@ -11,8 +11,8 @@ pub const OBSTACLE_MAX: usize = 1024;
 /// Most conditions of an object.
 pub const CONDITIONS_MAX: usize = 8;
 /// Most slots in the ledger, and so most nodes that are updated at once, whatever is configured. The ledger is one object,
-/// which is written again whenever a slot is taken or given back: with 500 slots it is stored as some 170 kB, at most as 1.25 MB,
-/// and etcd takes no object of more than 1.5 MB.
+/// which is written again whenever a slot is taken or given back: with 500 slots it is stored as at most 1.25 MB, and etcd takes
+/// no object of more than 1.5 MB.
 pub const SLOTS_MAX: u64 = 500;
 /// Most versions that the ledger has a record of.
 pub const VERSION_RECORDS_MAX: usize = 32;

@@ -1,4 +1,5 @@
-//! How large the ledger can become, as the API server stores it: with what it notes of who wrote which field.
+//! How large the ledger can become, as the API server stores it: the largest that the schema takes, with what is noted of
+//! who wrote which field. (Versions that a person names are left out.)
 
 use anyhow::{Result, ensure};
 use brupop_api::BottlerocketFleet;
@@ -18,173 +19,97 @@ use crate::raw;
 
 /// etcd refuses larger requests (`--max-request-bytes`).
 const ETCD_MAX: usize = 1_572_864;
+/// No more is stored than this.
+const MOST: usize = 1_258_000;
 
-/// How long the texts of a ledger are, and how many there are.
-struct Texts {
-    says: &'static str,
-    /// What stands before and after the number that makes a name unique.
-    name: (&'static str, &'static str),
-    uid: usize,
-    time: String,
-    /// Makes the nth version.
-    version: fn(usize) -> String,
-    versions: usize,
-    failures: usize,
-    /// How many pools each version notes.
-    pools: usize,
-    sentence: String,
-    word: usize,
-    variant: usize,
-    conditions: usize,
-    /// Every number.
-    number: u64,
-    /// Slots note all that they can note.
-    noted: bool,
-    /// No more is stored than this.
-    most_kilobytes: usize,
+/// Begins with this, and is as long as it may be.
+fn longest(text: &str, most: usize) -> String {
+    format!("{text}{}", "n".repeat(most - text.len()))
 }
 
-impl Texts {
-    /// A name of this number; in the worst case as long as a name can be.
-    fn name(&self, number: usize) -> String {
-        let (before, after) = self.name;
-        let name = format!("{before}{number:03}{after}");
-        if after.is_empty() { format!("{name}{}", "n".repeat(NAME_MAX - name.len())) } else { name }
-    }
-
-    /// What the reconciler patches.
-    fn kept(&self) -> Json {
-        let mut slot = json!({"uid": "u".repeat(self.uid), "attempt": self.number, "since": self.time,
-            "version": (self.version)(0)});
-        if self.noted {
-            (slot["lost"], slot["counted"]) = (json!(true), json!(true));
-            slot["pool"] = json!("p".repeat(POOL_NAME_MAX));
-        }
-        let slots = (0..usize::try_from(SLOTS_MAX).unwrap_or_default()).map(|n| (self.name(n), slot.clone()));
-        let variant = |n: usize| cut(&format!("aws-k8s-1.{n}-{}", "v".repeat(self.variant)), self.variant);
-        let failure = |n| json!({"node": self.name(n), "at": self.time, "reason": "W".repeat(self.word), "variant": variant(n)});
-        let variants: Vec<_> = (0..self.failures.min(VARIANTS_MAX)).map(variant).collect();
-        let done = |n| {
-            let pool = cut(&format!("p{n}{}", "p".repeat(POOL_NAME_MAX)), POOL_NAME_MAX);
-            (pool, json!({"since": self.time, "longestSeconds": self.number}))
-        };
-        let record = json!({
-            "firstSeen": self.time,
-            "failures": (0..self.failures).map(failure).collect::<Vec<_>>(),
-            "succeeded": self.number, "provenVariants": variants,
-            "halted": {"at": self.time, "reason": cut(&self.sentence, HALT_REASON_MAX), "variants": variants},
-            "donePools": (0..self.pools).map(done).collect::<Map<_, _>>(),
-        });
-        let versions = (0..self.versions).map(|n| ((self.version)(n), record.clone()));
-        let of_pools = (0..self.pools.min(POOL_RECORDS_MAX))
-            .map(|n| (format!("{}/{}", "p".repeat(POOL_NAME_MAX), (self.version)(n)), record.clone()));
-        let seen = (0..self.versions.min(SEEN_MAX)).map(|n| ((self.version)(n), json!(self.time)));
-        json!({
-            "term": self.number, "lastFinished": self.time,
-            "slots": slots.collect::<Map<_, _>>(), "versions": versions.collect::<Map<_, _>>(),
-            "seen": seen.collect::<Map<_, _>>(), "poolVersions": of_pools.collect::<Map<_, _>>(),
-        })
-    }
-
-    /// What the reconciler applies.
-    fn shown(&self) -> Json {
-        let condition = |n: usize| {
-            let letter = char::from(b'A' + u8::try_from(n).unwrap_or_default());
-            json!({"type": letter.to_string().repeat(self.word), "status": "Unknown",
-                "reason": "W".repeat(self.word), "message": cut(&self.sentence, MESSAGE_MAX),
-                "observedGeneration": self.number, "lastTransitionTime": self.time})
-        };
-        json!({
-            "limit": self.number, "halted": cut(&self.sentence, MESSAGE_MAX), "observedGeneration": self.number,
-            "counts": {"nodes": self.number, "inUse": self.number, "updated": self.number, "pending": self.number, "notOptedIn": self.number},
-            "conditions": (0..self.conditions).map(condition).collect::<Vec<_>>(),
-        })
-    }
+/// A text for people of so many characters, of four bytes each.
+fn sentence(most: usize) -> String {
+    "🦀".repeat(most)
 }
 
-fn cut(text: &str, most: usize) -> String {
-    text.chars().take(most).collect()
+fn time() -> String {
+    format!("2026-01-01T00:00:00.{}Z", "0".repeat(TIME_MAX - "2026-01-01T00:00:00.Z".len()))
 }
 
-/// A full ledger as fleets have it, and the largest that the schema takes. (Versions that a person names are left out.)
-fn ledgers() -> [Texts; 2] {
-    let sentence = "2 nodes failed to reach it (FellBack): ip-10-0-101-017.eu-central-1.compute.internal";
-    let fraction = "0".repeat(TIME_MAX - "2026-01-01T00:00:00.Z".len());
-    [
-        Texts {
-            says: "realistic",
-            name: ("brs-ip-10-0-101-", ".eu-central-1.compute.internal"),
-            uid: "00000000-0000-4000-8000-000000000000".len(),
-            time: "2026-01-01T00:00:00.000Z".to_owned(),
-            version: |n| format!("1.{n}.0"),
-            versions: 12,
-            failures: 2,
-            pools: 2,
-            sentence: sentence.to_owned(),
-            word: "AdmissionEnforced".len(),
-            variant: "aws-k8s-1.36".len(),
-            conditions: 6,
-            number: 7,
-            noted: false,
-            most_kilobytes: 200,
-        },
-        Texts {
-            says: "worst",
-            name: ("brs-", ""),
-            uid: UID_MAX,
-            time: format!("2026-01-01T00:00:00.{fraction}Z"),
-            version: |n| cut(&format!("1.0.{n}-{}", "v".repeat(VERSION_MAX)), VERSION_MAX),
-            versions: VERSION_RECORDS_MAX,
-            pools: DONE_POOLS_MAX,
-            failures: FAILED_NODES_MAX,
-            sentence: "🦀".repeat(MESSAGE_MAX),
-            word: WORD_MAX,
-            variant: VARIANT_MAX,
-            conditions: CONDITIONS_MAX,
-            number: COUNTER_MAX,
-            noted: true,
-            most_kilobytes: 1258,
-        },
-    ]
+fn version(number: usize) -> String {
+    longest(&format!("1.0.{number}-"), VERSION_MAX)
 }
 
-/// Stores each of them in a fleet of its own, as the reconciler writes it, and reads its size.
+/// What the reconciler patches.
+fn kept() -> Json {
+    let time = time();
+    let name = |number: usize| longest(&format!("brs-{number:03}"), NAME_MAX);
+    let slot = json!({"uid": "u".repeat(UID_MAX), "attempt": COUNTER_MAX, "since": time, "version": version(0),
+        "lost": true, "counted": true, "pool": longest("", POOL_NAME_MAX)});
+    let slots = (0..usize::try_from(SLOTS_MAX).unwrap_or_default()).map(|n| (name(n), slot.clone()));
+    let variant = |n: usize| longest(&format!("aws-k8s-1.{n}-"), VARIANT_MAX);
+    let failure =
+        |n| json!({"node": name(n), "at": time, "reason": longest("W", WORD_MAX), "variant": variant(n)});
+    let variants: Vec<_> = (0..VARIANTS_MAX).map(variant).collect();
+    let done =
+        |n| (longest(&format!("p{n}"), POOL_NAME_MAX), json!({"since": time, "longestSeconds": COUNTER_MAX}));
+    let record = json!({
+        "firstSeen": time, "failures": (0..FAILED_NODES_MAX).map(failure).collect::<Vec<_>>(),
+        "succeeded": COUNTER_MAX, "provenVariants": variants,
+        "halted": {"at": time, "reason": sentence(HALT_REASON_MAX), "variants": variants},
+        "donePools": (0..DONE_POOLS_MAX).map(done).collect::<Map<_, _>>(),
+    });
+    let versions = (0..VERSION_RECORDS_MAX).map(|n| (version(n), record.clone()));
+    let of_pool = |n| (format!("{}/{}", longest("", POOL_NAME_MAX), version(n)), record.clone());
+    let seen = (0..SEEN_MAX).map(|n| (version(n), json!(time)));
+    json!({
+        "term": COUNTER_MAX, "lastFinished": time,
+        "slots": slots.collect::<Map<_, _>>(), "versions": versions.collect::<Map<_, _>>(),
+        "seen": seen.collect::<Map<_, _>>(),
+        "poolVersions": (0..POOL_RECORDS_MAX).map(of_pool).collect::<Map<_, _>>(),
+    })
+}
+
+/// What the reconciler applies.
+fn shown() -> Json {
+    let condition = |n: u8| {
+        json!({"type": char::from(b'A' + n).to_string().repeat(WORD_MAX), "status": "Unknown",
+            "reason": longest("W", WORD_MAX), "message": sentence(MESSAGE_MAX),
+            "observedGeneration": COUNTER_MAX, "lastTransitionTime": time()})
+    };
+    let counts = ["nodes", "inUse", "updated", "pending", "notOptedIn"]
+        .map(|count| (count.to_owned(), json!(COUNTER_MAX)));
+    json!({
+        "limit": COUNTER_MAX, "halted": sentence(MESSAGE_MAX), "observedGeneration": COUNTER_MAX,
+        "counts": Map::from_iter(counts),
+        "conditions": (0..u8::try_from(CONDITIONS_MAX).unwrap_or_default()).map(condition).collect::<Vec<_>>(),
+    })
+}
+
+/// Stores it as the reconciler writes it, and reads its size.
 pub async fn stays_below_what_etcd_takes(client: &Client) -> Result<()> {
-    for texts in ledgers() {
-        let says = texts.says;
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": says}});
-        raw::request(client, Method::POST, "/api/v1/namespaces", &namespace).await?;
-        let path = BottlerocketFleet::url_path(&(), Some(says));
-        let kind = json!({"apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
-            "metadata": {"name": FLEET}});
-        let with = |field: &str, value: Json| {
-            let mut object = kind.clone();
-            object[field] = value;
-            object
-        };
-        raw::request(client, Method::POST, &path, &with("spec", json!({}))).await?;
-        let path = format!("{path}/{FLEET}/status");
-        let kept = texts.kept();
-        raw::request(client, Method::PATCH, &path, &json!([{"op": "add", "path": "/status", "value": kept}]))
-            .await?;
-        let shown = texts.shown();
-        let fleets = Api::<DynamicObject>::namespaced_with(
-            client.clone(),
-            says,
-            &ApiResource::erase::<BottlerocketFleet>(&()),
-        );
-        let apply = PatchParams::apply(CONDITIONS_MANAGER).force();
-        fleets.patch_status(FLEET, &apply, &Patch::Apply(with("status", shown.clone()))).await?;
+    let path = BottlerocketFleet::url_path(&(), Some("default"));
+    let with = |field: &str, value: Json| {
+        json!({"apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
+            "metadata": {"name": FLEET}, field: value})
+    };
+    raw::request(client, Method::POST, &path, &with("spec", json!({}))).await?;
+    let path = format!("{path}/{FLEET}/status");
+    let (kept, shown) = (kept(), shown());
+    raw::request(client, Method::PATCH, &path, &json!([{"op": "add", "path": "/status", "value": kept}]))
+        .await?;
+    let kind = ApiResource::erase::<BottlerocketFleet>(&());
+    let fleets = Api::<DynamicObject>::namespaced_with(client.clone(), "default", &kind);
+    let apply = PatchParams::apply(CONDITIONS_MANAGER).force();
+    fleets.patch_status(FLEET, &apply, &Patch::Apply(with("status", shown.clone()))).await?;
 
-        let stored = raw::request(client, Method::GET, &path, &Json::Null).await?;
-        for (field, wanted) in kept.as_object().into_iter().chain(shown.as_object()).flatten() {
-            ensure!(stored["status"][field] == *wanted, "{says}: {field} is not stored as it was written");
-        }
-        let bytes = stored.to_string().len();
-        let notes = stored["metadata"]["managedFields"].to_string().len();
-        println!("{says}: {bytes} bytes, of which {notes} in managedFields");
-        let most = texts.most_kilobytes * 1000;
-        ensure!(bytes < most && most < ETCD_MAX * 4 / 5, "{says}: {bytes} bytes are stored");
+    let stored = raw::request(client, Method::GET, &path, &Json::Null).await?;
+    for (field, wanted) in kept.as_object().into_iter().chain(shown.as_object()).flatten() {
+        ensure!(stored["status"][field] == *wanted, "{field} is not stored as it was written");
     }
+    let bytes = stored.to_string().len();
+    let notes = stored["metadata"]["managedFields"].to_string().len();
+    println!("{bytes} bytes, of which {notes} in managedFields");
+    ensure!(bytes < MOST && MOST < ETCD_MAX * 4 / 5, "{bytes} bytes are stored");
     Ok(())
 }

@@ -3,12 +3,13 @@
 
 mod largest_ledger;
 mod pools;
+mod shown;
 mod texts;
 
 use crate::{custom_resources, raw};
 use Half::{FleetSpec, FleetStatus, PoolSpec, PoolStatus, ShadowSpec, ShadowStatus};
-use anyhow::{Context as _, Result, ensure};
-use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, State, names};
+use anyhow::{Result, ensure};
+use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, names};
 use brupop_testbed::{ControlPlane, Options};
 use http::Method;
 use kube::{Client, Resource};
@@ -54,17 +55,12 @@ fn with_condition(field: &str, value: &str) -> Json {
 
 fn limits_of_specs() -> Vec<Row> {
     let failures = json!({"failures": {"count": 1, "at": TIME, "reason": "FellBack"}});
+    let all = json!({"state": "StagedAndPerformedUpdate", "version": "1.20.0-rc.1+aws", "attempt": 1,
+        "leader_term": 1, "baseline_boot_id": "b", "state_transition_timestamp": TIME});
+    let huge = format!("1.0.0-{}", "a".repeat(1_400_000));
     let shadow_specs = [
-        (
-            "all of it",
-            json!({"state": "StagedAndPerformedUpdate", "version": "1.20.0-rc.1+aws", "attempt": 1, "leader_term": 1, "baseline_boot_id": "b", "state_transition_timestamp": TIME}),
-            Ok(()),
-        ),
-        (
-            "a version of 1.4 MB",
-            json!({"version": format!("1.0.0-{}", "a".repeat(1_400_000))}),
-            Err("spec.version: Too long"),
-        ),
+        ("all of it", all, Ok(())),
+        ("a version of 1.4 MB", json!({"version": huge}), Err("spec.version: Too long")),
         ("a version with a v", json!({"version": "v1.20.0"}), Err("spec.version in body should match")),
         ("a version and more", json!({"version": "1.20.0\nx"}), Err("spec.version in body should match")),
         ("a state that is reported only", json!({"state": "ErrorReset"}), Err("not something to reach")),
@@ -236,72 +232,6 @@ async fn every_row_holds(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// The least that upstream's controller and agent write; null is what they say of a time that never was.
-async fn upstreams_objects_are_accepted(client: &Client) -> Result<()> {
-    let mut objects = Objects { client, made: 1000 };
-    let (path, mut shadow) = objects.make(ShadowSpec, &json!({"state": "Idle"})).await?;
-    shadow["spec"] = json!({"state": "Idle", "state_transition_timestamp": null, "version": null});
-    shadow = raw::request(client, Method::PUT, &path, &shadow).await?;
-    shadow["status"] = json!({
-        "current_version": "1.19.4", "target_version": "1.20.0", "current_state": "Idle",
-        "crash_count": 0, "state_transition_failure_timestamp": null,
-    });
-    let stored = raw::request(client, Method::PUT, &format!("{path}/status"), &shadow).await?;
-    ensure!(stored["status"] == shadow["status"], "{stored}");
-    let typed: BottlerocketShadow = serde_json::from_value(stored)?;
-    let status = typed.status.context("status")?;
-    ensure!(typed.spec.state == State::Idle && typed.spec.version.is_none() && typed.spec.attempt.is_none());
-    ensure!(status.state_transition_failure_timestamp.is_none() && status.crash_count == Some(0));
-    Ok(())
-}
-
-/// What people see.
-async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
-    let client = control_plane.client();
-    let mut objects = Objects { client: &client, made: 2000 };
-    let (path, mut shadow) =
-        objects.make(ShadowSpec, &json!({"state": "RebootedIntoUpdate", "version": "1.20.0"})).await?;
-    shadow["status"] = json!({
-        "current_state": "StagedAndPerformedUpdate", "current_version": "1.19.4", "target_version": "1.20.1",
-        "crash_count": 3, "pool": "canary",
-        "conditions": [condition(0), {"type": "Progressing", "status": "True", "reason": "Draining", "message": "", "lastTransitionTime": TIME}],
-    });
-    raw::request(&client, Method::PUT, &format!("{path}/status"), &shadow).await?;
-    let (path, mut fleet) = objects.make(FleetSpec, &json!({"paused": true})).await?;
-    fleet["status"] = json!({
-        "limit": 4, "counts": {"nodes": 9, "inUse": 2, "updated": 6, "pending": 1, "notOptedIn": 3}, "halted": "1.20.1",
-    });
-    raw::request(&client, Method::PUT, &format!("{path}/status"), &fleet).await?;
-    let expected = [
-        (
-            "get brs object-2001",
-            "NAME|VERSION|TARGET VERSION|POOL|REASON|AGE",
-            "object-2001|1.19.4|1.20.1|canary|Draining",
-        ),
-        (
-            "get brs object-2001 -o wide",
-            "NAME|STATE|VERSION|TARGET STATE|TARGET VERSION|CRASH COUNT|POOL|REASON|AGE",
-            "object-2001|StagedAndPerformedUpdate|1.19.4|RebootedIntoUpdate|1.20.1|3|canary|Draining",
-        ),
-        (
-            "get brf fleet -n object-2002",
-            "NAME|NODES|LIMIT|IN USE|UPDATED|PENDING|HALTED|PAUSED|ENFORCED|OTHER OPERATOR|AGE",
-            "fleet|9|4|2|6|1|1.20.1|true",
-        ),
-    ];
-    for (command, head, line) in expected {
-        let table = control_plane.kubectl(command.split(' ')).await?;
-        let rows: Vec<Vec<&str>> = table
-            .lines()
-            .map(|line| line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
-            .collect();
-        let [found, cells] = &rows[..] else { anyhow::bail!("{table}") };
-        let (age, cells) = cells.split_last().context("no cells")?;
-        ensure!(found.join("|") == head && cells.join("|") == line && age.ends_with('s'), "{table}");
-    }
-    Ok(())
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_generated_definitions_hold_what_they_promise() -> Result<()> {
     let control_plane = ControlPlane::start(Options::API).await?;
@@ -311,7 +241,7 @@ async fn the_generated_definitions_hold_what_they_promise() -> Result<()> {
     every_row_holds(&client).await?;
     pools::defaults_appear(&client).await?;
     pools::names_are_held_to_their_rules(&client).await?;
-    upstreams_objects_are_accepted(&client).await?;
-    kubectl_shows_the_columns(&control_plane).await?;
+    shown::upstreams_objects_are_accepted(&client).await?;
+    shown::kubectl_shows_the_columns(&control_plane).await?;
     largest_ledger::stays_below_what_etcd_takes(&client).await
 }

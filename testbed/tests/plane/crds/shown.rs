@@ -1,0 +1,77 @@
+//! What upstream's programs write, and what people see.
+
+use super::Half::{FleetSpec, ShadowSpec};
+use super::{Objects, TIME, condition};
+use crate::raw;
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::{BottlerocketShadow, State};
+use brupop_testbed::ControlPlane;
+use http::Method;
+use kube::Client;
+use serde_json::json;
+
+/// The least that upstream's controller and agent write; null is what they say of a time that never was.
+pub async fn upstreams_objects_are_accepted(client: &Client) -> Result<()> {
+    let mut objects = Objects { client, made: 1000 };
+    let (path, mut shadow) = objects.make(ShadowSpec, &json!({"state": "Idle"})).await?;
+    shadow["spec"] = json!({"state": "Idle", "state_transition_timestamp": null, "version": null});
+    shadow = raw::request(client, Method::PUT, &path, &shadow).await?;
+    shadow["status"] = json!({
+        "current_version": "1.19.4", "target_version": "1.20.0", "current_state": "Idle",
+        "crash_count": 0, "state_transition_failure_timestamp": null,
+    });
+    let stored = raw::request(client, Method::PUT, &format!("{path}/status"), &shadow).await?;
+    ensure!(stored["status"] == shadow["status"], "{stored}");
+    let typed: BottlerocketShadow = serde_json::from_value(stored)?;
+    let status = typed.status.context("status")?;
+    ensure!(typed.spec.state == State::Idle && typed.spec.version.is_none() && typed.spec.attempt.is_none());
+    ensure!(status.state_transition_failure_timestamp.is_none() && status.crash_count == Some(0));
+    Ok(())
+}
+
+/// What people see.
+pub async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
+    let client = control_plane.client();
+    let mut objects = Objects { client: &client, made: 2000 };
+    let (path, mut shadow) =
+        objects.make(ShadowSpec, &json!({"state": "RebootedIntoUpdate", "version": "1.20.0"})).await?;
+    shadow["status"] = json!({
+        "current_state": "StagedAndPerformedUpdate", "current_version": "1.19.4", "target_version": "1.20.1",
+        "crash_count": 3, "pool": "canary",
+        "conditions": [condition(0), {"type": "Progressing", "status": "True", "reason": "Draining", "message": "", "lastTransitionTime": TIME}],
+    });
+    raw::request(&client, Method::PUT, &format!("{path}/status"), &shadow).await?;
+    let (path, mut fleet) = objects.make(FleetSpec, &json!({"paused": true})).await?;
+    fleet["status"] = json!({
+        "limit": 4, "counts": {"nodes": 9, "inUse": 2, "updated": 6, "pending": 1, "notOptedIn": 3}, "halted": "1.20.1",
+    });
+    raw::request(&client, Method::PUT, &format!("{path}/status"), &fleet).await?;
+    let expected = [
+        (
+            "get brs object-2001",
+            "NAME|VERSION|TARGET VERSION|POOL|REASON|AGE",
+            "object-2001|1.19.4|1.20.1|canary|Draining",
+        ),
+        (
+            "get brs object-2001 -o wide",
+            "NAME|STATE|VERSION|TARGET STATE|TARGET VERSION|CRASH COUNT|POOL|REASON|AGE",
+            "object-2001|StagedAndPerformedUpdate|1.19.4|RebootedIntoUpdate|1.20.1|3|canary|Draining",
+        ),
+        (
+            "get brf fleet -n object-2002",
+            "NAME|NODES|LIMIT|IN USE|UPDATED|PENDING|HALTED|PAUSED|ENFORCED|OTHER OPERATOR|AGE",
+            "fleet|9|4|2|6|1|1.20.1|true",
+        ),
+    ];
+    for (command, head, line) in expected {
+        let table = control_plane.kubectl(command.split(' ')).await?;
+        let rows: Vec<Vec<&str>> = table
+            .lines()
+            .map(|line| line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+            .collect();
+        let [found, cells] = &rows[..] else { anyhow::bail!("{table}") };
+        let (age, cells) = cells.split_last().context("no cells")?;
+        ensure!(found.join("|") == head && cells.join("|") == line && age.ends_with('s'), "{table}");
+    }
+    Ok(())
+}
