@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use brupop_host::{Durations, Faults, Host, HostOptions};
+use brupop_host::{Durations, Host, HostOptions};
 
 /// A simulated host and its files; both are gone when it is dropped.
 pub struct Place {
@@ -24,10 +24,8 @@ impl Place {
             socket_group: None,
             version: "1.19.4".into(),
             variant: "aws-k8s-1.29".into(),
-            arch: "x86_64".into(),
             boot_id_file: directory.join("boot_id"),
             durations,
-            faults: Faults::default(),
         })
         .unwrap();
         host.publish("1.20.1").unwrap();

@@ -39,14 +39,10 @@ pub struct HostOptions {
     pub version: String,
     /// Its variant, such as `aws-k8s-1.29`.
     pub variant: String,
-    /// Its architecture, such as `x86_64`.
-    pub arch: String,
     /// Stands in for `/proc/sys/kernel/random/boot_id`.
     pub boot_id_file: PathBuf,
     /// How long things take.
     pub durations: Durations,
-    /// What goes wrong from the start.
-    pub faults: Faults,
 }
 
 /// How long things take.
@@ -114,12 +110,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Host {
     /// Starts a host: when this returns, it is up. Needs a runtime.
     pub fn start(options: HostOptions) -> anyhow::Result<Self> {
-        let machine = Machine::new(&options.version, &options.variant, &options.arch)?;
+        let machine = Machine::new(&options.version, &options.variant)?;
         let shared = Arc::new(Shared {
             durations: options.durations,
             socket_group: options.socket_group,
             machine: Mutex::new(machine),
-            faults: Mutex::new(options.faults),
+            faults: Mutex::default(),
             calls: Mutex::default(),
             ended: Mutex::default(),
             requested: AtomicBool::new(false),

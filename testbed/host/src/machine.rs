@@ -47,10 +47,11 @@ struct Content {
     damaged: bool,
 }
 
+const ARCH: &str = "x86_64";
+
 /// The host.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    arch: String,
     variant: String,
     active: Version,
     inactive: Option<Content>,
@@ -67,9 +68,8 @@ pub struct Machine {
 
 impl Machine {
     /// A host that has just booted for the first time.
-    pub fn new(version: &str, variant: &str, arch: &str) -> anyhow::Result<Self> {
+    pub fn new(version: &str, variant: &str) -> anyhow::Result<Self> {
         Ok(Self {
-            arch: arch.to_owned(),
             variant: variant.to_owned(),
             active: Version::parse(version).with_context(|| format!("the host's version {version:?}"))?,
             inactive: None,
@@ -106,7 +106,7 @@ impl Machine {
     pub fn os(&self) -> serde_json::Value {
         json!({
             "pretty_name": self.pretty_name(), "variant_id": self.variant, "version_id": self.active,
-            "build_id": "5ed15786", "arch": self.arch,
+            "build_id": "5ed15786", "arch": ARCH,
         })
     }
 
@@ -247,7 +247,7 @@ impl Machine {
     }
 
     fn image(&self, version: Version) -> Image {
-        Image { arch: self.arch.clone(), version, variant: self.variant.clone() }
+        Image { arch: ARCH, version, variant: self.variant.clone() }
     }
 
     /// The newest up to the highest that is allowed, if it is newer, or what runs is not allowed.

@@ -31,10 +31,8 @@ fn start(place: &Place, durations: Durations) -> Host {
         socket_group: None,
         version: "1.19.4".into(),
         variant: "aws-k8s-1.29".into(),
-        arch: "x86_64".into(),
         boot_id_file: place.0.join("boot_id"),
         durations,
-        faults: Faults::default(),
     })
     .unwrap();
     host.publish("1.20.1").unwrap();

@@ -35,10 +35,8 @@ impl Fleet {
             socket_group: None,
             version: OLD.to_owned(),
             variant: (*variant).to_owned(),
-            arch: "x86_64".to_owned(),
             boot_id_file: self.kubelets.boot_id_file(node)?,
             durations,
-            faults: Faults::default(),
         })
     }
 

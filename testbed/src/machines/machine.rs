@@ -12,7 +12,7 @@ use super::files::{containerd_configuration, kubelet_configuration, os_release, 
 use super::images::Images;
 use super::network::{self, BRIDGE, CONTROL_PLANE};
 use crate::ControlPlane;
-use crate::host::{Durations, Faults, Host, HostOptions, HostPower};
+use crate::host::{Durations, Host, HostOptions, HostPower};
 use crate::sandbox::{Process, Sandbox, Signal};
 
 /// Process 1.
@@ -77,10 +77,8 @@ impl Machine {
             socket_group: Some(SOCKET_GROUP),
             version: version.to_owned(),
             variant: "aws-k8s-1.36".to_owned(),
-            arch: "x86_64".to_owned(),
             boot_id_file: dir.join("run/boot-id"),
             durations,
-            faults: Faults::default(),
         })?;
         let disk = Disk {
             dir,

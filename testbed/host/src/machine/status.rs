@@ -20,7 +20,7 @@ pub enum UpdateState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs, reason = "named after the API's fields")]
 pub struct Image {
-    pub arch: String,
+    pub arch: &'static str,
     pub version: Version,
     pub variant: String,
 }

@@ -2,7 +2,7 @@ use super::*;
 use Command::{Activate, Deactivate, Prepare, Refresh};
 
 fn machine() -> Machine {
-    let mut machine = Machine::new("1.19.4", "aws-k8s-1.29", "x86_64").unwrap();
+    let mut machine = Machine::new("1.19.4", "aws-k8s-1.29").unwrap();
     machine.publish("1.20.1").unwrap();
     machine
 }

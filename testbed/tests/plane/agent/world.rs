@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use brupop_api::{BottlerocketShadow, BottlerocketShadowStatus};
-use brupop_testbed::host::{Durations, Faults, Host, HostOptions};
+use brupop_testbed::host::{Durations, Host, HostOptions};
 use brupop_testbed::kubeconfig::PodVariables;
 use brupop_testbed::operator::{NAMESPACE, binaries};
 use brupop_testbed::sandbox::Process;
@@ -71,10 +71,8 @@ impl World {
             socket_group: None,
             version: "1.19.4".into(),
             variant: "aws-k8s-1.29".into(),
-            arch: "x86_64".into(),
             boot_id_file: control_plane.dir().join(BOOT_ID),
             durations: Durations::default(),
-            faults: Faults::default(),
         })
         .unwrap();
         host.publish("1.20.1").unwrap();
