@@ -27,6 +27,16 @@ pub fn list(objects: &[Json]) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
 }
 
+/// Gives this user or group (`kind`) a `ClusterRole`.
+pub fn cluster_role_binding(name: &str, role: &str, kind: &str, who: &str) -> Json {
+    const RBAC: &str = "rbac.authorization.k8s.io";
+    json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": RBAC, "kind": kind, "name": who}],
+    })
+}
+
 /// A Deployment whose pods have the label `app`; `more` is merged into the template of its pods.
 pub fn deployment(namespace: &str, name: &str, replicas: usize, more: &Json) -> Json {
     let labels = json!({"app": name});

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::ControlPlane;
 use crate::kubelet::PodProcess;
-use crate::objects::kubectl;
+use crate::objects::{cluster_role_binding, kubectl};
 
 /// Port of the containers that serve `/metrics`.
 pub const PORT: i32 = 8444;
@@ -35,12 +35,8 @@ impl Scraper {
         let name = role.unwrap_or("nobody");
         let metadata = json!({"name": name, "namespace": SCRAPER});
         let binding = role.map(|role| {
-            json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-                "metadata": {"name": format!("{SCRAPER}-{role}")},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": SCRAPER}],
-            })
+            let account = format!("system:serviceaccount:{SCRAPER}:{name}");
+            cluster_role_binding(&format!("{SCRAPER}-{role}"), role, "User", &account)
         });
         let mut objects = vec![
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SCRAPER}}),

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use brupop_testbed::host::HostPower;
+use brupop_testbed::objects::cluster_role_binding;
 use brupop_testbed::{Fleet, await_until};
 use serde_json::json;
 use tokio::sync::watch;
@@ -85,12 +86,6 @@ async fn allow_all_but_one(fleet: &Fleet) -> Result<()> {
         may(group, &shadows, &[], &["get", "list"]),
         may(group, &shadows, &["brs-node-0", "brs-node-2"], &["update"]),
     ];
-    let rbac = "rbac.authorization.k8s.io";
-    let role = json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": SOMEBODY}, "rules": rules});
-    let binding = json!({
-        "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": SOMEBODY},
-        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": SOMEBODY},
-        "subjects": [{"kind": "User", "apiGroup": rbac, "name": SOMEBODY}],
-    });
-    fleet.apply(&[role, binding]).await
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": SOMEBODY}, "rules": rules});
+    fleet.apply(&[role, cluster_role_binding(SOMEBODY, SOMEBODY, "User", SOMEBODY)]).await
 }

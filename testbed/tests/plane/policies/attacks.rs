@@ -36,6 +36,7 @@ use Verdict::{Allowed, Invalid, Policy};
 pub type Row = (&'static str, Actor, Method, String, Json, Verdict);
 
 const NODES: &str = "/api/v1/nodes";
+const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 
 /// What the reconciler asks for.
 fn by(says: &'static str, method: Method, path: String, body: Json, verdict: Verdict) -> Row {
@@ -52,13 +53,9 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
     let ours = json!([{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]);
     let taints =
         json!([{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "c", "effect": "NoExecute"}]);
+    let theirs = json!({"c": "d", names::DO_NOT_DISRUPT_ANNOTATION: "1h"});
     for (name, labels, annotations, spec) in [
-        (
-            "in",
-            opted_in,
-            json!({"c": "d", names::DO_NOT_DISRUPT_ANNOTATION: "1h"}),
-            json!({"taints": taints, "providerID": "x://y"}),
-        ),
+        ("in", opted_in, theirs, json!({"taints": taints, "providerID": "x://y"})),
         ("out", json!({}), json!({}), json!({})),
         ("left-marked", excluded.clone(), kept, json!({"unschedulable": true, "taints": ours})),
         ("left-in-service", json!({}), marker, json!({})),
@@ -76,12 +73,7 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
     }
     opting_in::prepare(bed).await?;
     // Events and a fleet of others'.
-    bed.must(
-        Method::POST,
-        "/apis/events.k8s.io/v1/namespaces/default/events",
-        &event("default", "theirs", "kubelet", "Node"),
-    )
-    .await?;
+    bed.must(Method::POST, EVENTS, &event("default", "theirs", "kubelet", "Node")).await?;
     let fleets = bed.ours(&BottlerocketFleet::api_version(&()), "bottlerocketfleets");
     bed.must(Method::POST, &fleets, &fleet(names::FLEET, &json!({"paused": true}))).await?;
     Ok(())
@@ -99,6 +91,15 @@ fn event(namespace: &str, name: &str, controller: &str, kind: &str) -> Json {
 fn fleet(name: &str, spec: &Json) -> Json {
     json!({"apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
         "metadata": {"name": name}, "spec": spec})
+}
+
+/// A patch of one label; null takes it away.
+pub fn label(key: &str, value: impl Into<Json>) -> Json {
+    json!({"metadata": {"labels": {key: value.into()}}})
+}
+
+pub fn annotation(key: &str, value: impl Into<Json>) -> Json {
+    json!({"metadata": {"annotations": {key: value.into()}}})
 }
 
 /// The patch, and a marker.

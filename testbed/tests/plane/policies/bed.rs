@@ -2,6 +2,7 @@
 
 use crate::raw;
 use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::objects::cluster_role_binding;
 use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
 use brupop_testbed::{ControlPlane, Options};
 use http::{HeaderMap, Method};
@@ -66,17 +67,14 @@ impl Bed {
         apply_overlay(&control_plane, &folder).await?;
         let webhook = (overlay.named)("brupop-webhook");
         let never =
-            json!([{"op": "replace", "path": "/webhooks/0/matchConditions/0/expression", "value": "false"}]);
-        let patch =
-            ["patch", "validatingwebhookconfiguration", &webhook, "--type=json", "-p", &never.to_string()];
-        control_plane.kubectl(patch).await?;
+            r#"[{"op": "replace", "path": "/webhooks/0/matchConditions/0/expression", "value": "false"}]"#;
+        let configuration = format!("validatingwebhookconfiguration/{webhook}");
+        control_plane.kubectl(["patch", &configuration, "--type=json", "-p", never]).await?;
+        let kubelet = format!("system:node:{}", Self::KUBELETS_NODE);
         let mut bed = Self {
             clients: BTreeMap::from([
                 (Actor::Admin, control_plane.client()),
-                (
-                    Actor::Kubelet,
-                    member_of_nodes(&control_plane, &format!("system:node:{}", Self::KUBELETS_NODE)).await?,
-                ),
+                (Actor::Kubelet, member_of_nodes(&control_plane, &kubelet).await?),
                 (Actor::Member, member_of_nodes(&control_plane, MEMBER).await?),
             ]),
             control_plane,
@@ -92,13 +90,15 @@ impl Bed {
             let token = bed.control_plane.token(bed.namespace, &(bed.named)(account)).await?;
             bed.clients.insert(actor, bed.control_plane.client_for_token(&token).await?);
         }
-        let everything = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": MEMBER},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MEMBER}],
-        });
-        bed.must(Method::POST, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &everything).await?;
+        bed.bind(MEMBER, "cluster-admin", "User", MEMBER).await?;
         Ok(bed)
+    }
+
+    /// Gives this user or group a role.
+    pub async fn bind(&self, name: &str, role: &str, kind: &str, who: &str) -> Result<()> {
+        let binding = cluster_role_binding(name, role, kind, who);
+        self.must(Method::POST, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await?;
+        Ok(())
     }
 
     /// What an account is answered to which nobody gave anything.
@@ -156,15 +156,13 @@ async fn member_of_nodes(control_plane: &ControlPlane, user: &str) -> Result<Cli
 async fn send(client: &Client, request: http::Request<Body>) -> Result<Answer> {
     let (parts, body) = client.send(request).await?.into_parts();
     let bytes = body.collect().await?.to_bytes();
-    let header = |name: &str| parts.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let header =
+        |name: &str| parts.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
     Ok(Answer {
         code: parts.status.as_u16(),
         body: serde_json::from_slice(&bytes).unwrap_or_default(),
         warnings: warnings(&parts.headers)?,
-        flow: (
-            header("x-kubernetes-pf-flowschema-uid").to_owned(),
-            header("x-kubernetes-pf-prioritylevel-uid").to_owned(),
-        ),
+        flow: (header("x-kubernetes-pf-flowschema-uid"), header("x-kubernetes-pf-prioritylevel-uid")),
     })
 }
 

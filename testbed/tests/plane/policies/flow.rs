@@ -44,11 +44,8 @@ pub async fn requests_are_classified(bed: &Bed) -> Result<()> {
     }
     // Everybody else who has a token, as before.
     let stranger = bed.ask_as_stranger("/version").await?;
-    ensure!(
-        stranger.flow.0 == uid("flowschemas", "service-accounts").await?,
-        "a stranger: {:?}",
-        stranger.flow
-    );
+    let expected = uid("flowschemas", "service-accounts").await?;
+    ensure!(stranger.flow.0 == expected, "a stranger: {:?}", stranger.flow);
     Ok(())
 }
 
@@ -86,11 +83,8 @@ pub async fn agents_keep_each_other_waiting_and_nobody_else(bed: &Bed) -> Result
         for actor in [Actor::Reconciler, Actor::Webhook, Actor::Admin] {
             let began = Instant::now();
             let answer = bed.ask(actor, None, Method::GET, "/version", &Json::Null).await?;
-            ensure!(
-                answer.code == 200 && began.elapsed() < AT_ONCE,
-                "{actor:?}: {:?}: {answer:?}",
-                began.elapsed()
-            );
+            let took = began.elapsed();
+            ensure!(answer.code == 200 && took < AT_ONCE, "{actor:?}: {took:?}: {answer:?}");
         }
         let (waiting, taken) = agents_level(bed).await?;
         ensure!(waiting > 0 && (1..=SEATS).contains(&taken), "{waiting} wait, {taken} seats are taken");

@@ -1,7 +1,8 @@
 //! What people are told of edits that will be overwritten.
 
+use super::attacks::annotation;
 use super::bed::{Actor, Bed};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, names};
 use http::Method;
 use kube::Resource as _;
@@ -19,19 +20,11 @@ const MACHINES: [&str; 5] = [
 /// A Node, its shadow and a pool, to be edited.
 async fn prepare(bed: &Bed, shadows: &str) -> Result<()> {
     let labels = json!({names::UPDATER_INTERFACE_LABEL: "2.0.0"});
-    bed.must(
-        Method::POST,
-        "/api/v1/nodes",
-        &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "edited", "labels": labels}}),
-    )
-    .await?;
-    bed.must(
-        Method::POST,
-        shadows,
-        &json!({"apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
-            "metadata": {"name": "brs-edited"}, "spec": {"state": "Idle"}}),
-    )
-    .await?;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "edited", "labels": labels}});
+    bed.must(Method::POST, "/api/v1/nodes", &node).await?;
+    let shadow = json!({"apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
+        "metadata": {"name": "brs-edited"}, "spec": {"state": "Idle"}});
+    bed.must(Method::POST, shadows, &shadow).await?;
     let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
         "metadata": {"name": "edited"}, "spec": {"nodeSelector": {}}});
     bed.must(Method::POST, &bed.ours(&BottlerocketPool::api_version(&()), "bottlerocketpools"), &pool)
@@ -49,22 +42,19 @@ pub async fn check(bed: &Bed) -> Result<()> {
     let node = "/api/v1/nodes/edited".to_owned();
     prepare(bed, &shadows).await?;
     let pause = "kubectl annotate node edited brupop.bottlerocket.aws/pause=true";
-    let pause_all = format!(
-        "kubectl patch brf fleet -n {} --type=merge -p '{{\"spec\":{{\"paused\":true}}}}'",
-        bed.namespace
-    );
-    let pause_pool = format!(
-        "kubectl patch brp edited -n {} --type=merge -p '{{\"spec\":{{\"paused\":true}}}}'",
-        bed.namespace
-    );
+    let [pause_all, pause_pool] = ["brf fleet", "brp edited"].map(|object| {
+        format!(
+            "kubectl patch {object} -n {} --type=merge -p '{{\"spec\":{{\"paused\":true}}}}'",
+            bed.namespace
+        )
+    });
     let pool = bed.ours(&BottlerocketPool::api_version(&()), "bottlerocketpools/edited");
     let [shadow_status, pool_status, ledger, node_status] =
         [&shadow, &pool, &fleet, &node].map(|path| format!("{path}/status"));
     let spec = |spec: Json| json!({"spec": spec});
     let status = |status: Json| json!({"status": status});
-    let annotation = |key: &str, value: Json| json!({"metadata": {"annotations": {key: value}}});
     let marker = |value: Json| annotation(names::MARKER_ANNOTATION, value);
-    let paused = annotation(names::PAUSE_ANNOTATION, json!("true"));
+    let paused = annotation(names::PAUSE_ANNOTATION, "true");
     let version = spec(json!({"version": "1.2.3"}));
     let uncordon = "kubectl uncordon edited";
     let edits: [(&str, &str, Json, &[&str]); 14] = [
@@ -86,14 +76,11 @@ pub async fn check(bed: &Bed) -> Result<()> {
     for (says, path, body, words) in &edits {
         for machine in MACHINES {
             // Of a kubelet, NodeRestriction lets through what is its own Node's.
-            let answer = bed
-                .ask(Actor::Admin, Some(machine), Method::PATCH, &format!("{path}?dryRun=All"), body)
-                .await?;
+            let dry = format!("{path}?dryRun=All");
+            let answer = bed.ask(Actor::Admin, Some(machine), Method::PATCH, &dry, body).await?;
             ensure!(answer.warnings.is_empty(), "{machine}: {says}: {:?}", answer.warnings);
-            ensure!(
-                answer.code == 200 || machine.starts_with("system:node:"),
-                "{machine}: {says}: {answer:?}"
-            );
+            let is_kubelet = machine.starts_with("system:node:");
+            ensure!(answer.code == 200 || is_kubelet, "{machine}: {says}: {answer:?}");
         }
         let answer = bed.ask(Actor::Admin, None, Method::PATCH, path, body).await?;
         ensure!(answer.code == 200, "{says}: {answer:?}");
@@ -109,9 +96,8 @@ pub async fn check(bed: &Bed) -> Result<()> {
 /// Deletions go through, too.
 async fn deletions(bed: &Bed, shadow: &str, fleet: &str, pause: &str, pause_all: &str) -> Result<()> {
     for machine in MACHINES.iter().filter(|user| !user.starts_with("system:node:")) {
-        let answer = bed
-            .ask(Actor::Admin, Some(machine), Method::DELETE, &format!("{shadow}?dryRun=All"), &Json::Null)
-            .await?;
+        let dry = format!("{shadow}?dryRun=All");
+        let answer = bed.ask(Actor::Admin, Some(machine), Method::DELETE, &dry, &Json::Null).await?;
         ensure!(answer.code == 200 && answer.warnings.is_empty(), "{machine}: {answer:?}");
     }
     // A service account of somebody's pipeline is as good as a person.
@@ -133,7 +119,6 @@ fn told(says: &str, warnings: &[String], words: &[&str]) -> Result<()> {
     }
     let [warning] = warnings else { anyhow::bail!("{says}: not one warning: {warnings:?}") };
     let missing = words.iter().find(|word| !warning.contains(**word));
-    missing
-        .map_or(Ok(()), |word| Err(anyhow::anyhow!("{word}")))
-        .with_context(|| format!("{says}: {warning} lacks"))
+    ensure!(missing.is_none(), "{says}: {warning} lacks {missing:?}");
+    Ok(())
 }

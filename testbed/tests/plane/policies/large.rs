@@ -1,6 +1,6 @@
 //! Nodes to which their kubelet has given as many labels and annotations as fit.
 
-use super::attacks::{self, Row, Verdict, with_marker};
+use super::attacks::{self, Row, Verdict, annotation, label, with_marker};
 use super::bed::{Actor, Bed};
 use anyhow::{Result, ensure};
 use brupop_api::names;
@@ -38,27 +38,18 @@ fn rows(node: &str, kind: &str) -> Vec<Row> {
         (says, Actor::Reconciler, Method::PATCH, path(node), with_marker(patch), verdict)
     };
     let taint = json!([{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]);
-    let labels = |labels: Json| json!({"metadata": {"labels": labels}});
-    let mut rows = vec![marked(
-        "cordon, taint and marker",
-        json!({"spec": {"unschedulable": true, "taints": taint}}),
-        Verdict::Allowed,
-    )];
+    let cordoned = json!({"spec": {"unschedulable": true, "taints": taint}});
+    let mut rows = vec![marked("cordon, taint and marker", cordoned, Verdict::Allowed)];
     if kind == "labels" {
         let rule = Verdict::Policy("reconciler-node-labels");
-        let left = labels(json!({names::UPDATER_INTERFACE_LABEL: null}));
         rows.extend([
-            marked(
-                "exclusion and marker",
-                labels(json!({names::EXCLUDE_FROM_LB_LABEL: "true"})),
-                Verdict::Allowed,
-            ),
-            marked("a label added", labels(json!({"x": "y"})), rule),
-            marked("a label removed", left, rule),
+            marked("exclusion and marker", label(names::EXCLUDE_FROM_LB_LABEL, "true"), Verdict::Allowed),
+            marked("a label added", label("x", "y"), rule),
+            marked("a label removed", label(names::UPDATER_INTERFACE_LABEL, ()), rule),
         ]);
     } else {
         let rule = Verdict::Policy("reconciler-node-annotations");
-        rows.push(marked("an annotation added", json!({"metadata": {"annotations": {"x": "y"}}}), rule));
+        rows.push(marked("an annotation added", annotation("x", "y"), rule));
     }
     rows
 }

@@ -26,21 +26,20 @@ async fn policies_are_in_force(bed: &Bed) -> Result<()> {
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     let marker = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: "{}"}}});
     let component = json!({"metadata": {"labels": {"brupop.bottlerocket.aws/component": "webhook"}}});
+    let node = "/api/v1/nodes/in?dryRun=All";
+    let pod = "/api/v1/namespaces/default/pods/pod?dryRun=All";
     let in_force = await_until("the policies are in force", async || {
         let code = async |actor, method, path: &str, body: &Json| {
-            bed.ask(actor, None, method, path, body)
-                .await
-                .map(|answer| (answer.code, answer.warnings.len()))
-                .ok()
+            let answer = bed.ask(actor, None, method, path, body).await.ok()?;
+            Some((answer.code, answer.warnings.len()))
         };
         let found = [
-            code(Actor::Reconciler, Method::PATCH, "/api/v1/nodes/in?dryRun=All", &check).await?,
+            code(Actor::Reconciler, Method::PATCH, node, &check).await?,
             code(Actor::Reconciler, Method::POST, &leases, &other_lease).await?,
             code(Actor::Webhook, Method::PATCH, &configuration, &label).await?,
-            code(Actor::Member, Method::PATCH, "/api/v1/nodes/in?dryRun=All", &marker).await?,
-            code(Actor::Member, Method::PATCH, "/api/v1/namespaces/default/pods/pod?dryRun=All", &component)
-                .await?,
-            code(Actor::Admin, Method::PATCH, "/api/v1/nodes/in?dryRun=All", &marker).await?,
+            code(Actor::Member, Method::PATCH, node, &marker).await?,
+            code(Actor::Member, Method::PATCH, pod, &component).await?,
+            code(Actor::Admin, Method::PATCH, node, &marker).await?,
         ];
         (found == [(403, 0), (403, 0), (403, 0), (403, 1), (403, 0), (200, 1)]).then_some(())
     });
@@ -69,23 +68,14 @@ async fn check_all(bed: &Bed, rows: impl Iterator<Item = &Row>) -> Vec<String> {
 
 /// The accounts may do everything: now the policies stand alone. What roles refuse is in the test of docs/rights.txt.
 async fn give_everything(bed: &Bed) -> Result<()> {
-    let subject =
-        |name: &str| json!({"kind": "ServiceAccount", "name": (bed.named)(name), "namespace": bed.namespace});
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "everything"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [subject("brupop-reconciler"), subject("brupop-webhook")],
-    });
-    bed.must(Method::POST, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await?;
+    let accounts = format!("system:serviceaccounts:{}", bed.namespace);
+    bed.bind("everything", "cluster-admin", "Group", &accounts).await?;
     // On the oldest Kubernetes kubelets may write Events by the older API only.
     let group = "rbac.authorization.k8s.io";
     let may = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": "events"},
         "rules": [{"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]});
     bed.must(Method::POST, &format!("/apis/{group}/v1/clusterroles"), &may).await?;
-    let kubelets = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "events"},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "events"},
-        "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:nodes"}]});
-    bed.must(Method::POST, &format!("/apis/{group}/v1/clusterrolebindings"), &kubelets).await?;
+    bed.bind("events", "events", "Group", "system:nodes").await?;
     for actor in [Actor::Reconciler, Actor::Webhook] {
         let heard = await_until("the roles are wide open", async || {
             let answer = bed.ask(actor, None, Method::GET, "/api/v1/secrets", &Json::Null).await.ok()?;

@@ -58,8 +58,6 @@ pub async fn register(bed: &mut Bed) -> Result<()> {
 
 /// Kubelets and their Nodes.
 pub fn kubelets_and_nodes() -> Vec<Row> {
-    let annotated = |key: &str, value: Json| json!({"metadata": {"annotations": {key: value}}});
-    let labelled = |key: &str, value: Json| json!({"metadata": {"labels": {key: value}}});
     let by = |says, actor, path: &str, patch: Json, verdict| -> Row {
         (says, actor, Method::PATCH, format!("{NODES}/{path}"), patch, verdict)
     };
@@ -75,29 +73,23 @@ pub fn kubelets_and_nodes() -> Vec<Row> {
     let mut beside = heartbeat.clone();
     beside["metadata"]["annotations"][pause] = json!("x");
     vec![
-        own("a marker forged", annotated(marker, json!("{\"attempt\": 7}")), NODE_RULE),
-        own("a marker removed", annotated(marker, Json::Null), NODE_RULE),
-        own("a pause taken back", annotated(pause, Json::Null), NODE_RULE),
-        own("an update asked for", annotated(now, json!("true")), NODE_RULE),
+        own("a marker forged", annotation(marker, "{\"attempt\": 7}"), NODE_RULE),
+        own("a marker removed", annotation(marker, ()), NODE_RULE),
+        own("a pause taken back", annotation(pause, ()), NODE_RULE),
+        own("an update asked for", annotation(now, "true"), NODE_RULE),
         own("all annotations removed", json!({"metadata": {"annotations": null}}), NODE_RULE),
-        status("a marker forged with a heartbeat", annotated(marker, json!("x")), NODE_RULE),
+        status("a marker forged with a heartbeat", annotation(marker, "x"), NODE_RULE),
         status("a pause in other words, with a heartbeat", beside, NODE_RULE),
-        by("a marker forged elsewhere", Member, "in", annotated(marker, json!("x")), NODE_RULE),
-        by("an update asked for elsewhere", Member, "in", annotated(now, json!("true")), NODE_RULE),
+        by("a marker forged elsewhere", Member, "in", annotation(marker, "x"), NODE_RULE),
+        by("an update asked for elsewhere", Member, "in", annotation(now, "true"), NODE_RULE),
         status("a heartbeat", heartbeat, Allowed),
-        own("a volume driver", annotated("csi.volume.kubernetes.io/nodeid", json!("{}")), Allowed),
-        own("another annotation", annotated("a.b/marker", json!("x")), Allowed),
+        own("a volume driver", annotation("csi.volume.kubernetes.io/nodeid", "{}"), Allowed),
+        own("another annotation", annotation("a.b/marker", "x"), Allowed),
         own("a cordon", json!({"spec": {"unschedulable": true}}), Allowed),
-        own("an exclusion", labelled(names::EXCLUDE_FROM_LB_LABEL, json!("true")), Allowed),
-        own("no longer opted in", labelled(names::UPDATER_INTERFACE_LABEL, Json::Null), Allowed),
-        by("a pause, by a person", Admin, Bed::KUBELETS_NODE, annotated(pause, json!("x")), Allowed),
-        by(
-            "a marker, by the reconciler",
-            Reconciler,
-            Bed::KUBELETS_NODE,
-            annotated(marker, json!("x")),
-            Allowed,
-        ),
+        own("an exclusion", label(names::EXCLUDE_FROM_LB_LABEL, "true"), Allowed),
+        own("no longer opted in", label(names::UPDATER_INTERFACE_LABEL, ()), Allowed),
+        by("a pause, by a person", Admin, Bed::KUBELETS_NODE, annotation(pause, "x"), Allowed),
+        by("a marker, by the reconciler", Reconciler, Bed::KUBELETS_NODE, annotation(marker, "x"), Allowed),
     ]
 }
 
@@ -113,7 +105,7 @@ fn mirror(bed: &Bed, namespace: &str, labels: &Json) -> Json {
 /// Kubelets and our pods.
 pub fn kubelets_and_pods(bed: &Bed) -> Vec<Row> {
     let rule = Policy("kubelet-pod-label");
-    let labelled = |value: Json| json!({"metadata": {"labels": {LABEL: value}}});
+    let labelled = |value: Json| label(LABEL, value);
     let makes = |says, namespace: &str, labels: Json, verdict| {
         (says, Kubelet, Method::POST, pods(namespace), mirror(bed, namespace, &labels), verdict)
     };
@@ -122,10 +114,7 @@ pub fn kubelets_and_pods(bed: &Bed) -> Vec<Row> {
     };
     let ready = json!({"status": {"podIP": "10.9.0.9", "podIPs": [{"ip": "10.9.0.9"}],
         "conditions": [{"type": "Ready", "status": "True"}]}});
-    let others = |says, actor| {
-        let made = own_pod(bed, "made", &json!({LABEL: WEBHOOK}));
-        (says, actor, Method::POST, pods(bed.namespace), made, Allowed)
-    };
+    let made = own_pod(bed, "made", &json!({LABEL: WEBHOOK}));
     let deletes = |says, name: &str| {
         (says, Kubelet, Method::DELETE, format!("{}/{name}", pods(bed.namespace)), Json::Null, Allowed)
     };
@@ -139,7 +128,7 @@ pub fn kubelets_and_pods(bed: &Bed) -> Vec<Row> {
         patches("the status of another pod", Kubelet, "theirs/status", ready, Allowed),
         deletes("our pod deleted", "ours"),
         deletes("another pod deleted", "theirs"),
-        others("our pod, by an administrator", Admin),
+        ("our pod, by an administrator", Admin, Method::POST, pods(bed.namespace), made, Allowed),
         // Where NodeRestriction does not look, and RBAC lets through.
         patches("our label given", Member, "theirs", labelled(json!(WEBHOOK)), rule),
         patches("our label changed", Member, "ours", labelled(json!("reconciler")), rule),
@@ -147,13 +136,7 @@ pub fn kubelets_and_pods(bed: &Bed) -> Vec<Row> {
         patches("all labels taken", Member, "ours", json!({"metadata": {"labels": null}}), rule),
         patches("our label given with a status", Member, "theirs/status", labelled(json!(WEBHOOK)), rule),
         patches("our label taken with a status", Member, "ours/status", labelled(Json::Null), rule),
-        patches(
-            "another label of our pod",
-            Member,
-            "ours",
-            json!({"metadata": {"labels": {"c": "d"}}}),
-            Allowed,
-        ),
+        patches("another label of our pod", Member, "ours", label("c", "d"), Allowed),
         patches("our label given, by an administrator", Admin, "theirs", labelled(json!(WEBHOOK)), Allowed),
         patches("our label taken, by an administrator", Admin, "ours", labelled(Json::Null), Allowed),
     ]
@@ -170,10 +153,9 @@ pub fn kubelets_and_events() -> Vec<Row> {
             "involvedObject": {"kind": "Node", "name": "in"}, "reportingComponent": component,
             "source": {"component": source}})
     };
-    let makes = |says, api: &str, event: Json, verdict| -> Row {
-        (says, Kubelet, Method::POST, path(api, ""), event, verdict)
-    };
-    let patches = |says, api: &str, name: &str, patch: Json, verdict| -> Row {
+    let makes =
+        |says, api: &str, event, verdict| (says, Kubelet, Method::POST, path(api, ""), event, verdict);
+    let patches = |says, api: &str, name: &str, patch, verdict| {
         (says, Kubelet, Method::PATCH, path(api, name), patch, verdict)
     };
     let again = json!({"series": {"count": 9, "lastObservedTime": "2026-01-01T00:00:09.000000Z"}});

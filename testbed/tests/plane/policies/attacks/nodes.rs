@@ -24,7 +24,7 @@ fn marked(says: &'static str, patch: Json, verdict: Verdict) -> Row {
 fn service() -> Vec<Row> {
     let (unmarked, uninvited) = (Policy("reconciler-node-marker"), Policy("reconciler-node-opted-in"));
     let ours = json!([{"key": TAINT, "effect": "PreferNoSchedule"}]);
-    let excluded = |value: Json| json!({"metadata": {"labels": {EXCLUDE: value}}});
+    let excluded = |value: Json| label(EXCLUDE, value);
     let (cordoned, uncordoned) =
         (json!({"spec": {"unschedulable": true}}), json!({"spec": {"unschedulable": null}}));
     let undo = json!({
@@ -58,35 +58,22 @@ fn service() -> Vec<Row> {
 }
 
 fn metadata() -> Vec<Row> {
-    let (label, annotation) = ("reconciler-node-labels", "reconciler-node-annotations");
+    let (labels, annotations) = (Policy("reconciler-node-labels"), Policy("reconciler-node-annotations"));
     let uninvited = Policy("reconciler-node-opted-in");
-    let kept = |key: &str, value: Json| json!({"metadata": {"annotations": {key: value}}});
+    let (kept, check) =
+        (annotation(SCALE_DOWN, "true"), annotation(names::admission_check::NODE_ANNOTATION, "x"));
     vec![
-        marked("another label", json!({"metadata": {"labels": {"x": "y"}}}), Policy(label)),
-        marked("a label changed", json!({"metadata": {"labels": {"a": "c"}}}), Policy(label)),
-        marked("a label removed", json!({"metadata": {"labels": {"a": null}}}), Policy(label)),
-        marked("another annotation", json!({"metadata": {"annotations": {"x": "y"}}}), Policy(annotation)),
-        marked("no autoscaler removes it", kept(SCALE_DOWN, json!("true")), Allowed),
-        marked("in other words", kept(SCALE_DOWN, json!("x")), Policy(annotation)),
-        marked("somebody's words changed", kept(DO_NOT_DISRUPT, json!("true")), Policy(annotation)),
-        marked("somebody's words removed", kept(DO_NOT_DISRUPT, Json::Null), Policy(annotation)),
-        on(
-            "left-marked",
-            "no autoscaler removes it, no longer opted in",
-            kept(SCALE_DOWN, json!("true")),
-            uninvited,
-        ),
-        marked(
-            "an annotation removed",
-            json!({"metadata": {"annotations": {"c": null}}}),
-            Policy(annotation),
-        ),
-        on(
-            "in",
-            "the check",
-            json!({"metadata": {"annotations": {names::admission_check::NODE_ANNOTATION: "x"}}}),
-            Policy(names::admission_check::NODE_RULE),
-        ),
+        marked("another label", label("x", "y"), labels),
+        marked("a label changed", label("a", "c"), labels),
+        marked("a label removed", label("a", ()), labels),
+        marked("another annotation", annotation("x", "y"), annotations),
+        marked("an annotation removed", annotation("c", ()), annotations),
+        marked("no autoscaler removes it", kept.clone(), Allowed),
+        marked("in other words", annotation(SCALE_DOWN, "x"), annotations),
+        marked("somebody's words changed", annotation(DO_NOT_DISRUPT, "true"), annotations),
+        marked("somebody's words removed", annotation(DO_NOT_DISRUPT, ()), annotations),
+        on("left-marked", "no autoscaler removes it, no longer opted in", kept, uninvited),
+        on("in", "the check", check, Policy(names::admission_check::NODE_RULE)),
     ]
 }
 
@@ -95,24 +82,19 @@ fn taints() -> Vec<Row> {
     let a = json!({"key": "a", "effect": "NoSchedule"});
     let b = json!({"key": "b", "value": "c", "effect": "NoExecute"});
     let ours = json!({"key": TAINT, "effect": "PreferNoSchedule"});
-    let taint = "reconciler-node-taints";
+    let valued = json!({"key": TAINT, "value": "x", "effect": "PreferNoSchedule"});
+    let late = json!({"key": TAINT, "effect": "PreferNoSchedule", "timeAdded": "9999-12-31T23:59:59-23:59"});
+    let sting = json!({"key": TAINT, "effect": "NoExecute"});
+    let rule = Policy("reconciler-node-taints");
     vec![
         taints("our taint among the others", json!([a, ours, b]), Allowed),
-        taints("taints in another order", json!([b, a]), Policy(taint)),
-        taints("a taint removed", json!([a]), Policy(taint)),
-        taints("another taint", json!([a, b, {"key": "x", "effect": "NoExecute"}]), Policy(taint)),
-        taints("ours, with a sting", json!([a, b, {"key": TAINT, "effect": "NoExecute"}]), Policy(taint)),
-        taints(
-            "ours, with a value",
-            json!([a, b, {"key": TAINT, "value": "x", "effect": "PreferNoSchedule"}]),
-            Policy(taint),
-        ),
-        taints(
-            "ours, of the year 10000",
-            json!([a, b, {"key": TAINT, "effect": "PreferNoSchedule", "timeAdded": "9999-12-31T23:59:59-23:59"}]),
-            Policy(taint),
-        ),
-        taints("ours, twice over", json!([a, b, ours, {"key": TAINT, "effect": "NoExecute"}]), Policy(taint)),
+        taints("taints in another order", json!([b, a]), rule),
+        taints("a taint removed", json!([a]), rule),
+        taints("another taint", json!([a, b, {"key": "x", "effect": "NoExecute"}]), rule),
+        taints("ours, with a sting", json!([a, b, sting]), rule),
+        taints("ours, with a value", json!([a, b, valued]), rule),
+        taints("ours, of the year 10000", json!([a, b, late]), rule),
+        taints("ours, twice over", json!([a, b, ours, sting]), rule),
     ]
 }
 
@@ -122,32 +104,20 @@ fn rest() -> Vec<Row> {
         let mark = json!({"op": "add", "path": "/metadata/annotations/brupop.bottlerocket.aws~1marker", "value": "{}"});
         on("in", says, json!([mark, {"op": op, "path": path, "value": value}]), verdict)
     };
-    let rest = "reconciler-node-rest";
+    let rest = Policy("reconciler-node-rest");
+    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "out", "uid": "u"}]);
+    let record = json!([{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": {"f:labels": {}}}, "time": "9999-12-31T23:59:59-23:59"}]);
+    let addresses = json!({"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}});
+    let (late, records) = ("times that nobody can take back", "/metadata/managedFields");
     vec![
         marked("another provider", json!({"spec": {"providerID": "x://z"}}), Invalid),
         marked("the provider removed", json!({"spec": {"providerID": null}}), Invalid),
-        on("left-marked", "a provider", json!({"spec": {"providerID": "x://z"}}), Policy(rest)),
-        marked(
-            "addresses of pods",
-            json!({"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}}),
-            Policy(rest),
-        ),
-        op("a finalizer", "add", "/metadata/finalizers", json!(["a.b/c"]), Policy(rest)),
-        op(
-            "an owner",
-            "add",
-            "/metadata/ownerReferences",
-            json!([{"apiVersion": "v1", "kind": "Node", "name": "out", "uid": "u"}]),
-            Policy(rest),
-        ),
-        op(
-            "times that nobody can take back",
-            "replace",
-            "/metadata/managedFields",
-            json!([{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
-                "fieldsV1": {"f:metadata": {"f:labels": {}}}, "time": "9999-12-31T23:59:59-23:59"}]),
-            Policy("reconciler-node-managed-fields"),
-        ),
+        on("left-marked", "a provider", json!({"spec": {"providerID": "x://z"}}), rest),
+        marked("addresses of pods", addresses, rest),
+        op("a finalizer", "add", "/metadata/finalizers", json!(["a.b/c"]), rest),
+        op("an owner", "add", "/metadata/ownerReferences", owner, rest),
+        op(late, "replace", records, record, Policy("reconciler-node-managed-fields")),
         op("another name", "replace", "/metadata/name", json!("other"), Invalid),
     ]
 }

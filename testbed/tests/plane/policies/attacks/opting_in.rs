@@ -42,53 +42,27 @@ pub fn opting_in(with_the_right: bool) -> Vec<Row> {
         {"op": "add", "path": "/metadata/labels/bottlerocket.aws~1updater-interface-version", "value": "2.0.0"},
     ]);
     let ours = json!({"spec": {"taints": [{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]}});
+    let excluded = labelled(label(names::EXCLUDE_FROM_LB_LABEL, "true"));
+    let finalizer = labelled(json!({"metadata": {"finalizers": ["a.b/c"]}}));
+    let cordoned = json!({"spec": {"unschedulable": true}});
+    let taken_out = with_marker(cordoned.clone());
     vec![
         row("host", "opted in", labelled(json!({})), allowed),
         row("bare-host", "opted in, as the reconciler does it", as_it_does, allowed),
-        row("host", "opted in with another value", json!({"metadata": {"labels": {LABEL: "1.0.0"}}}), labels),
-        row("host", "left out", json!({"metadata": {"labels": {LABEL: "none"}}}), labels),
-        row(
-            "host",
-            "opted in, and another label",
-            labelled(json!({"metadata": {"labels": {"x": "y"}}})),
-            labels,
-        ),
-        row(
-            "host",
-            "opted in, and a label changed",
-            labelled(json!({"metadata": {"labels": {"a": "c"}}})),
-            labels,
-        ),
-        row(
-            "host",
-            "opted in, and a label removed",
-            labelled(json!({"metadata": {"labels": {"a": null}}})),
-            labels,
-        ),
-        row(
-            "host",
-            "opted in and excluded",
-            labelled(json!({"metadata": {"labels": {names::EXCLUDE_FROM_LB_LABEL: "true"}}})),
-            alone,
-        ),
+        row("host", "opted in with another value", label(LABEL, "1.0.0"), labels),
+        row("host", "left out", label(LABEL, "none"), labels),
+        row("host", "opted in, and another label", labelled(label("x", "y")), labels),
+        row("host", "opted in, and a label changed", labelled(label("a", "c")), labels),
+        row("host", "opted in, and a label removed", labelled(label("a", ())), labels),
+        row("host", "opted in and excluded", excluded, alone),
         row("host", "opted in and marked", labelled(with_marker(json!({}))), alone),
-        row("host", "opted in and cordoned", labelled(json!({"spec": {"unschedulable": true}})), alone),
+        row("host", "opted in and cordoned", labelled(cordoned), alone),
         row("host", "opted in and tainted", labelled(ours), alone),
-        row(
-            "host",
-            "opted in with a finalizer",
-            labelled(json!({"metadata": {"finalizers": ["a.b/c"]}})),
-            rest,
-        ),
+        row("host", "opted in with a finalizer", finalizer, rest),
         row("debian", "another system opted in", labelled(json!({})), labels),
         row("out", "one opted in that says nothing of itself", labelled(json!({})), labels),
         row("left-out", "one opted in that was left out", labelled(json!({})), labels),
-        row("left-out", "its word taken back", json!({"metadata": {"labels": {LABEL: null}}}), labels),
-        row(
-            "left-out",
-            "out of service, left out",
-            with_marker(json!({"spec": {"unschedulable": true}})),
-            Policy("reconciler-node-opted-in"),
-        ),
+        row("left-out", "its word taken back", label(LABEL, ()), labels),
+        row("left-out", "out of service, left out", taken_out, Policy("reconciler-node-opted-in")),
     ]
 }

@@ -17,6 +17,8 @@ fn lease(more: &Json) -> Json {
     lease
 }
 
+const LASTING: Verdict = Policy("reconciler-records-metadata");
+
 /// What outlives a stolen token, as metadata of an object.
 fn lasting() -> [(&'static str, Json); 4] {
     let owner = json!({"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": "u"});
@@ -61,14 +63,13 @@ fn leases(bed: &Bed) -> Vec<Row> {
         with("renewed in the year 10000", json!({"renewTime": "9999-12-31T23:59:59.000000-23:59"}), spec),
         with("acquired in the year 10000", json!({"acquireTime": "9999-12-31T23:59:59.000000-23:59"}), spec),
     ];
-    rows.extend(
-        lasting().map(|(says, more)| make(says, lease(&more), Policy("reconciler-records-metadata"))),
-    );
+    rows.extend(lasting().map(|(says, more)| make(says, lease(&more), LASTING)));
     rows
 }
 
 fn fleets(bed: &Bed) -> Vec<Row> {
-    let of_fleet = "reconciler-fleet";
+    let of_fleet = Policy("reconciler-fleet");
+    let halts = json!([{"version": "1.0.0", "haltedAt": "2026-01-01T00:00:00Z"}]);
     let fleets = bed.ours(&BottlerocketFleet::api_version(&()), "bottlerocketfleets");
     let ours = format!("{fleets}/{}", names::FLEET);
     let pools = bed.ours(&BottlerocketPool::api_version(&()), "bottlerocketpools");
@@ -76,33 +77,23 @@ fn fleets(bed: &Bed) -> Vec<Row> {
     let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
         "metadata": {"name": "of-a-thief"}, "spec": {"nodeSelector": {}}});
     let make = |says, body: Json, verdict| by(says, Method::POST, fleets.clone(), body, verdict);
-    let change = |says, body: Json| by(says, Method::PATCH, ours.clone(), body, Policy(of_fleet));
+    let with = |says, spec: Json| make(says, fleet(names::FLEET, &spec), of_fleet);
+    let change = |says, spec: Json| by(says, Method::PATCH, ours.clone(), json!({"spec": spec}), of_fleet);
     let mut rows = vec![
         make("another fleet", fleet("other", &json!({})), Invalid),
-        make("a fleet on hold", fleet(names::FLEET, &json!({"paused": true})), Policy(of_fleet)),
-        make(
-            "a fleet without a ceiling",
-            fleet(names::FLEET, &json!({"maxUnavailable": "100%"})),
-            Policy(of_fleet),
-        ),
-        make(
-            "a fleet that nobody steers",
-            fleet(names::FLEET, &json!({"unpooledNodes": "Hold"})),
-            Policy(of_fleet),
-        ),
+        with("a fleet on hold", json!({"paused": true})),
+        with("a fleet without a ceiling", json!({"maxUnavailable": "100%"})),
+        with("a fleet that nobody steers", json!({"unpooledNodes": "Hold"})),
         by("a pool of its own", Method::POST, pools.clone(), pool.clone(), Policy("pool-people")),
         by("a pool elsewhere", Method::POST, elsewhere, pool, Policy("pool-people")),
-        change("the fleet let go", json!({"spec": {"paused": false}})),
-        change(
-            "a halt lifted",
-            json!({"spec": {"acknowledgedHalts": [{"version": "1.0.0", "haltedAt": "2026-01-01T00:00:00Z"}]}}),
-        ),
-        by("the fleet's end", Method::DELETE, ours.clone(), Json::Null, Policy(of_fleet)),
+        change("the fleet let go", json!({"paused": false})),
+        change("a halt lifted", json!({"acknowledgedHalts": halts})),
+        by("the fleet's end", Method::DELETE, ours.clone(), Json::Null, of_fleet),
     ];
     rows.extend(lasting().map(|(says, more)| {
         let mut new = fleet(names::FLEET, &json!({}));
         json_patch::merge(&mut new, &more);
-        make(says, new, Policy("reconciler-records-metadata"))
+        make(says, new, LASTING)
     }));
     rows
 }
@@ -112,7 +103,7 @@ fn events(bed: &Bed) -> Vec<Row> {
     let ours = "brupop-reconciler";
     let about = |namespace: &str, kind: &str| event(namespace, "e", ours, kind);
     let of = |namespace: &str| format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-    let theirs = || format!("{}/theirs", of("default"));
+    let theirs = || format!("{EVENTS}/theirs");
     let make = |says, event: Json, verdict| {
         let path = of(event["metadata"]["namespace"].as_str().unwrap_or_default());
         by(says, Method::POST, path, event, verdict)
@@ -124,6 +115,7 @@ fn events(bed: &Bed) -> Vec<Row> {
     };
     let core_event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"},
         "involvedObject": {"kind": "Node", "name": "in"}, "reportingComponent": "kubelet"});
+    let older = "/api/v1/namespaces/default/events".to_owned();
     let series = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}});
     let mut rows = vec![
         make("an Event about a Node", about("default", "Node"), Allowed),
@@ -144,16 +136,10 @@ fn events(bed: &Bed) -> Vec<Row> {
             json!({"reportingController": ours}),
             Invalid,
         ),
-        by("another's Event's end", Method::DELETE, theirs(), Json::Null, Policy("reconciler-events")),
-        by(
-            "an Event by the older API",
-            Method::POST,
-            "/api/v1/namespaces/default/events".to_owned(),
-            core_event,
-            Policy("reconciler-events"),
-        ),
+        by("another's Event's end", Method::DELETE, theirs(), Json::Null, rule),
+        by("an Event by the older API", Method::POST, older, core_event, rule),
     ];
-    rows.extend(lasting().map(|(says, more)| with(says, more, Policy("reconciler-records-metadata"))));
+    rows.extend(lasting().map(|(says, more)| with(says, more, LASTING)));
     rows
 }
 
@@ -170,15 +156,15 @@ pub async fn plant(bed: &Bed) -> Result<()> {
     bed.must(Method::POST, &leases, &late).await?;
     let mut event = event("default", "planted", "brupop-reconciler", "Node");
     json_patch::merge(&mut event, &planted);
-    bed.must(Method::POST, "/apis/events.k8s.io/v1/namespaces/default/events", &event).await?;
+    bed.must(Method::POST, EVENTS, &event).await?;
     Ok(())
 }
 
 /// The reconciler and what somebody has left on its records.
 pub fn planted(bed: &Bed) -> Vec<Row> {
     let lease = format!("{}/{}", bed.ours("coordination.k8s.io/v1", "leases"), names::LEASE);
-    let event = "/apis/events.k8s.io/v1/namespaces/default/events/planted".to_owned();
-    let rule = Policy("reconciler-records-metadata");
+    let event = format!("{EVENTS}/planted");
+    let finalizers = json!({"metadata": {"finalizers": ["a.b/c", "d.e/f"]}});
     let removed = json!({"metadata": {"finalizers": null, "labels": null, "annotations": null}});
     let renewed = json!({"spec": {"renewTime": "2026-01-01T00:00:10.000000Z"}});
     let again = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}});
@@ -193,70 +179,45 @@ pub fn planted(bed: &Bed) -> Vec<Row> {
             }
             by(says, Method::PATCH, path.clone(), body, verdict)
         };
-        rows.push(change("written as it was", &json!({}), Allowed));
-        rows.push(change("cleaned", &removed, Allowed));
-        rows.push(change("another label", &json!({"metadata": {"labels": {"a": "c"}}}), rule));
-        rows.push(change(
-            "one more finalizer",
-            &json!({"metadata": {"finalizers": ["a.b/c", "d.e/f"]}}),
-            rule,
-        ));
-        rows.push(change("one more annotation", &json!({"metadata": {"annotations": {"b": "c"}}}), rule));
+        rows.extend([
+            change("written as it was", &json!({}), Allowed),
+            change("cleaned", &removed, Allowed),
+            change("another label", &label("a", "c"), LASTING),
+            change("one more finalizer", &finalizers, LASTING),
+            change("one more annotation", &annotation("b", "c"), LASTING),
+        ]);
     }
     rows
 }
 
 /// The reconciler and evictions. `uid` is the pod's.
 pub fn evictions(uid: &str) -> Vec<Row> {
-    let evict = |says, options: Json, verdict| {
+    const POD: &str = "/api/v1/namespaces/default/pods/pod";
+    let with = |more: Json| {
+        let mut options = json!({"dryRun": ["All"], "preconditions": {"uid": uid}});
+        json_patch::merge(&mut options, &more);
+        options
+    };
+    let evict = |says, more: Json, verdict| {
         let body = json!({"apiVersion": "policy/v1", "kind": "Eviction",
-            "metadata": {"name": "pod", "namespace": "default"}, "deleteOptions": options});
-        let path = "/api/v1/namespaces/default/pods/pod/eviction".to_owned();
-        (says, Reconciler, Method::POST, path, body, verdict)
+            "metadata": {"name": "pod", "namespace": "default"}, "deleteOptions": with(more)});
+        by(says, Method::POST, format!("{POD}/eviction"), body, verdict)
     };
-    let uid = json!({"uid": uid});
-    let delete = |says, mut options: Json, verdict| {
-        options["dryRun"] = json!(["All"]);
-        let path = "/api/v1/namespaces/default/pods/pod".to_owned();
-        (says, Reconciler, Method::DELETE, path, options, verdict)
-    };
+    let delete =
+        |says, more| by(says, Method::DELETE, POD.to_owned(), with(more), Policy("reconciler-deletion"));
+    let anyone = json!({"preconditions": null});
     let rule = Policy("reconciler-eviction");
-    let dry = json!(["All"]);
     vec![
-        evict("this very pod", json!({"dryRun": dry, "preconditions": uid}), Allowed),
-        evict("anyone who has the name", json!({"dryRun": dry}), rule),
+        evict("this very pod", json!({}), Allowed),
+        evict("anyone who has the name", anyone.clone(), rule),
         evict("without options", Json::Null, rule),
-        evict("at once", json!({"dryRun": dry, "preconditions": uid, "gracePeriodSeconds": 0}), rule),
-        evict(
-            "its dependents orphaned",
-            json!({"dryRun": dry, "preconditions": uid, "propagationPolicy": "Orphan"}),
-            rule,
-        ),
-        evict(
-            "the same, as of old",
-            json!({"dryRun": dry, "preconditions": uid, "orphanDependents": true}),
-            rule,
-        ),
-        delete("a pod deleted", json!({}), Policy("reconciler-deletion")),
-        delete(
-            "a pod deleted, its dependents orphaned",
-            json!({"preconditions": uid, "propagationPolicy": "Orphan"}),
-            Policy("reconciler-deletion"),
-        ),
-        delete(
-            "a pod deleted after its dependents",
-            json!({"preconditions": uid, "propagationPolicy": "Foreground"}),
-            Policy("reconciler-deletion"),
-        ),
-        delete(
-            "a pod deleted as of old",
-            json!({"preconditions": uid, "orphanDependents": true}),
-            Policy("reconciler-deletion"),
-        ),
-        delete(
-            "a pod deleted at once",
-            json!({"preconditions": uid, "gracePeriodSeconds": 0}),
-            Policy("reconciler-deletion"),
-        ),
+        evict("at once", json!({"gracePeriodSeconds": 0}), rule),
+        evict("its dependents orphaned", json!({"propagationPolicy": "Orphan"}), rule),
+        evict("the same, as of old", json!({"orphanDependents": true}), rule),
+        delete("a pod deleted", anyone),
+        delete("a pod deleted, its dependents orphaned", json!({"propagationPolicy": "Orphan"})),
+        delete("a pod deleted after its dependents", json!({"propagationPolicy": "Foreground"})),
+        delete("a pod deleted as of old", json!({"orphanDependents": true})),
+        delete("a pod deleted at once", json!({"gracePeriodSeconds": 0})),
     ]
 }

@@ -7,21 +7,20 @@ pub async fn webhook(bed: &Bed) -> Result<Vec<Row>> {
     const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     let name = (bed.named)("brupop-webhook");
     let path = format!("{CONFIGURATIONS}/{name}");
-    let rule = "webhook-ca-bundle";
+    let rule = Policy("webhook-ca-bundle");
     let change =
         |says, operations: Json, verdict| (says, Webhook, Method::PATCH, path.clone(), operations, verdict);
-    let set = |says, at: &str, value: Json| {
-        change(says, json!([{"op": "add", "path": at, "value": value}]), Policy(rule))
-    };
-    let remove = |says, at: &str| change(says, json!([{"op": "remove", "path": at}]), Policy(rule));
+    let set =
+        |says, at: &str, value: Json| change(says, json!([{"op": "add", "path": at, "value": value}]), rule);
+    let remove = |says, at: &str| change(says, json!([{"op": "remove", "path": at}]), rule);
     let everything =
         json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]);
     let copy = json!([{"op": "copy", "from": "/webhooks/0", "path": "/webhooks/-"},
         {"op": "replace", "path": "/webhooks/2/name", "value": "more.brupop.bottlerocket.aws"}]);
     let moved = json!([{"op": "remove", "path": "/webhooks/0/clientConfig/service"},
         {"op": "add", "path": "/webhooks/0/clientConfig/url", "value": "https://elsewhere.example.org/"}]);
-    let caught = json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": ""},
-        {"op": "add", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]);
+    let own = json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]);
+    let caught = json!([own[0], {"op": "add", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]);
     let new = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": "new"}, "webhooks": []});
     let certificates = (bed.named)("brupop-webhook-certificates");
@@ -36,15 +35,14 @@ pub async fn webhook(bed: &Bed) -> Result<Vec<Row>> {
         json!([{"manager": "m", "operation": "Update", "apiVersion": version, "fieldsType": "FieldsV1",
             "fieldsV1": {"f:metadata": {"f:labels": {}}}, "time": "9999-12-31T23:59:59-23:59"}])
     };
+    let late = json!([{"op": "replace", "path": "/metadata/managedFields",
+        "value": record("admissionregistration.k8s.io/v1")}]);
+    let late_secret = json!({"metadata": {"managedFields": record("v1")}});
     Ok(vec![
-        change(
-            "its caBundle",
-            json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]),
-            Allowed,
-        ),
-        change("its caBundle and one thing more", caught, Policy(rule)),
-        change("another entry", copy, Policy(rule)),
-        change("another server", moved, Policy(rule)),
+        change("its caBundle", own, Allowed),
+        change("its caBundle and one thing more", caught, rule),
+        change("another entry", copy, rule),
+        change("another server", moved, rule),
         remove("no entry any more", "/webhooks/0"),
         remove("no entries at all", "/webhooks"),
         remove("no condition", "/webhooks/0/matchConditions"),
@@ -54,21 +52,13 @@ pub async fn webhook(bed: &Bed) -> Result<Vec<Row>> {
         set("all that is written", "/webhooks/0/rules", everything),
         set("never", "/webhooks/0/matchConditions/0/expression", json!("1 > 2")),
         set("a label", "/metadata/labels/x", json!("y")),
-        change(
-            "times that nobody can take back",
-            json!([{"op": "replace", "path": "/metadata/managedFields", "value": record("admissionregistration.k8s.io/v1")}]),
-            Policy("webhook-managed-fields"),
-        ),
-        ("its end", Webhook, Method::DELETE, path.clone(), Json::Null, Policy(rule)),
-        ("a new one", Webhook, Method::POST, CONFIGURATIONS.to_owned(), new, Policy(rule)),
+        change("times that nobody can take back", late, Policy("webhook-managed-fields")),
+        ("its end", Webhook, Method::DELETE, path.clone(), Json::Null, rule),
+        ("a new one", Webhook, Method::POST, CONFIGURATIONS.to_owned(), new, rule),
         ("its Secret", Webhook, Method::GET, secret.clone(), Json::Null, Allowed),
         put("its data", &json!({"data": {"x": "eA=="}}), Allowed),
         put("an immutable one", &json!({"immutable": true}), Policy("webhook-secret")),
         put("a finalizer of it", &json!({"metadata": {"finalizers": ["a.b/c"]}}), Policy("webhook-secret")),
-        put(
-            "times in it that nobody can take back",
-            &json!({"metadata": {"managedFields": record("v1")}}),
-            Policy("webhook-managed-fields"),
-        ),
+        put("times in it that nobody can take back", &late_secret, Policy("webhook-managed-fields")),
     ])
 }
