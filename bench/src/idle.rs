@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::audit::Event;
+use brupop_testbed::await_until;
 use brupop_testbed::fleet::Fleet;
 use brupop_testbed::kubelet::PodProcess;
 use brupop_testbed::usage::Usage;
-use brupop_testbed::{await_until, await_within};
 use tokio::time::Instant;
 
 use crate::fleet::{self, Place};
@@ -31,35 +31,25 @@ pub async fn measure(time: Duration) -> Result<Vec<Figure>> {
     await_until("every host has looked for updates", async || looked(&fleet).then_some(())).await?;
     let mut audit = fleet.control_plane.audit().from_now();
     let (before, began) = (processes(&fleet)?, Instant::now());
-    await_within(time + Duration::from_mins(1), "the idle time", async || {
-        (began.elapsed() >= time).then_some(())
-    })
-    .await?;
+    tokio::time::sleep(time).await;
     let after = processes(&fleet)?;
     let hours = began.elapsed().as_secs_f64() / HOUR.as_secs_f64();
     let events = audit.read()?;
     let asked = |event: &&Event| program(event) == Some("agent") && is_ours(event) && event.verb != "watch";
     let requests = number(events.iter().filter(asked).count()) / number(NODES) / hours;
-    let agents = of(&before, &after, "agent")?;
+    let (agents, reconcilers) = (of(&before, &after, "agent")?, of(&before, &after, "reconciler")?);
     let note = format!("{} s with shipped settings, scaled to an hour", time.as_secs());
     Ok(vec![
         Figure::new("agent: resident, at most of 10", most(&agents, |(_, usage)| usage.resident), "MiB")
             .aim(5.5),
         Figure::new("agent: CPU in an idle hour, at most of 10", cpu(&agents) / hours, "s")
             .aim(0.5)
-            .note(note.clone()),
-        Figure::new("agent: requests in an idle hour but for watches", requests, "")
-            .aim(0.0)
-            .note(note.clone()),
+            .note(&note),
+        Figure::new("agent: requests in an idle hour but for watches", requests, "").aim(0.0).note(&note),
         Figure::new("webhook: resident, idle", resident(&before, &after, "webhook")?, "MiB").aim(10.0),
         Figure::new("reconciler: resident, idle, 10 nodes", resident(&before, &after, "reconciler")?, "MiB")
             .aim(12.0),
-        Figure::new(
-            "reconciler: CPU in an idle hour, 10 nodes",
-            cpu(&of(&before, &after, "reconciler")?) / hours,
-            "s",
-        )
-        .note(note),
+        Figure::new("reconciler: CPU in an idle hour, 10 nodes", cpu(&reconcilers) / hours, "s").note(note),
     ])
 }
 

@@ -38,7 +38,7 @@ pub fn is_ours(event: &Event) -> bool {
 pub fn is_of_a_roll_out(event: &Event) -> bool {
     let resource = event.object.resource.as_str();
     let looks_for_upstream = resource == "deployments" && event.verb == "get";
-    is_ours(event) && !event.request_uri.contains("dryRun=All") && resource != "leases" && !looks_for_upstream
+    is_ours(event) && !event.is_dry_run() && resource != "leases" && !looks_for_upstream
 }
 
 fn is_of_shadow(event: &Event, subresource: &str) -> bool {
@@ -50,7 +50,7 @@ pub fn is_spec(event: &Event) -> bool {
     program(event) == Some("reconciler")
         && is_of_shadow(event, "")
         && event.verb == "patch"
-        && !event.request_uri.contains("dryRun=All")
+        && !event.is_dry_run()
         && event.code() == 200
 }
 

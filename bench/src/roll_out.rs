@@ -117,6 +117,7 @@ impl RollOut {
 pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
     let mut figures = vec![];
     let note = format!("median of {times} roll-outs");
+    let (beyond, to_ideal) = ("overhead per node beyond host, drain and reboot", "makespan to the ideal");
     for (limit, overhead, makespan) in [("1", 0.2, 1.1), ("4", 0.3, 1.15), ("unlimited", 0.4, 1.2)] {
         let roll_out =
             RollOut { nodes: NODES, limit, place: Place::OnTheFleet, pods_per_node: 0, slow: false };
@@ -127,16 +128,12 @@ pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
         let middle = |value: fn(&Measured) -> f64| median(all.iter().map(value)).unwrap_or(f64::NAN);
         let fleet = format!("{NODES} nodes, limit {limit}");
         figures.extend([
-            Figure::new(
-                format!("overhead per node beyond host, drain and reboot, {fleet}"),
-                middle(|one| one.overhead),
-                "s",
-            )
-            .aim(overhead)
-            .note(note.clone()),
-            Figure::new(format!("makespan to the ideal, {fleet}"), middle(|one| one.makespan), "")
+            Figure::new(format!("{beyond}, {fleet}"), middle(|one| one.overhead), "s")
+                .aim(overhead)
+                .note(&note),
+            Figure::new(format!("{to_ideal}, {fleet}"), middle(|one| one.makespan), "")
                 .aim(makespan)
-                .note(note.clone()),
+                .note(&note),
         ]);
     }
     figures.extend(requests().await?);
@@ -144,8 +141,7 @@ pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
         RollOut { nodes: large, limit: "10%", place: Place::OnTheFleet, pods_per_node: 0, slow: false };
     let measured = roll_out.run().await?;
     figures.extend([
-        Figure::new(format!("makespan to the ideal, {large} nodes, limit 10%"), measured.makespan, "")
-            .aim(1.1),
+        Figure::new(format!("{to_ideal}, {large} nodes, limit 10%"), measured.makespan, "").aim(1.1),
         Figure::new(format!("overhead per node, {large} nodes, limit 10%"), measured.overhead, "s"),
     ]);
     Ok(figures)
@@ -160,18 +156,15 @@ async fn requests() -> Result<Vec<Figure>> {
     let slow = RollOut { limit: "unlimited", slow: true, ..nothing }.run().await?.requests;
     let more = (number(with.during) - number(without.during)) / number(with.evicted);
     let fleet = format!("{NODES} nodes, limit 4");
+    let per_node = |count| number(count) / number(NODES);
     Ok(vec![
-        Figure::new(
-            format!("API requests per updated node, {fleet}"),
-            number(without.during) / number(NODES),
-            "",
-        )
-        .aim(30.0)
-        .note("reconciler and webhook on other nodes"),
-        Figure::new("- if each step takes a minute", number(slow.during - slow.clocked) / number(NODES), "")
+        Figure::new(format!("API requests per updated node, {fleet}"), per_node(without.during), "")
+            .aim(30.0)
+            .note("reconciler and webhook on other nodes"),
+        Figure::new("- if each step takes a minute", per_node(slow.during - slow.clocked), "")
             .aim(30.0)
             .note("without renewals of the Lease, dry runs and looks for upstream's operator"),
-        Figure::new("- more after the last node's Idle", number(without.after) / number(NODES), ""),
+        Figure::new("- more after the last node's Idle", per_node(without.after), ""),
         Figure::new("- more for each evicted pod", more, "")
             .aim(1.0)
             .note(format!("{PODS} pods on each node")),

@@ -52,17 +52,12 @@ pub async fn measure() -> Result<Vec<Figure>> {
         median(times.into_iter().map(|time| time.as_secs_f64())).unwrap_or(f64::NAN)
     };
     let agents = format!("median of {}", reports.len());
+    let moves = "release known to the host -> first spec moves";
     Ok(vec![
-        Figure::new(
-            format!("release known to the host -> first spec moves, {NODES} nodes"),
-            seconds(known),
-            "s",
-        )
-        .aim(0.1)
-        .note(note.clone()),
+        Figure::new(format!("{moves}, {NODES} nodes"), seconds(known), "s").aim(0.1).note(&note),
         Figure::new("leader gone -> the next action, beyond the lease", seconds(fail_overs), "s")
             .aim(0.2)
-            .note(note.clone()),
+            .note(&note),
         Figure::new("agent's start -> its first report", seconds(reports), "s").aim(0.3).note(agents),
         Figure::new("webhook's start -> ready", seconds(webhooks), "s").aim(1.0).note(note),
     ])
@@ -117,8 +112,7 @@ async fn fail_over(fleet: &Fleet, version: &str) -> Result<SignedDuration> {
     fleet.kubelets.signal(NAMESPACE, &leader, Signal::KILL);
     fleet::until_updated(fleet, version).await?;
     // The one that was frozen is there to take over the next time.
-    let arguments = ["-n", NAMESPACE, "rollout", "status", "deployment/brupop-reconciler", "--timeout=60s"];
-    fleet.control_plane.kubectl(arguments).await?;
+    fleet.control_plane.until_rolled_out(NAMESPACE, "deployment/brupop-reconciler").await?;
     Ok(moved.duration_since(out))
 }
 
@@ -138,8 +132,7 @@ async fn webhook(fleet: &Fleet) -> Result<SignedDuration> {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let took = Timestamp::now().duration_since(started);
-    let arguments = ["-n", NAMESPACE, "rollout", "status", "deployment/brupop-webhook", "--timeout=60s"];
-    fleet.control_plane.kubectl(arguments).await?;
+    fleet.control_plane.until_rolled_out(NAMESPACE, "deployment/brupop-webhook").await?;
     Ok(took)
 }
 

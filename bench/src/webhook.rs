@@ -3,10 +3,8 @@
 use anyhow::Result;
 use brupop_api::names;
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, only};
-use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options, await_until};
-use k8s_openapi::api::apps::v1::Deployment;
+use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options};
 use kube::Client;
-use kube::api::Api;
 
 /// Who asked for what, and how it was answered.
 const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
@@ -28,9 +26,8 @@ impl Cluster {
         apply_overlay(&control_plane, "default").await?;
         let nowhere = r#"{"spec": {"template": {"spec": {"nodeSelector": {"bench": "nowhere"}}}}}"#;
         control_plane.kubectl(["-n", NAMESPACE, "patch", "daemonset", "brupop-agent", "-p", nowhere]).await?;
-        control_plane
-            .kubectl(["-n", NAMESPACE, "scale", "deployment", "brupop-reconciler", "--replicas=0"])
-            .await?;
+        let scale = ["-n", NAMESPACE, "scale", "deployment", "brupop-reconciler", "--replicas=0"];
+        control_plane.kubectl(scale).await?;
         for number in 0..nodes {
             let mut node = NewNode::numbered(number)?;
             node.name = format!("infrastructure-{number}");
@@ -38,12 +35,7 @@ impl Cluster {
             node.create(&control_plane.client()).await?;
         }
         let kubelets = Kubelets::start(&control_plane, only(&["brupop-webhook"], &[])?);
-        let deployments = Api::<Deployment>::namespaced(control_plane.client(), NAMESPACE);
-        await_until("the webhook is ready", async || {
-            let status = deployments.get("brupop-webhook").await.ok()?.status?;
-            (status.ready_replicas == Some(2)).then_some(())
-        })
-        .await?;
+        control_plane.until_rolled_out(NAMESPACE, "deployment/brupop-webhook").await?;
         Ok(Self { kubelets, control_plane })
     }
 

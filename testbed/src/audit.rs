@@ -89,6 +89,21 @@ impl Event {
         self.response_status.as_ref().map_or(0, |status| status.code)
     }
 
+    /// The sentence that came with a refusal.
+    pub fn message(&self) -> &str {
+        self.response_status.as_ref().map_or("", |status| &status.message)
+    }
+
+    /// Whether nothing was to be stored.
+    pub fn is_dry_run(&self) -> bool {
+        self.request_uri.contains("dryRun=All")
+    }
+
+    /// Whether an object was to be written.
+    pub fn is_write(&self) -> bool {
+        matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete") && !self.is_dry_run()
+    }
+
     /// Whether the request was about this object.
     pub fn is_about(&self, resource: &str, name: &str) -> bool {
         self.object.resource == resource && self.object.name == name

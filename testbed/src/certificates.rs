@@ -1,5 +1,6 @@
 //! Keys and certificates of a control plane: one authority, one server, some clients.
 
+use crate::kubeconfig::Credential;
 use anyhow::Result;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
@@ -61,6 +62,12 @@ impl Authority {
         fs::write(self.path(&format!("{file}.key")), key.serialize_pem())?;
         fs::write(self.path(&format!("{file}.pub")), key.public_key_pem())?;
         Ok(())
+    }
+
+    /// The client certificate of this name.
+    pub(crate) fn credential(&self, name: &str) -> Credential<'static> {
+        let (certificate, key) = (self.path(&format!("{name}.crt")), self.path(&format!("{name}.key")));
+        Credential::Certificate { certificate, key }
     }
 
     /// A file in the authority's folder.

@@ -3,34 +3,27 @@
 use crate::audit::AuditLog;
 use crate::binaries::control_plane_binaries;
 use crate::certificates::Authority;
-use crate::components::{COLLECTS_LATE, FIRST_SERVICE, audit_log, egress_socket, free_port, webhook_token};
+use crate::components::{FIRST_SERVICE, audit_log, egress_socket, free_port, webhook_token};
 pub use crate::components::{Presents, Reach};
-use crate::kubeconfig::{Credential, Server};
+use crate::kubeconfig::Server;
 use crate::sandbox::{Process, Sandbox, Signal, tail};
 use crate::services::Services;
 use crate::waiting::DEADLINE;
-use anyhow::{Context as _, Result, bail, ensure};
-use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
-use kube::api::{Api, PostParams};
-use kube::{Client, ResourceExt as _};
-use std::ffi::OsStr;
+use anyhow::{Context as _, Result, bail};
+use kube::Client;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::process::Command;
 use tokio::time::{Instant, timeout};
 
+mod access;
 mod programs;
 
 pub use programs::BUMP;
 
 /// How often a start is tried when another process took a port.
 const STARTS: usize = 3;
-/// Lifetime of tokens that are asked for by hand.
-const TOKEN_SECONDS: i64 = 3600;
 
 /// Which programs run beside etcd and the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,8 +124,7 @@ impl ControlPlane {
             certificate_authority: authority.certificate(),
         };
         let admin = dir.join("kubeconfig");
-        let (certificate, key) = (authority.path("admin.crt"), authority.path("admin.key"));
-        let credential = Credential::Certificate { certificate: &certificate, key: &key };
+        let credential = authority.credential("admin");
         server.write_kubeconfig(&admin, &credential, "default")?;
         let client = server.client(&credential).await?;
         // Bound before the API server starts, which looks for it.
@@ -174,40 +166,6 @@ impl ControlPlane {
         process.with_context(|| format!("{program} was not started"))?.signal(signal)
     }
 
-    /// A client that may do everything (user `admin`).
-    pub fn client(&self) -> Client {
-        self.shared.client.clone()
-    }
-
-    /// A client that bears this token.
-    pub async fn client_for_token(&self, token: &str) -> Result<Client> {
-        self.shared.server.client(&Credential::Token(token)).await
-    }
-
-    /// A client that tries nothing twice: of the bearer of this token, or of `admin`.
-    pub async fn impatient_client(&self, token: Option<&str>) -> Result<Client> {
-        let (certificate, key) = (self.authority.path("admin.crt"), self.authority.path("admin.key"));
-        let admin = Credential::Certificate { certificate: &certificate, key: &key };
-        let mut config = self.shared.server.config(&token.map_or(admin, Credential::Token)).await?;
-        config.default_retry = false;
-        Ok(Client::try_from(config)?)
-    }
-
-    /// Kubeconfig of the user `admin`.
-    pub fn kubeconfig(&self) -> PathBuf {
-        self.dir().join("kubeconfig")
-    }
-
-    /// Issues a client certificate, and writes a kubeconfig with it.
-    pub fn kubeconfig_of_user(&self, to: &Path, user: &str, group: Option<&str>) -> Result<()> {
-        let file = user.replace(':', "-");
-        self.authority.client(&file, user, group)?;
-        let (certificate, key) =
-            (self.authority.path(&format!("{file}.crt")), self.authority.path(&format!("{file}.key")));
-        let credential = Credential::Certificate { certificate: &certificate, key: &key };
-        self.shared.server.write_kubeconfig(to, &credential, "default")
-    }
-
     /// Where the API server is.
     pub fn server(&self) -> &Server {
         &self.shared.server
@@ -239,44 +197,6 @@ impl ControlPlane {
         tail(&self.shared.sandbox.logs().join(format!("{name}.log")))
     }
 
-    /// A token of a service account that is bound to a pod of it, as the kubelet would ask for.
-    pub async fn bound_token(&self, namespace: &str, account: &str, pod: &str) -> Result<String> {
-        let pod = Api::<Pod>::namespaced(self.client(), namespace).get(pod).await?;
-        ensure!(pod.metadata.namespace.as_deref() == Some(namespace), "{} has no namespace", pod.name_any());
-        self.shared.bound_token(&pod, account, TOKEN_SECONDS).await
-    }
-
-    /// A token of a service account that is bound to nothing.
-    pub async fn token(&self, namespace: &str, account: &str) -> Result<String> {
-        self.shared.token(namespace, account, TokenRequestSpec::default()).await
-    }
-
-    /// Runs kubectl as `admin`.
-    pub async fn kubectl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String> {
-        let output = self.kubectl_output(args).await?;
-        ensure!(output.status.success(), "kubectl: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(String::from_utf8(output.stdout)?)
-    }
-
-    /// Runs kubectl as `admin` and returns its status and what it said, warnings included.
-    pub async fn kubectl_output<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<Output> {
-        self.kubectl_command(args).output().await.context("kubectl cannot be run")
-    }
-
-    /// kubectl as `admin`, to be run; it ends when it is dropped.
-    pub fn kubectl_command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new(self.binaries.join("kubectl"));
-        command
-            .args(args)
-            .env_clear()
-            .env("HOME", self.dir())
-            .env("KUBECONFIG", self.kubeconfig())
-            .envs([COLLECTS_LATE])
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        command
-    }
-
     pub(crate) fn shared(&self) -> Shared {
         self.shared.clone()
     }
@@ -303,34 +223,6 @@ impl ControlPlane {
                 eprintln!("--- {name}\n{}", tail(&path));
             }
         }
-    }
-}
-
-impl Shared {
-    /// A token for the pod, with node and pod in its claims.
-    pub(crate) async fn bound_token(&self, pod: &Pod, account: &str, seconds: i64) -> Result<String> {
-        let bound = BoundObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            name: pod.metadata.name.clone(),
-            uid: pod.metadata.uid.clone(),
-        };
-        let spec = TokenRequestSpec {
-            audiences: Vec::new(),
-            bound_object_ref: Some(bound),
-            expiration_seconds: Some(seconds),
-        };
-        self.token(&pod.namespace().unwrap_or_default(), account, spec).await
-    }
-
-    async fn token(&self, namespace: &str, account: &str, spec: TokenRequestSpec) -> Result<String> {
-        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
-        let request = TokenRequest { spec, ..TokenRequest::default() };
-        let answer = accounts
-            .create_token_request(account, &PostParams::default(), &request)
-            .await
-            .with_context(|| format!("a token of {namespace}/{account}"))?;
-        Ok(answer.status.context("a token request was answered without a token")?.token)
     }
 }
 

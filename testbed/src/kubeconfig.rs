@@ -24,9 +24,9 @@ pub enum Credential<'a> {
     /// A client certificate and its key.
     Certificate {
         /// File of the certificate.
-        certificate: &'a Path,
+        certificate: PathBuf,
         /// File of the key.
-        key: &'a Path,
+        key: PathBuf,
     },
     /// A token.
     Token(&'a str),

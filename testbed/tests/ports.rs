@@ -36,6 +36,7 @@ const NAME: &str = "webhook.ns.svc";
 const PATIENCE: Duration = Duration::from_secs(3);
 const FLOOD: usize = 2000;
 const KEPT_ALIVE: &[Behaviour] = &[Behaviour::KeptAlive];
+const STALL: &[Behaviour] = &Behaviour::UNFINISHED;
 /// How long before a connection of the flood is opened again.
 const SOON: Duration = Duration::from_secs(1);
 const AT_ONCE: Duration = Duration::ZERO;
@@ -106,12 +107,8 @@ struct Tries {
 
 impl LegitimateClient {
     fn of(port: &Port) -> Self {
-        Self {
-            port: port.clone(),
-            from: Ipv4Addr::LOCALHOST,
-            idle: std::sync::Mutex::default(),
-            tries: std::sync::Mutex::default(),
-        }
+        let (idle, tries) = Default::default();
+        Self { port: port.clone(), from: Ipv4Addr::LOCALHOST, idle, tries }
     }
 
     /// Tries to get an answer, over a connection that was used before, if there is one and `new` is not wanted.
@@ -194,16 +191,11 @@ async fn reviews_are_answered_during_a_flood() -> Result<()> {
     let _alone = alone().await?;
     let (other, same) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2));
     for (beside, behaviours, pause, from) in [
-        ("2,000 that stall", &Behaviour::UNFINISHED[..], SOON, other),
-        ("2,000 that stall and come back at once", &Behaviour::UNFINISHED[..], AT_ONCE, other),
+        ("2,000 that stall", STALL, SOON, other),
+        ("2,000 that stall and come back at once", STALL, AT_ONCE, other),
         ("2,000 kept alive that come back at once", KEPT_ALIVE, AT_ONCE, other),
-        (
-            "2,000 that stall and come back at once, also from its address",
-            &Behaviour::UNFINISHED[..],
-            AT_ONCE,
-            same,
-        ),
-        ("2,000 kept alive that come back at once, also from its address", KEPT_ALIVE, AT_ONCE, same),
+        ("2,000 that stall and come back at once, beside it", STALL, AT_ONCE, same),
+        ("2,000 kept alive that come back at once, beside it", KEPT_ALIVE, AT_ONCE, same),
     ] {
         let (port, _server) = start_tls(|listener, resolver, shutdown| {
             serve(listener, resolver, LIMITS, Arc::default(), None, shutdown)
@@ -275,15 +267,11 @@ async fn scrapers_are_answered_during_a_flood() -> Result<()> {
     let _alone = alone().await?;
     for (beside, size, behaviours) in [
         ("40 that make up tokens", 40, &[Behaviour::MadeUpTokens][..]),
-        ("2,000 that stall and come back at once", FLOOD, &Behaviour::UNFINISHED[..]),
+        ("2,000 that stall and come back at once", FLOOD, STALL),
     ] {
         let (client, asked) = token_reviewer();
-        let callers = Authorizer::new(
-            client,
-            Requirement::Get(metrics_endpoint::PATH),
-            Unknown::OF_A_REPLICA,
-            Refusals::default(),
-        );
+        let may_get = Requirement::Get(metrics_endpoint::PATH);
+        let callers = Authorizer::new(client, may_get, Unknown::OF_A_REPLICA, Refusals::default());
         let (port, _server) = start_tls(|listener, resolver, shutdown| {
             let render = || "# EOF\n".to_owned();
             metrics_endpoint::serve(listener, resolver, callers, render, Drops::default(), shutdown)

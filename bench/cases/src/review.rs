@@ -65,17 +65,15 @@ pub fn review_of(before: &Value, user: &str, message: &str) -> Vec<u8> {
     staged["status"]["current_state"] = json!("StagedAndPerformedUpdate");
     staged["status"]["staged"] = json!({"version": "1.27.1", "at": "2026-11-20T09:15:01.123456789Z"});
     staged["status"]["message"] = json!(message);
+    let kind = json!({"group": "brupop.bottlerocket.aws", "version": "v2", "kind": "BottlerocketShadow"});
+    let resource =
+        json!({"group": "brupop.bottlerocket.aws", "version": "v2", "resource": "bottlerocketshadows"});
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "request": {
             "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-            "kind": {"group": "brupop.bottlerocket.aws", "version": "v2", "kind": "BottlerocketShadow"},
-            "resource":
-                {"group": "brupop.bottlerocket.aws", "version": "v2", "resource": "bottlerocketshadows"},
-            "requestKind": {"group": "brupop.bottlerocket.aws", "version": "v2", "kind": "BottlerocketShadow"},
-            "requestResource":
-                {"group": "brupop.bottlerocket.aws", "version": "v2", "resource": "bottlerocketshadows"},
+            "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
             "subResource": "status",
             "requestSubResource": "status",
             "name": "brs-ip-10-0-0-1.ec2.internal",

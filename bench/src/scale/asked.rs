@@ -73,7 +73,7 @@ impl Asked {
             || !event.user.username.ends_with(":brupop-reconciler")
             || ["get", "list", "watch"].contains(&event.verb.as_str())
             || object.resource == "leases"
-            || event.request_uri.contains("dryRun=All")
+            || event.is_dry_run()
             || !(200..300).contains(&event.code())
         {
             return;

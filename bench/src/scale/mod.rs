@@ -115,21 +115,14 @@ async fn fleet(nodes: usize, options: &Options) -> Result<Vec<Figure>> {
     let cpu = later.cpu.saturating_sub(idle.cpu).as_secs_f64() / took * 100.0;
 
     let fleet = format!("{nodes} nodes x {pods} pods");
+    let (to_first_action, all_said) = (to_first_action.as_secs_f64(), all_said.as_secs_f64());
     Ok(vec![
         Figure::new(format!("release known to an agent -> first spec moves, {fleet}"), known, "s")
             .aim(known_aim(nodes))
             .note(format!("median of {RELEASES}, nothing else goes on")),
-        Figure::new(
-            format!("reconciler: start to first action, {fleet}"),
-            to_first_action.as_secs_f64(),
-            "s",
-        )
-        .aim(FIRST_ACTION_SECONDS),
-        Figure::new(
-            format!("reconciler: first start until every shadow says why, {fleet}"),
-            all_said.as_secs_f64(),
-            "s",
-        ),
+        Figure::new(format!("reconciler: start to first action, {fleet}"), to_first_action, "s")
+            .aim(FIRST_ACTION_SECONDS),
+        Figure::new(format!("reconciler: first start until every shadow says why, {fleet}"), all_said, "s"),
         Figure::new(format!("reconciler: resident, idle, {fleet}"), idle.resident, "MiB"),
         Figure::new(format!("reconciler: resident, at most, {fleet}"), later.peak.max(at_work.peak), "MiB")
             .aim(memory_aim(nodes)),

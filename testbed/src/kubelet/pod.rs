@@ -148,8 +148,7 @@ impl PodTask {
     async fn renew_token(&self, pod: &Pod) -> Result<PodVariables> {
         let shared = &self.kubelet.shared;
         let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
-        let account = account.unwrap_or("default");
-        let token = shared.bound_token(pod, account, TOKEN_SECONDS).await?;
+        let token = shared.bound_token(pod, account.unwrap_or("default"), TOKEN_SECONDS).await?;
         let server = self.kubelet.server(&pod.name_any())?;
         let folder = self.dir(pod)?.join(SERVICE_ACCOUNT);
         server.write_service_account(&folder, &token, &pod.namespace().unwrap_or_default())

@@ -29,10 +29,8 @@ pub async fn went_well(fleet: &Fleet, limit: usize) -> Result<()> {
         ensure!(crashes == 0 && shadow.spec.failures.is_none(), "{crashes} crashes: {:?}", shadow.spec);
     }
     for event in fleet.control_plane.audit().from_start().read()? {
-        let about = event.object.resource;
-        let status = event.response_status.unwrap_or_default();
-        let refused = status.message.contains("'brupop-reconciler-records'");
-        ensure!(!refused, "{about}: {}", status.message);
+        let refused = event.message().contains("'brupop-reconciler-records'");
+        ensure!(!refused, "{}: {}", event.object.resource, event.message());
     }
     Ok(())
 }

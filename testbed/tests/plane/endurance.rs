@@ -146,9 +146,7 @@ impl Restarts<'_> {
     async fn round(&mut self) -> Result<()> {
         let deployment = "deployment/brupop-webhook";
         self.control_plane.kubectl(["-n", NAMESPACE, "rollout", "restart", deployment]).await?;
-        self.control_plane
-            .kubectl(["-n", NAMESPACE, "rollout", "status", deployment, "--timeout=60s"])
-            .await?;
+        self.control_plane.until_rolled_out(NAMESPACE, deployment).await?;
         let ready = self.two_are_ready(None).await?;
         let first = ready.first().context("no replica")?;
         self.control_plane.kubectl(["-n", NAMESPACE, "delete", "pod", first, "--wait=false"]).await?;

@@ -1,12 +1,10 @@
 //! Confinement, limits and probes are in force, as the manifests have them.
 
 use std::path::Path;
-use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::machines::processes::{Confined, running};
 use serde_json::Value;
-use tokio::process::Command;
 
 use crate::cluster::Cluster;
 
@@ -57,17 +55,8 @@ pub async fn see(cluster: &Cluster, plugin: &Path) -> Result<()> {
 /// The plugin finds the pod that leads, and speaks with the program in it over a WebSocket.
 async fn plan_by_plugin(cluster: &Cluster, plugin: &Path) -> Result<()> {
     println!("-- kubectl brupop plan -o json");
-    let output = Command::new(plugin)
-        .args(["plan", "-o", "json"])
-        .env_clear()
-        .env("KUBECONFIG", cluster.control_plane.kubeconfig())
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output()
-        .await
-        .with_context(|| format!("{} cannot be run", plugin.display()))?;
-    ensure!(output.status.success(), "kubectl brupop plan: {}", String::from_utf8_lossy(&output.stderr));
-    let plan: Value = serde_json::from_slice(&output.stdout)?;
+    let plan = cluster.control_plane.run_plugin(plugin, &["plan", "-o", "json"]).await?;
+    let plan: Value = serde_json::from_str(&plan)?;
     let nodes = plan["nodes"].as_array().context("no nodes")?;
     let planned = |name: &str| nodes.iter().any(|node| node["node"] == name);
     ensure!(cluster.machines.iter().all(|machine| planned(machine.name())), "no plan: {plan}");

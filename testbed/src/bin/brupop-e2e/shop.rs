@@ -44,10 +44,7 @@ impl Shop {
         );
         kubectl(&cluster.control_plane, &["apply"], &objects()).await?;
         let client = cluster.client();
-        cluster
-            .control_plane
-            .kubectl(["-n", NAMESPACE, "rollout", "status", "deployment/cart", "--timeout=120s"])
-            .await?;
+        cluster.control_plane.until_rolled_out(NAMESPACE, "deployment/cart").await?;
         let service = Api::<Service>::namespaced(client.clone(), NAMESPACE).get("cart").await?;
         let address =
             service.spec.and_then(|spec| spec.cluster_ip).context("a Service without an address")?;

@@ -2,14 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_admission_cases::{Ask, Row, Verdict};
-use brupop_testbed::audit::{AuditLog, Event};
-
-/// The lines that the audit log has had since, but for those of bodies that are too deep to be read.
-pub fn events(log: &AuditLog, since: usize) -> Result<Vec<Event>> {
-    let log = std::fs::read(log.path())?;
-    let lines = log.get(since..).context("the log is shorter than it was")?.split(|byte| *byte == b'\n');
-    Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
-}
+use brupop_testbed::audit::Event;
 
 /// The log names the rule of each row that came before the gates: of a refusal in the answer, of what was let through in
 /// the webhook's annotation. Rows call themselves by what they say.
@@ -35,12 +28,7 @@ pub fn rules_are_in_the_audit_log(events: &[Event], table: &[Row]) -> Result<()>
             }
             Verdict::ByWebhook(rule) | Verdict::ByBoth(rule) => {
                 let event = line()?;
-                let status = event.response_status.as_ref();
-                ensure!(
-                    status.is_some_and(|status| status.message.contains(rule)),
-                    "{}: {event:?}",
-                    row.says
-                );
+                ensure!(event.message().contains(rule), "{}: {event:?}", row.says);
                 named += 1;
             }
             _ => {}

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Keeps a shadow whose owner is not there from the garbage collector.
 const KEPT: &str = "testbed.example/kept";
@@ -111,8 +111,7 @@ impl Bed {
         match self.ask(Actor::Admin, Method::DELETE, path, &Json::Null).await? {
             // It waits for a finalizer that a row has set.
             Ok(object) if object["metadata"].get("finalizers").is_some() => {
-                self.admin(Method::PATCH, path, &json!({"metadata": {"finalizers": null}})).await?;
-                Ok(())
+                self.admin(Method::PATCH, path, &json!({"metadata": {"finalizers": null}})).await.map(drop)
             }
             Ok(_) | Err((404, _)) => Ok(()),
             Err((code, message)) => bail!("{path}: {code} {message}"),
@@ -125,7 +124,7 @@ impl Bed {
         if !row.metadata.is_null() {
             shadow["metadata"]["finalizers"] = json!([KEPT]);
         }
-        let known = self.forget(row.of);
+        let known = self.known().remove(&row.of);
         if let Some(known) = known.filter(|known| content(known) == content(&shadow)) {
             return Ok(known);
         }
@@ -139,14 +138,14 @@ impl Bed {
         Ok(made)
     }
 
-    fn forget(&self, host: Host) -> Option<Json> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&host)
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Host, Json>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A shadow that is Idle and known, for single questions.
     pub async fn idle_shadow(&self, host: Host) -> Result<()> {
         let path = self.shadow_path(host);
-        self.forget(host);
+        self.known().remove(&host);
         self.delete(&path).await?;
         let node = self.world().node(host);
         let shadow = json!({
@@ -169,13 +168,9 @@ impl Bed {
             let answer = self.send(row.actor, row.request(self.world(), &Json::Null), &row.says).await?;
             return compare(verdict, gates, &answer);
         }
-        self.check_shadow(gates, row, verdict).await
-    }
-
-    async fn check_shadow(&self, gates: Gates, row: &Row, verdict: Verdict) -> Result<()> {
         let path = self.shadow_path(row.of);
         let before = if row.ask.creates() {
-            self.forget(row.of);
+            self.known().remove(&row.of);
             self.delete(&path).await?;
             Json::Null
         } else {
@@ -184,7 +179,7 @@ impl Bed {
         let draft = if row.ask.creates() { row.shadow(self.world()) } else { before.clone() };
         let answer = self.send(row.actor, row.request(self.world(), &draft), &row.says).await?;
         if row.ask == Ask::DeleteAll {
-            self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.known().clear();
         }
         compare(verdict, gates, &answer)?;
         let Ok(answer) = answer else {
@@ -219,19 +214,18 @@ impl Bed {
     fn remember(&self, row: &Row, stored: Json) {
         // What has another owner may be collected at any time.
         if row.metadata.is_null() && !stored.is_null() {
-            self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(row.of, stored);
+            self.known().insert(row.of, stored);
         }
     }
 
     /// All rows for the API server: how many, and those that do not hold, by what they say.
     pub async fn check_all(&self, gates: Gates, table: &[Row]) -> (usize, Vec<String>) {
-        let rows = || table.iter().filter(|row| row.is_for_the_api_server()).map(|row| (row, row.verdict));
+        let rows = table.iter().filter(|row| row.is_for_the_api_server()).map(|row| (row, row.verdict));
         let setup = format!("{gates:?}");
-        let (here, mut wrong) =
-            self.check_these(&setup, gates, rows().filter(|(row, _)| !row.actor.is_gone())).await;
+        let (there, gone): (Vec<_>, Vec<_>) = rows.partition(|(row, _)| !row.actor.is_gone());
+        let (here, mut wrong) = self.check_these(&setup, gates, there.into_iter()).await;
         wrong.extend(self.forgotten().await.err().map(|error| error.to_string()));
-        let (gone, more) =
-            self.check_these(&setup, gates, rows().filter(|(row, _)| row.actor.is_gone())).await;
+        let (gone, more) = self.check_these(&setup, gates, gone.into_iter()).await;
         wrong.extend(more);
         (here + gone, wrong)
     }

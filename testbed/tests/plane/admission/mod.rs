@@ -6,10 +6,11 @@ mod outage;
 mod tokens;
 
 use anyhow::{Context as _, Result, ensure};
-use audit::{events, rules_are_in_the_audit_log};
+use audit::rules_are_in_the_audit_log;
 use bed::{Bed, Gates};
 use brupop_admission_cases::{Actor, Host, Request, Row, table};
 use brupop_api::BottlerocketShadow;
+use brupop_testbed::objects::cluster_role_binding;
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, only, throw_away_overlay};
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{ControlPlane, Kubelets, Options, await_until, make_nodes};
@@ -79,12 +80,6 @@ async fn applying_again_changes_nothing(control_plane: &ControlPlane) -> Result<
     Ok(())
 }
 
-async fn scale_webhook(control_plane: &ControlPlane, replicas: u8) -> Result<()> {
-    let replicas = format!("--replicas={replicas}");
-    control_plane.kubectl(["-n", NAMESPACE, "scale", "deployment", "brupop-webhook", &replicas]).await?;
-    Ok(())
-}
-
 async fn delete(control_plane: &ControlPlane, what: &[&str]) -> Result<()> {
     control_plane.kubectl([&["delete"], what].concat()).await?;
     Ok(())
@@ -121,13 +116,8 @@ async fn managers_do_not_grow(bed: &Bed) -> Result<()> {
 /// Gives every account of the namespace all rights, or takes them away again; what they had before they keep.
 async fn all_rights(bed: &Bed, given: bool) -> Result<()> {
     const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-    let api = "rbac.authorization.k8s.io";
     let group = format!("system:serviceaccounts:{}", bed.namespace());
-    let binding = json!({
-        "apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "everything"},
-        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"apiGroup": api, "kind": "Group", "name": group}],
-    });
+    let binding = cluster_role_binding("everything", "cluster-admin", "Group", &group);
     let answer = if given {
         bed.ask(Actor::Admin, Method::POST, BINDINGS, &binding).await?
     } else {
@@ -156,9 +146,7 @@ async fn every_row(bed: &Bed, gates: Gates, setup: &str) -> Result<Vec<String>> 
     all_rights(bed, false).await?;
     wrong.extend(more);
     let (took, in_all) = (took.as_secs_f32(), began.elapsed().as_secs_f32());
-    println!(
-        "{setup}: {rows} rows in {took:.1} s, {behind} of them again without RBAC, {in_all:.1} s in all"
-    );
+    println!("{setup}: {rows} rows in {took:.1} s, {behind} again without RBAC, {in_all:.1} s in all");
     ensure!(rows >= 150 && behind >= 50, "{rows} rows, {behind} of them behind RBAC");
     Ok(wrong)
 }
@@ -193,10 +181,10 @@ async fn agents_write_only_their_own_nodes_status() -> Result<()> {
     let mut wrong = Vec::new();
     gates_are(&bed, Gates::Both).await?;
     passed("both gates are closed");
-    let began_at = std::fs::read(control_plane.audit().path())?.len();
+    let mut audit = control_plane.audit().from_now();
     wrong.extend(every_row(&bed, Gates::Both, "both").await?);
-    let events = events(&control_plane.audit(), began_at)?;
-    rules_are_in_the_audit_log(&events, &table())?;
+    // Lines of bodies that are too deep are passed over.
+    rules_are_in_the_audit_log(&audit.read_whole_lines()?, &table())?;
     managers_do_not_grow(&bed).await?;
     passed("webhook and policies");
 
@@ -224,7 +212,7 @@ async fn agents_write_only_their_own_nodes_status() -> Result<()> {
     for process in &webhooks {
         kubelets.signal(&process.namespace, &process.pod, Signal::CONT);
     }
-    scale_webhook(&control_plane, 0).await?;
+    control_plane.kubectl(["-n", NAMESPACE, "scale", "deployment", "brupop-webhook", "--replicas=0"]).await?;
     await_until("the end of the webhook", async || kubelets.processes().is_empty().then_some(())).await?;
     passed("the webhook has ended");
     only_agents_depend_on_the_webhook(&bed, "dead").await?;

@@ -6,8 +6,7 @@ use brupop_admission_cases::{Actor, Host, Node, World};
 use brupop_api::BottlerocketShadow;
 use brupop_testbed::{ControlPlane, NewNode, await_until};
 use http::{HeaderName, HeaderValue, Method};
-use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Node as KubeNode, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Node as KubeNode, Pod, Secret, ServiceAccount};
 use kube::Resource as _;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt as _};
@@ -33,11 +32,9 @@ pub async fn cast(control_plane: &ControlPlane, namespace: &str, nodes: &[KubeNo
     let stage = Stage { control_plane, client: control_plane.client(), namespace };
     let agents = stage.pods("agent", nodes.len()).await?;
     let (webhooks, reconcilers) = (stage.pods("webhook", 2).await?, stage.pods("reconciler", 1).await?);
-    let on = |name: &str| {
-        agents
-            .iter()
-            .find(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some(name)))
-    };
+    let is_on =
+        |pod: &Pod, name: &str| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name);
+    let on = |name: &str| agents.iter().find(|pod| is_on(pod, name));
     let [first, second, again, longest] = World::node_names();
     let (agent, other) = (on(&first).context("no agent")?, on(&second).context("no other agent")?);
     let account = account(agent)?;
@@ -51,7 +48,7 @@ pub async fn cast(control_plane: &ControlPlane, namespace: &str, nodes: &[KubeNo
     ] {
         tokens.insert(actor, stage.token_of(pod).await?);
     }
-    tokens.insert(Actor::Unbound, stage.token(account, None).await?);
+    tokens.insert(Actor::Unbound, control_plane.token(namespace, account).await?);
     tokens.insert(Actor::SecretBound, stage.secret_bound(account).await?);
     tokens.insert(Actor::NodeBound, stage.node_bound(account, agent).await?);
     tokens.insert(Actor::DeletedPod, stage.deleted(account, &first).await?);
@@ -122,28 +119,18 @@ impl Stage<'_> {
         self.control_plane.bound_token(&namespace, account(pod)?, &pod.name_any()).await
     }
 
-    /// A token of the account itself, bound to this object if there is one.
-    async fn token(&self, account: &str, bound: Option<BoundObjectReference>) -> Result<String> {
-        let spec = TokenRequestSpec { bound_object_ref: bound, ..TokenRequestSpec::default() };
-        let request = TokenRequest { spec, ..TokenRequest::default() };
-        let answer = Api::<ServiceAccount>::namespaced(self.client.clone(), self.namespace)
-            .create_token_request(account, &PostParams::default(), &request)
-            .await?;
-        Ok(answer.status.context("no token")?.token)
-    }
-
     async fn secret_bound(&self, account: &str) -> Result<String> {
-        let path = format!("/api/v1/namespaces/{}/secrets", self.namespace);
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bound"}});
-        let made = raw::request(&self.client, Method::POST, &path, &secret).await?;
-        self.token(account, Some(reference("Secret", "bound", &made["metadata"]["uid"]))).await
+        let secrets = Api::<Secret>::namespaced(self.client.clone(), self.namespace);
+        let secret = from_value(json!({"metadata": {"name": "bound"}}))?;
+        let made = secrets.create(&PostParams::default(), &secret).await?;
+        self.control_plane.token_bound_to(self.namespace, account, &made).await
     }
 
     /// Bound to the Node of this pod, and to no pod.
     async fn node_bound(&self, account: &str, pod: &Pod) -> Result<String> {
         let name = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).context("a node")?;
         let node = Api::<KubeNode>::all(self.client.clone()).get(&name).await?;
-        self.token(account, Some(reference("Node", &name, &json!(node.uid())))).await
+        self.control_plane.token_bound_to(self.namespace, account, &node).await
     }
 
     /// Of a pod that was there when the token was used first, and is not any more. Anyone who asks awaits that the API
@@ -217,7 +204,7 @@ impl Stage<'_> {
         });
         let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings", self.namespace);
         raw::request(&self.client, Method::POST, &path, &binding).await?;
-        self.token("stray", None).await
+        self.control_plane.token(self.namespace, "stray").await
     }
 
     /// Account and pod of the agent's names, in a namespace of another's.
@@ -232,14 +219,5 @@ impl Stage<'_> {
         let [first, ..] = World::node_names();
         let pod = self.pod(ELSEWHERE, &agent.name_any(), &account.name_any(), &first).await?;
         self.token_of(&pod).await
-    }
-}
-
-fn reference(kind: &str, name: &str, uid: &Json) -> BoundObjectReference {
-    BoundObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some(kind.to_owned()),
-        name: Some(name.to_owned()),
-        uid: uid.as_str().map(str::to_owned),
     }
 }

@@ -50,10 +50,8 @@ async fn apply(control_plane: &ControlPlane, args: &[&str], flag: &str, what: &P
     let known = |line: &String| {
         [AGENT_WARNING, HOST_NETWORK_WARNING].contains(&line.as_str()) || line.ends_with(PATCHED_BY_ITSELF)
     };
-    ensure!(
-        output.status.success() && warned.iter().all(known),
-        "kubectl apply of {}: {warned:#?}",
-        what.display()
-    );
+    let said: Vec<_> = warned.iter().map(String::as_str).collect();
+    let taken = output.status.success() && warned.iter().all(known);
+    ensure!(taken, "kubectl apply of {}:\n{}", what.display(), said.join("\n"));
     Ok(Applied { said: String::from_utf8(output.stdout)?, warned })
 }

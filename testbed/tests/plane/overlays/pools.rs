@@ -1,30 +1,15 @@
 //! The component `pools`: applied where the definitions are not there yet, over a fleet that people have paused, and again.
 
-use std::ffi::OsStr;
-use std::path::Path;
-
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::{ControlPlane, Options};
 use serde_json::Value as Json;
 
 use crate::custom_resources;
+use crate::overlays::apply;
 use crate::overlays::cases::{Case, PREFIX, SUFFIX};
 
 /// What kubectl says of a kind that it does not know.
 const UNKNOWN: &str = "no matches for kind";
-
-/// `kubectl apply -k`: whether all of it was taken, and what kubectl complained of.
-async fn apply(control_plane: &ControlPlane, flags: &[&str], overlay: &Path) -> Result<(bool, String)> {
-    let args = ["apply"].iter().chain(flags).chain(&["-k"]).map(OsStr::new);
-    let output = control_plane.kubectl_output(args.chain([overlay.as_os_str()])).await?;
-    Ok((output.status.success(), String::from_utf8(output.stderr)?))
-}
-
-async fn applied(control_plane: &ControlPlane, flags: &[&str], overlay: &Path) -> Result<()> {
-    let (taken, said) = apply(control_plane, flags, overlay).await?;
-    ensure!(taken, "kubectl apply {flags:?}: {said}");
-    Ok(())
-}
 
 async fn spec(control_plane: &ControlPlane, case: &Case, kind: &str, name: &str) -> Result<Json> {
     let object = control_plane.kubectl(["get", kind, name, "-n", case.namespace(), "-o", "json"]).await?;
@@ -43,7 +28,7 @@ async fn leaves_people_theirs(control_plane: &ControlPlane, case: &Case, flags: 
     patch(control_plane, case, "brf", "fleet", r#"{"spec": {"paused": true, "maxUnavailable": "20%"}}"#)
         .await?;
     for _ in 0..2 {
-        applied(control_plane, flags, &overlay).await?;
+        apply(control_plane, flags, "-k", &overlay).await?;
         let fleet = spec(control_plane, case, "brf", "fleet").await?;
         ensure!(fleet["unpooledNodes"] == "Hold", "{fleet}");
         ensure!(fleet["paused"] == true && fleet["maxUnavailable"] == "20%", "{flags:?} took away: {fleet}");
@@ -65,19 +50,20 @@ async fn the_component_pools_names_one_field_of_the_fleet() -> Result<()> {
     let case = Case::new("default", &["pools"]);
     let overlay = case.write(&control_plane)?;
     // kubectl asks for all kinds before it makes the first definition.
-    let (taken, said) = apply(&control_plane, &[], &overlay).await?;
-    ensure!(!taken && said.matches(UNKNOWN).count() == 2, "{said}");
+    let refused = apply(&control_plane, &[], "-k", &overlay).await.err().context("it was taken")?;
+    let said = refused.to_string();
+    ensure!(said.matches(UNKNOWN).count() == 2, "{said}");
     for kind in ["BottlerocketPool", "BottlerocketFleet"] {
         ensure!(said.contains(&format!("{UNKNOWN} \"{kind}\"")), "{said}");
     }
     // They were made by that, and only have to be served.
     custom_resources::install(&control_plane).await?;
-    applied(&control_plane, &[], &overlay).await?;
+    apply(&control_plane, &[], "-k", &overlay).await?;
     leaves_people_theirs(&control_plane, &case, &[]).await?;
 
     let renamed = Case { renamed: true, ..case };
     // The definitions have been applied by the client.
     let by_server = ["--server-side", "--force-conflicts"];
-    applied(&control_plane, &by_server, &renamed.write(&control_plane)?).await?;
+    apply(&control_plane, &by_server, "-k", &renamed.write(&control_plane)?).await?;
     leaves_people_theirs(&control_plane, &renamed, &by_server).await
 }

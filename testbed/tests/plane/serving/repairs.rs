@@ -20,8 +20,7 @@ async fn a_damaged_ca_bundle_or_secret_is_repaired() -> Result<()> {
     let agent = bed.agent().await?;
     agent.gets_through("the webhook is there").await?;
     // A replica that still starts would take the damage for a beginning, and count no repair.
-    let started = ["rollout", "status", "-n", NAMESPACE, "deployment/brupop-webhook", "--timeout=120s"];
-    bed.control_plane.kubectl(started).await?;
+    bed.control_plane.until_rolled_out(NAMESPACE, "deployment/brupop-webhook").await?;
     let processes = bed.processes("webhook", 2).await?;
     let good = bed.bundle().await?;
     ensure!(!good.is_empty());
