@@ -1,7 +1,9 @@
 //! Which faults people and tenants make, by the API server.
 
 use anyhow::{Context as _, Result};
-use brupop_api::names::{FLEET, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION};
+use brupop_api::names::{
+    FLEET, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION, UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION,
+};
 use brupop_testbed::host::Host;
 use kube::Client;
 use serde_json::json;
@@ -13,6 +15,7 @@ use crate::{people, pools, tenants, workloads};
 /// node.
 pub(crate) async fn does(client: Client, host: Option<Host>, fault: Fault, make: bool) -> Result<()> {
     let host = host.context("there is no such host");
+    let annotation = |name: &str| json!({"metadata": {"annotations": {name: make.then_some("true")}}});
     match fault {
         Fault::Recreate { node } => {
             people::remove_node(client.clone(), node).await?;
@@ -36,12 +39,21 @@ pub(crate) async fn does(client: Client, host: Option<Host>, fault: Fault, make:
         Fault::Drain { node, .. } if make => people::drain(client, node).await,
         Fault::Cordon { node, .. } | Fault::Drain { node, .. } => people::uncordon_own(client, node).await,
         Fault::Uncordon { node } => people::uncordon(client, node).await,
-        Fault::PauseNode { node, .. } => people::annotate(client, node, PAUSE_ANNOTATION, make).await,
-        Fault::PauseFleet { .. } => people::pause_fleet(client, make).await,
+        Fault::PauseNode { node, .. } => {
+            people::patch_node(&client, node, annotation(PAUSE_ANNOTATION)).await
+        }
+        Fault::PauseFleet { .. } => {
+            people::merge(&people::fleets(client), FLEET, json!({"spec": {"paused": make}})).await
+        }
         Fault::Acknowledge => people::acknowledge(client).await,
         Fault::DeleteFleet => people::delete(&people::fleets(client), FLEET).await,
-        Fault::Unlabel { node, .. } => people::label(client, node, !make).await,
-        Fault::UpdateNow { node, .. } => people::annotate(client, node, UPDATE_NOW_ANNOTATION, make).await,
+        Fault::Unlabel { node, .. } => {
+            let label = json!({UPDATER_INTERFACE_LABEL: (!make).then_some(UPDATER_INTERFACE_VERSION)});
+            people::patch_node(&client, node, json!({"metadata": {"labels": label}})).await
+        }
+        Fault::UpdateNow { node, .. } => {
+            people::patch_node(&client, node, annotation(UPDATE_NOW_ANNOTATION)).await
+        }
         // The API server stores it with a warning, and the reconciler overwrites it.
         Fault::EditSpec { node, spec } => {
             people::merge(&people::shadows(client), &people::shadow_name(node), json!({"spec": spec})).await

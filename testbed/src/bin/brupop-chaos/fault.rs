@@ -172,20 +172,29 @@ pub(crate) enum PoolChange {
 impl Fault {
     /// After how many milliseconds it is taken back. An API that is started again comes back by itself.
     pub(crate) fn lasts(&self) -> Option<u64> {
-        let json = serde_json::to_value(self).unwrap_or_default();
+        let json = self.json();
         json["ms"].as_u64().filter(|_| !matches!(self, Self::ApiRestarts { .. }))
     }
 
     /// The node that it is of, if it is of one.
     pub(crate) fn node(&self) -> Option<usize> {
-        let json = serde_json::to_value(self).unwrap_or_default();
+        let json = self.json();
         let node = json.get("node").or_else(|| json.pointer("/process/agent"))?;
         node.as_u64().and_then(|node| usize::try_from(node).ok())
     }
 
     /// The word for its kind, as in a schedule.
     pub(crate) fn kind(&self) -> String {
-        let json = serde_json::to_value(self).unwrap_or_default();
-        json["fault"].as_str().unwrap_or_default().to_owned()
+        self.json()["fault"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Its kind and what it is made on: taking back one of several is taking back all.
+    pub(crate) fn subject(&self) -> String {
+        let json = self.json();
+        ["fault", "node", "workload", "pool"].map(|field| json[field].to_string()).concat()
+    }
+
+    fn json(&self) -> Json {
+        serde_json::to_value(self).unwrap_or_default()
     }
 }

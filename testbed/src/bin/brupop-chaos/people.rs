@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::names::{self, FLEET, MARKER_ANNOTATION, UPDATER_INTERFACE_LABEL};
+use brupop_api::names::{self, FLEET, MARKER_ANNOTATION};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, State};
 use brupop_testbed::NewNode;
 use brupop_testbed::host::Host;
@@ -13,8 +13,9 @@ use brupop_testbed::operator::NAMESPACE;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 use tokio::time::{sleep, timeout};
@@ -61,12 +62,6 @@ pub(crate) async fn patch_node(client: &Client, node: usize, patch: Json) -> Res
     merge(&Api::<Node>::all(client.clone()), &node_name(node), patch).await
 }
 
-/// Sets or removes an annotation.
-pub(crate) async fn annotate(client: Client, node: usize, annotation: &str, set: bool) -> Result<()> {
-    let value = if set { json!("true") } else { Json::Null };
-    patch_node(&client, node, json!({"metadata": {"annotations": {annotation: value}}})).await
-}
-
 /// Cordons a node that is not cordoned.
 pub(crate) async fn cordon(client: Client, node: usize) -> Result<()> {
     let nodes = Api::<Node>::all(client.clone());
@@ -106,10 +101,6 @@ pub(crate) async fn drain(client: Client, node: usize) -> Result<()> {
     Ok(())
 }
 
-pub(crate) async fn pause_fleet(client: Client, paused: bool) -> Result<()> {
-    merge(&fleets(client), FLEET, json!({"spec": {"paused": paused}})).await
-}
-
 /// Lifts the halts that there are.
 pub(crate) async fn acknowledge(client: Client) -> Result<()> {
     let fleets = fleets(client);
@@ -117,11 +108,6 @@ pub(crate) async fn acknowledge(client: Client) -> Result<()> {
     let halts = versions.into_iter().filter_map(|(version, record)| Some((version, record.halted?.at)));
     let halts: Vec<Json> = halts.map(|(version, at)| json!({"version": version, "haltedAt": at})).collect();
     merge(&fleets, FLEET, json!({"spec": {"acknowledgedHalts": halts}})).await
-}
-
-pub(crate) async fn label(client: Client, node: usize, labelled: bool) -> Result<()> {
-    let value = if labelled { json!(names::UPDATER_INTERFACE_VERSION) } else { Json::Null };
-    patch_node(&client, node, json!({"metadata": {"labels": {UPDATER_INTERFACE_LABEL: value}}})).await
 }
 
 pub(crate) async fn edit_status(client: Client, node: usize, status: Json) -> Result<()> {
@@ -140,17 +126,31 @@ pub(crate) async fn until_gone<K: Clone + DeserializeOwned + Debug>(
     objects: &Api<K>,
     name: &str,
 ) -> Result<()> {
-    while gone(objects.delete(name, &DeleteParams::default()).await.map(drop)).is_err() {
+    while remove(objects, name, &DeleteParams::default()).await.is_err() {
         sleep(RETRY).await;
     }
     Ok(())
 }
 
-/// What was to be deleted is not there.
-pub(crate) fn gone(deleted: kube::Result<()>) -> Result<()> {
-    match deleted {
+/// Deletes an object, unless it is not there.
+pub(crate) async fn remove<K>(objects: &Api<K>, name: &str, how: &DeleteParams) -> Result<()>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    match objects.delete(name, how).await {
         Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),
-        deleted => Ok(deleted?),
+        deleted => Ok(deleted.map(drop)?),
+    }
+}
+
+/// Makes an object, unless it is there.
+pub(crate) async fn make<K>(objects: &Api<K>, object: Json) -> Result<()>
+where
+    K: Clone + DeserializeOwned + Serialize + Debug,
+{
+    match objects.create(&PostParams::default(), &serde_json::from_value(object)?).await {
+        Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),
+        made => Ok(made.map(drop)?),
     }
 }
 

@@ -5,25 +5,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use brupop_api::names::{PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION};
 use brupop_testbed::Fleet;
 use brupop_testbed::host::{Ended, Host};
-use futures::future::try_join_all;
 use jiff::Timestamp;
-use kube::Client;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::apply::{Maker, go_on};
 use crate::checker::Violation;
 use crate::checker::processes::logs;
 use crate::checker::rest::restless;
-use crate::fault::{Fault, Plan, Settings, Step};
+use crate::fault::{Fault, Plan, Step};
 use crate::people::{self, node_name};
-use crate::pools::{self, POOLS};
-use crate::schedule::{BUDGETED_LATER, BUDGETS, CHANGED, LAST};
+use crate::schedule::LAST;
 use crate::watch::Watch;
 use crate::world::NODES;
-use crate::{impostor, tenants, workloads, world};
+use crate::{asked, impostor, pools, world};
 
 /// The rule by which the test bed itself fails.
 pub(crate) const TEST_BED: &str = "test bed";
@@ -32,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Longest that a fault may take to be made: what is to be signalled may be hard to find.
 const MAKING: Duration = Duration::from_secs(5);
 /// How long everything that people have left may take to be undone once the faults have stopped: the API server may not answer
-/// yet, and in a try each node is one of many.
+/// yet.
 const TIDYING: Duration = Duration::from_mins(3);
 const TRY: Duration = Duration::from_mins(1);
 /// After the faults: how long nothing may happen before everything must be at rest; and how long all of it may take. A
@@ -79,7 +75,7 @@ async fn go_through(fleet: &mut Fleet, watch: &mut Watch, maker: &mut Maker, pla
     for node in 0..NODES {
         watch.audited.writes.fault(Timestamp::now(), Some(node_name(node)));
     }
-    calm(fleet, maker, &plan.settings).await?;
+    calm(fleet, maker, plan).await?;
     let rests = settle(fleet, watch, maker).await?;
     let at_rest = if rests { "at rest" } else { "not at rest" };
     println!("-- {granted} reboots granted under faults; {at_rest} {} s later", began.elapsed().as_secs());
@@ -134,7 +130,7 @@ fn say(began: Instant, fault: &Fault, what: &str, error: Option<&anyhow::Error>)
 }
 
 /// No fault any more, and people have gone home; then there is one more release.
-async fn calm(fleet: &mut Fleet, maker: &mut Maker, settings: &Settings) -> Result<()> {
+async fn calm(fleet: &mut Fleet, maker: &mut Maker, plan: &Plan) -> Result<()> {
     println!("-- no more faults; the last release is {LAST}");
     maker.raise_plane(fleet)?;
     if let Some(gateways) = &fleet.gateways {
@@ -146,7 +142,7 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, settings: &Settings) -> Resu
     maker.until_people_are_done().await;
     let began = Instant::now();
     loop {
-        match timeout(TRY, tidy_up(fleet, settings)).await.context("no answer").flatten() {
+        match timeout(TRY, tidy_up(fleet, plan)).await.context("no answer").flatten() {
             Ok(()) => break,
             Err(error) if began.elapsed() > TIDYING => return Err(error.context("nobody can tidy up")),
             Err(_) => {
@@ -158,45 +154,20 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, settings: &Settings) -> Resu
     fleet.publish(LAST)
 }
 
-/// What people have done and not undone.
-async fn tidy_up(fleet: &Fleet, settings: &Settings) -> Result<()> {
-    let client = fleet.client();
-    tenants::throttle(client.clone(), false).await?;
-    tenants::refuse(client.clone(), false).await?;
-    people::pause_fleet(client.clone(), false).await?;
-    if settings.pools {
-        for pool in POOLS {
-            pools::restore(client.clone(), pool.to_owned()).await?;
-        }
+/// What people have done is undone, for it may not have been, and a restored etcd may have it again. A Node that was made
+/// again has lost the label of its pool.
+async fn tidy_up(fleet: &Fleet, plan: &Plan) -> Result<()> {
+    for (node, host) in fleet.hosts.iter().cloned().enumerate() {
+        people::add_node(fleet.client(), node, host).await?;
+        pools::label(fleet.client(), node, pools::tier(node).to_owned()).await?;
     }
-    for workload in BUDGETS {
-        tenants::budget(client.clone(), workload.to_owned(), true).await?;
+    let lasting = plan.steps.iter().map(|step| &step.fault).filter(|fault| fault.lasts().is_some());
+    let once: BTreeMap<String, &Fault> = lasting.map(|fault| (fault.subject(), fault)).collect();
+    for fault in once.into_values() {
+        let host = fault.node().and_then(|node| fleet.hosts.get(node)).cloned();
+        asked::does(fleet.client(), host, fault.clone(), false).await?;
     }
-    for workload in BUDGETED_LATER {
-        tenants::delete_another_budget(client.clone(), workload.to_owned()).await?;
-    }
-    for workload in CHANGED {
-        workloads::scale(client.clone(), workload.to_owned(), None).await?;
-        workloads::roll_out(client.clone(), workload.to_owned(), false).await?;
-    }
-    for workload in BUDGETS {
-        workloads::set_ready(client.clone(), workload.to_owned(), 0, true).await?;
-    }
-    let nodes = fleet.hosts.iter().cloned().enumerate();
-    try_join_all(nodes.map(|(node, host)| tidy_up_node(client.clone(), node, host))).await?;
     Ok(())
-}
-
-async fn tidy_up_node(client: Client, node: usize, host: Host) -> Result<()> {
-    people::add_node(client.clone(), node, host).await?;
-    people::annotate(client.clone(), node, PAUSE_ANNOTATION, false).await?;
-    people::annotate(client.clone(), node, UPDATE_NOW_ANNOTATION, false).await?;
-    people::label(client.clone(), node, true).await?;
-    pools::label(client.clone(), node, pools::tier(node).to_owned()).await?;
-    people::uncordon_own(client.clone(), node).await?;
-    tenants::delete_pod(client.clone(), node).await?;
-    workloads::release_pod(client.clone(), node).await?;
-    people::break_marker(client, node, false).await
 }
 
 /// Awaits that everything is at rest, and stays so while nobody has cause to write anything. Returns whether it has come to

@@ -24,11 +24,11 @@ const GAP: Range<u64> = 300..2_200;
 const RESTORED_AFTER: Range<u64> = 2_000..20_000;
 
 /// Deployments and the like with a budget; see `world.rs`.
-pub(crate) const BUDGETS: [&str; 4] = ["cart", "web", "db", "queue"];
+const BUDGETS: [&str; 4] = ["cart", "web", "db", "queue"];
 /// Workloads that people scale and roll out while nodes are updated.
-pub(crate) const CHANGED: [&str; 3] = ["cart", "cache", "db"];
+const CHANGED: [&str; 3] = ["cart", "cache", "db"];
 /// Deployments that may get another budget: one that has one, and one that has none.
-pub(crate) const BUDGETED_LATER: [&str; 2] = ["cart", "cache"];
+const BUDGETED_LATER: [&str; 2] = ["cart", "cache"];
 
 /// What follows from a seed. Every second seed has pools; in every third one etcd is restored now and then.
 pub(crate) fn plan(seed: u64, length: Duration) -> Plan {

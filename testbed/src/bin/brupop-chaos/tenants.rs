@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{from_value, json};
 
 use crate::SHOP;
-use crate::people::{gone, merge, node_name, until_gone};
+use crate::people::{make, merge, node_name, remove, until_gone};
 use crate::world::{open_budget, pod_spec};
 
 /// All accounts of the operator.
@@ -31,14 +31,13 @@ pub(crate) async fn budget(client: Client, workload: String, open: bool) -> Resu
 pub(crate) async fn another_budget(client: Client, workload: String, unreadable: bool) -> Result<()> {
     let others = (0..if unreadable { 100 } else { 0 }).map(|number| format!("other-{number}"));
     let values: Vec<String> = std::iter::once(workload.clone()).chain(others).collect();
-    let budget = from_value(json!({
+    let budget = json!({
         "metadata": {"name": another(&workload)},
         "spec": {"maxUnavailable": 1, "selector": {"matchExpressions": [
             {"key": "app", "operator": "In", "values": values},
         ]}},
-    }))?;
-    let budgets = Api::<PodDisruptionBudget>::namespaced(client, SHOP);
-    there(budgets.create(&PostParams::default(), &budget).await.map(drop))
+    });
+    make(&Api::<PodDisruptionBudget>::namespaced(client, SHOP), budget).await
 }
 
 /// Deletes it, whenever the API server takes that.
@@ -66,7 +65,7 @@ pub(crate) async fn bound_pod(client: Client, name: &str, node: usize, finalizer
 
 pub(crate) async fn delete_pod(client: Client, node: usize) -> Result<()> {
     let now = DeleteParams::default().grace_period(0);
-    gone(Api::<Pod>::namespaced(client, SHOP).delete(&pod_name(node), &now).await.map(drop))
+    remove(&Api::<Pod>::namespaced(client, SHOP), &pod_name(node), &now).await
 }
 
 fn pod_name(node: usize) -> String {
@@ -77,19 +76,18 @@ fn pod_name(node: usize) -> String {
 pub(crate) async fn throttle(client: Client, throttled: bool) -> Result<()> {
     let schemas = Api::<FlowSchema>::all(client.clone());
     if !throttled {
-        return gone(schemas.delete(THROTTLED, &DeleteParams::default()).await.map(drop));
+        return remove(&schemas, THROTTLED, &DeleteParams::default()).await;
     }
-    let level = from_value(json!({
+    let level = json!({
         "metadata": {"name": THROTTLED},
         "spec": {"type": "Limited", "limited": {
             "nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0,
             "limitResponse": {"type": "Reject"},
         }},
-    }))?;
-    let levels = Api::<PriorityLevelConfiguration>::all(client);
-    there(levels.create(&PostParams::default(), &level).await.map(drop))?;
+    });
+    make(&Api::<PriorityLevelConfiguration>::all(client), level).await?;
     let group = json!({"kind": "Group", "group": {"name": OURS}});
-    let schema = from_value(json!({
+    let schema = json!({
         "metadata": {"name": THROTTLED},
         "spec": {
             // 1 is for the level `exempt` alone.
@@ -102,18 +100,18 @@ pub(crate) async fn throttle(client: Client, throttled: bool) -> Result<()> {
                 }],
             }],
         },
-    }))?;
-    there(schemas.create(&PostParams::default(), &schema).await.map(drop))
+    });
+    make(&schemas, schema).await
 }
 
 /// A tenant's webhook is to be asked about what our programs write, and is not there; or no longer.
 pub(crate) async fn refuse(client: Client, refused: bool) -> Result<()> {
     let hooks = Api::<ValidatingWebhookConfiguration>::all(client);
     if !refused {
-        return gone(hooks.delete(REFUSED, &DeleteParams::default()).await.map(drop));
+        return remove(&hooks, REFUSED, &DeleteParams::default()).await;
     }
     let ours = format!("request.userInfo.groups.exists(group, group == '{OURS}')");
-    let hook = from_value(json!({
+    let hook = json!({
         "metadata": {"name": REFUSED},
         "webhooks": [{
             "name": "refuses.example.org",
@@ -124,14 +122,6 @@ pub(crate) async fn refuse(client: Client, refused: bool) -> Result<()> {
             "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
             "timeoutSeconds": 2,
         }],
-    }))?;
-    there(hooks.create(&PostParams::default(), &hook).await.map(drop))
-}
-
-/// What was to be made is there already.
-fn there(made: kube::Result<()>) -> Result<()> {
-    match made {
-        Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),
-        made => Ok(made?),
-    }
+    });
+    make(&hooks, hook).await
 }

@@ -1,6 +1,6 @@
 //! What people and controllers do to workloads while nodes are updated, and what becomes of their pods.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use brupop_api::names::ZONE_LABEL;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
@@ -9,7 +9,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, json};
 
 use crate::SHOP;
-use crate::people::{gone, merge};
+use crate::people::{merge, remove};
 use crate::tenants;
 
 /// Keeps a pod that is being deleted.
@@ -41,7 +41,7 @@ pub(crate) async fn roll_out(client: Client, workload: String, bad: bool) -> Res
         let pods = Api::<Pod>::namespaced(client, SHOP);
         let pending = ListParams::default().labels(&format!("app={workload}")).fields("status.phase=Pending");
         for pod in pods.list_metadata(&pending).await? {
-            gone(pods.delete(&pod.name_any(), &DeleteParams::default()).await.map(drop))?;
+            remove(&pods, &pod.name_any(), &DeleteParams::default()).await?;
         }
     }
     Ok(())
@@ -87,11 +87,10 @@ pub(crate) async fn stuck_pod(client: Client, node: usize) -> Result<()> {
 
 pub(crate) async fn release_pod(client: Client, node: usize) -> Result<()> {
     let pods = Api::<Pod>::namespaced(client, SHOP);
-    let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    let released = pods.patch(&stuck_name(node), &PatchParams::default(), &patch).await;
-    gone(released.map(drop))?;
-    let now = DeleteParams::default().grace_period(0);
-    gone(pods.delete(&stuck_name(node), &now).await.map(drop)).context("the stuck pod")
+    if pods.get_metadata_opt(&stuck_name(node)).await?.is_some() {
+        merge(&pods, &stuck_name(node), json!({"metadata": {"finalizers": null}})).await?;
+    }
+    remove(&pods, &stuck_name(node), &DeleteParams::default().grace_period(0)).await
 }
 
 fn stuck_name(node: usize) -> String {

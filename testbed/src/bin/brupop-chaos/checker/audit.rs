@@ -46,7 +46,7 @@ impl Audited {
         };
         let by = if program == "agent" { format!("agent of {}", node_of(event)) } else { program.to_owned() };
         let mut found: Vec<Violation> = self.writes.count(&by, event).into_iter().collect();
-        if event.request_uri.contains("dryRun") {
+        if event.is_dry_run() {
             return found;
         }
         let is_stored = event.code() / 100 == 2;
@@ -100,7 +100,7 @@ impl Audited {
     /// A policy of ours refuses what our own reconciler asks for. A Node may lose its label just before it is written; that
     /// does not happen to it again and again.
     fn refused(&mut self, event: &Event) -> Option<Violation> {
-        let message = event.response_status.as_ref().map_or("", |status| &status.message);
+        let message = event.message();
         let by_policy = message.contains("ValidatingAdmissionPolicy 'brupop-");
         let object = &event.object;
         if message.contains(OPTED_OUT) {
@@ -151,17 +151,12 @@ fn agents_write(event: &Event) -> Option<Violation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checker::json;
     use serde_json::{Value as Json, json};
 
     fn event(user: &str, resource: &str, subresource: &str, name: &str, body: &Json) -> Event {
-        serde_json::from_value(json!({
-            "stage": "ResponseComplete", "requestURI": "/x", "verb": "patch",
-            "user": {"username": user, "extra": {NODE_OF_TOKEN: ["n"]}},
-            "objectRef": {"resource": resource, "subresource": subresource, "name": name},
-            "responseStatus": {"code": 200}, "requestObject": body,
-            "requestReceivedTimestamp": "2026-01-01T00:00:00Z", "stageTimestamp": "2026-01-01T00:00:00Z",
-        }))
-        .unwrap()
+        let user = json!({"username": user, "extra": {NODE_OF_TOKEN: ["n"]}});
+        json::event(resource, subresource, name, &json!({"user": user, "requestObject": body}))
     }
 
     fn rules(event: &Event) -> Vec<&'static str> {

@@ -75,6 +75,26 @@ pub(crate) fn members<'a>(object: &'a Json, pointer: &str) -> impl Iterator<Item
     object.pointer(pointer).and_then(Json::as_object).into_iter().flatten()
 }
 
+/// A patch in the audit log, of this object, and what else its line says.
+#[cfg(test)]
+pub(crate) fn event(
+    resource: &str,
+    subresource: &str,
+    name: &str,
+    more: &Json,
+) -> brupop_testbed::audit::Event {
+    let time = "2026-01-01T00:00:00Z";
+    let mut line = serde_json::json!({
+        "stage": "ResponseComplete", "requestURI": "/x", "verb": "patch", "user": {"username": "u"},
+        "objectRef": {"resource": resource, "subresource": subresource, "name": name},
+        "responseStatus": {"code": 200}, "requestReceivedTimestamp": time, "stageTimestamp": time,
+    });
+    for (field, value) in more.as_object().unwrap() {
+        line[field] = value.clone();
+    }
+    serde_json::from_value(line).unwrap()
+}
+
 /// Elements of a list that are texts.
 pub(crate) fn texts<'a>(object: &'a Json, pointer: &str) -> impl Iterator<Item = &'a str> {
     object.pointer(pointer).and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str)

@@ -83,15 +83,11 @@ fn has_uid(eviction: &Json) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checker::json;
     use serde_json::json;
 
     fn rules(resource: &str, subresource: &str, name: &str, body: &Json) -> Vec<&'static str> {
-        let event = json!({
-            "stage": "ResponseComplete", "requestURI": "/x", "verb": "patch", "user": {"username": "u"},
-            "objectRef": {"resource": resource, "subresource": subresource, "name": name}, "requestObject": body,
-            "requestReceivedTimestamp": "2026-01-01T00:00:00Z", "stageTimestamp": "2026-01-01T00:00:00Z",
-        });
-        let found = untested(&serde_json::from_value(event).unwrap());
+        let found = untested(&json::event(resource, subresource, name, &json!({"requestObject": body})));
         found.iter().map(|violation| violation.rule).collect()
     }
 

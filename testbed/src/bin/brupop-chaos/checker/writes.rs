@@ -80,7 +80,7 @@ impl Writes {
             return None;
         }
         // Dry runs come in their own time, whatever happens, and so does the renewal of a Lease.
-        let is_dry = event.request_uri.contains("dryRun");
+        let is_dry = event.is_dry_run();
         let needs_cause = !is_dry && object.resource != "leases";
         let bound = if is_dry { OTHERS } else { self.bound(&object.resource, &name, now) };
         let dry = if is_dry { "(dry run)" } else { "" };
@@ -170,18 +170,15 @@ fn forget(times: &mut VecDeque<Timestamp>, before: Timestamp) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checker::json;
     use serde_json::{Value as Json, json};
 
     const START: Timestamp = Timestamp::UNIX_EPOCH;
 
     fn write(second: usize, resource: &str, name: &str, answer: &Json) -> Event {
         let at = START + SignedDuration::from_secs(i64::try_from(second).unwrap());
-        serde_json::from_value(json!({
-            "stage": "ResponseComplete", "requestURI": "/x", "verb": "patch", "user": {"username": "u"},
-            "objectRef": {"resource": resource, "name": name}, "responseStatus": {"code": 200},
-            "responseObject": answer, "requestReceivedTimestamp": at, "stageTimestamp": at,
-        }))
-        .unwrap()
+        let times = json!({"responseObject": answer, "requestReceivedTimestamp": at, "stageTimestamp": at});
+        json::event(resource, "", name, &times)
     }
 
     /// One fault was made, of no node.

@@ -4,6 +4,8 @@ use super::*;
 use brupop_testbed::revisions::Revision;
 use serde_json::json;
 
+mod drains;
+
 const MARKED: &str = r#"{"shadow_uid":"u","attempt":1,"cordoned_at":"t","drained_at":"t"}"#;
 
 fn put(number: u64, key: &str, object: Json) -> Revision {
@@ -14,9 +16,29 @@ fn ledger_with(slots: &Json, versions: &Json) -> Json {
     json!({"status": {"term": 1, "slots": slots, "versions": versions}})
 }
 
+fn slots(slots: &Json) -> (&'static str, Json) {
+    (FLEET, ledger_with(slots, &json!({})))
+}
+
 fn node(marker: Option<&str>, cordoned: bool) -> Json {
     let annotations = marker.map(|marker| json!({"brupop.bottlerocket.aws/marker": marker}));
     json!({"metadata": {"annotations": annotations}, "spec": {"unschedulable": cordoned}})
+}
+
+fn free() -> (&'static str, Json) {
+    ("minions/n", node(None, false))
+}
+
+fn marked(marker: &str) -> (&'static str, Json) {
+    ("minions/n", node(Some(marker), true))
+}
+
+fn idle() -> (&'static str, Json) {
+    (SHADOW, shadow("Idle", 0, None))
+}
+
+fn granted() -> (&'static str, Json) {
+    (SHADOW, shadow("RebootedIntoUpdate", 1, Some("b")))
 }
 
 fn shadow(state: &str, attempt: u64, grant: Option<&str>) -> Json {
@@ -76,17 +98,17 @@ fn one() -> Json {
 #[test]
 fn an_update_as_it_should_be_violates_nothing() {
     let good = [
-        ("minions/n", node(None, false)),
+        free(),
         ("pods/shop/logs", pod("DaemonSet")),
-        (SHADOW, shadow("Idle", 0, None)),
-        (FLEET, ledger_with(&one(), &json!({}))),
+        idle(),
+        slots(&one()),
         (SHADOW, shadow("StagedAndPerformedUpdate", 1, None)),
-        ("minions/n", node(Some(CORDONED), true)),
-        ("minions/n", node(Some(MARKED), true)),
-        (SHADOW, shadow("RebootedIntoUpdate", 1, Some("b"))),
-        ("minions/n", node(None, false)),
+        marked(CORDONED),
+        marked(MARKED),
+        granted(),
+        free(),
         (SHADOW, shadow("Idle", 1, None)),
-        (FLEET, ledger_with(&json!({}), &json!({}))),
+        slots(&json!({})),
     ];
     assert_eq!(violated(good), [""; 0]);
 }
@@ -94,11 +116,10 @@ fn an_update_as_it_should_be_violates_nothing() {
 #[test]
 fn an_update_may_begin_with_a_slot_of_a_ledger_that_was_deleted_meanwhile() {
     let begins = |attempt: u64, after_seconds: u64| {
-        let ledger = |slots: &Json| (FLEET, ledger_with(slots, &json!({})));
-        let mut objects = after(0, [(SHADOW, shadow("Idle", 0, None)), ledger(&one())]);
+        let mut objects = after(0, [idle(), slots(&one())]);
         let deleted = Revision { object: None, ..put(3, FLEET, Json::Null) };
         assert_eq!(objects.take(deleted), []);
-        assert_eq!(objects.take(put(4, FLEET, ledger(&json!({})).1)), []);
+        assert_eq!(objects.take(put(4, FLEET, slots(&json!({})).1)), []);
         objects.pools.now = Duration::from_secs(after_seconds);
         rules(&objects.take(put(5, SHADOW, shadow("StagedAndPerformedUpdate", attempt, None))))
     };
@@ -109,15 +130,13 @@ fn an_update_may_begin_with_a_slot_of_a_ledger_that_was_deleted_meanwhile() {
 
 #[test]
 fn each_rule_finds_what_it_is_there_for() {
-    let slot = json!({"uid": "u", "attempt": 1, "version": "2"});
-    let one = json!({"brs-n": slot});
+    let (one, slot) = (one(), one()["brs-n"].clone());
     let two = json!({"brs-n": slot, "brs-m": slot});
     let halted = json!({"2": {"halted": {"at": "t"}}});
     let none = json!({});
-    let empty = || (FLEET, ledger_with(&none, &none));
-    assert_eq!(violated([empty(), (FLEET, ledger_with(&two, &none))]), ["limit"]);
-    assert_eq!(violated([empty(), (SHADOW, shadow("StagedAndPerformedUpdate", 1, None))]), ["limit"]);
-    assert_eq!(violated([empty(), ("minions/n", node(Some(MARKED), true))]), ["limit"]);
+    assert_eq!(violated([slots(&none), slots(&two)]), ["limit"]);
+    assert_eq!(violated([slots(&none), (SHADOW, shadow("StagedAndPerformedUpdate", 1, None))]), ["limit"]);
+    assert_eq!(violated([slots(&none), marked(MARKED)]), ["limit"]);
     let halts = [(FLEET, ledger_with(&none, &halted)), (FLEET, ledger_with(&one, &halted))];
     assert_eq!(violated(halts), ["halt"]);
     let paused = |slots: &Json| {
@@ -125,31 +144,21 @@ fn each_rule_finds_what_it_is_there_for() {
         ledger["spec"] = json!({"paused": true});
         (FLEET, ledger)
     };
-    assert_eq!(violated([empty(), paused(&one)]), [""; 0], "it was not paused when it was decided");
+    assert_eq!(violated([slots(&none), paused(&one)]), [""; 0], "it was not paused when it was decided");
     assert_eq!(violated([paused(&none), paused(&one)]), ["pause"]);
-    let lost = [
-        ("minions/n", node(None, false)),
-        (SHADOW, shadow("Idle", 0, None)),
-        (FLEET, ledger_with(&one, &none)),
-        (FLEET, ledger_with(&none, &none)),
-    ];
+    let lost = [free(), idle(), slots(&one), slots(&none)];
     assert_eq!(violated(lost.clone()), ["slot"]);
     assert_eq!(violated(lost.into_iter().skip(1)), [""; 0], "the Node is gone");
     let grants = |before: Option<(&'static str, Json)>, marker: Option<&str>| {
-        let start = [(FLEET, ledger_with(&one, &none)), ("minions/n", node(None, false))];
-        let end = [
-            ("minions/n", node(Some(CORDONED), true)),
-            ("minions/n", node(marker, true)),
-            (SHADOW, shadow("RebootedIntoUpdate", 1, Some("b"))),
-        ];
+        let start = [slots(&one), free()];
+        let end = [marked(CORDONED), ("minions/n", node(marker, true)), granted()];
         violated(start.into_iter().chain(before).chain(end))
     };
     assert_eq!(grants(None, Some(MARKED)), [""; 0]);
     assert_eq!(grants(None, None), ["drain"], "never drained");
     assert_eq!(grants(Some(("pods/shop/a", pod("ReplicaSet"))), Some(MARKED)), ["drain"], "a pod is there");
-    let start = || [(FLEET, ledger_with(&one, &none)), ("minions/n", node(None, false))];
-    let granted = || (SHADOW, shadow("RebootedIntoUpdate", 1, Some("b")));
-    let at_once = start().into_iter().chain([("minions/n", node(Some(MARKED), true)), granted()]);
+    let start = || [slots(&one), free()];
+    let at_once = start().into_iter().chain([marked(MARKED), granted()]);
     assert_eq!(violated(at_once), ["drain"], "pods may have come after the list");
     let back = ["", MARKED, CORDONED].map(|marker| ("minions/n", node(Some(marker), !marker.is_empty())));
     let back = back.into_iter().chain([granted()]);
@@ -181,10 +190,10 @@ fn a_slot_is_given_back_once_nothing_of_its_attempt_is_left() {
         ("MonitoringUpdate", 1, None, vec!["slot"]),
     ] {
         let history = [
-            (FLEET, ledger_with(&one(), &none)),
+            slots(&one()),
             ("minions/n", node(marker, false)),
             (SHADOW, shadow(state, attempt, None)),
-            (FLEET, ledger_with(&none, &none)),
+            slots(&none),
         ];
         assert_eq!(violated(history), expected, "{state} {attempt} {marker:?}");
     }
@@ -216,49 +225,6 @@ fn a_halt_holds_all_nodes_or_those_of_a_variant_or_of_a_pool() {
 }
 
 #[test]
-fn a_drained_node_stays_cordoned_until_its_reboot_is_granted() {
-    let grants = |seconds: u64| {
-        let history = [
-            (FLEET, ledger_with(&one(), &json!({}))),
-            ("minions/n", node(None, false)),
-            ("minions/n", node(Some(CORDONED), true)),
-            ("minions/n", node(Some(MARKED), true)),
-            ("minions/n", node(Some(MARKED), false)),
-        ];
-        rules(&after(seconds, history).take(put(9, SHADOW, shadow("RebootedIntoUpdate", 1, Some("b")))))
-    };
-    assert_eq!(grants(20), [""; 0], "somebody uncordoned it a moment ago");
-    assert_eq!(grants(21), ["drain"]);
-}
-
-#[test]
-fn only_pods_that_a_drain_awaits_must_be_gone() {
-    let with = |field: &str, key: &str| {
-        let mut pod = pod("ReplicaSet");
-        pod["metadata"][field] = json!({key: "x"});
-        pod
-    };
-    let component = "brupop.bottlerocket.aws/component";
-    for (key, pod, bound_late, expected) in [
-        ("pods/shop/a", pod("ReplicaSet"), false, vec!["drain"]),
-        ("pods/shop/a", pod("ReplicaSet"), true, vec![]),
-        ("pods/shop/a", pod("DaemonSet"), false, vec![]),
-        ("pods/shop/a", with("annotations", "kubernetes.io/config.mirror"), false, vec![]),
-        ("pods/shop/a", with("labels", component), false, vec!["drain"]),
-        ("pods/brupop-bottlerocket-aws/a", with("labels", component), false, vec![]),
-    ] {
-        let pods = || Some((key, pod.clone()));
-        let history = [(FLEET, ledger_with(&one(), &json!({}))), ("minions/n", node(None, false))]
-            .into_iter()
-            .chain(pods().filter(|_| !bound_late))
-            .chain([("minions/n", node(Some(CORDONED), true)), ("minions/n", node(Some(MARKED), true))])
-            .chain(pods().filter(|_| bound_late))
-            .chain([(SHADOW, shadow("RebootedIntoUpdate", 1, Some("b")))]);
-        assert_eq!(violated(history), expected, "{key} {pod} {bound_late}");
-    }
-}
-
-#[test]
 fn pools_are_asked_when_a_slot_is_taken_and_when_a_node_is_marked() {
     let mut member = node(None, false);
     member["metadata"]["name"] = json!("n");
@@ -268,32 +234,11 @@ fn pools_are_asked_when_a_slot_is_taken_and_when_a_node_is_marked() {
     let slot = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2", "pool": "web"}});
     for (paused, expected) in [(false, vec![]), (true, vec!["pool", "pool"])] {
         let pool = json!({"spec": {"paused": paused, "maxUnavailable": 1}});
-        let before = [
-            ("minions/n", member.clone()),
-            ("g/bottlerocketpools/ns/web", pool),
-            (FLEET, ledger_with(&json!({}), &json!({}))),
-        ];
+        let before = [("minions/n", member.clone()), ("g/bottlerocketpools/ns/web", pool), slots(&json!({}))];
         let mut objects = after(21, before);
         let mut found = objects.take(put(4, FLEET, ledger_with(&slot, &json!({}))));
         found.extend(objects.take(put(5, "minions/n", marked.clone())));
         assert_eq!(rules(&found), expected);
-    }
-}
-
-#[test]
-fn cordons_go_with_the_markers_word() {
-    let (ours, theirs, free) = (node(Some(MARKED), true), node(None, true), node(None, false));
-    let mut excluded = free.clone();
-    excluded["metadata"]["labels"] = json!({"node.kubernetes.io/exclude-from-external-load-balancers": ""});
-    for (before, after, odd) in [
-        (&ours, &free, false),
-        (&free, &ours, false),
-        (&free, &excluded, true),
-        (&excluded, &free, true),
-        (&theirs, &free, true),
-        (&free, &theirs, true),
-    ] {
-        assert_eq!(odd_cordon(before, after).is_some(), odd, "{before} {after}");
     }
 }
 
@@ -335,12 +280,7 @@ fn the_limit_is_that_of_the_reconcilers_when_the_term_begins() {
 fn a_restore_forgets_what_came_later() {
     let none = json!({});
     let staged = shadow("StagedAndPerformedUpdate", 1, None);
-    let before = [
-        ("minions/n", node(None, false)),
-        (SHADOW, shadow("Idle", 0, None)),
-        (FLEET, ledger_with(&one(), &none)),
-        (SHADOW, staged.clone()),
-    ];
+    let before = [free(), idle(), slots(&one()), (SHADOW, staged.clone())];
     let mut objects = after(0, before);
     let then = objects.clone();
     objects.take(put(5, "minions/n", node(Some(CORDONED), true)));
