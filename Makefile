@@ -59,9 +59,8 @@ REBOOT_SECONDS ?= 3
 EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC ?= 0
 FAULT ?=
 POOLS ?=
-PREFETCH ?=
 AGENTS ?=
-DOWNLOAD_SECONDS ?= $(if $(filter true,$(PREFETCH)),5,1)
+DOWNLOAD_SECONDS ?= 1
 
 # Installs Debian packages unless their programs are in PATH. Arguments: programs, packages, what else one can do. Only the
 # programs are wanted, so no service is started.
@@ -140,12 +139,12 @@ control-plane: ## Builds the test bed's control plane, once, into a cache
 
 # The plugin as tests build it: as it ships, it would have nearly all dependencies compiled once more.
 .PHONY: demo
-demo: control-plane programs $(if $(filter arm64,$(AGENTS)),emulated) ## Updates a fleet of simulated hosts on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, POOLS=true, STAY=true, AGENTS=arm64, ...)
+demo: control-plane programs $(if $(filter arm64,$(AGENTS)),emulated) ## Updates a fleet of simulated hosts on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, POOLS=true, STAY=true, AGENTS=arm64, ...)
 	@cargo build --locked --quiet --workspace --bin brupop-demo $(if $(filter true,$(STAY)),--bin kubectl-brupop)
 	@BRUPOP_BINARIES=$(if $(filter arm64,$(AGENTS)),$(TARGET)/emulated,$(SHIPPED)) exec $(TARGET)/debug/brupop-demo --nodes $(NODES) \
 	  --max-concurrent-update $(MAX_CONCURRENT_UPDATE) --pods-per-node $(PODS_PER_NODE) \
 	  --reboot-seconds $(REBOOT_SECONDS) --exclude-from-lb-seconds $(EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC) \
-	  --download-seconds $(DOWNLOAD_SECONDS) $(FAULT:%=--fault %) $(if $(filter true,$(PREFETCH)),--prefetch) \
+	  --download-seconds $(DOWNLOAD_SECONDS) $(FAULT:%=--fault %) \
 	  $(if $(filter true,$(POOLS)),--pools) $(if $(filter true,$(STAY)),--stay)
 
 .PHONY: prometheus

@@ -66,7 +66,7 @@ pub async fn start(
         };
         programs(env)
     };
-    let mut fleet = Fleet::bare(&options, install, |_| ()).await?;
+    let mut fleet = Fleet::bare(&options, install).await?;
     fleet.watch();
     for number in 0..nodes {
         fleet.join(number, options.durations).await?;
@@ -77,8 +77,7 @@ pub async fn start(
     };
     fleet.until("every shadow is Idle and every host is known", idle).await?;
     for workload in ["deployment/brupop-webhook", "deployment/brupop-reconciler"] {
-        let arguments = ["-n", NAMESPACE, "rollout", "status", workload, "--timeout=60s"];
-        fleet.control_plane.kubectl(arguments).await?;
+        fleet.control_plane.until_rolled_out(NAMESPACE, workload).await?;
     }
     Ok(fleet)
 }

@@ -44,6 +44,8 @@ pub struct FleetOptions {
     pub behind_gateways: bool,
     /// Does [`Fleet::start`] copy a control plane with the default overlay, which the process installs once?
     pub copied: bool,
+    /// Is told what is being done until every agent reports.
+    pub say: fn(&str),
 }
 
 impl Default for FleetOptions {
@@ -56,6 +58,7 @@ impl Default for FleetOptions {
             control_plane: Options::CLUSTER,
             behind_gateways: false,
             copied: false,
+            say: |_| (),
         }
     }
 }
@@ -106,18 +109,23 @@ pub struct Fleet {
 
 impl Fleet {
     /// Starts the control plane, the nodes with their hosts, and the operator by the default overlay. Returns when every
-    /// node is seen Idle by its agent. `say` is told what is being done.
-    pub async fn start(options: &FleetOptions, say: impl Fn(&str)) -> Result<Self> {
+    /// node is seen Idle by its agent.
+    pub async fn start(options: &FleetOptions) -> Result<Self> {
         if options.copied {
             let control_plane = installed(options.control_plane).await?;
             let runs = async |_: &ControlPlane, env: &[(&str, &str)]| programs(env);
-            return Self::on(control_plane, options, runs, &say).await?.complete(options, say).await;
+            return Self::on(control_plane, options, runs).await?.complete(options).await;
         }
         let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
             apply_overlay(control_plane, "default").await?;
             programs(env)
         };
-        Self::start_with(options, install, say).await
+        Self::start_with(options, install).await
+    }
+
+    /// As [`Fleet::start`], with [`FleetOptions::quick`].
+    pub async fn quick(nodes: usize, env: &[(&str, &str)]) -> Result<Self> {
+        Self::start(&FleetOptions::quick(nodes, env)).await
     }
 
     /// As [`Fleet::start`], with an operator of one's own: `install` applies its manifests and returns what runs for its
@@ -125,18 +133,17 @@ impl Fleet {
     pub async fn start_with(
         options: &FleetOptions,
         install: impl AsyncFnOnce(&ControlPlane, &[(&str, &str)]) -> Result<Vec<(String, Program)>>,
-        say: impl Fn(&str),
     ) -> Result<Self> {
-        Self::bare(options, install, &say).await?.complete(options, say).await
+        Self::bare(options, install).await?.complete(options).await
     }
 
     /// All nodes join, and every agent reports.
-    async fn complete(mut self, options: &FleetOptions, say: impl Fn(&str)) -> Result<Self> {
+    async fn complete(mut self, options: &FleetOptions) -> Result<Self> {
         self.watch();
         for number in 0..options.nodes {
             self.join(number, options.durations).await?;
         }
-        say("waiting for every agent to report");
+        (options.say)("waiting for every agent to report");
         self.until("every shadow is Idle and every host is known", |history| {
             let nodes: Vec<_> = history.now().collect();
             nodes.len() == options.nodes
@@ -150,19 +157,17 @@ impl Fleet {
     pub async fn bare(
         options: &FleetOptions,
         install: impl AsyncFnOnce(&ControlPlane, &[(&str, &str)]) -> Result<Vec<(String, Program)>>,
-        say: impl Fn(&str),
     ) -> Result<Self> {
-        say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
-        Self::on(ControlPlane::start(options.control_plane).await?, options, install, say).await
+        (options.say)("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
+        Self::on(ControlPlane::start(options.control_plane).await?, options, install).await
     }
 
     async fn on(
         control_plane: ControlPlane,
         options: &FleetOptions,
         install: impl AsyncFnOnce(&ControlPlane, &[(&str, &str)]) -> Result<Vec<(String, Program)>>,
-        say: impl Fn(&str),
     ) -> Result<Self> {
-        say(&format!("applying kustomize/overlays/default, {} nodes join", options.nodes));
+        (options.say)(&format!("applying kustomize/overlays/default, {} nodes join", options.nodes));
         let mut env: Vec<(&str, &str)> = vec![
             ("BOTTLEROCKET_API_SOCKET", "/run/api.sock"),
             ("BOOT_ID_FILE", "/proc/sys/kernel/random/boot_id"),
@@ -244,9 +249,10 @@ impl Fleet {
         format!("{}\n{}", nodes.join("\n"), logs.collect::<Vec<_>>().join("\n"))
     }
 
-    /// A token as the agent on this node has it.
-    pub async fn agents_token(&self, node: &str) -> Result<String> {
-        agents::token(&self.control_plane, node).await
+    /// The shadows, by a token as the agent on this node has it.
+    pub async fn agents_shadows(&self, node: &str) -> Result<Api<BottlerocketShadow>> {
+        let token = agents::token(&self.control_plane, node).await?;
+        Ok(Api::namespaced(self.control_plane.client_for_token(&token).await?, NAMESPACE))
     }
 
     /// The operator's processes of one component.

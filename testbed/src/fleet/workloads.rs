@@ -7,9 +7,9 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value as Json, json};
 
 use super::Fleet;
+use crate::await_until;
 use crate::objects::{self, budget, deployment};
 use crate::sandbox::Signal;
-use crate::{DEADLINE, await_until};
 
 /// The namespace of the workloads.
 const SHOP: &str = "shop";
@@ -22,10 +22,7 @@ impl Fleet {
 
     /// Awaits that all pods of a Deployment run.
     pub async fn until_rolled_out(&self, namespace: &str, name: &str) -> Result<()> {
-        let timeout = DEADLINE.as_secs();
-        self.kubectl(&format!("rollout status deployment/{name} -n {namespace} --timeout={timeout}s"))
-            .await
-            .map(drop)
+        self.control_plane.until_rolled_out(namespace, &format!("deployment/{name}")).await.map(drop)
     }
 
     /// A Deployment with a disruption budget in the namespace `shop`; returns when all of its pods run.

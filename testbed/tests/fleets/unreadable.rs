@@ -35,7 +35,7 @@ async fn set_time(fleet: &Fleet, object: &[&str], pointer: &str, time: &str) -> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_and_nodes_stop_nobody() -> Result<()> {
-    let mut fleet = Fleet::start(&FleetOptions::quick(3, &[]), |_| ()).await?;
+    let mut fleet = Fleet::quick(3, &[]).await?;
     let secret = format!("PASSWORD={SECRET}");
     fleet.deploy("cart", 3, "1").await?;
     fleet.kubectl(&format!("set env -n shop deployment/cart {secret}")).await?;
@@ -84,7 +84,7 @@ async fn tenants_and_nodes_stop_nobody() -> Result<()> {
 async fn what_cannot_be_undone_is_told() -> Result<()> {
     let mut options = FleetOptions::quick(3, &[]);
     options.durations.reboot = Duration::from_secs(4);
-    let mut fleet = Fleet::start(&options, |_| ()).await?;
+    let mut fleet = Fleet::start(&options).await?;
     let note = format!("example.org/note={SECRET}");
     fleet.kubectl(&format!("annotate node --all {note}")).await?;
     fleet.publish(NEW)?;
@@ -118,7 +118,7 @@ async fn what_cannot_be_undone_is_told() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn somebody_leads_whatever_the_lease_says() -> Result<()> {
-    let mut fleet = Fleet::start(&FleetOptions::quick(1, &[]), |_| ()).await?;
+    let mut fleet = Fleet::quick(1, &[]).await?;
     let term = fleet.term().await?;
     fleet.scale("reconciler", 0).await?;
     let leases = Request::new(Lease::url_path(&(), Some(NAMESPACE)));

@@ -74,11 +74,12 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
         control_plane: Options { audit_policy: Some(AUDIT_POLICY), under_faults: true, ..Options::CLUSTER },
         copied: false,
         behind_gateways: true,
+        say: |what| println!("-- {what}"),
         durations,
         variants: &["aws-k8s-1.36", "aws-k8s-1.36-nvidia"],
         ..FleetOptions::quick(NODES, &[&PATIENCE[..], &set].concat())
     };
-    let fleet = Fleet::start(&options, |what| println!("-- {what}")).await?;
+    let fleet = Fleet::start(&options).await?;
     let [component, setting] = ["reconciler", "MAX_CONCURRENT_UPDATE"].map(str::to_owned);
     people::configure(fleet.client(), component, setting, settings.limit.to_string()).await?;
     if settings.pools {

@@ -2,7 +2,6 @@
 
 mod bad_image;
 mod pools;
-mod prefetch;
 mod summary;
 mod table;
 mod trespass;
@@ -47,11 +46,8 @@ struct Arguments {
     /// What goes wrong: `bad-image` shows a version that no host comes up with
     #[arg(long)]
     fault: Option<Fault>,
-    /// Roll out a second release, downloaded while the nodes wait for their turn, and compare
-    #[arg(long, conflicts_with = "fault")]
-    prefetch: bool,
     /// Update three pools: a canary, one that follows it, and one outside of its window; with four nodes or more
-    #[arg(long, conflicts_with_all = ["fault", "prefetch"])]
+    #[arg(long, conflicts_with = "fault")]
     pools: bool,
     /// Leave the cluster running when the fleet is updated, until Ctrl-C
     #[arg(long)]
@@ -135,9 +131,10 @@ async fn demonstrate(arguments: &Arguments) -> Result<bool> {
         nodes: arguments.nodes.into(),
         env: arguments.env(),
         durations: arguments.durations(),
+        say: |what| println!("-- {what}"),
         ..FleetOptions::default()
     };
-    let fleet = Fleet::start(&options, |what| println!("-- {what}")).await?;
+    let fleet = Fleet::start(&options).await?;
     println!("-- look around, in another terminal:");
     println!("   export KUBECONFIG={}", fleet.control_plane.kubeconfig().display());
     println!("   kubectl get brs -n {NAMESPACE} -w");
@@ -173,12 +170,7 @@ async fn roll_out(fleet: &Fleet, arguments: &Arguments) -> Result<bool> {
     );
     fleet.publish(NEW)?;
     table::show_until_updated(fleet, NEW, arguments.deadline()).await?;
-    let durations = arguments.durations();
-    let mut passed = summary::print(fleet, &durations, arguments.limit());
-    if arguments.prefetch {
-        passed &= prefetch::show(fleet, durations.prepare, arguments.deadline()).await?;
-    }
-    Ok(passed)
+    Ok(summary::print(fleet, &arguments.durations(), arguments.limit()))
 }
 
 /// Says what to try, and leaves the cluster running.

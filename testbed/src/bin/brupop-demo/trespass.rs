@@ -1,11 +1,9 @@
 //! An agent's own token is used on another node's shadow: what the API server says, and what its audit log keeps.
 
 use anyhow::{Context as _, Result, bail};
-use brupop_api::BottlerocketShadow;
 use brupop_testbed::Fleet;
-use brupop_testbed::operator::NAMESPACE;
 use kube::Error;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 pub async fn try_and_show(fleet: &Fleet) -> Result<()> {
@@ -13,8 +11,7 @@ pub async fn try_and_show(fleet: &Fleet) -> Result<()> {
         return Ok(());
     }
     println!("-- the agent of node-0 tries to write the status of brs-node-1, with its own token:");
-    let client = fleet.control_plane.client_for_token(&fleet.agents_token("node-0").await?).await?;
-    let shadows = Api::<BottlerocketShadow>::namespaced(client, NAMESPACE);
+    let shadows = fleet.agents_shadows("node-0").await?;
     let mut audit = fleet.control_plane.audit().from_now();
     let lie = Patch::Merge(json!({"status": {"current_version": "6.6.6"}}));
     let refusal = match shadows.patch_status("brs-node-1", &PatchParams::default(), &lie).await {

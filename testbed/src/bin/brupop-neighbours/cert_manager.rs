@@ -37,7 +37,7 @@ pub async fn beside(neighbours: &Path) -> Result<Vec<Check>> {
         apply_overlay(control_plane, throw_away_overlay(control_plane, "provided", kustomization)?).await?;
         programs(env)
     };
-    let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[SOAK]), install, |_| ()).await;
+    let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[SOAK]), install).await;
     let mut cert_manager = cert_manager.context("cert-manager was not started")?;
     let fleet = fleet.with_context(|| format!("cert-manager said: {}", cert_manager.tail()))?;
     let mut checks = vec![renewals(&fleet).await?];
@@ -108,16 +108,14 @@ async fn fight(fleet: &Fleet) -> Result<Check> {
     let annotation = format!("cert-manager.io/inject-ca-from={NAMESPACE}/brupop-webhook");
     let annotate = ["annotate", "validatingwebhookconfiguration", CONFIGURATION, "--overwrite", &annotation];
     control_plane.kubectl(annotate).await?;
-    let rollout = ["-n", NAMESPACE, "rollout", "status", "deployment/brupop-webhook", "--timeout=90s"];
-    control_plane.kubectl(rollout).await?;
+    control_plane.until_rolled_out(NAMESPACE, "deployment/brupop-webhook").await?;
     sleep(FIGHT).await;
     let mut audit = control_plane.audit().from_now();
     sleep(FIGHT).await;
     let writes = audit.read()?.into_iter().filter(|event| {
         event.is_about("validatingwebhookconfigurations", CONFIGURATION)
-            && matches!(event.verb.as_str(), "patch" | "update")
+            && event.is_write()
             && event.code() < 300
-            && !event.request_uri.contains("dryRun=")
     });
     let users: Vec<String> = writes.map(|event| event.user.username).collect();
     let ours = users.iter().filter(|user| user.ends_with(":brupop-webhook")).count();

@@ -9,7 +9,7 @@ use brupop_testbed::operator::{NAMESPACE, apply_overlay, programs, throw_away_ov
 use brupop_testbed::run::Check;
 use brupop_testbed::{ControlPlane, Fleet, FleetOptions};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
@@ -87,42 +87,35 @@ pub async fn flux(neighbours: &Path, plugin: &Path) -> Result<Vec<Check>> {
         Engine { program: PROGRAM, path, control_plane, git }.run().await?;
         programs(env)
     };
-    let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[]), install, |_| ()).await?;
+    let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[]), install).await?;
     let control_plane = &fleet.control_plane;
     let engine = Engine { program: PROGRAM, path: neighbours.join(PROGRAM), control_plane, git: &git };
     let mut checks = vec![];
 
-    let paused = |object: &str| {
-        let get = format!("get {object} -n {NAMESPACE} -o jsonpath={{.spec.paused}}");
-        async move {
-            let get = get.split(' ').map(str::to_owned).collect::<Vec<_>>();
-            anyhow::Ok(control_plane.kubectl(get).await? == "true")
-        }
+    let paused = async |object: &str| {
+        let get = ["get", object, "-n", NAMESPACE, "-o", "jsonpath={.spec.paused}"];
+        anyhow::Ok(control_plane.kubectl(get).await? == "true")
+    };
+    let patch = async |object: &str, paused: Json| {
+        let patch = json!({"spec": {"paused": paused}}).to_string();
+        control_plane.kubectl(["patch", object, "-n", NAMESPACE, "--type=merge", "-p", &patch]).await
     };
     for (object, arguments) in
         [("brf/fleet", &["pause"][..]), ("brp/default", &["pause", "--pool", "default"])]
     {
         for by in ["kubectl brupop", "kubectl patch"] {
-            let patch =
-                ["patch", object, "-n", NAMESPACE, "--type=merge", "-p", r#"{"spec":{"paused":true}}"#];
             if by == "kubectl brupop" {
-                run_plugin(plugin, control_plane, arguments).await?;
+                control_plane.run_plugin(plugin, arguments).await?;
             } else {
-                control_plane.kubectl(patch).await?;
+                patch(object, json!(true)).await?;
             }
             ensure!(paused(object).await?, "{object} is not paused by {by}");
             engine.run().await?;
             let still = paused(object).await?;
             let found = if still { "paused" } else { "undone" };
-            checks.push(check(
-                PROGRAM,
-                &format!("{object}, paused by {by}, after a sync: paused"),
-                found,
-                still,
-            ));
-            let resume =
-                ["patch", object, "-n", NAMESPACE, "--type=merge", "-p", r#"{"spec":{"paused":null}}"#];
-            control_plane.kubectl(resume).await?;
+            let what = format!("{object}, paused by {by}, after a sync: paused");
+            checks.push(check(PROGRAM, &what, found, still));
+            patch(object, Json::Null).await?;
         }
     }
 
@@ -151,7 +144,7 @@ pub async fn argo_cd(neighbours: &Path) -> Result<Vec<Check>> {
         apply_overlay(control_plane, folder).await?;
         programs(env)
     };
-    let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[]), install, |_| ()).await?;
+    let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[]), install).await?;
     let control_plane = &fleet.control_plane;
     let engine = Engine { program: PROGRAM, path: neighbours.join(PROGRAM), control_plane, git: &git };
     let mut differs = vec![];
@@ -198,20 +191,4 @@ fn drift(program: &str, times: usize, changed: &[String]) -> Check {
         [first, ..] => format!("{} times, the first: {first}", changed.len()),
     };
     check(program, "drift before, in and after an update: none", found, changed.is_empty())
-}
-
-async fn run_plugin(plugin: &Path, control_plane: &ControlPlane, arguments: &[&str]) -> Result<()> {
-    let output = Command::new(plugin)
-        .args(arguments)
-        .env_clear()
-        .env("HOME", control_plane.dir())
-        .env("KUBECONFIG", control_plane.kubeconfig())
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output()
-        .await
-        .with_context(|| plugin.display().to_string())?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}: {said}", arguments.join(" "));
-    Ok(())
 }

@@ -11,7 +11,7 @@ use brupop_testbed::objects::{deployment, kubectl};
 use brupop_testbed::operator::{apply_elsewhere, programs};
 use brupop_testbed::run::Check;
 use brupop_testbed::sandbox::Process;
-use brupop_testbed::{ControlPlane, Fleet, FleetOptions, await_until, free_port};
+use brupop_testbed::{ControlPlane, Fleet, FleetOptions, free_port};
 use serde_json::{Value as Json, json};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
@@ -43,7 +43,7 @@ pub async fn beside(neighbours: &Path) -> Result<Vec<Check>> {
         apply_elsewhere(control_plane).await?;
         programs(env)
     };
-    let mut fleet = Fleet::bare(&options, install, |_| ()).await?;
+    let mut fleet = Fleet::bare(&options, install).await?;
     fleet.watch();
     apply_files(&fleet.control_plane, &neighbours.join("definitions/karpenter")).await?;
     fleet.kubectl("wait --for=condition=Established crd/nodepools.karpenter.sh --timeout=60s").await?;
@@ -70,11 +70,7 @@ async fn roll_out(fleet: &Fleet, launched: &Launched) -> Result<Vec<Check>> {
             known.filter(|(_, seen)| seen.version.is_some()).count() == NODES
         })
         .await?;
-    await_until("all pods of the workload run", async || {
-        let get = ["get", "deployment/full", "-o", "jsonpath={.status.availableReplicas}"];
-        (fleet.control_plane.kubectl(get).await.ok()? == (NODES * 2).to_string()).then_some(())
-    })
-    .await?;
+    fleet.until_rolled_out("default", "full").await?;
     let before = launched.seen().launched;
     launched.offer(NEW)?;
     let converged = until_converged(fleet, launched, before).await;

@@ -52,8 +52,7 @@ async fn written(reader: &mut AuditReader, users: &str, time: Duration) -> Resul
     let mut writes = BTreeMap::new();
     for event in reader.read()? {
         let object = &event.object;
-        let is_write = matches!(event.verb.as_str(), "create" | "update" | "patch" | "delete")
-            && !event.request_uri.contains("dryRun=")
+        let is_write = event.is_write()
             && !matches!(object.resource.as_str(), "leases" | "tokenreviews" | "subjectaccessreviews");
         if is_write && event.user.username.starts_with(users) {
             *writes.entry(format!("{} {}", event.verb, object.resource)).or_default() += 1;

@@ -24,7 +24,7 @@ const DRAIN: &str = "drain node-0 --ignore-daemonsets --delete-emptydir-data --d
 async fn evictions_match_kubectl_drain_with_operator_pods_last() -> Result<()> {
     // In a copied control plane all of our own pods may be on node-1.
     let quick = FleetOptions::quick(2, &[("CORDONED_BY_OTHERS_SECONDS", "3600")]);
-    let mut fleet = Fleet::start(&FleetOptions { copied: false, ..quick }, |_| ()).await?;
+    let mut fleet = Fleet::start(&FleetOptions { copied: false, ..quick }).await?;
     fleet.pause_node("node-1", true).await?;
     // A node that is out of service for another reason uses up the limit of one: somebody drains it, then it is not Ready.
     fleet.kubectl("cordon node-1").await?;

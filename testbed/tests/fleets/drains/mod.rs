@@ -14,17 +14,17 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use brupop_api::Marker;
 use brupop_api::names::{MARKER_ANNOTATION, RECONCILER_ACCOUNT};
+use brupop_testbed::Fleet;
 use brupop_testbed::audit::Event;
 use brupop_testbed::objects::deployment;
 use brupop_testbed::operator::NAMESPACE;
-use brupop_testbed::{Fleet, FleetOptions};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use serde_json::{Value as Json, json};
 
 async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<Fleet> {
-    Fleet::start(&FleetOptions::quick(nodes, env), |_| ()).await
+    Fleet::quick(nodes, env).await
 }
 
 async fn node(fleet: &Fleet, name: &str) -> Result<Node> {

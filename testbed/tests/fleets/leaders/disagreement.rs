@@ -70,11 +70,10 @@ async fn two_concurrent_leaders_stay_within_the_limit() -> Result<()> {
 fn written(fleet: &Fleet) -> Result<Vec<Event>> {
     let mut events = fleet.control_plane.audit().from_start().read()?;
     events.retain(|event| {
-        matches!(event.verb.as_str(), "create" | "patch" | "update" | "delete")
+        event.is_write()
             && (200..300).contains(&event.code())
             && ["bottlerocketfleets", "bottlerocketshadows", "nodes", "pods"]
                 .contains(&event.object.resource.as_str())
-            && !event.request_uri.contains("dryRun")
     });
     Ok(events)
 }

@@ -7,11 +7,11 @@ mod hand_over;
 mod written;
 
 use anyhow::Result;
-use brupop_testbed::{Fleet, FleetOptions};
+use brupop_testbed::Fleet;
 
 /// A fleet whose own reconcilers have made the shadows and are gone.
 async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<Fleet> {
-    let fleet = Fleet::start(&FleetOptions::quick(nodes, env), |_| ()).await?;
+    let fleet = Fleet::quick(nodes, env).await?;
     fleet.scale("reconciler", 0).await?;
     Ok(fleet)
 }

@@ -46,10 +46,9 @@ async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
     let (mut writes, mut quiet_since) = (0, Instant::now());
     await_until("no write for a while", async || {
         for event in audit.read().ok()? {
-            let ours = event.is_by("brupop-reconciler") && event.verb == "patch";
             let about = |resource, name| event.is_about(resource, name);
-            if ours
-                && !event.request_uri.contains("dryRun=All")
+            if event.is_by("brupop-reconciler")
+                && event.is_write()
                 && (about("bottlerocketfleets", "fleet") || about("bottlerocketshadows", "brs-node-0"))
             {
                 (writes, quiet_since) = (writes + 1, Instant::now());

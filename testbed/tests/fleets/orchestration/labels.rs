@@ -92,7 +92,7 @@ fn patches(event: &Event, node: &str) -> bool {
     event.verb == "patch"
         && event.is_about("nodes", node)
         && event.is_by("brupop-reconciler")
-        && !event.request_uri.contains("dryRun")
+        && !event.is_dry_run()
 }
 
 async fn without_the_right_it_says_so_and_hammers_nobody(fleet: &Fleet) -> Result<()> {

@@ -22,10 +22,9 @@ pub(crate) fn freeze(fleet: &Fleet, node: &str) -> Result<()> {
 impl RogueAgent {
     /// Takes the place of the agent on this node.
     pub(crate) async fn replace(fleet: &Fleet, node: &str) -> Result<Self> {
-        let token = fleet.agents_token(node).await?;
+        let shadows = fleet.agents_shadows(node).await?;
         freeze(fleet, node)?;
-        let client = fleet.control_plane.client_for_token(&token).await?;
-        Ok(Self { shadows: Api::namespaced(client, NAMESPACE), shadow: format!("brs-{node}") })
+        Ok(Self { shadows, shadow: format!("brs-{node}") })
     }
 
     /// Reports this about its own node; webhook and policy allow it.

@@ -17,7 +17,7 @@ async fn an_install_whose_webhook_cannot_be_reached_says_so() -> Result<()> {
         apply_overlay(control_plane, "default").await?;
         programs(env)
     };
-    let mut fleet = Fleet::bare(&options, install, |_| ()).await?;
+    let mut fleet = Fleet::bare(&options, install).await?;
     fleet.control_plane.reach_services(false);
     fleet.watch();
     fleet.join(0, options.durations).await?;

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use brupop_api::BottlerocketPool;
 use brupop_api::pool::BottlerocketPoolStatus;
 use brupop_testbed::operator::NAMESPACE;
-use brupop_testbed::{Fleet, FleetOptions, await_until};
+use brupop_testbed::{Fleet, await_until};
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn pools(fleet: &Fleet) -> Api<BottlerocketPool> {
 /// A fleet of this many nodes, with these tiers.
 async fn fleet(tiers: &[&str], env: &[(&str, &str)]) -> Result<Fleet> {
     let env = [&[("LEASE_DURATION_SECONDS", "15")], env].concat();
-    let fleet = Fleet::start(&FleetOptions::quick(tiers.len(), &env), |_| ()).await?;
+    let fleet = Fleet::quick(tiers.len(), &env).await?;
     for (number, tier) in tiers.iter().enumerate() {
         let label = format!("{TIER}={tier}");
         fleet.kubectl(&format!("label node node-{number} {label}")).await?;

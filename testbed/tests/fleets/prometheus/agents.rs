@@ -20,7 +20,7 @@ pub async fn fleet(options: &FleetOptions) -> Result<Fleet> {
         apply_overlay(control_plane, &folder).await?;
         programs(env)
     };
-    Fleet::start_with(options, install, |_| ()).await
+    Fleet::start_with(options, install).await
 }
 
 /// Each agent lets those in who may read, by the rights of the component and no others.

@@ -14,7 +14,7 @@ use brupop_testbed::host::{self, Answer, Call, Faults};
 use brupop_testbed::objects::with_file;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Sandbox;
-use brupop_testbed::{Fleet, FleetOptions, await_until};
+use brupop_testbed::{Fleet, await_until};
 use kube::api::{Api, ListParams, PostParams};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
@@ -139,7 +139,7 @@ async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
         ("GATE_INTERVAL_SECONDS", "1"),
         ("LEASE_DURATION_SECONDS", "15"),
     ];
-    let mut fleet = Fleet::start(&FleetOptions::quick(2, &env), |_| ()).await?;
+    let mut fleet = Fleet::quick(2, &env).await?;
     let mut app = App::start().await?;
     let watching = Watching::of(&fleet, &app).await?;
     apply(&fleet).await?;

@@ -184,7 +184,7 @@ async fn upstreams(by: By, left: &[Left]) -> Result<Fleet> {
         by.installs_the_first_crd(plane).await?;
         Ok(programs(env)?.into_iter().chain(upstream::programs()).collect())
     };
-    let mut fleet = Fleet::bare(&options, install, |_| ()).await?;
+    let mut fleet = Fleet::bare(&options, install).await?;
     for number in 0..left.len() {
         fleet.join(number, options.durations).await?;
     }

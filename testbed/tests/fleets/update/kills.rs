@@ -10,8 +10,6 @@ use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
 
-use crate::update::fleet_of;
-
 /// What is wanted of the node, and what its agent has reported, when it is killed. Each lasts for half a second or
 /// more, so that the kill falls into it. (`RebootedIntoUpdate`, `RebootedIntoUpdate`) does not: the reconciler ends
 /// it as soon as it sees it, with nothing to wait for.
@@ -38,7 +36,7 @@ async fn an_agent_may_be_killed_in_every_state() -> Result<()> {
     let mut options = FleetOptions::quick(1, &env);
     options.durations.prepare = Duration::from_millis(600);
     options.durations.activate = Duration::from_millis(600);
-    let mut fleet = fleet_of(&options).await?;
+    let mut fleet = Fleet::start(&options).await?;
     let mut moments = MOMENTS.into_iter();
     let mut moment = moments.next();
     let mut running = OLD.to_owned();

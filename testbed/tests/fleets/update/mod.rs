@@ -14,17 +14,9 @@ mod trouble;
 mod workloads;
 
 use anyhow::{Result, ensure};
-use brupop_testbed::{Fleet, FleetOptions};
+use brupop_testbed::Fleet;
 
 /// A fleet with the patience of a test.
-async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<Fleet> {
-    fleet_of(&FleetOptions::quick(nodes, env)).await
-}
-
-async fn fleet_of(options: &FleetOptions) -> Result<Fleet> {
-    Fleet::start(options, |_| ()).await
-}
-
 /// Every node was rebooted exactly once, and never more of them were away than allowed.
 fn assert_kind(fleet: &Fleet, limit: usize) -> Result<()> {
     let history = fleet.history();

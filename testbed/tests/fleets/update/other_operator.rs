@@ -4,17 +4,18 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_api::State::Idle;
 use brupop_api::conditions::{ConditionStatus, OTHER_OPERATOR};
 use brupop_api::names::FLEET;
+use brupop_testbed::Fleet;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
 
-use crate::update::{assert_kind, fleet};
+use crate::update::assert_kind;
 
 const UPSTREAMS: &str = "brupop-controller-deployment";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_update_starts_beside_upstreams_operator() -> Result<()> {
-    let mut fleet = fleet(3, &[("CHECK_INTERVAL_SECONDS", "1")]).await?;
+    let mut fleet = Fleet::quick(3, &[("CHECK_INTERVAL_SECONDS", "1")]).await?;
     let held = fleet.until_ledger("no other operator is here", |status| {
         let condition = status.conditions.iter().find(|condition| condition.type_ == OTHER_OPERATOR);
         condition.is_some_and(|condition| condition.status == ConditionStatus::False)

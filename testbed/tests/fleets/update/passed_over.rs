@@ -2,18 +2,19 @@
 
 use anyhow::{Result, ensure};
 use brupop_api::names::RECONCILER_ACCOUNT;
+use brupop_testbed::Fleet;
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::objects::bare_pod;
 use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
 use serde_json::{Value as Json, json};
 
+use crate::update::assert_kind;
 use crate::update::exec::exec;
-use crate::update::{assert_kind, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_no_drain_could_empty_is_said_before_any_change() -> Result<()> {
-    let mut fleet = fleet(2, &[]).await?;
+    let mut fleet = Fleet::quick(2, &[]).await?;
     fleet.deploy("cart", 2, "0").await?;
     fleet.publish(NEW)?;
     fleet
@@ -63,7 +64,7 @@ async fn what_no_drain_could_empty_is_said_before_any_change() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn force_deletes_remaining_pods_at_the_deadline() -> Result<()> {
     let env = [("DRAIN_ON_DEADLINE", "force"), ("DRAIN_DEADLINE_SECONDS", "3")];
-    let mut fleet = fleet(2, &env).await?;
+    let mut fleet = Fleet::quick(2, &env).await?;
     // The component's overlay, over the one that stands there: the right to delete.
     let forced = json!({
         "resources": ["kustomize/overlays/default"], "components": ["kustomize/components/force-drain"],

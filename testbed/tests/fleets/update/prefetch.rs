@@ -4,14 +4,14 @@ use anyhow::{Result, ensure};
 use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
 
-use crate::update::{assert_kind, fleet};
+use crate::update::assert_kind;
 
 /// A fleet that is paused downloads nothing ahead once its nodes say so, so they wait for a window that is shut.
 const WINDOW: &str = "SCHEDULER_CRON_EXPRESSION";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prefetched_update_is_downloaded_only_once() -> Result<()> {
-    let mut fleet = fleet(2, &[("PREFETCH", "true")]).await?;
+    let mut fleet = Fleet::quick(2, &[("PREFETCH", "true")]).await?;
     fleet.configure(&[(WINDOW, "0 0 0 1 1 * 2099")]).await?;
     fleet.publish(NEW)?;
     fleet

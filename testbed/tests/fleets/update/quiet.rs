@@ -8,19 +8,17 @@ use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, await_until};
 use tokio::time::Instant;
 
-use crate::update::fleet;
-
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_fleet_sends_no_requests() -> Result<()> {
     const QUIET: Duration = Duration::from_mins(1);
     let env = [("REFRESH_INTERVAL", "10s"), ("CHECK_INTERVAL_SECONDS", "20")];
-    let mut fleet = fleet(3, &env).await?;
+    let mut fleet = Fleet::quick(3, &env).await?;
     let ours =
         |event: &Event| event.user.username.starts_with(&format!("system:serviceaccount:{NAMESPACE}:"));
     // Leases and checks have clocks of their own, and show that the log is read. Watches are renewed after minutes. Beside
     // its check the reconciler looks for upstream's operator.
     let is_lease = |event: &Event| event.object.resource == "leases";
-    let is_check = |event: &Event| event.request_uri.contains("dryRun=All");
+    let is_check = |event: &Event| event.is_dry_run();
     let is_look = |event: &Event| event.verb == "get" && event.object.resource == "deployments";
     let allowed =
         |event: &Event| event.verb == "watch" || is_lease(event) || is_check(event) || is_look(event);

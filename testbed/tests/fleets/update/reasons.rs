@@ -14,8 +14,6 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::task::JoinSet;
 
-use crate::update::fleet_of;
-
 const STEPS: [&str; 5] = ["Staging", "Draining", "Rebooting", "Monitoring", "NoUpdate"];
 /// For how long half of all rows may say what is over: debounced, all of them would for a second. None may for as long as the
 /// most debounced write takes.
@@ -32,7 +30,7 @@ async fn no_row_says_what_is_not_so() -> Result<()> {
             "1".clone_into(value);
         }
     }
-    let mut fleet = fleet_of(&options).await?;
+    let mut fleet = Fleet::start(&options).await?;
     fleet.deploy("cart", 8, "2").await?;
     let rows = Rows::default();
     let _watching = watch(&fleet, &rows)?;

@@ -10,8 +10,6 @@ use brupop_testbed::scrape::{READER, Scraper};
 use brupop_testbed::{Fleet, FleetOptions, await_until};
 use jiff::Timestamp;
 
-use crate::update::fleet_of;
-
 /// Looks that are watched once the first failure is said.
 const LOOKS: usize = 4;
 const GAUGE: &str = "brupop_nodes_reason{reason=\"RefreshFailed\"} 1";
@@ -21,7 +19,7 @@ fn writers(events: &[Event], since: Timestamp) -> Vec<String> {
     let of_status = |event: &&Event| {
         let it = event.object.name == "brs-node-0" && event.object.subresource == "status";
         let later = event.request_received_timestamp >= since;
-        it && later && event.verb == "patch" && !event.request_uri.contains("dryRun=All")
+        it && later && event.verb == "patch" && !event.is_dry_run()
     };
     let account = |event: &Event| event.user.username.rsplit(':').next().map(str::to_owned);
     let mut accounts: Vec<String> = events.iter().filter(of_status).filter_map(account).collect();
@@ -51,7 +49,7 @@ async fn away_until(fleet: &Fleet, what: &str, so: impl Fn() -> bool) -> Result<
 async fn slow_failing_refreshes_are_reported_once() -> Result<()> {
     let mut options = FleetOptions::quick(1, &[("PREFETCH", "true")]);
     options.durations.refresh = Duration::from_secs(2);
-    let mut fleet = fleet_of(&options).await?;
+    let mut fleet = Fleet::start(&options).await?;
     fleet.publish(NEW)?;
     fleet.pause(true).await?;
     fleet.until_node("node-0", "it waits", |seen| seen.reason == "FleetPaused").await?;

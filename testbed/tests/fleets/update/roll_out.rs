@@ -9,12 +9,12 @@ use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::scrape::{READER, Scraper};
 
+use crate::update::assert_kind;
 use crate::update::exec::exec;
-use crate::update::{assert_kind, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
-    let mut fleet = fleet(4, &[("MAX_CONCURRENT_UPDATE", "50%")]).await?;
+    let mut fleet = Fleet::quick(4, &[("MAX_CONCURRENT_UPDATE", "50%")]).await?;
     fleet.deploy("cart", 8, "2").await?;
     fleet.publish(NEW)?;
     fleet.until_updated(NEW).await?;

@@ -10,14 +10,12 @@ use kube::Resource as _;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-use crate::update::fleet;
-
 /// The release that mends [`NEW`].
 const FIXED: &str = "1.20.1";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_image_halts_its_version() -> Result<()> {
-    let mut fleet = fleet(3, &[]).await?;
+    let mut fleet = Fleet::quick(3, &[]).await?;
     fleet.set_faults(&Faults { falls_back_on_boot: true, ..Faults::default() });
     fleet.publish(NEW)?;
     fleet
@@ -100,7 +98,7 @@ async fn halted(fleet: &Fleet, earlier: &str) -> Result<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_shadow_stops_no_other_node() -> Result<()> {
-    let mut fleet = fleet(2, &[]).await?;
+    let mut fleet = Fleet::quick(2, &[]).await?;
     let boot_id = fleet.hosts[0].boot_id();
     // No schema any more: anything can be stored.
     let anything = json!({"spec": {"versions": [{

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
+use crate::update::assert_kind;
 use crate::update::exec::exec;
-use crate::update::{assert_kind, fleet};
 
 async fn close_to_new_pods(fleet: &Fleet, closed: bool) -> Result<()> {
     let nodes = Api::<Node>::all(fleet.client());
@@ -22,7 +22,7 @@ async fn close_to_new_pods(fleet: &Fleet, closed: bool) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_node_waits_for_evicted_workloads() -> Result<()> {
-    let mut fleet = fleet(2, &[("SOAK_SECONDS", "1")]).await?;
+    let mut fleet = Fleet::quick(2, &[("SOAK_SECONDS", "1")]).await?;
     fleet.deploy("cart", 2, "1").await?;
     // What is evicted from now on finds no node to come back to.
     close_to_new_pods(&fleet, true).await?;
@@ -55,7 +55,7 @@ async fn the_next_node_waits_for_evicted_workloads() -> Result<()> {
 /// An autoscaler does this all day: more pods are wanted while a node reboots, and there is room for as many as before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workload_that_is_scaled_up_is_back_as_it_was() -> Result<()> {
-    let mut fleet = fleet(1, &[("SOAK_SECONDS", "1"), ("WORKLOADS_DEADLINE_SECONDS", "15")]).await?;
+    let mut fleet = Fleet::quick(1, &[("SOAK_SECONDS", "1"), ("WORKLOADS_DEADLINE_SECONDS", "15")]).await?;
     fleet.deploy("cart", 1, "100%").await?;
     let kubectl = async |command: &str| fleet.kubectl(command).await;
     kubectl("create quota room-for-one --hard=pods=1 -n shop").await?;

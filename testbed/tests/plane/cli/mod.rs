@@ -1,9 +1,9 @@
 //! `kubectl brupop` on a real control plane: what it shows and writes, and which rights people need for it.
 
+mod person;
+
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::BottlerocketPool;
@@ -13,80 +13,20 @@ use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::Seen;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
-use brupop_testbed::operator::built;
-use brupop_testbed::{DEADLINE, Fleet, FleetOptions, await_until};
+use brupop_testbed::{DEADLINE, Fleet, await_until};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::Command;
 use tokio::time::timeout;
 
-fn program() -> Result<PathBuf> {
-    Ok(built(&["kubectl-brupop"])?.join("kubectl-brupop"))
-}
-
-/// Somebody with a kubeconfig.
-struct Person {
-    kubeconfig: PathBuf,
-}
-
-impl Person {
-    /// A user to whom this `ClusterRole` is bound in the operator's namespace, if any is.
-    async fn with(fleet: &Fleet, name: &str, role: Option<&str>) -> Result<Self> {
-        let kubeconfig = fleet.control_plane.dir().join(format!("kubeconfig-{name}"));
-        fleet.control_plane.kubeconfig_of_user(&kubeconfig, name, None)?;
-        if let Some(role) = role {
-            let (role, user) = (format!("--clusterrole={role}"), format!("--user={name}"));
-            fleet.kubectl(&format!("create rolebinding {name} -n {NAMESPACE} {role} {user}")).await?;
-        }
-        Ok(Self { kubeconfig })
-    }
-
-    fn command(&self, words: &str) -> Result<Command> {
-        let mut command = Command::new(program()?);
-        command
-            .args(words.split(' '))
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .args(["--context", "testbed"]);
-        command.env_clear();
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        Ok(command)
-    }
-
-    /// What the program prints, and whether it went well; without a terminal there are no colours.
-    async fn run(&self, words: &str) -> Result<(bool, String)> {
-        let output = timeout(DEADLINE, self.command(words)?.output()).await.context("it does not end")??;
-        let said = String::from_utf8([output.stdout, output.stderr].concat())?;
-        ensure!(!said.contains('\u{1b}'), "colours without a terminal: {said}");
-        Ok((output.status.success(), said))
-    }
-
-    async fn says(&self, words: &str, expected: &[&str]) -> Result<String> {
-        let (went_well, said) = self.run(words).await?;
-        ensure!(
-            went_well && expected.iter().all(|it| said.contains(it)),
-            "{words}: not {expected:?}: {said}"
-        );
-        Ok(said)
-    }
-
-    async fn is_refused(&self, words: &str, expected: &[&str]) -> Result<()> {
-        let (went_well, said) = self.run(words).await?;
-        ensure!(
-            !went_well && expected.iter().all(|it| said.contains(it)),
-            "{words}: not {expected:?}: {said}"
-        );
-        Ok(())
-    }
-}
+use person::{Person, program};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
-    let mut fleet = Fleet::start(&FleetOptions::quick(3, &[]), |_| ()).await?;
+    let mut fleet = Fleet::quick(3, &[]).await?;
     let reader = Person::with(&fleet, "reader", Some("brupop-viewer")).await?;
     let operator = Person::with(&fleet, "operator", Some("brupop-operator")).await?;
     let admin = Person { kubeconfig: fleet.control_plane.kubeconfig() };
@@ -94,13 +34,9 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
 
     a_reader_sees_and_changes_nothing(&fleet, &reader).await?;
     colours_are_shown_to_those_who_want_them(&reader).await?;
-    Person::with(&fleet, "nobody", None)
-        .await?
-        .is_refused(
-            "status",
-            &["you may not get bottlerocketfleets", "ClusterRole brupop-viewer gives this right"],
-        )
-        .await?;
+    let nobody = Person::with(&fleet, "nobody", None).await?;
+    let rights = ["you may not get bottlerocketfleets", "ClusterRole brupop-viewer gives this right"];
+    nobody.is_refused("status", &rights).await?;
     // What docs/operations.md says of Kubernetes' own roles.
     let viewer = Person::with(&fleet, "viewer", Some("view")).await?;
     let why =
@@ -112,11 +48,8 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     // The first line that a watch shows is there before the pause, and another one follows it.
     let mut watching = reader.command("status -w")?.spawn()?;
     let mut lines = BufReader::new(watching.stdout.take().context("no output")?).lines();
-    ensure!(
-        timeout(DEADLINE, lines.next_line())
-            .await??
-            .is_some_and(|line| line.contains("3 of 3 nodes up to date"))
-    );
+    let first = timeout(DEADLINE, lines.next_line()).await??;
+    ensure!(first.is_some_and(|line| line.contains("3 of 3 nodes up to date")));
     a_fleet_is_paused_once(&fleet, &operator).await?;
     let paused = async {
         while let Some(line) = lines.next_line().await? {
@@ -137,10 +70,9 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     for node in ["node-0", "node-1"] {
         fleet.until_node(node, "is held back", |seen| seen.reason == "FleetPaused").await?;
     }
-    reader
-        .says("why node-1", &["node-1: FleetPaused", "--context testbed resume`", "update to 1.20.0"])
-        .await?;
-    let status: Json = serde_json::from_str(&reader.says("status -o json", &[]).await?)?;
+    let why = ["node-1: FleetPaused", "--context testbed resume`", "update to 1.20.0"];
+    reader.says("why node-1", &why).await?;
+    let status: Json = reader.says_json("status").await?;
     let waiting = |number: usize| (&status["waiting"][number]["reason"], &status["waiting"][number]["nodes"]);
     ensure!(waiting(0) == (&json!("FleetPaused"), &json!(["node-0", "node-1"])), "{status}");
     ensure!(waiting(1) == (&json!("NodePaused"), &json!(["node-2"])), "{status}");
@@ -168,14 +100,9 @@ async fn colours_are_shown_to_those_who_want_them(reader: &Person) -> Result<()>
 }
 
 async fn a_reader_sees_and_changes_nothing(fleet: &Fleet, reader: &Person) -> Result<()> {
-    await_until("all is up to date", async || {
-        reader
-            .says("status", &["3 of 3 nodes up to date, 0 moving, 0 waiting; 0 of 1 slots in use"])
-            .await
-            .ok()
-    })
-    .await?;
-    let json: Json = serde_json::from_str(&reader.says("status -o json", &[]).await?)?;
+    let all = "3 of 3 nodes up to date, 0 moving, 0 waiting; 0 of 1 slots in use";
+    await_until("all is up to date", async || reader.says("status", &[all]).await.ok()).await?;
+    let json: Json = reader.says_json("status").await?;
     ensure!(json["upToDate"] == 3 && json["states"][0]["version"] == "1.19.4", "{json}");
     let why = reader
         .says("why node-0", &["node-0: NoUpdate", "to go on", "1.19.4", "Not shown: you may not list events"])
@@ -200,7 +127,7 @@ async fn the_plan_is_asked_of_the_leader(fleet: &Fleet, editor: &Person) -> Resu
     let lease = Api::<Lease>::namespaced(fleet.client(), NAMESPACE).get(LEASE).await?;
     let leader = lease.spec.and_then(|spec| spec.holder_identity).context("nobody leads")?;
     let mut audit = fleet.control_plane.audit().from_now();
-    let plan: Json = serde_json::from_str(&editor.says("plan -o json", &[]).await?)?;
+    let plan: Json = editor.says_json("plan").await?;
     ensure!(plan["nodes"].as_array().is_some_and(|nodes| nodes.len() == 3), "{plan}");
     let asked = audit.wait_for("the command", |event| {
         event.is_about("pods", &leader) && event.object.subresource == "exec"
@@ -234,7 +161,7 @@ async fn a_fleet_is_paused_once(fleet: &Fleet, operator: &Person) -> Result<()> 
     let managers = paused.metadata.managed_fields.iter().flatten();
     let by_plugin = managers.filter(|entry| entry.manager.as_deref() == Some("brupop-cli"));
     ensure!(paused.spec.paused && by_plugin.count() == 1, "{:?}", paused.metadata.managed_fields);
-    let done: Json = serde_json::from_str(&operator.says("pause -o json", &[]).await?)?;
+    let done: Json = operator.says_json("pause").await?;
     ensure!(done["changed"] == false, "{done}");
     let asked = audit.read()?;
     let written = asked.iter().filter(|event| event.user.username == "operator" && event.verb == "patch");
