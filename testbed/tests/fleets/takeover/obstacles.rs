@@ -25,7 +25,9 @@ impl AbsentNode {
         let absent =
             Self { node: format!("node-{number}"), power: watch::Sender::new(HostPower::Down), back };
         fleet.kubelets.attach(&absent.node, absent.power.subscribe());
-        fleet.until_node(&absent.node, "it is not Ready", |seen| !seen.ready).await?;
+        // There is no history yet.
+        let wait = format!("wait node/{} --for=condition=Ready=False --timeout=60s", absent.node);
+        fleet.kubectl(&wait).await?;
         Ok(absent)
     }
 
