@@ -2,9 +2,6 @@
 
 use super::world::*;
 
-/// A change of a node in mid-update.
-type Change = fn(&mut NodeView<'static>);
-
 fn aborts(view: &NodeView<'_>) -> Option<Abort> {
     match decide(&fleet(), view).reason {
         Reason::Aborting(why) => Some(why),
@@ -13,42 +10,35 @@ fn aborts(view: &NodeView<'_>) -> Option<Abort> {
 }
 
 #[test]
-fn another_boot_with_the_old_version_fell_back() {
-    let view = granted(true).rebooted(OLD);
-    assert_eq!(aborts(&view), Some(Abort::FellBack));
-    let decision = decide(&fleet(), &view);
-    assert_eq!(next_state(&decision), Some(Idle));
-    let failures = failures_of(&decision).unwrap();
-    assert_eq!((failures.count, failures.attempt, failures.reason.as_str()), (1, 1, "FellBack"));
+fn an_update_is_given_up_for_a_reason() {
+    let failed = updating(StagedAndPerformedUpdate, ErrorReset);
+    let staging = updating(StagedAndPerformedUpdate, Idle);
+    let wants = |target| staging.with_shadow(|shadow| shadow.status.target_version = target);
+    let says = |view: NodeView<'static>, problem| view.with_shadow(|it| it.status.problem = Some(problem));
+    let not_in_place = says(failed, Problem::NoInPlaceUpdates);
+    let late = staging.with(|view| view.time.step_overdue = true);
+    let (fell_back, unclaimed) = (granted(true).rebooted(OLD), Value::Absent);
     // The spent claim is tested: a new one would win.
-    assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, Value::text(FIRST_BOOT))));
-}
-
-#[test]
-fn a_host_that_reboots_by_itself_backs_off() {
-    let view = updating(StagedAndPerformedUpdate, Idle).rebooted(OLD);
-    assert_eq!(aborts(&view), Some(Abort::RebootedByItself));
-    let decision = decide(&fleet(), &view);
-    assert!(failures_of(&decision).is_some());
-}
-
-#[test]
-fn an_unclaimed_update_can_be_given_up() {
-    let rows: [(&str, State, Change, Abort); 6] = [
-        ("failed", ErrorReset, |_| (), Abort::StepFailed),
-        ("too long", Idle, |s| s.time.step_overdue = true, Abort::DeadlineExceeded),
-        ("paused", Idle, |s| node(s, |n| n.paused = true), Abort::NodePaused),
-        ("unlabelled", Idle, |s| node(s, |n| n.labelled = false), Abort::NotLabelled),
-        ("another", Idle, |s| shadow(s, |w| w.status.target_version = Some("1.21.0")), Abort::OtherTarget),
-        ("no target", Idle, |s| shadow(s, |w| w.status.target_version = None), Abort::OtherTarget),
-    ];
-    for (name, reached, change, why) in rows {
-        let view = updating(StagedAndPerformedUpdate, reached).with(change);
-        assert_eq!(aborts(&view), Some(why), "{name}");
+    let spent = Value::text(FIRST_BOOT);
+    for (what, view, why, claim) in [
+        ("failed", failed, Abort::StepFailed, &unclaimed),
+        ("too long", late, Abort::DeadlineExceeded, &unclaimed),
+        ("paused", staging.with_node(|node| node.paused = true), Abort::NodePaused, &unclaimed),
+        ("unlabelled", staging.with_node(|node| node.labelled = false), Abort::NotLabelled, &unclaimed),
+        ("another", wants(Some("1.21.0")), Abort::OtherTarget, &unclaimed),
+        ("no target", wants(None), Abort::OtherTarget, &unclaimed),
+        ("not in place", not_in_place, Abort::NoInPlaceUpdates, &unclaimed),
+        ("rebooted by itself", staging.rebooted(OLD), Abort::RebootedByItself, &unclaimed),
+        ("fell back", fell_back, Abort::FellBack, &spent),
+        // A person may lift such a halt at once. But no word of an agent may hide a bad release.
+        ("so it said", says(fell_back, Problem::NotNextToBoot), Abort::FellBackDeactivated, &spent),
+    ] {
+        assert_eq!(aborts(&view), Some(why), "{what}");
         let decision = decide(&fleet(), &view);
-        assert_eq!(next_state(&decision), Some(Idle), "{name}");
-        assert_eq!(failures_of(&decision).is_some(), why.is_failure(), "{name}");
-        assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, Value::Absent)), "{name}");
+        assert_eq!(next_state(&decision), Some(Idle), "{what}");
+        let failures = failures_of(&decision).map(|it| (it.count, it.attempt, it.reason));
+        assert_eq!(failures, why.is_failure().then(|| (1, 1, why.as_str().to_owned())), "{what}");
+        assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, claim.clone())), "{what}");
     }
 }
 
@@ -182,27 +172,4 @@ fn a_silent_host_that_is_back_says_so() {
     let reason = |problem| decide(&fleet(), &says(problem)).reason;
     assert_eq!(reason(Problem::HostUnreachable), Reason::HostUnreachable("no answer"));
     assert_eq!(reason(Problem::StepFailed), Reason::NotReported);
-}
-
-/// A person may lift such a halt at once. But no word of an agent may hide a bad release.
-#[test]
-fn what_the_agent_knew_before_a_fall_back_is_told_and_counts() {
-    let view = granted(true)
-        .with_shadow(|shadow| shadow.status.problem = Some(Problem::NotNextToBoot))
-        .rebooted(OLD);
-    let decision = decide(&fleet(), &view);
-    assert_eq!(decision.reason, Reason::Aborting(Abort::FellBackDeactivated));
-    let message = decision.reason.message();
-    assert!(message.contains("not what it would boot next"), "{message}");
-    let failures = failures_of(&decision).unwrap();
-    assert!(Abort::is_corroborated(&failures.reason), "{}", failures.reason);
-}
-
-#[test]
-fn an_image_without_in_place_updates_is_no_failure() {
-    let view = updating(StagedAndPerformedUpdate, ErrorReset)
-        .with_shadow(|shadow| shadow.status.problem = Some(Problem::NoInPlaceUpdates));
-    let decision = decide(&fleet(), &view);
-    assert_eq!(decision.reason, Reason::Aborting(Abort::NoInPlaceUpdates));
-    assert_eq!((next_state(&decision), failures_of(&decision)), (Some(Idle), None));
 }

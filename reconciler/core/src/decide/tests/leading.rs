@@ -82,6 +82,7 @@ fn who_is_out_of_service_goes_on_first() {
     let staged = left("brs-a", StagedAndPerformedUpdate, false, false);
     let by_a_person = left("brs-b", StagedAndPerformedUpdate, false, true);
     let cordoned = left("brs-c", RebootedIntoUpdate, false, true);
+    let away = cordoned.not_ready();
     let updated = left("brs-d", RebootedIntoUpdate, true, true);
     let back = left("brs-d", RebootedIntoUpdate, true, false);
     let dead = NodeView { shadow_name: "brs-0", ..idle().not_ready() };
@@ -107,14 +108,8 @@ fn who_is_out_of_service_goes_on_first() {
         ("nobody beside somebody's drain", 1, &[drained, staged], &[], by_others),
         ("nor itself", 1, &[drained], &[], by_others),
         ("one more beside it", 2, &[drained, staged], &[1], by_limit),
-        (
-            "who cannot come back now lets those pass who can",
-            1,
-            &[cordoned.not_ready(), updated],
-            &[1],
-            by_limit,
-        ),
-        ("and those who download", 2, &[staged, cordoned.not_ready()], &[0], by_limit),
+        ("who cannot come back now lets those pass who can", 1, &[away, updated], &[1], by_limit),
+        ("and those who download", 2, &[staged, away], &[0], by_limit),
     ];
     for (says, limit, views, taken, why) in rows {
         let fleet = FleetFacts { default_pool: limited(limit), ..without_slots() };

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use std::cmp::Reverse;
 
-use super::versions::{carry_out, failed, failures, halted, over};
+use super::versions::{failed, failures, halted, over};
 use super::world::*;
 use crate::decide::records::{Records, forgotten};
 
@@ -124,27 +124,6 @@ fn records_are_bounded() {
         .filter(|version| sets(&write, Field::VersionRecord(version)) == Some(Value::Absent))
         .collect();
     assert_eq!(forgotten, ["1.0.1"], "one makes room, and a halt is not forgotten");
-}
-
-#[test]
-fn one_node_pushes_no_honest_halt_out() {
-    let mut versions = BTreeMap::from([(NEW.to_owned(), halted(failed(&["honest"])))]);
-    for round in 0..200_u32 {
-        let made_up: &'static str = format!("9.0.{round}").leak();
-        let fell_back = Failures {
-            at: format!("2026-11-21T03:{:02}:{:02}Z", round / 60, round % 60),
-            ..failures("FellBack")
-        };
-        let view = over((round % 2 == 0).then_some(&fell_back))
-            .with_shadow(|shadow| shadow.spec.version = Some(made_up))
-            .with_node(|node| node.version = Some(made_up));
-        let before = versions.clone();
-        let fleet = FleetFacts { versions: &before, ..fleet() };
-        carry_out(&mut versions, &slots(&fleet, &[view]).write.unwrap());
-    }
-    assert_eq!(versions[NEW], halted(failed(&["honest"])));
-    let halts = versions.values().filter(|record| record.halted.is_some()).count();
-    assert_eq!(halts, 2, "the honest one, and the last of the other node");
 }
 
 #[test]

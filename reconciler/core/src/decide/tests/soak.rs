@@ -34,13 +34,6 @@ fn the_soak_ends_when_workloads_are_back() {
 }
 
 #[test]
-fn a_missing_workload_counts_against_the_version() {
-    assert!(Reason::WorkloadsUnavailable(CART).message().contains(CART));
-    assert!(Abort::WorkloadsUnavailable.is_failure());
-    assert!(Abort::is_corroborated(Abort::WorkloadsUnavailable.as_str()));
-}
-
-#[test]
 fn other_updates_excuse_a_missing_workload() {
     let view = NodeView { evicted: MISSING, ..watched() }.with(|view| view.time.workloads_overdue = true);
     let mut slots = SLOT.clone();
@@ -52,13 +45,11 @@ fn other_updates_excuse_a_missing_workload() {
         assert_eq!(decide(&among, &changed).reason, Reason::Aborting(Abort::WorkloadsChanged));
     }
     assert!(Abort::WorkloadsUnavailableAmongOthers.is_failure());
-    assert!(!Abort::is_corroborated(Abort::WorkloadsUnavailableAmongOthers.as_str()));
 }
 
 /// It says neither that the version is bad nor that it is good.
 #[test]
 fn a_changed_workload_counts_neither_for_nor_against_the_version() {
-    assert!(!Abort::is_corroborated(Abort::WorkloadsChanged.as_str()));
     let changed = versions::failures(Abort::WorkloadsChanged.as_str());
     let view = versions::over(Some(&changed)).rebooted(NEW);
     let ledger = slots(&fleet(), &[view]).write.unwrap();

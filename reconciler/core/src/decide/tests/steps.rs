@@ -25,21 +25,24 @@ fn a_staged_node_is_taken_out_in_order() {
     marked(&mut view, &cordoned);
     assert_eq!(decide(&fleet, &view).effect, Some(Effect::Evict));
     view.pods.drained = true;
-    let granted = |view: &NodeView<'_>| {
+    let granted = |view: &NodeView<'_>, claim| {
         let decision = decide(&fleet, view);
         assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
         assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), Some(Value::text(FIRST_BOOT)));
-        assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, Value::Absent)));
+        assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, claim)));
         let Some(Effect::Grant { confirm, .. }) = decision.effect else { panic!("it is a grant") };
         assert!(confirm.tests.contains(&(Field::Unschedulable, Value::Set)));
         let Some(Value::Marker(marker)) = sets(&confirm, Field::Marker) else { panic!("it marks the Node") };
         assert_eq!(marker.drained_at.as_deref(), Some(fleet.now), "it is drained now");
         assert_eq!(marker.term, fleet.term, "by this leader");
     };
-    granted(&view);
+    granted(&view, Value::Absent);
     // The Node was written, and the grant was not.
     node(&mut view, |node| node.marker = Some(&*DRAINED));
-    granted(&view);
+    granted(&view, Value::Absent);
+    // A claim of an earlier boot is spent.
+    shadow(&mut view, |shadow| shadow.status.reboot_requested = Some("an earlier boot"));
+    granted(&view, Value::text("an earlier boot"));
 }
 
 #[test]
@@ -191,21 +194,6 @@ fn after_the_claim_only_the_node_counts() {
 }
 
 #[test]
-fn a_finished_update_counts_once() {
-    let soaking = watched().with(|view| view.time.soak_over = false);
-    assert_eq!(decide(&fleet(), &soaking).reason, Reason::Monitoring);
-    assert_eq!(next_state(&decide(&fleet(), &watched())), Some(Idle));
-
-    let done = updating(Idle, Idle).rebooted(NEW).with_shadow(|shadow| {
-        shadow.status.current_version = Some(NEW);
-        shadow.status.boot_id = Some(SECOND_BOOT);
-    });
-    let freed = slots(&fleet(), &[done]).write.unwrap();
-    assert_eq!(sets(&freed, Field::Slot(SHADOW)), Some(Value::Absent));
-    assert_eq!(record_of(&freed, Field::VersionRecord(NEW)).unwrap().succeeded, 1);
-}
-
-#[test]
 fn upstreams_shadows_in_mid_update_are_adopted() {
     let mut view = upstreams(RebootedIntoUpdate, StagedAndPerformedUpdate)
         .with_shadow(|shadow| shadow.spec.baseline_boot_id = None)
@@ -269,16 +257,4 @@ fn an_updated_host_is_neither_drained_nor_rebooted() {
     }
     let view = updating(RebootedIntoUpdate, RebootedIntoUpdate).with_node(|node| node.version = Some(NEW));
     assert_eq!(next_state(&decide(&fleet(), &view)), Some(MonitoringUpdate));
-}
-
-#[test]
-fn a_spent_claim_holds_up_no_grant() {
-    let view = staged()
-        .marked_by(&DRAINED)
-        .with(|view| view.pods.drained = true)
-        .with_shadow(|shadow| shadow.status.reboot_requested = Some("an earlier boot"));
-    let decision = decide(&fleet(), &view);
-    let spent = (Field::StatusRebootRequested, Value::text("an earlier boot"));
-    assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
-    assert!(write(&decision).tests.contains(&spent));
 }

@@ -7,18 +7,13 @@ use crate::objects::Words;
 /// A change of a Node: its field, how the marker tells of it, and how the Node shows it.
 type Row = (Field<'static>, fn(&mut Marker), fn(&mut NodeFacts<'_>));
 
+const OURS: Option<Words> = Some(Words::Ours);
 const ROWS: [Row; 5] = [
     (Field::Unschedulable, |it| it.cordoned_at = Some("then".into()), |it| it.unschedulable = true),
     (Field::ExcludedFromLoadBalancers, |it| it.excluded_at = Some("then".into()), |it| it.excluded = true),
     (Field::UpdatingTaint, |it| it.tainted = true, |it| it.tainted = true),
-    (Field::DoNotDisrupt, |it| it.do_not_disrupt = true, |it| it.do_not_disrupt = Some(Words::Ours)),
-    (
-        Field::ScaleDownDisabled,
-        |it| it.scale_down_disabled = true,
-        |it| {
-            it.scale_down_disabled = Some(Words::Ours);
-        },
-    ),
+    (Field::DoNotDisrupt, |it| it.do_not_disrupt = true, |it| it.do_not_disrupt = OURS),
+    (Field::ScaleDownDisabled, |it| it.scale_down_disabled = true, |it| it.scale_down_disabled = OURS),
 ];
 
 fn nothing_done() -> Marker {

@@ -11,21 +11,6 @@ fn in_zone(name: &'static str, zone: Option<&'static str>) -> NodeView<'static> 
     idle().named(name).in_pool(0).with_node(|node| node.zone = zone)
 }
 
-/// A download takes hours. A node of another zone fails meanwhile: this one is not cordoned beside it.
-#[test]
-fn zones_are_looked_at_again_before_the_cordon() {
-    let pools = [pool("db")];
-    let fleet = FleetFacts { pools: &pools, ..fleet() };
-    let staged = staged().in_pool(0);
-    assert_eq!(decide(&fleet, &staged).reason, Reason::Cordoning);
-    let beside = staged.with(|view| view.busy_zone = Some("b"));
-    let decision = decide(&fleet, &beside);
-    assert_eq!(decision.reason, Reason::Aborting(Abort::PoolClosed));
-    assert_eq!(failures_of(&decision), None, "it is no failure");
-    let effect = decide(&fleet, &beside.marked_by(&CORDONED)).effect;
-    assert_eq!(effect, Some(Effect::Evict), "what is being drained is finished");
-}
-
 /// The nodes that get slots, and what the others wait for.
 fn chosen(held: &BTreeMap<String, Slot>, views: &[NodeView<'_>]) -> (Vec<String>, Vec<(String, String)>) {
     let pools = [pool("db"), pool("web")];
