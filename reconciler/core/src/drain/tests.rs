@@ -12,6 +12,14 @@ fn pod(name: &str, owner: Option<&str>, phase: &str, more: &Value) -> PodItem {
     world::pod(name, json!({"metadata": world::with(owners, more), "status": {"phase": phase}}))
 }
 
+/// Nothing has failed, and no pod that asks for it is respected.
+pub(super) const USUAL: Circumstances<'static> = Circumstances {
+    time: Timestamp::UNIX_EPOCH,
+    deadline: jiff::SignedDuration::from_mins(15),
+    respects: false,
+    failures: None,
+};
+
 fn of<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     is_operator_pod: impl Fn(&PodItem) -> bool,
@@ -22,7 +30,7 @@ fn of<'p>(
     DrainPlan::of(pods, is_operator_pod, |_| false, Some(&marker), None)
 }
 
-fn names(pods: &[PodKey]) -> Vec<&str> {
+pub(super) fn names(pods: &[PodKey]) -> Vec<&str> {
     pods.iter().map(|pod| pod.name.as_str()).collect()
 }
 
@@ -204,12 +212,7 @@ fn a_pod_that_asks_for_it_is_like_a_budget_that_allows_none() {
     let running = asking("a", "Running", SAFE_TO_EVICT_ANNOTATION, &none);
     let found = |pod: &PodItem, ours: bool, respects: bool| {
         let no_budgets: [std::sync::Arc<Item<Budget>>; 0] = [];
-        let now = Circumstances {
-            time: Timestamp::UNIX_EPOCH,
-            deadline: jiff::SignedDuration::from_mins(15),
-            respects,
-            failures: None,
-        };
+        let now = Circumstances { respects, ..USUAL };
         obstacle(|| std::iter::once(pod), &no_budgets, |_| ours, |_| false, &now)
     };
     let Some(Obstacle::Now { budget, for_long: false }) = found(&running, false, true) else {

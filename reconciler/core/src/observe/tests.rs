@@ -19,7 +19,9 @@ use crate::tests::world::*;
 use brupop_api::{Marker, names};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+static POLICY: LazyLock<Policy> = LazyLock::new(policy);
 
 fn policy() -> Policy {
     let seconds = SignedDuration::from_secs;
@@ -43,6 +45,13 @@ fn with_steps(steps: StepDurations) -> Policy {
     Policy { default_pool: Rules::of_settings(Limit::Percent(50), vec![], steps, false), ..policy() }
 }
 
+/// Where these times are so long.
+fn with_times(change: impl FnOnce(&mut Durations)) -> Policy {
+    let mut policy = policy();
+    change(&mut policy.durations);
+    policy
+}
+
 /// A node of this kind in mid-update, whose spec wants this state since then, and whose agent has reached that one.
 fn updating(state: &str, since: &str, reached: &str, node: Value) -> Cluster {
     let spec = json!({"state": state, "state_transition_timestamp": since, "attempt": 7});
@@ -52,11 +61,6 @@ fn updating(state: &str, since: &str, reached: &str, node: Value) -> Cluster {
 /// A node that is watched since then.
 fn watched(since: &str, node: Value) -> Cluster {
     updating("MonitoringUpdate", since, "MonitoringUpdate", node)
-}
-
-/// A time this number of seconds after [`NOW`].
-fn later(seconds: i64) -> String {
-    (at(NOW) + SignedDuration::from_secs(seconds)).to_string()
 }
 
 /// When to look again.
@@ -77,10 +81,9 @@ fn with_drains(names: impl IntoIterator<Item: ToString>) -> Known {
 #[test]
 fn the_fleet_is_seen() {
     let mut cluster = cluster([("a", json!({})), ("b", json!({})), ("c", json!({})), ("n", json!({}))], []);
-    let policy = policy();
-    assert_eq!(observe_at(&cluster, &policy, NOW).fleet.ledger_term, None);
+    assert_eq!(observe_at(&cluster, &POLICY, NOW).fleet.ledger_term, None);
     put_ledger(&mut cluster, json!({}), json!({"slots": {"brs-a": {"uid": "u", "attempt": 1}}}));
-    let fleet = observe_at(&cluster, &policy, NOW).fleet;
+    let fleet = observe_at(&cluster, &POLICY, NOW).fleet;
     assert_eq!((fleet.term, fleet.ledger_term, fleet.default_pool.limit), (4, Some(4), 2));
     assert_eq!(fleet.slots["brs-a"].attempt, 1);
 }
@@ -94,8 +97,7 @@ fn a_node_is_seen_with_its_shadow() {
         "spec": {"unschedulable": true, "taints": [{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]},
     });
     let cluster = cluster([("n", more)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
-    let policy = policy();
-    let observed = observe_at(&cluster, &policy, NOW);
+    let observed = observe_at(&cluster, &POLICY, NOW);
     let [view] = observed.views.as_slice() else { panic!("one node") };
     let node = view.node.unwrap();
     assert!(node.labelled && node.ready && node.unschedulable && node.tainted && node.paused);
@@ -116,8 +118,7 @@ fn only_nodes_ever_ours_are_looked_at() {
         [("a", json!({})), ("b", left_out()), ("c", marked), ("d", left_out())],
         [("brs-d", idle(), json!({})), ("brs-gone", idle(), json!({}))],
     );
-    let policy = policy();
-    let observed = observe_at(&cluster, &policy, NOW);
+    let observed = observe_at(&cluster, &POLICY, NOW);
     let seen: Vec<&str> = observed.views.iter().map(|view| view.shadow_name).collect();
     assert_eq!(seen, ["brs-a", "brs-c", "brs-d", "brs-gone"]);
     assert!(observed.views[3].node.is_none());
@@ -133,8 +134,7 @@ fn what_cannot_be_read_is_left_alone() {
             ("brs-o", json!({"state": "Idle"}), json!({"current_version": "1.19.4"})),
         ],
     );
-    let policy = policy();
-    let mut observed = observe_at(&cluster, &policy, NOW);
+    let mut observed = observe_at(&cluster, &POLICY, NOW);
     observed.fleet.ledger_term = Some(observed.fleet.term);
     assert_eq!(observed.unreadable.keys().copied().collect::<Vec<_>>(), [0, 1]);
     assert!(observed.unreadable[&0].starts_with("the shadow cannot be read"), "{:?}", observed.unreadable);
@@ -154,8 +154,7 @@ fn what_cannot_be_read_is_left_alone() {
 fn a_name_that_is_too_long_is_told() {
     let name: &'static str = "n".repeat(names::NODE_NAME_MAX + 1).leak();
     let cluster = cluster([(name, json!({})), (&name[1..], json!({}))], []);
-    let policy = policy();
-    let observed = observe_at(&cluster, &policy, NOW);
+    let observed = observe_at(&cluster, &POLICY, NOW);
     assert_eq!(observed.too_long, [shadow_name(name)]);
     assert_eq!(observed.views.len(), 1);
 }
@@ -180,8 +179,7 @@ fn a_pool_that_keeps_zones_apart_says_which_one_is_busy() {
         let mut cluster = cluster(nodes.clone(), shadows.clone());
         let spec = json!({"nodeSelector": {"matchLabels": {"tier": "db"}}, "topology": {"mode": mode}});
         pool("db", spec).put(&mut cluster);
-        let (known, policy) = (known(&cluster), policy());
-        let observed = observe_knowing(&cluster, &known, &policy, NOW);
+        let observed = observe_knowing(&cluster, &known(&cluster), &POLICY, NOW);
         assert_eq!(observed.views.iter().map(|view| view.busy_zone).collect::<Vec<_>>(), expected, "{mode}");
     }
 }
@@ -209,10 +207,7 @@ fn somebody_elses_cordon_takes_a_place_for_an_hour() {
         let cluster = cluster([("n", node)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
         let mut known = Known::default();
         known.note_cordons(&cluster, at(NOW));
-        let policy = Policy {
-            durations: Durations { others_cordon: SignedDuration::from_hours(1), ..policy().durations },
-            ..policy()
-        };
+        let policy = with_times(|times| times.others_cordon = SignedDuration::from_hours(1));
         let observed = observe_knowing(&cluster, &known, &policy, now);
         assert_eq!(observed.views[0].time.cordoned_lately, counts, "{unschedulable} {marker} {now}");
         if counts {
@@ -236,9 +231,8 @@ fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
     let mut cluster = cluster([("n", node)], [("brs-n", spec, status)]);
     let slot = json!({"uid": "uid-brs-n", "attempt": 7, "since": "2026-11-21T03:30:00Z"});
     put_ledger(&mut cluster, json!({}), json!({"slots": {"brs-n": slot}}));
-    let policy = policy();
     let reason = |known: &Known, now: &str| {
-        let observed = observe_knowing(&cluster, known, &policy, now);
+        let observed = observe_knowing(&cluster, known, &POLICY, now);
         decide::fleet(&observed).nodes[0].reason.as_str()
     };
     let nothing = Known::default();

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use brupop_api::{BottlerocketShadow, Item, names};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::Resource as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -19,11 +19,19 @@ use crate::policy::Policy;
 use crate::pool::Pool;
 
 pub(crate) const NOW: &str = "2026-11-21T04:00:00Z";
+/// Versions of Bottlerocket.
+pub(crate) const OLD: &str = "1.19.4";
+pub(crate) const NEW: &str = "1.20.0";
 pub(crate) const LEADER: Leader<'static> =
     Leader { term: 4, enforced: true, alone: true, own_node: Some("n") };
 
 pub(crate) fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
+}
+
+/// A time this number of seconds after [`NOW`].
+pub(crate) fn later(seconds: i64) -> String {
+    (at(NOW) + SignedDuration::from_secs(seconds)).to_string()
 }
 
 /// The object that this JSON is.

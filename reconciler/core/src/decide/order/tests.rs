@@ -2,13 +2,7 @@
 
 use super::Service::{Left, Nowhere, Runs};
 use super::*;
-use jiff::{SignedDuration, Timestamp};
-
-const NOW: &str = "2026-11-21T04:00:00Z";
-
-fn at(seconds: i64) -> String {
-    (NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)).to_string()
-}
+use crate::tests::world::{NOW, later as at};
 
 /// What becomes of one note, step by step: (what the nodes say, seconds since the beginning, the note after that).
 #[test]
@@ -43,16 +37,12 @@ fn a_pool_is_done_while_none_wants_the_version() {
 #[test]
 fn a_version_serves_as_long_as_it_or_a_later_one_runs() {
     let standing = |runs, comes| VersionSurvey { runs, comes, ..VersionSurvey::default() };
+    let wanted = VersionSurvey { wanted_by: [None].into(), ..VersionSurvey::default() };
     for (what, other, standing, expected) in [
         ("it runs", "1.20.0", standing(true, false), Runs),
         ("a later one runs", "1.21.0", standing(true, false), Left),
         ("a node is on its way to a later one", "1.21.0", standing(false, true), Left),
-        (
-            "a later one is only wanted",
-            "1.21.0",
-            VersionSurvey { wanted_by: [None].into(), ..standing(false, false) },
-            Nowhere,
-        ),
+        ("a later one is only wanted", "1.21.0", wanted, Nowhere),
         ("it was rolled back", "1.9.0", standing(true, false), Nowhere),
         ("what runs is no version", "next", standing(true, false), Nowhere),
     ] {

@@ -5,10 +5,7 @@ use proptest::prelude::*;
 
 use super::versions::{self, acknowledged, failed, failures, halted, names, over, record};
 use super::world::*;
-use crate::decide::records::{lifted, moment};
-
-/// Now, in the world of these tests.
-const NOW: &str = "2026-11-21T04:00:00Z";
+use crate::tests::world::NOW;
 
 fn said(halted_at: &str) -> [AcknowledgedHalt; 1] {
     [AcknowledgedHalt { version: NEW.to_owned(), halted_at: halted_at.to_owned() }]
@@ -73,15 +70,6 @@ fn a_future_halt_needs_its_very_time() {
     {
         assert_eq!(in_time(NOW, &said(halted_at), ahead.clone()).is_some(), lifts, "{halted_at}");
     }
-}
-
-/// Somebody has typed a time of another zone; once it has come, it lifts nothing that came in between.
-#[test]
-fn a_failure_is_later_than_a_future_line() {
-    let said_time: Option<Timestamp> = "2026-11-21T05:00:00Z".parse().ok();
-    let at = moment(NOW, said_time, &VersionRecord::default());
-    assert!(at.parse::<Timestamp>().ok() > said_time, "{at}");
-    assert_eq!(lifted("2026-11-21T06:00:00Z", said_time, &Halt { at, ..Halt::default() }), None);
 }
 
 #[test]

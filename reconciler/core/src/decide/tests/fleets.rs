@@ -23,12 +23,11 @@ use crate::observe::{Leader, Now, observe, pools_at};
 use crate::policy::Policy;
 use crate::pool::Pool;
 use crate::rules::GateState;
+use crate::tests::world::NOW;
 use crate::window::{Schedule, Starts};
 use random::{ledger, place, policy, pools};
 
 pub(super) const TERM: u64 = 4;
-/// The time of every pass.
-pub(super) const NOW: &str = "2026-11-21T04:00:00Z";
 
 /// A node's objects; any of them may be missing.
 #[derive(Clone, Debug)]

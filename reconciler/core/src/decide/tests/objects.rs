@@ -6,8 +6,9 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
 use serde_json::{Value, json};
 
-use super::fleets::{NOW, TERM};
+use super::fleets::TERM;
 use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT};
+use crate::tests::world::NOW;
 
 /// How long ago something may have been, in seconds: usually past every pause and before every deadline.
 const AGES: [i64; 7] = [400, 100_000, 1000, 200, 45, 5, 0];

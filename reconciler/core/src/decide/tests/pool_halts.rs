@@ -6,13 +6,12 @@ use jiff::Timestamp;
 use super::versions::{acknowledged, failures, halted, names, over};
 use super::world::*;
 use crate::rules::Rules;
+use crate::tests::world::{read, with};
 
 const WORKLOADS: &str = "WorkloadsUnavailable";
 
 pub(super) fn rules(spec: &serde_json::Value) -> Rules {
-    let mut all = json!({"nodeSelector": {}});
-    all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-    Rules::of(&serde_json::from_value(all).unwrap()).unwrap()
+    Rules::of(&read(with(json!({"nodeSelector": {}}), spec))).unwrap()
 }
 
 pub(super) fn pool<'a>(name: &'a str, rules: &'a Rules) -> PoolFacts<'a> {

@@ -20,10 +20,9 @@ pub(super) use crate::facts::{
     BetweenUpdates, FleetFacts, NodeFacts, NodeView, Observed, PodFacts, PoolFacts, Steering, TimeFacts,
 };
 pub(super) use crate::rules::FailureBudget;
+pub(super) use crate::tests::world::{NEW, OLD};
 pub(super) use crate::window::{Starts, Until};
 
-pub(super) const OLD: &str = "1.19.4";
-pub(super) const NEW: &str = "1.20.0";
 pub(super) const FIRST_BOOT: &str = "boot-1";
 pub(super) const SECOND_BOOT: &str = "boot-2";
 pub(super) const SHADOW: &str = "brs-n";

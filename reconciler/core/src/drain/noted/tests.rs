@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::drain::obstacle;
+use crate::drain::tests::{USUAL, names};
 use crate::tests::world::{self, NOW};
 
 const OWNER: &str = "apps/v1/ReplicaSet/shop/cart";
@@ -48,7 +49,7 @@ fn noted(kind: ObstacleKind, of: &str) -> Failures {
 }
 
 fn at(time: Timestamp, failures: &Failures) -> Circumstances<'_> {
-    Circumstances { time, deadline: SignedDuration::from_mins(15), respects: false, failures: Some(failures) }
+    Circumstances { time, failures: Some(failures), ..USUAL }
 }
 
 fn stands(
@@ -65,8 +66,7 @@ fn plan(pods: &[&PodItem]) -> DrainPlan {
 
 #[test]
 fn a_pod_that_should_have_ended_is_an_obstacle() {
-    let deadline = SignedDuration::from_mins(15);
-    let none = Circumstances { time: now(), deadline, respects: false, failures: None };
+    let none = Circumstances { time: now(), ..USUAL };
     let mail = plain("mail-0");
     for (seconds_ago, is_one) in [(-3600, false), (0, false), (29, false), (30, true), (3600, true)] {
         let stuck = leaving("cart-0", seconds_ago);
@@ -198,10 +198,6 @@ fn a_budget_that_was_noted_is_not_tried_again_before_it_allows_one() {
         assert_eq!(&stands(&pods, &[budget(allowed)], &now), after, "{} {allowed}, noted", pods.len());
     }
     assert_eq!(stands(&[&ready, &unready], &[], &now), None, "it is gone");
-}
-
-fn names(pods: &[PodKey]) -> Vec<&str> {
-    pods.iter().map(|pod| pod.name.as_str()).collect()
 }
 
 #[test]

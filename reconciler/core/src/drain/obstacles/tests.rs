@@ -1,6 +1,7 @@
 //! What stands in the way of a drain.
 
 use super::*;
+use crate::drain::tests::USUAL;
 use crate::drain::{Budgets, covered, matters};
 use crate::tests::world;
 use brupop_api::item::Unreadable;
@@ -179,15 +180,9 @@ fn what_is_compared_for_a_node_is_bounded() {
         (0..750).map(|nth| pod(&format!("cart-{nth}"), Some("ReplicaSet"), "True")).collect();
     let of = |namespace: &'static str| (0..63).map(move |nth| long(namespace, &format!("b{nth:02}"), 64));
     let (here, elsewhere): (Vec<_>, Vec<_>) = (of("shop").collect(), of("mail").collect());
-    let now = Circumstances {
-        time: Timestamp::UNIX_EPOCH,
-        deadline: jiff::SignedDuration::from_mins(15),
-        respects: false,
-        failures: None,
-    };
     let look = |pods: usize, budgets: &[Arc<Item<Budget>>]| {
         let pods = || pods_of_node[..pods].iter();
-        (obstacle(pods, budgets, |_| false, |_| false, &now), cost(pods(), budgets))
+        (obstacle(pods, budgets, |_| false, |_| false, &USUAL), cost(pods(), budgets))
     };
     let too_many = Obstacle::Never(incomparable("shop"));
     let (found, most) = look(110, &here);

@@ -3,12 +3,8 @@
 use super::*;
 use crate::cluster::{Cluster, Watched as _};
 use crate::policy::USUAL;
-use crate::tests::world::{self, NOW, known, pool, read};
+use crate::tests::world::{self, NOW, known, later as at, pool, read};
 use serde_json::json;
-
-fn at(seconds: i64) -> String {
-    (world::at(NOW) + SignedDuration::from_secs(seconds)).to_string()
-}
 
 #[test]
 fn a_soak_is_over_when_it_has_passed_once() {

@@ -7,8 +7,7 @@ use crate::facts::BetweenUpdates;
 fn a_step_that_began_ahead_begins_now() {
     let seen = |transition: &str| {
         let cluster = watched(transition, json!({}));
-        let policy = policy();
-        let observed = observe_at(&cluster, &policy, NOW);
+        let observed = observe_at(&cluster, &POLICY, NOW);
         let next = observed.next.map(|next| next.duration_since(at(NOW)));
         (observed.views[0].time.transition_ahead, next)
     };
@@ -24,10 +23,7 @@ fn a_pause_that_began_ahead_begins_now() {
     let seen = |finished: &str| {
         let mut cluster = cluster([], []);
         put_ledger(&mut cluster, json!({}), json!({"lastFinished": finished}));
-        let policy = Policy {
-            durations: Durations { pause: SignedDuration::from_mins(10), ..policy().durations },
-            ..policy()
-        };
+        let policy = with_times(|times| times.pause = SignedDuration::from_mins(10));
         observe_at(&cluster, &policy, NOW).fleet.between_updates
     };
     assert_eq!(seen("2026-11-21T14:00:00Z"), BetweenUpdates::EndedAhead);

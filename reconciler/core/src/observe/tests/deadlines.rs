@@ -13,8 +13,7 @@ fn a_soak_begins_anew_after_a_not_ready() {
     let soaked = |node_since: &str, agent_since: Option<&str>| {
         let mut cluster = watched("2026-11-21T03:58:00Z", ready("True", Some(node_since)));
         put_agent(&mut cluster, "n", agent_since.is_some(), agent_since);
-        let policy = policy();
-        let observed = observe_at(&cluster, &policy, NOW);
+        let observed = observe_at(&cluster, &POLICY, NOW);
         (observed.views[0].time.soak_over, next(&observed))
     };
     assert!(soaked(long_ago, Some(long_ago)).0);
@@ -31,8 +30,7 @@ fn a_soak_begun_anew_has_its_time() {
     {
         let mut cluster = watched("2026-11-21T03:30:00Z", json!({}));
         put_agent(&mut cluster, "n", agent_since.is_some(), agent_since);
-        let policy = policy();
-        assert_eq!(observe_at(&cluster, &policy, NOW).views[0].time.step_overdue, overdue, "{agent_since:?}");
+        assert_eq!(observe_at(&cluster, &POLICY, NOW).views[0].time.step_overdue, overdue, "{agent_since:?}");
     }
 }
 
@@ -43,8 +41,7 @@ fn a_late_host_has_time_to_report() {
     let overdue = |node: Value| {
         let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7});
         let cluster = cluster([("n", node)], [("brs-n", spec.clone(), status)]);
-        let policy = policy();
-        let observed = observe_at(&cluster, &policy, NOW);
+        let observed = observe_at(&cluster, &POLICY, NOW);
         (observed.views[0].time.step_overdue, next(&observed))
     };
     assert!(overdue(ready("False", None)).0, "it is away");
@@ -80,17 +77,15 @@ fn the_clock_has_its_say_in_each_state() {
         ("other target", since("Idle"), reports("Idle"), |time| !time.backing_off, 60),
     ] {
         let cluster = cluster([("n", json!({}))], [("brs-n", spec, status)]);
-        let policy = policy();
         for (seconds, expected) in [(after - 1, false), (after, true)] {
             let now = later(seconds);
-            let observed = observe_at(&cluster, &policy, &now);
+            let observed = observe_at(&cluster, &POLICY, &now);
             assert_eq!(says(&observed.views[0].time), expected, "{what} after {seconds} s");
         }
     }
     let done = json!({"current_state": "Idle", "attempt": 2, "current_version": "2.0.0"});
     let cluster = cluster([("n", json!({}))], [("brs-n", since("Idle"), done)]);
-    let policy = policy();
-    let observed = observe_at(&cluster, &policy, NOW);
+    let observed = observe_at(&cluster, &POLICY, NOW);
     assert!(!backing_off(&observed.views[0].time), "a success is not waited after");
     assert_eq!(observed.next, None, "an idle fleet has no deadline");
 }
@@ -110,10 +105,9 @@ fn a_drain_and_its_grant_have_their_times() {
         let staged = "StagedAndPerformedUpdate";
         let cluster = updating(staged, NOW, staged, marked(marker));
         let known = with_drains(pods_known.then_some("brs-n"));
-        let policy = policy();
         for (seconds, expected) in [(after - 1, false), (after, true)] {
             let now = later(seconds);
-            let observed = observe_knowing(&cluster, &known, &policy, &now);
+            let observed = observe_knowing(&cluster, &known, &POLICY, &now);
             let overdue = observed.views[0].time.drain_overdue;
             assert_eq!(overdue, expected, "{drained:?}, {pods_known}, after {seconds} s");
         }
@@ -144,10 +138,9 @@ proptest! {
             "failures": failures.map(|(count, when)| json!({"count": count, "attempt": 2, "at": later(when), "reason": "X"}))});
         let status = json!({"current_state": State::ALL[reported], "attempt": echoed, "current_version": "1.0.0"});
         let cluster = cluster([("n", marked(marker))], [("brs-n", spec, status)]);
-        let policy = policy();
         let facts = |seconds: i64| {
             let text = later(seconds);
-            let observed = observe_at(&cluster, &policy, &text);
+            let observed = observe_at(&cluster, &POLICY, &text);
             (format!("{:?}", observed.views[0].time), observed.next)
         };
         let (before, next) = facts(now);
@@ -170,8 +163,7 @@ fn an_empty_node_has_two_minutes_for_its_volumes() {
             cluster([("n", marked(marker.clone()))], [("brs-n", json!({"state": "Idle"}), json!({}))]);
         let drain = KnownDrain { empty_since: since.map(at), ..KnownDrain::default() };
         let known = Known { drains: [("brs-n".to_owned(), drain)].into(), ..Known::default() };
-        let policy = policy();
-        let observed = observe_knowing(&cluster, &known, &policy, NOW);
+        let observed = observe_knowing(&cluster, &known, &POLICY, NOW);
         let time = &observed.views[0].time;
         (time.volumes_overdue, time.drain_overdue, next(&observed))
     };

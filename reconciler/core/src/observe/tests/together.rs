@@ -77,8 +77,7 @@ fn who_waits_for_the_control_plane_is_told_for_whom() {
     let mut cluster =
         cluster([("left-out", left_out), ("n", member)], [("brs-n", json!({"state": "Idle"}), status)]);
     put_ledger(&mut cluster, json!({"maxUnavailable": 3}), json!({}));
-    let policy = policy();
-    let observed = observe_at(&cluster, &policy, NOW);
+    let observed = observe_at(&cluster, &POLICY, NOW);
     let decided = decide::fleet(&observed);
     assert_eq!(decided.nodes[0].reason, Reason::ControlPlaneBusy("left-out"));
     assert_eq!(decided.slots.preflight, [0_usize; 0], "it is not next");

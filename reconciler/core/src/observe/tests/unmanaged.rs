@@ -51,8 +51,7 @@ fn bottlerocket_nodes_that_are_not_opted_in_are_counted() {
         node("unlabelled", None, bottlerocket, json!({})),
         node("other", None, "Debian GNU/Linux 13", json!({})),
     ]);
-    let policy = Policy::default();
-    let observed = observe_at(&cluster, &policy, NOW);
+    let observed = observe_at(&cluster, &POLICY, NOW);
     assert_eq!(observed.not_opted_in, 2);
     assert_eq!(decide::fleet(&observed).counts.not_opted_in, 2);
 }

@@ -11,10 +11,7 @@ fn overdue(state: &str, reached: &str, node_away: bool, now: &str) -> bool {
     let mut cluster =
         cluster([("n", node)], [("brs-n", spec, json!({"current_state": reached, "attempt": 7}))]);
     put_agent(&mut cluster, "n", false, Some(away));
-    let policy = Policy {
-        durations: Durations { stage: SignedDuration::from_hours(4), ..policy().durations },
-        ..policy()
-    };
+    let policy = with_times(|times| times.stage = SignedDuration::from_hours(4));
     observe_at(&cluster, &policy, now).views[0].time.step_overdue
 }
 
@@ -25,7 +22,7 @@ fn a_flapping_node_is_overdue_in_the_end() {
         [("True", 10), ("False", 100)].map(|(status, seconds)| {
             let changed = (at(now) - SignedDuration::from_secs(seconds)).to_string();
             let cluster = watched("2026-11-21T03:00:00Z", ready(status, Some(&changed)));
-            observe_at(&cluster, &policy(), now).views[0].time.step_overdue
+            observe_at(&cluster, &POLICY, now).views[0].time.step_overdue
         })
     };
     assert_eq!(overdue("2026-11-21T03:15:00Z"), [false, false]);
@@ -40,7 +37,7 @@ fn a_node_that_a_gate_held_may_be_away_for_a_moment() {
         let changed = (at(now) - SignedDuration::from_secs(seconds_away)).to_string();
         let mut cluster = watched("2026-11-21T03:00:00Z", ready("False", Some(&changed)));
         let known = slots::gated(&mut cluster, state);
-        observe_knowing(&cluster, &known, &policy(), now).views[0].time.step_overdue
+        observe_knowing(&cluster, &known, &POLICY, now).views[0].time.step_overdue
     };
     for state in crate::rules::GateState::ALL {
         assert_eq!((overdue(100, state), overdue(600, state)), (false, true), "{state:?}");
@@ -73,10 +70,7 @@ fn a_silent_host_is_told_by_its_agent() {
             "problem_since": "2026-11-21T03:30:00Z"});
         let status = with(status, &change);
         let cluster = cluster([("n", json!({}))], [("brs-n", spec, status)]);
-        let policy = Policy {
-            durations: Durations { stage: SignedDuration::from_hours(4), ..policy().durations },
-            ..policy()
-        };
+        let policy = with_times(|times| times.stage = SignedDuration::from_hours(4));
         observe_at(&cluster, &policy, now).views[0].time.host_silent
     };
     for (state, change, expected) in [

@@ -23,9 +23,8 @@ fn begins(a: Value, b: Value, of_pool: Option<Value>) -> bool {
     if let Some(spec) = of_pool {
         pool("db", spec).put(&mut cluster);
     }
-    let policy = policy();
     let known = Known { drains: with_drains(["brs-b"]).drains, ..known(&cluster) };
-    let observed = observe_knowing(&cluster, &known, &policy, NOW);
+    let observed = observe_knowing(&cluster, &known, &POLICY, NOW);
     let taken = slots(&observed.fleet, &observed.views).taken;
     taken.iter().any(|&at| observed.views[at].shadow_name == "brs-b")
 }

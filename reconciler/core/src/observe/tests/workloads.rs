@@ -71,7 +71,7 @@ fn owners_matter_while_their_node_is_watched() {
 
 #[test]
 fn a_slot_tells_how_long_it_lasted() {
-    let seconds = |since| seen(since, Evicted::Back, NOW, &policy(), |seen| seen.time.slot_seconds);
+    let seconds = |since| seen(since, Evicted::Back, NOW, &POLICY, |seen| seen.time.slot_seconds);
     assert_eq!(seconds(Some("2026-11-21T03:50:00Z")), Some(600));
     assert_eq!(seconds(Some("2026-11-21T04:00:01Z")), None, "by a clock that goes ahead");
     assert_eq!(seconds(None), None);
@@ -83,7 +83,7 @@ fn only_the_workloads_deadline_ends_their_wait() {
     let times = |now| {
         let see = |seen: &NodeView<'_>| (seen.time.workloads_overdue, seen.time.step_overdue);
         let missing = Evicted::Missing { owner: CART, changed: false };
-        seen(Some("2026-11-21T03:50:00Z"), missing, now, &policy(), see)
+        seen(Some("2026-11-21T03:50:00Z"), missing, now, &POLICY, see)
     };
     assert_eq!(times("2026-11-21T04:13:59Z"), (false, false));
     assert_eq!(times("2026-11-21T04:14:00Z"), (true, false));
@@ -105,7 +105,6 @@ fn a_node_that_somebody_drains_is_not_in_service() {
         ("an autoscaler removes it", with(tainted, &left_out), false),
     ] {
         let cluster = cluster([("n", json!({})), ("o", other)], []);
-        let policy = policy();
-        assert_eq!(observe_at(&cluster, &policy, NOW).fleet.all_in_service, expected, "{what}");
+        assert_eq!(observe_at(&cluster, &POLICY, NOW).fleet.all_in_service, expected, "{what}");
     }
 }

@@ -3,21 +3,19 @@
 use std::collections::BTreeMap;
 
 use brupop_api::crds::VERSION_RECORDS_MAX;
-use brupop_api::fleet::{
-    AcknowledgedHalt, BottlerocketFleetStatus, Done, Halt, NodeFailure, Slot, UnpooledNodes, VersionRecord,
-};
-use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, State, names};
+use brupop_api::{BottlerocketFleet, State, names};
 use jiff::SignedDuration;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use serde_json::json;
+use kube::Resource as _;
+use serde_json::{Value, json};
 
-use super::{NOW, Place, TERM, never};
+use super::{Place, TERM, never};
 use crate::decide::tests::objects::{Dice, node, shadow, uid_of};
 use crate::decide::tests::world::{NEW, OLD};
 use crate::drain::{DrainPlan, PodKey};
 use crate::objects::{AgentPod, Readiness};
 use crate::policy::{Durations, Policy};
 use crate::rules::{Limit, Rules, StepDurations};
+use crate::tests::world::{NOW, read};
 
 pub(super) fn place(name: &str, dice: &mut Dice<'_>) -> Place {
     let pod = || PodKey { namespace: "shop".into(), name: "cart".into(), uid: "pod".into() };
@@ -45,8 +43,12 @@ pub(super) fn place(name: &str, dice: &mut Dice<'_>) -> Place {
     }
 }
 
-fn variant(dice: &mut Dice<'_>) -> Option<String> {
-    dice.one_of(&[None, Some("aws-k8s-1.36"), Some("metal-k8s-1.36")]).map(str::to_owned)
+fn variant(dice: &mut Dice<'_>) -> Option<&'static str> {
+    dice.one_of(&[None, Some("aws-k8s-1.36"), Some("metal-k8s-1.36")])
+}
+
+fn variants(dice: &mut Dice<'_>) -> Vec<&'static str> {
+    variant(dice).into_iter().collect()
 }
 
 /// The settings.
@@ -77,91 +79,70 @@ pub(super) fn policy(dice: &mut Dice<'_>) -> Policy {
 }
 
 pub(super) fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> BottlerocketFleet {
-    let mut slots = BTreeMap::new();
+    let mut slots = json!({});
     for (shadow, place) in places {
         let name = names::node_of_shadow(shadow).unwrap();
         let spec = place.shadow.as_ref().map(|shadow| &shadow.spec).filter(|spec| spec.state != State::Idle);
         // Mostly those have slots that run.
         if dice.rarely(4) != spec.is_some() {
-            let uid = if dice.rarely(8) { "an earlier shadow".to_owned() } else { uid_of(name) };
             let own = spec.and_then(|spec| spec.attempt).unwrap_or(1);
-            let attempt = dice.one_of(&[own, own, 1, 2, 3]);
-            let version =
-                spec.and_then(|spec| spec.version.clone()).or_else(|| dice.rarely(2).then(|| NEW.to_owned()));
-            let since = (!dice.rarely(4)).then(|| dice.ago());
-            let counted = dice.rarely(6);
-            slots.insert(
-                shadow.clone(),
-                Slot { uid, attempt, since, version, lost: dice.rarely(8), counted, ..Slot::default() },
-            );
+            let version = spec.and_then(|spec| spec.version.as_deref());
+            slots[shadow] = json!({
+                "uid": if dice.rarely(8) { "an earlier shadow".to_owned() } else { uid_of(name) },
+                "attempt": dice.one_of(&[own, own, 1, 2, 3]),
+                "version": version.or_else(|| dice.rarely(2).then_some(NEW)),
+                "since": (!dice.rarely(4)).then(|| dice.ago()),
+                "counted": dice.rarely(6),
+                "lost": dice.rarely(8),
+                "pool": dice.one_of(&[None, None, Some("p0"), Some("p1"), Some("gone")]),
+            });
         }
     }
-    for slot in slots.values_mut() {
-        slot.pool = dice.one_of(&[None, None, Some("p0"), Some("p1"), Some("gone")]).map(str::to_owned);
-    }
     let failed = |dice: &mut Dice<'_>| {
-        let node = dice.one_of(&["n0", "n1", "elsewhere"]).to_owned();
-        NodeFailure { node, at: dice.ago(), reason: "FellBack".to_owned(), variant: variant(dice) }
+        json!({"node": dice.one_of(&["n0", "n1", "elsewhere"]), "at": dice.ago(),
+        "reason": "FellBack", "variant": variant(dice)})
     };
-    let record = VersionRecord {
-        failures: if dice.rarely(2) { vec![failed(dice)] } else { vec![] },
-        succeeded: dice.one_of(&[0, 1]),
-        proven_variants: variant(dice).into_iter().collect(),
-        halted: dice.rarely(3).then(|| Halt {
-            at: dice.ago(),
-            reason: String::new(),
-            variants: variant(dice).into_iter().collect(),
-        }),
-        acknowledged_at: dice.ago_or_never(),
-        done_pools: if dice.rarely(3) {
-            let done = Done { since: dice.ago_or_never(), longest_seconds: dice.one_of(&[0, 7200]) };
-            BTreeMap::from([(dice.one_of(&["p0", "p1", "gone"]).to_owned(), done)])
+    let record = json!({
+        "failures": if dice.rarely(2) { vec![failed(dice)] } else { vec![] },
+        "succeeded": dice.one_of(&[0, 1]),
+        "provenVariants": variants(dice),
+        "halted": dice.rarely(3).then(|| json!({"at": dice.ago(), "reason": "", "variants": variants(dice)})),
+        "acknowledgedAt": dice.ago_or_never(),
+        "donePools": if dice.rarely(3) {
+            let done = json!({"since": dice.ago_or_never(), "longestSeconds": dice.one_of(&[0, 7200])});
+            json!({dice.one_of(&["p0", "p1", "gone"]): done})
         } else {
-            BTreeMap::new()
+            json!({})
         },
-        ..VersionRecord::default()
-    };
-    let halted = || VersionRecord { halted: Some(Halt::default()), ..VersionRecord::default() };
-    let mut versions: BTreeMap<String, VersionRecord> = if dice.rarely(16) {
-        (0..VERSION_RECORDS_MAX).map(|nth| (format!("1.0.{nth}"), halted())).collect()
-    } else {
-        BTreeMap::new()
-    };
-    if dice.rarely(2) && versions.is_empty() {
-        versions.insert(NEW.to_owned(), record);
-    }
-    let mut fleet = BottlerocketFleet::new("fleet", BottlerocketFleetSpec::default());
-    fleet.spec.acknowledged_halts = if dice.rarely(4) {
-        vec![AcknowledgedHalt { version: NEW.to_owned(), halted_at: dice.ago() }]
-    } else {
-        vec![]
-    };
-    fleet.spec.max_unavailable = dice.rarely(4).then_some(IntOrString::Int(2));
-    fleet.spec.unpooled_nodes = if dice.rarely(3) { UnpooledNodes::Hold } else { UnpooledNodes::DefaultPool };
-    let seen = if dice.rarely(2) { BTreeMap::from([(NEW.to_owned(), dice.ago())]) } else { BTreeMap::new() };
-    let in_pool = || {
-        (
-            format!("{}/{NEW}", "p0"),
-            VersionRecord {
-                halted: Some(Halt { at: NOW.to_owned(), reason: String::new(), ..Halt::default() }),
-                ..VersionRecord::default()
-            },
-        )
-    };
-    fleet.status = Some(BottlerocketFleetStatus {
-        term: Some(TERM),
-        pool_versions: if dice.rarely(6) { [in_pool()].into() } else { BTreeMap::new() },
-        slots,
-        versions,
-        seen,
-        last_finished: dice.ago_or_never(),
-        ..BottlerocketFleetStatus::default()
     });
-    fleet
+    let halted = json!({"halted": {"at": NOW, "reason": ""}});
+    let versions: BTreeMap<String, Value> = if dice.rarely(16) {
+        (0..VERSION_RECORDS_MAX).map(|nth| (format!("1.0.{nth}"), halted.clone())).collect()
+    } else {
+        dice.rarely(2).then(|| (NEW.to_owned(), record)).into_iter().collect()
+    };
+    let said = json!([{"version": NEW, "haltedAt": dice.ago()}]);
+    let spec = json!({
+        "acknowledgedHalts": if dice.rarely(4) { said } else { json!([]) },
+        "maxUnavailable": dice.rarely(4).then_some(2),
+        "unpooledNodes": if dice.rarely(3) { "Hold" } else { "DefaultPool" },
+    });
+    let seen = json!({NEW: dice.ago()});
+    let status = json!({
+        "term": TERM, "slots": slots, "versions": versions,
+        "poolVersions": if dice.rarely(6) { json!({format!("p0/{NEW}"): halted}) } else { json!({}) },
+        "seen": if dice.rarely(2) { seen } else { json!({}) },
+        "lastFinished": dice.ago_or_never(),
+    });
+    let api_version = BottlerocketFleet::api_version(&());
+    read(
+        json!({"apiVersion": api_version, "kind": "BottlerocketFleet", "metadata": {"name": "fleet"}, "spec": spec,
+        "status": status}),
+    )
 }
 
 /// Pools whose selectors overlap, more often than not.
-pub(super) fn pools(dice: &mut Dice<'_>) -> Vec<serde_json::Value> {
+pub(super) fn pools(dice: &mut Dice<'_>) -> Vec<Value> {
     let count = dice.one_of(&[0, 0, 1, 2]);
     let zone = |zone: &str| json!({"matchLabels": {"topology.kubernetes.io/zone": zone}});
     (0..count)
