@@ -59,28 +59,16 @@ mod tests {
 
     #[test]
     fn a_wait_ends_when_it_says() {
-        let start: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
-        let mut clock = Clock::new(start);
-        assert!(
-            !clock
-                .passed_or_unknown(times::read(Some("2026-11-21T04:00:00Z")), SignedDuration::from_secs(60))
-        );
-        assert!(
-            !clock
-                .passed_or_unknown(times::read(Some("2026-11-21T04:00:00Z")), SignedDuration::from_secs(30))
-        );
+        let since = times::read(Some("2026-11-21T04:00:00Z"));
+        let [half, whole] = [30, 60].map(SignedDuration::from_secs);
+        let mut clock = Clock::new(since.unwrap());
+        assert!(!clock.passed_or_unknown(since, whole) && !clock.passed(since, half));
         let next = clock.next.unwrap();
-        assert_eq!(next, "2026-11-21T04:00:30Z".parse().unwrap());
-        assert!(
-            Clock::new(next).passed(times::read(Some("2026-11-21T04:00:00Z")), SignedDuration::from_secs(30))
-        );
-    }
-
-    #[test]
-    fn an_unreadable_time_is_not_waited_for() {
+        assert_eq!(next.to_string(), "2026-11-21T04:00:30Z");
+        assert!(Clock::new(next).passed(since, half));
+        // A time that cannot be read is not waited for.
         let mut clock = Clock::new(Timestamp::UNIX_EPOCH);
-        assert!(clock.passed_or_unknown(times::read(Some("soon")), SignedDuration::from_secs(60)));
-        assert!(!clock.passed(None, SignedDuration::from_secs(60)));
+        assert!(clock.passed_or_unknown(times::read(Some("soon")), whole) && !clock.passed(None, whole));
         assert_eq!(clock.next, None);
     }
 }

@@ -70,23 +70,6 @@ fn a_freeze_is_half_open_and_beats_windows() {
     }
 }
 
-#[test]
-fn the_next_window_is_the_open_one_or_the_first() {
-    let rules = rules(json!({"windows": [
-        {"schedule": "0 2 * * *", "duration": "2h"}, {"schedule": "0 3 * * *", "duration": "30m"}]}));
-    let span = |from: &str, to: &str| Some((of_november(from), of_november(to)));
-    let overlapping = self::rules(json!({"windows": [{"schedule": "0 2,3 * * *", "duration": "2h"}]}));
-    for (rules, now, expected) in [
-        (&rules, "21T01:00", span("21T02:00", "21T04:00")),
-        (&rules, "21T03:59", span("21T02:00", "21T04:00")),
-        (&rules, "21T04:00", span("22T02:00", "22T04:00")),
-        (&overlapping, "21T03:30", span("21T02:00", "21T05:00")),
-        (&self::rules(json!({})), "21T04:00", None),
-    ] {
-        assert_eq!(rules.window(of_november(now)), expected, "{now}");
-    }
-}
-
 /// A status says when the window opens and closes, so it is written at each change of these.
 #[test]
 fn windows_that_overlap_or_touch_are_one() {

@@ -112,18 +112,14 @@ fn a_workload_is_back_if_as_many_are_available_as_before_or_as_it_wants() {
 #[test]
 fn available_means_all_wanted_replicas() {
     let status = |seen: i64, available: i64| json!({"spec": {"replicas": 3}, "status": {"observedGeneration": seen, "availableReplicas": available}});
+    let by_default = json!({"spec": {}, "status": {"observedGeneration": 1, "availableReplicas": 1}});
     for (what, generation, object, before) in [
         ("all", 2, status(2, 3), Some(3)),
         ("more, in the midst of a change of its own", 2, status(2, 4), Some(4)),
         ("one is missing", 2, status(2, 2), None),
         ("not looked at since it was scaled", 3, status(2, 3), None),
         ("never looked at", 1, json!({"spec": {"replicas": 1}}), None),
-        (
-            "one, by default",
-            1,
-            json!({"spec": {}, "status": {"observedGeneration": 1, "availableReplicas": 1}}),
-            Some(1),
-        ),
+        ("one, by default", 1, by_default, Some(1)),
         ("scaled to none", 1, json!({"spec": {"replicas": 0}, "status": {"observedGeneration": 1}}), Some(0)),
     ] {
         for kind in [WorkloadKind::ReplicaSet, WorkloadKind::StatefulSet, WorkloadKind::ReplicationController]

@@ -10,13 +10,11 @@ use crate::decide;
 use crate::policy::Policy;
 use crate::pool::Pool;
 use crate::tests::world::{
-    NOW, annotated, known, node, observe_knowing, pool as a_pool, put_agent, put_ledger, read, shadow, with,
+    NEW, NOW, OLD, annotated, known, node, observe_knowing, pool as a_pool, put_agent, put_ledger, read,
+    shadow, with,
 };
 use brupop_api::{Item, names};
 use serde_json::json;
-
-const OLD: &str = "1.19.4";
-const NEW: &str = "1.20.0";
 
 /// A node of the pool that runs this version and wants that one; `None` = it has not reported.
 fn join(cluster: &mut Cluster, name: &str, runs: &str, wants: Option<&str>, paused: bool) {
@@ -105,35 +103,6 @@ fn a_pool_counts_its_nodes() {
     );
 }
 
-#[test]
-fn conditions_say_where_a_pool_stands() {
-    let (old, new) = (Some(OLD), Some(NEW));
-    let pending = "Updated=False/UpdatesPending";
-    for (what, spec, wants, accepted, progressing, updated) in [
-        ("no nodes", json!({}), &[][..], "True/Understood", "NoNodes", "Updated=Unknown/NoNodes"),
-        ("up to date", json!({}), &[old], "True/Understood", "NoUpdate", "Updated=True/NoUpdate"),
-        (
-            "one not reported",
-            json!({}),
-            &[old, None],
-            "True/Understood",
-            "NoUpdate",
-            "Updated=Unknown/NotReported",
-        ),
-        ("paused", json!({"paused": true}), &[new], "True/Understood", "PoolPaused", pending),
-        ("not understood", json!({"maxUnavailable": 0}), &[new], "False/PoolInvalid", "PoolInvalid", pending),
-        ("not even read", json!({"nodeSelector": 3}), &[new], "False/PoolInvalid", "PoolInvalid", pending),
-    ] {
-        let mut cluster = of_pool(spec);
-        for (number, wants) in wants.iter().enumerate() {
-            join(&mut cluster, &format!("n{number}"), OLD, *wants, false);
-        }
-        let expected =
-            [format!("Accepted={accepted}"), format!("Progressing=False/{progressing}"), updated.to_owned()];
-        assert_eq!(words(&status(&mut cluster))[..3], expected, "{what}");
-    }
-}
-
 /// A release is no change of a pool, so waiting for the pool is not waiting for the release.
 #[test]
 fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
@@ -142,26 +111,41 @@ fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
     let in_pool = json!({"poolVersions": {"web/1.20.0": {"halted": {"at": NOW, "reason": "n (WorkloadsUnavailable)"}}}});
     let slot = json!({"slots": {"brs-n": {"uid": "uid-brs-n", "attempt": 1}}});
     let outside = json!({"windows": [{"schedule": "0 5 * * *", "duration": "1h"}]});
-    let none = json!({});
-    // Why somebody has to act, if so.
-    for (what, spec, wants, ledger, why) in [
-        ("no nodes", json!({}), None, &none, None),
-        ("up to date", json!({}), old, &none, None),
-        ("next", json!({}), new, &none, None),
-        ("in mid-update", json!({}), new, &slot, None),
-        ("paused", json!({"paused": true}), new, &none, None),
-        ("outside its window", outside, new, &none, None),
-        ("halted for others only", json!({}), old, &halted, None),
-        ("halted in the fleet", json!({}), new, &halted, Some("VersionHalted")),
-        ("halted in the pool", json!({}), new, &in_pool, Some("VersionHaltedInPool")),
-        ("not understood", json!({"maxUnavailable": 0}), new, &none, Some("PoolInvalid")),
-        ("not even read", json!({"nodeSelector": 3}), None, &in_pool, Some("PoolInvalid")),
+    let (none, pending, invalid) = (json!({}), "False/UpdatesPending", Some("PoolInvalid"));
+    // Why somebody has to act, if so; the reason of Progressing, and Updated.
+    for (what, spec, wants, ledger, why, stands) in [
+        ("no nodes", json!({}), &[][..], &none, None, Some(("NoNodes", "Unknown/NoNodes"))),
+        ("up to date", json!({}), &[old], &none, None, Some(("NoUpdate", "True/NoUpdate"))),
+        ("one not reported", json!({}), &[old, None], &none, None, Some(("NoUpdate", "Unknown/NotReported"))),
+        ("next", json!({}), &[new], &none, None, Some(("CheckingPods", pending))),
+        ("in mid-update", json!({}), &[new], &slot, None, None),
+        ("paused", json!({"paused": true}), &[new], &none, None, Some(("PoolPaused", pending))),
+        ("outside its window", outside, &[new], &none, None, Some(("OutsideWindow", pending))),
+        ("halted for others only", json!({}), &[old], &halted, None, None),
+        ("halted in the fleet", json!({}), &[new], &halted, Some("VersionHalted"), None),
+        ("halted in the pool", json!({}), &[new], &in_pool, Some("VersionHaltedInPool"), None),
+        (
+            "not understood",
+            json!({"maxUnavailable": 0}),
+            &[new],
+            &none,
+            invalid,
+            Some(("PoolInvalid", pending)),
+        ),
+        ("not even read", json!({"nodeSelector": 3}), &[new], &none, invalid, Some(("PoolInvalid", pending))),
+        ("the same, and halted", json!({"nodeSelector": 3}), &[], &in_pool, invalid, None),
     ] {
         let mut cluster = of_pool(spec);
-        if wants.is_some() {
-            join(&mut cluster, "n", OLD, wants, false);
+        for (name, wants) in ["n", "o"].into_iter().zip(wants) {
+            join(&mut cluster, name, OLD, *wants, false);
         }
         let status = status_with(&mut cluster, ledger.clone());
+        let accepted = if why == invalid { "False/PoolInvalid" } else { "True/Understood" };
+        assert_eq!(words(&status)[0], format!("Accepted={accepted}"), "{what}");
+        if let Some((progressing, updated)) = stands {
+            let expected = [format!("Progressing=False/{progressing}"), format!("Updated={updated}")];
+            assert_eq!(words(&status)[1..3], expected, "{what}");
+        }
         let expected = why.map_or_else(
             || "Ready=True/InForce Stalled=False/NotStalled".to_owned(),
             |why| format!("Ready=False/{why} Stalled=True/{why}"),
