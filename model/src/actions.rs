@@ -153,27 +153,20 @@ impl Model for Config {
                 of_agent(world, at, place, actions);
             }
         }
-        if world.faults.pauses > 0 {
-            actions.push(ModelAction::Pause);
-        }
         if self.pools.is_some() {
             of_pools(world, actions);
         }
-        if world.faults.windows > 0 {
-            actions.push(ModelAction::Window);
-        }
-        if world.faults.acknowledgements > 0
-            && let Some(record) = world.ledger.record
-        {
-            let said = world.ledger.acknowledged;
-            if record.halted.is_some_and(|halted| said != Some(halted)) {
-                actions.push(ModelAction::Acknowledge);
-            }
+        let (faults, said) = (world.faults, world.ledger.acknowledged);
+        let record = world.ledger.record.filter(|_| faults.acknowledgements > 0);
+        let halted = record.and_then(|record| record.halted);
+        let heard = record.and_then(|record| record.acknowledged);
+        actions.extend(those_of([
+            (faults.pauses > 0, ModelAction::Pause),
+            (faults.windows > 0, ModelAction::Window),
+            (halted.is_some() && said != halted, ModelAction::Acknowledge),
             // Once it was heard.
-            if said.is_some_and(|said| record.acknowledged == Some(said)) {
-                actions.push(ModelAction::TakeOut);
-            }
-        }
+            (said.is_some() && heard == said, ModelAction::TakeOut),
+        ]));
     }
 
     fn next_state(&self, before: &World, action: ModelAction) -> Option<World> {
@@ -185,6 +178,11 @@ impl Model for Config {
     fn properties(&self) -> Vec<Property<Self>> {
         properties::all(self)
     }
+}
+
+/// What may happen of these.
+fn those_of<const N: usize>(actions: [(bool, ModelAction); N]) -> impl Iterator<Item = ModelAction> {
+    actions.into_iter().filter(|(may, _)| *may).map(|(_, action)| action)
 }
 
 fn of_leader(config: &Config, world: &World, at: usize, actions: &mut Vec<ModelAction>) {
@@ -199,13 +197,12 @@ fn of_leader(config: &Config, world: &World, at: usize, actions: &mut Vec<ModelA
     actions.extend(nodes.clone().map(|first| ModelAction::Slots(at, first)));
     actions.extend(nodes.clone().map(|node| ModelAction::Reconcile(at, node)));
     for node in nodes {
-        if faults.deadlines > 0 || world.places[node].silent {
-            actions.push(ModelAction::ReconcileOverdue(at, node, Late::Step));
-            actions.push(ModelAction::SlotsOverdue(at, node));
-        }
-        if faults.deadlines > 0 {
-            actions.push(ModelAction::ReconcileOverdue(at, node, Late::Drain));
-        }
+        let step_is_late = faults.deadlines > 0 || world.places[node].silent;
+        actions.extend(those_of([
+            (step_is_late, ModelAction::ReconcileOverdue(at, node, Late::Step)),
+            (step_is_late, ModelAction::SlotsOverdue(at, node)),
+            (faults.deadlines > 0, ModelAction::ReconcileOverdue(at, node, Late::Drain)),
+        ]));
     }
     match leader.stale {
         Some(_) => actions.push(ModelAction::Thaw(at)),
@@ -226,16 +223,11 @@ fn of_leader(config: &Config, world: &World, at: usize, actions: &mut Vec<ModelA
 
 fn of_pools(world: &World, actions: &mut Vec<ModelAction>) {
     for (at, pool) in world.pools.iter().take(DEFAULT).enumerate() {
-        if pool.gone {
-            actions.push(ModelAction::MakePool(at));
-            continue;
-        }
-        if world.faults.pool_pauses > 0 {
-            actions.push(ModelAction::PausePool(at));
-        }
-        if world.faults.pool_deletions > 0 {
-            actions.push(ModelAction::RemovePool(at));
-        }
+        actions.extend(those_of([
+            (pool.gone, ModelAction::MakePool(at)),
+            (!pool.gone && world.faults.pool_pauses > 0, ModelAction::PausePool(at)),
+            (!pool.gone && world.faults.pool_deletions > 0, ModelAction::RemovePool(at)),
+        ]));
     }
 }
 
@@ -248,36 +240,23 @@ fn of_host_and_people(world: &World, at: usize, place: &Place, actions: &mut Vec
         }
         return;
     };
-    if faults.replacements > 0 {
-        actions.push(ModelAction::RemoveNode(at));
-    }
-    if faults.deletions > 0 && place.shadow.is_some() && made(place.shadows_made) {
-        actions.push(ModelAction::DeleteShadow(at));
-    }
-    if place.host.rebooting {
-        actions.push(ModelAction::Boot(at));
-        if faults.fall_backs > 0 && place.host.next {
-            actions.push(ModelAction::FallBack(at));
-        }
-        return;
-    }
-    if faults.own_reboots > 0 {
-        actions.push(ModelAction::OwnReboot(at));
-    }
-    if faults.moves > 0 {
-        actions.push(ModelAction::Move(at));
-    }
-    if faults.people > 0 {
-        // Nobody can tell a person's cordon from ours where the marker says that we did it, nor from upstream's.
-        if !node.unschedulable
-            && !is_seen_as_upstreams(world, at)
-            && node.marker.is_none_or(|mark| !mark.cordoned)
-        {
-            actions.push(ModelAction::Cordon(at));
-        } else if node.unschedulable {
-            actions.push(ModelAction::Uncordon(at));
-        }
-    }
+    let deletable = place.shadow.is_some() && made(place.shadows_made);
+    let boots = place.host.rebooting;
+    // Nobody can tell a person's cordon from ours where the marker says that we did it, nor from upstream's.
+    let may_cordon = faults.people > 0
+        && !node.unschedulable
+        && !is_seen_as_upstreams(world, at)
+        && node.marker.is_none_or(|mark| !mark.cordoned);
+    actions.extend(those_of([
+        (faults.replacements > 0, ModelAction::RemoveNode(at)),
+        (faults.deletions > 0 && deletable, ModelAction::DeleteShadow(at)),
+        (boots, ModelAction::Boot(at)),
+        (boots && faults.fall_backs > 0 && place.host.next, ModelAction::FallBack(at)),
+        (!boots && faults.own_reboots > 0, ModelAction::OwnReboot(at)),
+        (!boots && faults.moves > 0, ModelAction::Move(at)),
+        (!boots && may_cordon, ModelAction::Cordon(at)),
+        (!boots && faults.people > 0 && node.unschedulable, ModelAction::Uncordon(at)),
+    ]));
 }
 
 /// Does anybody see a shadow that upstream's operator left behind when it had cordoned the node, so that its cordon is
@@ -293,21 +272,15 @@ fn is_seen_as_upstreams(world: &World, at: usize) -> bool {
 
 fn of_agent(world: &World, at: usize, place: &Place, actions: &mut Vec<ModelAction>) {
     let faults = world.faults;
-    if faults.silent_agents > 0 {
-        actions.push(ModelAction::SilenceAgent(at));
-    }
-    actions.push(ModelAction::Agent(at));
-    if faults.failed_commands > 0 {
-        actions.push(ModelAction::AgentFails(at));
-    }
-    match place.agent_sees {
-        Some(_) => actions.push(ModelAction::ThawAgent(at)),
-        None if faults.stale_agents > 0 => actions.push(ModelAction::FreezeAgent(at)),
-        None => {}
-    }
-    if faults.agent_crashes > 0 && place.memory != started() {
-        actions.push(ModelAction::CrashAgent(at));
-    }
+    let is_stale = place.agent_sees.is_some();
+    actions.extend(those_of([
+        (faults.silent_agents > 0, ModelAction::SilenceAgent(at)),
+        (true, ModelAction::Agent(at)),
+        (faults.failed_commands > 0, ModelAction::AgentFails(at)),
+        (is_stale, ModelAction::ThawAgent(at)),
+        (!is_stale && faults.stale_agents > 0, ModelAction::FreezeAgent(at)),
+        (faults.agent_crashes > 0 && place.memory != started(), ModelAction::CrashAgent(at)),
+    ]));
     if faults.lies > 0 {
         actions.extend(Lie::ALL.map(|lie| ModelAction::Lie(at, lie)));
     }

@@ -9,7 +9,7 @@ use brupop_core::decide::Abort;
 use crate::ledger::{Held, Ledger, Record};
 use crate::objects::{
     BOOTS, FLEET_UID, Failed, LIVES, Mark, Node, POOLS, SHADOWS, Shadow, UIDS, VERSIONS, index_in,
-    known_text, name_of, number, said_staged, saying_staged, small, time, to_number,
+    known_text, name_of, number, said_staged, saying_staged, small, time, to_number, to_state,
 };
 use crate::tables;
 
@@ -34,15 +34,13 @@ impl Fields for Ledger {
             (Field::Term, Value::Number(term)) => self.term = small(*term),
             (Field::Slot(shadow), value) => {
                 let Some(index) = SHADOWS.iter().position(|name| *name == shadow) else { return };
-                self.slots[index] = if let Value::Slot(slot) = value {
-                    let life = UIDS[index].iter().position(|uid| *uid == slot.uid).unwrap_or(LIVES - 1);
-                    let (life, attempt) = (small(life as u64), small(slot.attempt));
-                    let pool = slot.pool.as_deref().and_then(|pool| POOLS.iter().position(|it| *it == pool));
-                    let pool = pool.map(|pool| small(pool as u64));
-                    Some(Held { life, attempt, lost: slot.lost, counted: slot.counted, pool, blindly: false })
-                } else {
-                    None
-                };
+                let Value::Slot(slot) = value else { return self.slots[index] = None };
+                let life = UIDS[index].iter().position(|uid| *uid == slot.uid).unwrap_or(LIVES - 1);
+                let (life, attempt) = (small(life as u64), small(slot.attempt));
+                let pool = slot.pool.as_deref().and_then(|pool| POOLS.iter().position(|it| *it == pool));
+                let pool = pool.map(|pool| small(pool as u64));
+                let (lost, counted) = (slot.lost, slot.counted);
+                self.slots[index] = Some(Held { life, attempt, lost, counted, pool, blindly: false });
             }
             (Field::VersionRecord(version), value) if version == VERSIONS[1] => {
                 self.record =
@@ -85,31 +83,24 @@ impl Fields for Shadow {
 
     fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
         match field {
-            Field::SpecState => {
-                self.state = if let Value::State(state) = value { *state } else { self.state }
-            }
+            Field::SpecState => self.state = to_state(value).unwrap_or(self.state),
             Field::SpecVersion => self.version = index_in(&VERSIONS, value),
             Field::SpecAttempt => self.attempt = to_number(value),
             Field::SpecLeaderTerm => self.term = to_number(value),
             Field::SpecBaselineBootId => self.baseline = index_in(&BOOTS, value),
             Field::SpecRebootFromBootId => self.grant = index_in(&BOOTS, value),
             Field::SpecFailures => {
-                self.failures = if let Value::Failures(failures) = value {
-                    Some(Failed {
-                        count: small(failures.count),
-                        attempt: small(failures.attempt),
-                        at: time(&failures.at),
-                        corroborated: Abort::is_corroborated(&failures.reason),
-                    })
-                } else {
-                    None
-                };
+                let Value::Failures(failures) = value else { return self.failures = None };
+                self.failures = Some(Failed {
+                    count: small(failures.count),
+                    attempt: small(failures.attempt),
+                    at: time(&failures.at),
+                    corroborated: Abort::is_corroborated(&failures.reason),
+                });
             }
             Field::CurrentVersion => self.current_version = index_in(&VERSIONS, value),
             Field::TargetVersion => self.target_version = index_in(&VERSIONS, value),
-            Field::CurrentState => {
-                self.current_state = if let Value::State(state) = value { Some(*state) } else { None };
-            }
+            Field::CurrentState => self.current_state = to_state(value),
             Field::StatusAttempt => self.status_attempt = to_number(value),
             Field::StatusBootId => self.boot = index_in(&BOOTS, value),
             Field::StatusStaged => {

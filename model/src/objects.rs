@@ -188,6 +188,10 @@ pub(crate) fn to_number(value: &Value<'_>) -> Option<u8> {
     if let Value::Number(number) = value { Some(small(*number)) } else { None }
 }
 
+pub(crate) fn to_state(value: &Value<'_>) -> Option<State> {
+    if let Value::State(state) = value { Some(*state) } else { None }
+}
+
 pub(crate) fn index_in(names: &[&str], value: &Value<'_>) -> Option<u8> {
     let Value::Text(text) = value else { return None };
     names.iter().position(|name| name == text).and_then(|at| u8::try_from(at).ok())
