@@ -2,7 +2,6 @@
 
 use brupop_api::shadow::Failures;
 use brupop_api::transitions::status_may_become;
-use brupop_api::{Field, Value};
 use brupop_apply::apply;
 use proptest::prelude::*;
 
