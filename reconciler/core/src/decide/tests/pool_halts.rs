@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::versions::{acknowledged, failures, halted, names, over};
 use super::world::*;
 use crate::rules::Rules;
-use crate::tests::world::{read, with};
+use crate::tests::world::{NOW, read, with};
 
 const WORKLOADS: &str = "WorkloadsUnavailable";
 
@@ -152,6 +152,11 @@ fn the_pool_lifts_its_halt() {
     // Another pool's acknowledgement, or the fleet's, lifts nothing.
     let fleet_says = FleetFacts { acknowledged: &said, pool_versions: &halted, ..without_slots() };
     assert_eq!(slots(&fleet_says, &[]).write, None);
+    // One without a readable time gets one, so that it can be lifted.
+    let mut timeless = of_web();
+    "9999-99-99T00:00:00Z".clone_into(&mut timeless.halted.as_mut().unwrap().at);
+    let [_, mended] = pass(&json!({}), &NO_SLOTS, (&in_web(timeless), &NONE), &[]).in_pools;
+    assert_eq!(mended.unwrap().halted.unwrap().at, NOW);
 }
 
 #[test]
