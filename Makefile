@@ -21,6 +21,8 @@ CARGO_MACHETE_VERSION := 0.9.2
 CARGO_MUTANTS_VERSION := 27.1.0
 ACTIONLINT_VERSION := 1.7.12
 TERMTOSVG_VERSION := 1.1.0
+# Without make's job server, which cargo would look for: it has its own.
+ALONE := env -u MAKEFLAGS -u MFLAGS
 PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
 SAMPLE := kustomize/components/prometheus-sample
 DASHBOARD := kustomize/components/grafana-dashboard/dashboard.json
@@ -77,12 +79,12 @@ help: ## This list
 
 .PHONY: build
 build: programs ## Builds the three programs as they ship, static, and kubectl's plugin kubectl-brupop (ARCH=arm64)
-	ARCH=$(ARCH) image/programs $(call folder,$(PLUGIN),$(ARCH)) brupop-cli
+	$(ALONE) ARCH=$(ARCH) image/programs $(call folder,$(PLUGIN),$(ARCH)) brupop-cli
 	@cp cli/kubectl_complete-brupop $(call folder,$(PLUGIN),$(ARCH))/
 
 .PHONY: programs
 programs: $(if $(filter-out $(NATIVE),$(ARCH)),cross-tools) ## Builds the three programs as they ship (ARCH=arm64)
-	ARCH=$(ARCH) image/programs $(call folder,$(SHIPPED),$(ARCH))
+	$(ALONE) ARCH=$(ARCH) image/programs $(call folder,$(SHIPPED),$(ARCH))
 
 # Programs of which the agent is for arm64, and runs under qemu on a machine that is not.
 .PHONY: emulated
@@ -118,8 +120,8 @@ image: build-all container-tools ## Packs the programs built here into an image 
 
 .PHONY: image-check
 image-check: programs container-tools control-plane ## Checks that the image contains what it should and nothing else, and works; needs root
-	@cargo build --locked --quiet --workspace --bin brupop-image
-	@.ci/image $(SHIPPED) $(TARGET)/debug/brupop-image
+	@$(ALONE) cargo build --locked --quiet --workspace --bin brupop-image
+	@$(ALONE) .ci/image $(SHIPPED) $(TARGET)/debug/brupop-image
 
 .PHONY: reproduce
 reproduce: container-tools ## Builds the last commit twice, in different folders, and compares programs and image byte by byte (some minutes; ARCHES="amd64 arm64")
@@ -166,15 +168,19 @@ OTHERS := $(filter-out $(PLANES),$(sort $(notdir $(patsubst %/main,%,$(basename 
 MODULES := $(sort $(notdir $(patsubst %/mod,%,$(basename $(wildcard $(PLANES:%=testbed/tests/%/*.rs) $(PLANES:%=testbed/tests/%/*/mod.rs))))))
 MODULES := $(filter-out main,$(MODULES))
 JOBS ?= 2
-# Without make's job server, which cargo would look for: what it has to build is built by then.
-TESTED := env -u MAKEFLAGS -u MFLAGS cargo test --locked --workspace --quiet
+TESTED := $(ALONE) cargo test --locked --workspace --quiet
 RUN := BRUPOP_BINARIES=$(SHIPPED) $(TESTED)
 
 .PHONY: test
-test: control-plane prometheus programs ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS programs at a time, THREADS tests of each)
-	cargo build --locked --workspace --bins
-	$(TESTED) --no-run
+test: control-plane prometheus ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS programs at a time, THREADS tests of each)
+	@$(MAKE) --no-print-directory -j2 programs tests
 	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target $(PLANES:%=test-%) test-units test-docs $(OTHERS:%=test-%)
+
+# Built beside the programs as they ship, which keep one core only when they are linked.
+.PHONY: tests
+tests:
+	$(ALONE) cargo build --locked --workspace --bins
+	$(TESTED) --no-run
 
 # The workspace each time: a part of it would have other features, and be compiled again.
 .PHONY: test-units test-docs $(PLANES:%=test-%) $(OTHERS:%=test-%) $(MODULES:%=test-%)
