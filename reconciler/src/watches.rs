@@ -147,6 +147,7 @@ struct Watch {
     wanted: watch::Sender<u64>,
     /// The number of the last list that is complete; 0 before the first.
     listed: watch::Receiver<u64>,
+    /// Ends with this.
     _task: JoinSet<()>,
 }
 

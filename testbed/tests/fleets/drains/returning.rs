@@ -18,7 +18,7 @@ async fn returning_pods_are_left_after_two_evictions() -> Result<()> {
     let mut fleet = fleet(2, &[]).await?;
     fleet.pause_node("node-1", true).await?;
     stubborn(&fleet, 1).await?;
-    // Keeps the node from being empty until then, however late the controller of the others is.
+    // The node is not empty before the Event is there, however late the controller of the stubborn pod is.
     let here = json!({"kubernetes.io/hostname": "node-0"});
     let slow = json!({"nodeSelector": here, "terminationGracePeriodSeconds": 600});
     deploy(&fleet, "held", 1, &[HOLD], slow).await?;

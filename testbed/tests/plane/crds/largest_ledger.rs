@@ -27,7 +27,7 @@ fn longest(text: &str, most: usize) -> String {
     format!("{text}{}", "n".repeat(most - text.len()))
 }
 
-/// A text for people of so many characters, of four bytes each.
+/// A text for people, as long as it may be: its limit counts characters, and each of these has four bytes.
 fn sentence(most: usize) -> String {
     "🦀".repeat(most)
 }
