@@ -173,12 +173,12 @@ RUN := BRUPOP_BINARIES=$(SHIPPED) $(TESTED)
 
 .PHONY: test
 test: control-plane prometheus ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS programs at a time, THREADS tests of each)
-	@$(MAKE) --no-print-directory -j2 programs tests
+	@$(MAKE) --no-print-directory -j2 programs build-tests
 	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target $(PLANES:%=test-%) test-units test-docs $(OTHERS:%=test-%)
 
 # Built beside the programs as they ship, which keep one core only when they are linked.
-.PHONY: tests
-tests:
+.PHONY: build-tests
+build-tests:
 	$(ALONE) cargo build --locked --workspace --bins
 	$(TESTED) --no-run
 
