@@ -118,15 +118,17 @@ pub fn all() -> Result<Vec<Case>> {
     let alone = overlays.iter().map(|overlay| Case::new(overlay, &[]));
     let each = components.iter().map(|component| Case::new("default", &[component]));
     let names: Vec<_> = components.iter().map(String::as_str).collect();
-    // `production` has high-availability already.
-    let rest: Vec<_> = names.iter().copied().filter(|name| *name != "high-availability").collect();
-    // The other way round than `.ci/overlays` has them, for their order shall not matter.
     let reversed: Vec<_> = names.iter().copied().rev().collect();
-    let together = [
-        Case::new("default", &reversed),
-        Case::new("production", &rest),
-        Case::new("single-node", &["host-network", "force-drain"]),
-    ];
+    // Their order does not matter. `production` has high-availability already.
+    let every = |overlay: &String| {
+        let has = if overlay == "production" { "high-availability" } else { "" };
+        let rest: Vec<_> = names.iter().copied().filter(|name| *name != has).collect();
+        Case::new(overlay, &rest)
+    };
+    let together = overlays
+        .iter()
+        .map(every)
+        .chain([Case::new("default", &reversed), Case::new("single-node", &["host-network", "force-drain"])]);
     let as_they_are: Vec<_> = alone.chain(each).chain(together).collect();
     let renamed = as_they_are.iter().map(|case| Case { renamed: true, ..case.clone() });
     Ok(as_they_are.iter().cloned().chain(renamed).collect())
