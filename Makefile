@@ -160,8 +160,10 @@ recording: control-plane build ## Records what the plugin shows of the demo by p
 	@PATH=$(TARGET)/termtosvg/bin:$$PATH BRUPOP_BINARIES=$(SHIPPED) testbed/record $(TARGET)/debug/brupop-demo $(PLUGIN)/kubectl-brupop docs/pictures/brupop.svg
 
 # Tests with control planes wait more than they compute: each of these two programs runs some at a time, which take 750 MB each.
+# Both end at about the same time.
 PLANES := fleets plane
-THREADS ?= 4
+THREADS ?= 6
+test-plane: THREADS := 3
 OTHERS := $(wildcard */tests/*.rs */tests/*/main.rs)
 OTHERS := $(filter-out $(PLANES),$(sort $(notdir $(patsubst %/main,%,$(basename $(OTHERS))))))
 # What the two are made of: `make test-update` runs the tests of testbed/tests/fleets/update.
