@@ -171,7 +171,9 @@ MODULES := $(sort $(notdir $(patsubst %/mod,%,$(basename $(wildcard $(PLANES:%=t
 MODULES := $(filter-out main,$(MODULES))
 JOBS ?= 2
 TESTED := $(ALONE) cargo test --locked --workspace --quiet
-RUN := BRUPOP_BINARIES=$(SHIPPED) $(TESTED)
+RUN := env BRUPOP_BINARIES=$(SHIPPED) $(TESTED)
+# For `.ci/run`: runs what fails once more.
+ONCE_MORE ?=
 
 .PHONY: test
 test: control-plane prometheus ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS programs at a time, THREADS tests of each)
@@ -191,7 +193,7 @@ test-units:
 test-docs:
 	@$(TESTED) --doc
 $(PLANES:%=test-%): test-%:
-	@$(RUN) --test $* -- --test-threads=$(THREADS)
+	@$(ONCE_MORE) $(RUN) --test $* -- --test-threads=$(THREADS)
 $(OTHERS:%=test-%): test-%:
 	@$(RUN) --test $*
 $(MODULES:%=test-%): test-%:
