@@ -72,7 +72,8 @@ impl FleetOptions {
             ("REFRESH_INTERVAL", "1s"),
             ("START_JITTER", "0s"),
             ("POLL_INTERVAL", "20ms"),
-            ("LEASE_DURATION_SECONDS", "3"),
+            // A leader keeps its Lease on a busy machine, too: what was not told yet when it lapses is not told any more.
+            ("LEASE_DURATION_SECONDS", "15"),
         ];
         let moment = Duration::from_millis(200);
         let env = quick.iter().chain(env).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));

@@ -13,13 +13,13 @@ use kube::ResourceExt as _;
 use serde_json::json;
 
 use crate::drains::held::{HOLD, let_go};
-use crate::drains::{deploy, fleet, marker, node};
+use crate::drains::{deploy, marker, node};
 
 const WAIT: &str = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_operators_own_node_changes_are_undone() -> Result<()> {
-    let mut fleet = fleet(3, &[]).await?;
+    let mut fleet = Fleet::quick(3, &[]).await?;
     for node in ["node-0", "node-1", "node-2"] {
         fleet.pause_node(node, true).await?;
     }

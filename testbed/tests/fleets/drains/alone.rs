@@ -10,11 +10,11 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 
-use crate::drains::{evicted_by_us, fleet, own_pods};
+use crate::drains::{evicted_by_us, own_pods};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_node_cluster_updates_itself() -> Result<()> {
-    let mut fleet = fleet(1, &[]).await?;
+    let mut fleet = Fleet::quick(1, &[]).await?;
     fleet.deploy("cart", 2, "2").await?;
     let ours = own_pods(&fleet).await?;
     ensure!(ours.len() == 4, "{ours:?}");
@@ -45,7 +45,7 @@ async fn a_single_node_cluster_updates_itself() -> Result<()> {
 /// The only other node runs Windows, and the overlay is the one for a single node.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_returns_to_its_only_possible_node() -> Result<()> {
-    let mut fleet = fleet(1, &[]).await?;
+    let mut fleet = Fleet::quick(1, &[]).await?;
     let labels = [("kubernetes.io/os", "windows"), ("kubernetes.io/hostname", "windows")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     let os_image = "Windows Server 2025 Datacenter".to_owned();

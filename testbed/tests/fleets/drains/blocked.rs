@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use serde_json::json;
 
-use crate::drains::{evicted_by_us, fleet, marker};
+use crate::drains::{evicted_by_us, marker};
 
 /// See [`Fleet::hold_next_drain`].
 const HOLD: (&str, &str) = ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5");
@@ -26,7 +26,7 @@ const PACE: Duration = Duration::from_secs(5);
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blocked_drain_is_explained_and_times_out() -> Result<()> {
     let limit = LIMIT.as_secs().to_string();
-    let mut fleet = fleet(2, &[("DRAIN_DEADLINE_SECONDS", &limit), HOLD]).await?;
+    let mut fleet = Fleet::quick(2, &[("DRAIN_DEADLINE_SECONDS", &limit), HOLD]).await?;
     fleet.pause_node("node-1", true).await?;
     fleet.deploy("cart", 2, "1").await?;
     // Without a budget: one that allows more has others of its namespace asked for again.

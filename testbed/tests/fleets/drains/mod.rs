@@ -23,10 +23,6 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use serde_json::{Value as Json, json};
 
-async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<Fleet> {
-    Fleet::quick(nodes, env).await
-}
-
 async fn node(fleet: &Fleet, name: &str) -> Result<Node> {
     Ok(Api::<Node>::all(fleet.client()).get(name).await?)
 }

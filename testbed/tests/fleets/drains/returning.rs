@@ -11,11 +11,11 @@ use kube::api::{Api, ListParams};
 use serde_json::json;
 
 use crate::drains::held::{HOLD, let_go};
-use crate::drains::{deploy, evicted_by_us, fleet, node};
+use crate::drains::{deploy, evicted_by_us, node};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn returning_pods_are_left_after_two_evictions() -> Result<()> {
-    let mut fleet = fleet(2, &[]).await?;
+    let mut fleet = Fleet::quick(2, &[]).await?;
     fleet.pause_node("node-1", true).await?;
     stubborn(&fleet, 1).await?;
     // The node is not empty before the Event is there, however late the controller of the stubborn pod is.
@@ -38,7 +38,7 @@ async fn returning_pods_are_left_after_two_evictions() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn returning_pods_with_a_budget_abort_the_drain() -> Result<()> {
-    let mut fleet = fleet(2, &[]).await?;
+    let mut fleet = Fleet::quick(2, &[]).await?;
     fleet.pause_node("node-1", true).await?;
     // While one of them is gone, the budget keeps the other: the node is never empty, however late its controller is.
     stubborn(&fleet, 2).await?;

@@ -9,12 +9,12 @@ use brupop_testbed::sandbox::Signal;
 use crate::leaders::by_hand::{ByHand, Prepared};
 use crate::leaders::fleet;
 
-const LEASE: Duration = Duration::from_secs(4);
+const LEASE: Duration = Duration::from_secs(15);
 /// The Lease has run out, and then come a call for the Lease and one for the ledger, each of which may take a fifth of the
 /// lease before it is tried again.
-const AFTER_A_CRASH: Duration = Duration::from_millis(5600);
+const AFTER_A_CRASH: Duration = Duration::from_secs(21);
 /// Long before the Lease would have run out: its holder had renewed it at most a third of its duration ago.
-const AFTER_A_FAREWELL: Duration = Duration::from_secs(2);
+const AFTER_A_FAREWELL: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_successor_takes_over_in_time() -> Result<()> {

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use brupop_api::crds::SLOTS_MAX;
-use brupop_testbed::await_until;
 use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::{Fleet, await_until};
 use tokio::time::Instant;
-
-use crate::orchestration::fleet;
 
 /// Beside what must be written, conditions may settle.
 const MOST_WRITES: usize = 10;
@@ -16,7 +14,7 @@ const QUIET: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
-    let mut fleet = fleet(1, &[("MAX_CONCURRENT_UPDATE", "unlimited")]).await?;
+    let mut fleet = Fleet::quick(1, &[("MAX_CONCURRENT_UPDATE", "unlimited")]).await?;
     await_until("the condition of node-0", async || fleet.progressing("node-0").await.ok()).await?;
     let mut audit = fleet.control_plane.audit().from_now();
     for (object, patch) in [

@@ -14,14 +14,12 @@ use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-use crate::orchestration::fleet;
-
 /// From the first refusal to the second, and from that to the third, if it waits longer each time.
 const WAITS: [Duration; 2] = [Duration::from_millis(900), Duration::from_millis(1900)];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn auto_label_respects_existing_labels() -> Result<()> {
-    let mut fleet = fleet(3, &[]).await?;
+    let mut fleet = Fleet::quick(3, &[]).await?;
     bare(&fleet, "node-0").await?;
     fleet.kubectl(&format!("label node node-1 --overwrite {LABEL}={LEFT_OUT}")).await?;
     bare(&fleet, "node-2").await?;

@@ -12,15 +12,8 @@ mod windows;
 
 use anyhow::Result;
 use brupop_api::fleet::BottlerocketFleetStatus;
-use brupop_testbed::{Fleet, await_until};
+use brupop_testbed::await_until;
 use tokio::time::Instant;
-
-/// A fleet with the patience of a test. Its leader keeps its Lease on a busy machine, too: what was not told yet when it
-/// lapses is not told any more.
-async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<Fleet> {
-    let env = [&[("LEASE_DURATION_SECONDS", "15")], env].concat();
-    Fleet::quick(nodes, &env).await
-}
 
 /// The nodes that failed to reach a version, and how, by the ledger.
 fn failures<'s>(status: &'s BottlerocketFleetStatus, version: &str) -> Vec<(&'s str, &'s str)> {

@@ -13,15 +13,13 @@ use brupop_testbed::operator::NAMESPACE;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 
-use crate::orchestration::fleet;
-
 /// In seconds: a node that joins has reported long before.
 const MIN_NODE_AGE: i64 = 30;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_lets_running_updates_finish() -> Result<()> {
     let mut fleet =
-        fleet(3, &[("MIN_NODE_AGE_SECONDS", "30"), ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5")]).await?;
+        Fleet::quick(3, &[("MIN_NODE_AGE_SECONDS", "30"), ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5")]).await?;
     fleet.deploy("cart", 3, "1").await?;
 
     // A node that is paused before its turn is left out.
@@ -78,7 +76,7 @@ async fn the_fleet_is_idle_once_the_drain_is_over(fleet: &Fleet) -> Result<()> {
     let idle = status.conditions.into_iter().find(|it| it.type_ == IDLE).context("no condition Idle")?;
     ensure!(idle.message.starts_with("1 node is being updated"), "{idle:?}");
     fleet.allow_unavailable("cart", 3).await?;
-    fleet.wait_until_idle("2m").await?;
+    fleet.wait_until_idle("4m").await?;
     let status = fleet.ledger().get(FLEET).await?.status.context("no status")?;
     ensure!(status.slots.is_empty() && status.versions[NEW].succeeded == 1, "{status:?}");
     Ok(())
@@ -87,7 +85,7 @@ async fn the_fleet_is_idle_once_the_drain_is_over(fleet: &Fleet) -> Result<()> {
 /// `kubectl wait` takes no condition for an answer that is about an earlier spec.
 async fn what_a_person_wrote_is_said_to_be_observed(fleet: &Fleet) -> Result<()> {
     let wait = async |condition: &str, object: &str| {
-        fleet.kubectl(&format!("wait --for=condition={condition} {object} -n {NAMESPACE} --timeout=2m")).await
+        fleet.kubectl(&format!("wait --for=condition={condition} {object} -n {NAMESPACE} --timeout=4m")).await
     };
     let before = fleet.ledger().get(FLEET).await?.metadata.generation.context("no generation")?;
     for (later, paused) in [(1, true), (2, false)] {

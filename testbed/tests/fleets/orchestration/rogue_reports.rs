@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams};
 use serde_json::json;
 
+use crate::orchestration::failures;
 use crate::orchestration::rogue_agent::{RogueAgent, freeze};
-use crate::orchestration::{failures, fleet};
 
 /// A release that does not exist.
 const NONSENSE: &str = "9.9.9";
@@ -32,7 +32,7 @@ const ENV: [(&str, &str); 8] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rogue_agent_harms_only_its_own_update() -> Result<()> {
-    let mut fleet = fleet(8, &ENV).await?;
+    let mut fleet = Fleet::quick(8, &ENV).await?;
     let [fails, succeeds, nonsense, claims, silent] = [
         RogueAgent::replace(&fleet, "node-0").await?,
         RogueAgent::replace(&fleet, "node-1").await?,

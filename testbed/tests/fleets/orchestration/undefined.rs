@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use brupop_testbed::audit::Event;
-use brupop_testbed::await_until;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::{NAMESPACE, apply_overlay};
+use brupop_testbed::{Fleet, await_until};
 use tokio::time::Instant;
-
-use crate::orchestration::fleet;
 
 const LOOKED_AT: Duration = Duration::from_secs(5);
 /// Of one process in that time: its watch fails and is begun again, later each time.
@@ -19,7 +17,7 @@ const MOST_REQUESTS: usize = 20;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_crd_is_survived_without_flooding_requests() -> Result<()> {
-    let mut fleet = fleet(2, &[("CHECK_INTERVAL_SECONDS", "5")]).await?;
+    let mut fleet = Fleet::quick(2, &[("CHECK_INTERVAL_SECONDS", "5")]).await?;
     let mut audit = fleet.control_plane.audit().from_now();
     fleet.kubectl("delete crd bottlerocketshadows.brupop.bottlerocket.aws").await?;
     let began = Instant::now();

@@ -12,7 +12,7 @@ const NEXT: &str = "1.20.1";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_install_whose_webhook_cannot_be_reached_says_so() -> Result<()> {
-    let options = FleetOptions::quick(1, &[("LEASE_DURATION_SECONDS", "15")]);
+    let options = FleetOptions::quick(1, &[]);
     let install = async |control_plane: &_, env: &[(&str, &str)]| {
         apply_overlay(control_plane, "default").await?;
         programs(env)

@@ -21,7 +21,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{from_value, json};
 use tokio::time::Instant;
 
-use crate::orchestration::{fleet, until_it_is};
+use crate::orchestration::until_it_is;
 
 const NODES: [&str; 3] = ["node-0", "node-1", "node-2"];
 const SECOND: &str = "1.20.1";
@@ -35,7 +35,7 @@ const MARGIN: i64 = 10;
 #[tokio::test(flavor = "multi_thread")]
 async fn updates_start_only_in_their_window() -> Result<()> {
     let env = [("PAUSE_BETWEEN_UPDATES_SECONDS", "2"), ("REBOOT_REPEAT_INTERVAL", "1s")];
-    let mut fleet = fleet(3, &env).await?;
+    let mut fleet = Fleet::quick(3, &env).await?;
     fleet.configure(&[("SCHEDULER_CRON_EXPRESSION", CLOSED)]).await?;
     fleet.publish(NEW)?;
     for node in NODES {

@@ -25,8 +25,7 @@ fn pools(fleet: &Fleet) -> Api<BottlerocketPool> {
 
 /// A fleet of this many nodes, with these tiers.
 async fn fleet(tiers: &[&str], env: &[(&str, &str)]) -> Result<Fleet> {
-    let env = [&[("LEASE_DURATION_SECONDS", "15")], env].concat();
-    let fleet = Fleet::quick(tiers.len(), &env).await?;
+    let fleet = Fleet::quick(tiers.len(), env).await?;
     for (number, tier) in tiers.iter().enumerate() {
         let label = format!("{TIER}={tier}");
         fleet.kubectl(&format!("label node node-{number} {label}")).await?;
@@ -83,7 +82,7 @@ fn condition(status: &BottlerocketPoolStatus, type_: &str) -> Option<(String, St
 /// What a person types to wait for a pool.
 async fn wait(fleet: &Fleet, pool: &str, condition: &str) -> Result<()> {
     let (object, condition) = (format!("brp/{pool}"), format!("--for=condition={condition}"));
-    let wait = ["wait", &condition, &object, "-n", NAMESPACE, "--timeout=2m"];
+    let wait = ["wait", &condition, &object, "-n", NAMESPACE, "--timeout=4m"];
     fleet.control_plane.kubectl(wait).await.map(drop)
 }
 

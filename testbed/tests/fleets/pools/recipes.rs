@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{TIER, apply, condition, delete, fleet, of_tier, until_pool, wait, wait_until_updated};
 
 /// The document's soak is longer than a test.
-const SOAK: (&str, &str) = ("soak: 24h", "soak: 4s");
+const SOAK: (&str, &str) = ("soak: 24h", "soak: 10s");
 
 /// The YAML below this heading, with one thing in place of another.
 fn recipe(heading: &str, (from, to): (&str, &str)) -> Result<String> {

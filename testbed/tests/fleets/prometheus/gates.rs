@@ -134,11 +134,7 @@ async fn apply(fleet: &Fleet) -> Result<()> {
 async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
     let secret = Sandbox::new()?;
     let sources = secret.dir().display().to_string();
-    let env = [
-        ("GATE_SOURCES", sources.as_str()),
-        ("GATE_INTERVAL_SECONDS", "1"),
-        ("LEASE_DURATION_SECONDS", "15"),
-    ];
+    let env = [("GATE_SOURCES", sources.as_str()), ("GATE_INTERVAL_SECONDS", "1")];
     let mut fleet = Fleet::quick(2, &env).await?;
     let mut app = App::start().await?;
     let watching = Watching::of(&fleet, &app).await?;

@@ -95,10 +95,10 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
     fleet.check()
 }
 
-/// Three hosts, one at a time; a host that does not come back is overdue after two seconds.
+/// Three hosts, one at a time; a host that does not come back is overdue after six seconds.
 async fn fleet() -> Result<Fleet> {
     // A node that has not been Ready for as long as it has to settle may have just come back.
-    let env = [("REBOOT_DEADLINE_SECONDS", "2"), ("SETTLE_DEADLINE_SECONDS", "3")];
+    let env = [("REBOOT_DEADLINE_SECONDS", "6"), ("SETTLE_DEADLINE_SECONDS", "7")];
     agents::fleet(&FleetOptions::quick(3, &env)).await
 }
 

@@ -1,13 +1,11 @@
 //! Nodes as upstream's operator leaves them when it is stopped: shadow, host and Node.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result};
 use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, UPDATER_INTERFACE_LABEL, shadow_name};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Command;
 use brupop_testbed::operator::NAMESPACE;
-use brupop_testbed::{Fleet, await_until, await_within};
+use brupop_testbed::{Fleet, await_until};
 use http::Method;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
@@ -17,8 +15,6 @@ use serde_json::{Value as Json, json};
 use crate::raw::request;
 
 const TIME: &str = "2026-01-01T00:00:00.123456789+00:00";
-/// Much less than a node's reboot may take.
-const REBOOT: Duration = Duration::from_secs(30);
 
 /// How far the host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +97,7 @@ impl Left {
         if self.host == Host::New {
             host.reboot_now();
             let nodes = Api::<Node>::all(fleet.client());
-            await_within(REBOOT, format!("{node} shows its new image"), async || {
+            await_until(format!("{node} shows its new image"), async || {
                 let info = nodes.get(&node).await.ok()?.status?.node_info?;
                 info.os_image.contains(NEW).then_some(())
             })

@@ -26,7 +26,7 @@ impl AbsentNode {
             Self { node: format!("node-{number}"), power: watch::Sender::new(HostPower::Down), back };
         fleet.kubelets.attach(&absent.node, absent.power.subscribe());
         // There is no history yet.
-        let wait = format!("wait node/{} --for=condition=Ready=False --timeout=60s", absent.node);
+        let wait = format!("wait node/{} --for=condition=Ready=False --timeout=240s", absent.node);
         fleet.kubectl(&wait).await?;
         Ok(absent)
     }

@@ -31,7 +31,7 @@ impl By {
     pub(crate) async fn installs_the_first_crd(self, plane: &ControlPlane) -> Result<()> {
         let verb = if self == Self::Apply { "apply" } else { "create" };
         kubectl(plane, &[verb], &[namespace(), first_crd()]).await?;
-        let established = ["wait", "crd", CRD, "--for=condition=Established", "--timeout=60s"];
+        let established = ["wait", "crd", CRD, "--for=condition=Established", "--timeout=240s"];
         plane.kubectl(established).await.map(drop)
     }
 
@@ -64,7 +64,7 @@ pub(crate) async fn install_others(plane: &ControlPlane) -> Result<()> {
         })
     });
     kubectl(plane, &["create"], &crds).await?;
-    let established = ["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"];
+    let established = ["wait", "crd", "--all", "--for=condition=Established", "--timeout=240s"];
     plane.kubectl(established).await.map(drop)
 }
 

@@ -33,7 +33,7 @@ async fn what_no_drain_could_empty_is_said_before_any_change() -> Result<()> {
     println!("{table}");
 
     fleet.pause(true).await?;
-    fleet.wait_until_idle("2m").await?;
+    fleet.wait_until_idle("4m").await?;
 
     let (plan, _) = exec(&fleet, &["plan", "-o", "json"]).await?;
     let plan: Json = serde_json::from_str(&plan)?;

@@ -43,7 +43,7 @@ async fn an_idle_fleet_sends_no_requests() -> Result<()> {
         (since.elapsed() >= QUIET).then_some(())
     });
     quiet.await?;
-    ensure!(leases >= 10, "only {leases} renewals of the lease");
+    ensure!(leases >= 5, "only {leases} renewals of the lease");
     ensure!(checks >= 2, "only {checks} checks");
     ensure!((4..=8).contains(&looks), "{looks} questions for upstream's two Deployments");
     let asked: Vec<_> = refreshes(&fleet).iter().zip(begun).map(|(now, before)| now - before).collect();
