@@ -138,8 +138,11 @@ fn full_of_halts_nothing_unknown_begins() {
     let write = slots(&FleetFacts { slots: &SLOT, ..full }, &[over(Some(&fell_back))]).write.unwrap();
     assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
     assert_eq!(sets(&write, Field::VersionRecord(NEW)), None);
-    let mut one_less = versions.clone();
+    let (mut one_less, mut one_goes_on) = (versions.clone(), versions.clone());
     one_less.remove("1.0.0");
-    let room = FleetFacts { versions: &one_less, ..full };
-    assert_eq!(decide(&room, &idle()).reason, Reason::LimitReached);
+    one_goes_on.get_mut("1.0.0").unwrap().halted = None;
+    for versions in [&one_less, &one_goes_on] {
+        let room = FleetFacts { versions, ..full };
+        assert_eq!(decide(&room, &idle()).reason, Reason::LimitReached);
+    }
 }

@@ -60,6 +60,8 @@ fn a_failure_halts_its_own_variant() {
     }
     let reason = after_failure(None, AWS).halted.unwrap().reason;
     assert_eq!(reason, "it failed on nodes of aws-k8s-1.36: n (FellBack)");
+    let of_all = versions::halted(VersionRecord::default());
+    assert_eq!(after_failure(Some(of_all), AWS).halted.unwrap().variants, [""; 0], "it stays one of all");
 }
 
 #[test]
@@ -67,6 +69,10 @@ fn a_second_variant_joins_the_halt_and_one_word_lifts_both() {
     let mut first = after_failure(None, METAL);
     "elsewhere".clone_into(&mut first.failures[0].node);
     let both = after_failure(Some(first.clone()), AWS);
+    let (fell_back, known) = (failures("FellBack"), BTreeMap::from([(NEW.to_owned(), first.clone())]));
+    let of_aws = over(Some(&fell_back)).with_node(|node| node.variant = AWS);
+    let told = slots(&FleetFacts { versions: &known, ..fleet() }, &[of_aws]).halted;
+    assert!(told.iter().any(|halted| halted.why.contains(AWS.unwrap())), "that is told: {told:?}");
     let (before, after) = (first.halted.unwrap(), both.halted.clone().unwrap());
     assert_eq!(after.variants, ["aws-k8s-1.36", "metal-k8s-1.36"]);
     assert!(after.at > before.at, "a halt that nobody has seen yet is a later one");

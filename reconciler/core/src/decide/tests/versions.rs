@@ -106,6 +106,9 @@ fn a_proven_version_needs_two_failed_nodes() {
     assert_eq!((names(&again), &again.halted), (vec!["n"], &None));
     let both = after(proven(&["gone-since"]));
     assert_eq!(both.halted.unwrap().reason, "it failed on n (FellBack), gone-since (FellBack)");
+    let five = after(proven(&["a", "b", "c", "d"]));
+    let latest = "it failed on n (FellBack), d (FellBack), c (FellBack), 2 more";
+    assert_eq!(five.halted.unwrap().reason, latest);
 }
 
 #[test]
