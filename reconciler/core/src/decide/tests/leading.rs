@@ -1,5 +1,7 @@
 //! What a new leader makes of what it finds, and whose turn it is of what upstream's operator left.
 
+use std::borrow::Cow;
+
 use brupop_api::crds::COUNTER_MAX;
 use brupop_api::fleet::BottlerocketFleetStatus;
 
@@ -11,13 +13,25 @@ fn a_new_leader_has_the_highest_term() {
     let view = updating(StagedAndPerformedUpdate, Idle).with_shadow(|it| it.spec.leader_term = Some(9));
     let ledger = BottlerocketFleetStatus { term: Some(4), ..BottlerocketFleetStatus::default() };
     let (term, take) = new_term(Some(&ledger), &[view]);
-    assert_eq!(term, 10);
+    assert_eq!((term, sets(&take, Field::Term)), (10, Some(Value::Number(10))));
+    let slots = Value::Slots(Cow::Owned(BTreeMap::new()));
+    let as_read = [(Field::Term, Value::Number(4)), (Field::Slots, slots)];
+    assert_eq!(take.tests, as_read, "another leader may have begun since");
     assert_eq!(sets(&take, Field::Slot(SHADOW)), None, "the ledger knows its slots");
     // A lost ledger's slots are made again.
     let (term, take) = new_term(None, &[view]);
     assert_eq!(term, 10);
     let made_again = Slot { uid: UID.into(), attempt: 1, version: Some(NEW.into()), ..Slot::default() };
     assert_eq!(sets(&take, Field::Slot(SHADOW)), Some(Value::Slot(made_again)));
+}
+
+#[test]
+fn no_slot_is_taken_in_the_ledger_of_another_term() {
+    let fleet = without_slots();
+    for (ledger_term, takes) in [(Some(fleet.term), true), (Some(fleet.term + 1), false), (None, false)] {
+        let write = slots(&FleetFacts { ledger_term, ..fleet }, &[idle()]).write;
+        assert_eq!(write.is_some(), takes, "{ledger_term:?}");
+    }
 }
 
 /// Found by chaos (seed 7012): a person had deleted the shadow of a node that was being updated, and then the ledger.
