@@ -34,10 +34,12 @@ async fn no_row_says_what_is_not_so() -> Result<()> {
     fleet.deploy("cart", 8, "2").await?;
     let rows = Rows::default();
     let _watching = watch(&fleet, &rows)?;
-    fleet.publish(NEW)?;
-    fleet.until_updated(NEW).await?;
     let all_told = |node: &Seen| node.is_idle() && node.reason == "NoUpdate";
     let is_shown = |node: &str| rows.of(node).last().is_some_and(|row| row.reason == "NoUpdate");
+    // On a busy machine kubectl would print its first rows when the update has begun.
+    fleet.until("kubectl shows each row", |history| history.now().all(|(node, _)| is_shown(node))).await?;
+    fleet.publish(NEW)?;
+    fleet.until_updated(NEW).await?;
     fleet
         .until("each row says so", |history| {
             history.now().all(|(node, seen)| all_told(seen) && is_shown(node))
