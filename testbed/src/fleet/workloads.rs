@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ResourceQuota;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value as Json, json};
@@ -43,6 +44,14 @@ impl Fleet {
         ])
         .await?;
         self.until_rolled_out(SHOP, name).await
+    }
+
+    /// No pod comes into the namespace `shop` from now on while this many are there, until its quota `pods` is deleted.
+    pub async fn limit_pods(&self, most: usize) -> Result<()> {
+        self.kubectl(&format!("create quota pods --hard=pods={most} -n {SHOP}")).await?;
+        let quotas = Api::<ResourceQuota>::namespaced(self.client(), SHOP);
+        await_until("the quota is in force", async || quotas.get("pods").await.ok()?.status?.hard.map(drop))
+            .await
     }
 
     /// One more pod under the budget of a Deployment made by [`Fleet::deploy`], for which there is no node; returns when

@@ -1,21 +1,11 @@
 //! Workloads that do not come back halt a version in their pool, and nowhere else.
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
-use brupop_testbed::{Fleet, await_until};
-use k8s_openapi::api::core::v1::ResourceQuota;
-use kube::api::Api;
 use serde_json::json;
 
 use super::{apply, condition, fleet, of_tier, until_pool, wait_until_updated};
-
-/// From now on, no pod comes in place of one that is evicted.
-async fn close_shop(fleet: &Fleet) -> Result<()> {
-    fleet.kubectl("create quota closed --hard=pods=0 -n shop").await?;
-    let quotas = Api::<ResourceQuota>::namespaced(fleet.client(), "shop");
-    await_until("the quota is in force", async || quotas.get("closed").await.ok()?.status?.hard.map(drop))
-        .await
-}
 
 /// Runs the command at the end of this sentence.
 async fn run_command(fleet: &Fleet, sentence: &str) -> Result<()> {
@@ -29,7 +19,8 @@ async fn run_command(fleet: &Fleet, sentence: &str) -> Result<()> {
 async fn a_halt_holds_its_pool_and_no_other() -> Result<()> {
     let mut fleet = fleet(&["web", "web", "db"], &[("BACK_OFF_BASE_SECONDS", "1")]).await?;
     fleet.deploy("cart", 3, "3").await?;
-    close_shop(&fleet).await?;
+    // No pod comes in place of one that is evicted.
+    fleet.limit_pods(0).await?;
     let soak = json!({"soak": {"readyFor": "0s", "workloadsTimeout": "2s"}});
     apply(&fleet, "web", &of_tier("web", &soak)).await?;
     let unchecked = json!({"soak": {"readyFor": "0s", "workloadsTimeout": "0s"}, "paused": true});
@@ -59,7 +50,7 @@ async fn a_halt_holds_its_pool_and_no_other() -> Result<()> {
     super::delete(&fleet, "web").await?;
     apply(&fleet, "web", &of_tier("web", &soak)).await?;
     fleet.until_waits(other, "VersionHaltedInPool").await?;
-    fleet.kubectl("delete quota closed -n shop").await?;
+    fleet.kubectl("delete quota pods -n shop").await?;
     let halted = until_pool(&fleet, "web", "is halted", |status| !status.halts.is_empty()).await?;
     let sentence = halted.conditions.iter().find(|it| it.type_ == "Halted").context("no condition")?;
     ensure!(

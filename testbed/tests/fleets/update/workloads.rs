@@ -12,7 +12,7 @@ async fn the_next_node_waits_for_evicted_workloads() -> Result<()> {
     let mut fleet = Fleet::quick(2, &[("SOAK_SECONDS", "1")]).await?;
     fleet.deploy("cart", 2, "1").await?;
     // A pod of it that is evicted from now on does not come back. (The operator's own do: no node is closed to them.)
-    fleet.kubectl("create quota no-more --hard=pods=0 -n shop").await?;
+    fleet.limit_pods(0).await?;
 
     fleet.publish(NEW)?;
     fleet
@@ -33,7 +33,7 @@ async fn the_next_node_waits_for_evicted_workloads() -> Result<()> {
     let waits = plan.lines().filter(waits).count();
     ensure!(went_well && waits == 1, "{plan}");
 
-    fleet.kubectl("delete quota no-more -n shop").await?;
+    fleet.kubectl("delete quota pods -n shop").await?;
     fleet.until_updated(NEW).await?;
     assert_kind(&fleet, 1)?;
     fleet.check()
@@ -45,7 +45,7 @@ async fn a_workload_that_is_scaled_up_is_back_as_it_was() -> Result<()> {
     let mut fleet = Fleet::quick(1, &[("SOAK_SECONDS", "1"), ("WORKLOADS_DEADLINE_SECONDS", "15")]).await?;
     fleet.deploy("cart", 1, "100%").await?;
     let kubectl = async |command: &str| fleet.kubectl(command).await;
-    kubectl("create quota room-for-one --hard=pods=1 -n shop").await?;
+    fleet.limit_pods(1).await?;
     fleet.publish(NEW)?;
     fleet.until("the node is empty", |history| history.now().any(|(_, seen)| seen.drained)).await?;
     kubectl("scale deployment cart --replicas=3 -n shop").await?;
