@@ -89,6 +89,13 @@ impl ControlPlane {
         self.kubectl(["-n", namespace, "rollout", "status", workload, &timeout]).await
     }
 
+    /// `kubectl wait` for this condition of what the other arguments name.
+    pub async fn wait_for_condition(&self, condition: &str, of: &[&str]) -> Result<()> {
+        let (condition, timeout) =
+            (format!("--for=condition={condition}"), format!("--timeout={}s", DEADLINE.as_secs()));
+        self.kubectl([&["wait", &condition, &timeout], of].concat()).await.map(drop)
+    }
+
     /// Runs the plugin of this path as `admin`, and returns what it printed.
     pub async fn run_plugin(&self, plugin: &Path, args: &[&str]) -> Result<String> {
         let output = self.as_admin(plugin, args).output().await;

@@ -39,7 +39,7 @@ async fn tenants_and_nodes_stop_nobody() -> Result<()> {
     let secret = format!("PASSWORD={SECRET}");
     fleet.deploy("cart", 3, "1").await?;
     fleet.kubectl(&format!("set env -n shop deployment/cart {secret}")).await?;
-    fleet.kubectl("rollout status -n shop deployment/cart").await?;
+    fleet.until_rolled_out("shop", "cart").await?;
     let pods = Api::<Pod>::namespaced(fleet.client(), "shop");
     for pod in pods.list(&ListParams::default()).await? {
         set_time(&fleet, &["pod", "-n", "shop", &pod.name_any()], "/metadata/managedFields/0/time", FAR)

@@ -74,7 +74,7 @@ async fn roll_out(fleet: &Fleet, component: &str) -> Result<()> {
     let workload = format!("{kind}/brupop-{component}");
     let image = format!("*={NEXT_IMAGE}");
     fleet.kubectl(&format!("-n {NAMESPACE} set image {workload} {image}")).await?;
-    fleet.kubectl(&format!("-n {NAMESPACE} rollout status --timeout=240s {workload}")).await?;
+    fleet.control_plane.until_rolled_out(NAMESPACE, &workload).await?;
     let pods = Api::<Pod>::namespaced(fleet.client(), NAMESPACE);
     let of_component = ListParams::default().labels(&format!("{COMPONENT_LABEL}={component}"));
     let is_next = |pod: &Pod| {

@@ -85,7 +85,7 @@ async fn the_fleet_is_idle_once_the_drain_is_over(fleet: &Fleet) -> Result<()> {
 /// `kubectl wait` takes no condition for an answer that is about an earlier spec.
 async fn what_a_person_wrote_is_said_to_be_observed(fleet: &Fleet) -> Result<()> {
     let wait = async |condition: &str, object: &str| {
-        fleet.kubectl(&format!("wait --for=condition={condition} {object} -n {NAMESPACE} --timeout=4m")).await
+        fleet.control_plane.wait_for_condition(condition, &[object, "-n", NAMESPACE]).await
     };
     let before = fleet.ledger().get(FLEET).await?.metadata.generation.context("no generation")?;
     for (later, paused) in [(1, true), (2, false)] {

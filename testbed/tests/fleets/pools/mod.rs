@@ -81,9 +81,7 @@ fn condition(status: &BottlerocketPoolStatus, type_: &str) -> Option<(String, St
 
 /// What a person types to wait for a pool.
 async fn wait(fleet: &Fleet, pool: &str, condition: &str) -> Result<()> {
-    let (object, condition) = (format!("brp/{pool}"), format!("--for=condition={condition}"));
-    let wait = ["wait", &condition, &object, "-n", NAMESPACE, "--timeout=4m"];
-    fleet.control_plane.kubectl(wait).await.map(drop)
+    fleet.control_plane.wait_for_condition(condition, &["brp", pool, "-n", NAMESPACE]).await
 }
 
 async fn wait_until_updated(fleet: &Fleet, pool: &str) -> Result<()> {

@@ -145,7 +145,7 @@ async fn there_is_a_way_back() -> Result<()> {
         left.shadow(&fleet, number).await?;
     }
     fleet.kubectl(&format!("get brs -n {NAMESPACE} brs-node-0 brs-node-1")).await?;
-    fleet.kubectl(&format!("rollout status -n {NAMESPACE} daemonset/brupop-agent --timeout=240s")).await?;
+    fleet.control_plane.until_rolled_out(NAMESPACE, "daemonset/brupop-agent").await?;
 
     // And where there is no shadow at all, there is a way here all the same.
     fleet.kubectl(&format!("delete brs -n {NAMESPACE} --all")).await?;
@@ -201,7 +201,7 @@ async fn upstreams(by: By, left: &[Left]) -> Result<Fleet> {
     for workload in
         ["deployment/brupop-apiserver", "deployment/brupop-controller-deployment", "daemonset/brupop-agent"]
     {
-        fleet.kubectl(&format!("rollout status -n {NAMESPACE} {workload} --timeout=240s")).await?;
+        fleet.control_plane.until_rolled_out(NAMESPACE, workload).await?;
     }
     for (number, left) in numbered() {
         left.on_its_node(&fleet, number).await?;

@@ -26,8 +26,7 @@ impl AbsentNode {
             Self { node: format!("node-{number}"), power: watch::Sender::new(HostPower::Down), back };
         fleet.kubelets.attach(&absent.node, absent.power.subscribe());
         // There is no history yet.
-        let wait = format!("wait node/{} --for=condition=Ready=False --timeout=240s", absent.node);
-        fleet.kubectl(&wait).await?;
+        fleet.control_plane.wait_for_condition("Ready=False", &["node", &absent.node]).await?;
         Ok(absent)
     }
 

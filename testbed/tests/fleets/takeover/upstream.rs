@@ -31,8 +31,7 @@ impl By {
     pub(crate) async fn installs_the_first_crd(self, plane: &ControlPlane) -> Result<()> {
         let verb = if self == Self::Apply { "apply" } else { "create" };
         kubectl(plane, &[verb], &[namespace(), first_crd()]).await?;
-        let established = ["wait", "crd", CRD, "--for=condition=Established", "--timeout=240s"];
-        plane.kubectl(established).await.map(drop)
+        plane.wait_for_condition("Established", &["crd", CRD]).await
     }
 
     /// All of 1.4, over what is there.
@@ -64,8 +63,7 @@ pub(crate) async fn install_others(plane: &ControlPlane) -> Result<()> {
         })
     });
     kubectl(plane, &["create"], &crds).await?;
-    let established = ["wait", "crd", "--all", "--for=condition=Established", "--timeout=240s"];
-    plane.kubectl(established).await.map(drop)
+    plane.wait_for_condition("Established", &["crd", "--all"]).await
 }
 
 /// What of it is there: `<resource>/<name>`, sorted.

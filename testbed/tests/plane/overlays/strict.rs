@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::binaries::others_definitions;
 use brupop_testbed::operator::{AGENT_WARNING, rendered};
-use brupop_testbed::{ControlPlane, DEADLINE, Options};
+use brupop_testbed::{ControlPlane, Options};
 use futures::StreamExt as _;
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
@@ -66,13 +66,12 @@ async fn prepare(control_plane: &ControlPlane) -> Result<()> {
     let definitions = others_definitions().await?;
     let folder = definitions.to_str().context("a path of letters")?;
     control_plane.kubectl(["apply", "--server-side", "-f", folder]).await?;
-    let deadline = format!("--timeout={}s", DEADLINE.as_secs());
-    control_plane.kubectl(["wait", "--for=condition=Established", &deadline, "-f", folder]).await?;
+    control_plane.wait_for_condition("Established", &["-f", folder]).await?;
     // As the cases are: anyone who had applied them by the client would own their fields.
     for kind in ["shadow", "fleet", "pool"] {
         let file = format!("{REPOSITORY}/manifests/bottlerocket{kind}-crd.yaml");
         control_plane.kubectl(["apply", "--server-side", "-f", &file]).await?;
-        control_plane.kubectl(["wait", "--for=condition=Established", &deadline, "-f", &file]).await?;
+        control_plane.wait_for_condition("Established", &["-f", &file]).await?;
     }
     // As they ship, for API servers warn by the labels of what is there.
     for renamed in [false, true] {
