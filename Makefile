@@ -276,7 +276,7 @@ fmt-check:
 
 .PHONY: lint
 lint: ## Runs clippy, warnings denied
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(ALONE) cargo clippy --locked --workspace --all-targets -- -D warnings
 
 .PHONY: deny
 deny: ## Checks licences, bans and sources of our dependencies, and that each is used
