@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use brupop_api::State;
 use brupop_api::facts::ShadowFacts;
 
+use super::halts;
 use super::pool::{self, Stage};
-use super::pool_halts;
 use super::records::is_full;
 use super::room::Place;
 use super::{Case, Decision, Effect, Milestone, Reason, undo_when_ready, writes};
@@ -89,7 +89,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     first([
         (node.paused, Reason::NodePaused),
         (record.is_some_and(|record| record.is_halted_for(node.variant)), Reason::VersionHalted(version)),
-        (pool_halts::is_halted_for(fleet, view, version), Reason::VersionHaltedInPool(version)),
+        (halts::is_halted_for(fleet, view, version), Reason::VersionHaltedInPool(version)),
         (record.is_none() && is_full(fleet), Reason::TooManyVersionsHalted),
     ])?;
     let (allows, allows_version) =

@@ -4,7 +4,7 @@ use brupop_api::shadow::DrainObstacle;
 use brupop_api::{Problem, State};
 
 use super::boot::{Boot, boot};
-use super::{Abort, Case, Decision, Effect, Milestone, Reason, pool, pool_halts, writes};
+use super::{Abort, Case, Decision, Effect, Milestone, Reason, halts, pool, writes};
 use crate::workloads::Evicted;
 
 /// How a host is that should have rebooted.
@@ -71,7 +71,7 @@ impl<'a> Case<'_, 'a> {
     /// Is the version halted? Then the update is given up, as long as the host does not run it.
     fn halted(self) -> Option<Abort> {
         let version = self.shadow.spec.version?;
-        pool_halts::is_halted_anywhere(self.fleet, self.view, version).then_some(Abort::VersionHalted)
+        halts::is_halted_anywhere(self.fleet, self.view, version).then_some(Abort::VersionHalted)
     }
 
     /// Wanted: the host has downloaded the image and boots it next. Then the node is emptied, and the reboot granted.

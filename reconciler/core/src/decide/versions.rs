@@ -15,8 +15,8 @@ use brupop_api::{Field, State, Value, names};
 
 use super::Abort;
 use super::boot::has_begun_reboot;
+use super::halts::{self, Key};
 use super::order::{self, Survey};
-use super::pool_halts::{self, Key};
 use super::records::{
     Halted, Records, counting, forgotten, halt, is_counted, lifted, moment, note_failure, number, of_variant,
     time,
@@ -132,7 +132,7 @@ impl<'a> VersionRecords<'a> {
         self.finished = true;
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         if let Some(failure) = failure {
-            let pool = pool_halts::blamed(fleet, slot, &failure.reason);
+            let pool = halts::blamed(fleet, slot, &failure.reason);
             let in_pool = pool.and_then(|pool| self.record(fleet, Key::of_pool(pool, version)));
             let mut records = in_pool.into_iter().chain(fleet.versions.get(version));
             let known = records.any(|it| is_counted(fleet, it, name, &failure.at));
@@ -224,7 +224,7 @@ impl<'a> VersionRecords<'a> {
         (name, node): (&str, Option<NodeFacts<'a>>),
         reason: &str,
     ) {
-        let in_pool = pool_halts::blamed(fleet, slot, reason).map(|pool| Key::of_pool(pool, version));
+        let in_pool = halts::blamed(fleet, slot, reason).map(|pool| Key::of_pool(pool, version));
         let in_pool = in_pool.filter(|key| self.has_room(fleet, *key));
         let key = in_pool.unwrap_or(Key::of_fleet(version));
         let named = key.acknowledged(fleet);

@@ -7,7 +7,7 @@ use brupop_api::crds::COUNTER_MAX;
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
 use brupop_api::{Field, Object, State, Value, Write};
 
-use crate::decide::pool_halts::Key;
+use crate::decide::halts::Key;
 use crate::facts::{FleetFacts, NodeView};
 
 /// The write to the ledger with which a process begins to lead, before it writes anything else; and the term in which it

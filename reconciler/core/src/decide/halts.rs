@@ -1,8 +1,8 @@
-//! Versions that are halted in one pool: their updates left workloads of its nodes unavailable.
+//! Versions that are halted in the whole fleet or in one pool: which record says so, and where a failure counts.
 //!
 //! Whether a host comes up with a version says something about the version, and counts in the whole fleet. Whether the
-//! workloads of a node come back says as much about these, and so counts in its pool. The records are kept by name of the
-//! pool, so making a pool again lifts nothing; and there is room for few, so what finds none counts in the whole fleet.
+//! workloads of a node come back says as much about these, and so counts in its pool. A pool's records are kept by its
+//! name, so making a pool again lifts nothing; and there is room for few, so what finds none counts in the whole fleet.
 
 use brupop_api::Field;
 use brupop_api::fleet::{AcknowledgedHalt, Slot, VersionRecord};
