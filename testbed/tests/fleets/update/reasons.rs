@@ -15,9 +15,9 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::task::JoinSet;
 
 const STEPS: [&str; 5] = ["Staging", "Draining", "Rebooting", "Monitoring", "NoUpdate"];
-/// For how long half of all rows may say what is over: debounced, all of them would for a second. None may for as long as the
-/// most debounced write takes.
-const USUALLY_LATE: SignedDuration = SignedDuration::from_millis(300);
+/// For how long half of all rows may say what is over, on a busy machine, too: debounced, all of them would for a second. None
+/// may for as long as the most debounced write takes.
+const USUALLY_LATE: SignedDuration = SignedDuration::from_millis(800);
 const LATE: SignedDuration = SignedDuration::from_secs(5);
 
 /// Each step by its word, in order and once, not before it has begun and not after it has ended, whether one reads the rows
