@@ -79,12 +79,12 @@ help: ## This list
 
 .PHONY: build
 build: programs ## Builds the three programs as they ship, static, and kubectl's plugin kubectl-brupop (ARCH=arm64)
-	$(ALONE) ARCH=$(ARCH) image/programs $(call folder,$(PLUGIN),$(ARCH)) brupop-cli
+	@$(ALONE) ARCH=$(ARCH) image/programs $(call folder,$(PLUGIN),$(ARCH)) brupop-cli
 	@cp cli/kubectl_complete-brupop $(call folder,$(PLUGIN),$(ARCH))/
 
 .PHONY: programs
 programs: $(if $(filter-out $(NATIVE),$(ARCH)),cross-tools) ## Builds the three programs as they ship (ARCH=arm64)
-	$(ALONE) ARCH=$(ARCH) image/programs $(call folder,$(SHIPPED),$(ARCH))
+	@$(ALONE) ARCH=$(ARCH) image/programs $(call folder,$(SHIPPED),$(ARCH))
 
 # Programs of which the agent is for arm64, and runs under qemu on a machine that is not.
 .PHONY: emulated
