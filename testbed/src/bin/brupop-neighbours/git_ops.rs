@@ -100,8 +100,7 @@ pub async fn flux(neighbours: &Path, plugin: &Path) -> Result<Vec<Check>> {
         let patch = json!({"spec": {"paused": paused}}).to_string();
         control_plane.kubectl(["patch", object, "-n", NAMESPACE, "--type=merge", "-p", &patch]).await
     };
-    for (object, arguments) in
-        [("brf/fleet", &["pause"][..]), ("brp/default", &["pause", "--pool", "default"])]
+    for (object, arguments) in [("brf/fleet", &["pause"][..]), ("brp/others", &["pause", "--pool", "others"])]
     {
         for by in ["kubectl brupop", "kubectl patch"] {
             if by == "kubectl brupop" {
