@@ -28,8 +28,8 @@ pub(super) fn boot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Boot {
     }
 }
 
-/// Has the host begun the reboot that we granted? So it is if its agent claimed it, or the node is in another boot.
+/// Whether the host has begun the reboot that we granted: its agent claimed it, or the Node names another boot.
 pub(super) fn has_begun_reboot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> bool {
-    shadow.spec.reboot_from_boot_id.is_some()
-        && (boot(node, shadow) != Boot::Same || shadow.status.reboot_requested == Some(node.boot_id))
+    let in_another = |granted| granted != node.boot_id && !node.boot_id.is_empty();
+    shadow.is_claimed() || shadow.spec.reboot_from_boot_id.is_some_and(in_another)
 }

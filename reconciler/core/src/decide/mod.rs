@@ -125,6 +125,9 @@ fn node_holding<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'
     }
 }
 
+/// Stands in a sentence: a kubelet's first report may lack it, and then nobody knows whether the host has rebooted.
+const NO_BOOT_ID: &str = "its kubelet reports no boot ID (status.nodeInfo.bootID)";
+
 fn decided<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slot>) -> Decision<'a> {
     if fleet.ledger_term != Some(fleet.term) {
         return Decision::wait(Reason::NotLeading);
@@ -144,6 +147,9 @@ fn decided<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slo
     let case = Case { fleet, view, node: &node, shadow: &shadow, slot };
     let decision = match shadow.spec.state {
         State::Idle | State::ErrorReset => case.idle(),
+        State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if node.boot_id.is_empty() => {
+            Decision::wait(Reason::NotUnderstood(NO_BOOT_ID))
+        }
         _ if shadow.spec.attempt.is_none() => case.adopt(),
         State::StagedAndPerformedUpdate => case.staged(),
         State::RebootedIntoUpdate => case.rebooted(),

@@ -163,6 +163,34 @@ fn a_drain_without_grant_ends_by_deadline() {
 }
 
 #[test]
+fn empty_boot_id_in_mid_update_waits() {
+    let late = |view: &mut NodeView<'_>| view.time.step_overdue = true;
+    for view in [
+        staged(),
+        staged().marked_by(&CORDONED),
+        granted(false).marked_by(&DRAINED),
+        granted(true).marked_by(&DRAINED),
+        upstreams(RebootedIntoUpdate, StagedAndPerformedUpdate),
+    ] {
+        for view in [view, view.with(late), view.with(late).not_ready()] {
+            let view = view.with_node(|node| node.boot_id = "");
+            let decision = decide(&fleet(), &view);
+            assert_eq!((decision.effect, decision.reason.as_str()), (None, "NotUnderstood"));
+            // A claim says that the host went down; nothing else does.
+            let counts =
+                view.time.step_overdue && !view.node.unwrap().ready && view.shadow.unwrap().is_claimed();
+            assert_eq!(slots(&fleet(), &[view]).write.is_some(), counts);
+        }
+    }
+    let fell_back = staged().rebooted(OLD);
+    assert_eq!(
+        decide(&fleet(), &fell_back).reason,
+        Reason::Aborting(Abort::FellBack),
+        "a boot ID that is known"
+    );
+}
+
+#[test]
 fn after_the_claim_only_the_node_counts() {
     let mut view = granted(true).marked_by(&DRAINED);
     assert_eq!(decide(&fleet(), &view).reason, Reason::Rebooting);
