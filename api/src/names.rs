@@ -37,10 +37,13 @@ pub const DO_NOT_DISRUPT_ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
 pub const SCALE_DOWN_DISABLED_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 /// Value of these two annotations as we write them.
 pub const KEPT_FROM_AUTOSCALERS: &str = "true";
-/// Taints by which autoscalers say that they remove a node.
-pub const LEAVING_TAINTS: [&str; 4] = [
+/// Taints that announce a node's removal. `DeletionCandidateOfClusterAutoscaler` is not one: it may stay for ever.
+pub const LEAVING_TAINTS: [&str; 7] = [
     "ToBeDeletedByClusterAutoscaler",
-    "DeletionCandidateOfClusterAutoscaler",
+    "aws-node-termination-handler/asg-lifecycle-termination",
+    "aws-node-termination-handler/rebalance-recommendation",
+    "aws-node-termination-handler/scheduled-maintenance",
+    "aws-node-termination-handler/spot-itn",
     "karpenter.sh/disrupted",
     "karpenter.sh/disruption",
 ];

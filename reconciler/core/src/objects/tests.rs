@@ -89,6 +89,24 @@ fn a_fleet_keeps_what_was_read() {
 }
 
 #[test]
+fn soft_cluster_autoscaler_taint_does_not_hold_node() {
+    for (taint, leaves) in [
+        ("DeletionCandidateOfClusterAutoscaler", false),
+        ("ToBeDeletedByClusterAutoscaler", true),
+        ("karpenter.sh/disrupted", true),
+        ("aws-node-termination-handler/spot-itn", true),
+        ("aws-node-termination-handler/scheduled-maintenance", true),
+        ("aws-node-termination-handler/asg-lifecycle-termination", true),
+        ("aws-node-termination-handler/rebalance-recommendation", true),
+        ("example.com/other", false),
+    ] {
+        let taints = json!([{"key": taint, "effect": "PreferNoSchedule"}]);
+        let node = node(json!({"metadata": {}, "spec": {"taints": taints}}));
+        assert_eq!(node.facts.leaving, leaves, "{taint}");
+    }
+}
+
+#[test]
 fn of_volumes_it_is_kept_whether_there_are_any() {
     for (volumes, in_use) in
         [(json!(null), false), (json!([]), false), (json!(["kubernetes.io/csi/a^b", "c"]), true)]
