@@ -58,8 +58,8 @@ pub struct BottlerocketFleetSpec {
     #[schemars(length(max = crate::crds::ACKNOWLEDGED_HALTS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
     pub acknowledged_halts: Vec<AcknowledgedHalt>,
-    /// How many nodes may be unavailable at once in the whole fleet: a number, or a percentage of the labelled nodes. Default:
-    /// pools have only their own limits, and `MAX_CONCURRENT_UPDATE` limits the nodes that no pool selects.
+    /// How many nodes may be unavailable at once in the whole fleet: a number, or a percentage of the labelled nodes. It raises
+    /// no other limit: those of pools hold beside it, and `MAX_CONCURRENT_UPDATE` for the nodes that no pool selects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "IntOrString", extend("nullable" = false))]
     #[x_kube(validation = Rule::new(schema::MAX_UNAVAILABLE_RULE).message(schema::MAX_UNAVAILABLE_HINT))]

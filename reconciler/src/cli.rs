@@ -20,7 +20,7 @@ const LONGEST: u64 = 7 * 24 * 3600;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "brupop-reconciler", version)]
 pub struct Settings {
-    /// How many nodes may be updated at once: an integer, a percentage of the labelled nodes, or `unlimited`
+    /// How many of the nodes that no pool selects may be updated at once: an integer, a percentage of them, or `unlimited`
     #[arg(long, env = "MAX_CONCURRENT_UPDATE", default_value = "1")]
     pub max_concurrent_update: Limit,
     /// Failed nodes of a variant after which a version that none of them has reached is halted for it; or `unlimited`

@@ -39,7 +39,7 @@ pub fn pools_at<'a>(cluster: &'a Cluster, known: &'a Known, policy: &'a Policy, 
     }
     let ceiling = ceiling(cluster, labelled);
     let held = unpooled(cluster) == UnpooledNodes::Hold;
-    let default = default_pool(known, policy, if held { 0 } else { unselected }, ceiling);
+    let default = default_pool(known, policy, if held { 0 } else { unselected });
     let pools = cluster.pools.iter().zip(nodes).enumerate();
     let facts = pools.map(|(nth, ((name, pool), nodes))| {
         let known = known.pools.get(name).unwrap_or(&UNKNOWN);
@@ -67,13 +67,13 @@ fn ceiling(cluster: &Cluster, labelled: u64) -> Option<u64> {
     Some(limit(text).unwrap_or_default().of(labelled))
 }
 
-/// The default pool with this number of opted-in nodes. Where the fleet has a limit, it is the limit of this pool, too.
-fn default_pool<'a>(known: &Known, policy: &'a Policy, nodes: u64, ceiling: Option<u64>) -> PoolFacts<'a> {
+/// The default pool with this number of opted-in nodes.
+fn default_pool<'a>(known: &Known, policy: &'a Policy, nodes: u64) -> PoolFacts<'a> {
     let (rules, at) = (&policy.default_pool, known.default_pool.as_ref());
     let not_looked_at = Starts::Invalid(NOT_LOOKED_AT);
     PoolFacts {
         nodes,
-        limit: ceiling.unwrap_or_else(|| rules.limit.of(nodes)),
+        limit: rules.limit.of(nodes),
         starts: at.map_or(not_looked_at, |at| at.starts),
         goes_on: at.map_or(not_looked_at, |at| at.goes_on),
         next_window: at.and_then(|at| at.next_window),

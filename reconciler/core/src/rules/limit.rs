@@ -7,7 +7,7 @@ use std::str::FromStr;
 pub enum Limit {
     /// That many.
     Nodes(u64),
-    /// That percentage of the labelled nodes, rounded down, but at least one.
+    /// That percentage of the nodes that it limits, rounded down, but at least one.
     Percent(u64),
     /// Any number. The ledger still has no more than [`SLOTS_MAX`](brupop_api::crds::SLOTS_MAX) slots.
     Unlimited,
@@ -20,11 +20,11 @@ impl Default for Limit {
 }
 
 impl Limit {
-    /// The limit as a number of nodes, in a fleet with `labelled` labelled nodes.
-    pub fn of(self, labelled: u64) -> u64 {
+    /// Computes the limit as a number of nodes, where it limits `all`.
+    pub fn of(self, all: u64) -> u64 {
         match self {
             Self::Nodes(nodes) => nodes,
-            Self::Percent(percent) => (labelled.saturating_mul(percent) / 100).max(1),
+            Self::Percent(percent) => (all.saturating_mul(percent) / 100).max(1),
             Self::Unlimited => u64::MAX,
         }
     }

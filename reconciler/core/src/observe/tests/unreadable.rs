@@ -19,12 +19,14 @@ fn begins(a: Value, b: Value, of_pool: Option<Value>) -> bool {
         "boot_id": "boot-1"});
     let mut cluster = cluster([("a", a), ("b", b)], [("brs-b", json!({"state": "Idle"}), idle)]);
     let versions = json!({"1.20.0": {"succeeded": 3, "provenVariants": ["aws-k8s-1.29"]}});
-    put_ledger(&mut cluster, json!({"maxUnavailable": 3}), json!({"versions": versions}));
+    put_ledger(&mut cluster, json!({}), json!({"versions": versions}));
     if let Some(spec) = of_pool {
         pool("db", spec).put(&mut cluster);
     }
     let known = Known { drains: with_drains(["brs-b"]).drains, ..known(&cluster) };
-    let observed = observe_knowing(&cluster, &known, &POLICY, NOW);
+    let default_pool = Rules::of_settings(Limit::Unlimited, vec![], StepDurations::default(), false);
+    let policy = Policy { default_pool, ..policy() };
+    let observed = observe_knowing(&cluster, &known, &policy, NOW);
     let taken = slots(&observed.fleet, &observed.views).taken;
     taken.iter().any(|&at| observed.views[at].shadow_name == "brs-b")
 }

@@ -6,7 +6,8 @@ use crate::tests::world::put_ledger;
 use crate::window::{self, Until};
 use jiff::tz::TimeZone;
 
-/// The default pool owns the opted-in nodes that no pool selects, by the settings' window and limit, and by the fleet's.
+/// The default pool owns the opted-in nodes that no pool selects, by the settings' window and limit. The fleet's limit is a ceiling
+/// beside that one, and does not raise it.
 #[test]
 fn the_settings_make_the_default_pool() {
     let windows =
@@ -24,13 +25,14 @@ fn the_settings_make_the_default_pool() {
     let late = "2026-11-21T03:30:00.000000001Z";
     let unlimited = u64::MAX;
     let hold = json!({"unpooledNodes": "Hold"});
-    let quarter = json!({"maxUnavailable": "25%"});
+    let [quarter, all] = ["25%", "100%"].map(|most| json!({"maxUnavailable": most}));
     for (fleet, now, nodes, limit, ceiling, starts, goes_on, next) in [
         (json!({}), "2026-11-21T01:00:00Z", 6, 3, unlimited, before, before, "2026-11-21T02:00:00Z"),
         (json!({}), "2026-11-21T03:30:00Z", 6, 3, unlimited, open, open, late),
         (json!({}), "2026-11-21T03:30:01Z", 6, 3, unlimited, outside("2026-11-28T02:00:00Z"), open, closes),
         (hold, "2026-11-21T03:00:00Z", 0, 1, unlimited, open, open, late),
-        (quarter, "2026-11-21T03:00:00Z", 6, 2, 2, open, open, late),
+        (quarter, "2026-11-21T03:00:00Z", 6, 3, 2, open, open, late),
+        (all, "2026-11-21T03:00:00Z", 6, 3, 8, open, open, late),
     ] {
         let mut cluster = Cluster::default();
         for name in 0..8 {
