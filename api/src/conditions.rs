@@ -10,7 +10,7 @@ pub const PROGRESSING: &str = "Progressing";
 /// Condition type of a shadow, which it has only while that is so: its node's update holds its slot for longer than the
 /// current step may take.
 pub const OVERDUE: &str = "Overdue";
-/// Condition type of a shadow, once its agent has reported: does its host know of an update that it does not run yet?
+/// Condition type of a shadow, once its agent has reported: whether its host chooses an update that it does not run yet.
 pub const UPDATE_AVAILABLE: &str = "UpdateAvailable";
 /// Condition type of the fleet: are our admission rules seen to be in force.
 pub const ADMISSION_ENFORCED: &str = "AdmissionEnforced";

@@ -17,7 +17,7 @@ crate::words! {
         RefreshFailed,
         /// The host's image has no in-place updates.
         NoInPlaceUpdates,
-        /// A newer version is available, and the host does not choose it.
+        /// The host's repository has a newer version, and the host does not choose it.
         NoUpdateChosen,
         /// A download ahead of its turn failed.
         PrefetchFailed,

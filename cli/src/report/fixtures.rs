@@ -43,7 +43,7 @@ pub(crate) fn idle(node: &str, progressing: [&str; 3]) -> Item<BottlerocketShado
 /// A shadow whose node is up to date.
 pub(crate) fn updated(node: &str) -> Item<BottlerocketShadow> {
     let status = json!({"current_state": "Idle", "current_version": "1.20.0"});
-    shadow(node, &json!({"state": "Idle"}), status, ["False", "NoUpdate", "the host knows of no update"])
+    shadow(node, &json!({"state": "Idle"}), status, ["False", "NoUpdate", "the host chooses no update"])
 }
 
 /// A shadow whose node is being drained.

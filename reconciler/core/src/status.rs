@@ -80,9 +80,9 @@ impl DesiredCondition {
             Some(_) => (
                 ConditionStatus::True,
                 "TargetDiffers",
-                "the host knows of an update (status.target_version), and does not run it yet",
+                "the host chooses an update (status.target_version), and does not run it yet",
             ),
-            None => (ConditionStatus::False, "NoneKnown", "the host knows of no update that it does not run"),
+            None => (ConditionStatus::False, "NoneChosen", "the host chooses no update"),
         };
         Some(Self::of(UPDATE_AVAILABLE, status, reason, message))
     }

@@ -13,7 +13,7 @@ impl<'a> StepInput<'_, 'a> {
         let known = self.host.known().filter(|known| known.last.is_some_and(LastCommand::found_updates))?;
         let newest = self.newer(&known).filter(|_| known.chosen.is_none())?;
         let sentence = format!(
-            "the host chooses no update, although {newest} is available: settings.updates.version-lock may hold it \
+            "the host does not choose {newest}, which its repository has: settings.updates.version-lock may hold it \
              back, or the host cannot read settings.updates"
         );
         Some((Problem::NoUpdateChosen, sentence))

@@ -24,7 +24,7 @@ fn a_fleet_in_mid_update() {
             [
                 "False",
                 "NoUpdate",
-                "the host knows of no update; a person has paused the node (annotation brupop.bottlerocket.aws/pause)",
+                "the host chooses no update; a person has paused the node (annotation brupop.bottlerocket.aws/pause)",
             ],
         ),
         idle("node-4", ["False", "VersionHalted", "too many nodes failed to reach 1.19.9"]),
@@ -138,7 +138,7 @@ fn nodes_wait_for_what_their_sentence_says() {
     let waits = |node, why| idle(node, ["False", "WaitingForPool", why]);
     let shadows = vec![
         updated("node-5"),
-        idle("node-1", ["False", "NoUpdate", "the host knows of no update"]),
+        idle("node-1", ["False", "NoUpdate", "the host chooses no update"]),
         waits("node-2", "the pool canary goes first"),
         waits("node-3", "the pool web goes first"),
         waits("node-4", "the pool web goes first"),

@@ -97,7 +97,7 @@ Reason<'a>: Standing {
     NotLabelled: Held => "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",
     NotReported: NotKnown => "the agent has not reported since the node booted: look at its pod",
     AgentSilent: NotKnown => "no pod of the agent on this node is Ready: look at the pod and its logs, or at the DaemonSet if there is no pod",
-    NoUpdate: Held => "the host knows of no update",
+    NoUpdate: Held => "the host chooses no update",
     RefreshFailed(why: &'a str): Held =>
         "the host cannot look for updates (see its network, proxy and update repository): {why}",
     CannotDisarm(why: &'a str): Held =>

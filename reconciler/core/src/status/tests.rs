@@ -125,7 +125,7 @@ fn an_overdue_update_says_so() {
     assert!(shadow_has(&written(&late, &both[..1], "2026-11-21T05:00:00Z"), "", &both[..1]));
 }
 
-/// What a host that runs this version and knows of that one has for a condition.
+/// The condition of a host that runs this version and chooses that one.
 fn available(runs: Option<&str>, target: Option<&str>) -> Option<DesiredCondition> {
     let shadow = shadow_of(json!({"current_version": runs, "target_version": target}));
     DesiredCondition::update_available(&ShadowFacts::of(&shadow)?)
@@ -136,6 +136,8 @@ fn an_update_says_since_when_it_is_known() {
     let (yes, no) = (available(Some("1.19.4"), Some("1.20.0")), available(Some("1.20.0"), None));
     let (yes, no) = (yes.unwrap(), no.unwrap());
     assert_eq!((yes.status, no.status), (ConditionStatus::True, ConditionStatus::False));
+    // A locked host has the problem that it does not choose a version, which this must not contradict.
+    assert_eq!((no.reason, &*no.message), ("NoneChosen", "the host chooses no update"));
     assert_eq!(available(None, None), None, "nobody knows before the agent has reported");
     let waits = |reason, update: &DesiredCondition| [wanted(ConditionStatus::False, reason), update.clone()];
     let behind = written(&shadow(&json!([])), &waits("LimitReached", &yes), NOW);

@@ -131,7 +131,7 @@ fn idle_reports_what_prevents_an_update() {
     let saying = |problem, sentence: &str| says(idle(), problem, sentence);
     let held = |asked| StepMemory { asked, busy_for_long: true, ..fresh() };
     let ahead = |asked| StepMemory { prefetch: Prefetch::Later, ..held(asked) };
-    let named = "the host chooses no update, although 1.20.1 is available: settings.updates.version-lock may hold it \
+    let named = "the host does not choose 1.20.1, which its repository has: settings.updates.version-lock may hold it \
         back, or the host cannot read settings.updates";
     let ours = "refresh failed: it has not ended for more than 10 minutes";
     let theirs = "refresh failed: another update command has held the host's lock for more than 10 minutes";
