@@ -184,13 +184,13 @@ impl<'a> Case<'_, 'a> {
     fn await_return(self) -> Decision<'a> {
         let Self { view, node, shadow, .. } = self;
         let in_same_boot = self.boot() == Boot::Same && node.ready && node.agent_ready;
+        let wrong = Reason::of_status(&shadow.status).filter(|_| in_same_boot);
+        // A host that goes down answers nothing, either.
+        let wrong = wrong.filter(|wrong| !matches!(wrong, Reason::HostUnreachable(_)));
         if !view.time.step_overdue {
-            let wrong = Reason::of_status(&shadow.status).filter(|_| in_same_boot);
-            // A host that goes down answers nothing, either.
-            let wrong = wrong.filter(|wrong| !matches!(wrong, Reason::HostUnreachable(_)));
             return Decision::wait(wrong.unwrap_or(Reason::Rebooting));
         }
-        let overdue = Reason::RebootOverdue(if in_same_boot { STAYED } else { NOT_BACK });
+        let overdue = wrong.unwrap_or(Reason::RebootOverdue(if in_same_boot { STAYED } else { NOT_BACK }));
         // Who repairs nodes by replacing them may do so from now on.
         match node.marker.filter(|marker| marker.keeps_autoscalers_away()) {
             Some(marker) => Decision::write(writes::release_to_autoscalers(node, marker), overdue),

@@ -205,6 +205,19 @@ fn after_the_claim_only_the_node_counts() {
     let sentence = decide(&fleet(), &view).reason.message();
     assert!(sentence.contains("has not come back"), "{sentence}");
     node(&mut view, |node| node.agent_ready = true);
+    // Its remedy is not to delete the Node.
+    for (problem, reason) in [
+        (Problem::NotNextToBoot, Reason::NotNextToBoot("m")),
+        (Problem::RebootRefused, Reason::RebootRefused("m")),
+        (Problem::HostUnreachable, Reason::RebootOverdue("")),
+    ] {
+        let says =
+            |status: &mut StatusFacts<'_>| (status.problem, status.message) = (Some(problem), Some("m"));
+        let view = view.with_shadow(|shadow| says(&mut shadow.status));
+        let of = |view| decide(&fleet(), view).reason.as_str();
+        assert_eq!(of(&view), reason.as_str(), "a host that lives");
+        assert_eq!(of(&view.not_ready()), "RebootOverdue", "{problem:?}");
+    }
     view.time.step_overdue = false;
 
     let mut view = view.rebooted(NEW);
