@@ -1,6 +1,8 @@
 //! The pools: what is said of them, and which of them steers a node.
 
+use brupop_core::deadlines::Clock;
 use brupop_core::facts::{FirstPool, FirstPoolStanding, NodeView, PoolFacts, Steering};
+use brupop_core::known::Ahead;
 use brupop_core::observe::order;
 use brupop_core::rules::Rules;
 use brupop_core::window::{Starts, Until};
@@ -106,7 +108,8 @@ pub(crate) fn facts(
 pub(crate) fn waits(versions: &'static Versions, now: &str) -> bool {
     let mut pools = known_facts(([Pool::default(); 2], Turn::Done, false));
     pools[1].waits_for.clear();
-    order::apply(&mut pools, Some(versions), now.parse().unwrap_or_default());
+    let mut clock = Clock::new(now.parse().unwrap_or_default(), Ahead::NONE);
+    order::apply(&mut pools, Some(versions), &mut clock);
     // A version that the ledger does not know is nobody done with.
     pools[1].waits_for.get(VERSIONS[1]).is_none_or(Option::is_some)
 }

@@ -138,7 +138,6 @@ impl World {
                 }
                 self.write(config, write, saw);
             }
-            Some(Effect::Correct(write)) => self.write(config, write, saw),
             Some(Effect::Grant { confirm, grant }) => {
                 let confirmed = self.confirm(config, &view, node, confirm);
                 if confirmed {

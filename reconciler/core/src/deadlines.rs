@@ -16,10 +16,10 @@ use crate::known::KnownNode;
 use crate::objects::Readiness;
 use crate::policy::Durations;
 use crate::rules::StepDurations;
-use crate::times;
+use crate::times::Ahead;
 
 pub use back_off::back_off;
-pub(crate) use clock::Clock;
+pub use clock::Clock;
 
 /// A node that has not been Ready for this long since its host began its reboot may be lost. A repair by
 /// replacement waits for this long at least.
@@ -28,6 +28,13 @@ const LOST: SignedDuration = SignedDuration::from_mins(10);
 const DETACHED: SignedDuration = SignedDuration::from_mins(2);
 /// Wait after an attempt that ended neither with success nor with a failure: the host wanted another version.
 const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
+
+/// The field of a shadow's spec that says since when it wants its state, as [`Ahead`] names it.
+pub const TRANSITION: &str = "state_transition_timestamp";
+/// The field of a marker that says since when its Node is excluded from load balancers, as [`Ahead`] names it.
+pub const EXCLUDED: &str = "excluded_at";
+const FAILED: &str = "failures.at";
+const DRAIN_STARTED: &str = "drain_started_at";
 
 /// A node that is monitored may be Ready, or not, for this many spells in a row, each as long as one may last.
 const SPELLS: i32 = 4;
@@ -42,6 +49,8 @@ pub(crate) struct Times<'t> {
     transition: Option<Timestamp>,
     marker: Option<&'t Marker>,
     slot: Option<&'t Slot>,
+    /// The Node's UID; none if there is no Node.
+    node_uid: &'t str,
     /// There is no Node.
     is_gone: bool,
     created: Option<Timestamp>,
@@ -87,6 +96,7 @@ impl Gated {
 impl<'t> Times<'t> {
     /// Of this entry. Marker, shadow and slot count as far as they can be read.
     pub(crate) fn of(
+        clock: &mut Clock<'_>,
         entry: &'t Entry,
         known: KnownNode<'t>,
         marker: Option<&'t Marker>,
@@ -95,8 +105,14 @@ impl<'t> Times<'t> {
         (durations, steps): (&'t Durations, &'t StepDurations),
     ) -> Self {
         let node = entry.node.as_ref().map(|node| &node.facts);
-        let node_readiness = node.and_then(|node| node.readiness);
-        let readiness = entry.agent().and_then(|agent| agent.readiness);
+        let node_uid = entry.node.as_ref().map_or("", |node| node.uid());
+        let mut read = |readiness: Option<Readiness>, field| {
+            let mut readiness = readiness?;
+            readiness.since = readiness.since.map(|time| clock.since([node_uid, field], time));
+            Some(readiness)
+        };
+        let node_readiness = read(node.and_then(|node| node.readiness), "Ready");
+        let readiness = read(entry.agent().and_then(|agent| agent.readiness), "agent's Ready");
         let ready = node_readiness.and_then(Readiness::ready_since);
         let counts = if ready.is_some() { readiness } else { node_readiness };
         let spec = shadow.and(entry.shadow()).map(|shadow| &shadow.spec);
@@ -104,11 +120,14 @@ impl<'t> Times<'t> {
             durations,
             steps,
             shadow,
-            transition: spec.and_then(|spec| times::read(spec.state_transition_timestamp.as_deref())),
+            transition: spec.zip(shadow).and_then(|(spec, shadow)| {
+                clock.read([shadow.uid, TRANSITION], spec.state_transition_timestamp.as_deref())
+            }),
             marker,
             slot,
+            node_uid,
             is_gone: node.is_none(),
-            created: node.and_then(|node| node.created),
+            created: node.and_then(|node| node.created).map(|time| clock.since([node_uid, "created"], time)),
             cordoned: known.cordoned.filter(|_| {
                 let ours = marker.is_some_and(|marker| marker.cordoned_at.is_some());
                 // What is about to go gets its successor first.
@@ -131,7 +150,7 @@ impl<'t> Times<'t> {
     }
 }
 
-impl Clock {
+impl Clock<'_> {
     /// The facts of one node.
     pub(crate) fn facts(&mut self, times: &Times<'_>) -> TimeFacts {
         let durations = times.durations;
@@ -145,11 +164,9 @@ impl Clock {
         facts.cordoned_lately = since.is_some_and(|since| !self.is_older(since, durations.others_cordon));
         facts.removed_soon =
             times.is_gone && times.transition.is_some_and(|since| !self.is_older(since, durations.stage));
-        facts.transition_ahead = self.is_ahead(times.transition);
         facts.young = times.created.is_some_and(|created| !self.is_older(created, durations.min_node_age));
         if let Some(slot) = times.slot {
-            facts.slot_seconds =
-                times::read(slot.since.as_deref()).and_then(|since| self.seconds_since(since));
+            facts.slot_seconds = self.held_since(slot).and_then(|since| self.seconds_since(since));
             facts.slot_overdue = self.slot_overdue(slot, times);
         }
         facts.trial_overdue =
@@ -188,11 +205,11 @@ impl Clock {
         if marker.is_kept() {
             let lost = |since| self.is_older(since, LOST);
             facts.kept_is_lost = times.ready.is_none() && times.not_ready.is_some_and(lost);
-            facts.kept_for_long =
-                self.passed_or_unknown(times::read(marker.kept_since.as_deref()), durations.stage);
+            let since = self.read([times.node_uid, "kept_since"], marker.kept_since.as_deref());
+            facts.kept_for_long = self.passed_or_unknown(since, durations.stage);
         }
         if marker.drain_started_at.is_none() && marker.excluded_at.is_some() {
-            let excluded = times::read(marker.excluded_at.as_deref());
+            let excluded = self.read([times.node_uid, EXCLUDED], marker.excluded_at.as_deref());
             facts.exclusion_over = self.passed_or_unknown(excluded, steps.exclusion);
         }
         // From an empty node to the grant takes only moments. So does a new leader's first look at the pods, before which nobody
@@ -202,7 +219,7 @@ impl Clock {
         let settle = if more { durations.settle } else { SignedDuration::ZERO };
         let detached = times.empty.map_or(SignedDuration::ZERO, |_| DETACHED);
         facts.volumes_overdue = times.empty.is_some_and(|since| self.is_older(since, DETACHED));
-        let started = times::read(marker.drain_started_at.as_deref());
+        let started = self.read([times.node_uid, DRAIN_STARTED], marker.drain_started_at.as_deref());
         facts.drain_overdue = self.passed(started, steps.drain + detached + settle);
     }
 
@@ -224,8 +241,8 @@ impl Clock {
 
     /// Agents end such an attempt themselves, unless they, too, come and go with the host's API.
     fn host_silent(&mut self, shadow: &ShadowFacts<'_>, durations: &Durations) -> bool {
-        shadow.status.problem == Some(Problem::HostUnreachable)
-            && self.passed(times::read(shadow.status.problem_since), durations.settle)
+        let since = self.read([shadow.uid, "problem_since"], shadow.status.problem_since);
+        shadow.status.problem == Some(Problem::HostUnreachable) && self.passed(since, durations.settle)
     }
 
     fn reboot_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
@@ -235,7 +252,7 @@ impl Clock {
         // A host that comes back late has time to report: its update is not given up the moment it is there.
         let had_time = ready.is_none_or(|since| self.is_older(since, durations.settle));
         let wait = durations.reboot + emptying;
-        // A kubelet may say that its node became Ready in the future.
+        // A node that comes and goes is never Ready for long enough.
         (self.passed(transition, wait) && had_time) || self.passed(transition, wait * SPELLS)
     }
 
@@ -266,7 +283,8 @@ impl Clock {
     fn backing_off(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
         if let Some(failures) = shadow.spec.failures {
             let wait = back_off(times.durations.back_off_base, failures.count, shadow.uid);
-            if !self.passed_or_unknown(times::read(Some(&failures.at)), wait) {
+            let since = self.read([shadow.uid, FAILED], Some(&failures.at));
+            if !self.passed_or_unknown(since, wait) {
                 return true;
             }
         }
@@ -281,7 +299,13 @@ impl Clock {
     }
 }
 
-/// Has the drain that this marker records taken so long, whatever came of it?
-pub fn drain_is_overdue(marker: &Marker, drain: SignedDuration, now: Timestamp) -> bool {
-    Clock::new(now).passed(times::read(marker.drain_started_at.as_deref()), drain)
+/// Whether the drain that the marker of this Node records has taken so long, whatever came of it.
+pub fn drain_is_overdue(
+    ahead: &Ahead,
+    (node_uid, marker): (&str, &Marker),
+    drain: SignedDuration,
+    now: Timestamp,
+) -> bool {
+    let started = ahead.read([node_uid, DRAIN_STARTED], marker.drain_started_at.as_deref(), now);
+    Clock::new(now, ahead).passed(started, drain)
 }

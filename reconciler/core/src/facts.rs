@@ -11,6 +11,7 @@ use brupop_api::fleet::{AcknowledgedHalt, Slot, VersionRecord};
 use jiff::Timestamp;
 
 use crate::rules::FailureBudget;
+use crate::times::Ahead;
 use crate::window::Starts;
 
 pub(crate) use node::is_unavailable;
@@ -26,6 +27,8 @@ pub(crate) const NO_ZONE: &str = "of no name";
 pub struct FleetFacts<'a> {
     /// The time, as it is written into objects. Of the decisions only those about halts depend on it.
     pub now: &'a str,
+    /// The times that earlier passes have seen ahead.
+    pub ahead: &'a Ahead,
     /// The term in which this process believes that it leads.
     pub term: u64,
     /// The term in the ledger. Nothing may be written unless it equals `term`.
@@ -75,8 +78,6 @@ pub enum BetweenUpdates {
     PauseIsOver,
     /// One ended not long ago, so the next one waits.
     Pausing,
-    /// So it is, for a leader whose clock was ahead has written when; that is to be corrected.
-    EndedAhead,
 }
 
 /// The facts.
@@ -94,6 +95,8 @@ pub struct Observed<'a> {
     pub not_opted_in: u64,
     /// The earliest time at which the clock alone changes a fact.
     pub next: Option<Timestamp>,
+    /// The times that were ahead when this leader first saw them: what the next pass has to know.
+    pub ahead: Ahead,
 }
 
 /// A slot, and the name of the shadow that it is for, as the ledger has it.
@@ -140,7 +143,7 @@ impl<'a> FleetFacts<'a> {
         let pauses = match self.between_updates {
             BetweenUpdates::NoPause => false,
             BetweenUpdates::PauseIsOver => ends_now,
-            BetweenUpdates::Pausing | BetweenUpdates::EndedAhead => true,
+            BetweenUpdates::Pausing => true,
         };
         pauses && !node.update_now
     }
@@ -150,6 +153,7 @@ impl FleetFacts<'static> {
     /// A fleet that is led, without slots, in which one node may be updated at once: for tests and the model to vary.
     pub const EXAMPLE: Self = Self {
         now: "2026-11-21T04:00:00Z",
+        ahead: Ahead::NONE,
         term: 4,
         ledger_term: Some(4),
         uid: Some("fleet-uid"),

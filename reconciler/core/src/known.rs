@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use crate::cluster::Cluster;
 use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::in_order;
+pub use crate::times::Ahead;
 use crate::workloads::{Evicted, EvictedOwner, evicted_owners};
 pub(crate) use owners::{AtTime, KnownOwner, KnownPool, POOLS_MAX};
 pub use owners::{Owner, RulesByOwner};
@@ -40,6 +41,8 @@ pub struct Known {
     pub evicted: BTreeMap<String, Option<(String, bool)>>,
     /// Since when Nodes have been seen cordoned.
     pub cordoned: BTreeMap<String, Timestamp>,
+    /// The times that were ahead when this leader first saw them.
+    pub ahead: Ahead,
 }
 
 /// The drain of a node whose pods are known.

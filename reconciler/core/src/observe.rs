@@ -21,7 +21,7 @@ use crate::known::{Known, RulesByOwner};
 use crate::objects::runs_bottlerocket;
 use crate::policy::Policy;
 use crate::status::generation;
-use crate::times;
+use crate::times::Ahead;
 use crate::window::Starts;
 
 #[cfg(test)]
@@ -63,7 +63,8 @@ pub fn observe<'a>(
     leader: &Leader<'a>,
     now: Now<'a>,
 ) -> Observed<'a> {
-    let mut clock = Clock::new(now.time);
+    let mut clock =
+        Clock { next: pools.next, ahead: pools.ahead.clone(), ..Clock::new(now.time, &known.ahead) };
     let mut fleet = fleet_facts(cluster, pools, policy, leader, now, &mut clock);
     let mut nodes = Observer {
         durations: &policy.durations,
@@ -101,8 +102,8 @@ pub fn observe<'a>(
     note_own_node(leader.own_node, &mut views);
     note_busy_zones(&pools.all, fleet.slots, &mut views);
     note_control_plane(cluster, fleet.slots, &mut views);
-    let next = [nodes.clock.next, pools.next].into_iter().flatten().min();
-    Observed { fleet, views, unreadable, too_long, not_opted_in, next }
+    let Clock { next, ahead, .. } = nodes.clock;
+    Observed { fleet, views, unreadable, too_long, not_opted_in, next, ahead }
 }
 
 /// Notes which node this process runs on. Views are in the order of their names.
@@ -177,7 +178,7 @@ fn fleet_facts<'a>(
     policy: &Policy,
     leader: &Leader<'a>,
     now: Now<'a>,
-    clock: &mut Clock,
+    clock: &mut Clock<'a>,
 ) -> FleetFacts<'a> {
     static NO_SLOTS: BTreeMap<String, Slot> = BTreeMap::new();
     static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new();
@@ -188,6 +189,7 @@ fn fleet_facts<'a>(
     let paused = watched.is_some_and(|fleet| fleet.object.spec.paused);
     FleetFacts {
         now: now.text,
+        ahead: clock.known,
         term: leader.term,
         ledger_term: ledger.and_then(|ledger| ledger.term),
         uid: watched.and_then(|fleet| fleet.object.metadata.uid.as_deref()),
@@ -210,12 +212,14 @@ fn fleet_facts<'a>(
     }
 }
 
-fn between_updates(clock: &mut Clock, pause: SignedDuration, last_finished: Option<&str>) -> BetweenUpdates {
-    let last_finished = times::read(last_finished);
+fn between_updates(
+    clock: &mut Clock<'_>,
+    pause: SignedDuration,
+    last_finished: Option<&str>,
+) -> BetweenUpdates {
+    let last_finished = clock.read(["fleet", "lastFinished"], last_finished);
     if !pause.is_positive() {
         BetweenUpdates::NoPause
-    } else if clock.is_ahead(last_finished) {
-        BetweenUpdates::EndedAhead
     } else if clock.passed_or_unknown(last_finished, pause) {
         BetweenUpdates::PauseIsOver
     } else {
@@ -241,7 +245,7 @@ impl Cluster {
         min_node_age: SignedDuration,
         now: Timestamp,
     ) -> (Vec<UnmanagedNode<'_>>, Option<Timestamp>) {
-        let mut clock = Clock::new(now);
+        let mut clock = Clock::new(now, Ahead::NONE);
         let unmanaged = self.nodes().filter(|(shadow_name, node)| {
             !node.is_managed() && shadow_name.len() <= NAME_MAX && !self.has_shadow(shadow_name)
         });

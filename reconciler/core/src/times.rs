@@ -1,29 +1,38 @@
 //! Times that stand in objects. All are read here.
 //!
-//! A leader whose clock was ahead has written times that have not come yet. Such a time counts as now, or its deadline
-//! would come as much later; and [`crate::decide`] writes it again, so that it does not count as now for ever.
+//! A kubelet, a person or an earlier leader may have written a time that has not come yet. It counts as the moment at which this
+//! leader first saw it. Otherwise its deadline would come as much later, or never if it counted as now in each pass.
 
-use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
 
-/// Differences between two leaders' clocks up to this are ignored.
-const AHEAD: SignedDuration = SignedDuration::from_mins(1);
+use jiff::Timestamp;
 
-/// The time that stands there, if one does that can be read.
+/// The times that had not come when this leader first saw them, and when that was, by object and field.
+#[derive(Clone, Debug, Default)]
+pub struct Ahead(BTreeMap<Timestamp, BTreeMap<[String; 2], Timestamp>>);
+
+impl Ahead {
+    /// No time is.
+    pub const NONE: &Self = &Self(BTreeMap::new());
+
+    /// Returns since when a time counts that stands in a field of an object; `of` is the object's UID, and the field.
+    pub fn since(&self, of: [&str; 2], time: Timestamp, now: Timestamp) -> Timestamp {
+        let seen = self.0.get(&time).and_then(|seen| seen.get(&of.map(str::to_owned)));
+        seen.copied().unwrap_or(time.min(now))
+    }
+
+    /// Returns since when the time in this text counts, if it can be read.
+    pub fn read(&self, of: [&str; 2], text: Option<&str>, now: Timestamp) -> Option<Timestamp> {
+        Some(self.since(of, read(text)?, now))
+    }
+
+    /// Notes that this time was first seen then.
+    pub(crate) fn note(&mut self, of: [&str; 2], time: Timestamp, seen: Timestamp) {
+        self.0.entry(time).or_default().insert(of.map(str::to_owned), seen);
+    }
+}
+
+/// Returns the time in this text, if it can be read.
 pub(crate) fn read(text: Option<&str>) -> Option<Timestamp> {
     text?.parse().ok()
-}
-
-/// This time, but now if it lies ahead.
-pub(crate) fn past(time: Timestamp, now: Timestamp) -> Timestamp {
-    if is_ahead(time, now) { now } else { time }
-}
-
-/// Does this time lie ahead?
-pub(crate) fn is_ahead(time: Timestamp, now: Timestamp) -> bool {
-    time.duration_since(now) > AHEAD
-}
-
-/// Until when this time lies ahead, if it does.
-pub(crate) fn ahead_until(time: Timestamp, now: Timestamp) -> Option<Timestamp> {
-    Some(time).filter(|time| is_ahead(*time, now))?.checked_sub(AHEAD).ok()
 }

@@ -9,6 +9,7 @@ use brupop_api::printable::is_printable;
 
 use super::*;
 use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, PoolFacts, TimeFacts};
+use brupop_core::known::Ahead;
 
 fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
     let name = names::node_of_shadow(shadow).unwrap();
@@ -48,7 +49,8 @@ fn observed<'a>(
 ) -> Observed<'a> {
     let two = Box::leak(Box::new(PoolFacts { limit: 2, ..PoolFacts::DEFAULT }));
     let fleet = FleetFacts { slots, versions, default_pool: two, ..FleetFacts::EXAMPLE };
-    Observed { fleet, views, unreadable: BTreeMap::new(), too_long: vec![], not_opted_in: 0, next: None }
+    let (unreadable, too_long) = (BTreeMap::new(), vec![]);
+    Observed { fleet, views, unreadable, too_long, not_opted_in: 0, next: None, ahead: Ahead::default() }
 }
 
 #[test]

@@ -126,7 +126,7 @@ pub(super) fn of(
 ) -> Option<Call> {
     let effect = decision.effect.as_ref()?;
     let object = match effect {
-        Effect::Write(write) | Effect::Correct(write) => write.object,
+        Effect::Write(write) => write.object,
         _ => Object::ShadowSpec(view.shadow_name),
     };
     let operation = operation(cluster, view, effect, fleet).transpose()?;
@@ -149,7 +149,7 @@ fn operation(
 ) -> Result<Option<Operation>, Misfit> {
     let shadow = view.shadow_name;
     Ok(match effect {
-        Effect::Write(write) | Effect::Correct(write) => patch(cluster, shadow, write)?.map(Operation::Patch),
+        Effect::Write(write) => patch(cluster, shadow, write)?.map(Operation::Patch),
         Effect::Grant { confirm: write, grant } => confirm(cluster, view, write)?
             .zip(patch(cluster, shadow, grant)?)
             .map(|(confirm, patch)| Operation::Grant(Box::new(confirm), patch)),

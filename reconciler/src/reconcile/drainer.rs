@@ -149,7 +149,8 @@ impl Drainer {
         for (name, pods) in after(&known, &looked_at.clone()) {
             let entry = cluster.entries.get(name);
             let revisions = [*pods, budgets_revision, workloads.revision()];
-            let from = Basis::of(entry, revisions, rules.of(of_nodes.owner(name)), around);
+            let from =
+                Basis::of(entry, revisions, rules.of(of_nodes.owner(name)), (&of_nodes.ahead, around.time));
             let before = node_pods.get(name);
             if before.is_some_and(|it| it.from == from && it.until.is_none_or(|until| now < until)) {
                 continue;

@@ -82,7 +82,9 @@ impl Reconciler {
             self.metrics.passed(Some(last_pass));
             self.opt_in(&mut pass);
         }
-        pass.wake.at()
+        let wake = pass.wake.at();
+        known.ahead = observed.ahead;
+        wake
     }
 
     /// Lists pools again from time to time, as long as some were given up: nothing else tells that there is room for them.

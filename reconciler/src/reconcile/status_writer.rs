@@ -13,6 +13,7 @@ use super::pass::Pass;
 use crate::operation::Operation;
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::sentences::{back_off_text, exclusion_text, given_up_text, soak_text};
+use brupop_core::deadlines::{EXCLUDED, TRANSITION};
 use brupop_core::decide::{Abort, Reason};
 use brupop_core::drain::Obstacle;
 use brupop_core::facts::NodeView;
@@ -145,6 +146,10 @@ impl Reconciler {
     pub(super) fn detail(&self, pass: &Pass<'_>, view: &NodeView<'_>, reason: &Reason<'_>) -> Option<String> {
         let Pass { cluster, known, now, .. } = *pass;
         let name = view.shadow_name;
+        let transition = |shadow: &BottlerocketShadow| {
+            let text = shadow.spec.state_transition_timestamp.as_deref();
+            known.ahead.read([shadow.metadata.uid.as_deref()?, TRANSITION], text, now)
+        };
         match reason {
             Reason::Draining | Reason::Aborting(Abort::DrainTimedOut) => {
                 let held_up = || self.leading.drainer.held_up_by(known.drain(name)?, now);
@@ -175,7 +180,9 @@ impl Reconciler {
             Reason::BackingOff => {
                 let shadow = cluster.shadow(name)?;
                 let (spec, base) = (&shadow.spec, self.policy.durations.back_off_base);
-                let failed = |failures| back_off_text(failures, base, shadow.metadata.uid.as_deref()?, now);
+                let failed = |failures| {
+                    back_off_text(failures, base, shadow.metadata.uid.as_deref()?, &known.ahead, now)
+                };
                 spec.failures.as_ref().and_then(failed).or_else(|| {
                     // A leader that was not there reads it from the condition that an earlier one has written.
                     let told = || {
@@ -184,19 +191,15 @@ impl Reconciler {
                     };
                     let why = self.leading.memory.given_up(name).or_else(told);
                     let why = why.map(|why| format!("({why:?}): {why}"));
-                    given_up_text(
-                        spec.version.as_deref()?,
-                        why.as_deref(),
-                        spec.state_transition_timestamp.as_deref()?,
-                    )
+                    given_up_text(spec.version.as_deref()?, why.as_deref(), transition(shadow)?)
                 })
             }
             Reason::Monitoring => {
-                let since = cluster.shadow(name)?.spec.state_transition_timestamp.as_deref()?;
-                soak_text(pass.observed.fleet.pool_of(view)?, since)
+                soak_text(pass.observed.fleet.pool_of(view)?, transition(cluster.shadow(name)?)?)
             }
             Reason::ExcludedFromLoadBalancers => {
-                let since = cluster.entries.get(name)?.marker()?.excluded_at.as_deref()?;
+                let since = cluster.entries.get(name)?.marker()?.excluded_at.as_deref();
+                let since = known.ahead.read([view.node?.uid, EXCLUDED], since, now)?;
                 exclusion_text(pass.observed.fleet.pool_of(view)?, since)
             }
             _ => None,

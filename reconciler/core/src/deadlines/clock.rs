@@ -2,18 +2,37 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::times;
+use crate::times::{self, Ahead};
 
 /// The time now, and the earliest later time at which one of the answers changes.
-pub(crate) struct Clock {
-    now: Timestamp,
+pub struct Clock<'k> {
+    pub(crate) now: Timestamp,
     /// When to look again.
     pub(crate) next: Option<Timestamp>,
+    /// The times that earlier passes have seen ahead.
+    pub(crate) known: &'k Ahead,
+    /// Those of them that this clock was asked for, and new ones.
+    pub(crate) ahead: Ahead,
 }
 
-impl Clock {
-    pub(crate) fn new(now: Timestamp) -> Self {
-        Self { now, next: None }
+impl<'k> Clock<'k> {
+    /// A clock that knows which times earlier passes have seen ahead.
+    pub fn new(now: Timestamp, known: &'k Ahead) -> Self {
+        Self { now, next: None, known, ahead: Ahead::default() }
+    }
+
+    /// Returns since when this time counts; see [`Ahead::since`].
+    pub(crate) fn since(&mut self, of: [&str; 2], time: Timestamp) -> Timestamp {
+        let since = self.known.since(of, time, self.now);
+        if since != time {
+            self.ahead.note(of, time, since);
+        }
+        since
+    }
+
+    /// Returns since when the time in this text counts, if it can be read.
+    pub(crate) fn read(&mut self, of: [&str; 2], text: Option<&str>) -> Option<Timestamp> {
+        Some(self.since(of, times::read(text)?))
     }
 
     /// At this time an answer changes that is not this clock's.
@@ -23,19 +42,12 @@ impl Clock {
 
     /// Has so much time passed since then? No, if there is no time, or it cannot be read.
     pub(super) fn passed(&mut self, since: Option<Timestamp>, wait: SignedDuration) -> bool {
-        since.is_some_and(|since| self.is_older(times::past(since, self.now), wait))
+        since.is_some_and(|since| self.is_older(since, wait))
     }
 
     /// Has so much time passed since then? Yes, if there is no time, or it cannot be read.
     pub(crate) fn passed_or_unknown(&mut self, since: Option<Timestamp>, wait: SignedDuration) -> bool {
-        since.is_none_or(|since| self.is_older(times::past(since, self.now), wait))
-    }
-
-    /// Has a leader whose clock was ahead written this time?
-    pub(crate) fn is_ahead(&mut self, time: Option<Timestamp>) -> bool {
-        let until = time.and_then(|time| times::ahead_until(time, self.now));
-        self.wake_at(until);
-        until.is_some()
+        since.is_none_or(|since| self.is_older(since, wait))
     }
 
     /// Has so much time passed since then?
@@ -47,7 +59,7 @@ impl Clock {
         at <= self.now
     }
 
-    /// Whole seconds since then; `None` if the time lies ahead.
+    /// Returns the whole seconds since then.
     pub(super) fn seconds_since(&self, since: Timestamp) -> Option<u64> {
         u64::try_from(self.now.duration_since(since).as_secs()).ok()
     }
@@ -61,13 +73,13 @@ mod tests {
     fn a_wait_ends_when_it_says() {
         let since = times::read(Some("2026-11-21T04:00:00Z"));
         let [half, whole] = [30, 60].map(SignedDuration::from_secs);
-        let mut clock = Clock::new(since.unwrap());
+        let mut clock = Clock::new(since.unwrap(), Ahead::NONE);
         assert!(!clock.passed_or_unknown(since, whole) && !clock.passed(since, half));
         let next = clock.next.unwrap();
         assert_eq!(next.to_string(), "2026-11-21T04:00:30Z");
-        assert!(Clock::new(next).passed(since, half));
+        assert!(Clock::new(next, Ahead::NONE).passed(since, half));
         // A time that cannot be read is not waited for.
-        let mut clock = Clock::new(Timestamp::UNIX_EPOCH);
+        let mut clock = Clock::new(Timestamp::UNIX_EPOCH, Ahead::NONE);
         assert!(clock.passed_or_unknown(times::read(Some("soon")), whole) && !clock.passed(None, whole));
         assert_eq!(clock.next, None);
     }

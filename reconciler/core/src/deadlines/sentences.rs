@@ -5,14 +5,21 @@ use brupop_api::names::DEFAULT_POOL;
 use brupop_api::shadow::Failures;
 use jiff::{SignedDuration, Timestamp, Unit};
 
-use super::{OTHER_TARGET_BACK_OFF, back_off};
+use super::{FAILED, OTHER_TARGET_BACK_OFF, back_off};
 use crate::facts::PoolFacts;
-use crate::times;
+use crate::times::Ahead;
 
 /// How the node failed, and until when it backs off, as a part of a sentence; `None` if it does so no more, or the time cannot
 /// be read.
-pub fn back_off_text(failures: &Failures, base: SignedDuration, uid: &str, now: Timestamp) -> Option<String> {
-    let until = until(&failures.at, back_off(base, failures.count, uid)).filter(|until| *until > now)?;
+pub fn back_off_text(
+    failures: &Failures,
+    base: SignedDuration,
+    uid: &str,
+    ahead: &Ahead,
+    now: Timestamp,
+) -> Option<String> {
+    let since = ahead.read([uid, FAILED], Some(&failures.at), now)?;
+    let until = until(since, back_off(base, failures.count, uid)).filter(|until| *until > now)?;
     let times = if failures.count == 1 { "once".to_owned() } else { format!("{} times", failures.count) };
     Some(format!(
         "it failed {times}, the last time at {} ({}), and waits until {until}",
@@ -21,8 +28,8 @@ pub fn back_off_text(failures: &Failures, base: SignedDuration, uid: &str, now: 
 }
 
 /// Why a node waits whose last attempt, begun for this version, has neither failed nor succeeded, and until when, as a part
-/// of a sentence; `None` if the time cannot be read.
-pub fn given_up_text(version: &str, why: Option<&str>, transition: &str) -> Option<String> {
+/// of a sentence.
+pub fn given_up_text(version: &str, why: Option<&str>, transition: Timestamp) -> Option<String> {
     let until = until(transition, OTHER_TARGET_BACK_OFF)?;
     let why = why.map(|why| format!(" {why}")).unwrap_or_default();
     Some(format!(
@@ -31,8 +38,8 @@ pub fn given_up_text(version: &str, why: Option<&str>, transition: &str) -> Opti
 }
 
 /// Until when a node of this pool is monitored at least, which has been so since then, and by which setting, as a part of a
-/// sentence; `None` if the time cannot be read.
-pub fn soak_text(pool: &PoolFacts<'_>, since: &str) -> Option<String> {
+/// sentence; `None` if the pool has no rules.
+pub fn soak_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
     let until = until(since, pool.rules?.durations.soak)?;
     let setting = setting(pool, "spec.soak.readyFor", "SOAK_SECONDS");
     Some(format!(
@@ -41,15 +48,15 @@ pub fn soak_text(pool: &PoolFacts<'_>, since: &str) -> Option<String> {
 }
 
 /// Until when a node of this pool is excluded from load balancers before its drain, which has been so since then, and by
-/// which setting, as a part of a sentence; `None` if the time cannot be read.
-pub fn exclusion_text(pool: &PoolFacts<'_>, since: &str) -> Option<String> {
+/// which setting, as a part of a sentence; `None` if the pool has no rules.
+pub fn exclusion_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
     let until = until(since, pool.rules?.durations.exclusion)?;
     let setting = setting(pool, "spec.drain.loadBalancerDelay", "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC");
     Some(format!("its drain begins at {until} ({setting})"))
 }
 
-fn until(since: &str, wait: SignedDuration) -> Option<Timestamp> {
-    let until = times::read(Some(since))?.checked_add(wait).ok()?;
+fn until(since: Timestamp, wait: SignedDuration) -> Option<Timestamp> {
+    let until = since.checked_add(wait).ok()?;
     Some(until.round(Unit::Second).unwrap_or(until))
 }
 
@@ -62,13 +69,14 @@ fn setting(pool: &PoolFacts<'_>, field: &str, variable: &str) -> String {
 mod tests {
     use super::*;
     use crate::rules::Rules;
+    use crate::tests::world::at;
 
     #[test]
     fn steps_say_until_when_and_by_which_setting() {
         let rules = Rules::default();
-        let text = |name, of: fn(&PoolFacts<'_>, &str) -> Option<String>| {
+        let text = |name, of: fn(&PoolFacts<'_>, Timestamp) -> Option<String>| {
             let pool = PoolFacts { name, rules: Some(&rules), ..PoolFacts::DEFAULT };
-            of(&pool, "2026-11-21T04:00:00.250Z").unwrap()
+            of(&pool, at("2026-11-21T04:00:00.250Z")).unwrap()
         };
         let soak = "that ends at 2026-11-21T04:01:00Z at the earliest";
         for (name, setting) in
@@ -81,7 +89,7 @@ mod tests {
             text("web", exclusion_text),
             "its drain begins at 2026-11-21T04:00:00Z (spec.drain.loadBalancerDelay of the pool web)"
         );
-        assert_eq!(soak_text(&PoolFacts::DEFAULT, "2026-11-21T04:00:00Z"), None, "no rules");
+        assert_eq!(soak_text(&PoolFacts::DEFAULT, at("2026-11-21T04:00:00Z")), None, "no rules");
     }
 
     #[test]
@@ -94,19 +102,19 @@ mod tests {
             obstacle: None,
         };
         let now = "2026-11-21T04:01:00Z".parse().unwrap();
-        let event = |count| back_off_text(&failures(count), SignedDuration::from_mins(2), "", now);
+        let base = SignedDuration::from_mins(2);
+        let text = |failures: &Failures, now| back_off_text(failures, base, "", Ahead::NONE, now);
+        let event = |count| text(&failures(count), now);
         let once = "it failed once, the last time at 2026-11-21T04:00:00.250Z (FellBack), and waits until ";
         let end = event(1).unwrap().strip_prefix(once).unwrap().parse::<Timestamp>().unwrap();
         let least = "2026-11-21T04:02:00Z".parse().unwrap();
         assert!(end >= least && end <= least + SignedDuration::from_secs(16), "{end}");
         assert!(event(2).unwrap().starts_with("it failed 2 times, "));
-        let given_up = |why| given_up_text("1.20.0", why, "2026-11-21T04:00:00.250Z").unwrap();
+        let given_up = |why| given_up_text("1.20.0", why, at("2026-11-21T04:00:00.250Z")).unwrap();
         let end = "; that is no failure, and the node waits until 2026-11-21T04:01:00Z";
         assert_eq!(given_up(None), format!("the update to 1.20.0 was given up{end}"));
         let paused = "the update to 1.20.0 was given up (NodePaused): a person paused this node";
         assert_eq!(given_up(Some("(NodePaused): a person paused this node")), format!("{paused}{end}"));
-        assert_eq!(given_up_text("1.20.0", None, "soon"), None);
-        let text = |failures: &Failures, now| back_off_text(failures, SignedDuration::from_mins(2), "", now);
         assert_eq!(text(&Failures::default(), now), None, "no time");
         assert_eq!(text(&failures(1), "2026-11-21T04:03:00Z".parse().unwrap()), None, "it is over");
     }

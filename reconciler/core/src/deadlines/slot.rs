@@ -2,11 +2,10 @@
 
 use brupop_api::State;
 use brupop_api::fleet::Slot;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{Clock, Gated, SPELLS, Times};
 use crate::policy::Durations;
-use crate::times;
 
 impl Times<'_> {
     /// The longest time for which a slot stays in this state, if the reconciler can do what the state's deadline asks for.
@@ -22,11 +21,16 @@ impl Times<'_> {
     }
 }
 
-impl Clock {
+impl Clock<'_> {
+    /// Returns since when this slot has been held, if that is known.
+    pub(super) fn held_since(&mut self, slot: &Slot) -> Option<Timestamp> {
+        self.read([&slot.uid, "slot"], slot.since.as_deref())
+    }
+
     /// Is this slot held for longer than the shadow's state, and what follows its deadline, may take? Without a shadow
     /// that can be read, a whole update may take so long.
     pub(super) fn slot_overdue(&mut self, slot: &Slot, times: &Times<'_>) -> bool {
-        let since = times::read(slot.since.as_deref());
+        let since = self.held_since(slot);
         let Some(shadow) = times.shadow else {
             let whole = State::ALL.iter().map(|state| times.longest(*state)).sum();
             return self.passed(since, whole);
@@ -46,6 +50,7 @@ impl Clock {
             State::StagedAndPerformedUpdate => !shadow.reached(),
             State::RebootedIntoUpdate | State::MonitoringUpdate => false,
         });
-        stages && self.passed_or_unknown(times::read(slot.since.as_deref()), times.durations.settle)
+        let since = self.held_since(slot);
+        stages && self.passed_or_unknown(since, times.durations.settle)
     }
 }

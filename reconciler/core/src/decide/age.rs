@@ -34,12 +34,7 @@ pub(crate) fn notes<'a>(
     }
     let seen =
         named.iter().filter(|(_, nodes)| **nodes >= WITNESSES.min(opted_in)).map(|(version, _)| *version);
-    let now = times::read(Some(fleet.now));
-    let is_ahead =
-        |at: &String| now.zip(times::read(Some(at))).is_some_and(|(now, at)| times::is_ahead(at, now));
-    let is_noted = |version: &str| fleet.seen.get(version).is_some_and(|at| !is_ahead(at));
-    let (ahead, mut new): (Vec<&str>, Vec<&str>) =
-        seen.filter(|version| !is_noted(version)).partition(|version| fleet.seen.contains_key(*version));
+    let mut new: Vec<&str> = seen.filter(|version| !fleet.seen.contains_key(*version)).collect();
     let unnamed = fleet.seen.iter().filter(|(version, _)| !named.contains_key(version.as_str()));
     let mut unnamed: Vec<(&str, Option<Timestamp>)> =
         unnamed.map(|(version, at)| (version.as_str(), times::read(Some(at)))).collect();
@@ -48,7 +43,7 @@ pub(crate) fn notes<'a>(
     unnamed.truncate((fleet.seen.len() + new.len()).saturating_sub(SEEN_MAX));
     new.truncate((SEEN_MAX + unnamed.len()).saturating_sub(fleet.seen.len()));
     let gone = unnamed.into_iter().map(|(version, _)| (version, None));
-    ahead.into_iter().chain(new).map(|version| (version, Some(fleet.now))).chain(gone).collect()
+    new.into_iter().map(|version| (version, Some(fleet.now))).chain(gone).collect()
 }
 
 #[cfg(test)]

@@ -12,8 +12,6 @@ use crate::facts::{FleetFacts, NodeFacts, NodeView};
 pub enum Effect<'a> {
     /// A conditional write.
     Write(Write<'a>),
-    /// One that only corrects a time which a leader with a clock ahead has written.
-    Correct(Write<'a>),
     /// The grant of the reboot. Make it only after a fresh list of the node's pods, and then a write of the Node, have
     /// confirmed that it is drained.
     Grant {

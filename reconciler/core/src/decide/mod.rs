@@ -6,7 +6,6 @@
 mod adopt;
 mod age;
 mod boot;
-mod corrections;
 mod decision;
 mod disruption;
 mod drain;
@@ -145,7 +144,7 @@ fn decided<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slo
         return undo_when_ready(&node, Reason::ReturningToService);
     }
     let case = Case { fleet, view, node: &node, shadow: &shadow, slot };
-    let decision = match shadow.spec.state {
+    match shadow.spec.state {
         State::Idle | State::ErrorReset => case.idle(),
         State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if node.boot_id.is_empty() => {
             Decision::wait(Reason::NotUnderstood(NO_BOOT_ID))
@@ -154,10 +153,6 @@ fn decided<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slo
         State::StagedAndPerformedUpdate => case.staged(),
         State::RebootedIntoUpdate => case.rebooted(),
         State::MonitoringUpdate => case.monitoring(),
-    };
-    match corrections::of_node(case) {
-        None => decision,
-        correct => Decision { effect: correct, reason: decision.reason, milestone: None },
     }
 }
 

@@ -53,7 +53,12 @@ pub(crate) fn notes<'a, 'r>(
                 let is_left =
                     survey.wants(pool, version, record) || survey.behind(pool, version, record).is_some();
                 let service = service(standings, pool, version);
-                Some(((*pool).to_owned(), done(service, is_left, before, fleet.now)?))
+                let has_been = |since: &str| {
+                    let now = times::read(Some(fleet.now))?;
+                    let since = fleet.ahead.read([pool, version], Some(since), now)?;
+                    u64::try_from(now.duration_since(since).as_secs()).ok()
+                };
+                Some(((*pool).to_owned(), done(service, is_left, before, fleet.now, has_been)?))
             })
             .collect();
         if stored.map_or(!wanted.is_empty(), |stored| stored.done_pools != wanted) {
@@ -92,18 +97,22 @@ fn service(standings: &BTreeMap<(&str, &str), VersionSurvey<'_>>, pool: &str, ve
 }
 
 /// What is to be noted of one pool and one version, if a node is left that has to get it (`is_left`) or not; `None` = nothing.
-fn done(service: Service, is_left: bool, before: Option<&Done>, now: &str) -> Option<Done> {
+/// `has_been` counts the seconds since a time.
+fn done(
+    service: Service,
+    is_left: bool,
+    before: Option<&Done>,
+    now: &str,
+    has_been: impl Fn(&str) -> Option<u64>,
+) -> Option<Done> {
     match before {
         None => {
             let begins = service == Service::Runs && !is_left;
             begins.then(|| Done { since: Some(now.to_owned()), longest_seconds: 0 })
         }
         Some(before) if is_left || service == Service::Nowhere => {
-            let span = || {
-                let (since, now) = times::read(before.since.as_deref()).zip(times::read(Some(now)))?;
-                u64::try_from(now.duration_since(since).as_secs()).ok()
-            };
-            let longest_seconds = before.longest_seconds.max(span().unwrap_or(0));
+            let span = before.since.as_deref().and_then(has_been);
+            let longest_seconds = before.longest_seconds.max(span.unwrap_or(0));
             Some(Done { since: None, longest_seconds })
         }
         Some(before) if before.since.is_none() && service == Service::Runs => {

@@ -14,7 +14,7 @@ use super::order::Survey;
 use super::records::Halted;
 use super::room::{Place, Room};
 use super::versions::VersionRecords;
-use super::{Reason, age, corrections, writes};
+use super::{Reason, age, writes};
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView, Steering, is_unavailable};
 pub(super) use holders::Holders;
 
@@ -56,9 +56,6 @@ pub(super) fn of_holders<'a>(
 ) -> Slots<'a> {
     if fleet.ledger_term != Some(fleet.term) {
         return Slots::default();
-    }
-    if let Some(write) = corrections::of_ledger(fleet) {
-        return Slots { write: Some(write), ..Slots::default() };
     }
     let over = holders.freed.iter().map(|&(name, index)| (name, index.and_then(|index| views.get(index))));
     let mut versions = VersionRecords::after(fleet, over, holders.kept(views));

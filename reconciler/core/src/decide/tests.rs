@@ -5,7 +5,6 @@ mod acknowledged;
 mod begin;
 mod canaries;
 mod control_plane;
-mod corrections;
 mod disruption;
 mod emptying;
 mod first_pools;

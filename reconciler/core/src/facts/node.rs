@@ -196,8 +196,6 @@ pub struct TimeFacts {
     pub slot_seconds: Option<u64>,
     /// The slot is held for longer than the current step, and what follows its deadline, may take.
     pub slot_overdue: bool,
-    /// A leader whose clock was ahead has written when the step began: that has not come yet, and counts as now.
-    pub transition_ahead: bool,
 }
 
 impl<'a> NodeView<'a> {

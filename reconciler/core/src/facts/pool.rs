@@ -6,6 +6,7 @@ use brupop_api::names::DEFAULT_POOL;
 use jiff::Timestamp;
 
 use crate::rules::{GateState, Rules};
+use crate::times::Ahead;
 use crate::window::{Starts, Until};
 
 /// A pool, as decisions see it.
@@ -110,4 +111,6 @@ pub struct Pools<'a> {
     pub ceiling: u64,
     /// The earliest time at which the clock alone changes one of them.
     pub next: Option<Timestamp>,
+    /// The times that were ahead when this leader first saw them.
+    pub ahead: Ahead,
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::{age, order, unpooled};
 use crate::cluster::{Cluster, WatchedPool};
+use crate::deadlines::Clock;
 use crate::facts::{PoolFacts, Pools};
 use crate::known::{Known, KnownPool, Owner, POOLS_MAX};
 use crate::policy::Policy;
@@ -52,12 +53,12 @@ pub fn pools_at<'a>(cluster: &'a Cluster, known: &'a Known, policy: &'a Policy, 
     let mut all: Vec<_> = facts.collect();
     let counted = all.len().min(POOLS_MAX);
     let ledger = cluster.ledger();
-    let by_order = order::apply(&mut all[..counted], ledger.map(|ledger| &ledger.versions), now);
-    let by_age = age::apply(&mut all[..counted], ledger.map(|ledger| &ledger.seen), now);
-    let clocks = known.pools.values().filter_map(|pool| pool.at.as_ref());
-    let by_clock = clocks.chain(&known.default_pool).filter_map(|at| at.until).min();
-    let ceiling = ceiling.unwrap_or(u64::MAX);
-    Pools { default, all, ceiling, next: [by_order, by_age, by_clock].into_iter().flatten().min() }
+    let mut clock = Clock::new(now, &known.ahead);
+    order::apply(&mut all[..counted], ledger.map(|ledger| &ledger.versions), &mut clock);
+    age::apply(&mut all[..counted], ledger.map(|ledger| &ledger.seen), &mut clock);
+    let at = known.pools.values().filter_map(|pool| pool.at.as_ref());
+    clock.wake_at(at.chain(&known.default_pool).filter_map(|at| at.until).min());
+    Pools { default, all, ceiling: ceiling.unwrap_or(u64::MAX), next: clock.next, ahead: clock.ahead }
 }
 
 /// The most nodes that may be unavailable in the whole fleet of `labelled` nodes, if the fleet says so.

@@ -24,7 +24,7 @@ pub(super) struct Observer<'a> {
     pub(super) topology_keys: Vec<Option<&'a str>>,
     pub(super) pools: &'a [PoolFacts<'a>],
     pub(super) unpooled: UnpooledNodes,
-    pub(super) clock: Clock,
+    pub(super) clock: Clock<'a>,
 }
 
 impl<'a> Observer<'a> {
@@ -69,7 +69,8 @@ impl<'a> Observer<'a> {
         };
         let marker = node.and_then(|node| node.marker);
         let steps = &self.rules.of(known.owner).durations;
-        let times = Times::of(entry, known, marker, shadow.as_ref(), slot, (self.durations, steps))
+        let clock = &mut self.clock;
+        let times = Times::of(clock, entry, known, marker, shadow.as_ref(), slot, (self.durations, steps))
             .gated(pool.map_or(Gated::No, |pool| Gated::of(self.pools.get(pool))));
         // Earlier versions of the operator recorded owners without checking that they were available, and no `since`.
         let checked = marker.filter(|_| slot.is_some_and(|slot| slot.since.is_some()));

@@ -11,11 +11,12 @@ use brupop_core::deadlines::drain_is_overdue;
 use brupop_core::drain::{
     self, Circumstances, DrainAction, DrainPlan, LATE, Obstacle, drain_action, identity,
 };
+use brupop_core::known::Ahead;
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::rules::Rules;
 use brupop_core::workloads::returns::Returns;
 use brupop_core::workloads::{Workload, owner};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::Around;
 use crate::watches::WorkloadWatches;
@@ -55,18 +56,25 @@ pub(super) struct Basis {
 }
 
 impl Basis {
-    pub(super) fn of(entry: Option<&Entry>, revisions: [u64; 3], rules: &Rules, around: &Around<'_>) -> Self {
+    pub(super) fn of(
+        entry: Option<&Entry>,
+        revisions: [u64; 3],
+        rules: &Rules,
+        (ahead, now): (&Ahead, Timestamp),
+    ) -> Self {
         // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
         let shadow = entry.and_then(Entry::shadow);
         let marker = entry.and_then(Entry::marker);
         let deadline = rules.durations.drain;
+        let node_uid = entry.and_then(|entry| entry.node.as_ref()).map_or("", |node| node.uid());
+        let is_overdue = |marker| drain_is_overdue(ahead, (node_uid, marker), deadline, now);
         Self {
             revisions,
             marker: marker.cloned(),
             idle: shadow.is_none_or(|shadow| shadow.spec.state == State::Idle),
             failures: shadow.and_then(|shadow| shadow.spec.failures.clone()),
             deadline,
-            overdue: marker.is_some_and(|marker| drain_is_overdue(marker, deadline, around.time)),
+            overdue: marker.is_some_and(is_overdue),
             respects: rules.respect_do_not_disrupt,
         }
     }

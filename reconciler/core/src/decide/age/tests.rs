@@ -54,7 +54,7 @@ fn two_nodes_make_a_version_known() {
         ("there is only one node", &["1.1.0"], &old, now(&["1.1.0"])),
         ("what runs is named, too", &["1.1.0", "1.1.0"], &json!({}), now(&["1.0.0", "1.1.0"])),
         ("it keeps its time", &["1.1.0", "1.1.0"], &later(1), now(&[])),
-        ("its time has not come", &["1.1.0", "1.1.0"], &later(-1), now(&["1.1.0"])),
+        ("its time has not come", &["1.1.0", "1.1.0"], &later(-1), now(&[])),
         ("nobody names it any more", &["1.0.0", "1.0.0"], &later(1), now(&[])),
     ] {
         assert_eq!(noted(named, Some("72h"), seen), expected, "{what}");
@@ -91,9 +91,6 @@ fn times_are_compared_as_times() {
     seen.insert("0.0.0".to_owned(), "2026-10-01T00:00:00.5Z".to_owned());
     let (oldest, new) = (("0.0.1".to_owned(), None), ("2.0.0".to_owned(), Some(NOW.to_owned())));
     assert_eq!(noted(&["2.0.0", "2.0.0", "0.3.0"], Some("72h"), &json!(seen)), [oldest, new]);
-    let a_little_later = NOW.replace('Z', ".5Z");
-    let seen = json!({"1.0.0": ago(9), "1.1.0": a_little_later});
-    assert_eq!(noted(&["1.1.0", "1.1.0"], Some("72h"), &seen), [], "clocks differ by as much");
 }
 
 #[test]

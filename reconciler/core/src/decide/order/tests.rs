@@ -2,7 +2,7 @@
 
 use super::Service::{Left, Nowhere, Runs};
 use super::*;
-use crate::tests::world::{NOW, later as at};
+use crate::tests::world::{self, NOW, later as at};
 
 /// What becomes of one note, step by step: (what the nodes say, seconds since the beginning, the note after that).
 #[test]
@@ -27,11 +27,14 @@ fn a_pool_is_done_while_none_wants_the_version() {
         ("they have gone on, but not from there", Left, false, 9100, done(None, 1100)),
         ("one is in service again", Runs, false, 9200, done(Some(9200), 1100)),
     ] {
-        note = super::done(service, wants, note.as_ref(), &at(seconds));
+        let has_been = |since: &str| {
+            u64::try_from(world::at(&at(seconds)).duration_since(world::at(since)).as_secs()).ok()
+        };
+        note = super::done(service, wants, note.as_ref(), &at(seconds), has_been);
         assert_eq!(note, expected, "{what}");
     }
-    assert_eq!(super::done(Nowhere, false, None, NOW), None, "nothing is known");
-    assert_eq!(super::done(Left, false, None, NOW), None, "nobody knows for how long it served");
+    assert_eq!(super::done(Nowhere, false, None, NOW, |_| None), None, "nothing is known");
+    assert_eq!(super::done(Left, false, None, NOW, |_| None), None, "nobody knows for how long it served");
 }
 
 #[test]

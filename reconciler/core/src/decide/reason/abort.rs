@@ -81,6 +81,7 @@ mod tests {
     use super::*;
     use crate::deadlines::sentences::given_up_text;
     use crate::decide::Reason;
+    use crate::tests::world::at;
 
     /// A new leader reads from the condition why an update was given up, whether that was the last word or the back-off is.
     #[test]
@@ -89,11 +90,11 @@ mod tests {
             let why = Abort::of_word(word).unwrap();
             let aborting = Reason::Aborting(why).message();
             let told = format!("({why:?}): {why}");
-            let waits = given_up_text("1.20.0", Some(&told), "2026-11-21T04:00:00Z").unwrap();
+            let waits = given_up_text("1.20.0", Some(&told), at("2026-11-21T04:00:00Z")).unwrap();
             let waits = format!("{}; {waits}", Reason::BackingOff.message());
             assert_eq!([Abort::told_by(&aborting), Abort::told_by(&waits)], [Some(why); 2]);
         }
-        let nobody_knows = given_up_text("1.20.0", None, "2026-11-21T04:00:00Z").unwrap();
+        let nobody_knows = given_up_text("1.20.0", None, at("2026-11-21T04:00:00Z")).unwrap();
         assert_eq!([Abort::told_by(&nobody_knows), Abort::told_by("")], [None; 2]);
     }
 }

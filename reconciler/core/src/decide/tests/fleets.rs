@@ -160,18 +160,15 @@ impl Fleet {
             assert_eq!(apply(confirm, place.node.as_mut().unwrap()), Ok(()), "{confirm:?}");
         }
         match &decision.effect {
-            Some(Effect::Write(write) | Effect::Correct(write) | Effect::Grant { grant: write, .. }) => {
-                match write.object {
-                    Object::ShadowSpec(_) => {
-                        let shadow = place.shadow.as_mut().unwrap();
-                        changes(write, shadow);
-                        shadow.metadata.generation =
-                            shadow.metadata.generation.map(|generation| generation + 1);
-                    }
-                    Object::Node(_) => changes(write, place.node.as_mut().unwrap()),
-                    other => panic!("a node's decision writes {other:?}"),
+            Some(Effect::Write(write) | Effect::Grant { grant: write, .. }) => match write.object {
+                Object::ShadowSpec(_) => {
+                    let shadow = place.shadow.as_mut().unwrap();
+                    changes(write, shadow);
+                    shadow.metadata.generation = shadow.metadata.generation.map(|generation| generation + 1);
                 }
-            }
+                Object::Node(_) => changes(write, place.node.as_mut().unwrap()),
+                other => panic!("a node's decision writes {other:?}"),
+            },
             Some(Effect::CreateShadow { attempt }) => {
                 let node = place.node.as_ref().unwrap();
                 let (node, uid) =

@@ -46,7 +46,7 @@ proptest! {
         let observed = fleet.observe(&cluster);
         let decided = decide_all(&observed);
         let of_nodes = decided.nodes.iter().flat_map(|decision| match &decision.effect {
-            Some(Effect::Write(write) | Effect::Correct(write)) => vec![write],
+            Some(Effect::Write(write)) => vec![write],
             Some(Effect::Grant { confirm, grant }) => vec![confirm, grant],
             _ => vec![],
         });

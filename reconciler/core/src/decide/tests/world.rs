@@ -6,9 +6,9 @@ use brupop_api::fleet::BottlerocketFleet;
 
 pub(super) use State::{ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
 pub(super) use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-pub(super) use brupop_api::fleet::{AcknowledgedHalt, Done, Halt, NodeFailure, Slot, VersionRecord};
+pub(super) use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
 pub(super) use brupop_api::shadow::{DrainObstacle, Failures, ObstacleKind};
-pub(super) use brupop_api::{Field, Marker, Object, Problem, State, Value, Write};
+pub(super) use brupop_api::{Field, Marker, Problem, State, Value, Write};
 pub(super) use serde_json::json;
 pub(super) use std::collections::BTreeMap;
 pub(super) use std::sync::LazyLock;
@@ -21,6 +21,7 @@ pub(super) use crate::facts::{
 };
 pub(super) use crate::rules::FailureBudget;
 pub(super) use crate::tests::world::{NEW, OLD};
+pub(super) use crate::times::Ahead;
 pub(super) use crate::window::{Starts, Until};
 
 pub(super) const FIRST_BOOT: &str = "boot-1";
@@ -210,7 +211,7 @@ impl<'a> Vary<'a> for NodeView<'a> {
 /// A fleet of these nodes, all of which can be read.
 pub(super) fn observed<'a>(fleet: FleetFacts<'a>, views: Vec<NodeView<'a>>) -> Observed<'a> {
     let (unreadable, too_long) = (BTreeMap::new(), vec![]);
-    Observed { fleet, views, unreadable, too_long, not_opted_in: 0, next: None }
+    Observed { fleet, views, unreadable, too_long, not_opted_in: 0, next: None, ahead: Ahead::default() }
 }
 
 /// Cordoned, tainted and marked by us.

@@ -4,23 +4,26 @@ use super::*;
 use crate::cluster::{Cluster, Watched as _};
 use crate::policy::USUAL;
 use crate::tests::world::{self, NOW, known, later as at, pool, read};
+use crate::times::Ahead;
 use serde_json::json;
 
 #[test]
 fn a_soak_is_over_when_it_has_passed_once() {
     let soak = SignedDuration::from_secs(60);
-    let now: Timestamp = at(0).parse().unwrap();
-    let over = |since: Option<i64>, longest_seconds| {
-        over(Some(&Done { since: since.map(at), longest_seconds }), soak, now).map(|at| at.to_string())
+    let mut clock = Clock::new(at(0).parse().unwrap(), Ahead::NONE);
+    let mut due = |done: Option<Done>, soak| {
+        over(["canary", "1.0.0"], done.as_ref(), soak, &mut clock).map(|at| at.to_string())
     };
-    assert_eq!(over(Some(0), 0), Some(at(60)));
-    assert_eq!(over(Some(0), 59), Some(at(60)));
-    assert_eq!(over(None, 59), None);
-    assert_eq!(over(None, 60), Some(Timestamp::MIN.to_string()), "nodes that join later change nothing");
-    assert_eq!(over(Some(3600), 0), Some(at(60)), "the clock of a leader was ahead");
-    assert_eq!(super::over(None, soak, now), None);
-    let at_once = super::over(Some(&Done::default()), SignedDuration::ZERO, now);
-    assert_eq!(at_once, Some(Timestamp::MIN), "it was done for less than a second, which is enough");
+    let done = |since: Option<i64>, longest_seconds| Some(Done { since: since.map(at), longest_seconds });
+    let at_once = Some(Timestamp::MIN.to_string());
+    assert_eq!(due(done(Some(0), 0), soak), Some(at(60)));
+    assert_eq!(due(done(Some(0), 59), soak), Some(at(60)));
+    assert_eq!(due(done(None, 59), soak), None);
+    assert_eq!(due(done(None, 60), soak), at_once, "nodes that join later change nothing");
+    assert_eq!(due(done(Some(3600), 0), soak), Some(at(60)), "the clock of a leader was ahead");
+    assert_eq!(due(None, soak), None);
+    let moment = due(Some(Done::default()), SignedDuration::ZERO);
+    assert_eq!(moment, at_once, "it was done for less than a second, which is enough");
 }
 
 #[test]
@@ -38,8 +41,9 @@ fn the_first_pool_that_is_not_done_is_named() {
     ]);
     let known = known(&cluster);
     let mut pools = crate::observe::pools_at(&cluster, &known, &USUAL, world::at(NOW));
-    let next = apply(&mut pools.all, Some(&versions), world::at(NOW));
-    assert_eq!(next.map(|next| next.to_string()), Some(at(1)));
+    let mut clock = Clock::new(world::at(NOW), Ahead::NONE);
+    apply(&mut pools.all, Some(&versions), &mut clock);
+    assert_eq!(clock.next.map(|next| next.to_string()), Some(at(1)));
     let web = &pools.all[2];
     let soaks = FirstPoolStanding::Soaking(at(1).parse().unwrap());
     for (version, waits_for) in [
