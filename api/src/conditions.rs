@@ -67,9 +67,8 @@ pub enum ConditionStatus {
 }
 
 /// Reasons for which a waiting node must not prefetch: it lacks more than its turn.
-pub const REASONS_AGAINST_PREFETCH: [&str; 13] = [
+pub const REASONS_AGAINST_PREFETCH: [&str; 12] = [
     "VersionHalted",
-    "VersionHaltedInPool",
     "BackingOff",
     "FleetPaused",
     "NodePaused",

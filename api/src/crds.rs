@@ -16,12 +16,6 @@ pub const CONDITIONS_MAX: usize = 8;
 pub const SLOTS_MAX: u64 = 500;
 /// Most versions that the ledger has a record of.
 pub const VERSION_RECORDS_MAX: usize = 32;
-/// Most records of versions in single pools.
-pub const POOL_RECORDS_MAX: usize = 16;
-/// Most failures that a pool can let pass: the ledger names no more nodes.
-pub const POOL_FAILURES_MAX: usize = FAILED_NODES_MAX;
-/// Most halts that the status of a pool shows.
-pub const POOL_HALTS_MAX: usize = 8;
 /// Most nodes that the ledger names as failed, for each version.
 pub const FAILED_NODES_MAX: usize = 8;
 /// Most versions of which the ledger notes since when they are known.

@@ -112,10 +112,6 @@ pub struct BottlerocketFleetStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = crate::crds::VERSION_RECORDS_MAX))]
     pub versions: BTreeMap<String, VersionRecord>,
-    /// What became of versions in single pools, by `<pool>/<version>`: of updates that left workloads unavailable.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = crate::crds::POOL_RECORDS_MAX))]
-    pub pool_versions: BTreeMap<String, VersionRecord>,
     /// When each version was first seen on two nodes at a time, for pools that let versions ripen; noted while there are
     /// pools. One that is published again keeps its time.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -3,12 +3,11 @@
 //! It is set in the same patch as the change itself and undone in one patch that tests it, so it is true also when
 //! the shadow is gone and whichever process died.
 
-mod before;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::item::Unreadable;
-pub use before::{Before, Revision};
 
 /// Longest marker that we write or read, in bytes.
 pub const MARKER_MAX: usize = 4096;
@@ -60,13 +59,10 @@ pub struct Marker {
     /// When the node was seen empty, after it was cordoned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained_at: Option<String>,
-    /// Workloads whose pods we evicted, `<apiVersion>/<kind>/<namespace>/<name>`; kept until the soak is over.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub evicted_owners: Vec<String>,
-    /// How each of [`evicted_owners`](Self::evicted_owners) was at the cordon, in the same order. Earlier versions of the
-    /// operator do not note this.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub owners_before: Vec<Before>,
+    /// Workloads whose pods we evicted, `<apiVersion>/<kind>/<namespace>/<name>`, and how many pods of each were available at the
+    /// cordon; kept until the soak is over.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub evicted_owners: BTreeMap<String, u32>,
     /// Workloads whose pods came back to the node each time that they were evicted, in the same words: their pods stay, and
     /// go down with the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -104,20 +100,13 @@ impl Marker {
     /// such a character would never hold.
     pub fn render(&self) -> String {
         let mut marker = self.clone();
-        marker.evicted_owners.truncate(EVICTED_OWNERS_MAX);
         loop {
-            marker.owners_before.truncate(marker.evicted_owners.len());
             let text = escaped(&serde_json::json!(marker).to_string());
-            if text.len() <= MARKER_MAX || marker.evicted_owners.pop().is_none() {
+            let fits = marker.evicted_owners.len() <= EVICTED_OWNERS_MAX && text.len() <= MARKER_MAX;
+            if fits || marker.evicted_owners.pop_last().is_none() {
                 return text;
             }
         }
-    }
-
-    /// The workloads whose pods were evicted, and how each was before, if that was noted.
-    pub fn evicted(&self) -> impl Iterator<Item = (&String, Option<&Before>)> {
-        let before = self.owners_before.iter().map(Some).chain(std::iter::repeat(None));
-        self.evicted_owners.iter().zip(before)
     }
 
     /// Leaves the pods of these workloads, too. Returns false, and does nothing, if they are too many.
@@ -178,40 +167,31 @@ mod tests {
             term: 12,
             cordoned_at: Some("2026-11-21T04:00:00Z".into()),
             tainted: true,
-            evicted_owners: vec![
-                "apps/v1/StatefulSet/shop/cart".into(),
-                "apps/v1/ReplicaSet/shop/web-1".into(),
-            ],
-            owners_before: vec![
-                Before { available: 3, revision: Revision::of("cart-6596ffb49b") },
-                Before { available: 0, revision: None },
-            ],
+            evicted_owners: BTreeMap::from([
+                ("apps/v1/StatefulSet/shop/cart".into(), 3),
+                ("apps/v1/ReplicaSet/shop/web-1".into(), 0),
+            ]),
             ..Marker::default()
         };
-        let text = marker.render();
-        assert!(text.contains(r#""owners_before":["3/6596ffb49b","0"]"#), "{text}");
-        assert_eq!(Marker::parse(&text).unwrap(), marker);
+        assert_eq!(Marker::parse(&marker.render()).unwrap(), marker);
+    }
+
+    fn owners(count: u32) -> BTreeMap<String, u32> {
+        (0..count).map(|nth| (format!("{nth:0250}"), nth)).collect()
     }
 
     #[test]
-    fn each_owner_has_its_own_note_or_none() {
-        let owners = || (0..40).map(|nth| format!("{nth:0250}")).collect::<Vec<_>>();
-        let before = (0..40).map(|nth| Before { available: nth, revision: Revision::of(&"r".repeat(99)) });
-        let mut marker =
-            Marker { evicted_owners: owners(), owners_before: before.collect(), ..Marker::default() };
-        let text = marker.render();
+    fn owners_that_do_not_fit_are_left_out() {
+        let short = Marker {
+            evicted_owners: (0..40).map(|nth| (nth.to_string(), nth)).collect(),
+            ..Marker::default()
+        };
+        assert_eq!(Marker::parse(&short.render()).unwrap().evicted_owners.len(), EVICTED_OWNERS_MAX);
+        let text = Marker { evicted_owners: owners(40), ..Marker::default() }.render();
         let read = Marker::parse(&text).unwrap();
         assert!(text.len() <= MARKER_MAX && read.evicted_owners.len() > 10, "{text}");
-        assert_eq!(read.owners_before.len(), read.evicted_owners.len());
-        for (owner, before) in read.evicted() {
-            assert_eq!(owner.parse::<u32>().unwrap(), before.unwrap().available);
-        }
-        // As an earlier version of the operator would have written it.
-        (marker.evicted_owners, marker.owners_before) = (owners().split_off(38), vec![]);
-        assert!(!marker.render().contains("before"));
-        let read = Marker::parse(&marker.render()).unwrap();
-        assert_eq!(read.evicted().map(|(_, before)| before).collect::<Vec<_>>(), [None, None]);
-        assert!(Marker::parse(r#"{"shadow_uid":"u","attempt":1,"owners_before":["many"]}"#).is_err());
+        assert_eq!(read.evicted_owners, owners(read.evicted_owners.len().try_into().unwrap()));
+        assert!(Marker::parse(r#"{"shadow_uid":"u","attempt":1,"evicted_owners":{"a":"many"}}"#).is_err());
     }
 
     #[test]
@@ -225,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_is_left_on_the_node_always_fits() {
-        let mut marker = Marker { evicted_owners: vec!["o".repeat(250); 40], ..Marker::default() };
+        let mut marker = Marker { evicted_owners: owners(40), ..Marker::default() };
         marker.operator_pods = vec!["8a4d3c52-4b0e-4f55-9a6e-0c2f7a1d9e10".into(); OPERATOR_PODS_MAX];
         assert!(!marker.leave(&["x".repeat(LEFT_OWNERS_BYTES + 1)]), "too long");
         assert!(!marker.leave(&["\u{1}".repeat(LEFT_OWNERS_BYTES / 6 + 1)]), "too long once it is escaped");
@@ -259,8 +239,8 @@ mod tests {
         ] {
             assert!(marker.holds_changes(), "{marker:?}");
         }
-        let owners = || vec!["apps/v1/Deployment/shop/cart".to_owned()];
-        let record = Marker { evicted_owners: owners(), left_owners: owners(), ..Marker::default() };
+        let left_owners = vec!["apps/v1/Deployment/shop/cart".to_owned()];
+        let record = Marker { evicted_owners: owners(1), left_owners, ..Marker::default() };
         assert!(!record.holds_changes());
     }
 }

@@ -8,12 +8,11 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use crate::fleet::AcknowledgedHalt;
 use crate::schema;
 pub use crate::schema::FIVE_FIELDS;
 pub use rules::{
-    After, Drain, FailureThreshold, Freeze, Gate, GateType, NodeRequirement, NodeSelector, Operator,
-    PrometheusGate, Soak, Topology, TopologyMode, Versions, Window,
+    After, Drain, Freeze, Gate, GateType, NodeRequirement, NodeSelector, Operator, PrometheusGate, Soak,
+    Topology, TopologyMode, Versions, Window,
 };
 pub use status::{BottlerocketPoolStatus, NextWindow, PoolCounts, VersionCount};
 
@@ -88,14 +87,6 @@ pub struct BottlerocketPoolSpec {
     #[schemars(length(max = crate::crds::AFTER_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["pool".into()]))]
     pub after: Vec<After>,
-    /// How many nodes may fail because their workloads stay unavailable, before the version is halted in the pool.
-    #[serde(default)]
-    pub failure_threshold: FailureThreshold,
-    /// Halts of the pool (`status.halts`) that a person lifts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = crate::crds::ACKNOWLEDGED_HALTS_MAX))]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
-    pub acknowledged_halts: Vec<AcknowledgedHalt>,
     /// How nodes are drained before their reboot.
     #[serde(default)]
     pub drain: Drain,

@@ -8,8 +8,8 @@
 use schemars::JsonSchema;
 
 use crate::crds::{
-    BOOT_ID_MAX, COUNTER_MAX, LABEL_MAX, MESSAGE_MAX, NAME_MAX, POOL_FAILURES_MAX, POOL_NAME_MAX, TIME_MAX,
-    VARIANT_MAX, VERSION_MAX, WORD_MAX,
+    BOOT_ID_MAX, COUNTER_MAX, LABEL_MAX, MESSAGE_MAX, NAME_MAX, POOL_NAME_MAX, TIME_MAX, VARIANT_MAX,
+    VERSION_MAX, WORD_MAX,
 };
 use crate::printable::PATTERN;
 
@@ -71,10 +71,6 @@ pub(crate) const MAX_UNAVAILABLE_HINT: &str =
 // A count that only grows, or one of objects.
 #[derive(JsonSchema)]
 pub(crate) struct Counter(#[schemars(range(min = 0, max = COUNTER_MAX))] i64);
-
-// How many failures a pool lets pass.
-#[derive(JsonSchema)]
-pub(crate) struct FailureCount(#[schemars(range(min = 1, max = POOL_FAILURES_MAX))] i32);
 
 // A time as RFC 3339 has it.
 #[derive(JsonSchema)]

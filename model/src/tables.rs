@@ -33,6 +33,10 @@ fn when(time: u8) -> String {
 pub(crate) static OWNERS: LazyLock<Vec<String>> =
     LazyLock::new(|| vec!["apps/v1/ReplicaSet/shop/cart".to_owned()]);
 
+/// How many of their pods are available.
+pub(crate) static AVAILABLE: LazyLock<BTreeMap<String, u32>> =
+    LazyLock::new(|| OWNERS.iter().map(|owner| (owner.clone(), 2)).collect());
+
 pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
     thread_local! { static MARKERS: Table<(u8, Mark), Marker> = Table::default(); }
     once(&MARKERS, (index, mark), || {
@@ -47,7 +51,7 @@ pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
             drain_started_at: at(mark.started),
             drained_at: at(mark.drained),
             tainted: mark.tainted,
-            evicted_owners: owners(mark.owners),
+            evicted_owners: if mark.owners { AVAILABLE.clone() } else { BTreeMap::new() },
             left_owners: owners(mark.left),
             kept_since: at(mark.kept),
             // Whatever is evicted here has an owner.

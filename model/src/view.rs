@@ -174,7 +174,7 @@ pub(crate) fn view(
         pods: PodFacts {
             known: true,
             drained: empty || left,
-            owners: if empty { &[] } else { &tables::OWNERS },
+            owners: (!empty).then_some(&*tables::AVAILABLE),
             returning: if config.stubborn && drains && !empty && !left { &tables::OWNERS } else { &[] },
             ..PodFacts::default()
         },

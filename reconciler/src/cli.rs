@@ -56,7 +56,7 @@ pub struct Settings {
     /// Seconds for which an updated node and its agent must stay Ready before its update is done
     #[arg(long, env = "SOAK_SECONDS", default_value = "60", value_parser = seconds(0))]
     pub soak_seconds: u64,
-    /// Seconds after that in which evicted workloads must be available again; 0 turns this check off
+    /// Seconds after that for which a node keeps its slot while an evicted workload has fewer pods available than before; 0 does not look
     #[arg(long, env = "WORKLOADS_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(0))]
     pub workloads_deadline_seconds: u64,
     /// Seconds allowed for download and activation on the slowest network

@@ -4,7 +4,7 @@ mod hosts;
 mod labels;
 mod last_pass;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brupop_core::cluster::Cluster;
 use brupop_core::phases::{Ended, Phase, results};
@@ -16,11 +16,15 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use labels::CountsByPool;
 pub use last_pass::LastPass;
 
 /// The most versions that get a series of their own, those of most hosts. Versions come from agents, and a fleet runs a
 /// handful.
 const MAX_VERSIONS: usize = 32;
+
+/// The most pools that get series of their own.
+const MAX_POOLS: usize = 50;
 
 const MINUTE: f64 = 60.0;
 const HOUR: f64 = 60.0 * MINUTE;
@@ -54,6 +58,7 @@ pub struct Metrics {
     evictions: Family<Label, Counter>,
     updates: Family<Label, Counter>,
     removed: Counter,
+    without_workloads: Arc<Mutex<CountsByPool>>,
     durations: UpdateHistograms,
     /// Metrics that all programs have.
     pub process: ProcessMetrics,
@@ -102,11 +107,12 @@ impl Metrics {
 
     /// Counts what a write has ended.
     pub fn ended(&self, ended: &Ended) {
-        match *ended {
+        match ended {
             Ended::Phase(phase, took) => {
-                self.durations.phases.get_or_create(&of_phase(phase)).observe(took.as_secs_f64());
+                self.durations.phases.get_or_create(&of_phase(*phase)).observe(took.as_secs_f64());
             }
             Ended::Removed => drop(self.removed.inc()),
+            Ended::WithoutWorkloads(pool) => self.without_workloads().count(pool),
             Ended::Update { result, took } => {
                 self.updates.get_or_create(&of_result(result)).inc();
                 if let Some(took) = took {
@@ -118,7 +124,14 @@ impl Metrics {
 
     /// Keeps what the last pass knows; `None` if this process does not lead any more.
     pub fn passed(&self, pass: Option<LastPass>) {
+        if let Some(pass) = &pass {
+            self.without_workloads().see(pass.pools());
+        }
         *self.last_pass.lock().unwrap_or_else(PoisonError::into_inner) = pass;
+    }
+
+    fn without_workloads(&self) -> MutexGuard<'_, CountsByPool> {
+        self.without_workloads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All metrics as text. Every replica counts hosts, because each watches all of them. Only the leader shows what
@@ -168,6 +181,11 @@ impl Metrics {
             "brupop_updated_nodes_removed",
             "Nodes that were deleted soon after their update",
             self.removed.clone(),
+        );
+        registry.register(
+            "brupop_updated_without_workloads",
+            "Updates that ended although a workload had not come back in time, by pool",
+            self.without_workloads().series(),
         );
         registry.register_with_unit(
             "brupop_update_duration",

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use brupop_api::conditions::{ADMISSION_ENFORCED, ConditionStatus, OTHER_OPERATOR};
-use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, POOL_NAME_MAX, VERSION_MAX};
+use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, VERSION_MAX};
 use brupop_api::names;
 use brupop_api::printable::printable;
 use brupop_core::cluster::Cluster;
@@ -209,12 +209,11 @@ fn plan(observed: &Observed<'_>) -> Plan {
         NodePlan::Waits(turn) => (2, turn),
         NodePlan::Stays => (3, 0),
     });
-    let records = fleet.versions.iter().chain(fleet.pool_versions);
-    let halted = records.filter(|(_, record)| record.halted.is_some());
+    let halted = fleet.versions.iter().filter(|(_, record)| record.halted.is_some());
     Plan {
         limit: fleet.total_limit(),
         in_use: fleet.slots.len(),
-        halted: halted.map(|(version, _)| shown(version, POOL_NAME_MAX + 1 + VERSION_MAX)).collect(),
+        halted: halted.map(|(version, _)| shown(version, VERSION_MAX)).collect(),
         nodes,
     }
 }

@@ -96,7 +96,6 @@ fn ledger_rows() -> Vec<Row> {
         numbers(Field::Term),
         (Field::Slot("brs-a"), slot(1), slot(2)),
         records(Field::VersionRecord("1.20.0")),
-        records(Field::PoolRecord { pool: "web", version: "1.20.0" }),
         texts(Field::Seen("1.20.0")),
         texts(Field::LastFinished),
     ]

@@ -50,7 +50,7 @@ pub struct VersionRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Time>")]
     pub first_seen: Option<String>,
-    /// The last nodes that failed to reach it, on facts of Nodes and workloads; each node once.
+    /// The last nodes that failed to reach it, on facts of Nodes; each node once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = crate::crds::FAILED_NODES_MAX),

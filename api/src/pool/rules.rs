@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::ZONE_LABEL;
 use crate::schema::{
-    self, DnsLabel, Duration, FailureCount, LabelKey, LabelValue, PoolName, Schedule, TimeZone, WrittenTime,
-    WrittenVersion,
+    self, DnsLabel, Duration, LabelKey, LabelValue, PoolName, Schedule, TimeZone, WrittenTime, WrittenVersion,
 };
 
 /// Which nodes a pool selects: those that meet all of this. It is a `LabelSelector` that always parses.
@@ -118,24 +117,6 @@ pub enum TopologyMode {
     OneAtATime,
 }
 
-/// How many nodes may fail because their workloads stay unavailable, before a version is halted in the pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct FailureThreshold {
-    /// The threshold while no node of the fleet has reached the version. Default: 1.
-    #[schemars(with = "FailureCount")]
-    pub unproven: u64,
-    /// The threshold once a node of the fleet has reached the version. Default: 2.
-    #[schemars(with = "FailureCount")]
-    pub proven: u64,
-}
-
-impl Default for FailureThreshold {
-    fn default() -> Self {
-        Self { unproven: 1, proven: 2 }
-    }
-}
-
 /// How nodes are drained before their reboot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -169,7 +150,8 @@ pub struct Soak {
     /// How long node and agent must be Ready without interruption; at most a week. Default: 1m.
     #[schemars(with = "Duration")]
     pub ready_for: String,
-    /// How long evicted workloads may then take to be available again; at most a week. `0s` turns the check off. Default: 15m.
+    /// For how long the node then keeps its slot while an evicted workload has fewer pods available than before; at most a week.
+    /// `0s` does not look. Default: 15m.
     #[schemars(with = "Duration")]
     pub workloads_timeout: String,
 }

@@ -5,7 +5,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
-use crate::fleet::AcknowledgedHalt;
 use crate::schema::{Counter, Time, Version};
 
 /// What people see of a pool. The reconciler writes it and decides nothing by it.
@@ -27,11 +26,6 @@ pub struct BottlerocketPoolStatus {
     #[schemars(length(max = crate::crds::POOL_VERSIONS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
     pub versions: Vec<VersionCount>,
-    /// The versions that are halted in the pool; the latest ones.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = crate::crds::POOL_HALTS_MAX))]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
-    pub halts: Vec<AcknowledgedHalt>,
     /// Conditions of the pool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::CONDITIONS_MAX))]

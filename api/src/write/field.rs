@@ -60,12 +60,6 @@ pub enum Field<'a> {
     Slot(&'a str),
     /// Fleet: what became of one version.
     VersionRecord(&'a str),
-    /// Fleet: what became of one version in one pool.
-    #[allow(missing_docs, reason = "named after what they are")]
-    PoolRecord {
-        pool: &'a str,
-        version: &'a str,
-    },
     /// Fleet: when one version was first seen.
     Seen(&'a str),
     /// Fleet: when an update last finished.
@@ -108,12 +102,12 @@ pub(super) struct Place<'a> {
     pub(super) part: Part,
     pub(super) kind: Kind,
     path: &'static str,
-    key: Option<Cow<'a, str>>,
+    key: Option<&'a str>,
 }
 
 impl Place<'_> {
     fn pointer(&self) -> String {
-        match &self.key {
+        match self.key {
             None => self.path.to_owned(),
             Some(key) => format!("{}/{}", self.path, key.replace('~', "~0").replace('/', "~1")),
         }
@@ -140,9 +134,8 @@ impl<'a> Field<'a> {
     pub(super) fn place(self) -> Place<'a> {
         let at = |part, kind, path| Place { part, kind, path, key: None };
         let entry = |part, kind, path, key| Place { part, kind, path, key: Some(key) };
-        let label = |kind, key: &'static str| entry(Part::Node, kind, "/metadata/labels", key.into());
-        let annotation =
-            |kind, key: &'static str| entry(Part::Node, kind, "/metadata/annotations", key.into());
+        let label = |kind, key: &'static str| entry(Part::Node, kind, "/metadata/labels", key);
+        let annotation = |kind, key: &'static str| entry(Part::Node, kind, "/metadata/annotations", key);
         match self {
             Self::Uid => at(Part::Identity, Kind::Text, "/metadata/uid"),
             Self::Generation => at(Part::Identity, Kind::Number, "/metadata/generation"),
@@ -178,14 +171,9 @@ impl<'a> Field<'a> {
             Self::OsImage => at(Part::Node, Kind::Text, "/status/nodeInfo/osImage"),
             Self::Term => at(Part::Ledger, Kind::Number, "/status/term"),
             Self::Slots => at(Part::Ledger, Kind::Slots, "/status/slots"),
-            Self::Slot(shadow) => entry(Part::Ledger, Kind::Slot, "/status/slots", shadow.into()),
-            Self::VersionRecord(version) => {
-                entry(Part::Ledger, Kind::Record, "/status/versions", version.into())
-            }
-            Self::PoolRecord { pool, version } => {
-                entry(Part::Ledger, Kind::Record, "/status/poolVersions", format!("{pool}/{version}").into())
-            }
-            Self::Seen(version) => entry(Part::Ledger, Kind::Text, "/status/seen", version.into()),
+            Self::Slot(shadow) => entry(Part::Ledger, Kind::Slot, "/status/slots", shadow),
+            Self::VersionRecord(version) => entry(Part::Ledger, Kind::Record, "/status/versions", version),
+            Self::Seen(version) => entry(Part::Ledger, Kind::Text, "/status/seen", version),
             Self::LastFinished => at(Part::Ledger, Kind::Text, "/status/lastFinished"),
         }
     }

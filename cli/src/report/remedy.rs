@@ -103,9 +103,6 @@ remedies! {
     VersionHalted =>
         "find out why nodes failed, and lift the halt ({resume_version}); or wait \
          for another release",
-    VersionHaltedInPool =>
-        "repair the workloads, and lift the halt of the pool (its condition Halted names the command); or \
-         wait for another release",
     VersionUnproven => "wait for the nodes that try the version now: one of them has to reach it",
     TooManyVersionsHalted =>
         "find out why nodes failed, and lift the halt ({resume_any}) of a version that {status} shows as halted",
@@ -144,7 +141,7 @@ remedies! {
     RebootOverdue => "look at the machine; if it will never come back, delete the Node: `kubectl delete node {node}`",
     ReturningToService => "nothing: the node is uncordoned next",
     Monitoring => "nothing: the node has to stay Ready until the time that the sentence names",
-    WorkloadsUnavailable => "repair the workload that the sentence names: it has to become available again",
+    WorkloadsUnavailable => "repair the workload that the sentence names: the node gives its slot back then, or at the time in the sentence",
     Finishing => "nothing: the agent confirms the end",
     Aborting => "nothing: the node is put back as it was, and its agent undoes its changes to the host",
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::Marker;
 use brupop_api::item::Unreadable;
-use brupop_api::marker::{Before, OPERATOR_PODS_MAX};
+use brupop_api::marker::OPERATOR_PODS_MAX;
 use jiff::Timestamp;
 
 use crate::objects::{Controller, Pod, PodItem};
@@ -93,11 +93,9 @@ pub struct DrainPlan {
     pub unreadable: Vec<(PodKey, Unreadable)>,
     /// Pods that ask not to be disrupted, where that is respected, each with the annotation. They are waited for.
     pub undisturbed: Vec<(PodKey, &'static str)>,
-    /// The workloads whose pods are evicted or terminating, as `<apiVersion>/<kind>/<namespace>/<name>`, sorted. The
-    /// reconciler keeps only those that are available.
-    pub owners: Vec<String>,
-    /// How each of them is, once only those are left that are available.
-    pub owners_before: Vec<Before>,
+    /// The workloads whose pods are evicted or terminating, as `<apiVersion>/<kind>/<namespace>/<name>`, and how many of their
+    /// pods are available.
+    pub owners: BTreeMap<String, u32>,
 }
 
 impl DrainPlan {
@@ -141,7 +139,7 @@ impl DrainPlan {
                 DrainAction::Evicted if ours => plan.last.push(key),
                 DrainAction::Evicted => plan.evict.push(key),
             }
-            plan.owners.extend(owner(pod));
+            plan.owners.extend(owner(pod).map(|owner| (owner, 0)));
         }
         plan.last.sort_unstable();
         plan.turn_to_operator_pods(!listed.is_empty());
@@ -149,8 +147,6 @@ impl DrainPlan {
         plan.leaving.sort_unstable();
         plan.unmanaged.sort_unstable();
         plan.unreadable.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        plan.owners.sort_unstable();
-        plan.owners.dedup();
         plan
     }
 
@@ -217,14 +213,13 @@ impl DrainPlan {
         (self.held, self.evict) = evict.into_iter().partition(|pod| pods.contains(&pod.uid));
     }
 
-    /// Keeps, of the owners, those that are available, and notes how they are.
-    pub fn keep_available(&mut self, found: impl Fn(&str) -> Option<FoundWorkload>) {
-        let available =
-            std::mem::take(&mut self.owners).into_iter().filter_map(|owner| match found(&owner)? {
-                FoundWorkload::There(scale) => Some((owner, scale.before()?)),
-                FoundWorkload::Gone | FoundWorkload::Unknown => None,
-            });
-        (self.owners, self.owners_before) = available.unzip();
+    /// Notes how many pods of each owner are available, and leaves out owners that cannot be looked at.
+    pub fn note_available(&mut self, found: impl Fn(&str) -> Option<FoundWorkload>) {
+        self.owners.retain(|owner, available| {
+            let Some(FoundWorkload::There(scale)) = found(owner) else { return false };
+            *available = scale.available();
+            true
+        });
     }
 
     /// Is nothing left to evict, to wait for, or to ask a person about?

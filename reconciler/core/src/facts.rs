@@ -41,8 +41,6 @@ pub struct FleetFacts<'a> {
     pub slots: &'a BTreeMap<String, Slot>,
     /// What the ledger remembers of each version.
     pub versions: &'a BTreeMap<String, VersionRecord>,
-    /// What it remembers of versions in single pools, by `<pool>/<version>`.
-    pub pool_versions: &'a BTreeMap<String, VersionRecord>,
     /// When versions were first seen on two nodes at a time.
     pub seen: &'a BTreeMap<String, String>,
     /// The halts that a person lifts (`spec.acknowledgedHalts`).
@@ -61,8 +59,6 @@ pub struct FleetFacts<'a> {
     pub enforced: bool,
     /// Was no other operator seen here?
     pub alone: bool,
-    /// Are all labelled nodes Ready, and none in the cluster cordoned or about to be removed? If not, somebody may be draining one.
-    pub all_in_service: bool,
     /// Must updates wait for a while after each one that ends?
     pub between_updates: BetweenUpdates,
     /// Are pods that are still there at the drain's deadline deleted, whatever their budgets say?
@@ -131,6 +127,12 @@ impl<'a> FleetFacts<'a> {
         }
     }
 
+    /// Whether this version is halted for the variant of this node.
+    pub(crate) fn is_halted_for(&self, view: &NodeView<'_>, version: &str) -> bool {
+        let variant = view.node.and_then(|node| node.variant);
+        self.versions.get(version).is_some_and(|record| record.is_halted_for(variant))
+    }
+
     /// How many nodes may be updated at once in all: never more than the ledger has room for.
     pub fn total_limit(&self) -> u64 {
         let all = self.pools.iter().chain([self.default_pool]);
@@ -160,14 +162,12 @@ impl FleetFacts<'static> {
         generation: Some(5),
         slots: &BTreeMap::new(),
         versions: &BTreeMap::new(),
-        pool_versions: &BTreeMap::new(),
         seen: &BTreeMap::new(),
         acknowledged: &[],
         budget: FailureBudget::DEFAULT,
         enforced: true,
         alone: true,
         force: false,
-        all_in_service: true,
         between_updates: BetweenUpdates::NoPause,
         ceiling: SLOTS_MAX,
         default_pool: &PoolFacts::DEFAULT,

@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::in_order;
 pub use crate::times::Ahead;
-use crate::workloads::{Evicted, EvictedOwner, evicted_owners};
+use crate::workloads::Evicted;
 pub(crate) use owners::{AtTime, KnownOwner, KnownPool, POOLS_MAX};
 pub use owners::{Owner, RulesByOwner};
 
@@ -38,7 +38,7 @@ pub struct Known {
     pub denied: BTreeMap<String, String>,
     /// Of the workloads whose pods were evicted, the first that is not available again, if there is one, and whether somebody
     /// has changed it; known only once all were looked at.
-    pub evicted: BTreeMap<String, Option<(String, bool)>>,
+    pub evicted: BTreeMap<String, Option<String>>,
     /// Since when Nodes have been seen cordoned.
     pub cordoned: BTreeMap<String, Timestamp>,
     /// The times that were ahead when this leader first saw them.
@@ -63,7 +63,7 @@ pub(crate) struct KnownNode<'k> {
     pub(crate) drain: Option<&'k KnownDrain>,
     pub(crate) obstacle: Option<&'k Obstacle>,
     pub(crate) denied: Option<&'k str>,
-    pub(crate) evicted: Option<&'k Option<(String, bool)>>,
+    pub(crate) evicted: Option<&'k Option<String>>,
     pub(crate) cordoned: Option<Timestamp>,
 }
 
@@ -113,17 +113,17 @@ impl Known {
         self.cordoned = cordoned.collect();
     }
 
-    /// The owners of evicted pods that have to become available again, by name of the shadow: those of nodes that are
+    /// The owners of evicted pods, and how many of their pods were available, by name of the shadow: those of nodes that are
     /// being monitored, where workloads are looked at.
     pub fn monitored(
         &self,
         cluster: &Cluster,
         rules: &RulesByOwner<'_>,
-    ) -> BTreeMap<String, Vec<EvictedOwner>> {
+    ) -> BTreeMap<String, BTreeMap<String, u32>> {
         let owners = cluster.entries.iter().filter_map(|(name, entry)| {
             let watched = entry.shadow()?.spec.state == State::MonitoringUpdate
                 && !rules.of(self.owner(name)).durations.workloads.is_zero();
-            Some((name.clone(), evicted_owners(entry.marker().filter(|_| watched)?)))
+            Some((name.clone(), entry.marker().filter(|_| watched)?.evicted_owners.clone()))
         });
         owners.collect()
     }
@@ -131,14 +131,14 @@ impl Known {
     /// Notes the state of the workloads whose pods were evicted from these nodes. Nothing is known of others any more.
     pub fn note_evicted<'o>(
         &mut self,
-        monitored: &'o BTreeMap<String, Vec<EvictedOwner>>,
-        state: impl Fn(&'o [EvictedOwner]) -> Evicted<'o>,
+        monitored: &'o BTreeMap<String, BTreeMap<String, u32>>,
+        state: impl Fn(&'o BTreeMap<String, u32>) -> Evicted<'o>,
     ) {
         let evicted = monitored.iter().filter_map(|(name, owners)| {
             let missing = match state(owners) {
                 Evicted::Unknown => return None,
                 Evicted::Back => None,
-                Evicted::Missing { owner, changed } => Some((owner.to_owned(), changed)),
+                Evicted::Missing(owner) => Some(owner.to_owned()),
             };
             Some((name.clone(), missing))
         });

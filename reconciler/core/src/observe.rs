@@ -65,7 +65,7 @@ pub fn observe<'a>(
 ) -> Observed<'a> {
     let mut clock =
         Clock { next: pools.next, ahead: pools.ahead.clone(), ..Clock::new(now.time, &known.ahead) };
-    let mut fleet = fleet_facts(cluster, pools, policy, leader, now, &mut clock);
+    let fleet = fleet_facts(cluster, pools, policy, leader, now, &mut clock);
     let mut nodes = Observer {
         durations: &policy.durations,
         rules: RulesByOwner::new(cluster, policy),
@@ -81,12 +81,7 @@ pub fn observe<'a>(
         let of_node = known_of(name);
         if let Some(node) = &entry.node {
             let facts = &node.facts;
-            // Workloads of ours may be on any node.
-            fleet.all_in_service &= !facts.unschedulable && !facts.leaving;
             not_opted_in += u64::from(!facts.labelled && runs_bottlerocket(&facts.os_image));
-            if facts.labelled {
-                fleet.all_in_service &= facts.readiness.is_some_and(|readiness| readiness.ready);
-            }
         }
         if entry.shadow.is_none() && !entry.node.as_ref().is_some_and(|node| node.is_managed()) {
             continue;
@@ -171,7 +166,6 @@ fn unpooled(cluster: &Cluster) -> UnpooledNodes {
     cluster.fleet().map_or_else(UnpooledNodes::default, |fleet| fleet.object.spec.unpooled_nodes)
 }
 
-/// All but what follows from the nodes: `all_in_service`.
 fn fleet_facts<'a>(
     cluster: &'a Cluster,
     pools: &'a Pools<'a>,
@@ -196,7 +190,6 @@ fn fleet_facts<'a>(
         generation: watched.and_then(|fleet| generation(&fleet.object.metadata)),
         slots: ledger.map_or(&NO_SLOTS, |ledger| &ledger.slots),
         versions: ledger.map_or(&NO_VERSIONS, |ledger| &ledger.versions),
-        pool_versions: ledger.map_or(&NO_VERSIONS, |ledger| &ledger.pool_versions),
         seen: ledger.map_or(&NONE_SEEN, |ledger| &ledger.seen),
         acknowledged: watched.map_or(&[], |fleet| &fleet.object.spec.acknowledged_halts),
         budget: policy.failures,
@@ -206,7 +199,6 @@ fn fleet_facts<'a>(
         starts: starts(paused, leader.enforced),
         enforced: leader.enforced,
         alone: leader.alone,
-        all_in_service: true,
         between_updates: between_updates(clock, policy.durations.pause, last_finished),
         force: policy.force,
     }

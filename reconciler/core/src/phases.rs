@@ -30,12 +30,14 @@ brupop_api::words! {
 }
 
 /// What is known once a write is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// A phase is over, and took so long.
     Phase(Phase, SignedDuration),
     /// A Node was deleted soon after its update.
     Removed,
+    /// An update of this pool has ended although a workload has not come back.
+    WithoutWorkloads(String),
     /// An update is over.
     Update {
         /// What became of it, in one of the words of [`results`].
@@ -92,11 +94,23 @@ pub fn ended_by(
         (Some(Effect::Write(_)), Reason::Monitoring, _) if spec.reboot_from_boot_id.is_some() => {
             (Phase::Rebooting, transition()?, now)
         }
-        (Some(Effect::Write(_)), _, Some(Milestone::Updated)) => (Phase::Soaking, transition()?, now),
+        (Some(Effect::Write(_)), _, Some(Milestone::Updated | Milestone::UpdatedWithoutWorkloads)) => {
+            (Phase::Soaking, transition()?, now)
+        }
         (_, _, Some(Milestone::Removed)) => return Some(Ended::Removed),
         _ => return None,
     };
     Some(Ended::Phase(phase, lasted(since, until)))
+}
+
+/// That this decision ends an update although a workload has not come back; the pool is empty if none owns the node.
+pub fn without_workloads(
+    fleet: &FleetFacts<'_>,
+    view: &NodeView<'_>,
+    decision: &Decision<'_>,
+) -> Option<Ended> {
+    let pool = || fleet.pool_of(view).map_or("", |pool| pool.name).to_owned();
+    (decision.milestone == Some(Milestone::UpdatedWithoutWorkloads)).then(|| Ended::WithoutWorkloads(pool()))
 }
 
 /// The updates that are over once these slots are given back.

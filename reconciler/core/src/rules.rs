@@ -3,7 +3,6 @@
 mod limit;
 mod read;
 
-use brupop_api::fleet::AcknowledgedHalt;
 use brupop_api::names::ZONE_LABEL;
 use brupop_api::pool::{Topology, TopologyMode};
 use jiff::{SignedDuration, Timestamp};
@@ -29,10 +28,6 @@ pub struct Rules {
     pub(crate) min_age: SignedDuration,
     /// The pools that go first, and for how long they must have been done.
     pub(crate) after: Vec<(String, SignedDuration)>,
-    /// After how many failures of its workloads a version is halted in the pool.
-    pub(crate) failures: FailureBudget,
-    /// The halts of the pool that a person lifts.
-    pub(crate) acknowledged: Vec<AcknowledgedHalt>,
     topology: Topology,
     /// How long the steps may take that it decides on.
     pub durations: StepDurations,
@@ -46,11 +41,10 @@ impl Rules {
     /// What they take in memory beside themselves, roughly.
     pub(crate) fn weight(&self) -> usize {
         let after = self.after.iter().map(|(pool, _)| pool);
-        let halts = self.acknowledged.iter().flat_map(|halt| [&halt.version, &halt.halted_at]);
         let gates = self.gates.iter().flat_map(|PoolGate { name, query }| {
             [name, &query.source, &query.expression].into_iter().chain(&query.requires)
         });
-        let texts = after.chain(halts).chain(gates).chain([&self.topology.topology_key]);
+        let texts = after.chain(gates).chain([&self.topology.topology_key]);
         self.windows.iter().map(Schedule::weight).sum::<usize>()
             + size_of_val(self.freezes.as_slice())
             + weight(texts.map(String::as_str))
@@ -167,7 +161,7 @@ pub struct StepDurations {
     pub drain: SignedDuration,
     /// How long a node is watched after its update.
     pub soak: SignedDuration,
-    /// How long evicted workloads may take after that to be available again; zero = they are not checked.
+    /// For how long after that the node waits for evicted workloads; zero = they are not looked at.
     pub workloads: SignedDuration,
 }
 

@@ -20,7 +20,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde_json::{Value, json};
 
-use crate::decide::{HaltedIn, how_to_lift};
+use crate::decide::how_to_lift;
 use crate::facts::NodeView;
 pub use events::EventText;
 pub use fleet::{DesiredFleetStatus, halted_column};
@@ -122,7 +122,7 @@ impl DesiredCondition {
             return Self::of(HALTED, ConditionStatus::False, "WithinFailureBudget", "no version is halted");
         }
         let records: Vec<_> = versions.iter().map(|(version, record)| (version.as_str(), record)).collect();
-        let how = how_to_lift(HaltedIn { namespace, pool: None }, &records, acknowledged);
+        let how = how_to_lift(namespace, &records, acknowledged);
         let why = printable(&why.join("; "), MESSAGE_MAX.saturating_sub(how.len())).into_owned();
         Self::of(HALTED, ConditionStatus::True, "FailureBudgetSpent", &(why + &how))
     }

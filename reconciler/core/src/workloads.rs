@@ -1,14 +1,14 @@
-//! Workloads whose pods a drain evicts: which of them were available before, and which are again; and, in
-//! [`returns`], whose pods come back to the node each time.
+//! Workloads whose pods a drain evicts: how many of their pods are available before and after; and, in [`returns`], whose
+//! pods come back to the node each time.
 
 pub mod returns;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use brupop_api::item::{Readable, Unreadable, null_as_default};
-use brupop_api::marker::{Before, Revision};
+use brupop_api::Item;
+use brupop_api::item::{Readable, Unreadable};
 use brupop_api::names::is_object_name;
-use brupop_api::{Item, Marker};
 use kube::core::{DynamicObject, GroupVersionKind};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -76,21 +76,12 @@ impl Workload {
     }
 }
 
-/// What is read of a workload.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How many pods a workload wants, and how many of them are available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     is_leaving: bool,
-    /// Has its controller seen its latest version?
-    observed: bool,
-    wanted: i64,
-    available: i64,
-    /// Which revision its pods are to have, if it has revisions.
-    revision: Option<Revision>,
-    /// Which one some of them still have, if it is a `StatefulSet` in the middle of a roll-out. Of one whose strategy is
-    /// `OnDelete`, Kubernetes may name the earlier revision for ever, so the number of pods tells.
-    earlier: Option<Revision>,
-    /// Its Deployment rolls out another `ReplicaSet`, and has taken pods from this one.
-    is_replaced: bool,
+    wanted: u32,
+    available: u32,
 }
 
 impl Readable for Scale {
@@ -110,18 +101,7 @@ impl Readable for Scale {
         #[serde(rename_all = "camelCase")]
         struct Metadata {
             #[serde(default)]
-            generation: Option<i64>,
-            #[serde(default)]
             deletion_timestamp: Option<IgnoredAny>,
-            #[serde(default, deserialize_with = "null_as_default")]
-            annotations: Annotations,
-        }
-
-        #[derive(Default, Deserialize)]
-        struct Annotations {
-            /// How many pods its Deployment wants in all, of this `ReplicaSet` and of others.
-            #[serde(rename = "deployment.kubernetes.io/desired-replicas")]
-            of_deployment: Option<String>,
         }
 
         #[derive(Default, Deserialize)]
@@ -133,76 +113,49 @@ impl Readable for Scale {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
         struct Status {
-            observed_generation: Option<i64>,
-            replicas: Option<i64>,
             available_replicas: Option<i64>,
-            updated_replicas: Option<i64>,
-            current_revision: Option<String>,
-            update_revision: Option<String>,
         }
 
         let Shape { metadata, spec, status } = serde_json::from_str(json)?;
-        let wanted = spec.replicas.unwrap_or(1);
-        let of_deployment = metadata.annotations.of_deployment.and_then(|number| number.parse().ok());
-        let rolls_out = status.updated_replicas < status.replicas;
-        let revision = |name: Option<String>| name.as_deref().and_then(Revision::of);
+        let number = |replicas: i64| u32::try_from(replicas).unwrap_or(0);
         Ok(Self {
             is_leaving: metadata.deletion_timestamp.is_some(),
-            observed: metadata.generation.is_none_or(|latest| status.observed_generation >= Some(latest)),
-            wanted,
-            available: status.available_replicas.unwrap_or(0),
-            revision: revision(status.update_revision),
-            earlier: revision(status.current_revision.filter(|_| rolls_out)),
-            is_replaced: of_deployment.is_some_and(|all: i64| all > wanted),
+            wanted: number(spec.replicas.unwrap_or(1)),
+            available: number(status.available_replicas.unwrap_or(0)),
         })
     }
 }
 
 impl Scale {
-    /// How it is now, to be noted before its pods are evicted; `None` if it is not available. In the middle of a roll-out that
-    /// is the revision that is being replaced: a pod that is made again may get the other one.
-    pub fn before(&self) -> Option<Before> {
-        let Self { available, revision, earlier, .. } = self;
-        let available = u32::try_from(*available).unwrap_or(0);
-        let revision = earlier.as_ref().or(revision.as_ref());
-        self.is_back(None).then(|| Before { available, revision: revision.cloned() })
+    /// Returns how many of its pods are available, to be noted before some of them are evicted.
+    pub fn available(self) -> u32 {
+        self.available
     }
 
-    /// Are as many of its pods available as before, or as many as it wants now? If nothing was noted: as many as it wants.
-    fn is_back(&self, before: Option<&Before>) -> bool {
-        let enough = before.map_or(self.wanted, |before| self.wanted.min(before.available.into()));
-        self.observed && self.available >= enough
-    }
-
-    /// Has somebody begun to put other pods in the place of those that were evicted?
-    fn is_changed(&self, before: Option<&Before>) -> bool {
-        let revision = before.and_then(|before| before.revision.as_ref());
-        self.is_replaced || revision.is_some_and(|before| self.revision.as_ref() != Some(before))
+    /// Whether as many of its pods are available as before, or as many as it wants now.
+    fn is_back(self, before: u32) -> bool {
+        self.available >= before.min(self.wanted)
     }
 }
 
 /// What a look at a workload found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundWorkload {
     /// There is none, or it is being deleted.
     Gone,
-    /// It is there. It is not known whether its controller has observed its latest version yet.
+    /// It is there.
     There(Scale),
     /// It cannot be read.
     Unknown,
 }
 
 impl FoundWorkload {
-    /// What this object of this kind shows; `None` means that it does not exist. Of a `DaemonSet` nothing else matters.
-    pub fn of(kind: WorkloadKind, object: Option<&Item<Scale>>) -> Self {
-        let Some(object) = object else { return Self::Gone };
-        match &object.body {
-            Err(_) => Self::Unknown,
-            Ok(Scale { is_leaving: true, .. }) => Self::Gone,
-            Ok(scale) if kind == WorkloadKind::DaemonSet => {
-                Self::There(Scale { wanted: 0, available: 0, observed: true, ..scale.clone() })
-            }
-            Ok(scale) => Self::There(scale.clone()),
+    /// Returns what this object shows; `None` means that it does not exist.
+    pub fn of(object: Option<&Item<Scale>>) -> Self {
+        match object.map(|object| &object.body) {
+            Some(Err(_)) => Self::Unknown,
+            None | Some(Ok(Scale { is_leaving: true, .. })) => Self::Gone,
+            Some(Ok(scale)) => Self::There(*scale),
         }
     }
 }
@@ -215,29 +168,17 @@ pub fn orphaned(pod: &PodItem, found: impl Fn(&str) -> Option<FoundWorkload>) ->
     })
 }
 
-/// A workload whose pods were evicted, in the words of [`owner`], and how it was before, if that was noted.
-pub type EvictedOwner = (String, Option<Before>);
-
-/// Those that this marker names.
-pub fn evicted_owners(marker: &Marker) -> Vec<EvictedOwner> {
-    marker.evicted().map(|(owner, before)| (owner.clone(), before.cloned())).collect()
-}
-
-/// The state of these owners of evicted pods. The first one that exists and is not back is missing, and of several one that
-/// nobody has changed. `found` returns what was found of an owner, or `None` as long as that is not known; then the result is
-/// unknown, too.
-pub fn evicted(owners: &[EvictedOwner], found: impl Fn(&str) -> Option<FoundWorkload>) -> Evicted<'_> {
+/// Returns the state of these owners of evicted pods, each with the number of its pods that were available before. `found`
+/// returns what was found of an owner, or `None` as long as that is not known; then the result is unknown, too.
+pub fn evicted(owners: &BTreeMap<String, u32>, found: impl Fn(&str) -> Option<FoundWorkload>) -> Evicted<'_> {
     let mut evicted = Evicted::Back;
     for (owner, before) in owners {
-        let Some(found) = found(owner) else { return Evicted::Unknown };
-        let FoundWorkload::There(scale) = found else { continue };
-        let changed = scale.is_changed(before.as_ref());
-        let says_more = match evicted {
-            Evicted::Missing { changed: known, .. } => known && !changed,
-            _ => true,
-        };
-        if says_more && !scale.is_back(before.as_ref()) {
-            evicted = Evicted::Missing { owner, changed };
+        match found(owner) {
+            None => return Evicted::Unknown,
+            Some(FoundWorkload::There(scale)) if evicted == Evicted::Back && !scale.is_back(*before) => {
+                evicted = Evicted::Missing(owner);
+            }
+            Some(_) => {}
         }
     }
     evicted
@@ -255,19 +196,14 @@ pub fn owner(pod: &PodItem) -> Option<String> {
     Some(format!("{api_version}/{kind}/{}/{name}", pod.namespace()))
 }
 
-/// The state of the workloads whose pods were evicted from a node and that were available before.
+/// The state of the workloads whose pods were evicted from a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Evicted<'a> {
-    /// All are available again, as far as they were, or there are none.
+    /// Each has as many pods available as before, or as it wants now; or there are none.
     #[default]
     Back,
-    /// One is not.
-    Missing {
-        /// Which, as `<apiVersion>/<kind>/<namespace>/<name>`.
-        owner: &'a str,
-        /// Somebody has changed it since: its pods are of another revision, or of another `ReplicaSet`.
-        changed: bool,
-    },
+    /// This one has not, `<apiVersion>/<kind>/<namespace>/<name>`.
+    Missing(&'a str),
     /// They have not been looked at yet.
     Unknown,
 }

@@ -5,7 +5,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::crds::VERSION_MAX;
+use brupop_api::names::DEFAULT_POOL;
 use brupop_api::printable::printable;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+
+use super::MAX_POOLS;
 
 /// The value for all that have no series of their own.
 const OTHER: &str = "other";
@@ -60,4 +65,40 @@ pub(super) fn tally<'n>(names: impl Iterator<Item = &'n str>, most: usize) -> BT
         *labels.entry(told_apart.label(name)).or_default() += count;
     }
     labels
+}
+
+/// Counts by pool. The first [`MAX_POOLS`] pools that this process sees have series of their own; all others are [`OTHER`]. A
+/// series begins with zero, because `increase` does not see a first event, and never ends.
+#[derive(Debug)]
+pub(super) struct CountsByPool(BTreeMap<String, u64>);
+
+impl Default for CountsByPool {
+    fn default() -> Self {
+        Self([DEFAULT_POOL, OTHER].map(|pool| (pool.to_owned(), 0)).into())
+    }
+}
+
+impl CountsByPool {
+    /// Begins the series of these pools, as far as there is room.
+    pub(super) fn see<'p>(&mut self, pools: impl Iterator<Item = &'p str>) {
+        for pool in pools {
+            if !self.0.contains_key(pool) && self.0.len() < MAX_POOLS {
+                self.0.insert(label(pool), 0);
+            }
+        }
+    }
+
+    /// Counts one of this pool.
+    pub(super) fn count(&mut self, pool: &str) {
+        let pool = if self.0.contains_key(pool) { label(pool) } else { OTHER.to_owned() };
+        *self.0.entry(pool).or_default() += 1;
+    }
+
+    pub(super) fn series(&self) -> Family<[(&'static str, String); 1], Counter> {
+        let family = Family::<[(&'static str, String); 1], Counter>::default();
+        for (pool, count) in &self.0 {
+            family.get_or_create_owned(&[("pool", pool.clone())]).inc_by(*count);
+        }
+        family
+    }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use brupop_api::conditions::ConditionStatus;
-use brupop_api::fleet::VersionRecord;
 use brupop_api::names::DEFAULT_POOL;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::Reason;
@@ -14,12 +13,10 @@ use jiff::Timestamp;
 use prometheus_client::registry::Registry;
 
 use super::labels::{Named, label};
-use super::{Labelled, MAX_VERSIONS, gauge, gauges};
+use super::{Labelled, MAX_POOLS, MAX_VERSIONS, gauge, gauges};
 
 /// The most gates of pools that get series of their own: those of the first pools by name.
 const MAX_GATES: usize = 128;
-/// The most pools that get series of their own beside the default pool: the first ones by name.
-const MAX_POOLS: usize = 50;
 /// The kinds of objects that may be left alone because they cannot be read.
 const SKIPPED_KINDS: [&str; 5] =
     ["BottlerocketPool", "BottlerocketShadow", "Node", "Pod", "PodDisruptionBudget"];
@@ -43,8 +40,8 @@ pub struct LastPass {
     pub oldest_slot_seconds: Option<u64>,
     /// How many slots are held for longer than they may be, by the reason of their nodes.
     pub overdue: BTreeMap<&'static str, i64>,
-    /// The versions that are halted: pool, or nothing for the whole fleet, and version.
-    pub halted: Vec<(String, String)>,
+    /// The versions that are halted.
+    pub halted: Vec<String>,
     /// Were our admission rules seen to be in force?
     pub admission_enforced: bool,
     /// How the gates of pools are that matter now: pool, gate, state.
@@ -103,10 +100,16 @@ impl LastPass {
             (NodeGroup { pool: pool.to_owned(), reason, version: version.to_owned() }, nodes)
         });
         self.nodes = counts.collect();
-        self.halted = halted(fleet);
+        let halted = fleet.versions.iter().filter(|(_, record)| record.halted.is_some());
+        self.halted = halted.map(|(version, _)| version.clone()).collect();
         let waiting = waiting.into_iter();
         self.waiting =
             waiting.map(|((pool, reason), since)| ((pool.to_owned(), reason), since.to_owned())).collect();
+    }
+
+    /// The pools of its nodes, sorted.
+    pub(super) fn pools(&self) -> impl Iterator<Item = &str> {
+        self.nodes.keys().map(|group| group.pool.as_str())
     }
 
     /// The series of this pass, as they are now.
@@ -145,8 +148,8 @@ impl LastPass {
         );
         registry.register(
             "brupop_version_halted",
-            "1 for each version that is halted, in a pool or, without one, in the whole fleet",
-            self.halts(),
+            "1 for each version that is halted",
+            gauges("bottlerocket_version", self.halted.iter().map(|version| (label(version), 1))),
         );
         registry.register(
             "brupop_admission_enforced",
@@ -166,8 +169,7 @@ impl LastPass {
     }
 
     fn register_nodes(&self, registry: &mut Registry, now: Timestamp) {
-        let pools = self.nodes.keys().map(|group| group.pool.as_str());
-        let pools = Named::first(pools, MAX_POOLS).and(DEFAULT_POOL);
+        let pools = Named::first(self.pools(), MAX_POOLS).and(DEFAULT_POOL);
         let of_versions = self.nodes.iter().map(|(group, nodes)| (group.version.as_str(), *nodes));
         let versions = Named::most_frequent(of_versions, MAX_VERSIONS);
         let (nodes, mut reasons) = (Labelled::<3>::default(), BTreeMap::<&str, i64>::new());
@@ -213,24 +215,4 @@ impl LastPass {
         }
         family
     }
-
-    /// The ledger limits how many there are.
-    fn halts(&self) -> Labelled<2> {
-        let family = Labelled::default();
-        for (pool, version) in &self.halted {
-            family.get_or_create(&[("pool", label(pool)), ("bottlerocket_version", label(version))]).set(1);
-        }
-        family
-    }
-}
-
-/// The versions that are halted: pool, or nothing for the whole fleet, and version.
-fn halted(fleet: &FleetFacts<'_>) -> Vec<(String, String)> {
-    let is_halted = |record: &VersionRecord| record.halted.is_some();
-    let in_fleet = fleet.versions.iter().filter(|(_, record)| is_halted(record));
-    let in_pools = fleet.pool_versions.iter().filter(|(_, record)| is_halted(record));
-    let in_pools = in_pools.filter_map(|(name, _)| name.split_once('/'));
-    let in_fleet = in_fleet.map(|(version, _)| ("", version.as_str()));
-    let owned = |(pool, version): (&str, &str)| (pool.to_owned(), version.to_owned());
-    in_fleet.chain(in_pools).map(owned).collect()
 }

@@ -61,7 +61,7 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
         waiting: BTreeMap::new(),
         not_opted_in: 2,
         skipped: BTreeMap::from([("Pod", 1)]),
-        halted: vec![(String::new(), "1.1.0".to_owned()), ("web".to_owned(), "1.2.0".to_owned())],
+        halted: vec!["1.1.0".to_owned()],
         oldest_slot_seconds: Some(90),
         overdue: BTreeMap::from([("ReturningToService", 1)]),
         admission_enforced: true,
@@ -86,9 +86,8 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
         "brupop_nodes_not_opted_in 2",
         r#"brupop_skipped_objects{kind="Pod"} 1"#,
         r#"brupop_skipped_objects{kind="Node"} 0"#,
-        "brupop_halted_versions 2",
-        r#"brupop_version_halted{pool="",bottlerocket_version="1.1.0"} 1"#,
-        r#"brupop_version_halted{pool="web",bottlerocket_version="1.2.0"} 1"#,
+        "brupop_halted_versions 1",
+        r#"brupop_version_halted{bottlerocket_version="1.1.0"} 1"#,
         r#"brupop_nodes{pool="web",reason="NoUpdate",bottlerocket_version="1.0.0"} 1"#,
         r#"brupop_nodes{pool="",reason="NoUpdate",bottlerocket_version=""} 1"#,
         "brupop_last_pass_timestamp_seconds 1795233590",
@@ -206,6 +205,29 @@ fn updates_are_told_before_the_first_one() {
         r#"brupop_update_phase_duration_seconds_count{phase="rebooting"} 0"#,
     ];
     has_lines(&text, &lines);
+}
+
+#[test]
+fn updates_without_workloads_are_counted_by_pool_within_a_bound() {
+    let metrics = Metrics::default();
+    let pass = |pools: &[String]| {
+        let nodes = pools.iter().map(|pool| (group(pool, "NoUpdate", "1.0.0"), 1)).collect();
+        metrics.passed(Some(LastPass { nodes, ..LastPass::default() }));
+    };
+    let text = || metrics.render(None, 0, NOW.parse().unwrap());
+    let line =
+        |pool: &str, count: u64| format!("brupop_updated_without_workloads_total{{pool=\"{pool}\"}} {count}");
+    pass(&["web".to_owned()]);
+    has_lines(&text(), &[&line("web", 0), &line("default", 0), &line("other", 0)]);
+    // Others come and go.
+    for round in 0..3 {
+        pass(&(0..40).map(|number| format!("pool-{round}-{number:02}")).collect::<Vec<_>>());
+    }
+    for pool in ["web", "default", "pool-2-39", "pool-2-38"] {
+        metrics.ended(&Ended::WithoutWorkloads(pool.to_owned()));
+    }
+    has_lines(&text(), &[&line("web", 1), &line("default", 1), &line("other", 2)]);
+    assert_eq!(text().matches("brupop_updated_without_workloads_total{").count(), MAX_POOLS);
 }
 
 #[test]

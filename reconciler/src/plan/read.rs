@@ -174,7 +174,7 @@ pub(super) async fn look_at_workloads(
         found.insert(owner.as_str(), find(client, &workload).await?);
     }
     // Workloads beyond the limit, or of other kinds, are not waited for.
-    let state = |owner: &str| Some(found.get(owner).cloned().unwrap_or(FoundWorkload::Unknown));
+    let state = |owner: &str| Some(found.get(owner).copied().unwrap_or(FoundWorkload::Unknown));
     known.note_evicted(&monitored, |owners| workloads::evicted(owners, state));
     Ok(())
 }
@@ -220,7 +220,7 @@ impl DaemonSets {
 
     /// Has this pod lost the one that made it?
     fn orphaned(&self, pod: &PodItem) -> bool {
-        workloads::orphaned(pod, |owner| self.0.get(owner).cloned())
+        workloads::orphaned(pod, |owner| self.0.get(owner).copied())
     }
 }
 
@@ -230,7 +230,7 @@ async fn find(client: &Client, workload: &Workload) -> Result<FoundWorkload, Pla
     // This lists one by name, because the reconciler's account may list workloads, but not get them.
     let named = ListParams::default().fields(&format!("metadata.name={}", workload.name));
     match api.list(&named).await {
-        Ok(list) => Ok(FoundWorkload::of(workload.kind, list.items.first())),
+        Ok(list) => Ok(FoundWorkload::of(list.items.first())),
         Err(Error::Api(status)) if status.code == 403 => Ok(FoundWorkload::Unknown),
         Err(source) => Err(PlanError::Read { what: "the workloads", source: Box::new(source) }),
     }

@@ -136,7 +136,8 @@ pub(super) fn of(
         // Nobody looks at the Events of objects that are gone.
         context.objects = of_fleet(cluster);
     }
-    context.ended = phases::ended_by(cluster, fleet, view, decision).into_iter().collect();
+    let ended = phases::ended_by(cluster, fleet, view, decision).into_iter();
+    context.ended = ended.chain(phases::without_workloads(fleet, view, decision)).collect();
     Some(Call::about(cluster, object.owned(), operation, context))
 }
 

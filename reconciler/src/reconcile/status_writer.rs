@@ -12,7 +12,9 @@ use super::memory::Step;
 use super::pass::Pass;
 use crate::operation::Operation;
 use brupop_core::cluster::Cluster;
-use brupop_core::deadlines::sentences::{back_off_text, exclusion_text, given_up_text, soak_text};
+use brupop_core::deadlines::sentences::{
+    back_off_text, exclusion_text, given_up_text, soak_text, workloads_text,
+};
 use brupop_core::deadlines::{EXCLUDED, TRANSITION};
 use brupop_core::decide::{Abort, Reason};
 use brupop_core::drain::Obstacle;
@@ -172,11 +174,6 @@ impl Reconciler {
                     Obstacle::Now { budget, .. } => format!("now it is {budget}"),
                 })
             }
-            Reason::Aborting(
-                Abort::WorkloadsUnavailable
-                | Abort::WorkloadsUnavailableAmongOthers
-                | Abort::WorkloadsChanged,
-            ) => known.evicted.get(name)?.as_ref().map(|(owner, _)| owner.clone()),
             Reason::BackingOff => {
                 let shadow = cluster.shadow(name)?;
                 let (spec, base) = (&shadow.spec, self.policy.durations.back_off_base);
@@ -196,6 +193,9 @@ impl Reconciler {
             }
             Reason::Monitoring => {
                 soak_text(pass.observed.fleet.pool_of(view)?, transition(cluster.shadow(name)?)?)
+            }
+            Reason::WorkloadsUnavailable(_) => {
+                workloads_text(pass.observed.fleet.pool_of(view)?, transition(cluster.shadow(name)?)?)
             }
             Reason::ExcludedFromLoadBalancers => {
                 let since = cluster.entries.get(name)?.marker()?.excluded_at.as_deref();

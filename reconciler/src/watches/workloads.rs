@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Outage, Signals, Watches};
 use brupop_core::objects::PodItem;
-use brupop_core::workloads::{self, Evicted, EvictedOwner, FoundWorkload, Scale, Workload, WorkloadKind};
+use brupop_core::workloads::{self, Evicted, FoundWorkload, Scale, Workload};
 
 /// A workload of which nothing is known for so long is not waited for any more: its node would hold up those behind it.
 const UNANSWERED: Duration = Duration::from_mins(1);
@@ -74,7 +74,7 @@ impl WorkloadWatches {
     pub fn found(&self, owner: &str) -> Option<FoundWorkload> {
         let Some(workload) = Workload::parse(owner) else { return Some(FoundWorkload::Unknown) };
         match self.watches.get(&workload) {
-            Some(watched) => watched.found.borrow().clone(),
+            Some(watched) => *watched.found.borrow(),
             None => (self.watches.len() >= MAX_WORKLOAD_WATCHES).then_some(FoundWorkload::Unknown),
         }
     }
@@ -85,7 +85,7 @@ impl WorkloadWatches {
     }
 
     /// The state of these owners of evicted pods.
-    pub fn evicted<'o>(&self, owners: &'o [EvictedOwner]) -> Evicted<'o> {
+    pub fn evicted<'o>(&self, owners: &'o BTreeMap<String, u32>) -> Evicted<'o> {
         workloads::evicted(owners, |owner| self.found(owner))
     }
 }
@@ -117,7 +117,7 @@ async fn follow(
     let mut outage = Outage::new(workload.to_string(), failures);
     let unanswered = Instant::now() + UNANSWERED;
     loop {
-        let before = sender.borrow().clone();
+        let before = *sender.borrow();
         let found = tokio::select! {
             event = events.next() => {
                 let Some(event) = event else { return };
@@ -125,7 +125,7 @@ async fn follow(
                     Ok(_) => outage.is_over(),
                     Err(error) => outage.goes_on(error),
                 }
-                after(before.clone(), workload.kind, event)
+                after(before, event)
             }
             () = sleep_until(unanswered), if before.is_none() => Some(FoundWorkload::Unknown),
         };
@@ -142,12 +142,11 @@ async fn follow(
 /// nothing is known.
 fn after(
     before: Option<FoundWorkload>,
-    kind: WorkloadKind,
     shown: watcher::Result<Option<Item<Scale>>>,
 ) -> Option<FoundWorkload> {
     use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
     match shown {
-        Ok(object) => Some(FoundWorkload::of(kind, object.as_ref())),
+        Ok(object) => Some(FoundWorkload::of(object.as_ref())),
         Err(
             InitialListFailed(kube::Error::Api(status))
             | WatchStartFailed(kube::Error::Api(status))

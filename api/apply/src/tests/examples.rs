@@ -28,7 +28,7 @@ fn each_field_has_its_place() {
     let (slot, record) = (json!({"uid": "", "attempt": 1}), json!({"succeeded": 1}));
     let ledger = json!({
         "term": 4, "slots": {"brs-a": slot}, "versions": {"1.20.0": record},
-        "poolVersions": {"web/1.20.0": record}, "seen": {"1.20.0": "Seen(\"1.20.0\")"},
+        "seen": {"1.20.0": "Seen(\"1.20.0\")"},
         "lastFinished": "LastFinished",
     });
     assert_eq!((&json!(shadow)["spec"], &json!(shadow)["status"]), (&spec, &status));

@@ -47,6 +47,15 @@ pub fn soak_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
     ))
 }
 
+/// Until when a node of this pool, which has been monitored since then, waits for its workloads at most, and by which setting,
+/// as a part of a sentence; `None` if the pool has no rules.
+pub fn workloads_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
+    let durations = pool.rules?.durations;
+    let until = until(since, durations.soak + durations.workloads)?;
+    let setting = setting(pool, "spec.soak.workloadsTimeout", "WORKLOADS_DEADLINE_SECONDS");
+    Some(format!("it keeps its slot until {until} at the latest ({setting})"))
+}
+
 /// Until when a node of this pool is excluded from load balancers before its drain, which has been so since then, and by
 /// which setting, as a part of a sentence; `None` if the pool has no rules.
 pub fn exclusion_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
@@ -88,6 +97,10 @@ mod tests {
         assert_eq!(
             text("web", exclusion_text),
             "its drain begins at 2026-11-21T04:00:00Z (spec.drain.loadBalancerDelay of the pool web)"
+        );
+        assert_eq!(
+            text("web", workloads_text),
+            "it keeps its slot until 2026-11-21T04:16:00Z at the latest (spec.soak.workloadsTimeout of the pool web)"
         );
         assert_eq!(soak_text(&PoolFacts::DEFAULT, at("2026-11-21T04:00:00Z")), None, "no rules");
     }

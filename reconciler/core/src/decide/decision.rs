@@ -62,6 +62,8 @@ pub enum Milestone {
     PodsLeft,
     /// The node runs the new version, and all is well.
     Updated,
+    /// The node runs the new version, but a workload whose pods were evicted has not come back in time.
+    UpdatedWithoutWorkloads,
     /// The update is given up.
     Aborted(Abort),
     /// The node is no longer opted in, so its shadow goes.

@@ -9,7 +9,7 @@ use brupop_api::{Marker, State};
 
 use super::room::Place;
 use super::slots::version_for;
-use super::{Decision, Effect, Reason, halts, writes};
+use super::{Decision, Effect, Reason, writes};
 use crate::facts::{FleetFacts, NodeView};
 use crate::window::Starts;
 
@@ -73,7 +73,7 @@ pub(super) fn release<'a>(
 fn must_go(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
     let Some(node) = view.node else { return false };
     let pool_paused = fleet.pool_of(view).is_some_and(|pool| pool.starts == Starts::Paused);
-    let halted = node.version.is_some_and(|version| halts::is_halted_anywhere(fleet, view, version));
+    let halted = node.version.is_some_and(|version| fleet.is_halted_for(view, version));
     !node.labelled || fleet.starts == Starts::Paused || pool_paused || halted || view.time.kept_is_lost
 }
 

@@ -67,8 +67,7 @@ impl<'a> Case<'_, 'a> {
             // A cordon that was adopted stays ours; a person's never becomes ours.
             cordoned_at: if node.unschedulable { marker.cordoned_at.clone() } else { now() },
             tainted: true,
-            evicted_owners: view.pods.owners.to_vec(),
-            owners_before: view.pods.owners_before.to_vec(),
+            evicted_owners: view.pods.owners.cloned().unwrap_or_default(),
             ..marker
         };
         cordon(node, cordoned).reaching(Milestone::Cordoned)

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use brupop_api::State;
 use brupop_api::facts::ShadowFacts;
 
-use super::halts;
 use super::pool::{self, Stage};
 use super::records::is_full;
 use super::room::Place;
@@ -85,12 +84,10 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     // The Node says which version runs, whatever its agent says: no node is updated to the version that it runs.
     let update = shadow.update().filter(|version| Some(*version) != node.version);
     let version = update.ok_or(Reason::NoUpdate)?;
-    let record = fleet.versions.get(version);
     first([
         (node.paused, Reason::NodePaused),
-        (record.is_some_and(|record| record.is_halted_for(node.variant)), Reason::VersionHalted(version)),
-        (halts::is_halted_for(fleet, view, version), Reason::VersionHaltedInPool(version)),
-        (record.is_none() && is_full(fleet), Reason::TooManyVersionsHalted),
+        (fleet.is_halted_for(view, version), Reason::VersionHalted(version)),
+        (!fleet.versions.contains_key(version) && is_full(fleet), Reason::TooManyVersionsHalted),
     ])?;
     let (allows, allows_version) =
         (pool::allows(fleet, view, &node, Stage::Start), pool::allows_version(fleet, view, version));

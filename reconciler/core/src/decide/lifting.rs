@@ -13,7 +13,7 @@ const WHY: usize = 160;
 /// replaces the whole list, so the command names all halts, and keeps what stands there for other versions that the
 /// ledger knows, as far as there is room: it has been acknowledged.
 pub fn how_to_lift(
-    object: HaltedIn<'_>,
+    namespace: &str,
     records: &[(&str, &VersionRecord)],
     acknowledged: &[AcknowledgedHalt],
 ) -> String {
@@ -28,7 +28,7 @@ pub fn how_to_lift(
         .map(|it| (it.version.as_str(), it.halted_at.as_str()))
         .filter(|(version, _)| is_known(version) && !is_halted.contains(version));
     let (mut items, mut lifted) = (String::new(), 0);
-    let mut room = MESSAGE_MAX - WHY - object.command("").len();
+    let mut room = MESSAGE_MAX - WHY - command(namespace, "").len();
     for (nth, (version, at)) in halts.iter().copied().chain(kept).filter(is_plain).enumerate() {
         let comma = if items.is_empty() { "" } else { "," };
         let item = format!(r#"{comma}{{"version":"{version}","haltedAt":"{at}"}}"#);
@@ -41,26 +41,14 @@ pub fn how_to_lift(
     }
     let some =
         if lifted < halts.len() { format!(" with {lifted} of {}", halts.len()) } else { String::new() };
-    format!("; to go on{some}: {}", object.command(&items))
+    format!("; to go on{some}: {}", command(namespace, &items))
 }
 
-/// Where versions are halted.
-#[derive(Clone, Copy, Debug)]
-pub struct HaltedIn<'a> {
-    /// The operator's namespace.
-    pub namespace: &'a str,
-    /// The pool; `None` = the whole fleet.
-    pub pool: Option<&'a str>,
-}
-
-impl HaltedIn<'_> {
-    fn command(self, items: &str) -> String {
-        let Self { namespace, pool } = self;
-        let (kind, name) = pool.map_or(("brf", names::FLEET), |pool| ("brp", pool));
-        format!(
-            r#"kubectl -n {namespace} patch {kind} {name} --type=merge -p '{{"spec":{{"acknowledgedHalts":[{items}]}}}}'"#
-        )
-    }
+fn command(namespace: &str, items: &str) -> String {
+    let fleet = names::FLEET;
+    format!(
+        r#"kubectl -n {namespace} patch brf {fleet} --type=merge -p '{{"spec":{{"acknowledgedHalts":[{items}]}}}}'"#
+    )
 }
 
 /// Is there nothing in this version and time that a shell or JSON would not take for a letter? The API server lets

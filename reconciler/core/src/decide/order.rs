@@ -4,7 +4,7 @@
 //! an older one. If one is left again, or none runs it or a later one in service any more, it notes for how long the pool had
 //! been done; so what had been done for long enough stays so, whichever node joins later.
 //!
-//! A halt of the version for all variants, or in the pool, clears this. A halt for some variants holds only nodes
+//! A halt of the version for all variants clears this. A halt for some variants holds only nodes
 //! of these: they keep no pool from being done, and once the halt is lifted, their pools have to be done once more.
 
 mod survey;
@@ -21,13 +21,12 @@ pub(crate) use survey::Survey;
 use survey::VersionSurvey;
 
 /// What the ledger should note of each version, where it is something else than it does: of the pools that others come after.
-/// `record` and `is_halted` (pool, version) say what becomes of versions in this pass.
+/// `record` says what becomes of versions in this pass.
 pub(crate) fn notes<'a, 'r>(
     fleet: &FleetFacts<'a>,
     views: &[NodeView<'a>],
     survey: &Survey<'a>,
     record: impl Fn(&'a str) -> Option<&'r VersionRecord>,
-    is_halted: impl Fn(&str, &str) -> bool,
 ) -> BTreeMap<String, BTreeMap<String, Done>> {
     let Survey { followed, standings, .. } = survey;
     if followed.is_empty() && fleet.versions.values().all(|record| record.done_pools.is_empty()) {
@@ -46,7 +45,7 @@ pub(crate) fn notes<'a, 'r>(
         let wanted: BTreeMap<String, Done> = followed
             .iter()
             .take(DONE_POOLS_MAX)
-            .filter(|pool| !halted_for_all && !is_halted(pool, version))
+            .filter(|_| !halted_for_all)
             .filter_map(|pool| {
                 let before = stored.and_then(|stored| stored.done_pools.get(*pool));
                 let before = before.filter(|_| !begins_again(pool));

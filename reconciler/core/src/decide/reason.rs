@@ -141,9 +141,6 @@ Reason<'a>: Standing {
     VersionHalted(version: &'a str): HeldIdle =>
         "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is updated to \
          it; to go on, run the command that the fleet's condition Halted names",
-    VersionHaltedInPool(version: &'a str): HeldIdle =>
-        "too many updates to {version} left workloads of this pool unavailable (spec.failureThreshold), so none begins any \
-         more; to go on, run the command that the pool's condition Halted names",
     VersionUnproven(version: &'a str): Queued =>
         "no node has reached {version} yet: until one has, only as many try it at once as may fail before it is \
          halted (MAX_FAILURES_OF_NEW_VERSION)",
@@ -181,7 +178,7 @@ Reason<'a>: Standing {
     ReturningToService: Moving => "the node is being put back into service",
     Monitoring: Moving => "the node runs the new version, and is being monitored",
     WorkloadsUnavailable(owner: &'a str): Moving =>
-        "the node is in service, but {owner}, whose pods were evicted from it, is not available again",
+        "the node is in service, but {owner}, whose pods were evicted from it, has fewer pods available than before",
     Finishing: Next => "the update has ended; the agent has not confirmed it yet",
     Aborting(abort: Abort): Moving => "the update is given up ({abort:?}): {abort}",
 }}

@@ -134,12 +134,8 @@ fn choose<'a>(
 ) -> Choice<'a> {
     let Running { taken, left_over, mut room } = choose_running(fleet, views, holders);
     let mut choice = Choice { taken, queued: vec![], preflight: vec![] };
-    let mut candidates = Candidates::new(
-        fleet,
-        views,
-        |at| holders.have(at),
-        |view, version| !versions.halts(fleet, view, version),
-    );
+    let mut candidates =
+        Candidates::new(fleet, views, |at| holders.have(at), |view, version| !versions.halts(view, version));
     while let Some(index) = candidates.next_of(|place| room.has(place)) {
         if let Some(version) = version_for(&views[index])
             && !canaries.take(fleet, versions, (version, variant_of(&views[index])))

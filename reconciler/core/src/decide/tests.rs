@@ -19,7 +19,6 @@ mod opt_in;
 mod order;
 mod passes;
 mod pool_changes;
-mod pool_halts;
 mod properties;
 mod records;
 mod slot_writes;

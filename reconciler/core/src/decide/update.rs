@@ -4,7 +4,7 @@ use brupop_api::shadow::DrainObstacle;
 use brupop_api::{Problem, State};
 
 use super::boot::{Boot, boot};
-use super::{Abort, Case, Decision, Effect, Milestone, Reason, halts, pool, writes};
+use super::{Abort, Case, Decision, Effect, Milestone, Reason, pool, writes};
 use crate::workloads::Evicted;
 
 /// How a host is that should have rebooted.
@@ -71,7 +71,7 @@ impl<'a> Case<'_, 'a> {
     /// Is the version halted? Then the update is given up, as long as the host does not run it.
     fn halted(self) -> Option<Abort> {
         let version = self.shadow.spec.version?;
-        halts::is_halted_anywhere(self.fleet, self.view, version).then_some(Abort::VersionHalted)
+        self.fleet.is_halted_for(self.view, version).then_some(Abort::VersionHalted)
     }
 
     /// Wanted: the host has downloaded the image and boots it next. Then the node is emptied, and the reboot granted.
@@ -242,26 +242,17 @@ impl<'a> Case<'_, 'a> {
             return undo;
         }
         if shadow.reached() && view.time.soak_over && node.labelled {
-            return match (view.evicted, pool::well(fleet, view)) {
-                // It may have been held for hours with all of them back.
-                (Evicted::Missing { .. }, Err(closed)) if view.time.workloads_overdue => {
-                    Decision::wait(closed)
+            let (waits, milestone) = match view.evicted {
+                Evicted::Back => (None, Milestone::Updated),
+                Evicted::Unknown => (Some(Reason::Monitoring), Milestone::Updated),
+                Evicted::Missing(owner) => {
+                    (Some(Reason::WorkloadsUnavailable(owner)), Milestone::UpdatedWithoutWorkloads)
                 }
-                (Evicted::Missing { changed, .. }, Ok(())) if view.time.workloads_overdue => {
-                    let alone = fleet.slots.len() == 1 && fleet.all_in_service;
-                    self.abort(match (changed, alone) {
-                        (true, _) => Abort::WorkloadsChanged,
-                        (false, true) => Abort::WorkloadsUnavailable,
-                        (false, false) => Abort::WorkloadsUnavailableAmongOthers,
-                    })
-                }
-                (Evicted::Missing { owner, .. }, _) => Decision::wait(Reason::WorkloadsUnavailable(owner)),
-                (Evicted::Unknown, _) if !view.time.workloads_overdue => Decision::wait(Reason::Monitoring),
-                (Evicted::Unknown | Evicted::Back, Err(closed)) => Decision::wait(closed),
-                (Evicted::Unknown | Evicted::Back, Ok(())) => {
-                    let finish = Decision::write(writes::finish(fleet, shadow), Reason::Finishing);
-                    finish.reaching(Milestone::Updated)
-                }
+            };
+            let closed = pool::well(fleet, view).err();
+            return match waits.filter(|_| !view.time.workloads_overdue).or(closed) {
+                Some(reason) => Decision::wait(reason),
+                None => Decision::write(writes::finish(fleet, shadow), Reason::Finishing).reaching(milestone),
             };
         }
         match self.given_up() {

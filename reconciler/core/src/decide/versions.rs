@@ -1,21 +1,19 @@
 //! What the ledger remembers of each version: how many nodes reached it, which failed, and whether it goes on.
 //!
-//! All of it rests on Nodes, workloads and our own spec. Nothing that an agent reports can count a failure or lift a
+//! All of it rests on Nodes and our own spec. Nothing that an agent reports can count a failure or lift a
 //! halt. A person lifts halts by an acknowledgement, which names a time: it lifts what was counted up to then, and nothing
 //! that comes later, however long it stands in the spec. So what is counted is given a time that is later than what was
 //! acknowledged before, whatever the leaders' clocks say, and also within the same second.
 
-mod in_pools;
-
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use brupop_api::crds::VARIANTS_MAX;
 use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::{Field, State, Value, names};
+use jiff::Timestamp;
 
 use super::Abort;
 use super::boot::has_begun_reboot;
-use super::halts::{self, Key};
 use super::order::{self, Survey};
 use super::records::{
     Halted, Records, counting, forgotten, halt, is_counted, lifted, moment, note_failure, number, of_variant,
@@ -23,6 +21,7 @@ use super::records::{
 };
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView};
 use crate::rules::FailureBudget;
+use crate::times;
 
 /// The reason of a failure that is counted while the host is still away.
 pub(crate) const NOT_RETURNED: &str = "NotReturned";
@@ -30,7 +29,7 @@ pub(crate) const NOT_RETURNED: &str = "NotReturned";
 /// The records that change.
 #[derive(Default)]
 pub(super) struct VersionRecords<'a> {
-    changed: BTreeMap<Key<'a>, VersionRecord>,
+    changed: BTreeMap<&'a str, VersionRecord>,
     /// The versions that are halted now.
     pub(super) halted: Vec<Halted<'a>>,
     /// Slots, by name of the shadow, that note something of their nodes from this pass on.
@@ -66,50 +65,48 @@ impl<'a> VersionRecords<'a> {
 
     /// Notes which pools are done with which version, for those that come after them.
     pub(super) fn note_done(&mut self, fleet: &FleetFacts<'a>, views: &[NodeView<'a>], survey: &Survey<'a>) {
-        let is_halted = |record: &VersionRecord| record.halted.is_some();
-        let notes = order::notes(
-            fleet,
-            views,
-            survey,
-            |version| self.record(fleet, Key::of_fleet(version)),
-            |pool, version| self.record(fleet, Key::of_pool(pool, version)).is_some_and(is_halted),
-        );
+        let notes = order::notes(fleet, views, survey, |version| self.record(fleet, version));
         for (version, done_pools) in notes {
             let known = fleet.versions.get_key_value(&version).map(|(version, _)| version.as_str());
             let wanted = || views.iter().filter_map(|view| view.shadow?.update()).find(|it| **it == *version);
             if let Some(version) = known.or_else(wanted) {
-                self.change(fleet, Key::of_fleet(version), |record| record.done_pools = done_pools);
+                self.change(fleet, version, |record| record.done_pools = done_pools);
             }
         }
     }
 
     /// Lifts the halts that a person has acknowledged. One whose time cannot be read is given another, so that somebody can.
     fn lift(&mut self, fleet: &FleetFacts<'a>) {
-        for (key, record) in Key::all(fleet) {
+        for (version, record) in fleet.versions {
             let Some(halt) = &record.halted else { continue };
-            let acknowledged = key.acknowledged(fleet);
+            let acknowledged = acknowledged(fleet, version);
             if let Some(upto) = lifted(fleet.now, acknowledged, halt) {
-                self.change(fleet, key, |record| {
+                self.change(fleet, version, |record| {
                     (record.halted, record.acknowledged_at) = (None, Some(upto.to_string()));
                 });
             } else if time(&halt.at).is_none() {
                 let at = moment(fleet.now, acknowledged, record);
-                self.change(fleet, key, |record| record.halted = Some(Halt { at, ..halt.clone() }));
+                self.change(fleet, version, |record| record.halted = Some(Halt { at, ..halt.clone() }));
             }
         }
     }
 
-    /// This record, as it will be.
-    fn record<'k>(&'k self, fleet: &FleetFacts<'a>, key: Key<'k>) -> Option<&'k VersionRecord> {
-        self.changed.get(&key).or_else(|| key.stored(fleet))
+    /// The record of this version, as it will be.
+    fn record(&self, fleet: &FleetFacts<'a>, version: &str) -> Option<&VersionRecord> {
+        self.changed.get(version).or_else(|| fleet.versions.get(version))
     }
 
-    fn change(&mut self, fleet: &FleetFacts<'a>, key: Key<'a>, change: impl FnOnce(&mut VersionRecord)) {
-        change(self.changed.entry(key).or_insert_with(|| {
-            let first_seen = key.pool.is_none().then(|| fleet.now.to_owned());
-            let new = || VersionRecord { first_seen, ..VersionRecord::default() };
-            key.stored(fleet).cloned().unwrap_or_else(new)
+    fn change(&mut self, fleet: &FleetFacts<'a>, version: &'a str, change: impl FnOnce(&mut VersionRecord)) {
+        change(self.changed.entry(version).or_insert_with(|| {
+            let new = || VersionRecord { first_seen: Some(fleet.now.to_owned()), ..VersionRecord::default() };
+            fleet.versions.get(version).cloned().unwrap_or_else(new)
         }));
+    }
+
+    /// Do the changes of this pass halt this version for this node?
+    pub(super) fn halts(&self, view: &NodeView<'a>, version: &str) -> bool {
+        let variant = view.node.and_then(|node| node.variant);
+        self.changed.get(version).is_some_and(|record| record.is_halted_for(variant))
     }
 
     /// Counts an update that is over, whose slot has this name.
@@ -125,40 +122,32 @@ impl<'a> VersionRecords<'a> {
             && node.is_none_or(|node| node.version != Some(version))
         {
             // Whatever deleted its Node, and perhaps its shadow: the host began its reboot, and was not seen again.
-            self.failed(fleet, slot, version, (name, None), NOT_RETURNED);
+            self.failed(fleet, version, (name, None), NOT_RETURNED);
         }
         let Some(shadow) = shadow else { return };
         let Some(version) = shadow.spec.version else { return };
         self.finished = true;
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         if let Some(failure) = failure {
-            let pool = halts::blamed(fleet, slot, &failure.reason);
-            let in_pool = pool.and_then(|pool| self.record(fleet, Key::of_pool(pool, version)));
-            let mut records = in_pool.into_iter().chain(fleet.versions.get(version));
-            let known = records.any(|it| is_counted(fleet, it, name, &failure.at));
+            let record = fleet.versions.get(version);
+            let known = record.is_some_and(|it| is_counted(fleet, it, name, &failure.at));
             if !slot.counted && !known && Abort::is_corroborated(&failure.reason) {
                 // This counts even if the Node is gone: a node that failed and was replaced has failed all the same.
-                self.failed(fleet, slot, version, (name, node), &failure.reason);
+                self.failed(fleet, version, (name, node), &failure.reason);
             }
             return;
         }
         if let Some(node) = node.filter(|node| node.version == Some(version)) {
-            // A node that was counted as failed has come back after all.
-            let forgive = |record: &mut VersionRecord| record.failures.retain(|it| it.node != node.name);
-            self.change(fleet, Key::of_fleet(version), |record| {
+            self.change(fleet, version, |record| {
                 record.succeeded += 1;
                 if let Some(variant) = node.variant.filter(|variant| !record.is_proven_for(Some(variant)))
                     && record.proven_variants.len() < VARIANTS_MAX
                 {
                     record.proven_variants.push(variant.to_owned());
                 }
-                forgive(record);
+                // A node that was counted as failed has come back after all.
+                record.failures.retain(|it| it.node != node.name);
             });
-            let in_pool = slot.pool.as_deref().map(|pool| Key::of_pool(pool, version));
-            let failed = |record: &VersionRecord| record.failures.iter().any(|it| it.node == node.name);
-            if let Some(key) = in_pool.filter(|key| self.record(fleet, *key).is_some_and(failed)) {
-                self.change(fleet, key, forgive);
-            }
         }
     }
 
@@ -191,10 +180,10 @@ impl<'a> VersionRecords<'a> {
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         match failure {
             Some(failure) if Abort::is_corroborated(&failure.reason) => {
-                self.failed(fleet, slot, version, (node.name, Some(node)), &failure.reason);
+                self.failed(fleet, version, (node.name, Some(node)), &failure.reason);
             }
             None if overdue && has_begun_reboot(&node, &shadow) => {
-                self.failed(fleet, slot, version, (node.name, Some(node)), NOT_RETURNED);
+                self.failed(fleet, version, (node.name, Some(node)), NOT_RETURNED);
             }
             _ => return,
         }
@@ -209,28 +198,22 @@ impl<'a> VersionRecords<'a> {
         (version, variant): (&str, Option<&str>),
     ) -> Option<u64> {
         let budget = fleet.budget.unproven?;
-        let Some(record) = self.record(fleet, Key::of_fleet(version)) else { return Some(budget) };
+        let Some(record) = self.record(fleet, version) else { return Some(budget) };
         let failed = || number(&of_variant(&counting(record), variant));
         (!record.is_proven_for(variant)).then(|| budget.saturating_sub(failed()))
     }
 
-    /// Counts a failure, in the pool in which the slot was taken or in the whole fleet. What is known of the node, if it is
-    /// still there, says in which variant.
+    /// Counts a failure. What is known of the node, if it is still there, says in which variant.
     fn failed(
         &mut self,
         fleet: &FleetFacts<'a>,
-        slot: &'a Slot,
         version: &'a str,
         (name, node): (&str, Option<NodeFacts<'a>>),
         reason: &str,
     ) {
-        let in_pool = halts::blamed(fleet, slot, reason).map(|pool| Key::of_pool(pool, version));
-        let in_pool = in_pool.filter(|key| self.has_room(fleet, *key));
-        let key = in_pool.unwrap_or(Key::of_fleet(version));
-        let named = key.acknowledged(fleet);
-        // Workloads do not tell variants apart.
-        let variant = node.filter(|_| in_pool.is_none()).and_then(|node| node.variant).map(str::to_owned);
-        self.change(fleet, key, |record| {
+        let named = acknowledged(fleet, version);
+        let variant = node.and_then(|node| node.variant).map(str::to_owned);
+        self.change(fleet, version, |record| {
             let at = moment(fleet.now, named, record);
             note_failure(record, NodeFailure { node: name.into(), at, reason: reason.into(), variant });
         });
@@ -238,22 +221,12 @@ impl<'a> VersionRecords<'a> {
 
     /// Halts the versions that too many nodes failed to reach.
     fn halt(&mut self, fleet: &FleetFacts<'a>) {
-        // Once any node of the fleet has reached a version, all pools take it for proven.
-        let in_fleet = |key: &&Key<'a>| self.record(fleet, Key::of_fleet(key.version));
-        let of_pools = self.changed.keys().filter(|key| key.pool.is_some());
-        let proven = of_pools.filter(|key| in_fleet(key).is_some_and(|record| record.succeeded > 0));
-        let proven_in_pools: BTreeSet<Key<'a>> = proven.copied().collect();
-        for (key, record) in &mut self.changed {
-            let FailureBudget { proven, unproven } = key.budget(fleet);
-            let budget = |record: &VersionRecord, variant: Option<&str>| {
-                let in_fleet = || key.pool.is_none() && record.is_proven_for(variant);
-                if proven_in_pools.contains(key) || in_fleet() { proven } else { unproven }
-            };
-            let halted = halt(fleet.now, key.version, record, budget);
-            self.halted.extend(halted.map(|halted| match key.pool {
-                None => halted,
-                Some(pool) => Halted { why: format!("in the pool {pool}, {}", halted.why), ..halted },
-            }));
+        let FailureBudget { proven, unproven } = fleet.budget;
+        let budget = |record: &VersionRecord, variant: Option<&str>| {
+            if record.is_proven_for(variant) { proven } else { unproven }
+        };
+        for (version, record) in &mut self.changed {
+            self.halted.extend(halt(fleet.now, version, record, budget));
         }
     }
 
@@ -267,28 +240,26 @@ impl<'a> VersionRecords<'a> {
         let mut sets: Vec<(Field<'a>, Value<'a>)> =
             noted.map(|(name, slot)| (Field::Slot(name), Value::Slot(slot))).collect();
         let forgotten = self.forgotten(fleet, views);
-        self.changed.retain(|key, _| key.pool.is_some() || forgotten.iter().all(|it| it != key.version));
+        self.changed.retain(|version, _| forgotten.iter().all(|it| it != version));
         let stored = forgotten.iter().filter_map(|version| fleet.versions.get_key_value(version));
         sets.extend(stored.map(|(version, _)| (Field::VersionRecord(version), Value::Absent)));
-        sets.extend(self.gone(fleet).map(|key| (key.field(), Value::Absent)));
         let changed = self.changed.into_iter();
-        sets.extend(changed.map(|(key, record)| (key.field(), Value::VersionRecord(record))));
+        sets.extend(
+            changed.map(|(version, record)| (Field::VersionRecord(version), Value::VersionRecord(record))),
+        );
         if self.finished {
             sets.push((Field::LastFinished, Value::text(fleet.now)));
         }
         sets
     }
-}
 
-impl VersionRecords<'_> {
     /// The versions that the ledger forgets, once this pass changes it.
     fn forgotten(&self, fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> Vec<String> {
-        let of_fleet = self.changed.iter().filter(|(key, _)| key.pool.is_none());
-        let changed: Records<'_> = of_fleet.map(|(key, record)| (key.version, record)).collect();
-        if changed.is_empty() {
+        if self.changed.is_empty() {
             return vec![];
         }
         let stored = fleet.versions.iter().map(|(version, record)| (version.as_str(), record));
+        let changed = self.changed.iter().map(|(version, record)| (*version, record));
         let records: Records<'_> = stored.chain(changed).collect();
         let runs = |version: &str| {
             views.iter().filter_map(|view| view.node).any(|node| node.version == Some(version))
@@ -296,4 +267,10 @@ impl VersionRecords<'_> {
         let is_new = |version: &str| !fleet.versions.contains_key(version);
         forgotten(&records, runs, is_new).into_iter().map(str::to_owned).collect()
     }
+}
+
+/// Returns the time up to which a person has acknowledged the halts of this version.
+fn acknowledged(fleet: &FleetFacts<'_>, version: &str) -> Option<Timestamp> {
+    let halt = fleet.acknowledged.iter().find(|halt| halt.version == version)?;
+    times::read(Some(&halt.halted_at))
 }

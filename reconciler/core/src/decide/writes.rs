@@ -198,8 +198,7 @@ pub(super) fn undo_and_keep_owners<'a>(
     marker: &'a Marker,
     kept: bool,
 ) -> Write<'a> {
-    let Marker { evicted_owners, owners_before, .. } = marker.clone();
-    let owners = Marker { evicted_owners, owners_before, ..Marker::default() };
+    let owners = Marker { evicted_owners: marker.evicted_owners.clone(), ..Marker::default() };
     if !kept || !marker.keeps_autoscalers_away() {
         return undo_but(node, marker, owners);
     }

@@ -66,25 +66,22 @@ fn the_table() {
 }
 
 #[test]
-fn only_workloads_that_are_available_are_noted() {
+fn a_plan_notes_how_many_pods_are_available_even_if_fewer_than_wanted() {
     let scale = |available: u32| {
-        let status =
-            json!({"observedGeneration": 1, "availableReplicas": available, "updateRevision": "cart-9c7b6"});
-        let object = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "cart", "generation": 1},
-            "spec": {"replicas": 2}, "status": status});
-        FoundWorkload::of(WorkloadKind::StatefulSet, Some(&serde_json::from_value(object).unwrap()))
+        let object = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "cart"},
+            "spec": {"replicas": 2}, "status": {"availableReplicas": available}});
+        FoundWorkload::of(Some(&serde_json::from_value(object).unwrap()))
     };
-    let owners = ["a", "b", "c", "d", "e"].map(str::to_owned);
-    let mut plan = DrainPlan { owners: owners.to_vec(), ..DrainPlan::default() };
-    plan.keep_available(|owner| match owner {
+    let owners = ["a", "b", "c", "d", "e"].map(|owner| (owner.to_owned(), 0)).into();
+    let mut plan = DrainPlan { owners, ..DrainPlan::default() };
+    plan.note_available(|owner| match owner {
         "a" => Some(FoundWorkload::Gone),
         "b" => Some(scale(1)),
         "c" => Some(scale(2)),
         "d" => Some(FoundWorkload::Unknown),
         _ => None,
     });
-    let before: Before = serde_json::from_value(json!("2/9c7b6")).unwrap();
-    assert_eq!((plan.owners, plan.owners_before), (vec!["c".to_owned()], vec![before]));
+    assert_eq!(plan.owners, [("b".to_owned(), 1), ("c".to_owned(), 2)].into());
 }
 
 #[test]
@@ -101,7 +98,7 @@ fn a_plan_names_each_workload_once() {
     let leaving: Vec<_> = plan.leaving.iter().map(|(by, pod)| (by.to_string(), &*pod.name)).collect();
     assert_eq!(leaving, [("2026-11-21T04:00:00Z".to_owned(), "e")]);
     assert_eq!(names(&plan.unmanaged), ["d"]);
-    assert_eq!(plan.owners, ["apps/v1/ReplicaSet/shop/cart", "apps/v1/StatefulSet/shop/cart"]);
+    assert!(plan.owners.keys().eq(["apps/v1/ReplicaSet/shop/cart", "apps/v1/StatefulSet/shop/cart"]));
     assert!(!plan.is_done());
     let forced = plan.clone().forced();
     assert_eq!(names(&forced.evict), ["a", "b", "d"]);

@@ -1,9 +1,10 @@
 //! What decisions see of nodes: objects and pods, and what the clock says of them.
 
+use std::collections::BTreeMap;
+
 use brupop_api::Marker;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
-use brupop_api::marker::Before;
 use brupop_api::shadow::DrainObstacle;
 use jiff::Timestamp;
 
@@ -138,10 +139,8 @@ pub struct PodFacts<'a> {
     pub blocked_for_long: bool,
     /// No pod is left that a drain would evict.
     pub drained: bool,
-    /// The workloads whose pods would be evicted; only those that are available now.
-    pub owners: &'a [String],
-    /// How each of them is now.
-    pub owners_before: &'a [Before],
+    /// The workloads whose pods would be evicted, and how many of their pods are available now; `None` = none are known.
+    pub owners: Option<&'a BTreeMap<String, u32>>,
     /// The workloads whose pods have come back to the node each time that they were evicted.
     pub returning: &'a [String],
     /// A pod that would be left on the node, for it or its like came back each time, is covered by a budget. Says which.

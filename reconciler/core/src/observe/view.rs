@@ -72,9 +72,7 @@ impl<'a> Observer<'a> {
         let clock = &mut self.clock;
         let times = Times::of(clock, entry, known, marker, shadow.as_ref(), slot, (self.durations, steps))
             .gated(pool.map_or(Gated::No, |pool| Gated::of(self.pools.get(pool))));
-        // Earlier versions of the operator recorded owners without checking that they were available, and no `since`.
-        let checked = marker.filter(|_| slot.is_some_and(|slot| slot.since.is_some()));
-        let watched = checked.filter(|_| !steps.workloads.is_zero());
+        let watched = marker.filter(|_| !steps.workloads.is_zero());
         let view = NodeView {
             shadow_name: name,
             steering,
@@ -140,7 +138,7 @@ fn evicted<'a>(known: KnownNode<'a>, marker: Option<&Marker>) -> Evicted<'a> {
         _ if marker.is_none_or(|marker| marker.evicted_owners.is_empty()) => Evicted::Back,
         None => Evicted::Unknown,
         Some(None) => Evicted::Back,
-        Some(Some((owner, changed))) => Evicted::Missing { owner, changed: *changed },
+        Some(Some(owner)) => Evicted::Missing(owner),
     }
 }
 
@@ -149,8 +147,7 @@ fn pods(known: KnownNode<'_>) -> PodFacts<'_> {
         Some(KnownDrain { plan, failing, .. }) => PodFacts {
             known: true,
             drained: plan.is_done(),
-            owners: &plan.owners,
-            owners_before: &plan.owners_before,
+            owners: Some(&plan.owners),
             returning: &plan.returning,
             needed: plan.needed.as_deref(),
             failing: failing.as_ref(),

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use semver::Version;
 
-use super::{FailureBudget, GateQuery, Limit, PoolGate, Rules, StepDurations};
+use super::{GateQuery, Limit, PoolGate, Rules, StepDurations};
 use crate::window::{Schedule, time_zone};
 
 /// Longest window.
@@ -73,11 +73,6 @@ impl Rules {
             below,
             min_age: duration("spec.versions.minAge", &versions.min_age, SignedDuration::ZERO, AGE_MAX)?,
             after: after.collect::<Result<_, _>>()?,
-            failures: FailureBudget {
-                unproven: Some(spec.failure_threshold.unproven),
-                proven: Some(spec.failure_threshold.proven),
-            },
-            acknowledged: spec.acknowledged_halts.clone(),
             topology: spec.topology.clone(),
             durations: StepDurations {
                 exclusion: step("spec.drain.loadBalancerDelay", &drain.load_balancer_delay)?,

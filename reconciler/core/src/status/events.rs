@@ -10,6 +10,7 @@ use super::left_pods;
 use crate::decide::{Abort, Halted, Milestone, Reason};
 use crate::drain::PodKey;
 use crate::facts::NodeView;
+use crate::workloads::Evicted;
 
 /// The action in Events about opting in.
 const AUTO_LABEL: &str = "AutoLabel";
@@ -82,6 +83,17 @@ impl EventText {
             }
             Milestone::PodsLeft => ("PodsLeft", true, left_pods(view.pods.returning)),
             Milestone::Updated => ("Updated", false, format!("the node runs {version}")),
+            Milestone::UpdatedWithoutWorkloads => {
+                let owner = match view.evicted {
+                    Evicted::Missing(owner) => owner,
+                    Evicted::Back | Evicted::Unknown => "a workload",
+                };
+                let note = format!(
+                    "the node runs {version}, but {owner}, whose pods were evicted from it, has fewer pods available than before; \
+                     its time is over, so the node gives its slot back: repair the workload"
+                );
+                ("UpdatedWithoutWorkloads", true, note)
+            }
             Milestone::Aborted(why) => {
                 let (left, why) = (left_behind(&shadow, why), Reason::Aborting(why).message());
                 ("UpdateAborted", true, format!("{why} ({current}, wanted {version}){left}"))

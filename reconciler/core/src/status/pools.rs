@@ -5,8 +5,7 @@ mod conditions;
 use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::conditions::{ConditionStatus, STALLED};
-use brupop_api::crds::{POOL_HALTS_MAX, POOL_VERSIONS_MAX, VERSION_MAX};
-use brupop_api::fleet::{AcknowledgedHalt, VersionRecord};
+use brupop_api::crds::{POOL_VERSIONS_MAX, VERSION_MAX};
 use brupop_api::pool::{NextWindow, PoolCounts, VersionCount};
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketPool, BottlerocketPoolStatus};
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 use super::health::health;
 use super::{DesiredCondition, generation};
 use crate::cluster::WatchedPool;
-use crate::decide::{Decision, HaltedIn, Reason};
+use crate::decide::{Decision, Reason};
 use crate::facts::{FleetFacts, NodeView, Observed, PoolFacts, Steering, in_order, is_unavailable};
 use crate::rules::GateQuery;
 use conditions::{accepted, missing, unanswered_gate, waits_for_ever};
@@ -28,8 +27,7 @@ pub struct DesiredPoolStatus {
     counts: PoolCounts,
     next_window: Option<NextWindow>,
     versions: Vec<VersionCount>,
-    halts: Vec<AcknowledgedHalt>,
-    conditions: [DesiredCondition; 6],
+    conditions: [DesiredCondition; 5],
 }
 
 /// What is seen of the nodes of one pool.
@@ -65,12 +63,11 @@ pub enum NoAnswer<'q> {
     Failed(&'q str),
 }
 
-/// The statuses of all pools of this namespace, in the order of the facts, from what was decided for each node, and why a query
+/// The statuses of all pools, in the order of the facts, from what was decided for each node, and why a query
 /// of a gate has no answer, if it has none.
 pub fn pools<'q>(
     observed: &Observed<'_>,
     nodes: &[Decision<'_>],
-    namespace: &str,
     unanswered: impl Fn(&GateQuery) -> Option<NoAnswer<'q>>,
 ) -> Vec<DesiredPoolStatus> {
     let fleet = &observed.fleet;
@@ -95,9 +92,7 @@ pub fn pools<'q>(
         }
     }
     let pools = fleet.pools.iter().zip(tallies);
-    pools
-        .map(|(pool, tally)| tally.status(fleet, pool, namespace, unanswered_gate(pool, &unanswered)))
-        .collect()
+    pools.map(|(pool, tally)| tally.status(fleet, pool, unanswered_gate(pool, &unanswered))).collect()
 }
 
 impl<'a> Tally<'a> {
@@ -134,7 +129,6 @@ impl<'a> Tally<'a> {
         mut self,
         fleet: &FleetFacts<'_>,
         pool: &PoolFacts<'_>,
-        namespace: &str,
         unanswered: Option<DesiredCondition>,
     ) -> DesiredPoolStatus {
         self.counts.unavailable_limit = pool.limit;
@@ -149,28 +143,24 @@ impl<'a> Tally<'a> {
         versions
             .sort_by(|one, other| other.nodes.cmp(&one.nodes).then_with(|| one.version.cmp(&other.version)));
         versions.truncate(POOL_VERSIONS_MAX);
-        let halted = HaltedIn { namespace, pool: Some(pool.name) };
-        let records = records(fleet, pool);
-        let (accepted, halted) = (accepted(pool), self.halted(halted, pool, &records));
+        let accepted = accepted(pool);
         let invalid = (accepted.status == ConditionStatus::False).then_some(&accepted);
-        let contends = self.contends.map(|reason| {
+        let stalled = |reason: Reason<'_>| {
             DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &reason.message())
-        });
-        let is_halted = (halted.status == ConditionStatus::True).then_some(&halted);
-        let missing = missing(pool).map(|reason| {
-            DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &reason.message())
-        });
+        };
+        let [contends, missing, halted] =
+            [self.contends, missing(pool), self.halted].map(|it| it.map(stalled));
         // Of a version that the other pool was done with before, its nodes are updated all the same.
         let waits_for_pool =
             self.waiting.values().any(|group| matches!(group.reason, Reason::WaitingForPool(_)));
         let goes_on = self.counts.updating_nodes > 0 || !(self.waiting.is_empty() || waits_for_pool);
         let waits = if goes_on { None } else { waits_for_ever(fleet, pool) };
-        let stalls = invalid.or(contends.as_ref()).or(missing.as_ref()).or(waits.as_ref()).or(is_halted);
+        let stalls =
+            invalid.or(contends.as_ref()).or(missing.as_ref()).or(waits.as_ref()).or(halted.as_ref());
         let [ready, stalled] = health(stalls, unanswered);
         let progressing = self.progressing(pool, fleet.seen, &ready);
-        let conditions = [accepted, progressing, self.updated(), halted, ready, stalled];
+        let conditions = [accepted, progressing, self.updated(), ready, stalled];
         DesiredPoolStatus {
-            halts: halts(&records),
             counts: self.counts,
             next_window: window
                 .map(|(start, end)| NextWindow { start: start.to_string(), end: end.to_string() }),
@@ -178,23 +168,6 @@ impl<'a> Tally<'a> {
             conditions,
         }
     }
-}
-
-/// What the ledger remembers of versions in this pool.
-fn records<'a>(fleet: &FleetFacts<'a>, pool: &PoolFacts<'_>) -> Vec<(&'a str, &'a VersionRecord)> {
-    let all = fleet.pool_versions.iter().filter_map(|(key, record)| Some((key.split_once('/')?, record)));
-    all.filter(|((of, _), _)| *of == pool.name).map(|((_, version), record)| (version, record)).collect()
-}
-
-/// The halts among them; the latest ones.
-fn halts(records: &[(&str, &VersionRecord)]) -> Vec<AcknowledgedHalt> {
-    let halted = records.iter().filter_map(|(version, record)| Some((record.halted.as_ref()?, *version)));
-    let mut halts: Vec<_> = halted
-        .map(|(halt, version)| AcknowledgedHalt { version: version.to_owned(), halted_at: halt.at.clone() })
-        .collect();
-    halts.sort_by(|one, other| other.halted_at.cmp(&one.halted_at));
-    halts.truncate(POOL_HALTS_MAX);
-    halts
 }
 
 impl DesiredPoolStatus {
@@ -205,7 +178,6 @@ impl DesiredPoolStatus {
             && stored.counts == self.counts
             && stored.next_window == self.next_window
             && stored.versions == self.versions
-            && stored.halts == self.halts
             && self.conditions.iter().all(|wanted| wanted.is_stored_in(&stored.conditions, generation))
     }
 
@@ -224,7 +196,6 @@ impl DesiredPoolStatus {
                 counts: self.counts,
                 next_window: self.next_window.clone(),
                 versions: self.versions.clone(),
-                halts: self.halts.clone(),
                 conditions: conditions.collect(),
             },
         })

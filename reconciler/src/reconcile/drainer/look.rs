@@ -128,7 +128,7 @@ impl Look<'_> {
         let changes = circumstances.changes_at(pods());
         let changes = changes.map(|at| now + Duration::try_from(at.duration_since(time)).unwrap_or_default());
         let until = until.into_iter().chain(changes).min();
-        plan.keep_available(|owner| workloads.found(owner));
+        plan.note_available(|owner| workloads.found(owner));
         // A drain that has begun does not wait until workloads that appear meanwhile are known.
         let begun = marker.is_some_and(|marker| marker.drain_started_at.is_some());
         let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());

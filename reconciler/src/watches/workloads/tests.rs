@@ -8,7 +8,7 @@ fn a_failing_watch_forgets_and_invents_nothing() {
         Err(watcher::Error::WatchStartFailed(kube::Error::Api(status.boxed())))
     };
     for before in [None, Some(FoundWorkload::Unknown), Some(FoundWorkload::Gone)] {
-        let after = |shown| after(before.clone(), WorkloadKind::ReplicaSet, shown);
+        let after = |shown| after(before, shown);
         assert_eq!(after(failed(503)), before);
         assert_eq!(after(failed(429)), before);
         assert_eq!(after(failed(403)), Some(FoundWorkload::Unknown), "nobody waits for what nobody may see");

@@ -132,13 +132,10 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
 async fn what_closes_nothing_disturbs_nothing() -> Result<()> {
     let mut fleet = fleet(&["web"], &[]).await?;
     begin(&mut fleet, &["web"]).await?;
-    let halt = json!([{"version": NEW, "haltedAt": "2026-01-01T00:00:00Z"}]);
     for fields in [
         json!({"priority": 9}),
         json!({"maxUnavailable": "100%"}),
         json!({"topology": {"mode": "OneAtATime"}}),
-        json!({"failureThreshold": {"unproven": 5, "proven": 5}}),
-        json!({"acknowledgedHalts": halt}),
         json!({"windows": [{"schedule": "* * * * *", "duration": "24h"}]}),
         json!({"freezes": [{"name": "past", "start": "2020-01-01T00:00:00Z", "end": "2020-01-02T00:00:00Z"}]}),
         json!({"drain": {"timeout": "1m", "loadBalancerDelay": "2s"}, "soak": {"readyFor": "3s"}}),

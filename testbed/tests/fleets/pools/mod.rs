@@ -1,7 +1,6 @@
 //! Pools, on a real API server: side by side, changed in mid-update, gone, and refused.
 
 mod changed;
-mod halts;
 mod recipes;
 mod refused;
 mod steered;

@@ -52,11 +52,10 @@ async fn a_canary_goes_first() -> Result<()> {
     for node in ["node-1", "node-2", "node-3"] {
         fleet.until_node(node, "waits", |seen| seen.reason == "VersionHalted").await?;
     }
-    let rest = until_pool(&fleet, "rest", "is halted", |status| {
-        condition(status, "Halted") == Some(("True".into(), "VersionHalted".into()))
+    let rest = until_pool(&fleet, "rest", "stalls", |status| {
+        condition(status, "Stalled") == Some(("True".into(), "VersionHalted".into()))
     });
     rest.await?;
-    wait(&fleet, "rest", "Stalled").await?;
 
     // The next release comes up. The rest follows once the canary has run it for the soak.
     let next = "1.20.1";

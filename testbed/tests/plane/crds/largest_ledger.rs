@@ -5,8 +5,8 @@ use anyhow::{Result, ensure};
 use brupop_api::BottlerocketFleet;
 use brupop_api::crds::{
     CONDITIONS_MAX, COUNTER_MAX, DONE_POOLS_MAX, FAILED_NODES_MAX, HALT_REASON_MAX, MESSAGE_MAX, NAME_MAX,
-    POOL_NAME_MAX, POOL_RECORDS_MAX, SEEN_MAX, SLOTS_MAX, TIME_MAX, UID_MAX, VARIANT_MAX, VARIANTS_MAX,
-    VERSION_MAX, VERSION_RECORDS_MAX, WORD_MAX,
+    POOL_NAME_MAX, SEEN_MAX, SLOTS_MAX, TIME_MAX, UID_MAX, VARIANT_MAX, VARIANTS_MAX, VERSION_MAX,
+    VERSION_RECORDS_MAX, WORD_MAX,
 };
 use brupop_api::names::{CONDITIONS_MANAGER, FLEET};
 use http::Method;
@@ -60,13 +60,11 @@ fn kept() -> Json {
         "donePools": (0..DONE_POOLS_MAX).map(done).collect::<Map<_, _>>(),
     });
     let versions = (0..VERSION_RECORDS_MAX).map(|n| (version(n), record.clone()));
-    let of_pool = |n| (format!("{}/{}", longest("", POOL_NAME_MAX), version(n)), record.clone());
     let seen = (0..SEEN_MAX).map(|n| (version(n), json!(time)));
     json!({
         "term": COUNTER_MAX, "lastFinished": time,
         "slots": slots.collect::<Map<_, _>>(), "versions": versions.collect::<Map<_, _>>(),
         "seen": seen.collect::<Map<_, _>>(),
-        "poolVersions": (0..POOL_RECORDS_MAX).map(of_pool).collect::<Map<_, _>>(),
     })
 }
 

@@ -101,9 +101,9 @@ fn limits_of_fleets() -> Vec<Row> {
         ("a ceiling of none", json!({"maxUnavailable": 0}), Err("write a number from 1")),
         ("a ceiling in words", json!({"maxUnavailable": "unlimited"}), Err("write a number from 1")),
     ];
-    // All that a ledger holds is in the largest one.
-    let of_pools = json!({"poolVersions": {"web/1.20.0": {"acknowledgedAt": TIME}}});
-    [rows(FleetSpec, fleet_specs.into()), rows(FleetStatus, vec![("a version in a pool", of_pools, Ok(()))])]
+    // All else that a ledger holds is in the largest one.
+    let lifted = json!({"versions": {"1.20.0": {"acknowledgedAt": TIME}}});
+    [rows(FleetSpec, fleet_specs.into()), rows(FleetStatus, vec![("a halt that was lifted", lifted, Ok(()))])]
         .concat()
 }
 

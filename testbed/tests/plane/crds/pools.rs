@@ -131,11 +131,9 @@ fn gates() -> Vec<Told> {
 }
 
 fn status() -> Told {
-    let halts: Vec<_> =
-        (0..crds::POOL_HALTS_MAX).map(|n| json!({"version": format!("1.0.{n}"), "haltedAt": TIME})).collect();
     let versions: Vec<_> =
         (0..crds::POOL_VERSIONS_MAX).map(|n| json!({"version": format!("1.0.{n}"), "nodes": 1})).collect();
-    let mut all = json!({"versions": versions, "halts": halts, "nextWindow": {"start": TIME, "end": TIME}});
+    let mut all = json!({"versions": versions, "nextWindow": {"start": TIME, "end": TIME}});
     json_patch::merge(&mut all, &conditions(8));
     ("all of a status", all, Ok(()))
 }
@@ -151,13 +149,12 @@ pub async fn defaults_appear(client: &Client) -> Result<()> {
     let mut objects = Objects { client, made: 3000 };
     let expected = json!({"nodeSelector": {}, "priority": 0, "paused": false, "maxUnavailable": 1,
         "topology": {"topologyKey": "topology.kubernetes.io/zone", "mode": "Spread"},
-        "failureThreshold": {"unproven": 1, "proven": 2},
         "drain": {"timeout": "15m", "loadBalancerDelay": "0s", "respectDoNotDisrupt": false},
         "soak": {"readyFor": "1m", "workloadsTimeout": "15m"}});
     for spec in [
         json!({"nodeSelector": {}}),
         json!({"nodeSelector": {}, "priority": null, "paused": null, "maxUnavailable": null, "windows": null,
-            "topology": {"mode": null}, "drain": null, "soak": {}, "failureThreshold": {"proven": null}}),
+            "topology": {"mode": null}, "drain": null, "soak": {}}),
     ] {
         let (_, stored) = objects.make(PoolSpec, &spec).await?;
         ensure!(stored["spec"] == expected, "{spec} is stored as {}", stored["spec"]);

@@ -32,7 +32,7 @@ const NODE_FIELDS: [Field<'static>; 9] = [
     Field::UpdaterInterface,
     Field::OsImage,
 ];
-const FLEET_FIELDS: [Field<'static>; 13] = [
+const FLEET_FIELDS: [Field<'static>; 12] = [
     Field::Uid,
     Field::Generation,
     Field::Term,
@@ -42,7 +42,6 @@ const FLEET_FIELDS: [Field<'static>; 13] = [
     Field::VersionRecord("1.20.0"),
     Field::VersionRecord("1.20.1"),
     Field::VersionRecord("1.20.2"),
-    Field::PoolRecord { pool: "web", version: "1.20.0" },
     Field::Seen("1.20.0"),
     Field::Seen("1.20.1"),
     Field::LastFinished,

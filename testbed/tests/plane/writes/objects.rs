@@ -98,7 +98,8 @@ fn halves(spec: Json, status: Option<Json>) -> Json {
 pub fn node() -> impl Strategy<Value = Json> {
     let marker = json!({"term": 2, "attempt": 7, "shadow_uid": "u", "tainted": true}).to_string();
     let nonsense = "{\"attempt\": 7".to_owned();
-    let evicted = ["apps/v1/Deployment/shop/cart", "x/v1/A&B <c>/shop/\u{2028}"].map(str::to_owned);
+    let evicted =
+        ["apps/v1/Deployment/shop/cart", "x/v1/A&B <c>/shop/\u{2028}"].map(|owner| (owner.to_owned(), 3));
     let drains = Marker { attempt: 1, evicted_owners: evicted.into_iter().collect(), ..Marker::default() };
     let words = [Marker::default().render(), drains.render(), marker, nonsense].map(|text| json!(text));
     let labels = object(vec![
@@ -147,14 +148,11 @@ pub fn fleet() -> impl Strategy<Value = Json> {
     ])
     .boxed();
     let version = select(["1.20.0", "1.20.1", "1.20.2"].map(str::to_owned).to_vec());
-    let pools =
-        btree_map(select(vec!["web/1.20.0".to_owned(), "db/1.20.0".to_owned()]), record.clone(), 0..2);
     let versions = btree_map(version, record, 0..3).prop_map(|versions| json!(versions));
     let status = object(vec![
         ("term", some_of(&numbers())),
         ("slots", weighted(0.7, slots).boxed()),
         ("versions", weighted(0.7, versions).boxed()),
-        ("poolVersions", weighted(0.7, pools.prop_map(|pools| json!(pools))).boxed()),
         ("seen", some_of(&[json!({}), json!({"1.20.0": TIMES[0], "1.20.1": TIMES[1]})])),
         ("limit", some_of(&numbers())),
         ("lastFinished", or_null(&texts(&TIMES))),

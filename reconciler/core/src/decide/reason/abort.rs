@@ -12,7 +12,7 @@ enum Blame {
     NoFailure,
     /// The node's.
     OfNode,
-    /// The version's as well: it was seen on Nodes or workloads, which no agent can write.
+    /// The version's as well: it was seen on Nodes, which no agent can write.
     OfVersion,
 }
 
@@ -35,13 +35,6 @@ Abort: Blame {
          was not what it would boot next, so somebody may have deactivated it",
     NotBottlerocket: OfNode => "the host came back, and its Node's OS image names no version of Bottlerocket",
     NotReady: OfVersion => "the node was not Ready with the new version",
-    WorkloadsUnavailable: OfVersion => "a workload whose pods were evicted did not become available again",
-    WorkloadsUnavailableAmongOthers: OfNode =>
-        "a workload whose pods were evicted did not become available again; other nodes were away, cordoned or being \
-         updated, so that does not count against the version",
-    WorkloadsChanged: OfNode =>
-        "a workload whose pods were evicted did not become available again; another revision of it is being rolled out, \
-         so that does not count against the version",
     RebootedByItself: OfNode => "the host rebooted before its update was ready",
     OtherTarget: NoFailure => "the host would now update to another version, or to none",
     VersionHalted: NoFailure => "too many other nodes failed to reach the version",

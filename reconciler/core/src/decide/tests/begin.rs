@@ -1,6 +1,6 @@
 //! Who begins.
 
-use super::pool_halts::rules;
+use super::first_pools::rules;
 use super::world::*;
 use crate::decide::counts;
 

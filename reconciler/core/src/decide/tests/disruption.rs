@@ -1,6 +1,6 @@
 //! How long an updated node keeps the annotations that keep autoscalers away.
 
-use super::pool_halts::{pool, rules};
+use super::first_pools::{pool, rules};
 use super::world::*;
 use crate::facts::is_unavailable;
 use crate::objects::Words;
@@ -150,32 +150,29 @@ fn released(fleet: FleetFacts<'_>, views: Vec<NodeView<'_>>) -> bool {
 }
 
 #[test]
-fn a_pause_or_halt_of_its_pool_gives_the_annotations_back() {
+fn a_pause_or_a_halt_gives_the_annotations_back() {
     let open = rules(&json!({}));
     let halted: VersionRecord =
         serde_json::from_value(json!({"halted": {"at": "2026-11-21T02:00:00Z", "reason": ""}})).unwrap();
-    let in_fleet = BTreeMap::from([(NEW.to_owned(), halted.clone())]);
-    let in_pool = BTreeMap::from([(format!("web/{NEW}"), halted)]);
+    let halted = BTreeMap::from([(NEW.to_owned(), halted)]);
     let (none, its) = (BTreeMap::new(), slot("brs-a", "brs-a", 1));
-    for (gate, versions, pool_versions, gone) in [
-        (Starts::Open, &none, &none, false),
-        (Starts::Paused, &none, &none, true),
-        (Starts::Open, &in_fleet, &none, true),
-        (Starts::Open, &none, &in_pool, true),
-    ] {
+    for (gate, versions, gone) in
+        [(Starts::Open, &none, false), (Starts::Paused, &none, true), (Starts::Open, &halted, true)]
+    {
         let pools = [PoolFacts { starts: gate, ..pool("web", &open) }];
-        let fleet = FleetFacts { slots: &its, pools: &pools, versions, pool_versions, ..fleet() };
+        let fleet = FleetFacts { slots: &its, pools: &pools, versions, ..fleet() };
         // It is still watched.
         let view = kept(&KEPT).in_pool(0).with(|view| view.time.soak_over = false).with_shadow(|shadow| {
             (shadow.spec.state, shadow.spec.version) = (MonitoringUpdate, Some(NEW));
         });
-        assert_eq!(released(fleet, vec![view]), gone, "{gate:?} {versions:?} {pool_versions:?}");
+        assert_eq!(released(fleet, vec![view]), gone, "{gate:?} {versions:?}");
     }
 }
 
 #[test]
 fn the_release_is_one_write_that_leaves_no_marker() {
-    let owners = Marker { evicted_owners: vec!["apps/v1/ReplicaSet/shop/cart".to_owned()], ..KEPT.clone() };
+    let owners =
+        Marker { evicted_owners: [("apps/v1/ReplicaSet/shop/cart".to_owned(), 1)].into(), ..KEPT.clone() };
     let of = |view| observed(without_slots(), vec![view]);
     let seen = of(kept(&owners));
     let decided = decide_all(&seen);

@@ -1,18 +1,14 @@
 //! What is left on a node that is being emptied, what is kept away from it, and what its Node has to say.
 
-use brupop_api::marker::Before;
-
 use super::world::*;
 use crate::objects::Words;
 
 #[test]
 fn the_cordon_notes_how_workloads_are() {
-    let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
-    let before = [Before { available: 3, revision: None }];
+    let owners = BTreeMap::from([("apps/v1/ReplicaSet/shop/cart".to_owned(), 3)]);
     let view: NodeView<'_> = staged();
-    let view = view.with(|view| (view.pods.owners, view.pods.owners_before) = (&owners, &before));
-    let marker = marker_of(&decide(&fleet(), &view));
-    assert_eq!(marker.evicted().collect::<Vec<_>>(), [(&owners[0], Some(&before[0]))]);
+    let view = view.with(|view| view.pods.owners = Some(&owners));
+    assert_eq!(marker_of(&decide(&fleet(), &view)).evicted_owners, owners);
 }
 
 #[test]

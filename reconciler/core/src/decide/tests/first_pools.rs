@@ -1,11 +1,51 @@
 //! Which nodes keep a pool that goes first from being done with a version.
 
-use super::pool_halts::{canaries_are_done, placed, pool, rules, updated};
+use super::versions::acknowledged;
 use super::world::*;
 use crate::facts::{FirstPool, FirstPoolStanding};
+use crate::rules::Rules;
+use crate::tests::world::{read, with};
 
 const AWS: Option<&str> = Some("aws-k8s-1.36");
 const NVIDIA: Option<&str> = Some("aws-k8s-1.36-nvidia");
+
+pub(super) fn rules(spec: &serde_json::Value) -> Rules {
+    Rules::of(&read(with(json!({"nodeSelector": {}}), spec))).unwrap()
+}
+
+pub(super) fn pool<'a>(name: &'a str, rules: &'a Rules) -> PoolFacts<'a> {
+    PoolFacts { name, nodes: 4, limit: 4, rules: Some(rules), ..PoolFacts::DEFAULT }
+}
+
+/// Does this write note that the pool `canary` is done with the new version?
+fn canaries_are_done(write: Option<&Write<'_>>) -> bool {
+    let record = write.and_then(|write| record_of(write, Field::VersionRecord(NEW)));
+    record.is_some_and(|record| record.done_pools.contains_key("canary"))
+}
+
+/// A node that has this name, in this pool, of a variant.
+fn placed(name: &'static str, pool: usize, variant: Option<&'static str>) -> NodeView<'static> {
+    idle().named(name).in_pool(pool).with_node(|node| node.variant = variant)
+}
+
+/// The same, in service with the new version.
+fn updated(name: &'static str, pool: usize, variant: Option<&'static str>) -> NodeView<'static> {
+    placed(name, pool, variant)
+        .with_node(|node| node.version = Some(NEW))
+        .with_shadow(|shadow| shadow.status.current_version = Some(NEW))
+}
+
+/// The record of a version with which the canaries have been done for hours.
+fn done(halted_for: Option<&[&str]>) -> VersionRecord {
+    let halted =
+        halted_for.map(|variants| json!({"at": "2026-11-21T02:00:00Z", "reason": "", "variants": variants}));
+    serde_json::from_value(json!({
+        "succeeded": 1, "halted": halted,
+        "provenVariants": ["aws-k8s-1.36", "aws-k8s-1.36-nvidia"],
+        "donePools": {"canary": {"since": "2026-11-21T00:00:00Z", "longestSeconds": 0}},
+    }))
+    .unwrap()
+}
 
 /// A canary that cannot look for updates.
 fn canary(variant: Option<&'static str>) -> NodeView<'static> {
@@ -120,5 +160,38 @@ fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
         ("it is of another pool", a.in_pool(1), false),
     ] {
         assert_eq!(canaries_are_done(slots(&fleet, &[a]).write.as_ref()), done, "{what}");
+    }
+}
+
+#[test]
+fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
+    let (canary, follows) = (rules(&json!({})), rules(&json!({"after": [{"pool": "canary"}]})));
+    let pools = [pool("canary", &canary), pool("web", &follows)];
+    let (nvidia, aws): (&[&str], &[&str]) = (&["aws-k8s-1.36-nvidia"], &["aws-k8s-1.36"]);
+    let (mixed, of_aws) =
+        (vec![updated("brs-a", 0, AWS), placed("brs-b", 0, NVIDIA)], vec![updated("brs-a", 0, AWS)]);
+    let since = |views: &[NodeView<'_>], record: &VersionRecord, lifts: bool| {
+        let known = BTreeMap::from([(NEW.to_owned(), record.clone())]);
+        let said = if lifts { acknowledged(record).to_vec() } else { vec![] };
+        // Nobody begins: only what is noted matters here.
+        let pools = [PoolFacts { limit: 0, ..pools[0].clone() }, pools[1].clone()];
+        let fleet = FleetFacts { versions: &known, acknowledged: &said, pools: &pools, ..without_slots() };
+        let noted = slots(&fleet, views).write.and_then(|it| record_of(&it, Field::VersionRecord(NEW)));
+        let done_pools = noted.unwrap_or_else(|| record.clone()).done_pools;
+        done_pools.get("canary").and_then(|done| done.since.clone())
+    };
+    let undone = |record: VersionRecord| VersionRecord { done_pools: BTreeMap::new(), ..record };
+    let (before, now) = (Some("2026-11-21T00:00:00Z".to_owned()), Some(fleet().now.to_owned()));
+    for (what, views, record, lifts, expected) in [
+        ("one without nodes of the variant stays done", &of_aws, done(Some(nvidia)), false, before.clone()),
+        ("so does one with such nodes", &mixed, done(Some(nvidia)), false, before.clone()),
+        ("one becomes done without them", &mixed, undone(done(Some(nvidia))), false, now.clone()),
+        ("they count if nothing is halted", &mixed, undone(done(None)), false, None),
+        ("a halt of all is another matter", &of_aws, done(Some(&[])), false, None),
+        ("once it is lifted, they have to be done, too", &mixed, done(Some(nvidia)), true, None),
+        ("and pools of others go on", &of_aws, done(Some(nvidia)), true, before),
+        ("once that of their own is lifted, they begin again", &of_aws, done(Some(aws)), true, now),
+    ] {
+        assert_eq!(since(views, &record, lifts), expected, "{what}");
     }
 }

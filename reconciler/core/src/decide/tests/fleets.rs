@@ -41,8 +41,8 @@ pub(super) struct Place {
     /// A budget allows nothing now; for how long, if it does.
     blocked: Option<bool>,
     denied: bool,
-    /// Whether a workload is missing, if they were looked at; and if so, whether somebody has changed it.
-    missing: Option<(bool, bool)>,
+    /// Whether a workload is missing, if they were looked at.
+    missing: Option<bool>,
 }
 
 /// A fleet, and what its reconciler is told to do.
@@ -118,9 +118,8 @@ impl Fleet {
             let obstacle = place.crowded.then_some(Obstacle::TooManyPods).or(never).or(now);
             known.obstacles.extend(obstacle.map(|obstacle| (name.clone(), obstacle)));
             known.denied.extend(place.denied.then(|| (name.clone(), "a rule".to_owned())));
-            known.evicted.extend(place.missing.map(|(missing, changed)| {
-                (name.clone(), missing.then(|| ("apps/v1/ReplicaSet/shop/cart".to_owned(), changed)))
-            }));
+            let cart = || "apps/v1/ReplicaSet/shop/cart".to_owned();
+            known.evicted.extend(place.missing.map(|missing| (name.clone(), missing.then(cart))));
         }
         known
     }

@@ -52,9 +52,7 @@ fn what_has_begun_is_held_where_it_may_wait() {
         let times = TimeFacts { workloads_overdue: true, step_overdue, ..watched().time };
         NodeView { evicted, time: times, ..watched() }
     };
-    // Who is held may have had all workloads back for hours: one that is rolled out just now is no failure.
-    let cart = Evicted::Missing { owner: "apps/v1/ReplicaSet/shop/cart", changed: false };
-    let workloads = Reason::Aborting(Abort::WorkloadsUnavailable);
+    let cart = Evicted::Missing("apps/v1/ReplicaSet/shop/cart");
     for (what, view, by_gate) in [
         ("staged", staged(), [Cordoning, given_up, given_up, unknown]),
         ("cordoned", staged().marked_by(&CORDONED), [Draining; 4]),
@@ -62,7 +60,7 @@ fn what_has_begun_is_held_where_it_may_wait() {
         ("back in service", back, [Monitoring; 4]),
         ("watched, and late", late(Evicted::Back, true), [Finishing, closed, unknown, unknown]),
         ("workloads not seen", late(Evicted::Unknown, true), [Finishing, closed, unknown, unknown]),
-        ("a workload is missing", late(cart, false), [workloads, closed, unknown, unknown]),
+        ("a workload is missing", late(cart, false), [Finishing, closed, unknown, unknown]),
         ("fell back", watched().with_node(|node| node.version = Some(OLD)), [fell_back; 4]),
     ] {
         for (gate, reason) in [None, CLOSED, UNKNOWN, AWAITED].into_iter().zip(by_gate) {

@@ -48,7 +48,7 @@ fn a_node_of_ours_that_lost_shadow_and_ledger_has_a_slot() {
     assert_eq!(sets(&new_term(Some(&ledger), &[view]).1, Field::Slot(SHADOW)), None, "it knows its slots");
 
     // Nothing is out of service any more: only the owners of evicted pods are remembered.
-    let tidy = Marker { evicted_owners: vec!["apps/v1/ReplicaSet/a/b".into()], ..Marker::default() };
+    let tidy = Marker { evicted_owners: [("apps/v1/ReplicaSet/a/b".into(), 1)].into(), ..Marker::default() };
     marked(&mut view, &tidy);
     assert_eq!(sets(&new_term(None, &[view]).1, Field::Slot(SHADOW)), None);
 

@@ -115,7 +115,10 @@ fn marker(name: &str, attempt: u64, watched: bool, dice: &mut Dice<'_>) -> Marke
         shadow_uid: if dice.rarely(8) { "an earlier shadow".to_owned() } else { uid_of(name) },
         attempt: dice.one_of(&[attempt, attempt, 1, 2]),
         term: TERM - 1,
-        evicted_owners: if dice.rarely(2) { vec![] } else { vec!["apps/v1/ReplicaSet/shop/cart".to_owned()] },
+        evicted_owners: (!dice.rarely(2))
+            .then(|| ("apps/v1/ReplicaSet/shop/cart".to_owned(), 2))
+            .into_iter()
+            .collect(),
         ..Marker::default()
     };
     if dice.rarely(3) != watched {

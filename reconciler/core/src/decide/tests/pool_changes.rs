@@ -62,8 +62,6 @@ fn each_change_of_a_pool_is_heeded_until_the_cordon() {
         (json!({"windows": [{"schedule": "not at all", "duration": "1h"}]}), closed),
         (json!({"maxUnavailable": "1%"}), goes_on),
         (json!({"topology": {"mode": "OneAtATime"}}), goes_on),
-        (json!({"failureThreshold": {"unproven": 3}}), goes_on),
-        (json!({"acknowledgedHalts": [{"version": NEW, "haltedAt": NOW}]}), goes_on),
         (json!({"drain": {"timeout": "1s"}}), goes_on),
         (json!({"drain": {"loadBalancerDelay": "1m"}}), "ExcludedFromLoadBalancers"),
         (json!({"soak": {"readyFor": "2h", "workloadsTimeout": "0s"}}), goes_on),

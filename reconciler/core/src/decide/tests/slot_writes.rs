@@ -49,23 +49,16 @@ fn slots_are_taken_only_on_what_was_read() {
     }
 }
 
-/// A record is set on the record that was read, in the fleet as in a pool.
+/// A record is set on the record that was read.
 #[test]
 fn records_are_tested_as_they_were_read() {
     let record = VersionRecord { succeeded: 3, ..VersionRecord::default() };
-    let (versions, of_pools) = (
-        BTreeMap::from([(NEW.to_owned(), record.clone())]),
-        BTreeMap::from([(format!("web/{NEW}"), record.clone())]),
-    );
-    let fleet = FleetFacts { versions: &versions, pool_versions: &of_pools, ..without_slots() };
+    let versions = BTreeMap::from([(NEW.to_owned(), record.clone())]);
+    let fleet = FleetFacts { versions: &versions, ..without_slots() };
     let other = "1.21.0";
-    let in_pool = |version| Field::PoolRecord { pool: "web", version };
-    let read = Value::VersionRecord(record);
     for (field, expected) in [
-        (Field::VersionRecord(NEW), read.clone()),
+        (Field::VersionRecord(NEW), Value::VersionRecord(record)),
         (Field::VersionRecord(other), Value::Absent),
-        (in_pool(NEW), read),
-        (in_pool(other), Value::Absent),
         (Field::Seen(NEW), Value::Absent),
     ] {
         let tests = writes::ledger_tests(&fleet, &[(field, Value::Absent)]);

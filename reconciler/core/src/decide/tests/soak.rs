@@ -5,8 +5,7 @@ use super::world::*;
 use crate::workloads::Evicted;
 
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
-const MISSING: Evicted<'static> = Evicted::Missing { owner: CART, changed: false };
-const CHANGED: Evicted<'static> = Evicted::Missing { owner: CART, changed: true };
+const MISSING: Evicted<'static> = Evicted::Missing(CART);
 
 #[test]
 fn the_soak_ends_when_workloads_are_back() {
@@ -16,10 +15,7 @@ fn the_soak_ends_when_workloads_are_back() {
         (Evicted::Back, false, false, Reason::Monitoring),
         (MISSING, false, false, Reason::Monitoring),
         (MISSING, false, true, Reason::WorkloadsUnavailable(CART)),
-        (MISSING, true, true, Reason::Aborting(Abort::WorkloadsUnavailable)),
-        (CHANGED, false, false, Reason::Monitoring),
-        (CHANGED, false, true, Reason::WorkloadsUnavailable(CART)),
-        (CHANGED, true, true, Reason::Aborting(Abort::WorkloadsChanged)),
+        (MISSING, true, true, Reason::Finishing),
         (Evicted::Unknown, false, true, Reason::Monitoring),
         (Evicted::Unknown, true, true, Reason::Finishing),
     ] {
@@ -27,36 +23,26 @@ fn the_soak_ends_when_workloads_are_back() {
         (view.time.soak_over, view.time.workloads_overdue) = (soak_over, overdue);
         let decision = decide(&fleet(), &view);
         assert_eq!(decision.reason, reason, "{evicted:?}, overdue: {overdue}, soak over: {soak_over}");
-        let ends = matches!(reason, Reason::Finishing | Reason::Aborting(_));
+        let ends = reason == Reason::Finishing;
         assert_eq!(decision.effect.is_some(), ends, "{reason:?}");
         assert!(!ends || next_state(&decision) == Some(Idle), "{reason:?}");
     }
 }
 
 #[test]
-fn other_updates_excuse_a_missing_workload() {
-    let view = NodeView { evicted: MISSING, ..watched() }.with(|view| view.time.workloads_overdue = true);
-    let mut slots = SLOT.clone();
-    slots.extend(slot("brs-other", "other", 1));
-    for among in [FleetFacts { slots: &slots, ..fleet() }, FleetFacts { all_in_service: false, ..fleet() }] {
-        let decision = decide(&among, &view).reason;
-        assert_eq!(decision, Reason::Aborting(Abort::WorkloadsUnavailableAmongOthers));
-        let changed = NodeView { evicted: CHANGED, ..view };
-        assert_eq!(decide(&among, &changed).reason, Reason::Aborting(Abort::WorkloadsChanged));
-    }
-    assert!(Abort::WorkloadsUnavailableAmongOthers.is_failure());
-}
-
-/// It says neither that the version is bad nor that it is good.
-#[test]
-fn a_changed_workload_counts_neither_for_nor_against_the_version() {
-    let changed = versions::failures(Abort::WorkloadsChanged.as_str());
-    let view = versions::over(Some(&changed)).rebooted(NEW);
-    let ledger = slots(&fleet(), &[view]).write.unwrap();
+fn workloads_that_stay_away_end_the_update_as_updated() {
+    let of = |evicted| {
+        let view = NodeView { evicted, ..watched() }.with(|view| view.time.workloads_overdue = true);
+        let decision = decide(&fleet(), &view);
+        assert_eq!(failures_of(&decision), None, "{evicted:?}");
+        decision.milestone
+    };
+    assert_eq!(of(MISSING), Some(Milestone::UpdatedWithoutWorkloads));
+    assert_eq!([of(Evicted::Back), of(Evicted::Unknown)], [Some(Milestone::Updated); 2]);
+    // Its slot is given back, and the version has been reached.
+    let ledger = slots(&fleet(), &[versions::over(None).rebooted(NEW)]).write.unwrap();
     assert_eq!(sets(&ledger, Field::Slot(SHADOW)), Some(Value::Absent));
-    assert_eq!(sets(&ledger, Field::VersionRecord(NEW)), None);
-    let view = NodeView { evicted: CHANGED, ..watched() }.with(|view| view.time.workloads_overdue = true);
-    assert!(failures_of(&decide(&fleet(), &view)).is_some());
+    assert_eq!(record_of(&ledger, Field::VersionRecord(NEW)).unwrap().succeeded, 1);
 }
 
 #[test]
@@ -67,7 +53,7 @@ fn a_node_without_label_waits_for_none() {
 
 #[test]
 fn given_up_in_service_keeps_no_slot() {
-    let (shadow_uid, evicted_owners) = (UID.to_owned(), vec![CART.to_owned()]);
+    let (shadow_uid, evicted_owners) = (UID.to_owned(), BTreeMap::from([(CART.to_owned(), 1)]));
     let owners = Marker { shadow_uid, attempt: 1, evicted_owners, ..Marker::default() };
     for (marker, ready, undone) in
         [(&owners, false, true), (&owners, true, true), (&DRAINED, false, false), (&DRAINED, true, true)]

@@ -42,9 +42,8 @@ fn what_is_there_and_ours_is_undone() {
 
 #[test]
 fn owners_of_evicted_pods_stay_in_the_marker() {
-    let owners = vec!["apps/v1/ReplicaSet/shop/cart".to_owned()];
-    let owners_before = vec![brupop_api::marker::Before { available: 3, revision: None }];
-    let rest = Marker { evicted_owners: owners, owners_before, ..nothing_done() };
+    let evicted_owners = BTreeMap::from([("apps/v1/ReplicaSet/shop/cart".to_owned(), 3)]);
+    let rest = Marker { evicted_owners, ..nothing_done() };
     let marker = Marker { tainted: true, drained_at: Some("then".into()), ..rest.clone() };
     let node = idle().node.unwrap();
     let write = undo_and_keep_owners(&fleet(), &node, &marker, false);

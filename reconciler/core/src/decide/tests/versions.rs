@@ -87,7 +87,7 @@ fn which_failures_count() {
     let budget = FailureBudget { unproven: None, proven: Some(2) };
     let fleet = FleetFacts { budget, ..fleet() };
     // Of the others, an agent can say so, and nobody else has seen it.
-    let seen_by_others = ["FellBack", "FellBackDeactivated", "NotReady", "WorkloadsUnavailable"];
+    let seen_by_others = ["FellBack", "FellBackDeactivated", "NotReady"];
     for &reason in Abort::WORDS {
         let failures = failures(reason);
         let record = record(&fleet, None, &[over(Some(&failures))]);

@@ -49,7 +49,7 @@ pub(super) fn marker(attempt: u64, drained: bool) -> Marker {
         emptied: true,
         tainted: true,
         drained_at: drained.then(|| "then".to_owned()),
-        evicted_owners: vec!["apps/v1/ReplicaSet/shop/cart".to_owned()],
+        evicted_owners: [("apps/v1/ReplicaSet/shop/cart".to_owned(), 2)].into(),
         ..Marker::default()
     }
 }

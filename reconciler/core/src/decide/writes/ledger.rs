@@ -7,7 +7,6 @@ use brupop_api::crds::COUNTER_MAX;
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
 use brupop_api::{Field, Object, State, Value, Write};
 
-use crate::decide::halts::Key;
 use crate::facts::{FleetFacts, NodeView};
 
 /// The write to the ledger with which a process begins to lead, before it writes anything else; and the term in which it
@@ -58,10 +57,8 @@ pub(crate) fn ledger_tests<'a>(
     sets: &[(Field<'a>, Value<'a>)],
 ) -> Vec<(Field<'a>, Value<'a>)> {
     let records = sets.iter().filter_map(|(field, _)| {
-        let record = |key: Key<'a>| key.stored(fleet).cloned().map(Value::VersionRecord);
         let read = match field {
-            Field::VersionRecord(version) => record(Key::of_fleet(version)),
-            Field::PoolRecord { pool, version } => record(Key::of_pool(pool, version)),
+            Field::VersionRecord(version) => fleet.versions.get(*version).cloned().map(Value::VersionRecord),
             Field::Seen(version) => fleet.seen.get(*version).map(|at| Value::text(at)),
             _ => return None,
         };

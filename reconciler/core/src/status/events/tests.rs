@@ -33,6 +33,7 @@ fn each_milestone_has_its_word() {
         (Milestone::CordonedAgain, "CordonedAgain", true, true),
         (Milestone::PodsLeft, "PodsLeft", true, true),
         (Milestone::Updated, "Updated", false, true),
+        (Milestone::UpdatedWithoutWorkloads, "UpdatedWithoutWorkloads", true, true),
         (Milestone::Aborted(Abort::FellBack), "UpdateAborted", true, true),
         (Milestone::OptedOut, "OptedOut", false, true),
         (Milestone::Removed, "UpdatedNodeRemoved", false, false),

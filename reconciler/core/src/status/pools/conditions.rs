@@ -2,14 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use brupop_api::conditions::{ACCEPTED, ConditionStatus, HALTED, PROGRESSING, READY, STALLED, UPDATED};
-use brupop_api::crds::MESSAGE_MAX;
-use brupop_api::fleet::VersionRecord;
-use brupop_api::printable::printable;
+use brupop_api::conditions::{ACCEPTED, ConditionStatus, PROGRESSING, READY, STALLED, UPDATED};
 use semver::Version;
 
 use super::{NoAnswer, Tally, WaitingGroup};
-use crate::decide::{HaltedIn, Reason, how_to_lift};
+use crate::decide::Reason;
 use crate::facts::{FirstPool, FirstPoolStanding, FleetFacts, PoolFacts};
 use crate::rules::{GateQuery, PoolGate};
 use crate::status::DesiredCondition;
@@ -61,32 +58,6 @@ impl Tally<'_> {
             (ConditionStatus::True, "NoUpdate", "there is no update for any node of the pool")
         };
         DesiredCondition::of(UPDATED, status, reason, message)
-    }
-
-    /// Is a version halted in the pool, or one of the whole fleet that its nodes wait for?
-    pub(super) fn halted(
-        &self,
-        halted: HaltedIn<'_>,
-        pool: &PoolFacts<'_>,
-        records: &[(&str, &VersionRecord)],
-    ) -> DesiredCondition {
-        let why = records
-            .iter()
-            .filter_map(|(version, record)| Some(format!("{version}: {}", record.halted.as_ref()?.reason)));
-        let why = why.collect::<Vec<_>>().join("; ");
-        if !why.is_empty() {
-            let acknowledged = pool.rules.map_or(&[][..], |rules| &rules.acknowledged);
-            let how = how_to_lift(halted, records, acknowledged);
-            let why = printable(&why, MESSAGE_MAX.saturating_sub(how.len())).into_owned();
-            return DesiredCondition::of(HALTED, ConditionStatus::True, "VersionHaltedInPool", &(why + &how));
-        }
-        let (status, reason, message) = match &self.halted {
-            Some(reason) => (ConditionStatus::True, "VersionHalted", reason.message()),
-            None => {
-                (ConditionStatus::False, "NotHalted", "no node waits for a version that is halted".into())
-            }
-        };
-        DesiredCondition::of(HALTED, status, reason, &message)
     }
 }
 

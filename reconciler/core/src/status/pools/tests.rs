@@ -62,7 +62,7 @@ fn status_of(
     let policy = Policy::default();
     let observed = observe_knowing(cluster, &known(cluster), &policy, NOW);
     let decided = decide::fleet(&observed);
-    pools(&observed, &decided.nodes, "ns", unanswered).pop().unwrap()
+    pools(&observed, &decided.nodes, unanswered).pop().unwrap()
 }
 
 /// Status and reason of each condition.
@@ -96,7 +96,6 @@ fn a_pool_counts_its_nodes() {
             "Accepted=True/Understood",
             "Progressing=False/CheckingPods",
             "Updated=False/UpdatesPending",
-            "Halted=False/NotHalted",
             "Ready=True/InForce",
             "Stalled=False/NotStalled"
         ]
@@ -108,7 +107,6 @@ fn a_pool_counts_its_nodes() {
 fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
     let (old, new) = (Some(OLD), Some(NEW));
     let halted = json!({"versions": {"1.20.0": {"halted": {"at": NOW, "reason": "n (FellBack)"}}}});
-    let in_pool = json!({"poolVersions": {"web/1.20.0": {"halted": {"at": NOW, "reason": "n (WorkloadsUnavailable)"}}}});
     let slot = json!({"slots": {"brs-n": {"uid": "uid-brs-n", "attempt": 1}}});
     let outside = json!({"windows": [{"schedule": "0 5 * * *", "duration": "1h"}]});
     let (none, pending, invalid) = (json!({}), "False/UpdatesPending", Some("PoolInvalid"));
@@ -122,8 +120,7 @@ fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
         ("paused", json!({"paused": true}), &[new], &none, None, Some(("PoolPaused", pending))),
         ("outside its window", outside, &[new], &none, None, Some(("OutsideWindow", pending))),
         ("halted for others only", json!({}), &[old], &halted, None, None),
-        ("halted in the fleet", json!({}), &[new], &halted, Some("VersionHalted"), None),
-        ("halted in the pool", json!({}), &[new], &in_pool, Some("VersionHaltedInPool"), None),
+        ("halted", json!({}), &[new], &halted, Some("VersionHalted"), Some(("VersionHalted", pending))),
         (
             "not understood",
             json!({"maxUnavailable": 0}),
@@ -133,7 +130,7 @@ fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
             Some(("PoolInvalid", pending)),
         ),
         ("not even read", json!({"nodeSelector": 3}), &[new], &none, invalid, Some(("PoolInvalid", pending))),
-        ("the same, and halted", json!({"nodeSelector": 3}), &[], &in_pool, invalid, None),
+        ("the same, and halted", json!({"nodeSelector": 3}), &[], &halted, invalid, None),
     ] {
         let mut cluster = of_pool(spec);
         for (name, wants) in ["n", "o"].into_iter().zip(wants) {
@@ -150,9 +147,9 @@ fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
             || "Ready=True/InForce Stalled=False/NotStalled".to_owned(),
             |why| format!("Ready=False/{why} Stalled=True/{why}"),
         );
-        assert_eq!(words(&status)[4..].join(" "), expected, "{what}");
-        let [.., halted, ready, stalled] = &status.conditions;
-        let known = [&status.conditions[0], halted].map(|it| &it.message);
+        assert_eq!(words(&status)[3..].join(" "), expected, "{what}");
+        let [accepted, progressing, _, ready, stalled] = &status.conditions;
+        let known = [accepted, progressing].map(|it| &it.message);
         assert!(stalled.status == ConditionStatus::False || known.contains(&&stalled.message), "{what}");
         assert_eq!(ready.message == stalled.message, why.is_some(), "{what}: {ready:?}");
     }

@@ -55,11 +55,6 @@ pub(crate) fn is_halted(record: &Json, node: Option<&Json>) -> bool {
     is_set(record, "/halted") && (everywhere || variant.is_none_or(|variant| halted.any(|it| it == variant)))
 }
 
-/// Is this version halted in this pool?
-pub(crate) fn is_halted_in_pool(ledger: &Json, pool: &str, version: &str) -> bool {
-    is_set(&ledger["status"]["poolVersions"][format!("{pool}/{version}")], "/halted")
-}
-
 /// Name of the node that this shadow is of.
 pub(crate) fn node_of(shadow: &str) -> &str {
     shadow.strip_prefix("brs-").unwrap_or(shadow)

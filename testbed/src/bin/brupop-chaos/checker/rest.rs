@@ -3,8 +3,8 @@
 use serde_json::Value as Json;
 
 use super::json::{
-    EXCLUDED, OPTED_IN, condition, is_cordoned, is_halted, is_halted_in_pool, is_ready, is_set, marker,
-    members, number, shadow_of, text, texts,
+    EXCLUDED, OPTED_IN, condition, is_cordoned, is_halted, is_ready, is_set, marker, members, number,
+    shadow_of, text, texts,
 };
 use super::objects::Objects;
 
@@ -74,9 +74,6 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
     let said = condition(shadow, "Progressing").unwrap_or(&Json::Null);
     match text(said, "/reason") {
         "VersionHalted" => is_halted(&objects.ledger["status"]["versions"][version], Some(node)),
-        "VersionHaltedInPool" => {
-            is_halted_in_pool(&objects.ledger, text(node, "/metadata/labels/tier"), version)
-        }
         "WaitingForPool" => {
             if text(node, "/metadata/labels/tier") != "web" {
                 return false;
@@ -84,7 +81,7 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
             let record = &objects.ledger["status"]["versions"][version];
             // A pool is never done with a version that is halted for all variants.
             let everywhere = is_set(record, "/halted") && texts(record, "/halted/variants").next().is_none();
-            if everywhere || is_halted_in_pool(&objects.ledger, "canary", version) {
+            if everywhere {
                 return true;
             }
             let canaries = objects
@@ -180,8 +177,6 @@ mod tests {
             ("NotLabelled", &labels, json!({}), true),
             ("VersionHalted", &labels, json!({"versions": {"1": halted}}), false),
             ("VersionHalted", &labels, json!({"versions": {"2": halted}}), true),
-            ("VersionHaltedInPool", &labels, json!({"poolVersions": {"db/2": halted}}), false),
-            ("VersionHaltedInPool", &labels, json!({"poolVersions": {"web/2": halted}}), true),
         ] {
             let mut objects = fleet("Idle", "1", reason, false);
             objects.ledger["status"] = status;
@@ -269,7 +264,6 @@ mod tests {
         assert_eq!(canary("2", of_others), ["n"], "the pool is done, whatever becomes of others");
         let halted = json!({"halted": {"reason": "all"}});
         assert_eq!(canary("2", json!({"versions": {"2": halted}})), [""; 0], "no pool is done with that");
-        assert_eq!(canary("2", json!({"poolVersions": {"canary/2": halted}})), [""; 0]);
         assert_eq!(canary("2", json!({"versions": {"1": halted}})), ["n"], "that is another version");
     }
 }

@@ -4,8 +4,8 @@ use serde_json::Value as Json;
 
 use super::Violation;
 use super::json::{
-    COMPONENT, EXCLUDED, is_cordoned, is_halted, is_halted_in_pool, is_only_kept, is_set, marker, members,
-    node_of, number, shadow_of, text, texts,
+    COMPONENT, EXCLUDED, is_cordoned, is_halted, is_only_kept, is_set, marker, members, node_of, number,
+    shadow_of, text, texts,
 };
 use super::objects::{Objects, PodState};
 use brupop_testbed::operator::NAMESPACE;
@@ -58,7 +58,6 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
         let halted = |ledger: &Json| {
             let node = objects.nodes.get(node_of(shadow)).map(|node| &node.object);
             is_halted(&ledger["status"]["versions"][version], node)
-                || is_halted_in_pool(ledger, text(slot, "/pool"), version)
         };
         if halted(before) && halted(after) {
             found

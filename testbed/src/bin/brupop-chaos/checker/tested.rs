@@ -7,7 +7,7 @@ use super::Violation;
 use super::json::{MARKER, is_set, text};
 
 /// What is decided on, of the ledger.
-const DECIDED: [&str; 4] = ["/status/term", "/status/slots", "/status/versions", "/status/poolVersions"];
+const DECIDED: [&str; 3] = ["/status/term", "/status/slots", "/status/versions"];
 
 /// The reconciler writes: with the tests of what it was decided on.
 pub(crate) fn untested(event: &Event) -> Vec<Violation> {

@@ -21,7 +21,7 @@ pub(super) fn place(name: &str, dice: &mut Dice<'_>) -> Place {
     let pod = || PodKey { namespace: "shop".into(), name: "cart".into(), uid: "pod".into() };
     let full = DrainPlan {
         evict: vec![pod()],
-        owners: vec!["apps/v1/ReplicaSet/shop/cart".into()],
+        owners: [("apps/v1/ReplicaSet/shop/cart".into(), 2)].into(),
         ..DrainPlan::default()
     };
     let shadow = (!dice.rarely(12)).then(|| shadow(name, dice));
@@ -37,7 +37,7 @@ pub(super) fn place(name: &str, dice: &mut Dice<'_>) -> Place {
         crowded: dice.rarely(12),
         blocked: dice.rarely(8).then(|| dice.rarely(2)),
         denied: dice.rarely(12),
-        missing: dice.one_of(&[Some((false, false)), Some((true, false)), Some((true, true)), None]),
+        missing: dice.one_of(&[Some(false), Some(true), None]),
         node: (!dice.rarely(20)).then(|| node(name, shadow.as_ref(), dice)),
         shadow,
     }
@@ -130,7 +130,6 @@ pub(super) fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> B
     let seen = json!({NEW: dice.ago()});
     let status = json!({
         "term": TERM, "slots": slots, "versions": versions,
-        "poolVersions": if dice.rarely(6) { json!({format!("p0/{NEW}"): halted}) } else { json!({}) },
         "seen": if dice.rarely(2) { seen } else { json!({}) },
         "lastFinished": dice.ago_or_never(),
     });

@@ -51,7 +51,7 @@ fn a_pool_that_is_being_updated_is_not_stalled_by_the_one_before_it() {
     let mut cluster = of_pool(json!({"priority": 2, "after": [{"pool": "a"}]}));
     let ghost = json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "ghost"}]});
     a_pool("a", ghost).put(&mut cluster);
-    let stalled = |cluster: &mut Cluster, ledger: Value| words(&status_with(cluster, ledger))[5].clone();
+    let stalled = |cluster: &mut Cluster, ledger: Value| words(&status_with(cluster, ledger))[4].clone();
     join(&mut cluster, "n", NEW, None, false);
     assert_eq!(stalled(&mut cluster, json!({})), "Stalled=True/WaitingForPool");
     join(&mut cluster, "n", OLD, Some(NEW), false);
@@ -84,11 +84,11 @@ fn a_pool_says_at_once_that_a_gate_has_no_answer() {
     let waits = status_of(&mut cluster, json!({}), asked);
     assert_eq!((waits.conditions[1].reason, waits.conditions[1].message.as_str()), ("GateUnknown", expected));
     // A source may come back by itself.
-    assert_eq!(words(&seen)[4..], ["Ready=False/GateUnknown", "Stalled=False/NotStalled"]);
-    assert_eq!(words(&status(&mut cluster))[4..], ["Ready=True/InForce", "Stalled=False/NotStalled"]);
+    assert_eq!(words(&seen)[3..], ["Ready=False/GateUnknown", "Stalled=False/NotStalled"]);
+    assert_eq!(words(&status(&mut cluster))[3..], ["Ready=True/InForce", "Stalled=False/NotStalled"]);
     // A new leader does not know yet, and nor does anybody after a change of the gate.
     let not_asked = status_of(&mut cluster, json!({}), |_| Some(NoAnswer::NotAsked));
-    assert_eq!(words(&not_asked)[4..], ["Ready=Unknown/GateUnknown", "Stalled=False/NotStalled"]);
+    assert_eq!(words(&not_asked)[3..], ["Ready=Unknown/GateUnknown", "Stalled=False/NotStalled"]);
 }
 
 #[test]
