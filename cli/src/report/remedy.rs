@@ -44,7 +44,7 @@ remedies! {
     NotLeading => "look at the reconciler's pods and their logs: one of them has to lead",
     NotUnderstood =>
         "repair the object that cannot be read: remove a marker and undo by hand what it records, correct \
-         a Node, or delete a shadow (the reconciler recreates it)",
+         a Node, delete a shadow (the reconciler recreates it), or restart a kubelet that reports no boot ID",
     NodeGone => "nothing: the reconciler deletes the shadow, too",
     NodeReplaced => "nothing: the reconciler deletes this shadow and creates that of the new Node",
     NotLabelled => "label the node: `kubectl label node {node} bottlerocket.aws/updater-interface-version=2.0.0 --overwrite`",

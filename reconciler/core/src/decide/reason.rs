@@ -155,7 +155,7 @@ Reason<'a>: Standing {
     CannotDrain(why: &'a str): Held => "no drain could empty the node, so it is skipped: {why}",
     BudgetAllowsNone(budget: &'a str): Held =>
         "{budget} allows no disruption of a pod on the node now: the node is not cordoned before that changes",
-    NodeLeaving: Held => "the Node is being deleted, or an autoscaler has tainted it to remove it",
+    NodeLeaving: Held => "the Node is being deleted, or a taint announces its removal",
     NotBottlerocket: Held => "the Node's OS image names no version of Bottlerocket",
     NodeChangesDenied(why: &'a str): Held =>
         "the API server refuses changes of the Node, so it could be neither cordoned nor uncordoned: {why}",

@@ -152,7 +152,7 @@ impl<'a> VersionRecords<'a> {
     }
 
     /// Notes whether a Node that is deleted from now on counts as failed: if its host claimed the reboot, it was not Ready
-    /// for long, and no autoscaler had said before that it removes it. So replacing a broken host hides no
+    /// for long, and no taint had announced its removal before. So replacing a broken host hides no
     /// failure, and removing a node makes none.
     fn note_lost(&mut self, view: &NodeView<'a>, (name, slot): NamedSlot<'a>) {
         let (Some(node), Some(shadow)) = (view.node, view.shadow) else { return };

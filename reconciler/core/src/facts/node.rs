@@ -88,7 +88,7 @@ pub struct NodeFacts<'a> {
     pub do_not_disrupt: Option<Words>,
     /// The annotation that keeps the cluster autoscaler from removing it, if it is there.
     pub scale_down_disabled: Option<Words>,
-    /// It is being deleted, or an autoscaler says that it removes it.
+    /// It is being deleted, or a taint announces its removal ([`LEAVING_TAINTS`](brupop_api::names::LEAVING_TAINTS)).
     pub leaving: bool,
     /// What we changed on it.
     pub marker: Option<&'a Marker>,
