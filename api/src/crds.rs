@@ -6,8 +6,6 @@ pub const NAME_MAX: usize = 253;
 pub const WORD_MAX: usize = 64;
 /// Longest UID that is accepted; a UUID has 36 characters.
 pub const UID_MAX: usize = 64;
-/// Longest name of what a drain failed on, in characters: an owner of pods has three names of others' choice.
-pub const OBSTACLE_MAX: usize = 1024;
 /// Most conditions of an object.
 pub const CONDITIONS_MAX: usize = 8;
 /// Most slots in the ledger, and so most nodes that are updated at once, whatever is configured. The ledger is one object,

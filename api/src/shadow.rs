@@ -128,38 +128,10 @@ pub struct Failures {
     /// Why the last one failed, in CamelCase.
     #[schemars(with = "Word")]
     pub reason: String,
-    /// What its drain failed on. No drain begins while that is still so, for a day at most.
+    /// What its drain failed on, if it was a drain: mostly the API server's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub obstacle: Option<DrainObstacle>,
-}
-
-/// What a drain failed on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DrainObstacle {
-    /// What it is.
-    pub kind: ObstacleKind,
-    /// Which: a pod's UID, a budget as `<namespace>/<name>`, or an owner as `<apiVersion>/<kind>/<namespace>/<name>`.
-    #[schemars(length(max = crate::crds::OBSTACLE_MAX), regex(pattern = crate::printable::PATTERN))]
-    pub of: String,
-    /// When that drain failed. Without it, when the last attempt failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Time>")]
-    pub at: Option<String>,
-}
-
-/// What a drain can fail on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum ObstacleKind {
-    /// A pod that should have ended, by its UID.
-    Overdue,
-    /// A pod whose eviction is refused, though not by a budget; by its owner.
-    Refused,
-    /// A pod that still had time to end, by its owner.
-    GracePeriod,
-    /// A pod that came back, by its owner.
-    ComesBack,
-    /// A budget that allowed no disruption, by its name.
-    Budget,
+    #[schemars(with = "Option<Sentence>")]
+    pub message: Option<String>,
 }
 
 /// Where a node is; its agent writes everything but pool and conditions. Nothing is required: these may come first.

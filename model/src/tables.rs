@@ -115,7 +115,7 @@ pub(crate) fn failures(failed: Failed) -> &'static Failures {
         attempt: failed.attempt.into(),
         at: when(failed.at),
         reason: if failed.corroborated { "FellBack" } else { "StepFailed" }.to_owned(),
-        obstacle: None,
+        message: None,
     })
 }
 

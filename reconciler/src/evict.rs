@@ -1,6 +1,5 @@
 //! Evictions: which are due, what is asked of the API server, what it answers, and what holds a drain up.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -55,17 +54,13 @@ impl EvictionAnswer {
         match status.code {
             // 409: the pod of this name has another UID.
             404 | 409 => Self::Gone,
-            429 => {
-                let of_budget = cause("DisruptionBudget").map(|cause| Cow::Borrowed(cause.message.as_str()));
-                let why = of_budget.unwrap_or_else(|| status_message(status));
+            429 if let Some(budget) = cause("DisruptionBudget") => {
                 let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-                Self::Blocked(quoted(&why), Duration::from_secs(seconds.into()))
+                Self::Blocked(quoted(&budget.message), Duration::from_secs(seconds.into()))
             }
             403 if cause("NamespaceTerminating").is_some() => Self::Leaving,
-            // The API server itself cannot go on.
-            501.. => Self::Failed(quoted(&status_message(status))),
-            // This includes 500: more than one budget matches, which the API server does not support; or an admission
-            // webhook does not answer.
+            // The API server, or a webhook that it asks, is overloaded or away; or more than one budget selects the pod.
+            429 | 500.. => Self::Failed(quoted(&status_message(status))),
             _ => Self::Refused(quoted(&status_message(status))),
         }
     }
@@ -112,6 +107,8 @@ fn eviction(pod: &PodKey) -> Eviction {
 
 /// Wait after a refusal, unless the API server asks for more. It ends when a budget allows more.
 const RETRY: Duration = Duration::from_secs(5);
+/// Longest wait after refusals that are no budget's, each of which doubles it.
+const RETRY_MAX: Duration = Duration::from_secs(40);
 /// A pod that has so much time left to end is named, too: its drain may end by its deadline before that.
 const LONG: SignedDuration = SignedDuration::from_mins(2);
 /// A refusal that lasts as long is worth a warning. Most end sooner, when another pod of the budget is Ready.
@@ -135,8 +132,8 @@ struct Tried {
     since: Option<Duration>,
     /// It has been refused for [`LASTING`].
     is_lasting: bool,
-    /// It was refused, though not by a budget.
-    refused: bool,
+    /// How many answers in a row said nothing of a budget, and did not let the pod go.
+    failures: u32,
 }
 
 impl Evictions {
@@ -171,9 +168,12 @@ impl Evictions {
                 (ACCEPTED_WAIT, Some(why.to_owned()))
             }
             EvictionAnswer::Blocked(why, asked_for) => (RETRY.max(*asked_for), Some(why.clone())),
-            EvictionAnswer::Refused(why) | EvictionAnswer::Failed(why) => (RETRY, Some(why.clone())),
+            EvictionAnswer::Refused(why) | EvictionAnswer::Failed(why) => {
+                (RETRY_MAX.min(RETRY * 2_u32.saturating_pow(tried.failures)), Some(why.clone()))
+            }
         };
-        tried.refused = matches!(answer, EvictionAnswer::Leaving | EvictionAnswer::Refused(_));
+        let is_failure = matches!(answer, EvictionAnswer::Refused(_) | EvictionAnswer::Failed(_));
+        tried.failures = if is_failure { tried.failures.saturating_add(1) } else { 0 };
         tried.not_before = Some(now + wait);
         tried.since = why.as_ref().map(|_| tried.since.unwrap_or(now));
         let is_lasting = tried.since.is_some_and(|since| now.saturating_sub(since) >= LASTING);
@@ -190,11 +190,6 @@ impl Evictions {
                 tried.not_before = tried.not_before.map(|not_before| not_before.min(now));
             }
         }
-    }
-
-    /// Was the last eviction of this pod refused, though not by a budget?
-    pub fn is_refused(&self, pod: &PodKey) -> bool {
-        self.tried.get(pod).is_some_and(|tried| tried.refused)
     }
 
     /// The first pod of this drain whose eviction has been refused for long, and why.

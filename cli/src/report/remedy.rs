@@ -114,10 +114,9 @@ remedies! {
     TooManyPods =>
         "delete pods of the node that nobody needs (`kubectl get pods -A --field-selector \
          spec.nodeName={node}`), and limit their namespace (a ResourceQuota)",
-    CannotDrain => "change the budget or delete the pod that the sentence names; the node is then looked at again",
+    CannotDrain => "delete the pod or repair what the sentence names; the node is then looked at again",
     BudgetAllowsNone =>
-        "make the workload under the budget healthy, or allow a disruption; a pod that asks not to be \
-         disrupted has to end",
+        "do what the sentence says of the budget, or wait: the node is tried after the time of a drain",
     NodeLeaving => "nothing: the node is about to go",
     NotBottlerocket => "remove the opt-in label if the node is not to run Bottlerocket: `kubectl label node {node} \
          bottlerocket.aws/updater-interface-version-`",

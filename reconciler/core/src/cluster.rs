@@ -67,6 +67,13 @@ impl Entry {
         self.agents.values().find(|agent| agent.is_ready()).or_else(|| self.agents.values().next_back())
     }
 
+    /// Whether we have cordoned the node, and its drain has neither ended nor been given up.
+    pub fn is_being_drained(&self) -> bool {
+        let drains = |marker: &Marker| marker.drain_started_at.is_some() && marker.drained_at.is_none();
+        self.marker().is_some_and(drains)
+            && self.shadow().is_some_and(|shadow| shadow.spec.state != State::Idle)
+    }
+
     fn is_empty(&self) -> bool {
         self.node.is_none() && self.shadow.is_none() && self.agents.is_empty()
     }

@@ -11,6 +11,7 @@ use brupop_api::{Marker, Problem, State};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::Entry;
+use crate::drain::Obstacle;
 use crate::facts::{PoolFacts, TimeFacts};
 use crate::known::KnownNode;
 use crate::objects::Readiness;
@@ -24,8 +25,10 @@ pub use clock::Clock;
 /// A node that has not been Ready for this long since its host began its reboot may be lost. A repair by
 /// replacement waits for this long at least.
 const LOST: SignedDuration = SignedDuration::from_mins(10);
-/// Longest wait for an empty node's volumes to be detached. A cluster that detaches them at all mostly does so at once.
-const DETACHED: SignedDuration = SignedDuration::from_mins(2);
+/// An empty node waits for its volumes until none of them has been detached for this long.
+const DETACHED: SignedDuration = SignedDuration::from_mins(1);
+/// The part of a drain's time that belongs to pods which a budget blocks.
+const FIRST_PART: i32 = 3;
 /// Wait after an attempt that ended neither with success nor with a failure: the host wanted another version.
 const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
 
@@ -56,8 +59,10 @@ pub(crate) struct Times<'t> {
     created: Option<Timestamp>,
     /// Since when the node has been seen cordoned by somebody else, if it stays.
     cordoned: Option<Timestamp>,
-    /// Since when the node has been seen empty, if it is.
+    /// Since when the node has been seen empty, and its volumes have not become fewer, if it is.
     empty: Option<Timestamp>,
+    /// A budget allows no disruption that its drain needs.
+    is_blocked: bool,
     /// Has this process seen the pods of the node?
     pods_known: bool,
     /// Since when the node has been Ready without interruption, if it is.
@@ -133,7 +138,8 @@ impl<'t> Times<'t> {
                 // What is about to go gets its successor first.
                 !ours && node.is_some_and(|node| node.unschedulable && !node.leaving)
             }),
-            empty: known.drain.and_then(|drain| drain.empty_since),
+            empty: known.drain.and_then(|drain| drain.empty).map(|empty| empty.since),
+            is_blocked: matches!(known.obstacle, Some(Obstacle::Budget { .. })),
             pods_known: known.drain.is_some(),
             ready,
             all_ready: ready
@@ -218,25 +224,32 @@ impl Clock<'_> {
         let more = marker.drained_at.is_some() || times.empty.is_some() || !times.pods_known;
         let settle = if more { durations.settle } else { SignedDuration::ZERO };
         let detached = times.empty.map_or(SignedDuration::ZERO, |_| DETACHED);
-        facts.volumes_overdue = times.empty.is_some_and(|since| self.is_older(since, DETACHED));
         let started = self.read([times.node_uid, DRAIN_STARTED], marker.drain_started_at.as_deref());
+        facts.volumes_overdue = times.empty.is_some_and(|since| {
+            self.is_older(since, DETACHED) || self.passed(started, steps.drain + DETACHED)
+        });
+        facts.first_over = self.passed(started, steps.drain / FIRST_PART);
         facts.drain_overdue = self.passed(started, steps.drain + detached + settle);
     }
 
     fn staging_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
-        let Times { durations, steps, transition, not_ready, .. } = *times;
-        let wait = if shadow.reached() {
+        let Times { durations, steps, transition, not_ready, marker, .. } = *times;
+        let drains = marker.and_then(|marker| marker.drain_started_at.as_deref());
+        let drains = self.read([times.node_uid, DRAIN_STARTED], drains);
+        let (since, wait) = if shadow.reached() {
             // What follows staging has deadlines of its own; this one is for a node that stands still in between.
-            durations.stage + steps.exclusion + steps.drain * 2
+            (drains.or(transition), durations.stage + steps.exclusion + steps.drain * 2)
         } else if shadow.status.attempt == shadow.spec.attempt {
-            durations.stage
+            (transition, durations.stage)
         } else {
             // An agent takes up an attempt at once, and a dead agent should not hold a slot for long.
-            durations.settle.min(durations.stage)
+            (transition, durations.settle.min(durations.stage))
         };
+        // The wait for a budget ends by itself, and does not count while other nodes of the pool are drained.
+        let waits_for_budget = shadow.reached() && drains.is_none() && times.is_blocked;
         let unreachable = not_ready.is_some_and(|since| self.is_older(since, durations.settle))
             && self.passed(transition, durations.settle);
-        unreachable || self.passed(transition, wait)
+        unreachable || (!waits_for_budget && self.passed(since, wait))
     }
 
     /// Agents end such an attempt themselves, unless they, too, come and go with the host's API.
@@ -299,13 +312,29 @@ impl Clock<'_> {
     }
 }
 
-/// Whether the drain that the marker of this Node records has taken so long, whatever came of it.
-pub fn drain_is_overdue(
-    ahead: &Ahead,
-    (node_uid, marker): (&str, &Marker),
-    drain: SignedDuration,
-    now: Timestamp,
-) -> bool {
-    let started = ahead.read([node_uid, DRAIN_STARTED], marker.drain_started_at.as_deref(), now);
-    Clock::new(now, ahead).passed(started, drain)
+/// The parts of a drain's time that are over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainTime {
+    /// The part that belongs to pods which a budget blocks.
+    pub first_over: bool,
+    /// All of it.
+    pub is_over: bool,
+    /// When the next part is over.
+    pub next: Option<Timestamp>,
+}
+
+impl DrainTime {
+    /// Of the drain that the marker of this Node records, whatever came of it.
+    pub fn of(
+        ahead: &Ahead,
+        (node_uid, marker): (&str, Option<&Marker>),
+        drain: SignedDuration,
+        now: Timestamp,
+    ) -> Self {
+        let started = marker.and_then(|marker| marker.drain_started_at.as_deref());
+        let started = ahead.read([node_uid, DRAIN_STARTED], started, now);
+        let mut clock = Clock::new(now, ahead);
+        let first_over = clock.passed(started, drain / FIRST_PART);
+        Self { first_over, is_over: clock.passed(started, drain), next: clock.next }
+    }
 }

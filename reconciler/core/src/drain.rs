@@ -2,7 +2,6 @@
 //! which order.
 
 mod budgets;
-mod noted;
 mod obstacles;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,15 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use brupop_api::Marker;
 use brupop_api::item::Unreadable;
 use brupop_api::marker::OPERATOR_PODS_MAX;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::objects::{Controller, Pod, PodItem};
 use crate::workloads::{FoundWorkload, WorkloadKind, owner};
 
 use budgets::is_budgeted;
 pub use budgets::{Budgets, covered, matters};
-pub use noted::{Circumstances, LATE, failing_on, overdue};
-pub use obstacles::{LOOKS_AT_ONCE, cost, obstacle};
+pub use obstacles::{LOOKS_AT_ONCE, blocked_pods, cost, obstacle};
+
+/// A pod that is still there so long after its grace period is overdue.
+pub const LATE: SignedDuration = SignedDuration::from_secs(30);
 
 /// What a drain does about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +82,12 @@ pub struct DrainPlan {
     pub returning: Vec<String>,
     /// A budget covers a pod that would be left for that reason. Says which.
     pub needed: Option<String>,
-    /// What makes that pod again.
-    pub needed_by: Option<String>,
+    /// Pods are left that a budget blocked when the drain began.
+    pub first_left: bool,
+    /// A budget blocks one of the pods now.
+    pub is_blocked: bool,
+    /// One of the pods uses a claim of a volume.
+    pub has_claims: bool,
     /// Terminating pods, and when each should be gone.
     pub leaving: Vec<(Timestamp, PodKey)>,
     /// Pods that should have been gone by then are not waited for any more.
@@ -131,6 +136,7 @@ impl DrainPlan {
                 continue;
             }
             let key = PodKey::of(pod);
+            plan.has_claims |= pod.ok().is_some_and(|pod| pod.has_claim);
             match action {
                 DrainAction::Stays => {}
                 DrainAction::Leaving => plan.leaving.push((gone_by(pod), key)),
@@ -207,6 +213,20 @@ impl DrainPlan {
         });
     }
 
+    /// Notes whether pods (UIDs) are left that are evicted before all others. If they are `alone`, others are not evicted
+    /// meanwhile.
+    pub fn put_first(&mut self, first: &BTreeSet<String>, alone: bool) {
+        if self.evict_operator_pods {
+            return;
+        }
+        let leaving = self.leaving.iter().map(|(_, pod)| pod);
+        self.first_left =
+            self.evict.iter().chain(&self.held).chain(leaving).any(|pod| first.contains(&pod.uid));
+        if self.first_left && alone {
+            self.held.extend(self.evict.extract_if(.., |pod| !first.contains(&pod.uid)));
+        }
+    }
+
     /// Does not evict these pods (UIDs) now.
     pub fn hold(&mut self, pods: &BTreeSet<String>) {
         let evict = std::mem::take(&mut self.evict);
@@ -252,6 +272,23 @@ pub fn drain_action(item: &PodItem, orphaned: bool) -> DrainAction {
     }
 }
 
+/// The first time after `now` at which one of these pods becomes overdue.
+pub fn next_overdue<'p>(pods: impl Iterator<Item = &'p PodItem>, now: Timestamp) -> Option<Timestamp> {
+    let leaving = pods.filter(|pod| drain_action(pod, false) == DrainAction::Leaving);
+    let late = leaving.filter_map(|pod| gone_by(pod).checked_add(LATE).ok());
+    late.filter(|at| *at > now).min()
+}
+
+/// Whether this pod, which terminates, should have ended long ago.
+fn is_overdue(pod: &PodItem, now: Timestamp) -> bool {
+    now.duration_since(gone_by(pod)) >= LATE
+}
+
+/// What to tell people about a pod that should have ended.
+pub fn overdue(namespace: &str, name: &str, by: Timestamp) -> String {
+    format!("{namespace}/{name} should have ended by {by}: see its finalizers, and its node's kubelet")
+}
+
 /// When the pod's termination grace period ends.
 fn gone_by(pod: &PodItem) -> Timestamp {
     pod.ok().and_then(|pod| pod.gone_by).unwrap_or(Timestamp::MAX)
@@ -270,11 +307,11 @@ pub enum Obstacle {
     /// It has so many pods that they are not looked at; see [`crate::kept`].
     TooManyPods,
     /// A budget allows no disruption now.
-    Now {
-        /// Which.
-        budget: String,
-        /// One has not done so for as long as a drain may take.
-        for_long: bool,
+    Budget {
+        /// A sentence about it.
+        why: String,
+        /// The node has waited for budgets for as long as a drain may take.
+        waited: bool,
     },
 }
 

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use brupop_api::State;
-use brupop_api::shadow::DrainObstacle;
 use jiff::Timestamp;
 
 use crate::cluster::Cluster;
@@ -50,10 +49,19 @@ pub struct Known {
 pub struct KnownDrain {
     /// What it has to do.
     pub plan: Arc<DrainPlan>,
-    /// Since when this process has seen the node empty, if it is.
-    pub empty_since: Option<Timestamp>,
-    /// What it fails on if it fails now; known once that may be.
-    pub failing: Option<DrainObstacle>,
+    /// How this process has seen the node empty, if it is.
+    pub empty: Option<Empty>,
+    /// What holds it up, mostly in the API server's words.
+    pub held_up_by: Option<String>,
+}
+
+/// A node that was seen empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Empty {
+    /// Since when, and since when its volumes in use have not become fewer.
+    pub since: Timestamp,
+    /// The fewest volumes in use.
+    pub volumes: usize,
 }
 
 /// What is known of one node.
@@ -88,17 +96,21 @@ impl Known {
         }
     }
 
-    /// Notes what drains have to do now, and what those fail on that fail now.
+    /// Records what drains have to do now, and what holds them up.
     pub fn note_drains(
         &mut self,
-        plans: impl Iterator<Item = (String, Arc<DrainPlan>, Option<DrainObstacle>)>,
+        plans: impl Iterator<Item = (String, Arc<DrainPlan>, Option<String>)>,
+        cluster: &Cluster,
         now: Timestamp,
     ) {
         let before = std::mem::take(&mut self.drains);
-        let drains = plans.map(|(name, plan, failing)| {
-            let empty_since = before.get(&name).and_then(|before| before.empty_since).or(Some(now));
-            let empty_since = empty_since.filter(|_| plan.is_done());
-            (name, KnownDrain { plan, empty_since, failing })
+        let drains = plans.map(|(name, plan, held_up_by)| {
+            let node = cluster.entries.get(&name).and_then(|entry| entry.node.as_ref());
+            let volumes = node.map_or(0, |node| node.facts.volumes_in_use);
+            let before = before.get(&name).and_then(|before| before.empty);
+            let as_before = before.filter(|before| before.volumes <= volumes);
+            let empty = plan.is_done().then(|| as_before.unwrap_or(Empty { since: now, volumes }));
+            (name, KnownDrain { plan, empty, held_up_by })
         });
         self.drains = drains.collect();
     }

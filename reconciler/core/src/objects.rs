@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub use budget::Budget;
+pub use budget::{Budget, BudgetRemedy};
 pub use lease::LeaseRecord;
 pub(crate) use node::runs_bottlerocket;
 pub use node::{WatchedNode, Words};

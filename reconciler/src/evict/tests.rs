@@ -25,16 +25,16 @@ fn each_answer_is_understood() {
         (404, None, EvictionAnswer::Gone),
         (409, None, EvictionAnswer::Gone),
         (429, Some("DisruptionBudget"), EvictionAnswer::Blocked("the cause".into(), wait)),
-        (429, None, EvictionAnswer::Blocked("the message".into(), wait)),
+        (429, None, EvictionAnswer::Failed("the message".into())),
         (403, Some("NamespaceTerminating"), EvictionAnswer::Leaving),
         (403, None, EvictionAnswer::Refused("the message".into())),
-        (500, None, EvictionAnswer::Refused("the message".into())),
+        (500, None, EvictionAnswer::Failed("the message".into())),
         (503, None, EvictionAnswer::Failed("the message".into())),
     ] {
         assert_eq!(EvictionAnswer::of(&status(code, cause)), answer, "{code} {cause:?}");
     }
     let hostile = Status { code: 500, message: "\u{1b}[2J\n".repeat(200), ..Status::default() };
-    let EvictionAnswer::Refused(why) = EvictionAnswer::of(&hostile) else { panic!("it is refused") };
+    let EvictionAnswer::Failed(why) = EvictionAnswer::of(&hostile) else { panic!("it fails") };
     assert!(why.starts_with("\\u{1b}[2J\\n\\u{1b}") && why.len() <= MAX_MESSAGE, "{why}");
 }
 
@@ -123,6 +123,19 @@ fn a_refusal_that_crosses_a_budget_waits_shortly() {
     assert!(evictions.due(&plan, now).is_empty(), "its call is on its way");
     evictions.answered(&pod("a"), &blocked(), now);
     assert_eq!(evictions.next(&plan, now), Some(now + RETRY));
+}
+
+/// A policy engine that is away for a while answers each eviction with 500.
+#[test]
+fn answers_without_a_budget_are_asked_again_with_a_back_off() {
+    let (mut evictions, plan) = (Evictions::default(), plan(&["a"]));
+    let away = EvictionAnswer::Failed("failed calling webhook".into());
+    let mut waits = |answer: &EvictionAnswer| {
+        evicted(&mut evictions, "a", answer, ms(0));
+        evictions.next(&plan, ms(0)).unwrap().as_secs()
+    };
+    let (failing, budget): (Vec<_>, _) = ((0..5).map(|_| waits(&away)).collect(), waits(&blocked()));
+    assert_eq!((failing, budget, waits(&away)), (vec![5, 10, 20, 40, 40], 5, 5));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use brupop_api::{BottlerocketShadow, Item, names};
 use brupop_core::cluster::{Cluster, Watched};
-use brupop_core::drain::{self, Circumstances, DrainPlan, Obstacle};
+use brupop_core::drain::{self, DrainPlan, Obstacle};
 use brupop_core::gates::answer::GateAnswer;
 use brupop_core::gates::{self, QUERIES_MAX};
 use brupop_core::kept::{KeptBudgets, KeptPods};
@@ -109,11 +109,8 @@ impl PodLook<'_> {
             let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
             let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
             let Some(entry) = cluster.entries.get(&shadow) else { continue };
-            let rules = rules.of(known.owner(&shadow));
-            let (deadline, respects) = (rules.durations.drain, rules.respect_do_not_disrupt);
-            let failures = entry.shadow().and_then(|shadow| shadow.spec.failures.as_ref());
-            let now = Circumstances { time, deadline, respects, failures };
-            let obstacle = drain::obstacle(pods, &all_budgets, ours, orphaned, &now);
+            let respects = rules.of(known.owner(&shadow)).respect_do_not_disrupt;
+            let obstacle = drain::obstacle(pods, &all_budgets, ours, orphaned, respects, time);
             known.obstacles.extend(obstacle.map(|obstacle| (shadow.clone(), obstacle)));
             let plan = Arc::new(DrainPlan::of(pods(), ours, orphaned, entry.marker(), None));
             known.drains.insert(shadow, KnownDrain { plan, ..KnownDrain::default() });

@@ -10,7 +10,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_api::shadow::DrainObstacle;
 use jiff::Timestamp;
 
 use super::wake::Wake;
@@ -74,7 +73,7 @@ impl Drainer {
         self.watch_workloads(around, cluster, known);
         // The watches of workloads have just changed.
         self.look_at_pods(around, cluster, known);
-        known.note_drains(self.drains(around, cluster, wake).into_iter(), around.time);
+        known.note_drains(self.drains(around, cluster, wake).into_iter(), cluster, around.time);
         known.obstacles = self.obstacles(around, cluster, known, wake);
         self.evictions.retain(known.drains.values().map(|drain| &*drain.plan));
         self.returns.retain(|name| known.drains.contains_key(name));
@@ -126,11 +125,6 @@ impl Drainer {
         self.evictions.lasting_refusal(plan)
     }
 
-    /// What holds this drain up at this time, as a sentence.
-    pub(super) fn held_up_by(&self, plan: &DrainPlan, time: Timestamp) -> Option<String> {
-        self.evictions.held_up_by(plan, time)
-    }
-
     /// Looks at the pods of the nodes where something has changed, in turn. However many there are, it does a bounded part of
     /// this at once, and then the loop goes on with it. Until then a node keeps what followed from its pods, unless its update has
     /// come further: then nothing is known. Returns whether anything else follows from pods than before.
@@ -165,36 +159,29 @@ impl Drainer {
             let (pods, budgets) = (watched.pods(name), budgets.get_or_insert_with(|| watched.budgets()));
             cost += drain::cost(pods.iter().map(AsRef::as_ref), budgets);
             let look = Look { name, around, pods: &pods, budgets, workloads };
-            let after = look.at(from, returns);
+            let after = look.at(from, before, returns);
             changed |= before.is_none_or(|before| before.leads_to() != after.leads_to());
             node_pods.insert(name.clone(), after);
         }
         changed
     }
 
-    /// The drains of nodes whose pods are known, and what those fail on that may fail now.
+    /// The drains of nodes whose pods are known, and what holds up those that have begun.
     fn drains(
         &self,
         around: &Around<'_>,
         cluster: &Cluster,
         wake: &mut Wake,
-    ) -> Vec<(String, Arc<DrainPlan>, Option<DrainObstacle>)> {
-        let mut budgets = None;
+    ) -> Vec<(String, Arc<DrainPlan>, Option<String>)> {
         let mut drains = vec![];
         for (name, found) in self.node_pods.iter().filter(|(name, _)| cluster.entries.contains_key(*name)) {
             if let Some(until) = found.until {
                 wake.by(until);
             }
             let Some(NodeDrain { plan, .. }) = &found.drain else { continue };
-            let may_fail = found.from.overdue || plan.needed.is_some() || !plan.returning.is_empty();
-            let fails = may_fail && !found.from.idle;
-            let failing = || {
-                let (pods, budgets) =
-                    (self.pods.pods(name), budgets.get_or_insert_with(|| self.pods.budgets()));
-                let refused = |pod: &PodKey| self.evictions.is_refused(pod);
-                drain::failing_on(plan, || pods.iter().map(AsRef::as_ref), budgets, refused, around.time)
-            };
-            drains.push((name.clone(), Arc::clone(plan), fails.then(failing).flatten()));
+            let held_up_by = || self.evictions.held_up_by(plan, around.time);
+            let held_up_by = found.from.begun().and_then(|_| held_up_by());
+            drains.push((name.clone(), Arc::clone(plan), held_up_by));
         }
         drains
     }

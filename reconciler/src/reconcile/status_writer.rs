@@ -153,9 +153,9 @@ impl Reconciler {
             known.ahead.read([shadow.metadata.uid.as_deref()?, TRANSITION], text, now)
         };
         match reason {
-            Reason::Draining | Reason::Aborting(Abort::DrainTimedOut) => {
-                let held_up = || self.leading.drainer.held_up_by(known.drain(name)?, now);
-                held_up().or_else(|| left(cluster, name))
+            Reason::Draining | Reason::Aborting(Abort::DrainBlocked | Abort::DrainTimedOut) => {
+                let held_up = known.drains.get(name).and_then(|drain| drain.held_up_by.clone());
+                held_up.or_else(|| left(cluster, name))
             }
             Reason::Starting(_) => {
                 let spec = &cluster.shadow(name)?.spec;
@@ -166,14 +166,10 @@ impl Reconciler {
             Reason::RebootGranted | Reason::Rebooting | Reason::RebootOverdue(_) => left(cluster, name),
             Reason::Aborting(Abort::PodsComeBack) => known.drain(name)?.needed.clone(),
             Reason::Aborting(Abort::NodeChangesDenied) => known.denied.get(name).cloned(),
-            Reason::Aborting(Abort::CannotDrain | Abort::BudgetAllowsNone) => {
-                Some(match known.obstacles.get(name)? {
-                    Obstacle::Never(why) => why.clone(),
-                    Obstacle::TooManyPods => "now it has too many pods to look at".to_owned(),
-                    // Another one may have been in the way before.
-                    Obstacle::Now { budget, .. } => format!("now it is {budget}"),
-                })
-            }
+            Reason::Aborting(Abort::CannotDrain) => match known.obstacles.get(name)? {
+                Obstacle::Never(why) => Some(why.clone()),
+                Obstacle::TooManyPods | Obstacle::Budget { .. } => None,
+            },
             Reason::BackingOff => {
                 let shadow = cluster.shadow(name)?;
                 let (spec, base) = (&shadow.spec, self.policy.durations.back_off_base);

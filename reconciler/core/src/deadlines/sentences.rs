@@ -112,7 +112,7 @@ mod tests {
             attempt: 7,
             at: "2026-11-21T04:00:00.250Z".into(),
             reason: "FellBack".into(),
-            obstacle: None,
+            message: None,
         };
         let now = "2026-11-21T04:01:00Z".parse().unwrap();
         let base = SignedDuration::from_mins(2);

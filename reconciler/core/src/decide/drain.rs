@@ -1,5 +1,6 @@
 //! Emptying a node: out of load balancers, cordon, evict, and only then the grant.
 
+use brupop_api::shadow::Failures;
 use brupop_api::{Field, Marker, Value};
 
 use super::{Abort, Case, Decision, Effect, Milestone, Reason, writes};
@@ -45,11 +46,9 @@ impl<'a> Case<'_, 'a> {
             return self.abort(Abort::CannotDrain);
         }
         // What is begun goes on: a node that is out of load balancers does not wait there for a budget.
-        if let Some(budget) = view.pods.blocked.filter(|_| !fleet.force && marker.excluded_at.is_none()) {
-            if view.pods.blocked_for_long {
-                return self.abort(Abort::BudgetAllowsNone);
-            }
-            return Decision::wait(Reason::BudgetAllowsNone(budget));
+        let waits = !fleet.force && !view.pods.waited && marker.excluded_at.is_none();
+        if let Some(why) = view.pods.blocked.filter(|_| waits) {
+            return Decision::wait(Reason::BudgetAllowsNone(why));
         }
         if view.time.exclude && !node.excluded && marker.excluded_at.is_none() {
             let excluded = Marker { excluded_at: now(), ..marker };
@@ -64,6 +63,7 @@ impl<'a> Case<'_, 'a> {
         let cordoned = Marker {
             drain_started_at: now(),
             emptied: !view.pods.drained,
+            evicted_claims: view.pods.has_claims,
             // A cordon that was adopted stays ours; a person's never becomes ours.
             cordoned_at: if node.unschedulable { marker.cordoned_at.clone() } else { now() },
             tainted: true,
@@ -78,8 +78,9 @@ impl<'a> Case<'_, 'a> {
         let Self { fleet, view, node, .. } = self;
         // A drained node that somebody uncordoned is drained again, with a deadline of its own.
         let overdue = view.time.drain_overdue && (marker.drained_at.is_none() || node.unschedulable);
-        if overdue && !fleet.force {
-            return Some(self.abort(Abort::DrainTimedOut));
+        if !fleet.force && (overdue || self.is_hopeless(&marker)) {
+            let blocked = view.pods.is_blocked;
+            return Some(self.abort(if blocked { Abort::DrainBlocked } else { Abort::DrainTimedOut }));
         }
         if !node.unschedulable {
             // Somebody uncordoned it meanwhile: pods may have come, so it has not been seen empty.
@@ -118,6 +119,18 @@ impl<'a> Case<'_, 'a> {
             return Some(Decision::write(writes::mark(node, tests, [], again), Reason::Draining));
         }
         None
+    }
+
+    /// Whether the pods that a budget blocked first have had their part of the time, and the last drain failed on a budget,
+    /// too. Then other pods are left in peace.
+    fn is_hopeless(self, marker: &Marker) -> bool {
+        let Self { view, shadow, .. } = self;
+        let blocked_before = |failures: &Failures| failures.reason == Abort::DrainBlocked.as_str();
+        marker.drained_at.is_none()
+            && view.time.first_over
+            && view.pods.first_left
+            && view.pods.is_blocked
+            && shadow.spec.failures.is_some_and(blocked_before)
     }
 
     /// The node is cordoned and not yet recorded as drained.

@@ -1,6 +1,6 @@
 //! A node that is Idle: what is left of its last update, whether the next one begins, and in which order nodes begin.
 //!
-//! Nodes that a person asked for go first, then nodes with fewer failures. Nodes whose last attempt came to nothing go
+//! Nodes that a person asked for go first, then nodes that no budget blocks, then nodes with fewer failures. Nodes whose last attempt came to nothing go
 //! after the others, and the reconciler's own node goes last. Among equals, the zone with the fewest updates goes first;
 //! then the name decides.
 
@@ -55,7 +55,7 @@ impl<'a> Case<'_, 'a> {
 pub(super) fn startable<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reason<'a>> {
     let version = able(fleet, view)?;
     match view.pods.blocked {
-        Some(budget) if !fleet.force => Err(Reason::BudgetAllowsNone(budget)),
+        Some(why) if !fleet.force && !view.pods.waited => Err(Reason::BudgetAllowsNone(why)),
         _ => Ok(version),
     }
 }
@@ -194,13 +194,14 @@ impl<'s, 'a> Candidates<'s, 'a> {
         self.waiting.into_values().flatten()
     }
 
-    fn rank(&self, index: usize) -> (Reverse<bool>, u64, bool, bool) {
-        let NodeView { node, shadow, .. } = self.views[index];
+    fn rank(&self, index: usize) -> (Reverse<bool>, bool, u64, bool, bool) {
+        let NodeView { node, shadow, pods, .. } = self.views[index];
         let asked_for = node.is_some_and(|node| node.update_now);
         let failures = shadow.and_then(|shadow| shadow.spec.failures).map_or(0, |failures| failures.count);
         // An agent could have each attempt given up by reporting a new target: it must not keep others from their turn.
         let wanted = shadow.and_then(|shadow| shadow.spec.version);
         let had_no_effect = wanted.is_some() && wanted != node.and_then(|node| node.version);
-        (Reverse(asked_for), failures, had_no_effect, node.is_some_and(|node| node.runs_this_process))
+        let is_own = node.is_some_and(|node| node.runs_this_process);
+        (Reverse(asked_for), pods.blocked.is_some(), failures, had_no_effect, is_own)
     }
 }

@@ -153,8 +153,8 @@ Reason<'a>: Standing {
     TooManyPods: Held =>
         "the node has too many pods, or too large ones, to look at; it is looked at again every five minutes",
     CannotDrain(why: &'a str): Held => "no drain could empty the node, so it is skipped: {why}",
-    BudgetAllowsNone(budget: &'a str): Held =>
-        "{budget} allows no disruption of a pod on the node now: the node is not cordoned before that changes",
+    BudgetAllowsNone(why: &'a str): Held =>
+        "{why}: the node is not cordoned before it allows one, or before the node has waited for as long as a drain may take",
     NodeLeaving: Held => "the Node is being deleted, or a taint announces its removal",
     NotBottlerocket: Held => "the Node's OS image names no version of Bottlerocket",
     NodeChangesDenied(why: &'a str): Held =>

@@ -1,6 +1,5 @@
 //! A node in mid-update: staged, rebooted, monitored; or given up.
 
-use brupop_api::shadow::DrainObstacle;
 use brupop_api::{Problem, State};
 
 use super::boot::{Boot, boot};
@@ -18,24 +17,17 @@ impl<'a> Case<'_, 'a> {
     }
 
     pub(super) fn abort(self, why: Abort) -> Decision<'a> {
-        let write = writes::abort(self.fleet, self.shadow, why, self.drain_obstacle());
-        Decision::write(write, Reason::Aborting(why)).reaching(Milestone::Aborted(why))
-    }
-
-    /// What a drain of the node fails on, as far as is known. It may have failed on it before, unless a drain has got past
-    /// everything since. Then it keeps its time: it must not count for longer because something else has failed.
-    fn drain_obstacle(self) -> Option<DrainObstacle> {
-        if self.boot() != Boot::Same {
-            return None;
-        }
-        let drained = self.node.marker.is_some_and(|marker| marker.drained_at.is_some());
-        let before = || {
-            let failures = self.shadow.spec.failures.filter(|_| !drained)?;
-            Some((failures.obstacle.as_ref()?, failures.at.as_str()))
+        let pods = &self.view.pods;
+        let failed_on = match why {
+            Abort::DrainBlocked | Abort::DrainTimedOut => {
+                pods.held_up_by.or(pods.undrainable).or(pods.blocked)
+            }
+            Abort::PodsComeBack => pods.needed,
+            Abort::NodeChangesDenied => self.view.denied,
+            _ => None,
         };
-        let now = self.view.pods.failing.map(|failing| (failing, self.fleet.now));
-        let (obstacle, at) = now.or_else(before)?;
-        Some(DrainObstacle { at: obstacle.at.clone().or(Some(at.to_owned())), ..obstacle.clone() })
+        let write = writes::abort(self.fleet, self.shadow, why, failed_on);
+        Decision::write(write, Reason::Aborting(why)).reaching(Milestone::Aborted(why))
     }
 
     /// Why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent
@@ -138,7 +130,10 @@ impl<'a> Case<'_, 'a> {
             return step;
         }
         // Pods that use volumes wait elsewhere for minutes if these are still attached to a node that reboots.
-        if node.volumes_in_use && !view.time.volumes_overdue {
+        if node.volumes_in_use
+            && node.marker.is_some_and(|marker| marker.evicted_claims)
+            && !view.time.volumes_overdue
+        {
             return Decision::wait(Reason::VolumesInUse);
         }
         let (confirm, grant) = (writes::drained(fleet, node), writes::grant(fleet, shadow, node));

@@ -7,9 +7,11 @@ pub use ledger::new_term;
 
 use std::borrow::Cow;
 
+use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
-use brupop_api::shadow::{DrainObstacle, Failures};
+use brupop_api::printable::printable;
+use brupop_api::shadow::Failures;
 use brupop_api::{
     BottlerocketShadow, BottlerocketShadowSpec, Field, Marker, Object, State, Value, Write, names,
 };
@@ -138,12 +140,12 @@ pub(super) fn finish<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Wr
 }
 
 /// The update is given up. The write tests the claim, so that either the abort or the reboot wins, and never both.
-/// If that is a failure, it notes what its drain failed on.
+/// If that is a failure, it records what its drain failed on.
 pub(super) fn abort<'a>(
     fleet: &FleetFacts<'a>,
     shadow: &ShadowFacts<'a>,
     why: Abort,
-    obstacle: Option<DrainObstacle>,
+    failed_on: Option<&str>,
 ) -> Write<'a> {
     let mut sets =
         vec![(Field::SpecRebootFromBootId, Value::Absent), (Field::SpecBaselineBootId, Value::Absent)];
@@ -153,7 +155,7 @@ pub(super) fn abort<'a>(
             attempt: shadow.spec.attempt.unwrap_or(0),
             at: fleet.now.to_owned(),
             reason: why.as_str().to_owned(),
-            obstacle,
+            message: failed_on.map(|message| printable(message, MESSAGE_MAX).into_owned()),
         };
         sets.push((Field::SpecFailures, Value::Failures(failures)));
     }

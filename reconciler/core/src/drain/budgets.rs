@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use brupop_api::Item;
 use kube::core::SelectorExt as _;
 
-use super::identity;
-use crate::objects::{Budget, Pod, PodItem};
+use crate::objects::{Budget, BudgetRemedy, Pod, PodItem};
 
 /// Most keys and values of all selectors of a namespace. Each is compared with each pod of a node in each pass.
 pub(super) const REQUIREMENTS_MAX: usize = 4096;
@@ -31,12 +30,12 @@ impl Budgets {
     }
 }
 
-/// The first of these pods that a budget covers, as a sentence, and what makes it again; `None` if there is none. A budget
-/// that cannot be read covers all of its namespace.
+/// The first of these pods that a budget covers, as a sentence; `None` if there is none. A budget that cannot be read covers
+/// all of its namespace.
 pub fn covered<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     budgets: &[impl AsRef<Item<Budget>>],
-) -> Option<(String, String)> {
+) -> Option<String> {
     let covers = |budget: &&Item<Budget>, pod: &PodItem| {
         let selected = || Some(selects(budget.ok()?, pod.ok()?));
         budget.namespace() == pod.namespace() && selected().unwrap_or(true)
@@ -44,8 +43,7 @@ pub fn covered<'p>(
     let why = pods.into_iter().filter_map(|pod| {
         let budget = budgets.iter().map(AsRef::as_ref).find(|budget| covers(budget, pod))?;
         let (namespace, name, budget) = (pod.namespace(), pod.name(), budget.name());
-        let why = format!("{namespace}/{name}, which the PodDisruptionBudget {namespace}/{budget} covers");
-        Some((why, identity(pod)))
+        Some(format!("{namespace}/{name}, which the PodDisruptionBudget {namespace}/{budget} covers"))
     });
     why.min()
 }
@@ -65,8 +63,28 @@ pub(super) fn spares(budget: &Budget, pod: &Pod) -> bool {
     !pod.is_ready() && (budget.spares_ready_only || budget.enough_healthy)
 }
 
-/// Why the budgets of a pod's namespace never allow its eviction; `None` if they may. The rules are those of the API
-/// server's eviction.
+/// Whether this budget covers the pod, allows no disruption now, and does not let it go all the same.
+pub(super) fn holds(budget: &Budget, pod: &Pod) -> bool {
+    is_budgeted(pod) && is_shut(budget) && selects(budget, pod) && !spares(budget, pod)
+}
+
+/// What to tell people about a budget that allows no disruption now.
+pub(super) fn allows_none(item: &Item<Budget>, budget: &Budget) -> String {
+    let remedy = match budget.remedy {
+        BudgetRemedy::Change => "it never does, however many pods there are, so change the budget",
+        BudgetRemedy::AddPod => "it wants all of its pods healthy, so add a pod or change the budget",
+        BudgetRemedy::Repair => "Kubernetes cannot compute it (SyncFailed): kubectl describe pdb says why",
+        BudgetRemedy::Wait => "it waits for more of its pods to be healthy",
+    };
+    format!(
+        "the PodDisruptionBudget {}/{} allows no disruption of a pod on the node now ({remedy})",
+        item.namespace(),
+        item.name()
+    )
+}
+
+/// Why the budgets of a pod's namespace never allow its eviction, whatever becomes of their pods; `None` if they may. The
+/// rules are those of the API server's eviction.
 pub(super) fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> Option<String> {
     let (mut unread, mut selecting, mut requirements) = (vec![], vec![], 0);
     for item in budgets {
@@ -83,7 +101,7 @@ pub(super) fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Bu
                     ));
                 }
                 if selects(budget, pod) {
-                    selecting.push((item, budget));
+                    selecting.push(item);
                 }
             }
         }
@@ -100,34 +118,14 @@ pub(super) fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Bu
         return None;
     }
     match &selecting[..] {
-        [] => None,
-        [(_, budget)] if budget.spares_ready_only && !pod.is_ready() => None,
-        [(item, budget)] => never(budget)
-            .map(|why| format!("the PodDisruptionBudget {}/{} {why}", item.namespace(), item.name())),
-        [(first, _), (second, _), ..] => Some(format!(
+        [] | [_] => None,
+        [first, second, ..] => Some(format!(
             "the PodDisruptionBudgets {}/{} and {} select the same pods, and Kubernetes evicts no pod of two budgets",
             first.namespace(),
             first.name(),
             second.name()
         )),
     }
-}
-
-/// Why a budget never allows a disruption, with as many pods as there are. A pod that is not Ready may go only if as many
-/// others are healthy as should be; if that is all of them, there are never enough.
-fn never(budget: &Budget) -> Option<String> {
-    if budget.sync_failed {
-        return Some(
-            "allows no disruption, because Kubernetes cannot compute it (SyncFailed): kubectl describe pdb says why".to_owned(),
-        );
-    }
-    let all = budget.observed && budget.expected_pods > 0 && budget.desired_healthy >= budget.expected_pods;
-    all.then(|| {
-        format!(
-            "wants all of its {} pods healthy: let it allow one disruption, or add a pod",
-            budget.expected_pods
-        )
-    })
 }
 
 pub(super) fn selects(budget: &Budget, pod: &Pod) -> bool {

@@ -1,14 +1,15 @@
 //! What stands in the way of a drain before it begins: pods that nobody recreates, budgets, pods that do not end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::Item;
 use jiff::Timestamp;
 
-use super::budgets::{REQUIREMENTS_MAX, forbidden, is_budgeted, is_shut, selects, spares};
+use super::budgets::{
+    REQUIREMENTS_MAX, allows_none, forbidden, holds, is_budgeted, is_shut, selects, spares,
+};
 use super::{
-    Circumstances, DrainAction, Obstacle, asks, asks_for, drain_action, gone_by, noted, overdue, unmanaged,
-    unreadable,
+    DrainAction, Obstacle, asks, asks_for, drain_action, gone_by, is_overdue, overdue, unmanaged, unreadable,
 };
 use crate::objects::{Budget, Pod, PodItem};
 
@@ -21,26 +22,44 @@ pub const LOOKS_AT_ONCE: usize = 200_000;
 const OF_POD: usize = 200;
 const OF_BUDGET: usize = 2;
 
-/// What stands in the way of a drain of these pods of one node, if anything does. If the drain `respects` pods that ask not
-/// to be disrupted, they are like a budget that allows no disruption now.
+/// What stands in the way of a drain of these pods of one node, if anything does. A drain that `respects` pods that ask not to
+/// be disrupted waits for their end.
 pub fn obstacle<'p, P: Iterator<Item = &'p PodItem>>(
     pods: impl Fn() -> P,
     budgets: &'p [impl AsRef<Item<Budget>>],
     is_operator_pod: impl Fn(&PodItem) -> bool + Copy,
     orphaned: impl Fn(&PodItem) -> bool,
-    now: &Circumstances<'_>,
+    respects: bool,
+    now: Timestamp,
 ) -> Option<Obstacle> {
     let here = by_namespace(pods(), budgets);
-    if comparisons(&here).map(|(_, compared)| compared).sum::<usize>() > COMPARED_MAX {
+    if is_incomparable(&here) {
         let most = comparisons(&here).max_by_key(|(_, compared)| *compared);
         return most.map(|(namespace, _)| Obstacle::Never(incomparable(namespace)));
     }
-    let never = undrainable(pods(), &here, is_operator_pod, orphaned, now.time).map(Obstacle::Never);
-    let asking = || undisturbed(pods(), is_operator_pod).filter(|_| now.respects);
-    let blocked = || blocked(pods(), &here, is_operator_pod).or_else(asking);
-    never
-        .or_else(|| noted::still(pods(), budgets, now))
-        .or_else(|| blocked().map(|budget| Obstacle::Now { budget, for_long: false }))
+    let asking = || undisturbed(pods(), is_operator_pod).filter(|_| respects);
+    undrainable(pods(), &here, is_operator_pod, orphaned, now)
+        .or_else(asking)
+        .map(Obstacle::Never)
+        .or_else(|| Some(Obstacle::Budget { why: blocked(pods(), &here, is_operator_pod)?, waited: false }))
+}
+
+/// The pods (UIDs) of a node whose eviction a budget refuses now.
+pub fn blocked_pods<'p, P: Iterator<Item = &'p PodItem>>(
+    pods: impl Fn() -> P,
+    budgets: &'p [impl AsRef<Item<Budget>>],
+    is_operator_pod: impl Fn(&PodItem) -> bool,
+) -> BTreeSet<String> {
+    let here = by_namespace(pods(), budgets);
+    if is_incomparable(&here) {
+        return BTreeSet::new();
+    }
+    let is_blocked = |item: &&PodItem| {
+        let budgets = here.get(item.namespace()).into_iter().flat_map(|(_, budgets)| budgets);
+        let mut pairs = budgets.filter_map(|budget| Some((budget.ok()?, item.ok()?)));
+        pairs.any(|(budget, pod)| holds(budget, pod))
+    };
+    evicted(pods(), is_operator_pod).filter(is_blocked).map(|item| item.uid().to_owned()).collect()
 }
 
 /// The namespaces of pods of one node: how many pods it has there, and their budgets.
@@ -69,6 +88,11 @@ fn comparisons<'h>(here: &'h ByNamespace<'_>) -> impl Iterator<Item = (&'h str, 
         .map(move |(namespace, (pods, budgets))| (*namespace, pods * budgets.iter().map(each).sum::<usize>()))
 }
 
+/// Whether the pods of a node and the budgets of their namespaces are too many to be compared.
+fn is_incomparable(here: &ByNamespace<'_>) -> bool {
+    comparisons(here).map(|(_, compared)| compared).sum::<usize>() > COMPARED_MAX
+}
+
 /// How much a look at these pods of a node takes, in comparisons of a pod with a key of a selector: see [`LOOKS_AT_ONCE`].
 pub fn cost<'p>(
     pods: impl ExactSizeIterator<Item = &'p PodItem>,
@@ -87,9 +111,9 @@ fn incomparable(namespace: &str) -> String {
     )
 }
 
-/// Why the pods of one node can never all be evicted, as pods and budgets are now; `None` if they can. Either a pod has
-/// no controller, or its budgets allow no disruption with as many pods as there are, or a pod or a budget of its
-/// namespace cannot be read, or a pod should have ended by now. The operator's own pods (`is_operator_pod`) are exempt.
+/// Why the pods of one node can never all be evicted; `None` if they can. Either a pod has no controller, or two budgets, or
+/// a pod or a budget of its namespace cannot be read, or a pod should have ended by now. The operator's own pods
+/// (`is_operator_pod`) are exempt.
 /// `orphaned` finds pods whose `DaemonSet` is gone.
 fn undrainable<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
@@ -111,7 +135,7 @@ fn undrainable<'p>(
                 let here = budgets.get(namespace).map_or(&[][..], |(_, here)| here);
                 why.extend(item.ok().and_then(|pod| forbidden(pod, here.iter().copied())));
             }
-            DrainAction::Leaving if noted::is_overdue(item, time) => {
+            DrainAction::Leaving if is_overdue(item, time) => {
                 why.push(overdue(namespace, item.name(), gone_by(item)));
             }
             DrainAction::Stays | DrainAction::Leaving => {}
@@ -121,7 +145,7 @@ fn undrainable<'p>(
     why.into_iter().min()
 }
 
-/// Which budget allows no disruption now, although one of these pods of a node needs one; `None` if each allows one. A pod
+/// Why a budget allows no disruption now, although one of these pods of a node needs one; `None` if each allows one. A pod
 /// that is not Ready, and that its budget [spares](spares), may be well once it is elsewhere, and the budget may allow one
 /// then: so a budget that spares one of them is set aside.
 fn blocked<'p>(
@@ -137,18 +161,14 @@ fn blocked<'p>(
     }
     let there = evicted_from.iter().filter_map(|(namespace, pods)| Some((pods, &budgets.get(namespace)?.1)));
     let pairs = there.flat_map(|(pods, budgets)| budgets.iter().map(move |budget| (pods, *budget)));
-    let allows_none = pairs.filter(|(pods, item)| {
-        let Some(budget) = item.ok().filter(|budget| is_shut(budget)) else {
-            return false;
-        };
+    let why = pairs.filter_map(|(pods, item)| {
+        let budget = item.ok().filter(|budget| is_shut(budget))?;
         let (mut any, mut all_held) = (false, true);
         for pod in pods.iter().filter(|pod| selects(budget, pod)) {
             (any, all_held) = (true, all_held && !spares(budget, pod));
         }
-        any && all_held
+        (any && all_held).then(|| allows_none(item, budget))
     });
-    let why =
-        allows_none.map(|(_, item)| format!("the PodDisruptionBudget {}/{}", item.namespace(), item.name()));
     why.min()
 }
 
@@ -170,6 +190,7 @@ fn undisturbed<'p>(
     evicted(pods, is_operator_pod)
         .filter_map(|item| Some(asks(item.namespace(), item.name(), item.ok().and_then(asks_for)?)))
         .min()
+        .map(|asks| format!("{asks} allows no disruption; the node waits until that pod has ended"))
 }
 
 #[cfg(test)]

@@ -12,14 +12,6 @@ fn pod(name: &str, owner: Option<&str>, phase: &str, more: &Value) -> PodItem {
     world::pod(name, json!({"metadata": world::with(owners, more), "status": {"phase": phase}}))
 }
 
-/// Nothing has failed, and no pod that asks for it is respected.
-pub(super) const USUAL: Circumstances<'static> = Circumstances {
-    time: Timestamp::UNIX_EPOCH,
-    deadline: jiff::SignedDuration::from_mins(15),
-    respects: false,
-    failures: None,
-};
-
 fn of<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     is_operator_pod: impl Fn(&PodItem) -> bool,
@@ -204,22 +196,72 @@ fn pods_that_ask_for_it_are_waited_for() {
 }
 
 #[test]
-fn a_pod_that_asks_for_it_is_like_a_budget_that_allows_none() {
+fn a_pod_that_asks_for_it_holds_its_node_as_long_as_it_runs() {
     let none = json!({});
     let running = asking("a", "Running", SAFE_TO_EVICT_ANNOTATION, &none);
     let found = |pod: &PodItem, ours: bool, respects: bool| {
         let no_budgets: [std::sync::Arc<Item<Budget>>; 0] = [];
-        let now = Circumstances { respects, ..USUAL };
-        obstacle(|| std::iter::once(pod), &no_budgets, |_| ours, |_| false, &now)
+        obstacle(|| std::iter::once(pod), &no_budgets, |_| ours, |_| false, respects, Timestamp::UNIX_EPOCH)
     };
-    let Some(Obstacle::Now { budget, for_long: false }) = found(&running, false, true) else {
+    let Some(Obstacle::Never(why)) = found(&running, false, true) else {
         panic!("{:?}", found(&running, false, true))
     };
-    assert_eq!(budget, format!("the annotation {SAFE_TO_EVICT_ANNOTATION} of the pod shop/a"));
+    let asks = format!("the annotation {SAFE_TO_EVICT_ANNOTATION} of the pod shop/a allows no disruption");
+    assert!(why.starts_with(&asks), "{why}");
     assert_eq!(found(&running, false, false), None, "not respected, as by kubectl drain");
     assert_eq!(found(&running, true, true), None, "ours");
     for phase in ["Pending", "Succeeded", "Failed"] {
         let pod = asking("a", phase, DO_NOT_DISRUPT_ANNOTATION, &none);
         assert_eq!(found(&pod, false, true), None, "{phase}");
+    }
+}
+
+#[test]
+fn pods_that_a_budget_blocks_are_evicted_alone_at_first() {
+    let none = json!({});
+    let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
+    let of_kind = |name, more| pod(name, Some("ReplicaSet"), "Running", more);
+    let (a, b, c) = (of_kind("a", &none), of_kind("b", &none), of_kind("c", &leaving));
+    let first = |names: &[&str]| names.iter().map(|name| format!("uid-{name}")).collect::<BTreeSet<_>>();
+    for (says, pods, first, alone, evicts, left) in [
+        ("no budget blocks one", vec![&a, &b], first(&[]), true, vec!["a", "b"], false),
+        ("one is blocked", vec![&a, &b], first(&["b"]), true, vec!["b"], true),
+        (
+            "and has not gone in its part of the time",
+            vec![&a, &b],
+            first(&["b"]),
+            false,
+            vec!["a", "b"],
+            true,
+        ),
+        ("it terminates", vec![&a, &c], first(&["c"]), true, vec![], true),
+        ("it has gone", vec![&a], first(&["b"]), true, vec!["a"], false),
+    ] {
+        let mut plan = of(pods, |_| false, &[]);
+        plan.put_first(&first, alone);
+        assert_eq!((names(&plan.evict), plan.first_left), (evicts, left), "{says}");
+        assert!(!plan.is_done(), "{says}: those that wait are waited for");
+    }
+}
+
+#[test]
+fn a_drain_knows_whether_its_pods_use_claims() {
+    let with = |volumes: Value| {
+        world::pod(
+            "a",
+            json!({"metadata": {"ownerReferences": world::controlled_by("ReplicaSet", "cart")},
+            "spec": {"volumes": volumes}}),
+        )
+    };
+    for (volumes, claims) in [
+        (json!(null), false),
+        (json!([{"name": "scratch", "emptyDir": {}}]), false),
+        (
+            json!([{"name": "scratch", "emptyDir": {}}, {"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]),
+            true,
+        ),
+        (json!([{"name": "d", "ephemeral": {"volumeClaimTemplate": {}}}]), true),
+    ] {
+        assert_eq!(of(&[with(volumes.clone())], |_| false, &[]).has_claims, claims, "{volumes}");
     }
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use brupop_api::Marker;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
-use brupop_api::shadow::DrainObstacle;
 use jiff::Timestamp;
 
 use super::FleetFacts;
@@ -133,10 +132,10 @@ pub struct PodFacts<'a> {
     pub too_many: bool,
     /// Why no drain could empty the node, as its pods and their budgets are now.
     pub undrainable: Option<&'a str>,
-    /// Which budget allows no disruption that a drain needs, as of now.
+    /// A budget allows no disruption that a drain needs, as of now. Says which.
     pub blocked: Option<&'a str>,
-    /// One has not done so for as long as a drain may take.
-    pub blocked_for_long: bool,
+    /// The node has waited for budgets for as long as a drain may take.
+    pub waited: bool,
     /// No pod is left that a drain would evict.
     pub drained: bool,
     /// The workloads whose pods would be evicted, and how many of their pods are available now; `None` = none are known.
@@ -145,8 +144,14 @@ pub struct PodFacts<'a> {
     pub returning: &'a [String],
     /// A pod that would be left on the node, for it or its like came back each time, is covered by a budget. Says which.
     pub needed: Option<&'a str>,
-    /// What the drain of the node fails on if it fails now.
-    pub failing: Option<&'a DrainObstacle>,
+    /// One of them uses a claim of a volume.
+    pub has_claims: bool,
+    /// Pods are left that a budget blocked when the drain began.
+    pub first_left: bool,
+    /// A budget blocks one of those that are left.
+    pub is_blocked: bool,
+    /// What holds the drain up, mostly in the API server's words.
+    pub held_up_by: Option<&'a str>,
     /// Pods that should have been gone by then are not waited for any more.
     pub overlooked: Option<Timestamp>,
     /// No other pod is left to evict, so it is the turn of these pods of the operator itself, which no marker lists yet.
@@ -170,9 +175,11 @@ pub struct TimeFacts {
     pub step_overdue: bool,
     /// For longer than a short step may take, the agent has said that the host's API does not answer; no reboot is claimed.
     pub host_silent: bool,
+    /// A third of the time is over that the drain may take: the part that belongs to pods that a budget blocks.
+    pub first_over: bool,
     /// The drain, or the time from its end to the grant, takes longer than it may.
     pub drain_overdue: bool,
-    /// The node has been seen empty for so long that its reboot waits for volumes no more.
+    /// The node's volumes have not become fewer for so long that its reboot waits for them no more.
     pub volumes_overdue: bool,
     /// The node has been watched for long enough after its update.
     pub soak_over: bool,

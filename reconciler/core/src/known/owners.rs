@@ -21,7 +21,7 @@ const LOOKS_AT_ONCE: usize = 2;
 const COMPARED_AT_ONCE: usize = 10_000;
 
 /// Which pool owns a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// No `BottlerocketPool` selects it.
     Nobody,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use brupop_api::item::{Readable, Unreadable, null_as_default};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::Selector;
 use serde::Deserialize;
 use serde::de::Error as _;
@@ -30,16 +31,25 @@ pub struct Budget {
     pub spares_ready_only: bool,
     /// Are as many pods healthy as must be, and must any be? Then pods that are not Ready are evicted, too.
     pub enough_healthy: bool,
-    /// Its controller cannot work it out, so it allows nothing.
-    pub sync_failed: bool,
     /// How many disruptions it allows now.
     pub allowed: i32,
-    /// How many pods it covers.
-    pub expected_pods: i32,
-    /// How many of them must be healthy.
-    pub desired_healthy: i32,
+    /// What would make it allow one.
+    pub remedy: BudgetRemedy,
     /// Has its controller seen its latest version?
     pub observed: bool,
+}
+
+/// What makes a budget that allows no disruption allow one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BudgetRemedy {
+    /// Its `maxUnavailable` is zero, or its `minAvailable` is 100%: no number of pods is enough.
+    Change,
+    /// It wants as many healthy pods as there are.
+    AddPod,
+    /// Its controller cannot compute it.
+    Repair,
+    /// More healthy pods.
+    Wait,
 }
 
 #[derive(Deserialize)]
@@ -61,6 +71,8 @@ struct BudgetMetadata {
 #[serde(default, rename_all = "camelCase")]
 struct BudgetSpec {
     selector: Option<Box<RawValue>>,
+    max_unavailable: Option<IntOrString>,
+    min_available: Option<IntOrString>,
     unhealthy_pod_eviction_policy: Option<String>,
 }
 
@@ -95,12 +107,28 @@ impl Readable for Budget {
             requirements: requirements.unwrap_or(0),
             spares_ready_only: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
             enough_healthy: status.desired_healthy > 0 && status.current_healthy >= status.desired_healthy,
-            sync_failed: status.conditions.iter().any(|condition| condition.reason == SYNC_FAILED),
             allowed: status.disruptions_allowed,
-            expected_pods: status.expected_pods,
-            desired_healthy: status.desired_healthy,
+            remedy: remedy(spec.max_unavailable.as_ref(), spec.min_available.as_ref(), &status),
             observed: status.observed_generation.is_none_or(|seen| Some(seen) == metadata.generation),
         })
+    }
+}
+
+fn remedy(
+    max_unavailable: Option<&IntOrString>,
+    min_available: Option<&IntOrString>,
+    status: &BudgetStatus,
+) -> BudgetRemedy {
+    let percent = |percent: &str| IntOrString::String(percent.to_owned());
+    let zero = max_unavailable.is_some_and(|most| [IntOrString::Int(0), percent("0%")].contains(most));
+    if status.conditions.iter().any(|condition| condition.reason == SYNC_FAILED) {
+        BudgetRemedy::Repair
+    } else if zero || min_available == Some(&percent("100%")) {
+        BudgetRemedy::Change
+    } else if status.expected_pods > 0 && status.desired_healthy >= status.expected_pods {
+        BudgetRemedy::AddPod
+    } else {
+        BudgetRemedy::Wait
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
 use brupop_api::{Item, names};
 use jiff::Timestamp;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::kept::{Keep, Kept};
@@ -40,8 +41,8 @@ pub struct Pod {
     pub is_mirror: bool,
     /// It is terminating, and should be gone by then.
     pub gone_by: Option<Timestamp>,
-    /// How many seconds it may take to end.
-    pub grace_period: i64,
+    /// It uses a claim of a volume.
+    pub has_claim: bool,
     /// It has run to its end.
     pub finished: bool,
     /// It has not begun to run.
@@ -106,7 +107,15 @@ struct OwnerReference {
 #[serde(default, rename_all = "camelCase")]
 struct PodSpec {
     node_name: Option<String>,
-    termination_grace_period_seconds: Option<i64>,
+    #[serde(deserialize_with = "null_as_default")]
+    volumes: Vec<Volume>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Volume {
+    persistent_volume_claim: Option<IgnoredAny>,
+    ephemeral: Option<IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]
@@ -154,7 +163,10 @@ impl Readable for Pod {
             is_mirror: annotations.contains_key(MIRROR_POD_ANNOTATION),
             do_not_disrupt: asks.map(|(key, _)| *key),
             gone_by: metadata.deletion_timestamp,
-            grace_period: spec.termination_grace_period_seconds.unwrap_or(0),
+            has_claim: spec
+                .volumes
+                .iter()
+                .any(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()),
             finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
             pending: status.phase.as_deref() == Some("Pending"),
             readiness: Readiness::among(&status.conditions),

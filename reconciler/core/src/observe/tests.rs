@@ -220,7 +220,7 @@ fn somebody_elses_cordon_takes_a_place_for_an_hour() {
 #[test]
 fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
     let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "cordoned_at": "2026-11-21T03:44:30Z",
-        "drain_started_at": "2026-11-21T03:44:30Z"});
+        "drain_started_at": "2026-11-21T03:44:30Z", "evicted_claims": true});
     let node =
         json!({"spec": {"unschedulable": true}, "status": {"volumesInUse": ["kubernetes.io/csi/ebs^vol-1"]}});
     let node = with(node, &marked(marker));
@@ -241,13 +241,13 @@ fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
     assert_eq!(reason(&nothing, "2026-11-21T04:09:30Z"), "Aborting", "they should be");
     let known = |plan| {
         let mut known = Known::default();
-        known.note_drains([("brs-n".to_owned(), Arc::new(plan), None)].into_iter(), at(NOW));
+        known.note_drains([("brs-n".to_owned(), Arc::new(plan), None)].into_iter(), &cluster, at(NOW));
         known
     };
     let empty = known(DrainPlan::default());
     assert_eq!(reason(&empty, NOW), "VolumesInUse");
-    assert_eq!(reason(&empty, "2026-11-21T04:01:59Z"), "VolumesInUse", "for two minutes");
-    assert_eq!(reason(&empty, "2026-11-21T04:02:00Z"), "Draining", "its reboot is granted");
+    assert_eq!(reason(&empty, "2026-11-21T04:00:29Z"), "VolumesInUse", "for a minute after the drain's time");
+    assert_eq!(reason(&empty, "2026-11-21T04:00:30Z"), "Draining", "its reboot is granted");
     let evict = vec![crate::drain::PodKey { namespace: "shop".into(), name: "cart".into(), uid: "c".into() }];
     let full = known(DrainPlan { evict, ..DrainPlan::default() });
     assert_eq!(reason(&full, NOW), "Aborting", "what the drain fails on is known, too");

@@ -110,7 +110,7 @@ fn node_facts<'a>(
         variant: facts.variant.as_deref(),
         unschedulable: facts.unschedulable,
         control_plane: facts.control_plane,
-        volumes_in_use: facts.volumes_in_use,
+        volumes_in_use: facts.volumes_in_use > 0,
         excluded: facts.excluded,
         tainted: facts.tainted,
         do_not_disrupt: facts.do_not_disrupt,
@@ -144,13 +144,16 @@ fn evicted<'a>(known: KnownNode<'a>, marker: Option<&Marker>) -> Evicted<'a> {
 
 fn pods(known: KnownNode<'_>) -> PodFacts<'_> {
     let pods = match known.drain {
-        Some(KnownDrain { plan, failing, .. }) => PodFacts {
+        Some(KnownDrain { plan, held_up_by, .. }) => PodFacts {
             known: true,
             drained: plan.is_done(),
             owners: Some(&plan.owners),
             returning: &plan.returning,
             needed: plan.needed.as_deref(),
-            failing: failing.as_ref(),
+            has_claims: plan.has_claims,
+            first_left: plan.first_left,
+            is_blocked: plan.is_blocked,
+            held_up_by: held_up_by.as_deref(),
             overlooked: plan.overlooked,
             operator_pods: &plan.operator_pods,
             ..PodFacts::default()
@@ -160,9 +163,7 @@ fn pods(known: KnownNode<'_>) -> PodFacts<'_> {
     match known.obstacle {
         Some(Obstacle::Never(why)) => PodFacts { undrainable: Some(why), ..pods },
         Some(Obstacle::TooManyPods) => PodFacts { too_many: true, ..pods },
-        Some(Obstacle::Now { budget, for_long }) => {
-            PodFacts { blocked: Some(budget), blocked_for_long: *for_long, ..pods }
-        }
+        Some(Obstacle::Budget { why, waited }) => PodFacts { blocked: Some(why), waited: *waited, ..pods },
         None => pods,
     }
 }

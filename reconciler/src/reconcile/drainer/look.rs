@@ -4,19 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_api::shadow::Failures;
 use brupop_api::{Item, Marker, State};
 use brupop_core::cluster::Entry;
-use brupop_core::deadlines::drain_is_overdue;
+use brupop_core::deadlines::DrainTime;
 use brupop_core::drain::{
-    self, Circumstances, DrainAction, DrainPlan, LATE, Obstacle, drain_action, identity,
+    self, DrainAction, DrainPlan, LATE, Obstacle, drain_action, identity, next_overdue,
 };
 use brupop_core::known::Ahead;
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::rules::Rules;
 use brupop_core::workloads::returns::Returns;
 use brupop_core::workloads::{Workload, owner};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::Around;
 use crate::watches::WorkloadWatches;
@@ -30,6 +29,8 @@ pub(super) struct NodePods {
     pub(super) workloads: Vec<Workload>,
     /// `None` as long as a workload is not known.
     pub(super) drain: Option<NodeDrain>,
+    /// The pods (UIDs) that a budget blocked when the drain began.
+    first: BTreeSet<String>,
 }
 
 /// What a drain has to do, and what stands in its way.
@@ -46,11 +47,7 @@ pub(super) struct Basis {
     revisions: [u64; 3],
     marker: Option<Marker>,
     pub(super) idle: bool,
-    failures: Option<Failures>,
-    /// How long a drain may take.
-    deadline: SignedDuration,
-    /// A drain has taken that long.
-    pub(super) overdue: bool,
+    time: DrainTime,
     /// Does the node's drain respect pods that ask not to be disrupted?
     respects: bool,
 }
@@ -65,25 +62,25 @@ impl Basis {
         // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
         let shadow = entry.and_then(Entry::shadow);
         let marker = entry.and_then(Entry::marker);
-        let deadline = rules.durations.drain;
         let node_uid = entry.and_then(|entry| entry.node.as_ref()).map_or("", |node| node.uid());
-        let is_overdue = |marker| drain_is_overdue(ahead, (node_uid, marker), deadline, now);
         Self {
             revisions,
             marker: marker.cloned(),
             idle: shadow.is_none_or(|shadow| shadow.spec.state == State::Idle),
-            failures: shadow.and_then(|shadow| shadow.spec.failures.clone()),
-            deadline,
-            overdue: marker.is_some_and(is_overdue),
+            time: DrainTime::of(ahead, (node_uid, marker), rules.durations.drain, now),
             respects: rules.respect_do_not_disrupt,
         }
     }
 
     /// Is the update as far as it was, so that at most pods, budgets and workloads are others?
     pub(super) fn is_as_far_as(&self, other: &Self) -> bool {
-        let Self { revisions: _, marker, idle, failures, deadline, overdue, respects } = self;
-        (marker, idle, failures, deadline, overdue, respects)
-            == (&other.marker, &other.idle, &other.failures, &other.deadline, &other.overdue, &other.respects)
+        let Self { revisions: _, marker, idle, time, respects } = self;
+        (marker, idle, time, respects) == (&other.marker, &other.idle, &other.time, &other.respects)
+    }
+
+    /// When the drain began, if it has.
+    pub(super) fn begun(&self) -> Option<&str> {
+        self.marker.as_ref()?.drain_started_at.as_deref()
     }
 }
 
@@ -104,14 +101,14 @@ pub(super) struct Look<'l> {
 }
 
 impl Look<'_> {
-    pub(super) fn at(&self, from: Basis, returns: &mut Returns) -> NodePods {
+    pub(super) fn at(&self, from: Basis, before: Option<&NodePods>, returns: &mut Returns) -> NodePods {
         let &Self { name, around, budgets, workloads, .. } = self;
         let &Around { api, policy, now, time, .. } = around;
         let ours = |pod: &PodItem| is_operator_pod(pod, &api.namespace);
         let orphaned = |pod: &PodItem| workloads.orphaned(pod);
         let pods = || self.pods.iter().map(AsRef::as_ref);
         let marker = from.marker.as_ref();
-        let overlooked = (policy.force && from.overdue).then(|| time.checked_sub(LATE).ok()).flatten();
+        let overlooked = (policy.force && from.time.is_over).then(|| time.checked_sub(LATE).ok()).flatten();
         let mut plan = DrainPlan::of(pods(), ours, orphaned, marker, overlooked);
         if from.respects {
             plan.respect(pods());
@@ -119,26 +116,27 @@ impl Look<'_> {
         let evicted =
             || pods().filter(|pod| !ours(pod) && drain_action(pod, orphaned(pod)) != DrainAction::Stays);
         let until = leave(&mut plan, returns, name, marker, &evicted, budgets, now);
-        if !policy.force {
-            plan.put_first(pods(), budgets, from.failures.as_ref());
-        }
-        let Basis { deadline, respects, failures, .. } = &from;
-        let circumstances =
-            Circumstances { time, deadline: *deadline, respects: *respects, failures: failures.as_ref() };
-        let changes = circumstances.changes_at(pods());
-        let changes = changes.map(|at| now + Duration::try_from(at.duration_since(time)).unwrap_or_default());
-        let until = until.into_iter().chain(changes).min();
+        let blocked = from.begun().map(|_| drain::blocked_pods(pods, budgets, ours)).unwrap_or_default();
+        plan.is_blocked = !blocked.is_empty();
+        let same_drain = before.filter(|before| before.from.begun() == from.begun());
+        let first = same_drain.map_or(blocked, |before| before.first.clone());
+        plan.put_first(&first, !policy.force && !from.time.first_over);
+        let after = |at: Timestamp| now + Duration::try_from(at.duration_since(time)).unwrap_or_default();
+        let until = [until, next_overdue(pods(), time).map(after), from.time.next.map(after)]
+            .into_iter()
+            .flatten()
+            .min();
         plan.note_available(|owner| workloads.found(owner));
         // A drain that has begun does not wait until workloads that appear meanwhile are known.
-        let begun = marker.is_some_and(|marker| marker.drain_started_at.is_some());
-        let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
+        let known =
+            from.begun().is_some() || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
         let drain = known.then(|| {
             let orphaned = |pod: &PodItem| from.idle && orphaned(pod);
-            let obstacle = drain::obstacle(pods, budgets, ours, orphaned, &circumstances);
+            let obstacle = drain::obstacle(pods, budgets, ours, orphaned, from.respects, time);
             NodeDrain { plan: Arc::new(plan), obstacle }
         });
         let workloads: BTreeSet<_> = pods().filter_map(|pod| Workload::parse(&owner(pod)?)).collect();
-        NodePods { from, until, workloads: workloads.into_iter().collect(), drain }
+        NodePods { from, until, workloads: workloads.into_iter().collect(), drain, first }
     }
 }
 
@@ -163,7 +161,7 @@ fn leave<'p, P: Iterator<Item = &'p PodItem>>(
     if !left.is_empty() || !plan.returning.is_empty() {
         let is_left =
             |pod: &&PodItem| [left, &plan.returning].iter().any(|them| them.contains(&identity(pod)));
-        (plan.needed, plan.needed_by) = drain::covered(pods().filter(is_left), budgets).unzip();
+        plan.needed = drain::covered(pods().filter(is_left), budgets);
     }
     found.next
 }

@@ -1,7 +1,6 @@
 //! Which nodes are passed over because of their pods, and for how long.
 
-use std::collections::BTreeMap;
-use std::mem::discriminant;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use brupop_core::cluster::Cluster;
@@ -17,10 +16,13 @@ use crate::reconcile::wake::Wake;
 /// to watch all.
 pub(super) const PASSED_OVER: Duration = Duration::from_mins(5);
 
-/// Why a node is passed over, and since when for a reason of this kind.
+/// Why a node is passed over.
 pub(super) struct PassedOver {
     pub(super) obstacle: Obstacle,
-    pub(super) since: Duration,
+    /// For how long it has waited for budgets, while no other node of its pool was drained.
+    pub(super) waited: Duration,
+    /// Since when it does so, if it does now.
+    pub(super) waits_since: Option<Duration>,
     /// When its pods were last looked at.
     pub(super) seen: Duration,
     /// Its pods may be watched. If not, there was no room for them, and they are looked at again when it is not passed over any
@@ -29,27 +31,33 @@ pub(super) struct PassedOver {
 }
 
 impl PassedOver {
-    /// Does it stand still? Not if the last look at the pods is too long ago.
-    pub(super) fn stands(
-        &mut self,
-        pods_known: bool,
-        patience: Duration,
-        now: Duration,
-        wake: &mut Wake,
-    ) -> bool {
+    pub(super) fn new(obstacle: Obstacle, seen: Duration, watched: bool) -> Self {
+        Self { obstacle, waited: Duration::ZERO, waits_since: None, seen, watched }
+    }
+
+    /// What stands in the way of the drain. Nothing is known of that if the last look at the pods is too long ago.
+    pub(super) fn obstacle(&self, pods_known: bool, now: Duration, wake: &mut Wake) -> Option<&Obstacle> {
         if !pods_known {
-            wake.by(self.seen + PASSED_OVER);
             if now >= self.seen + PASSED_OVER {
-                return false;
+                return None;
             }
+            wake.by(self.seen + PASSED_OVER);
         }
-        if let Obstacle::Now { for_long, .. } = &mut self.obstacle {
-            *for_long = now >= self.since + patience;
-            if !*for_long {
-                wake.by(self.since + patience);
-            }
+        Some(&self.obstacle)
+    }
+
+    /// Goes on with the clock of the wait for budgets, up to `patience`. It stands while another node of the pool is drained.
+    pub(super) fn wait(&mut self, stands: bool, patience: Duration, now: Duration, wake: &mut Wake) {
+        let Obstacle::Budget { waited, .. } = &mut self.obstacle else {
+            self.waits_since = None;
+            return;
+        };
+        self.waited += self.waits_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        self.waits_since = (!stands).then_some(now);
+        *waited = self.waited >= patience;
+        if !stands && !*waited {
+            wake.by(now + (patience - self.waited));
         }
-        true
     }
 }
 
@@ -58,8 +66,7 @@ impl Drainer {
     pub(super) fn note_dropped(&mut self, dropped: BTreeMap<String, Dropped>, now: Duration) {
         for (name, why) in dropped {
             if why == Dropped::TooMany {
-                let obstacle = Obstacle::TooManyPods;
-                self.passed_over.insert(name, PassedOver { obstacle, since: now, seen: now, watched: false });
+                self.passed_over.insert(name, PassedOver::new(Obstacle::TooManyPods, now, false));
             } else if let Some(passed_over) = self.passed_over.get_mut(&name) {
                 passed_over.watched = false;
             }
@@ -81,20 +88,30 @@ impl Drainer {
             else {
                 continue;
             };
-            let before = passed_over.remove(name);
-            if let Some(obstacle) = obstacle.clone() {
-                let same = |before: &PassedOver| discriminant(&before.obstacle) == discriminant(&obstacle);
-                let since = before.filter(same).map_or(now, |before| before.since);
-                passed_over.insert(name.clone(), PassedOver { obstacle, since, seen: now, watched: true });
-            }
+            let Some(obstacle) = obstacle.clone() else {
+                passed_over.remove(name);
+                continue;
+            };
+            let new = PassedOver::new(Obstacle::TooManyPods, now, true);
+            let passed_over = passed_over.entry(name.clone()).or_insert(new);
+            (passed_over.obstacle, passed_over.seen, passed_over.watched) = (obstacle, now, true);
         }
         let rules = RulesByOwner::new(cluster, around.policy);
+        let drained = cluster.entries.iter().filter(|(_, entry)| entry.is_being_drained());
+        let drained: BTreeSet<_> = drained.map(|(name, _)| known.owner(name)).collect();
+        let mut obstacles = BTreeMap::new();
         passed_over.retain(|name, passed_over| {
-            let patience =
-                Duration::try_from(rules.of(known.owner(name)).durations.drain).unwrap_or_default();
-            let pods_known = known.drains.contains_key(name);
-            cluster.has_shadow(name) && passed_over.stands(pods_known, patience, now, wake)
+            let owner = known.owner(name);
+            let patience = Duration::try_from(rules.of(owner).durations.drain).unwrap_or_default();
+            passed_over.wait(drained.contains(&owner), patience, now, wake);
+            let obstacle = passed_over.obstacle(known.drains.contains_key(name), now, wake).cloned();
+            let stands = obstacle.is_some();
+            // Its pods are looked at again in its turn.
+            passed_over.watched |= !stands;
+            obstacles.extend(obstacle.map(|obstacle| (name.clone(), obstacle)));
+            // The clock of the wait for budgets goes on from look to look.
+            cluster.has_shadow(name) && (stands || passed_over.waits_since.is_some())
         });
-        passed_over.iter().map(|(name, it)| (name.clone(), it.obstacle.clone())).collect()
+        obstacles
     }
 }

@@ -56,14 +56,13 @@ fn a_node_whose_pods_were_dropped_is_looked_at_again_in_turn() {
     let (seen, obstacle) = (Duration::from_secs(7), Obstacle::TooManyPods);
     drainer.note_dropped([("brs-a".to_owned(), Dropped::TooMany)].into(), seen);
     assert_eq!(wanted(&drainer, &cluster), 0);
-    let passed_over = drainer.passed_over.get_mut("brs-a").unwrap();
+    let passed_over = &drainer.passed_over["brs-a"];
     assert_eq!(passed_over.obstacle, obstacle);
-    let mut stands = |now| passed_over.stands(false, Duration::MAX, now, &mut Wake::default());
+    let stands = |now| passed_over.obstacle(false, now, &mut Wake::default()).is_some();
     assert!(stands(seen) && stands(PASSED_OVER) && !stands(seen + PASSED_OVER));
     // What is known of one that made room stays known for as long.
     let obstacle = Obstacle::Never("a pod".into());
-    let before = PassedOver { obstacle: obstacle.clone(), since: seen, seen, watched: true };
-    drainer.passed_over.insert("brs-a".into(), before);
+    drainer.passed_over.insert("brs-a".into(), PassedOver::new(obstacle.clone(), seen, true));
     assert_eq!(wanted(&drainer, &cluster), 1);
     drainer.note_dropped([("brs-a".to_owned(), Dropped::MadeRoom)].into(), seen + PASSED_OVER / 2);
     assert_eq!(wanted(&drainer, &cluster), 0);
@@ -77,4 +76,23 @@ fn each_node_has_its_turn() {
     let known = ["a", "b", "c"].map(|name| (name.to_owned(), 0)).into();
     let order = |last: &str| after(&known, last).map(|(name, _)| name.as_str()).collect::<String>();
     assert_eq!(["", "a", "b", "bb", "c", "d"].map(order), ["abc", "bca", "cab", "cab", "abc", "abc"]);
+}
+
+/// The clock stands while another node of the pool is drained, and goes on after a time without a look.
+#[test]
+fn wait_for_a_budget_ends_after_the_time_of_a_drain() {
+    let why = "the PodDisruptionBudget shop/cart allows none".to_owned();
+    let mut passed_over = PassedOver::new(Obstacle::Budget { why, waited: false }, Duration::ZERO, true);
+    for (minute, stands, over) in
+        [(0, false, false), (5, true, false), (60, false, false), (69, false, false), (70, false, true)]
+    {
+        let mut wake = Wake::default();
+        let now = Duration::from_mins(minute);
+        passed_over.wait(stands, Duration::from_mins(15), now, &mut wake);
+        let waited = matches!(passed_over.obstacle, Obstacle::Budget { waited: true, .. });
+        assert_eq!((waited, wake.at().is_some()), (over, !over && !stands), "minute {minute}");
+        if minute == 69 {
+            assert_eq!(wake.at(), Some(Duration::from_mins(70)));
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Nodes that no drain could empty are passed over, untouched, and said; others go on. And what `plan` prints of it.
+//! Nodes that a budget or a pod holds back are passed over, untouched, and said; others go on. And what `plan` prints of it.
 
 use anyhow::{Result, ensure};
 use brupop_api::names::RECONCILER_ACCOUNT;
@@ -13,21 +13,23 @@ use crate::update::assert_kind;
 use crate::update::exec::exec;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_drain_could_empty_is_said_before_any_change() -> Result<()> {
+async fn what_holds_a_drain_back_is_said_before_any_change() -> Result<()> {
     let mut fleet = Fleet::quick(2, &[]).await?;
     fleet.deploy("cart", 2, "0").await?;
     fleet.publish(NEW)?;
     fleet
         .until("both nodes say why they stay", |history| {
-            history.now().all(|(_, seen)| seen.is_idle() && seen.reason == "CannotDrain")
+            history.now().all(|(_, seen)| seen.is_idle() && seen.reason == "BudgetAllowsNone")
         })
         .await?;
     let said = fleet.progressing("node-0").await?.message;
-    ensure!(said.contains("PodDisruptionBudget shop/cart wants all of its 2 pods"), "{said}");
+    ensure!(said.contains("PodDisruptionBudget shop/cart allows no disruption"), "{said}");
 
     let (table, went_well) = exec(&fleet, &["plan"]).await?;
     ensure!(
-        went_well && table.starts_with("0 of 1 in update\n") && table.matches("CannotDrain").count() == 2,
+        went_well
+            && table.starts_with("0 of 1 in update\n")
+            && table.matches("BudgetAllowsNone").count() == 2,
         "{table}"
     );
     println!("{table}");

@@ -46,7 +46,7 @@ pub fn shadow() -> impl Strategy<Value = Json> {
         json!({"count": 1, "attempt": 2, "at": TIMES[0], "reason": "FellBack"}),
         json!({"count": 2, "at": TIMES[1], "reason": "Aborted"}),
         json!({"count": 2, "attempt": 3, "at": TIMES[1], "reason": "DrainTimedOut",
-            "obstacle": {"kind": "Budget", "of": "shop/cart", "at": TIMES[0]}}),
+            "message": "shop/cart-0 is not evicted"}),
     ];
     let spec = object(vec![
         ("state", select(texts(&State::ALL.map(State::as_str)[..4])).prop_map(Some).boxed()),

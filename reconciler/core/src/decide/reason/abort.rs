@@ -22,10 +22,10 @@ Abort: Blame {
     StepFailed: OfNode => "the agent could not complete the step; status.message says why",
     NoInPlaceUpdates: NoFailure => "the host's image has no in-place updates",
     DeadlineExceeded: OfNode => "the step took longer than it may",
+    DrainBlocked: OfNode => "a budget allowed none of the disruptions that its drain needs",
     DrainTimedOut: OfNode => "the node could not be emptied in time",
     TooManyPods: OfNode => "the node has too many pods, or too large ones, to look at",
-    CannotDrain: NoFailure => "a pod or a budget appeared that makes the drain impossible",
-    BudgetAllowsNone: NoFailure => "a budget has allowed no disruption for as long as a drain may take",
+    CannotDrain: NoFailure => "a pod appeared that makes the drain impossible",
     PodsComeBack: OfNode =>
         "pods come back each time they are evicted, and a budget covers them, or they belong to too many workloads",
     NodeChangesDenied: OfNode => "the API server refuses changes of the Node",

@@ -54,13 +54,15 @@ fn returning_pods_are_left_or_end_drain() {
 fn a_reboot_waits_for_volumes_and_not_for_ever() {
     let after_force = FleetFacts { force: true, ..fleet() };
     for (fleet, marker) in [(fleet(), &*CORDONED), (fleet(), &*DRAINED), (after_force, &*CORDONED)] {
-        for (what, in_use, overdue, granted) in [
-            ("volumes are still attached", true, false, false),
-            ("it has waited for long enough", true, true, true),
-            ("they are detached", false, false, true),
+        for (what, claims, in_use, overdue, granted) in [
+            ("volumes are still attached", true, true, false, false),
+            ("they are of pods that stay", false, true, false, true),
+            ("it has waited for long enough", true, true, true, true),
+            ("they are detached", true, false, false, true),
         ] {
+            let marker = Marker { evicted_claims: claims, ..marker.clone() };
             let view =
-                staged().marked_by(marker).with_node(|node| node.volumes_in_use = in_use).with(|view| {
+                staged().marked_by(&marker).with_node(|node| node.volumes_in_use = in_use).with(|view| {
                     view.pods = PodFacts { known: true, drained: true, ..PodFacts::default() };
                     view.time.volumes_overdue = overdue;
                 });

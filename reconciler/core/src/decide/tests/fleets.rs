@@ -114,7 +114,7 @@ impl Fleet {
                 .extend(plan.map(|plan| (name.clone(), KnownDrain { plan, ..KnownDrain::default() })));
             let budget = || "a budget".to_owned();
             let never = place.undrainable.then(|| Obstacle::Never(budget()));
-            let now = place.blocked.map(|for_long| Obstacle::Now { budget: budget(), for_long });
+            let now = place.blocked.map(|waited| Obstacle::Budget { why: budget(), waited });
             let obstacle = place.crowded.then_some(Obstacle::TooManyPods).or(never).or(now);
             known.obstacles.extend(obstacle.map(|obstacle| (name.clone(), obstacle)));
             known.denied.extend(place.denied.then(|| (name.clone(), "a rule".to_owned())));

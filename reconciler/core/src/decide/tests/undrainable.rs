@@ -3,7 +3,7 @@
 use super::world::*;
 use super::zones;
 
-const WHY: &str = "the PodDisruptionBudget shop/cart wants all of its 2 pods healthy";
+const WHY: &str = "shop/debug has no controller";
 const BUDGET: &str = "the PodDisruptionBudget shop/cart";
 
 /// What stands in the way of a drain.
@@ -17,8 +17,12 @@ fn denied(view: &mut NodeView<'static>) {
     view.denied = Some("a rule");
 }
 
-fn blocked_for_long(view: &mut NodeView<'static>) {
-    (view.pods.blocked, view.pods.blocked_for_long) = (Some(BUDGET), true);
+fn blocked(view: &mut NodeView<'static>) {
+    view.pods.blocked = Some(BUDGET);
+}
+
+fn waited(view: &mut NodeView<'static>) {
+    (view.pods.blocked, view.pods.waited) = (Some(BUDGET), true);
 }
 
 /// Nobody knows how to empty a node with more pods than are looked at, however its drain ends.
@@ -41,7 +45,7 @@ fn who_cannot_be_emptied_is_passed_over() {
     let rows: [(Change, Reason<'_>, &str); 4] = [
         // The deadline will see to it.
         (undrainable, Reason::CannotDrain(WHY), "brs-a"),
-        (|view| view.pods.blocked = Some(BUDGET), Reason::BudgetAllowsNone(BUDGET), "brs-a"),
+        (blocked, Reason::BudgetAllowsNone(BUDGET), "brs-b"),
         (denied, Reason::NodeChangesDenied("a rule"), "brs-b"),
         (crowded, Reason::TooManyPods, "brs-b"),
     ];
@@ -72,10 +76,9 @@ fn unknown_pods_hold_the_nodes_place() {
 #[test]
 fn what_stands_in_the_way_ends_an_update_before_its_cordon() {
     let begun = Some(Effect::Evict);
-    let rows: [(Change, Abort, bool, Option<Effect<'_>>); 3] = [
+    let rows: [(Change, Abort, bool, Option<Effect<'_>>); 2] = [
         // What was begun has its deadline.
-        (undrainable, Abort::CannotDrain, false, begun.clone()),
-        (blocked_for_long, Abort::BudgetAllowsNone, false, begun),
+        (undrainable, Abort::CannotDrain, false, begun),
         // It backs off, more each time.
         (denied, Abort::NodeChangesDenied, true, None),
     ];
@@ -87,8 +90,48 @@ fn what_stands_in_the_way_ends_an_update_before_its_cordon() {
         let effect = decide(&fleet(), &view.marked_by(&CORDONED)).effect;
         assert!(cordoned.is_none() || effect == cordoned, "{why:?}: {effect:?}");
     }
-    let shut = staged().with(|view| view.pods.blocked = Some(BUDGET));
-    assert_eq!(decide(&fleet(), &shut), Decision::wait(Reason::BudgetAllowsNone(BUDGET)));
+}
+
+#[test]
+fn budget_holds_node_back_for_as_long_as_a_drain_may_take() {
+    let [first, second] = two();
+    let tried = first.with(waited);
+    assert_eq!(taken(&without_slots(), &[tried]), ["brs-a"], "it is tried");
+    assert_eq!(taken(&without_slots(), &[tried, second]), ["brs-b"], "after nodes that no budget blocks");
+    let asked_for = tried.with_node(|node| node.update_now = true);
+    assert_eq!(taken(&without_slots(), &[asked_for, second]), ["brs-a"]);
+    // The same clock holds in the slot before the cordon.
+    let held = decide(&fleet(), &staged().with(blocked));
+    assert_eq!(held, Decision::wait(Reason::BudgetAllowsNone(BUDGET)));
+    let cordons = |change: Change, fleet: &FleetFacts<'_>| {
+        decide(fleet, &staged().with(change)).milestone == Some(Milestone::Cordoned)
+    };
+    assert!(cordons(waited, &fleet()), "it is cordoned at once");
+    assert!(cordons(blocked, &FleetFacts { force: true, ..fleet() }), "its pods will be deleted");
+}
+
+#[test]
+fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
+    let failed = |reason: &str| Failures { reason: reason.to_owned(), ..Failures::default() };
+    let [blocked, other] = [failed("DrainBlocked"), failed("DrainTimedOut")];
+    let given_up = Reason::Aborting(Abort::DrainBlocked);
+    let by_force = FleetFacts { force: true, ..fleet() };
+    for (says, fleet, failures, first_over, first_left, is_blocked, gives_up) in [
+        ("a budget blocked its last drain, too", &fleet(), Some(&blocked), true, true, true, true),
+        ("they have their part of the time", &fleet(), Some(&blocked), false, true, true, false),
+        ("they are terminating", &fleet(), Some(&blocked), true, true, false, false),
+        ("they have gone, and a budget blocks others", &fleet(), Some(&blocked), true, false, true, false),
+        ("its last drain failed on another thing", &fleet(), Some(&other), true, true, true, false),
+        ("it is the first", &fleet(), None, true, true, true, false),
+        ("pods will be deleted", &by_force, Some(&blocked), true, true, true, false),
+    ] {
+        let view = staged().marked_by(&CORDONED).with_shadow(|shadow| shadow.spec.failures = failures);
+        let view = view.with(|view| {
+            view.time.first_over = first_over;
+            (view.pods.first_left, view.pods.is_blocked) = (first_left, is_blocked);
+        });
+        assert_eq!(decide(fleet, &view).reason == given_up, gives_up, "{says}");
+    }
 }
 
 #[test]
@@ -102,52 +145,32 @@ fn a_drain_ends_at_its_deadline_as_configured() {
     assert_eq!(decide(&forced, &view).effect, Some(Effect::Evict), "not before it");
 }
 
-/// Each later leader reads there what the next drain would fail on.
 #[test]
-fn what_a_drain_fails_on_is_noted_until_one_gets_past_it() {
-    let obstacle = |of: &str, at: Option<&str>| DrainObstacle {
-        kind: ObstacleKind::Budget,
-        of: of.to_owned(),
-        at: at.map(str::to_owned),
-    };
-    let then = Some("2026-11-20T04:30:00Z");
-    let (seen, now) = (obstacle("shop/cart", None), obstacle("shop/cart", Some(fleet().now)));
-    let before = obstacle("shop/mail", then);
-    let failed = |at: Option<&str>| Failures {
-        at: "2026-11-20T05:00:00Z".to_owned(),
-        obstacle: Some(obstacle("shop/mail", at)),
-        ..Failures::default()
-    };
-    let (failed, without_time) = (failed(then), failed(None));
-    let timed = obstacle("shop/mail", Some("2026-11-20T05:00:00Z"));
-    let overdue = |marker, failing| {
-        let view: NodeView<'_> = staged();
-        view.marked_by(marker).with(|view| (view.pods.failing, view.time.drain_overdue) = (failing, true))
-    };
-    let owners = ["v1/Pod/shop/cart-0".to_owned()];
-    let comes_back = |marker| {
-        let view = overdue(marker, Some(&seen));
-        let pods = PodFacts { needed: Some("shop/cart-0"), returning: &owners, ..view.pods };
-        NodeView { pods, time: TimeFacts::default(), ..view }
-    };
+fn failed_drain_names_what_it_failed_on() {
+    let refused =
+        "shop/cart-0 is not evicted: The disruption budget cart needs 2 healthy pods and has 2 currently";
+    let drains = || staged().marked_by(&CORDONED).with(|view| view.time.drain_overdue = true);
     let step_failed = updating(StagedAndPerformedUpdate, ErrorReset);
-    let fell_back = updating(RebootedIntoUpdate, StagedAndPerformedUpdate).rebooted(OLD);
-    for (says, view, why, noted) in [
-        ("it failed", overdue(&CORDONED, Some(&seen)), Abort::DrainTimedOut, Some(&now)),
-        ("pods came back", comes_back(&CORDONED), Abort::PodsComeBack, Some(&now)),
-        ("pods came back once it was over", comes_back(&DRAINED), Abort::PodsComeBack, Some(&now)),
-        ("nobody knows on what", overdue(&CORDONED, None), Abort::DrainTimedOut, Some(&before)),
-        ("it was not begun", step_failed, Abort::StepFailed, Some(&before)),
-        ("it was over", overdue(&DRAINED, None), Abort::DrainTimedOut, None),
-        ("the host was rebooted", fell_back, Abort::FellBack, None),
-    ] {
-        let decision = decide(&fleet(), &view.with_shadow(|it| it.spec.failures = Some(&failed)));
-        assert_eq!(decision.reason, Reason::Aborting(why), "{says}");
-        assert_eq!(failures_of(&decision).unwrap().obstacle.as_ref(), noted, "{says}");
+    let rows: [(NodeView<'_>, Change, Abort, Option<&str>); 6] = [
+        (drains(), |view| view.pods.is_blocked = true, Abort::DrainBlocked, Some(refused)),
+        (drains(), |_| (), Abort::DrainTimedOut, Some(refused)),
+        (step_failed, |_| (), Abort::StepFailed, None),
+        (staged(), denied, Abort::NodeChangesDenied, Some("a rule")),
+        (drains(), |view| view.pods.held_up_by = None, Abort::DrainTimedOut, None),
+        // A new leader has asked for nothing yet.
+        (
+            drains(),
+            |view| (view.pods.held_up_by, view.pods.blocked) = (None, Some(BUDGET)),
+            Abort::DrainTimedOut,
+            Some(BUDGET),
+        ),
+    ];
+    for (view, change, why, message) in rows {
+        let view = view.with(|view| view.pods.held_up_by = Some(refused)).with(change);
+        let decision = decide(&fleet(), &view);
+        assert_eq!(decision.reason, Reason::Aborting(why));
+        assert_eq!(failures_of(&decision).unwrap().message.as_deref(), message, "{why:?}");
     }
-    // As an earlier version has noted it.
-    let view = step_failed.with_shadow(|shadow| shadow.spec.failures = Some(&without_time));
-    assert_eq!(failures_of(&decide(&fleet(), &view)).unwrap().obstacle, Some(timed));
 }
 
 /// Its reboot was granted, and what was changed on its Node cannot be undone.

@@ -5,7 +5,7 @@ use crate::decide::Halted;
 
 pub(super) fn failures(reason: &str) -> Failures {
     let (at, reason) = ("2026-11-21T03:00:00Z".to_owned(), reason.to_owned());
-    Failures { count: 1, attempt: 1, at, reason, obstacle: None }
+    Failures { count: 1, attempt: 1, at, reason, message: None }
 }
 
 /// Given up, undone, about to give its slot back.

@@ -7,7 +7,7 @@ use brupop_api::fleet::BottlerocketFleet;
 pub(super) use State::{ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
 pub(super) use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 pub(super) use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
-pub(super) use brupop_api::shadow::{DrainObstacle, Failures, ObstacleKind};
+pub(super) use brupop_api::shadow::Failures;
 pub(super) use brupop_api::{Field, Marker, Problem, State, Value, Write};
 pub(super) use serde_json::json;
 pub(super) use std::collections::BTreeMap;

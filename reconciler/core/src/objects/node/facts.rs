@@ -67,7 +67,7 @@ pub(crate) struct Facts {
     pub(crate) os_image: String,
     pub(crate) labelled: bool,
     pub(crate) control_plane: bool,
-    pub(crate) volumes_in_use: bool,
+    pub(crate) volumes_in_use: usize,
     pub(crate) excluded: bool,
     pub(crate) tainted: bool,
     pub(crate) do_not_disrupt: Option<Words>,
@@ -185,7 +185,7 @@ impl Facts {
         self.created = metadata.creation_timestamp;
         let cordoned = spec.taints.iter().find(|taint| taint["key"] == UNSCHEDULABLE);
         self.cordoned_at = cordoned.and_then(|taint| times::read(taint["timeAdded"].as_str()));
-        self.volumes_in_use = !volumes_in_use.is_empty();
+        self.volumes_in_use = volumes_in_use.len();
         self.tainted = has_taint(names::UPDATING_TAINT);
         self.do_not_disrupt = annotation(names::DO_NOT_DISRUPT_ANNOTATION).map(Words::of);
         self.scale_down_disabled = annotation(names::SCALE_DOWN_DISABLED_ANNOTATION).map(Words::of);

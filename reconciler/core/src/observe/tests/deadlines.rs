@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::deadlines::back_off;
+use crate::known::Empty;
 use proptest::prelude::*;
 
 /// A question to the clock.
@@ -155,20 +156,23 @@ proptest! {
 }
 
 #[test]
-fn an_empty_node_has_two_minutes_for_its_volumes() {
-    let started = "2026-11-21T03:44:00Z";
+fn an_empty_node_waits_a_minute_after_the_last_volume_that_went() {
+    let started = "2026-11-21T03:44:30Z";
     let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "drain_started_at": started});
     let time = |since: Option<&str>| {
         let cluster =
             cluster([("n", marked(marker.clone()))], [("brs-n", json!({"state": "Idle"}), json!({}))]);
-        let drain = KnownDrain { empty_since: since.map(at), ..KnownDrain::default() };
+        let drain = KnownDrain {
+            empty: since.map(|since| Empty { since: at(since), volumes: 1 }),
+            ..KnownDrain::default()
+        };
         let known = Known { drains: [("brs-n".to_owned(), drain)].into(), ..Known::default() };
         let observed = observe_knowing(&cluster, &known, &POLICY, NOW);
         let time = &observed.views[0].time;
         (time.volumes_overdue, time.drain_overdue, next(&observed))
     };
     assert_eq!(time(None), (false, true, None), "the drain took 15 minutes, and the node is not empty");
-    let waits = (false, false, Some("2026-11-21T04:00:01Z".to_owned()));
-    assert_eq!(time(Some("2026-11-21T03:58:01Z")), waits, "that counts against no deadline");
-    assert!(time(Some("2026-11-21T03:58:00Z")).0);
+    let waits = (false, false, Some("2026-11-21T04:00:30Z".to_owned()));
+    assert_eq!(time(Some("2026-11-21T03:59:59Z")), waits, "until a minute after the drain's time");
+    assert!(time(Some("2026-11-21T03:59:00Z")).0, "no volume went for a minute");
 }

@@ -99,34 +99,24 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
         "FleetPaused" => objects.ledger.pointer("/spec/paused") == Some(&Json::Bool(true)),
         "NodePaused" => is_set(node, "/metadata/annotations/brupop.bottlerocket.aws~1pause"),
         "NotLabelled" => !is_set(node, OPTED_IN),
-        "CannotDrain" => comes_back(shadow, node, objects),
         _ => false,
     }
 }
 
-/// Did the last drain of the node fail on pods that came back, and is one of them there? Then it is not drained again for a day.
-fn comes_back(shadow: &Json, node: &Json, objects: &Objects) -> bool {
-    let obstacle = &shadow["spec"]["failures"]["obstacle"];
-    // `<apiVersion>/<kind>/<namespace>/<name>`, whose first part may have a slash of its own.
-    let owner = |pod: &Json| {
-        let of = pod["metadata"]["ownerReferences"].as_array()?.iter().find(|it| it["controller"] == true)?;
-        let namespace = text(pod, "/metadata/namespace");
-        Some(format!("{}/{}/{namespace}/{}", text(of, "/apiVersion"), text(of, "/kind"), text(of, "/name")))
-    };
-    let is_one = |pod: &Json| {
-        pod["spec"]["nodeName"] == node["metadata"]["name"]
-            && owner(pod).as_deref() == Some(text(obstacle, "/of"))
-    };
-    text(obstacle, "/kind") == "ComesBack" && objects.pods.values().any(|pod| is_one(&pod.object))
-}
-
-/// Does the shadow name a budget that allows nothing? Pods of the test bed may not come back, which is not the operator's doing.
+/// Whether the shadow names a budget that allows nothing, or its last drain failed on one. Pods of the test bed may not come
+/// back, which is not the operator's doing.
 fn is_held_up(shadow: &Json, objects: &Objects) -> bool {
     let said = condition(shadow, "Progressing").unwrap_or(&Json::Null);
-    text(said, "/reason") == "BudgetAllowsNone"
-        && objects.budgets.iter().any(|(name, budget)| {
-            text(said, "/message").contains(name) && number(budget, "/status/disruptionsAllowed") == Some(0)
-        })
+    let failed = &shadow["spec"]["failures"];
+    let why = match text(said, "/reason") {
+        "BudgetAllowsNone" => text(said, "/message"),
+        "BackingOff" if text(failed, "/reason") == "DrainBlocked" => text(failed, "/message"),
+        _ => return false,
+    };
+    objects.budgets.iter().any(|(name, budget)| {
+        let name = name.rsplit('/').next().unwrap_or(name);
+        why.contains(name) && number(budget, "/status/disruptionsAllowed") == Some(0)
+    })
 }
 
 #[cfg(test)]
@@ -206,22 +196,14 @@ mod tests {
         assert!(!rests(&held_up("shop/cart", 0)), "it may allow something soon");
         assert!(!waits_for_good(&held_up("shop/cart", 1)), "that is not true any more");
         assert!(!waits_for_good(&held_up("shop/web", 0)), "that is another one");
+        let mut failed = held_up("shop/cart", 0);
+        let shadow = failed.shadows.get_mut("brs-n").unwrap();
+        shadow["status"]["conditions"][0]["reason"] = json!("BackingOff");
+        assert!(!waits_for_good(&failed), "it was no drain");
+        failed.shadows.get_mut("brs-n").unwrap()["spec"]["failures"] =
+            json!({"reason": "DrainBlocked", "message": "the disruption budget cart needs 2 healthy pods"});
+        assert!(waits_for_good(&failed) && !rests(&failed));
         assert!(!rests(&fleet("MonitoringUpdate", "2", "Monitoring", false)));
-        let comes_back = |kind: &str, owner: &str| {
-            let mut objects = fleet("Idle", "1", "CannotDrain", false);
-            objects.nodes.get_mut("n").unwrap().object["metadata"]["name"] = json!("n");
-            let obstacle = json!({"kind": kind, "of": "apps/v1/ReplicaSet/shop/sticky"});
-            objects.shadows.get_mut("brs-n").unwrap()["spec"]["failures"] = json!({"obstacle": obstacle});
-            let of =
-                json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "controller": true}]);
-            let pod =
-                json!({"metadata": {"namespace": "shop", "ownerReferences": of}, "spec": {"nodeName": "n"}});
-            objects.pods.insert("shop/a".to_owned(), PodState { object: pod, ..PodState::default() });
-            objects
-        };
-        assert!(rests(&comes_back("ComesBack", "sticky")));
-        assert!(!rests(&comes_back("ComesBack", "cart")), "that is gone");
-        assert!(!rests(&comes_back("Overdue", "sticky")), "that ends by itself");
         assert!(rests(&fleet("Idle", "1", "WaitingForPool", false)), "no node of the pool is left");
         let canary = |runs: &str, status: Json| {
             let mut objects = fleet("Idle", "1", "WaitingForPool", false);
