@@ -49,6 +49,14 @@ pub struct StatusFacts<'a> {
     pub message: Option<&'a str>,
 }
 
+impl SpecFacts<'_> {
+    /// Whether this number, which a person has written ([`crate::names::RETRY_ANNOTATION`]), ends the back-off after the last
+    /// failure: it is of the attempt that failed, or of a later one that has not failed.
+    pub fn is_retried(&self, retry: Option<u64>) -> bool {
+        self.failures.is_some_and(|failures| retry >= Some(failures.attempt) && retry <= self.attempt)
+    }
+}
+
 impl StatusFacts<'_> {
     /// Does its agent say that the host cannot look for updates, or cannot have any?
     pub fn cannot_update(&self) -> bool {

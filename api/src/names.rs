@@ -51,6 +51,8 @@ pub const LEAVING_TAINTS: [&str; 7] = [
 pub const PAUSE_ANNOTATION: &str = "brupop.bottlerocket.aws/pause";
 /// Node annotation by which people ask for the update of one node now.
 pub const UPDATE_NOW_ANNOTATION: &str = "brupop.bottlerocket.aws/update-now";
+/// Node annotation by which people end a node's back-off: the number of the attempt after which it backs off.
+pub const RETRY_ANNOTATION: &str = "brupop.bottlerocket.aws/retry";
 
 /// Name of the one [`crate::BottlerocketFleet`].
 pub const FLEET: &str = "fleet";

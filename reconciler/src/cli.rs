@@ -78,7 +78,7 @@ pub struct Settings {
     /// Seconds allowed for short steps of an agent or a node
     #[arg(long, env = "SETTLE_DEADLINE_SECONDS", default_value = "600", value_parser = seconds(1))]
     pub settle_deadline_seconds: u64,
-    /// Seconds that a node waits after its first failure; each further one doubles this, up to a day
+    /// Seconds that a node waits after its first failure; each further one doubles this, up to a day; after a failed drain thirty times as long
     #[arg(long, env = "BACK_OFF_BASE_SECONDS", default_value = "120", value_parser = seconds(1))]
     pub back_off_base_seconds: u64,
     /// Seconds after which another replica takes over from a silent leader

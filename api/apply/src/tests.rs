@@ -86,6 +86,7 @@ fn node_rows() -> Vec<Row> {
         flags(Field::DoNotDisrupt),
         flags(Field::ScaleDownDisabled),
         (Field::Marker, marker(1), marker(2)),
+        texts(Field::Retry),
         texts(Field::UpdaterInterface),
     ]
 }

@@ -48,6 +48,8 @@ pub enum Field<'a> {
     ScaleDownDisabled,
     /// Node: the marker.
     Marker,
+    /// Node: the annotation by which a person has ended a back-off.
+    Retry,
     /// Node: the label by which it is looked after.
     UpdaterInterface,
     /// Node: what its kubelet says that it runs; only to be tested.
@@ -167,6 +169,7 @@ impl<'a> Field<'a> {
             Self::DoNotDisrupt => annotation(Kind::Key, names::DO_NOT_DISRUPT_ANNOTATION),
             Self::ScaleDownDisabled => annotation(Kind::Key, names::SCALE_DOWN_DISABLED_ANNOTATION),
             Self::Marker => annotation(Kind::Marker, names::MARKER_ANNOTATION),
+            Self::Retry => annotation(Kind::Text, names::RETRY_ANNOTATION),
             Self::UpdaterInterface => label(Kind::Text, names::UPDATER_INTERFACE_LABEL),
             Self::OsImage => at(Part::Node, Kind::Text, "/status/nodeInfo/osImage"),
             Self::Term => at(Part::Ledger, Kind::Number, "/status/term"),

@@ -57,6 +57,8 @@ pub(crate) struct Times<'t> {
     /// There is no Node.
     is_gone: bool,
     created: Option<Timestamp>,
+    /// The attempt after which a person lets the node back off no longer.
+    retry: Option<u64>,
     /// Since when the node has been seen cordoned by somebody else, if it stays.
     cordoned: Option<Timestamp>,
     /// Since when the node has been seen empty, and its volumes have not become fewer, if it is.
@@ -133,6 +135,7 @@ impl<'t> Times<'t> {
             node_uid,
             is_gone: node.is_none(),
             created: node.and_then(|node| node.created).map(|time| clock.since([node_uid, "created"], time)),
+            retry: node.and_then(|node| node.retry),
             cordoned: known.cordoned.filter(|_| {
                 let ours = marker.is_some_and(|marker| marker.cordoned_at.is_some());
                 // What is about to go gets its successor first.
@@ -294,8 +297,10 @@ impl Clock<'_> {
 
     /// Does the node wait because its last attempt failed, or ended without success not long ago?
     fn backing_off(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
-        if let Some(failures) = shadow.spec.failures {
-            let wait = back_off(times.durations.back_off_base, failures.count, shadow.uid);
+        if let Some(failures) = shadow.spec.failures
+            && !shadow.spec.is_retried(times.retry)
+        {
+            let wait = back_off(times.durations.back_off_base, failures, shadow.uid);
             let since = self.read([shadow.uid, FAILED], Some(&failures.at));
             if !self.passed_or_unknown(since, wait) {
                 return true;
@@ -306,6 +311,7 @@ impl Clock<'_> {
         let succeeded = shadow.spec.version == shadow.status.current_version;
         shadow.spec.attempt.is_some()
             && shadow.spec.version.is_some()
+            && times.retry != shadow.spec.attempt
             && !failed
             && !succeeded
             && !self.passed_or_unknown(times.transition, OTHER_TARGET_BACK_OFF)

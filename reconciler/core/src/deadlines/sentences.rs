@@ -19,7 +19,7 @@ pub fn back_off_text(
     now: Timestamp,
 ) -> Option<String> {
     let since = ahead.read([uid, FAILED], Some(&failures.at), now)?;
-    let until = until(since, back_off(base, failures.count, uid)).filter(|until| *until > now)?;
+    let until = until(since, back_off(base, failures, uid)).filter(|until| *until > now)?;
     let times = if failures.count == 1 { "once".to_owned() } else { format!("{} times", failures.count) };
     Some(format!(
         "it failed {times}, the last time at {} ({}), and waits until {until}",

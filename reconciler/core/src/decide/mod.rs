@@ -112,9 +112,16 @@ pub fn node<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
 
 /// Decides for a node that has this slot. What the API server does not let us undo is told as that.
 fn node_holding<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slot>) -> Decision<'a> {
-    let decision = decided(fleet, view, slot);
-    let changes_node =
-        matches!(&decision.effect, Some(Effect::Write(write)) if matches!(write.object, Object::Node(_)));
+    let mut decision = decided(fleet, view, slot);
+    let write = match &mut decision.effect {
+        Some(Effect::Write(write)) if matches!(write.object, Object::Node(_)) => Some(write),
+        _ => None,
+    };
+    let changes_node = write.is_some();
+    if let Some((write, past)) = write.zip(view.past_retry()) {
+        write.tests.push((Field::Retry, Value::Text(past.to_string().into())));
+        write.sets.push((Field::Retry, Value::Absent));
+    }
     let undoes =
         matches!(decision.reason, Reason::ReturningToService | Reason::Finishing | Reason::NotLabelled);
     match view.denied.filter(|_| changes_node && undoes) {

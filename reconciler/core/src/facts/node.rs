@@ -97,6 +97,8 @@ pub struct NodeFacts<'a> {
     pub paused: bool,
     /// A person asked for this node's update now, regardless of the window; a back-off still applies.
     pub update_now: bool,
+    /// The attempt after which a person lets this node back off no longer.
+    pub retry: Option<u64>,
     /// The pod of its agent is Ready.
     pub agent_ready: bool,
     /// It has too many labels or annotations: the API server might refuse a change of the Node.
@@ -220,6 +222,18 @@ impl<'a> NodeView<'a> {
         self.shadow.is_some_and(|shadow| shadow.uid == slot.uid)
     }
 
+    /// Whether a person has ended the back-off after the last failure. That is so until an attempt fails again.
+    pub fn is_retried(&self) -> bool {
+        let retry = self.node.and_then(|node| node.retry);
+        self.shadow.is_some_and(|shadow| shadow.spec.is_retried(retry))
+    }
+
+    /// The person's number, if it is of no more use: the node has failed again since, or succeeded.
+    pub(crate) fn past_retry(&self) -> Option<u64> {
+        let (retry, shadow) = self.node.and_then(|node| node.retry).zip(self.shadow)?;
+        (Some(retry) < shadow.spec.attempt && !shadow.spec.is_retried(Some(retry))).then_some(retry)
+    }
+
     /// Does the node carry changes of ours that are not undone?
     pub fn marked(&self) -> bool {
         self.node.and_then(|node| node.marker).is_some_and(Marker::holds_changes)
@@ -263,6 +277,7 @@ impl NodeFacts<'static> {
         zone: None,
         paused: false,
         update_now: false,
+        retry: None,
         agent_ready: true,
         overgrown: false,
         runs_this_process: false,

@@ -126,6 +126,7 @@ fn node_facts<'a>(
         },
         paused: facts.paused,
         update_now: facts.update_now,
+        retry: facts.retry,
         agent_ready,
         overgrown: facts.overgrown,
         runs_this_process: false,

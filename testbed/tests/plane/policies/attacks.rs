@@ -53,7 +53,7 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
     let ours = json!([{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]);
     let taints =
         json!([{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "c", "effect": "NoExecute"}]);
-    let theirs = json!({"c": "d", names::DO_NOT_DISRUPT_ANNOTATION: "1h"});
+    let theirs = json!({"c": "d", names::DO_NOT_DISRUPT_ANNOTATION: "1h", names::RETRY_ANNOTATION: "5"});
     for (name, labels, annotations, spec) in [
         ("in", opted_in, theirs, json!({"taints": taints, "providerID": "x://y"})),
         ("out", json!({}), json!({}), json!({})),

@@ -21,7 +21,7 @@ const SHADOW_FIELDS: [Field<'static>; 10] = [
     Field::SpecRebootFromBootId,
     Field::SpecFailures,
 ];
-const NODE_FIELDS: [Field<'static>; 9] = [
+const NODE_FIELDS: [Field<'static>; 10] = [
     Field::Uid,
     Field::Unschedulable,
     Field::ExcludedFromLoadBalancers,
@@ -29,6 +29,7 @@ const NODE_FIELDS: [Field<'static>; 9] = [
     Field::DoNotDisrupt,
     Field::ScaleDownDisabled,
     Field::Marker,
+    Field::Retry,
     Field::UpdaterInterface,
     Field::OsImage,
 ];

@@ -12,6 +12,8 @@ enum Blame {
     NoFailure,
     /// The node's.
     OfNode,
+    /// The node's, because of its pods.
+    OfDrain,
     /// The version's as well: it was seen on Nodes, which no agent can write.
     OfVersion,
 }
@@ -22,11 +24,11 @@ Abort: Blame {
     StepFailed: OfNode => "the agent could not complete the step; status.message says why",
     NoInPlaceUpdates: NoFailure => "the host's image has no in-place updates",
     DeadlineExceeded: OfNode => "the step took longer than it may",
-    DrainBlocked: OfNode => "a budget allowed none of the disruptions that its drain needs",
-    DrainTimedOut: OfNode => "the node could not be emptied in time",
-    TooManyPods: OfNode => "the node has too many pods, or too large ones, to look at",
+    DrainBlocked: OfDrain => "a budget allowed none of the disruptions that its drain needs",
+    DrainTimedOut: OfDrain => "the node could not be emptied in time",
+    TooManyPods: OfDrain => "the node has too many pods, or too large ones, to look at",
     CannotDrain: NoFailure => "a pod appeared that makes the drain impossible",
-    PodsComeBack: OfNode =>
+    PodsComeBack: OfDrain =>
         "pods come back each time they are evicted, and a budget covers them, or they belong to too many workloads",
     NodeChangesDenied: OfNode => "the API server refuses changes of the Node",
     FellBack: OfVersion => "the host came back with a version other than the wanted one",
@@ -61,6 +63,11 @@ impl Abort {
     /// host that crashes whenever it stages would do so every minute.
     pub fn is_failure(self) -> bool {
         self.kind() != Blame::NoFailure
+    }
+
+    /// Whether the failure of this reason is one of a drain.
+    pub fn is_of_drain(reason: &str) -> bool {
+        Self::of_word(reason).is_some_and(|it| it.kind() == Blame::OfDrain)
     }
 
     /// Does the failure of this reason count against a version?

@@ -1,5 +1,7 @@
 //! What is undone on a Node: what is there, and is ours.
 
+use brupop_api::names;
+
 use super::world::*;
 use crate::decide::writes::{undo, undo_and_keep_owners};
 use crate::objects::Words;
@@ -36,6 +38,44 @@ fn what_is_there_and_ours_is_undone() {
             assert_eq!(sets(&write, field), expected, "{field:?}, ours: {ours}, there: {there}");
             assert_eq!(sets(&write, Field::Marker), Some(Value::Absent), "{field:?}");
             assert_eq!(write.sets.len(), 1 + usize::from(ours && there), "{field:?}: nothing else");
+        }
+    }
+}
+
+#[test]
+fn past_retry_goes_with_the_next_change_of_the_node() {
+    let failed = |attempt| Failures { attempt, ..Failures::default() };
+    let (failures, again) = (failed(2), failed(3));
+    let marker = Marker { tainted: true, ..nothing_done() };
+    for (retry, failures, marker, goes) in [
+        (Some(2), Some(&again), Some(&marker), true),
+        (Some(2), None, Some(&marker), true),
+        (Some(2), Some(&failures), Some(&marker), false),
+        (Some(4), Some(&again), Some(&marker), false),
+        (None, Some(&again), Some(&marker), false),
+        (Some(2), Some(&again), None, false),
+    ] {
+        let view = idle()
+            .with_node(|node| (node.retry, node.marker) = (retry, marker))
+            .with_shadow(|shadow| (shadow.spec.attempt, shadow.spec.failures) = (Some(3), failures));
+        let decision = decide(&without_slots(), &view);
+        let write = if let Some(Effect::Write(write)) = &decision.effect { Some(write) } else { None };
+        assert_eq!(write.is_some(), marker.is_some(), "it is worth no write of its own");
+        let number = write.and_then(|write| write.tests.iter().find(|(field, _)| *field == Field::Retry));
+        assert_eq!(number.is_some(), goes, "{retry:?} after {failures:?}");
+        assert_eq!(write.and_then(|write| sets(write, Field::Retry)).is_some(), goes);
+        let Some(write) = write.filter(|_| goes) else { continue };
+        let node = |retry: &str| {
+            let annotations =
+                json!({names::MARKER_ANNOTATION: marker.map(Marker::render), names::RETRY_ANNOTATION: retry});
+            json!({"metadata": {"uid": "node-uid", "annotations": annotations}})
+        };
+        let read = node("2");
+        let patch = write.patch(&read).unwrap();
+        for (found, taken) in [("2", true), ("3", false)] {
+            let mut found = node(found);
+            assert_eq!(json_patch::patch(&mut found, &patch).is_ok(), taken, "{patch}");
+            assert!(!taken || found["metadata"]["annotations"][names::RETRY_ANNOTATION].is_null(), "{found}");
         }
     }
 }

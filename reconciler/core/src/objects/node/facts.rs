@@ -24,10 +24,11 @@ const LABELS: [&str; 4] = [
     names::ZONE_LABEL,
     names::CONTROL_PLANE_LABEL,
 ];
-const ANNOTATIONS: [&str; 5] = [
+const ANNOTATIONS: [&str; 6] = [
     names::MARKER_ANNOTATION,
     names::PAUSE_ANNOTATION,
     names::UPDATE_NOW_ANNOTATION,
+    names::RETRY_ANNOTATION,
     names::DO_NOT_DISRUPT_ANNOTATION,
     names::SCALE_DOWN_DISABLED_ANNOTATION,
 ];
@@ -75,6 +76,7 @@ pub(crate) struct Facts {
     pub(crate) leaving: bool,
     pub(crate) paused: bool,
     pub(crate) update_now: bool,
+    pub(crate) retry: Option<u64>,
     pub(crate) version: Option<String>,
     pub(crate) variant: Option<String>,
     pub(crate) zone: Option<String>,
@@ -194,6 +196,9 @@ impl Facts {
         // Whatever else people write there: nothing starts that they may not have meant to start.
         self.paused = annotation(names::PAUSE_ANNOTATION).is_some_and(|value| value != "false");
         self.update_now = annotation(names::UPDATE_NOW_ANNOTATION) == Some("true");
+        // Only as it would be written again: a patch tests it.
+        self.retry = annotation(names::RETRY_ANNOTATION)
+            .and_then(|value| value.parse().ok().filter(|number: &u64| number.to_string() == value));
         self.version = version(&os_image).map(str::to_owned);
         self.variant = variant(&os_image).map(str::to_owned);
         self.marker = annotation(names::MARKER_ANNOTATION)

@@ -3,6 +3,7 @@
 use super::*;
 use crate::deadlines::back_off;
 use crate::known::Empty;
+use brupop_api::shadow::Failures;
 use proptest::prelude::*;
 
 /// A question to the clock.
@@ -64,7 +65,8 @@ fn the_clock_has_its_say_in_each_state() {
     failed["failures"] = json!({"count": 3, "attempt": 2, "at": NOW, "reason": "FellBack"});
     let mut granted = since("RebootedIntoUpdate");
     granted["reboot_from_boot_id"] = json!("boot-1");
-    let thrice = back_off(SignedDuration::from_mins(2), 3, "uid-brs-n").as_secs() + 1;
+    let failures = Failures { count: 3, ..Failures::default() };
+    let thrice = back_off(SignedDuration::from_mins(2), &failures, "uid-brs-n").as_secs() + 1;
     for (what, spec, status, says, after) in [
         ("not taken up", since(staged), silent, overdue, 600),
         ("staging", since(staged), reports("Idle"), overdue, 3600),
@@ -89,6 +91,37 @@ fn the_clock_has_its_say_in_each_state() {
     let observed = observe_at(&cluster, &POLICY, NOW);
     assert!(!backing_off(&observed.views[0].time), "a success is not waited after");
     assert_eq!(observed.next, None, "an idle fleet has no deadline");
+}
+
+#[test]
+fn retry_ends_the_back_off_after_its_attempt_only() {
+    let idle = |attempt: u64, failed: Option<u64>| {
+        let failures =
+            failed.map(|attempt| json!({"count": 9, "attempt": attempt, "at": NOW, "reason": "FellBack"}));
+        json!({"state": "Idle", "state_transition_timestamp": NOW, "attempt": attempt, "version": "2.0.0",
+            "failures": failures})
+    };
+    let status = json!({"current_state": "Idle", "attempt": 5, "current_version": "1.0.0"});
+    for (says, spec, retry, backs_off, past) in [
+        ("nobody asks", idle(5, Some(5)), None, true, false),
+        ("its attempt failed", idle(5, Some(5)), Some("5"), false, false),
+        ("a failed retry backs off again", idle(6, Some(6)), Some("5"), true, true),
+        ("a slot was given back since", idle(6, Some(5)), Some("6"), false, false),
+        ("it was given up", idle(5, None), Some("5"), false, false),
+        ("given up since", idle(6, None), Some("5"), true, true),
+        ("an attempt that comes", idle(5, Some(5)), Some("6"), true, false),
+        ("any number", idle(5, Some(5)), Some("18446744073709551616"), true, false),
+        ("no number", idle(5, Some(5)), Some("true"), true, false),
+        ("a number as nobody writes it", idle(5, Some(5)), Some("05"), true, false),
+    ] {
+        let node = retry.map_or(json!({}), |retry| annotated(names::RETRY_ANNOTATION, retry));
+        let cluster = cluster([("n", node)], [("brs-n", spec, status.clone())]);
+        let observed = observe_at(&cluster, &POLICY, NOW);
+        let view = &observed.views[0];
+        assert_eq!(view.time.backing_off, backs_off, "{says}");
+        assert_eq!(view.past_retry().is_some(), past, "{says}");
+        assert!(!view.is_retried() || !backs_off, "{says}");
+    }
 }
 
 #[test]

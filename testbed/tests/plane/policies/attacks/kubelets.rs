@@ -7,7 +7,12 @@ use anyhow::Context as _;
 const LABEL: &str = "brupop.bottlerocket.aws/component";
 const WEBHOOK: &str = "webhook";
 /// Annotations of Nodes that are not kubelets' business.
-const OURS: [&str; 3] = [names::MARKER_ANNOTATION, names::PAUSE_ANNOTATION, names::UPDATE_NOW_ANNOTATION];
+const OURS: [&str; 4] = [
+    names::MARKER_ANNOTATION,
+    names::PAUSE_ANNOTATION,
+    names::UPDATE_NOW_ANNOTATION,
+    names::RETRY_ANNOTATION,
+];
 const NODE_RULE: Verdict = Policy("kubelet-node-annotations");
 
 /// A pod on the kubelet's node, of an account that is there.
@@ -77,6 +82,7 @@ pub fn kubelets_and_nodes() -> Vec<Row> {
         own("a marker removed", annotation(marker, ()), NODE_RULE),
         own("a pause taken back", annotation(pause, ()), NODE_RULE),
         own("an update asked for", annotation(now, "true"), NODE_RULE),
+        own("a back-off ended", annotation(names::RETRY_ANNOTATION, "5"), NODE_RULE),
         own("all annotations removed", json!({"metadata": {"annotations": null}}), NODE_RULE),
         status("a marker forged with a heartbeat", annotation(marker, "x"), NODE_RULE),
         status("a pause in other words, with a heartbeat", beside, NODE_RULE),
