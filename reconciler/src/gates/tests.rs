@@ -176,7 +176,7 @@ async fn what_is_no_answer_says_nothing() {
     let folder = Folder::with(&[("main.url", &format!("http://{}", server.address))]);
     for (query, expected) in [
         ("refused", "it refuses the expression of prometheus.query (HTTP status 400 Bad Request)"),
-        ("up =", "it refuses the expression of prometheus.query (bad_data: 1:4: parse error)"),
+        ("up =", r#"it refuses the expression of prometheus.query (bad_data: "1:4: parse error")"#),
         ("busy", "it answers with the HTTP status 503"),
         ("login", "it answers with the HTTP status 302"),
         ("html", "its answer is not that of a Prometheus"),

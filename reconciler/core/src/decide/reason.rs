@@ -88,7 +88,7 @@ fn text(text: fmt::Arguments<'_>) -> Cow<'static, str> {
 
 words! {
 /// Why a node moves, or why not. The text of a reason changes only with the reason: it holds no counters and no positions in
-/// a queue.
+/// a queue. What hosts and API servers say is quoted.
 Reason<'a>: Standing {
     NotLeading: NotKnown => "this reconciler does not lead",
     NotUnderstood(why: &'a str): NotKnown => "this node is left alone: {why}",
@@ -99,15 +99,15 @@ Reason<'a>: Standing {
     AgentSilent: NotKnown => "no pod of the agent on this node is Ready: look at the pod and its logs, or at the DaemonSet if there is no pod",
     NoUpdate: Held => "the host chooses no update",
     RefreshFailed(why: &'a str): Held =>
-        "the host cannot look for updates (see its network, proxy and update repository): {why}",
+        "the host cannot look for updates (see its network, proxy and update repository): \"{why}\"",
     CannotDisarm(why: &'a str): Held =>
-        "the last update was given up, but the host would still boot into it if it rebooted: {why}",
+        "the last update was given up, but the host would still boot into it if it rebooted: \"{why}\"",
     NoInPlaceUpdates(why: &'a str): Held =>
-        "the host's image has no in-place updates, so only a new node updates it; remove its opt-in label: {why}",
-    HostUnreachable(why: &'a str): Held => "Bottlerocket's API on the host does not answer: {why}",
-    CommandRefused(why: &'a str): Held => "Bottlerocket's API on the host refuses the commands of an update: {why}",
-    RebootRefused(why: &'a str): Held => "the host refuses to reboot: {why}",
-    NotNextToBoot(why: &'a str): Held => "the host would not boot the update: {why}",
+        "the host's image has no in-place updates, so only a new node updates it; remove its opt-in label: \"{why}\"",
+    HostUnreachable(why: &'a str): Held => "Bottlerocket's API on the host does not answer: \"{why}\"",
+    CommandRefused(why: &'a str): Held => "Bottlerocket's API on the host refuses the commands of an update: \"{why}\"",
+    RebootRefused(why: &'a str): Held => "the host refuses to reboot: \"{why}\"",
+    NotNextToBoot(why: &'a str): Held => "the host would not boot the update: \"{why}\"",
     NodeNotReady: HeldIdle => "the node is not Ready",
     TooManyLabels: Held =>
         "the Node has more than 1,000 labels, or more than 1,000 annotations: remove some, so that the API server \
@@ -158,7 +158,7 @@ Reason<'a>: Standing {
     NodeLeaving: Held => "the Node is being deleted, or a taint announces its removal",
     NotBottlerocket: Held => "the Node's OS image names no version of Bottlerocket",
     NodeChangesDenied(why: &'a str): Held =>
-        "the API server refuses changes of the Node, so it could be neither cordoned nor uncordoned: {why}",
+        "the API server refuses changes of the Node, so it could be neither cordoned nor uncordoned: \"{why}\"",
     LimitReached: Queued =>
         "waiting for a free slot (`kubectl brupop status` shows who has them)",
     LimitUsedByUnavailableNodes(by: UsedUp<'a>): Queued =>

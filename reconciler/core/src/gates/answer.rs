@@ -91,7 +91,7 @@ pub fn refusal(body: &[u8]) -> Option<String> {
         error: String,
     }
     let PrometheusError { kind, error } = serde_json::from_slice(body).ok()?;
-    (kind == "bad_data").then(|| printable(&format!("{kind}: {error}"), REFUSAL_MAX).into_owned())
+    (kind == "bad_data").then(|| format!("{kind}: \"{}\"", printable(&error, REFUSAL_MAX)))
 }
 
 /// Does an expression find a series? By the body of an answer to `/api/v1/query` with the HTTP status 200.

@@ -156,7 +156,7 @@ async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
     std::fs::write(secret.dir().join("main.url"), format!("https://{}\n", watching.served.address))?;
     std::fs::write(secret.dir().join("lost.url"), "http://prometheus.invalid:9090")?;
     for (pool, source, query, words) in [
-        ("mistyped", "main", "up =", "(bad_data: invalid parameter \"query\": 1:"),
+        ("mistyped", "main", "up =", r#"(bad_data: "invalid parameter "query": 1:"#),
         ("lost", "lost", "up == 0", "the host prometheus.invalid cannot be reached: dns error"),
     ] {
         let gate =

@@ -122,7 +122,7 @@ fn only_that_an_expression_is_none_is_shown() {
         )
     };
     let parse = "invalid parameter \"query\": 1:5: parse error: unexpected end of input";
-    assert_eq!(refused("bad_data", parse), Some(format!("bad_data: {parse}")));
+    assert_eq!(refused("bad_data", parse), Some(format!("bad_data: \"{parse}\"")));
     assert_eq!(refused("execution", "duplicate series for {secret=\"hush\"}"), None);
     assert_eq!(refusal(br#"{"status": "error", "error": "hush"}"#), None);
     assert_eq!(refusal(b"hush"), None);
