@@ -77,6 +77,13 @@ pub fn is_variant(text: &str) -> bool {
     (1..=VARIANT_MAX).contains(&text.len()) && text.bytes().all(plain)
 }
 
+/// Which letters a version may have.
+pub fn is_version(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-+".contains(&byte);
+    let begins = text.starts_with(|first: char| first.is_ascii_digit());
+    begins && text.len() <= VERSION_MAX && text.bytes().all(plain)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,19 +2,14 @@
 
 mod target;
 
+use brupop_api::crds::is_version;
 use brupop_api::names::{DEFAULT_POOL, is_object_name};
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub use target::Target;
 
 /// Where the overlays install the operator.
-const DEFAULT_NAMESPACE: &str = "brupop-bottlerocket-aws";
-
-/// A command of this plugin that can be pasted, for the operator in this namespace.
-pub(crate) fn brupop(words: &str, namespace: &str) -> String {
-    let namespace = if namespace == DEFAULT_NAMESPACE { String::new() } else { format!(" -n {namespace}") };
-    format!("`kubectl brupop {words}{namespace}`")
-}
+pub(crate) const DEFAULT_NAMESPACE: &str = "brupop-bottlerocket-aws";
 
 /// Shows what the Bottlerocket update operator does with a fleet and why, and steers it
 #[derive(Clone, Debug, Parser)]
@@ -136,12 +131,23 @@ pub enum SteeringCommand {
         #[arg(long)]
         cancel: bool,
     },
+    /// End the back-off of a node whose update failed, once its cause is repaired
+    ///
+    /// If the next attempt fails, too, the node backs off again. With plain kubectl: `kubectl annotate node NODE --overwrite
+    /// brupop.bottlerocket.aws/retry=ATTEMPT`, with the number that `kubectl get brs brs-NODE -n NAMESPACE
+    /// -o jsonpath={.spec.attempt}` prints.
+    Retry {
+        /// Name of the node
+        #[arg(id = "failed-node", value_name = "NODE", value_parser = object_name)]
+        node: String,
+    },
     /// Lift the halt of a version that too many nodes failed to reach
     ///
     /// It lifts the halt as you see it: if another node has failed meanwhile, it changes nothing. With plain kubectl: the command
     /// that the fleet's condition Halted names (`kubectl describe brf fleet -n NAMESPACE`).
     ResumeVersion {
         /// The version, as in `kubectl brupop status`
+        #[arg(value_parser = version)]
         version: String,
     },
 }
@@ -149,6 +155,10 @@ pub enum SteeringCommand {
 fn object_name(text: &str) -> Result<String, &'static str> {
     let is_name = is_object_name(text).then(|| text.to_owned());
     is_name.ok_or("a name in Kubernetes consists of lower case letters, digits, '-' and '.'")
+}
+
+fn version(text: &str) -> Result<String, &'static str> {
+    is_version(text).then(|| text.to_owned()).ok_or("a version is written as 1.20.0")
 }
 
 /// The default pool has no object that could be paused.
@@ -180,6 +190,8 @@ mod tests {
             "pause a/b",
             "resume a#",
             "update-now a,b",
+            "retry a;b",
+            "resume-version $(x)",
             "pause --pool ../x",
             "pause --pool default",
             "why",

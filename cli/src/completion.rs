@@ -4,15 +4,17 @@
 
 use std::time::Duration;
 
-use brupop_api::{BottlerocketPool, BottlerocketShadow, names};
+use brupop_api::crds::is_version;
+use brupop_api::names::is_object_name;
+use brupop_api::{BottlerocketPool, BottlerocketShadow, Item, names};
 use clap::{Arg, Command, CommandFactory as _, Parser as _};
-use kube::ResourceExt as _;
 use kube::api::ListParams;
 use tokio::time::timeout;
 
 use crate::arguments::Arguments;
 use crate::connection::connect;
 use crate::gather::OperatorApi;
+use crate::report;
 
 /// The program that kubectl looks for.
 pub(crate) const SCRIPT: &str = include_str!("../kubectl_complete-brupop");
@@ -29,6 +31,8 @@ enum Next {
     /// One of these words, each with what it does.
     Words(Vec<(String, String)>),
     Nodes,
+    /// Nodes that back off.
+    FailedNodes,
     Pools,
     HaltedVersions,
     Files,
@@ -44,9 +48,8 @@ pub(crate) async fn complete(words: &[String]) -> String {
         Next::Anything => vec![],
         Next::Words(words) => words,
         of_cluster => {
-            let named =
-                timeout(LONGEST_WAIT, named(before, &of_cluster)).await.ok().flatten().unwrap_or_default();
-            named.into_iter().map(|name| (name, String::new())).collect()
+            let offered = timeout(LONGEST_WAIT, offered(before, &of_cluster)).await.ok().flatten();
+            offered.unwrap_or_default().into_iter().map(|name| (name, String::new())).collect()
         }
     };
     let fitting = candidates.iter().filter(|(word, _)| word.starts_with(typed));
@@ -99,6 +102,7 @@ fn value(argument: &Arg) -> Next {
     let words = argument.get_possible_values();
     match argument.get_id().as_str() {
         "node" => Next::Nodes,
+        "failed-node" => Next::FailedNodes,
         "pool" => Next::Pools,
         "version" => Next::HaltedVersions,
         "kubeconfig" => Next::Files,
@@ -113,29 +117,41 @@ fn about(help: Option<&clap::builder::StyledStr>) -> String {
     help.map(ToString::to_string).unwrap_or_default()
 }
 
-/// Names in the cluster that these words say.
-async fn named(before: &[String], names: &Next) -> Option<Vec<String>> {
+/// Names in the cluster that these words name.
+async fn offered(before: &[String], names: &Next) -> Option<Vec<String>> {
     let server = connect(&Arguments::try_parse_from(of_target(before)).ok()?.target).await.ok()?;
-    match names {
-        Next::Nodes => {
-            let shadows = server.ours::<BottlerocketShadow>().list_metadata(&ListParams::default()).await;
-            let shadows = shadows.ok()?.items;
-            let node = |shadow: &str| names::node_of_shadow(shadow).map(str::to_owned);
-            Some(shadows.iter().filter_map(|shadow| node(&shadow.name_any())).collect())
-        }
-        Next::Pools => {
-            let pools = server.ours::<BottlerocketPool>().list_metadata(&ListParams::default()).await;
-            Some(pools.ok()?.items.iter().map(kube::ResourceExt::name_any).collect())
-        }
-        Next::HaltedVersions => halted_versions(&server).await,
-        Next::Words(_) | Next::Files | Next::Anything => None,
-    }
+    named(&server, names).await
 }
 
-async fn halted_versions(server: &OperatorApi) -> Option<Vec<String>> {
-    let versions = server.fleet_object().await.ok()?.object.status?.versions;
-    let halted = versions.into_iter().filter(|(_, record)| record.halted.is_some());
-    Some(halted.map(|(version, _)| version).collect())
+/// Names in the cluster. The shell evaluates what it is offered, so what is not of the type is left out.
+async fn named(server: &OperatorApi, names: &Next) -> Option<Vec<String>> {
+    let all = ListParams::default();
+    let nodes = |shadows: Vec<String>| {
+        shadows.iter().filter_map(|shadow| names::node_of_shadow(shadow)).map(str::to_owned).collect()
+    };
+    let is_word = if *names == Next::HaltedVersions { is_version } else { is_object_name };
+    let found: Vec<String> = match names {
+        Next::Nodes => {
+            let shadows = server.ours::<BottlerocketShadow>().list_metadata(&all).await.ok()?.items;
+            nodes(shadows.iter().map(kube::ResourceExt::name_any).collect())
+        }
+        Next::FailedNodes => {
+            let shadows = server.ours::<Item<BottlerocketShadow>>().list(&all).await.ok()?.items;
+            let failed = shadows.iter().filter(|shadow| shadow.ok().is_some_and(report::backs_off));
+            nodes(failed.map(|shadow| shadow.name().to_owned()).collect())
+        }
+        Next::Pools => {
+            let pools = server.ours::<BottlerocketPool>().list_metadata(&all).await.ok()?.items;
+            pools.iter().map(kube::ResourceExt::name_any).collect()
+        }
+        Next::HaltedVersions => {
+            let versions = server.fleet_object().await.ok()?.object.status?.versions;
+            let halted = versions.into_iter().filter(|(_, record)| record.halted.is_some());
+            halted.map(|(version, _)| version).collect()
+        }
+        Next::Words(_) | Next::Files | Next::Anything => return None,
+    };
+    Some(found.into_iter().filter(|word| is_word(word)).collect())
 }
 
 /// A whole command line with those of these words that say where the operator is.
@@ -159,6 +175,8 @@ fn of_target(before: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn words(line: &str) -> Vec<String> {
@@ -174,6 +192,7 @@ mod tests {
             ("pause --pool", Next::Pools),
             ("pause", Next::Nodes),
             ("update-now --cancel", Next::Nodes),
+            ("retry", Next::FailedNodes),
             ("resume-version", Next::HaltedVersions),
             ("status --kubeconfig", Next::Files),
             ("--kubeconfig=f pause", Next::Nodes),
@@ -200,6 +219,29 @@ mod tests {
         let told = complete(&words("his")).await;
         assert_eq!(told, "history\tShow the outcome of each version, and the operator's Events\n:4\n");
         assert_eq!(complete(&words("why --kubeconfig x")).await, FILES);
+    }
+
+    #[tokio::test]
+    async fn only_words_of_their_type_are_offered() {
+        let halted = json!({"halted": {"at": "2026-11-21T03:00:00Z", "reason": "r"}});
+        let versions = json!({"$(touch x)": halted, "1.20.0": halted, "1.21.0": {"succeeded": 1}});
+        let fleet = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": versions}});
+        let says = |reason: &str| {
+            json!([{"type": "Progressing", "status": "False", "reason": reason, "message": "m",
+            "lastTransitionTime": "2026-11-21T03:00:00Z"}])
+        };
+        let shadow = |name: &str, reason: &str| json!({"metadata": {"name": name}, "spec": {"state": "Idle"}, "status": {"conditions": says(reason)}});
+        let (failed, other) = (shadow("brs-a", "BackingOff"), shadow("brs-b", "NoUpdate"));
+        let shadows =
+            json!({"metadata": {}, "items": [failed, other, shadow("brs-$(touch x)", "BackingOff")]});
+        let server = OperatorApi::answering(move |path| {
+            if path.ends_with("/fleet") { Some(fleet.clone()) } else { Some(shadows.clone()) }
+        });
+        for (next, expected) in
+            [(Next::HaltedVersions, &["1.20.0"][..]), (Next::Nodes, &["a", "b"]), (Next::FailedNodes, &["a"])]
+        {
+            assert_eq!(named(&server, &next).await.unwrap(), expected, "{next:?}");
+        }
     }
 
     #[test]

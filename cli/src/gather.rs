@@ -258,24 +258,34 @@ mod tests {
 
     use super::*;
 
+    impl OperatorApi {
+        /// An API server that answers so to requests with this path; every other answer has code 404.
+        pub(crate) fn answering(
+            body: impl Fn(&str) -> Option<serde_json::Value> + Clone + Send + 'static,
+        ) -> Self {
+            Self::coded(move |path| body(path).map_or((404, json!(null)), |body| (200, body)))
+        }
+
+        fn coded(answer: impl Fn(&str) -> (u16, serde_json::Value) + Clone + Send + 'static) -> Self {
+            let service = tower::service_fn(move |request: Request<Body>| {
+                let (code, body) = answer(request.uri().path());
+                let reason = if code == 404 { "NotFound" } else { "Forbidden" };
+                let failure = json!({"status": "Failure", "reason": reason, "code": code, "message": "no"});
+                let body = if code == 200 { body } else { failure };
+                let answer = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+                async move { Ok::<_, Infallible>(answer.unwrap()) }
+            });
+            Self { client: Client::new(service, "ns"), namespace: "ns".to_owned() }
+        }
+    }
+
     /// An API server on which this object is all there is; every other answer has this code.
     fn only(path: &'static str, otherwise: u16) -> OperatorApi {
-        let service = tower::service_fn(move |request: Request<Body>| async move {
-            let reason = if otherwise == 404 { "NotFound" } else { "Forbidden" };
-            let (code, body) = if request.uri().path() == path {
-                (200, json!({"metadata": {"name": "of-this-name"}}))
-            } else if request.uri().path().starts_with("/api/") {
-                (
-                    otherwise,
-                    json!({"status": "Failure", "reason": reason, "code": otherwise, "message": "no"}),
-                )
-            } else {
-                (404, json!({"status": "Failure", "reason": "NotFound", "code": 404, "message": "no"}))
-            };
-            let answer = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
-            Ok::<_, Infallible>(answer.unwrap())
-        });
-        OperatorApi { client: Client::new(service, "ns"), namespace: "ns".to_owned() }
+        OperatorApi::coded(move |asked| match asked {
+            _ if asked == path => (200, json!({"metadata": {"name": "of-this-name"}})),
+            _ if asked.starts_with("/api/") => (otherwise, json!(null)),
+            _ => (404, json!(null)),
+        })
     }
 
     #[tokio::test]

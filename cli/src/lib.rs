@@ -19,6 +19,7 @@ mod page;
 mod report;
 mod steer;
 mod table;
+mod words;
 
 use brupop_api::{Item, names};
 use brupop_core::objects::{WatchedFleet, WatchedNode};
@@ -95,6 +96,11 @@ async fn carry_out(server: &OperatorApi, steering: SteeringCommand) -> Result<Ch
             change_node(server, &node, |node| steer::update_now(node, &server.namespace)).await
         }
         SteeringCommand::UpdateNow { node, cancel: true } => change_node(server, &node, steer::not_now).await,
+        SteeringCommand::Retry { node } => {
+            let name = server.node_named(&node).await;
+            let shadow = server.shadow(&name).await;
+            change_node(server, &name, |node| steer::retry(node, shadow.as_ref(), &server.namespace)).await
+        }
         SteeringCommand::ResumeVersion { version } => {
             change_fleet(server, |fleet| Ok(steer::resume_version(fleet, &version)?)).await
         }

@@ -5,7 +5,6 @@ use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
-use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::printable::printable;
 use jiff::Timestamp;
 use rustix::termios::tcgetwinsize;
@@ -135,9 +134,9 @@ pub(crate) fn age(since: &str, now: Timestamp) -> String {
     }
 }
 
-/// A text from outside, fit to be shown.
+/// A text from outside, fit to be shown. Backquotes are left to our own commands.
 pub(crate) fn shown(text: &str, limit: usize) -> String {
-    printable(text, limit).into_owned()
+    printable(text, limit).replace('`', "'")
 }
 
 /// The view as it is printed.
@@ -204,7 +203,7 @@ pub(crate) struct Changed {
 
 impl View for Changed {
     fn text(&self, page: &Page) -> String {
-        let says = page.pasteable(&shown(&self.says, 2 * MESSAGE_MAX));
+        let says = page.pasteable(&self.says);
         if self.changed { Tone::Good.paint(&says) + "\n" } else { says + "\n" }
     }
 }

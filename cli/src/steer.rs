@@ -13,7 +13,8 @@ use json_patch::{AddOperation, PatchOperation, TestOperation};
 use kube::api::{ObjectMeta, Patch};
 use serde_json::{Value, json};
 
-use crate::arguments::brupop;
+use crate::report::backs_off;
+use crate::words::{self, Argument, brupop};
 
 /// Where the halts stand that people have lifted.
 const ACKNOWLEDGED: [&str; 2] = ["spec", "acknowledgedHalts"];
@@ -120,7 +121,7 @@ pub(crate) fn update_now(node: &WatchedNode, namespace: &str) -> PlannedChange {
     if node.is_asked_for() {
         return PlannedChange::none(format!("the update of the node {name} is asked for already"));
     }
-    let why = brupop(&format!("why {name}"), namespace);
+    let why = brupop("why", Some(Argument::Node(name)), namespace);
     let says = format!(
         "the update of the node {name} is asked for: it begins before others, also outside the window, and this stays so \
          until it is cancelled; {why} says whether anything else is in its way"
@@ -138,6 +139,36 @@ pub(crate) fn not_now(node: &WatchedNode) -> PlannedChange {
     annotate(node, names::UPDATE_NOW_ANNOTATION, None, says)
 }
 
+/// Ends the back-off of a node after its last attempt, which the annotation names.
+pub(crate) fn retry(
+    node: &WatchedNode,
+    shadow: Option<&BottlerocketShadow>,
+    namespace: &str,
+) -> PlannedChange {
+    let name = node.name();
+    let attempt = match shadow {
+        None => Err("it has no shadow that can be read"),
+        Some(shadow) if shadow.spec.state != State::Idle => Err("it is being updated"),
+        Some(shadow) if shadow.spec.failures.is_none() && !backs_off(shadow) => {
+            Err("no attempt has failed since its last success")
+        }
+        Some(shadow) => shadow.spec.attempt.ok_or("it has made no attempt"),
+    };
+    let attempt = match attempt {
+        Ok(attempt) => attempt.to_string(),
+        Err(why) => return PlannedChange::none(format!("the node {name} does not back off: {why}")),
+    };
+    let ended = format!("the back-off of the node {name} after its attempt {attempt} is ended");
+    if node.annotation(names::RETRY_ANNOTATION) == Some(&attempt) {
+        return PlannedChange::none(format!("{ended} already"));
+    }
+    let why = brupop("why", Some(Argument::Node(name)), namespace);
+    let says = format!(
+        "{ended}: it is updated in its turn, and backs off again if that fails; {why} says whether anything else is in its way"
+    );
+    annotate(node, names::RETRY_ANNOTATION, Some(&attempt), says)
+}
+
 fn annotate(node: &WatchedNode, key: &str, value: Option<&str>, says: String) -> PlannedChange {
     PlannedChange::merge(json!({"metadata": {"uid": node.uid(), "annotations": {key: value}}}), says)
 }
@@ -149,7 +180,7 @@ pub(crate) fn resume_version(fleet: &WatchedFleet, version: &str) -> Result<Plan
     let record = |version: &str| versions.and_then(|versions| versions.get(version));
     let Some(halt) = record(version).and_then(|record| record.halted.as_ref()) else {
         let halted = versions.into_iter().flatten().filter(|(_, record)| record.halted.is_some());
-        let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
+        let halted: Vec<String> = halted.map(|(version, _)| words::version(version)).collect();
         let halted = if halted.is_empty() { "none".to_owned() } else { halted.join(", ") };
         return Err(NotSteered::NotHalted { version: version.to_owned(), halted });
     };

@@ -1,6 +1,6 @@
 //! Which reconciler leads.
 
-use brupop_api::crds::NAME_MAX;
+use brupop_api::crds::{MESSAGE_MAX, NAME_MAX};
 use brupop_api::{Item, names};
 use brupop_core::objects::LeaseRecord;
 use brupop_runtime::errors::describe;
@@ -42,7 +42,7 @@ impl OperatorApi {
     pub async fn leads(&self) -> Leads {
         match self.lease().await {
             Ok(lease) => Leads::of(lease.as_ref(), self.time().await),
-            Err(error) => Leads::NotKnown(describe(&error)),
+            Err(error) => Leads::NotKnown(shown(&describe(&error), MESSAGE_MAX)),
         }
     }
 

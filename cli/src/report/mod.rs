@@ -9,9 +9,10 @@ pub(crate) mod why;
 use std::cmp::Reverse;
 
 use brupop_api::conditions::{Condition, PROGRESSING};
-use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, TIME_MAX, VERSION_MAX, WORD_MAX};
+use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, TIME_MAX, WORD_MAX};
 use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, names};
+use brupop_core::decide::Reason;
 use brupop_core::pool::Pool;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -19,6 +20,7 @@ use serde::Serialize;
 use crate::objects::Event;
 use crate::page::{Page, Tone, age, shown};
 use crate::table::{Cell, some, table};
+use crate::words::{name, version};
 
 /// Two Events that are published together are no further apart.
 const TOGETHER: SignedDuration = SignedDuration::from_secs(2);
@@ -118,20 +120,17 @@ fn progressing(shadow: &BottlerocketShadow) -> Option<&Condition> {
     condition(shadow, PROGRESSING)
 }
 
+/// Whether the node of this shadow waits only because its last attempt was given up.
+pub(crate) fn backs_off(shadow: &BottlerocketShadow) -> bool {
+    progressing(shadow).is_some_and(|said| said.reason == Reason::BackingOff.as_str())
+}
+
 fn condition<'a>(shadow: &'a BottlerocketShadow, type_: &str) -> Option<&'a Condition> {
     shadow.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-fn version(text: &str) -> String {
-    shown(text, VERSION_MAX)
-}
-
 fn time(text: &str) -> String {
     shown(text, TIME_MAX)
-}
-
-fn name(text: &str) -> String {
-    shown(text, NAME_MAX)
 }
 
 /// The name of the node of this shadow.

@@ -2,12 +2,12 @@
 
 use brupop_core::decide::Reason;
 
-use crate::arguments::brupop;
+use crate::words::{Argument, brupop};
 
-/// What commands name.
+/// What commands name. What is not known is empty.
 pub(super) struct Named<'a> {
     pub node: &'a str,
-    /// The version that its host would update to, or a word in its place.
+    /// The version that its host would update to.
     pub version: &'a str,
     /// The pool that steers the node.
     pub pool: &'a str,
@@ -17,19 +17,21 @@ pub(super) struct Named<'a> {
 
 /// A match over all reasons, of which a new one has to be among them.
 macro_rules! remedies {
-    (($node:ident, $namespace:ident, $resume:ident, $resume_fleet:ident, $resume_pool:ident, $update_now:ident, $resume_version:ident, $resume_any:ident, $status:ident, $agent:ident),
+    (($node:ident, $namespace:ident, $resume:ident, $resume_fleet:ident, $resume_pool:ident, $update_now:ident, $retry:ident, $resume_version:ident, $resume_any:ident, $status:ident, $agent:ident),
      $($variant:ident => $remedy:literal,)*) => {
         /// What to do so that the node's update begins or goes on, with commands that can be pasted. A node that moves by
         /// itself needs nothing; then the sentence says what comes next.
         pub(super) fn of(reason: &Reason<'_>, named: &Named<'_>) -> String {
-            let Named { node: $node, version, pool, namespace: $namespace } = named;
-            let $resume = brupop(&format!("resume {}", $node), $namespace);
-            let $resume_fleet = brupop("resume", $namespace);
-            let $resume_pool = brupop(&format!("resume --pool {pool}"), $namespace);
-            let $update_now = brupop(&format!("update-now {}", $node), $namespace);
-            let $resume_version = brupop(&format!("resume-version {version}"), $namespace);
-            let $resume_any = brupop("resume-version VERSION", $namespace);
-            let $status = brupop("status", $namespace);
+            let Named { node, version, pool, namespace: $namespace } = *named;
+            let $node = Argument::Node(node);
+            let $resume = brupop("resume", Some($node), $namespace);
+            let $resume_fleet = brupop("resume", None, $namespace);
+            let $resume_pool = brupop("resume --pool", Some(Argument::Pool(pool)), $namespace);
+            let $update_now = brupop("update-now", Some($node), $namespace);
+            let $retry = brupop("retry", Some($node), $namespace);
+            let $resume_version = brupop("resume-version", Some(Argument::Version(version)), $namespace);
+            let $resume_any = brupop("resume-version", Some(Argument::Version("")), $namespace);
+            let $status = brupop("status", None, $namespace);
             let $agent = format!(
                 "`kubectl get pods -n {} -o wide --field-selector spec.nodeName={}`",
                 $namespace, $node
@@ -40,7 +42,7 @@ macro_rules! remedies {
 }
 
 remedies! {
-    (node, namespace, resume, resume_fleet, resume_pool, update_now, resume_version, resume_any, status, agent),
+    (node, namespace, resume, resume_fleet, resume_pool, update_now, retry, resume_version, resume_any, status, agent),
     NotLeading => "look at the reconciler's pods and their logs: one of them has to lead",
     NotUnderstood =>
         "repair the object that cannot be read: remove a marker and undo by hand what it records, correct \
@@ -99,7 +101,7 @@ remedies! {
         "look at the webhook's pods, and apply the overlay again: webhook and policies have to be in \
          force",
     OtherOperator => "uninstall upstream's operator, as docs/migrating.md says",
-    BackingOff => "repair the cause and wait; to not wait, delete the shadow: `kubectl delete brs brs-{node} -n {namespace}`",
+    BackingOff => "repair the cause, and end the wait ({retry})",
     VersionHalted =>
         "find out why nodes failed, and lift the halt ({resume_version}); or wait \
          for another release",

@@ -144,3 +144,39 @@ fn nobody_else_drives_the_terminal() {
         assert!(shown.lines().all(|line| !line.starts_with('b')), "{shown}");
     }
 }
+
+/// The ledger's keys are as free as whoever writes them.
+#[test]
+fn no_command_holds_what_others_wrote() {
+    let evil = "$(touch x)";
+    let words = format!("to go on: `kubectl brupop resume-version {evil}`");
+    let mut object = fleet();
+    let status = object.status.as_mut().unwrap();
+    let mut record = status.versions.remove("1.19.9").unwrap();
+    record.halted.as_mut().unwrap().reason.clone_from(&words);
+    status.versions.insert(evil.to_owned(), record);
+    let (spec, says) = (json!({"state": "Idle", "version": evil}), ["False", "VersionHalted", &words]);
+    let agents = json!({"current_state": "Idle", "target_version": evil, "message": words});
+    let shadow = || {
+        let mut shadow = shadow("node-1", &spec, agents.clone(), says);
+        shadow.body.as_mut().unwrap().status.as_mut().unwrap().pool = Some(evil.to_owned());
+        shadow
+    };
+    let mut found = about(shadow());
+    found.events = vec![event("Node", "node-1", "2026-11-21T03:00:00Z", "R", &words)];
+    let page = Page { flags: " --kubeconfig mine".to_owned(), ..page() };
+    let fleet = Fleet { object: Some(object), shadows: vec![shadow()], pools: vec![], ..halted() };
+    let views = [status::of(&fleet).text(&page), why::of("node-1", &found).unwrap().text(&page)];
+    for shown in views.map(|text| strip_str(&text).to_string()) {
+        let commands: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
+        assert!(commands.contains(&"kubectl brupop --kubeconfig mine resume-version VERSION"), "{shown}");
+        for command in commands {
+            assert!(
+                command.starts_with("kubectl brupop --kubeconfig mine ") && !command.contains("touch"),
+                "{shown}"
+            );
+        }
+        assert!(shown.contains("'kubectl brupop resume-version $(touch x)'"), "as they wrote it: {shown}");
+        assert!(shown.contains("\"$(touch x)\""), "{shown}");
+    }
+}

@@ -106,12 +106,8 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
     let said = progressing(shadow);
     let silent = "the reconciler has said nothing about this node yet: see whether one leads";
     let failure = shadow.spec.failures.as_ref();
-    let wanted = status.target_version.as_ref().or(shadow.spec.version.as_ref());
-    let wanted = wanted.map_or("VERSION".to_owned(), |wanted| version(wanted));
-    let (node, namespace) = (name(node), name(namespace));
-    let pool = Some(pool_of(shadow)).filter(|pool| !pool.is_empty()).map(name);
-    let named_pool = pool.as_deref().unwrap_or("POOL");
-    let named = Named { node: &node, version: &wanted, pool: named_pool, namespace: &namespace };
+    let wanted = status.target_version.as_deref().or(shadow.spec.version.as_deref()).unwrap_or_default();
+    let named = Named { node, version: wanted, pool: pool_of(shadow), namespace };
     let reason = said.and_then(|said| Reason::of_word(&said.reason));
     let remedy = reason.map(|reason| remedy::of(&reason, &named));
     Why {
@@ -125,7 +121,7 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
         target: status.target_version.as_deref().map(version),
         state: status.current_state.map(State::as_str),
         goal: Some(shadow.spec.state.as_str()),
-        pool,
+        pool: Some(pool_of(shadow)).filter(|pool| !pool.is_empty()).map(name),
         // A version lock is no problem; the sentence is shown all the same.
         problem: status.problem.filter(|it| *it != Problem::NoUpdateChosen).map(Problem::as_str),
         agent_says: status.message.as_deref().map(sentence),
@@ -153,8 +149,7 @@ fn without_shadow(
     namespace: &str,
     seen: &Result<Option<WatchedNode>, String>,
 ) -> Result<Why, Error> {
-    let (node, namespace) = (name(node), name(namespace));
-    let named = Named { node: &node, version: "VERSION", pool: "POOL", namespace: &namespace };
+    let named = Named { node, version: "", pool: "", namespace };
     let of_reason = |reason: Reason<'_>| Why {
         reason: Some(reason.as_str().to_owned()),
         message: reason.message().into_owned(),
@@ -162,7 +157,7 @@ fn without_shadow(
         ..Why::default()
     };
     Ok(match seen {
-        Ok(None) => return Err(Error::Missing(format!("Node {node}, and no shadow of it"))),
+        Ok(None) => return Err(Error::Missing(format!("Node {}, and no shadow of it", name(node)))),
         Ok(Some(node)) if !node.is_managed() => of_reason(Reason::NotLabelled),
         Ok(Some(_)) => Why {
             message: "the node is labelled, and the reconciler has not created its shadow: see whether one leads, and the \
@@ -238,7 +233,7 @@ impl Why {
             ("state", state(), None),
             ("pool", self.pool.clone(), None),
             ("problem", self.problem.map(str::to_owned), Some(Tone::Attention)),
-            ("agent says", self.agent_says.clone(), None),
+            ("agent says", self.agent_says.as_ref().map(|words| format!("\"{words}\"")), None),
             ("last failure", self.last_failure.as_ref().map(failed), None),
         ]
         .into_iter()

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::report::fixtures::{NS, item, node, pool, watched_fleet};
+use crate::report::fixtures::{NS, item, node, pool, shadow, watched_fleet};
 
 fn merged(change: &PlannedChange) -> &Value {
     let Some(Patch::Merge(patch)) = &change.body else { panic!("{change:?}") };
@@ -95,6 +95,35 @@ fn annotations_are_written_where_they_change_something() {
         let expected =
             expected.map(|annotations| json!({"metadata": {"uid": "n", "annotations": annotations}}));
         assert_eq!(change.body, expected.map(Patch::Merge), "case {number}");
+    }
+}
+
+#[test]
+fn retry_names_the_attempt_that_failed() {
+    let failures = json!({"count": 2, "attempt": 5, "at": "2026-11-21T03:00:00Z", "reason": "DrainTimedOut"});
+    let failed = |state: &str| {
+        item("node-0", json!({"spec": {"state": state, "attempt": 5, "failures": failures}})).body.unwrap()
+    };
+    let given_up = |reason| {
+        let (spec, status) = (json!({"state": "Idle", "attempt": 5}), json!({}));
+        shadow("node-0", &spec, status, ["False", reason, "m"]).body.unwrap()
+    };
+    let is_written = |retry: &str| Some(json!({names::RETRY_ANNOTATION: retry}));
+    for (says, shadow, annotated, expected) in [
+        ("is ended: it is updated", Some(failed("Idle")), None, is_written("5")),
+        ("is ended: it is updated", Some(failed("Idle")), Some("4"), is_written("5")),
+        ("is ended already", Some(failed("Idle")), Some("5"), None),
+        ("is ended: it is updated", Some(given_up("BackingOff")), None, is_written("5")),
+        ("does not back off: no attempt has failed", Some(given_up("NoUpdate")), None, None),
+        ("does not back off: it is being updated", Some(failed("StagedAndPerformedUpdate")), None, None),
+        ("does not back off: it has no shadow", None, None, None),
+    ] {
+        let annotations = annotated.map_or(json!({}), |retry| json!({names::RETRY_ANNOTATION: retry}));
+        let change = retry(&node(&json!({}), &annotations), shadow.as_ref(), NS);
+        let expected =
+            expected.map(|annotations| json!({"metadata": {"uid": "n", "annotations": annotations}}));
+        assert!(change.says.contains(says), "{says}: {}", change.says);
+        assert_eq!(change.body, expected.map(Patch::Merge), "{says}");
     }
 }
 

@@ -173,9 +173,8 @@ impl Reconciler {
             Reason::BackingOff => {
                 let shadow = cluster.shadow(name)?;
                 let (spec, base) = (&shadow.spec, self.policy.durations.back_off_base);
-                let failed = |failures| {
-                    back_off_text(failures, base, shadow.metadata.uid.as_deref()?, &known.ahead, now)
-                };
+                let (node, uid) = (view.node?.name, shadow.metadata.uid.as_deref()?);
+                let failed = |failures| back_off_text(node, failures, base, uid, &known.ahead, now);
                 spec.failures.as_ref().and_then(failed).or_else(|| {
                     // A leader that was not there reads it from the condition that an earlier one has written.
                     let told = || {
@@ -184,7 +183,7 @@ impl Reconciler {
                     };
                     let why = self.leading.memory.given_up(name).or_else(told);
                     let why = why.map(|why| format!("({why:?}): {why}"));
-                    given_up_text(spec.version.as_deref()?, why.as_deref(), transition(shadow)?)
+                    given_up_text(node, spec.version.as_deref()?, why.as_deref(), transition(shadow)?)
                 })
             }
             Reason::Monitoring => {

@@ -7,9 +7,9 @@ use brupop_core::decide::Reason;
 
 use super::super::or_dash;
 use super::view::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
-use crate::arguments::brupop;
 use crate::page::{Page, Tone, View, age, section, wrapped};
 use crate::table::{Cell, some, table};
+use crate::words::{Argument, brupop};
 
 /// Characters of the progress bar, where the line has room for them.
 const BAR: usize = 30;
@@ -52,11 +52,12 @@ impl Glance {
         text.push('\n');
         let mut line = |tone: Tone, what: &str, about: &str| text += &tone.paragraph(what, about, page);
         if self.paused {
-            let resume = brupop("resume", &self.namespace);
+            let resume = brupop("resume", None, &self.namespace);
             line(Tone::Attention, "Paused:", &format!("no update starts before {resume}"));
         }
         let paused = self.pools.iter().filter(|line| line.paused);
-        let resume = |line: &PoolLine| brupop(&format!("resume --pool {}", line.pool), &self.namespace);
+        let resume =
+            |line: &PoolLine| brupop("resume --pool", Some(Argument::Pool(&line.pool)), &self.namespace);
         let resume: Vec<String> = paused.map(resume).collect();
         if !resume.is_empty() {
             let pools =
@@ -69,7 +70,7 @@ impl Glance {
         }
         for HaltedVersion { version, at, why } in &self.halted {
             let age = age(at, page.now);
-            let resume = brupop(&format!("resume-version {version}"), &self.namespace);
+            let resume = brupop("resume-version", Some(Argument::Version(version)), &self.namespace);
             line(Tone::Bad, &format!("Halted {version}"), &format!("{age} ago: {why}; to go on: {resume}"));
         }
         for LeftByPeople { message, nodes } in &self.left_by_people {
@@ -137,7 +138,10 @@ impl Glance {
                 others.entry(reason).or_default().extend_from_slice(nodes);
             }
         }
-        let why = format!("each for a cause of its own, which {} tells", brupop("why NODE", &self.namespace));
+        let why = format!(
+            "each for a cause of its own, which {} tells",
+            brupop("why", Some(Argument::Node("")), &self.namespace)
+        );
         rows.extend(others.iter().map(|(reason, nodes)| row(reason, &why, nodes)));
         let head = [("REASON", 0), ("NODES", 1), ("WHY, AND WHICH", 0)];
         table(&head, &rows, page)

@@ -1,6 +1,7 @@
 //! `kubectl brupop` on a real control plane: what it shows and writes, and which rights people need for it.
 
 mod person;
+mod retry;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
