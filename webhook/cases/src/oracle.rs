@@ -95,12 +95,12 @@ fn owner_node<'a>(object: &'a Value, node: &str) -> Option<&'a str> {
     owner["uid"].as_str().filter(|uid| is_it && !uid.is_empty())
 }
 
-/// The object but for what the API server keeps itself, and with nothing in it that says nothing: a member that is
-/// null is as good as absent, and so is an empty half.
+/// The object but for what the API server keeps itself, and for labels and annotations, which other people's admission adds;
+/// and with nothing in it that says nothing: a member that is null is as good as absent, and so is an empty half.
 fn settled(object: &Value) -> Value {
     let mut object = without_null(object);
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        for kept in ["managedFields", "resourceVersion", "generation"] {
+        for kept in ["managedFields", "resourceVersion", "generation", "labels", "annotations"] {
             metadata.remove(kept);
         }
     }

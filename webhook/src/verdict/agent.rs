@@ -98,7 +98,8 @@ fn managers(request: &ShadowRequest) -> Result<(), Refusal> {
     ))
 }
 
-/// The attempt that the agent reports never runs ahead of the spec, and never goes back.
+/// The attempt that the agent reports never runs ahead of the spec, and never goes back, but to the spec's if it was ahead
+/// of it: while the webhook's configuration was gone, any number could be written.
 fn attempt(
     spec: &BottlerocketShadowSpec,
     old: &BottlerocketShadowStatus,
@@ -106,13 +107,11 @@ fn attempt(
 ) -> Result<(), Refusal> {
     let (asked, before, echo) = (number(spec.attempt), number(old.attempt), number(new.attempt));
     // One that stays is fine, even if the spec is elsewhere: only a change is this write's doing.
-    if echo == before || (before..=asked).contains(&echo) {
+    if echo == before || (before..=asked).contains(&echo) || (echo == asked && before > asked) {
         return Ok(());
     }
-    Err(Rule::AgentAttempt.refuse(
-        "status.attempt",
-        format!("it was {before} and may become at most {asked}, which the spec asks for"),
-    ))
+    Err(Rule::AgentAttempt
+        .refuse("status.attempt", format!("it was {before} and may become {asked}, which the spec asks for")))
 }
 
 fn number(attempt: Option<u64>) -> u64 {

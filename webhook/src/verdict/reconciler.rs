@@ -7,9 +7,6 @@ use brupop_api::transitions::spec_may_move;
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State, names};
 use kube::core::admission::Operation;
 
-/// Most labels of a new shadow. The reconciler gives it three.
-const LABELS_MAX: usize = 16;
-
 pub(super) fn decide(request: &ShadowRequest, change: &Change<'_>) -> Result<Rule, Refusal> {
     match (&request.operation, request.sub_resource.as_deref().unwrap_or_default()) {
         (Operation::Create, "") => create(request, change),
@@ -40,15 +37,10 @@ fn create(request: &ShadowRequest, change: &Change<'_>) -> Result<Rule, Refusal>
             "a shadow is named brs-<node> and has that Node as its only owner",
         ));
     }
-    if ["annotations", "finalizers"].iter().any(|held| change.new.metadata.contains_key(*held)) {
-        return Err(Rule::ReconcilerMetadata
-            .refuse("metadata", "a shadow is created without annotations and finalizers"));
-    }
-    // Thousands would leave no room for what its agent reports.
-    let labels = change.new.metadata.get("labels").and_then(|labels| labels.as_object());
-    if labels.is_some_and(|labels| labels.len() > LABELS_MAX) {
-        return Err(Rule::ReconcilerMetadata
-            .refuse("metadata.labels", format!("a shadow is created with {LABELS_MAX} labels at most")));
+    if change.new.metadata.contains_key("finalizers") {
+        return Err(
+            Rule::ReconcilerMetadata.refuse("metadata.finalizers", "a shadow is created without finalizers")
+        );
     }
     let spec: BottlerocketShadowSpec = read(&change.new.spec, "spec")?;
     if spec.state != State::Idle {

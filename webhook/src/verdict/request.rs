@@ -44,8 +44,9 @@ pub struct ShadowRequest {
     pub dry_run: bool,
 }
 
-/// An object without members that are null, and without what the API server keeps in the metadata itself:
-/// `managedFields`, `resourceVersion` and `generation`.
+/// An object without members that are null, and without what is none of our business in the metadata: what the API server
+/// keeps there itself (`managedFields`, `resourceVersion` and `generation`), and labels and annotations, which other people's
+/// admission may add to any write.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Members")]
 pub struct ReviewedShadow {
@@ -113,6 +114,10 @@ struct ShadowMetadata {
     _resource_version: IgnoredAny,
     #[serde(default, rename = "generation")]
     _generation: IgnoredAny,
+    #[serde(default, rename = "labels")]
+    _labels: IgnoredAny,
+    #[serde(default, rename = "annotations")]
+    _annotations: IgnoredAny,
     #[serde(flatten)]
     fields: Map<String, Value>,
 }

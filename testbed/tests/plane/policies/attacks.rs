@@ -28,9 +28,11 @@ pub enum Verdict {
     Policy(&'static str),
     /// The API server's own validation.
     Invalid,
+    /// Nobody, but it is there already.
+    Exists,
 }
 
-use Verdict::{Allowed, Invalid, Policy};
+use Verdict::{Allowed, Exists, Invalid, Policy};
 
 /// (what it says, who, method, path, body, verdict); all are dry runs.
 pub type Row = (&'static str, Actor, Method, String, Json, Verdict);
@@ -123,6 +125,7 @@ pub async fn check(bed: &Bed, row: &Row) -> Result<()> {
                 && message.contains(&format!("denied request: {rule}: "))
         }
         Invalid => answer.code == 422 || answer.code == 400,
+        Exists => answer.code == 409,
     };
     ensure!(holds, "not {verdict:?}, but {answer:?}");
     Ok(())

@@ -17,6 +17,7 @@ fn later(number: u64) -> (Value, Value) {
 /// The echo of the attempt: never ahead of the spec, never back.
 pub(super) fn attempts() -> Vec<Row> {
     let none = || json!({"current_state": "Idle"});
+    let ahead = || (staging(), merged(&at("Idle"), &json!({"attempt": 99})));
     let forgotten = json!({"attempt": null, "current_state": null, "current_version": null, "boot_id": null});
     let stale = || ByWebhook("agent-attempt");
     rows! {
@@ -27,6 +28,12 @@ pub(super) fn attempts() -> Vec<Row> {
             status(json!({"attempt": 8, "current_state": "StagedAndPerformedUpdate"})) => Allowed;
         "an attempt ahead of the spec": Agent, staging_known(), status(json!({"attempt": 8})) => stale();
         "an attempt where there was none": Agent, (idle(), none()), status(json!({"attempt": 1})) => stale();
+        "an attempt ahead of the spec falls back to the spec's": Agent, ahead(), status(json!({"attempt": 7})) => Allowed;
+        "it falls back beside a step": Agent, ahead(),
+            status(json!({"attempt": 7, "current_state": "StagedAndPerformedUpdate"})) => Allowed;
+        "an attempt ahead of the spec goes further ahead": Agent, ahead(), status(json!({"attempt": 100})) => stale();
+        "an attempt ahead of the spec comes nearer": Agent, ahead(), status(json!({"attempt": 8})) => stale();
+        "an attempt ahead of the spec falls below it": Agent, ahead(), status(json!({"attempt": 6})) => stale();
         "an attempt that falls": Agent, staging_known(), status(json!({"attempt": 6})) => stale();
         "an attempt forgotten": Agent, staging_known(), status(json!({"attempt": null})) => stale();
         "an attempt forgotten with all else": Agent, staging_known(), status(forgotten) => stale();

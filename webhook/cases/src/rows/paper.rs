@@ -70,7 +70,7 @@ pub(super) fn objects() -> Vec<Row> {
         "a finalizer in the same patch": Agent, known(), message()
             => foreign(), reviewed_as(new(json!({"metadata": {"finalizers": ["a.b/c"]}})));
         "a label in the same patch": Agent, known(), message()
-            => foreign(), reviewed_as(new(json!({"metadata": {"labels": {"a": "b"}}})));
+            => Allowed, reviewed_as(new(json!({"metadata": {"labels": {"a": "b"}}})));
         "an owner removed in the same patch": Agent, known(), message()
             => foreign(), reviewed_as(new(json!({"metadata": {"ownerReferences": null}})));
         "another name in the same patch": Agent, known(), message()

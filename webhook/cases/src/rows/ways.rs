@@ -61,8 +61,8 @@ pub(super) fn of_agents() -> Vec<Row> {
         "the same by JSON patch": Agent, before(), by(Way::JsonPatch, "status", removed()) => ByBoth("agent-own-fields");
         "the same by PUT": Agent, before(), by(Way::Put, "status", json!({"status": null}))
             => ByRbac, behind(ByBoth("agent-own-fields"));
-        "the whole status removed, the attempt in it": Agent, known(), through_status(json!({"status": null}))
-            => ByWebhook("agent-attempt");
+        "the whole status removed, an attempt ahead of the spec in it": Agent, known(), through_status(json!({"status": null}))
+            => ByWebhook("agent-transition");
         "the whole status removed, the state in it": Agent, (idle(), json!({"current_state": "Idle"})),
             by(Way::JsonPatch, "status", removed()) => ByWebhook("agent-transition");
         "the object by merge patch": Agent, known(), by(Way::Merge, "", news()) => ByRbac, behind(behind());

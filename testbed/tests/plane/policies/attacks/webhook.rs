@@ -37,6 +37,7 @@ pub async fn webhook(bed: &Bed) -> Result<Vec<Row>> {
     };
     let late = json!([{"op": "replace", "path": "/metadata/managedFields",
         "value": record("admissionregistration.k8s.io/v1")}]);
+    let beside = json!({"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}});
     let late_secret = json!({"metadata": {"managedFields": record("v1")}});
     Ok(vec![
         change("its caBundle", own, Allowed),
@@ -58,6 +59,7 @@ pub async fn webhook(bed: &Bed) -> Result<Vec<Row>> {
         ("its Secret", Webhook, Method::GET, secret.clone(), Json::Null, Allowed),
         put("its data", &json!({"data": {"x": "eA=="}}), Allowed),
         put("an immutable one", &json!({"immutable": true}), Policy("webhook-secret")),
+        put("a label and an annotation of it", &beside, Allowed),
         put("a finalizer of it", &json!({"metadata": {"finalizers": ["a.b/c"]}}), Policy("webhook-secret")),
         put("times in it that nobody can take back", &late_secret, Policy("webhook-managed-fields")),
     ])
