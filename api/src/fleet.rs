@@ -106,16 +106,25 @@ pub struct BottlerocketFleetStatus {
     pub term: Option<u64>,
     /// The slots in use, by name of the shadow.
     #[serde(default)]
-    #[schemars(extend("maxProperties" = crate::crds::SLOTS_MAX))]
+    #[schemars(extend(
+        "maxProperties" = crate::crds::SLOTS_MAX,
+        "x-kubernetes-validations" = schema::name_keys(crate::crds::NAME_MAX)
+    ))]
     pub slots: BTreeMap<String, Slot>,
     /// What became of each version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = crate::crds::VERSION_RECORDS_MAX))]
+    #[schemars(extend(
+        "maxProperties" = crate::crds::VERSION_RECORDS_MAX,
+        "x-kubernetes-validations" = schema::version_keys()
+    ))]
     pub versions: BTreeMap<String, VersionRecord>,
     /// When each version was first seen on two nodes at a time, for pools that let versions ripen; noted while there are
     /// pools. One that is published again keeps its time.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(with = "BTreeMap<String, Time>", extend("maxProperties" = crate::crds::SEEN_MAX))]
+    #[schemars(
+        with = "BTreeMap<String, Time>",
+        extend("maxProperties" = crate::crds::SEEN_MAX, "x-kubernetes-validations" = schema::version_keys())
+    )]
     pub seen: BTreeMap<String, String>,
     /// How many nodes may be updated at once now.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,6 +6,7 @@
 )]
 
 use schemars::JsonSchema;
+use serde_json::{Value, json};
 
 use crate::crds::{
     BOOT_ID_MAX, COUNTER_MAX, LABEL_MAX, MESSAGE_MAX, NAME_MAX, POOL_NAME_MAX, TIME_MAX, VARIANT_MAX,
@@ -27,6 +28,8 @@ pub(crate) const TIME: &str = r"^[0-9TZtz:.+-]*$";
 pub(crate) const UID: &str = r"^[0-9A-Za-z._-]*$";
 /// Names of Nodes: <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names>
 pub(crate) const NAME: &str = r"^[0-9a-z.-]*$";
+/// Names of objects that are keys: neither empty nor begun by a `-`, as an option of a command is.
+const NAME_KEY: &str = "^[0-9a-z]([0-9a-z.-]*[0-9a-z])?$";
 /// In CamelCase.
 const WORD: &str = r"^[A-Z][A-Za-z]*$";
 const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
@@ -125,6 +128,22 @@ written!(TimeZone, TIME_ZONE_MAX, TIME_ZONE, TIME_ZONE_HINT);
 /// The rule that this text is of this pattern.
 fn matches(text: &str, pattern: &str) -> String {
     format!("{text}.matches(r'{pattern}')")
+}
+
+/// The rule for keys of a map, which no type has.
+fn keys(are: &str, pattern: &str, most: usize) -> Value {
+    let rule = format!("self.all(key, key.size() <= {most} && {})", matches("key", pattern));
+    json!([{"rule": rule, "message": format!("each key is {are}")}])
+}
+
+/// The rule that the keys of a map are versions.
+pub(crate) fn version_keys() -> Value {
+    keys("a semantic version", SEMVER, VERSION_MAX)
+}
+
+/// The rule that the keys of a map are names of objects.
+pub(crate) fn name_keys(most: usize) -> Value {
+    keys("the name of an object", NAME_KEY, most)
 }
 
 /// The rule that `start` comes before `end`. Of one that is no time, its own rule tells.

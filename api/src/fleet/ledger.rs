@@ -74,7 +74,10 @@ pub struct VersionRecord {
     pub acknowledged_at: Option<String>,
     /// Pools that others come after (`spec.after`), once they have been done with this version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = crate::crds::DONE_POOLS_MAX))]
+    #[schemars(extend(
+        "maxProperties" = crate::crds::DONE_POOLS_MAX,
+        "x-kubernetes-validations" = schema::name_keys(crate::crds::POOL_NAME_MAX)
+    ))]
     pub done_pools: BTreeMap<String, Done>,
 }
 

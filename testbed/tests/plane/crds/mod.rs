@@ -101,10 +101,35 @@ fn limits_of_fleets() -> Vec<Row> {
         ("a ceiling of none", json!({"maxUnavailable": 0}), Err("write a number from 1")),
         ("a ceiling in words", json!({"maxUnavailable": "unlimited"}), Err("write a number from 1")),
     ];
-    // All else that a ledger holds is in the largest one.
+    // All that a ledger holds is in the largest one.
     let lifted = json!({"versions": {"1.20.0": {"acknowledgedAt": TIME}}});
-    [rows(FleetSpec, fleet_specs.into()), rows(FleetStatus, vec![("a halt that was lifted", lifted, Ok(()))])]
-        .concat()
+    let ledgers = vec![("a halt that was lifted", lifted, Ok(()))];
+    [rows(FleetSpec, fleet_specs.into()), rows(FleetStatus, ledgers), keys_of_maps()].concat()
+}
+
+/// A person pastes them, and shells complete them.
+fn keys_of_maps() -> Vec<Row> {
+    let slot = json!({"uid": "u", "attempt": 1});
+    let slots = |key: &str| json!({"slots": {key: slot}});
+    let versions = |key: &str| json!({"versions": {key: {}}});
+    let seen = |key: &str| json!({"seen": {key: TIME}});
+    let done = |key: &str| json!({"versions": {"1.20.0": {"donePools": {key: {}}}}});
+    let (version, name) = (Err("each key is a semantic version"), Err("each key is the name of an object"));
+    let ledgers = vec![
+        ("versions", versions("1.20.0-rc.1+build"), Ok(())),
+        ("a version that is a command", versions("$(touch x)"), version),
+        ("a version with a v", versions("v1.20.0"), version),
+        ("a version of 65 characters", versions(&format!("1.0.0-{}", "a".repeat(59))), version),
+        ("a version seen that is a command", seen("`touch x`"), version),
+        ("a version seen", seen("1.20.0"), Ok(())),
+        ("a slot", slots("brs-node-0.example.org"), Ok(())),
+        ("a slot of an option", slots("--kubeconfig"), name),
+        ("a slot of nobody", slots(""), name),
+        ("a slot of two words", slots("brs-a b"), name),
+        ("a pool that is done", done("web"), Ok(())),
+        ("a pool that is a command", done(";touch x"), name),
+    ];
+    rows(FleetStatus, ledgers)
 }
 
 fn rows(half: Half, rows: Vec<(&'static str, Json, Result<(), &'static str>)>) -> Vec<Row> {
