@@ -74,13 +74,14 @@ pub enum Reply {
     Removed,
     /// The object is not as it was when the call was decided, or is gone. The watch will bring a newer version.
     Refused(String),
-    /// A rule, or the API server itself, does not take this change, whatever the version of the object.
+    /// A rule, a webhook that does not answer, or the API server itself does not take this change, whatever the version of
+    /// the object.
     Denied(String),
     /// It does not take the change of the Node that comes before a grant.
     NodeDenied(String),
     /// A fresh list of the node's pods shows that it is not drained.
     NotConfirmed,
-    /// There was no answer, or another error.
+    /// There was no connection, or another error.
     Failed(String),
 }
 
@@ -129,7 +130,7 @@ impl ApiServer {
         };
         timeout(longest, self.reply(object, operation))
             .await
-            .unwrap_or_else(|_| Reply::Failed(format!("no answer within {} s", longest.as_secs())))
+            .unwrap_or_else(|_| Reply::Denied(format!("no answer within {} s", longest.as_secs())))
     }
 
     async fn reply(&self, object: &Object<String>, operation: &Operation) -> Reply {
@@ -192,7 +193,8 @@ impl ApiServer {
                 written(self.write(&Object::Node(node.clone()), &Operation::Patch(patch.clone())).await)
             }
             Ok(false) => Reply::NotConfirmed,
-            Err(error) => failure(&error),
+            // Nothing was to be changed.
+            Err(error) => Reply::Failed(describe(&error)),
         }
     }
 
@@ -241,12 +243,12 @@ fn failure(error: &Error) -> Reply {
     }
 }
 
-/// Would another version of the object not help? A policy without a reason answers 422, and a webhook any code; unlike a
+/// Would another version of the object not help? A server whose webhook does not answer says 500. A policy without a reason answers 422, and a webhook any code; unlike a
 /// `test` that does not hold, both say why. So does the schema, for example because the term is lower than the ledger's;
 /// and the API server if it cannot take back what it has served, such as a time in the year 10000.
 fn is_denied(status: &Status) -> bool {
     let causes = status.details.as_ref().is_some_and(|details| !details.causes.is_empty());
-    matches!(status.code, 400 | 403 | 413)
+    matches!(status.code, 400 | 403 | 413 | 500..600)
         || (status.code == 422 && causes)
         || ((400..500).contains(&status.code) && status.message.contains("denied"))
 }

@@ -25,16 +25,19 @@ const SILENT: &str = "-";
 /// The fleet at a glance.
 pub(crate) fn of(fleet: &Fleet) -> Glance {
     let status = fleet.object.as_ref().and_then(|fleet| fleet.status.as_ref());
+    let counts = status.and_then(|status| status.counts).unwrap_or_default();
+    let without_shadow = usize::try_from(counts.nodes).unwrap_or(0).saturating_sub(fleet.shadows.len());
     let mut view = Glance {
         namespace: name(&fleet.namespace),
         paused: fleet.object.as_ref().is_some_and(|fleet| fleet.spec.paused),
         limit: status.and_then(|status| status.limit),
         in_use: status.map_or(0, |status| status.slots.len()),
-        nodes: fleet.shadows.len(),
+        nodes: fleet.shadows.len() + without_shadow,
         obstacles: fleet.leads.warning().into_iter().chain(obstacles(status)).collect(),
         halted: halted(status),
         pools: fleet.pools.iter().map(pool).collect(),
-        not_opted_in: status.and_then(|status| status.counts).map_or(0, |counts| counts.not_opted_in),
+        not_opted_in: counts.not_opted_in,
+        without_shadow,
         ..Glance::default()
     };
     let mut counts = BTreeMap::<_, usize>::new();

@@ -33,8 +33,8 @@ pub struct Known {
     pub drains: BTreeMap<String, KnownDrain>,
     /// What stands in the way of drains. It is remembered for a while after the pods are no longer watched.
     pub obstacles: BTreeMap<String, Obstacle>,
-    /// Why the API server takes no change of a Node.
-    pub denied: BTreeMap<String, String>,
+    /// What the API server takes no change of.
+    pub denied: BTreeMap<String, Denied>,
     /// Of the workloads whose pods were evicted, the first that is not available again, if there is one, and whether somebody
     /// has changed it; known only once all were looked at.
     pub evicted: BTreeMap<String, Option<String>>,
@@ -42,6 +42,15 @@ pub struct Known {
     pub cordoned: BTreeMap<String, Timestamp>,
     /// The times that were ahead when this leader first saw them.
     pub ahead: Ahead,
+}
+
+/// Why the API server takes no change of a Node or of its shadow: rules of others, or a webhook that is down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Denied {
+    /// Of the Node.
+    pub node: Option<String>,
+    /// Of the shadow.
+    pub shadow: Option<String>,
 }
 
 /// The drain of a node whose pods are known.
@@ -70,7 +79,7 @@ pub(crate) struct KnownNode<'k> {
     pub(crate) owner: Option<&'k Owner>,
     pub(crate) drain: Option<&'k KnownDrain>,
     pub(crate) obstacle: Option<&'k Obstacle>,
-    pub(crate) denied: Option<&'k str>,
+    pub(crate) denied: Option<&'k Denied>,
     pub(crate) evicted: Option<&'k Option<String>>,
     pub(crate) cordoned: Option<Timestamp>,
 }
@@ -90,7 +99,7 @@ impl Known {
             owner: owners(name).map(|known| &known.owner),
             drain: drains(name),
             obstacle: obstacles(name),
-            denied: denied(name).map(String::as_str),
+            denied: denied(name),
             evicted: evicted(name),
             cordoned: cordoned(name).copied(),
         }

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::decide::how_to_lift;
 use crate::facts::NodeView;
+use crate::times;
 pub use events::EventText;
 pub use fleet::{DesiredFleetStatus, halted_column};
 pub use pools::{DesiredPoolStatus, NoAnswer, pools};
@@ -157,8 +158,10 @@ impl DesiredCondition {
         })
     }
 
+    /// The stored one of this type. One whose time nobody can read, as of the year 10000, counts as none, and is written again.
     fn found<'c>(&self, conditions: &'c [Condition]) -> Option<&'c Condition> {
-        conditions.iter().find(|condition| condition.type_ == self.type_)
+        let found = conditions.iter().find(|condition| condition.type_ == self.type_)?;
+        times::read(Some(&found.last_transition_time)).and(Some(found))
     }
 
     /// The condition of this generation of the spec as it is to be stored over these, with the time at which its status

@@ -40,6 +40,9 @@ pub struct LastPass {
     pub oldest_slot_seconds: Option<u64>,
     /// How many slots are held for longer than they may be, by the reason of their nodes.
     pub overdue: BTreeMap<&'static str, i64>,
+    /// How many nodes we have taken out of service and cannot put back, because the API server takes no change of the Node or
+    /// its shadow.
+    pub denied_out_of_service: i64,
     /// The versions that are halted.
     pub halted: Vec<String>,
     /// Were our admission rules seen to be in force?
@@ -92,6 +95,9 @@ impl LastPass {
                 *oldest = since.min(*oldest);
             }
             self.oldest_slot_seconds = self.oldest_slot_seconds.max(view.time.slot_seconds);
+            if matches!(reason, Reason::NodeChangesDenied(_)) && view.marked() {
+                self.denied_out_of_service += 1;
+            }
             if view.time.slot_overdue {
                 *self.overdue.entry(word).or_default() += 1;
             }
@@ -119,6 +125,11 @@ impl LastPass {
             "brupop_slots_overdue",
             "Slots held for longer than the current step of their update may take, by reason",
             gauges("reason", self.overdue.clone()),
+        );
+        registry.register(
+            "brupop_denied_nodes_out_of_service",
+            "Nodes that are out of service for an update, while the API server refuses changes of the Node or its shadow",
+            gauge(self.denied_out_of_service),
         );
         registry.register(
             "brupop_oldest_slot_seconds",

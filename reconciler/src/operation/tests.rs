@@ -153,7 +153,8 @@ fn a_denial_is_not_a_failed_test() {
         ("it is gone", 404, "nodes \"n\" not found", json!([]), false),
         ("it cannot be taken back", 400, "unable to parse", json!([]), true),
         ("RBAC", 403, "User cannot patch resource", json!([]), true),
-        ("a server in trouble", 500, "etcd denied it", json!([]), false),
+        ("a webhook that is down", 500, "failed calling webhook \"w\": connection refused", json!([]), true),
+        ("a server that is busy", 429, "too many requests", json!([]), false),
     ] {
         let status = json!({"code": code, "message": message, "details": {"causes": causes}});
         assert_eq!(is_denied(&serde_json::from_value(status).unwrap()), denied, "{says}");

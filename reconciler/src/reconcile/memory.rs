@@ -11,7 +11,7 @@ use brupop_api::{Object, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::debounced::Debounced;
 use brupop_core::decide::Abort;
-use brupop_core::known::Known;
+use brupop_core::known::{Denied, Known};
 use brupop_core::status::{DesiredCondition, DesiredFleetStatus, DesiredPoolStatus};
 use brupop_runtime::FailureLog;
 use brupop_runtime::logs::Quota;
@@ -48,7 +48,8 @@ pub(super) struct NodeMemory {
     node: InFlight,
     shadow: InFlight,
     condition: InFlight,
-    pub(super) denials: Denials,
+    pub(super) node_denials: Denials,
+    pub(super) shadow_denials: Denials,
     pub(super) explained: Explained,
     left_alone: FailureLog,
     /// In which words evictions were refused in this drain, as they were published.
@@ -129,7 +130,7 @@ pub(super) enum Step {
     Other,
 }
 
-/// Changes of the Node that the API server did not take.
+/// Changes of the Node, or of its shadow, that the API server did not take.
 #[derive(Debug, Default)]
 pub(super) struct Denials {
     in_a_row: u32,
@@ -165,19 +166,26 @@ impl Memory {
         self.pools.entry(name.to_owned()).or_default()
     }
 
-    /// Books a change of a Node that was denied, or made. A grant is about its shadow, and changes the Node first.
+    /// Books a change of a Node or a shadow that was denied, or made. A grant is about its shadow, and changes the Node first.
     pub(super) fn note_denial(&mut self, object: &Object<String>, reply: &Reply, now: Duration) {
         let shadow = match object {
             Object::Node(node) => &names::shadow_name(node),
             Object::ShadowSpec(shadow) => shadow,
             _ => return,
         };
+        let memory = self.node(shadow);
         match (object, reply) {
             (Object::Node(_), Reply::Denied(why)) | (_, Reply::NodeDenied(why)) => {
-                self.node(shadow).denials.denied(why, now);
+                memory.node_denials.denied(&format!("the Node: {why}"), now);
             }
-            (Object::Node(_), Reply::Written(_)) | (_, Reply::Granted { .. }) => {
-                self.node(shadow).denials.resolved();
+            (_, Reply::Denied(why)) => {
+                memory.shadow_denials.denied(&format!("the node's shadow: {why}"), now)
+            }
+            (Object::Node(_), Reply::Written(_)) => memory.node_denials.resolved(),
+            (_, Reply::Written(_) | Reply::Removed) => memory.shadow_denials.resolved(),
+            (_, Reply::Granted { .. }) => {
+                memory.node_denials.resolved();
+                memory.shadow_denials.resolved();
             }
             _ => {}
         }
@@ -202,12 +210,19 @@ impl Memory {
         self.node(shadow).node.lags(version, now)
     }
 
-    /// Why the API server takes no change of each of these nodes, by name of the shadow; and when the first of these is
-    /// forgotten.
-    pub(super) fn denied(&self, now: Duration) -> (BTreeMap<String, String>, Option<Duration>) {
-        let holding = || self.nodes.iter().filter(|(_, memory)| memory.denials.hold(now));
-        let reasons = holding().map(|(name, memory)| (name.clone(), memory.denials.why.clone())).collect();
-        (reasons, holding().map(|(_, memory)| memory.denials.until).min())
+    /// What the API server takes no change of, by name of the shadow; and when the first of these denials is forgotten.
+    pub(super) fn denied(&self, now: Duration) -> (BTreeMap<String, Denied>, Option<Duration>) {
+        let (mut all, mut until) = (BTreeMap::new(), None);
+        for (name, NodeMemory { node_denials, shadow_denials, .. }) in &self.nodes {
+            let [node, shadow] = [node_denials, shadow_denials].map(|it| it.hold(now).then_some(it));
+            if node.or(shadow).is_none() {
+                continue;
+            }
+            until = [node, shadow].into_iter().flatten().map(|it| it.until).chain(until).min();
+            let [node, shadow] = [node, shadow].map(|it| it.map(|it| it.why.clone()));
+            all.insert(name.clone(), Denied { node, shadow });
+        }
+        (all, until)
     }
 
     /// May a line be logged about what came of a call about this object? See [`REASONS_LOGGED`].
@@ -245,8 +260,9 @@ impl Memory {
             let entry = cluster.entries.get(name);
             if entry.is_none_or(|entry| entry.shadow.is_none()) {
                 // Its kubelet can have the shadow made and deleted as often as it likes, by the opt-in label.
-                memory.explained = Explained { quota: memory.explained.quota, ..Explained::default() };
-                memory.denials = Denials::default();
+                let Explained { quota, reason, .. } = memory.explained;
+                memory.explained = Explained { quota, reason, ..Explained::default() };
+                memory.node_denials = Denials::default();
                 if !entry.and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.is_managed()) {
                     memory.left_alone.resolved();
                 }
@@ -262,13 +278,13 @@ impl Memory {
 }
 
 impl Denials {
-    /// A change of the Node was denied.
+    /// A change was denied.
     pub(super) fn denied(&mut self, why: &str, now: Duration) {
         let in_a_row = if now < self.until { self.in_a_row.saturating_add(1) } else { 1 };
         *self = Self { in_a_row, why: why.to_owned(), until: now + DENIAL_HOLDS_FOR };
     }
 
-    /// A change of it was made.
+    /// A change was made.
     pub(super) fn resolved(&mut self) {
         *self = Self::default();
     }

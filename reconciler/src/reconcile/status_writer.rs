@@ -59,7 +59,9 @@ impl Reconciler {
     pub(super) fn explain(&mut self, pass: &mut Pass<'_>, view: &NodeView<'_>, reason: &Reason<'_>) {
         let cluster = pass.cluster;
         let name = view.shadow_name;
-        let Some(shadow) = cluster.shadow(name) else { return };
+        let Some(shadow) = cluster.shadow(name) else {
+            return self.explain_without_shadow(cluster, view, reason);
+        };
         if matches!(reason, Reason::NotLeading | Reason::NodeGone) {
             return;
         }
@@ -118,6 +120,16 @@ impl Reconciler {
         self.apply(pass, Object::ShadowStatus(name.to_owned()), status, context);
     }
 
+    /// Says why a node gets no shadow: a quota or a rule may refuse it.
+    fn explain_without_shadow(&mut self, cluster: &Cluster, view: &NodeView<'_>, reason: &Reason<'_>) {
+        if matches!(reason, Reason::NodeChangesDenied(_)) {
+            let told = DesiredCondition::progressing(reason.status(), reason.as_str(), &reason.message());
+            self.log_reason(cluster, view, reason, &told);
+        } else {
+            self.leading.memory.node(view.shadow_name).explained.reason = None;
+        }
+    }
+
     /// Logs the reason and publishes its Event, if it is another than the last one that was logged or, before that, stored.
     fn log_reason(
         &mut self,
@@ -165,7 +177,10 @@ impl Reconciler {
             }
             Reason::RebootGranted | Reason::Rebooting | Reason::RebootOverdue(_) => left(cluster, name),
             Reason::Aborting(Abort::PodsComeBack) => known.drain(name)?.needed.clone(),
-            Reason::Aborting(Abort::NodeChangesDenied) => known.denied.get(name).cloned(),
+            Reason::Aborting(Abort::NodeChangesDenied) => {
+                let denied = known.denied.get(name)?;
+                denied.node.clone().or_else(|| denied.shadow.clone())
+            }
             Reason::Aborting(Abort::CannotDrain) => match known.obstacles.get(name)? {
                 Obstacle::Never(why) => Some(why.clone()),
                 Obstacle::TooManyPods | Obstacle::Budget { .. } => None,

@@ -1,5 +1,6 @@
 //! Whole fleets: the shipped programs and manifests on real control planes, with simulated hosts.
 
+mod admission;
 mod drains;
 mod leaders;
 mod orchestration;

@@ -86,6 +86,13 @@ impl Glance {
             );
             line(Tone::Attention, "Not opted in:", &about);
         }
+        if self.without_shadow > 0 {
+            let about = format!(
+                "{} nodes are opted in and have no shadow yet; if that lasts, their Events say why (kubectl events -n default)",
+                self.without_shadow
+            );
+            line(Tone::Bad, "Without a shadow:", &about);
+        }
         if !self.unreadable.is_empty() {
             line(Tone::Bad, "Cannot be read:", &self.unreadable.join(", "));
         }

@@ -15,7 +15,7 @@ pub(crate) struct Glance {
     pub limit: Option<u64>,
     /// How many slots are in use.
     pub in_use: usize,
-    /// All nodes that have a shadow.
+    /// All nodes that are opted in or have a shadow.
     pub nodes: usize,
     /// Nodes that run what their host would choose.
     pub up_to_date: usize,
@@ -35,6 +35,8 @@ pub(crate) struct Glance {
     pub left_by_people: Vec<LeftByPeople>,
     /// How many nodes run Bottlerocket and are not opted in.
     pub not_opted_in: u64,
+    /// How many nodes are opted in and have no shadow.
+    pub without_shadow: usize,
     /// Shadows that cannot be read.
     pub unreadable: Vec<String>,
 }

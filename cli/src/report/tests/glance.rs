@@ -81,7 +81,9 @@ fn a_terminal_shows_what_moves_first() {
 
 #[test]
 fn a_fleet_that_is_held_back() {
-    let counts = json!({"nodes": 0, "inUse": 0, "updated": 0, "pending": 0, "notOptedIn": 2});
+    // A quota refuses the shadow of one.
+    let nodes = halted().shadows.len() + 1;
+    let counts = json!({"nodes": nodes, "inUse": 0, "updated": 0, "pending": 0, "notOptedIn": 2});
     let status = json!({"term": 1, "counts": counts, "conditions": [
         {"type": "AdmissionEnforced", "status": "False", "reason": "NotRefused", "message": "the webhook let it through",
             "lastTransitionTime": "2026-11-21T01:00:00Z"},

@@ -107,7 +107,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (view.time.backing_off, Reason::BackingOff),
         (view.time.young && !node.update_now, Reason::NodeTooYoung),
     ])?;
-    match (view.denied, view.pods.undrainable) {
+    match (view.denied.or(view.shadow_denied), view.pods.undrainable) {
         (Some(why), _) => Err(Reason::NodeChangesDenied(why)),
         _ if view.pods.too_many => Err(Reason::TooManyPods),
         (None, Some(why)) if !fleet.force => Err(Reason::CannotDrain(why)),

@@ -110,21 +110,27 @@ pub fn node<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
     decision
 }
 
-/// Decides for a node that has this slot. What the API server does not let us undo is told as that.
+/// Decides for a node that has this slot. What the API server does not let us undo, or write of the shadow, is told as that.
 fn node_holding<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slot>) -> Decision<'a> {
     let mut decision = decided(fleet, view, slot);
     let write = match &mut decision.effect {
         Some(Effect::Write(write)) if matches!(write.object, Object::Node(_)) => Some(write),
         _ => None,
     };
-    let changes_node = write.is_some();
     if let Some((write, past)) = write.zip(view.past_retry()) {
         write.tests.push((Field::Retry, Value::Text(past.to_string().into())));
         write.sets.push((Field::Retry, Value::Absent));
     }
     let undoes =
         matches!(decision.reason, Reason::ReturningToService | Reason::Finishing | Reason::NotLabelled);
-    match view.denied.filter(|_| changes_node && undoes) {
+    let denied = match &decision.effect {
+        None | Some(Effect::Evict | Effect::Delete) => None,
+        Some(Effect::Write(write)) if matches!(write.object, Object::Node(_)) => {
+            view.denied.filter(|_| undoes)
+        }
+        Some(_) => view.shadow_denied,
+    };
+    match denied {
         Some(why) => Decision { reason: Reason::NodeChangesDenied(why), ..decision },
         None => decision,
     }

@@ -158,7 +158,7 @@ Reason<'a>: Standing {
     NodeLeaving: Held => "the Node is being deleted, or a taint announces its removal",
     NotBottlerocket: Held => "the Node's OS image names no version of Bottlerocket",
     NodeChangesDenied(why: &'a str): Held =>
-        "the API server refuses changes of the Node, so it could be neither cordoned nor uncordoned: \"{why}\"",
+        "the API server refuses changes of {why}",
     LimitReached: Queued =>
         "waiting for a free slot (`kubectl brupop status` shows who has them)",
     LimitUsedByUnavailableNodes(by: UsedUp<'a>): Queued =>

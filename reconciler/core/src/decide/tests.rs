@@ -5,6 +5,7 @@ mod acknowledged;
 mod begin;
 mod canaries;
 mod control_plane;
+mod denied;
 mod disruption;
 mod emptying;
 mod first_pools;

@@ -45,13 +45,29 @@ impl<'a> Case<'_, 'a> {
             Some(Abort::NotLabelled)
         } else if node.paused {
             Some(Abort::NodePaused)
-        } else if view.denied.is_some() && shadow.spec.state == State::StagedAndPerformedUpdate {
+        } else if view.denied.or(view.shadow_denied).is_some() && self.is_before_grant() {
             Some(Abort::NodeChangesDenied)
         } else if view.time.step_overdue {
             Some(Abort::DeadlineExceeded)
         } else {
             None
         }
+    }
+
+    /// Is the reboot still to be granted?
+    fn is_before_grant(self) -> bool {
+        let asks =
+            matches!(self.shadow.spec.state, State::StagedAndPerformedUpdate | State::RebootedIntoUpdate);
+        asks && self.shadow.spec.reboot_from_boot_id.is_none() && self.boot() == Boot::Same
+    }
+
+    /// Undoes our changes on a node whose shadow the API server lets nobody change, so that the update can be neither granted
+    /// nor given up. Once its marker says *drained*, a grant may be on its way, and nothing but the shadow's write stops it.
+    fn back_without_shadow(self) -> Option<Decision<'a>> {
+        let Self { node, view, .. } = self;
+        let why = view.shadow_denied.filter(|_| node.ready && self.is_before_grant())?;
+        let marker = node.marker.filter(|marker| marker.holds_changes() && marker.drained_at.is_none())?;
+        Some(Decision::write(writes::undo(node, marker), Reason::NodeChangesDenied(why)))
     }
 
     /// What the agent had said of it does not keep it from being counted: no word of an agent may hide a bad release.
@@ -87,6 +103,9 @@ impl<'a> Case<'_, 'a> {
                 return Decision::write(writes::skip_reboot(fleet, shadow), Reason::ReturningToService);
             }
             Boot::Same => {}
+        }
+        if let Some(undo) = self.back_without_shadow() {
+            return undo;
         }
         if let Some(why) = self.given_up().or_else(|| self.halted()) {
             return self.abort(why);
@@ -197,6 +216,9 @@ impl<'a> Case<'_, 'a> {
         let Self { fleet, node, shadow, .. } = self;
         if shadow.status.reboot_requested == Some(node.boot_id) {
             return self.await_return();
+        }
+        if let Some(undo) = self.back_without_shadow() {
+            return undo;
         }
         if let Some(why) = self.given_up() {
             return self.abort(why);

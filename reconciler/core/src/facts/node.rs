@@ -44,6 +44,8 @@ pub struct NodeView<'a> {
     pub pods: PodFacts<'a>,
     /// Why the API server takes no change of the Node, if that is so.
     pub denied: Option<&'a str>,
+    /// And of the shadow.
+    pub shadow_denied: Option<&'a str>,
     /// The workloads whose pods were evicted from the node.
     pub evicted: Evicted<'a>,
     /// Another zone of its pool in which a node is out of service, or has a slot and comes first, if the pool keeps zones

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
+use brupop_api::printable::printable;
 use brupop_api::{Item, names};
 use jiff::Timestamp;
 use serde::de::IgnoredAny;
@@ -22,7 +23,7 @@ const POD_ANNOTATIONS: [&str; 3] = [MIRROR_POD_ANNOTATION, DO_NOT_DISRUPT[0].0, 
 const LABELS_MAX: usize = 8 * 1024;
 /// Most labels.
 const LABELS_COUNT_MAX: usize = 128;
-/// Longest `apiVersion`, `kind` and `name` of an owner. Kubernetes takes any.
+/// Most bytes of `apiVersion`, `kind` and `name` of an owner, as they are told to people. Kubernetes takes any text.
 const OWNER_MAX: usize = 318;
 
 /// A pod as it is watched, readable or not.
@@ -127,12 +128,10 @@ struct PodStatus {
 }
 
 impl OwnerReference {
-    fn read(self) -> Result<Controller, Unreadable> {
-        let Self { api_version, kind, name, .. } = self;
-        if [&api_version, &kind, &name].iter().any(|text| text.len() > OWNER_MAX) {
-            return Err(Unreadable::TooLong("owner"));
-        }
-        Ok(Controller { api_version, kind, name })
+    fn read(self) -> Controller {
+        let [api_version, kind, name] =
+            [self.api_version, self.kind, self.name].map(|text| printable(&text, OWNER_MAX).into_owned());
+        Controller { api_version, kind, name }
     }
 }
 
@@ -159,7 +158,7 @@ impl Readable for Pod {
         Ok(Self {
             node: spec.node_name,
             labels: metadata.labels.complete("labels")?.unwrap_or_default(),
-            controller: controller.map(OwnerReference::read).transpose()?,
+            controller: controller.map(OwnerReference::read),
             is_mirror: annotations.contains_key(MIRROR_POD_ANNOTATION),
             do_not_disrupt: asks.map(|(key, _)| *key),
             gone_by: metadata.deletion_timestamp,

@@ -132,3 +132,17 @@ fn a_pod_asks_not_to_be_disrupted_in_the_words_of_autoscalers() {
         assert_eq!((pod.do_not_disrupt, pod.is_mirror), (asks, false), "{annotations}");
     }
 }
+
+/// Kubernetes takes any kind, and people are told of it.
+#[test]
+fn an_owner_is_read_as_a_strangers_text() {
+    let owner = |kind: &str| {
+        let owner = json!({"apiVersion": "a/v1", "kind": kind, "name": "o", "uid": "u", "controller": true});
+        let pod: Item<Pod> =
+            serde_json::from_value(json!({"metadata": {"ownerReferences": [owner]}})).unwrap();
+        pod.body.unwrap().controller.unwrap().kind
+    };
+    assert_eq!(owner("ReplicaSet"), "ReplicaSet");
+    assert_eq!(owner("\u{1b}[2J\n"), "\\u{1b}[2J\\n");
+    assert!(owner(&"x".repeat(1000)).len() <= 318);
+}

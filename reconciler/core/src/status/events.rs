@@ -175,6 +175,7 @@ impl EventText {
     pub fn of_reason(view: &NodeView<'_>, reason: &Reason<'_>) -> Option<Self> {
         let (word, warning) = match reason {
             Reason::RebootOverdue(_) => ("RebootOverdue", true),
+            Reason::NodeChangesDenied(_) => ("NodeChangesDenied", true),
             _ => return None,
         };
         Some(Self::new(view, word, warning, reason.message().into_owned()))

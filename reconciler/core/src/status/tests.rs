@@ -83,6 +83,18 @@ fn a_conditions_time_is_its_statuss() {
 }
 
 #[test]
+fn a_condition_of_the_year_10000_is_written_again() {
+    let wanted = wanted(ConditionStatus::False, "NoUpdate");
+    let mut stored =
+        shadow_patch(&shadow(&json!([])), "", slice::from_ref(&wanted), NOW)["status"]["conditions"].take();
+    stored[0]["lastTransitionTime"] = json!("9999-12-31T23:59:59-23:59");
+    let shadow = shadow(&stored);
+    assert!(!shadow_has(&shadow, "", slice::from_ref(&wanted)));
+    let patch = shadow_patch(&shadow, "", slice::from_ref(&wanted), NOW);
+    assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], NOW);
+}
+
+#[test]
 fn a_condition_is_written_once_for_each_generation() {
     let stays = [wanted(ConditionStatus::False, "NoUpdate")];
     let patch = shadow_patch(&shadow(&json!([])), "", &stays, "2026-11-21T04:00:00Z");

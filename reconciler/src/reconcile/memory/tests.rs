@@ -20,18 +20,18 @@ fn three_denials_hold_a_node_for_a_while() {
     let held = |memory: &Memory, seconds| {
         let (denied, until) = memory.denied(Duration::from_secs(seconds));
         assert_eq!(denied.is_empty(), until.is_none());
-        denied.values().map(ToString::to_string).collect::<Vec<_>>()
+        denied.into_values().filter_map(|denied| denied.node).collect::<Vec<_>>()
     };
     for times in 1..=3 {
         assert!(held(&memory, 0).is_empty(), "{times}");
-        memory.node("brs-n").denials.denied("frozen", NOW);
+        memory.node("brs-n").node_denials.denied("frozen", NOW);
     }
     assert_eq!(held(&memory, 300), ["frozen"]);
     assert_eq!(held(&memory, 301), [""; 0]);
-    memory.node("brs-n").denials.denied("frozen", Duration::from_secs(301));
+    memory.node("brs-n").node_denials.denied("frozen", Duration::from_secs(301));
     assert!(held(&memory, 302).is_empty(), "the others are forgotten");
-    memory.node("brs-n").denials.resolved();
-    memory.node("brs-n").denials.denied("frozen", NOW);
+    memory.node("brs-n").node_denials.resolved();
+    memory.node("brs-n").node_denials.denied("frozen", NOW);
     assert!(held(&memory, 2).is_empty(), "one in a row");
 }
 
@@ -63,24 +63,43 @@ fn a_node_that_is_unreadable_now_and_then_logs_no_more_than_its_quota() {
 }
 
 #[test]
-fn a_denial_within_a_grant_counts() {
+fn denials_are_of_the_node_or_its_shadow() {
     let (of_node, of_shadow) = (Object::Node("n".into()), Object::ShadowSpec("brs-n".into()));
     let denied = || Reply::Denied("frozen".into());
     let node_denied = || Reply::NodeDenied("frozen".into());
     let mut memory = Memory::default();
-    let held = |memory: &Memory| memory.denied(NOW).0.values().map(ToString::to_string).collect::<Vec<_>>();
+    let held = |memory: &Memory| {
+        memory.denied(NOW).0.into_values().next().map(|Denied { node, shadow }| (node, shadow))
+    };
+    let (node, shadow) =
+        (|| Some("the Node: frozen".to_owned()), || Some("the node's shadow: frozen".to_owned()));
     memory.note_denial(&of_node, &denied(), NOW);
     memory.note_denial(&of_shadow, &node_denied(), NOW);
-    assert_eq!(held(&memory), [""; 0]);
+    assert_eq!(held(&memory), None);
     memory.note_denial(&of_shadow, &node_denied(), NOW);
-    assert_eq!(held(&memory), ["frozen"]);
+    assert_eq!(held(&memory), Some((node(), None)));
     memory.note_denial(&of_shadow, &Reply::Written(None), NOW);
     memory.note_denial(&of_shadow, &Reply::Refused(String::new()), NOW);
-    assert_eq!(held(&memory), ["frozen"], "neither has changed the Node");
-    memory.note_denial(&of_shadow, &Reply::Granted { node: None, shadow: None }, NOW);
-    assert_eq!(held(&memory), [""; 0]);
+    assert_eq!(held(&memory), Some((node(), None)), "neither has changed the Node");
     (0..3).for_each(|_| memory.note_denial(&of_shadow, &denied(), NOW));
-    assert!(held(&memory).is_empty(), "that is no change of the Node");
+    assert_eq!(held(&memory), Some((node(), shadow())));
+    memory.note_denial(&of_node, &Reply::Written(None), NOW);
+    assert_eq!(held(&memory), Some((None, shadow())));
+    memory.note_denial(&of_shadow, &Reply::Granted { node: None, shadow: None }, NOW);
+    assert_eq!(held(&memory), None);
+}
+
+/// A quota refuses it, so nothing but this tells of the node.
+#[test]
+fn a_shadow_that_cannot_be_made_is_remembered() {
+    let mut memory = Memory::default();
+    let object = Object::ShadowSpec("brs-n".into());
+    for _ in 0..3 {
+        memory.note_denial(&object, &Reply::Denied("exceeded quota".into()), NOW);
+        memory.prune(&cluster(), &Known::default());
+    }
+    let (denied, _) = memory.denied(NOW);
+    assert_eq!(denied["brs-n"].shadow.as_deref(), Some("the node's shadow: exceeded quota"));
 }
 
 #[test]
@@ -100,7 +119,7 @@ fn the_same_is_said_once_while_it_lasts() {
 fn only_requests_under_way_outlive_their_node() {
     let mut memory = Memory::default();
     for name in ["brs-n", "brs-gone", "brs-sent"] {
-        (0..3).for_each(|_| memory.node(name).denials.denied("frozen", NOW));
+        (0..3).for_each(|_| memory.node(name).node_denials.denied("frozen", NOW));
     }
     memory.in_flight(&Object::ShadowSpec("brs-sent".into())).sent();
     memory.prune(&cluster(), &Known::default());

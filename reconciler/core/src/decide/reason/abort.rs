@@ -30,7 +30,7 @@ Abort: Blame {
     CannotDrain: NoFailure => "a pod appeared that makes the drain impossible",
     PodsComeBack: OfDrain =>
         "pods come back each time they are evicted, and a budget covers them, or they belong to too many workloads",
-    NodeChangesDenied: OfNode => "the API server refuses changes of the Node",
+    NodeChangesDenied: OfNode => "the API server refuses changes of the Node or its shadow",
     FellBack: OfVersion => "the host came back with a version other than the wanted one",
     FellBackDeactivated: OfVersion =>
         "the host came back with a version other than the wanted one; before its reboot its agent had said that the update \

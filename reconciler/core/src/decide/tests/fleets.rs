@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, Entry};
 use crate::decide::{Decision, Effect, new_shadow};
 use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::Observed;
-use crate::known::{Known, KnownDrain};
+use crate::known::{Denied, Known, KnownDrain};
 use crate::objects::AgentPod;
 use crate::observe::{Leader, Now, observe, pools_at};
 use crate::policy::Policy;
@@ -41,6 +41,7 @@ pub(super) struct Place {
     /// A budget allows nothing now; for how long, if it does.
     blocked: Option<bool>,
     denied: bool,
+    shadow_denied: bool,
     /// Whether a workload is missing, if they were looked at.
     missing: Option<bool>,
 }
@@ -117,7 +118,9 @@ impl Fleet {
             let now = place.blocked.map(|waited| Obstacle::Budget { why: budget(), waited });
             let obstacle = place.crowded.then_some(Obstacle::TooManyPods).or(never).or(now);
             known.obstacles.extend(obstacle.map(|obstacle| (name.clone(), obstacle)));
-            known.denied.extend(place.denied.then(|| (name.clone(), "a rule".to_owned())));
+            let denied = |is: bool| is.then(|| "a rule".to_owned());
+            let denied = Denied { node: denied(place.denied), shadow: denied(place.shadow_denied) };
+            known.denied.insert(name.clone(), denied);
             let cart = || "apps/v1/ReplicaSet/shop/cart".to_owned();
             known.evicted.extend(place.missing.map(|missing| (name.clone(), missing.then(cart))));
         }

@@ -63,7 +63,10 @@ fn is_house_keeping(decision: &Decision<'_>, view: &NodeView<'_>) -> bool {
         // What was left on a node that is not ours any more.
         (Some(Effect::Write(write)), Reason::NotLabelled) => matches!(write.object, Object::Node(_)),
         // It is tried, and refused.
-        (Some(Effect::Write(write)), Reason::NodeChangesDenied(_)) if only_undoes(write) => true,
+        (Some(Effect::Write(write)), Reason::NodeChangesDenied(_)) => {
+            only_undoes(write) || matches!(write.object, Object::ShadowSpec(_))
+        }
+        (Some(_), Reason::NodeChangesDenied(_)) => true,
         // A slot that is not wanted after all; the reason is why it is not.
         (Some(Effect::Write(write)), _) => {
             is_idle(view) && write.sets.contains(&(Field::SpecVersion, Value::Absent))

@@ -176,7 +176,7 @@ fn failed_drain_names_what_it_failed_on() {
 /// Its reboot was granted, and what was changed on its Node cannot be undone.
 #[test]
 fn a_reboot_goes_on_where_the_node_takes_no_change() {
-    let claimed = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    let claimed = granted(true);
     assert_ne!(decide(&fleet(), &claimed.with(denied)).reason, Reason::Aborting(Abort::NodeChangesDenied));
     let back = claimed.marked_by(&DRAINED).rebooted(NEW);
     assert_eq!(decide(&fleet(), &back.with(denied)).reason, Reason::NodeChangesDenied("a rule"));

@@ -37,6 +37,7 @@ pub(super) fn place(name: &str, dice: &mut Dice<'_>) -> Place {
         crowded: dice.rarely(12),
         blocked: dice.rarely(8).then(|| dice.rarely(2)),
         denied: dice.rarely(12),
+        shadow_denied: dice.rarely(12),
         missing: dice.one_of(&[Some(false), Some(true), None]),
         node: (!dice.rarely(20)).then(|| node(name, shadow.as_ref(), dice)),
         shadow,
