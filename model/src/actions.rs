@@ -202,6 +202,7 @@ fn of_leader(config: &Config, world: &World, at: usize, actions: &mut Vec<ModelA
             (step_is_late, ModelAction::ReconcileOverdue(at, node, Late::Step)),
             (step_is_late, ModelAction::SlotsOverdue(at, node)),
             (faults.deadlines > 0, ModelAction::ReconcileOverdue(at, node, Late::Drain)),
+            (faults.deadlines > 0, ModelAction::ReconcileOverdue(at, node, Late::Denied)),
         ]));
     }
     match leader.stale {

@@ -23,6 +23,8 @@ pub enum Late {
     Step,
     /// The drain.
     Drain,
+    /// A change of the shadow: the API server has taken none.
+    Denied,
 }
 
 fn boot(index: u8) -> &'static str {
@@ -171,6 +173,7 @@ pub(crate) fn view(
         node: seen.as_ref().map(node).map(|node| NodeFacts { paused: gives_up, ..node }),
         shadow: shadow.as_ref().map(self::shadow),
         owner_uid: shadow.map(|shadow| uid(shadow.index, shadow.owner)),
+        shadow_denied: (late == Some(Late::Denied)).then_some("a rule of somebody else"),
         pods: PodFacts {
             known: true,
             drained: empty || left,
