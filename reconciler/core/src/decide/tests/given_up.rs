@@ -141,7 +141,7 @@ fn what_is_wrong_on_the_host_is_the_reason() {
         let view =
             view.with_shadow(|it| (it.status.problem, it.status.message) = (problem, Some("no answer")));
         let reason = decide(&fleet(), &view).reason;
-        (reason.as_str(), reason.message().ends_with(": no answer"))
+        (reason.as_str(), reason.message().ends_with(": \"no answer\""))
     };
     let staging = updating(StagedAndPerformedUpdate, Idle);
     let (unclaimed, claimed) = (granted(false).marked_by(&DRAINED), granted(true).marked_by(&DRAINED));
