@@ -88,7 +88,7 @@ impl Glance {
         }
         if self.without_shadow > 0 {
             let about = format!(
-                "{} nodes are opted in and have no shadow yet; if that lasts, their Events say why (kubectl events -n default)",
+                "nodes that are opted in: {}; if that lasts, their Events say why (kubectl events -n default)",
                 self.without_shadow
             );
             line(Tone::Bad, "Without a shadow:", &about);
