@@ -8,11 +8,13 @@ use super::{LastCommand, Prefetch, Report};
 impl StepInput<'_, '_> {
     /// Reports what is wrong with an idle host.
     pub(super) fn report_idle_problem(&self, report: &mut Report<'_>) {
-        // What made an attempt fail is worth more than what keeps a host that waits from an update.
+        // What made an attempt fail is worth more than a download that failed ahead of the next one. The spec keeps the
+        // failure, so it does not hide that the host has been locked since.
         let is_free =
             !self.reported_problem().is_some_and(Problem::is_of_attempt) || self.failures_are_over();
-        let waiting = || self.prefetch_problem().or_else(|| self.unchosen()).filter(|_| is_free);
-        self.report_problem(report, self.refresh_problem().or_else(waiting));
+        let prefetch = || self.prefetch_problem().filter(|_| is_free);
+        let found = self.refresh_problem().or_else(|| self.unchosen()).or_else(prefetch);
+        self.report_problem(report, found);
     }
 
     /// Reports this, or takes back what is over.

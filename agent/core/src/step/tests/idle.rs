@@ -143,6 +143,9 @@ fn idle_reports_what_prevents_an_update() {
         "available, not chosen, and what an attempt failed of is over": old(unchosen(NEW)),
             saying(Problem::StepFailed, "the host fell back"), fresh()
             => format!("NoUpdateChosen \"{named}\"");
+        "locked after an attempt that failed, and said": old(unchosen(NEW)),
+            with(saying(Problem::StepFailed, "prepare failed"), |spec, _| spec.failures = Some(Failures::default())),
+            fresh() => format!("NoUpdateChosen \"{named}\"");
         "and said": old(unchosen(NEW)), saying(NoUpdateChosen, named), fresh() => "wait";
         "and said, in the next look": old(Updates::Busy), saying(NoUpdateChosen, named), asked(Refresh, 1) => "poll";
         "chosen at last": old(available()), saying(NoUpdateChosen, named), fresh() => "-StatusProblem -StatusMessage TargetVersion";
