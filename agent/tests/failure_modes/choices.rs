@@ -23,7 +23,7 @@ enum Change {
 fn change(solo: &Solo, change: Change) {
     match change {
         Change::Published => solo.place.host.publish(NEWER).unwrap(),
-        Change::Withdrawn => solo.place.host.withdraw(NEW),
+        Change::Withdrawn => solo.place.host.change_repository(|repository| repository.withdraw(NEW)),
     }
 }
 
@@ -59,7 +59,9 @@ async fn a_mislabelled_image_is_never_activated() {
         solo.spec(&json!({"state": "Idle"}));
         solo.until_at(1, State::Idle).await;
         match what {
-            Change::Published => solo.place.host.withdraw(NEWER),
+            Change::Published => {
+                solo.place.host.change_repository(|repository| repository.withdraw(NEWER));
+            }
             Change::Withdrawn => solo.place.host.publish(NEW).unwrap(),
         }
         solo.until_idle_with_update().await;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use brupop_api::{Problem, State};
-use brupop_host::{Choice, Command, Durations, Ending, Faults};
+use brupop_host::{Choice, Command, Durations, Ending, Faults, Release, Version};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -95,21 +95,50 @@ async fn a_host_that_cannot_be_disarmed_says_so_until_it_is() {
     assert_eq!(solo.count("prepare-update"), 1);
 }
 
-/// A host that has been told not to run what it runs chooses an older version, and is updated to that like to any other.
+/// A host that is locked to an older version, or that runs a withdrawn one, chooses the older one, and is updated to that like
+/// to any other.
 #[tokio::test(start_paused = true)]
-async fn a_host_above_its_highest_version_goes_down() {
-    let mut solo = Solo::new(Durations::default(), &[]);
-    solo.place.host.publish("1.18.0").unwrap();
-    solo.faults(Faults::choice(Choice { max_version: Some("1.19.0".into()), ..Choice::default() }));
-    solo.start();
-    let target = Some("1.18.0");
-    solo.until("an older version", |status| status.target_version.as_deref() == target).await;
+async fn a_host_that_chooses_an_older_version_goes_down() {
+    let older = Version::new(1, 18, 0);
+    for is_locked in [true, false] {
+        let mut solo = Solo::new(Durations::default(), &[]);
+        solo.place.host.publish("1.18.0").unwrap();
+        if is_locked {
+            solo.faults(Faults::choice(Choice { version_lock: Some(older.clone()), ..Choice::default() }));
+        } else {
+            solo.place.host.change_repository(|it| it.set_max_version(Some(Version::new(1, 19, 0))));
+        }
+        solo.start();
+        let target = Some("1.18.0");
+        solo.until("an older version", |status| status.target_version.as_deref() == target).await;
+        solo.stage(1);
+        solo.spec(&json!({"version": target}));
+        solo.until_at(1, STAGED).await;
+        solo.grant();
+        let status = solo.until_at(1, State::RebootedIntoUpdate).await;
+        assert_eq!(status.current_version.as_deref(), target);
+    }
+}
+
+/// There are no migrations to the release, so its prepare fails, and a person locks the host to what it runs.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_locked_after_a_failure_says_so() {
+    let solo = solo(&[]).await;
+    solo.place.host.change_repository(|repository| {
+        repository.publish(Release { without_migrations: true, ..Release::new(NEW).unwrap() });
+    });
     solo.stage(1);
-    solo.spec(&json!({"version": target}));
-    solo.until_at(1, STAGED).await;
-    solo.grant();
-    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
-    assert_eq!(status.current_version.as_deref(), target);
+    let status = solo.until_at(1, State::ErrorReset).await;
+    assert_eq!(status.problem, Some(Problem::StepFailed));
+    let failures = json!({"count": 1, "attempt": 1, "at": "2026-11-21T04:00:00Z", "reason": "StepFailed"});
+    solo.spec(&json!({"state": "Idle", "failures": failures}));
+    solo.until_at(1, State::Idle).await;
+    let lock = Version::parse(&solo.place.host.version()).ok();
+    solo.faults(Faults::choice(Choice { version_lock: lock, ..Choice::default() }));
+    let status = solo.until("locked", |status| status.problem == Some(Problem::NoUpdateChosen)).await;
+    assert_eq!(status.target_version, None);
+    solo.faults(Faults::default());
+    solo.until("free again", |status| status.target_version.as_deref() == Some(NEW)).await;
 }
 
 /// The host takes its time, and refuses to be asked again meanwhile.

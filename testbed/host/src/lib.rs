@@ -25,8 +25,9 @@ mod tests;
 
 pub use faults::{Answer, Call, Faults};
 pub use life::{Ended, HostPower};
-pub use machine::{Choice, Command, Ending};
+pub use machine::{Choice, Command, Ending, Release, Repository};
 use machine::{Machine, Refusal};
+pub use semver::Version;
 
 /// How a host is made.
 #[derive(Clone, Debug)]
@@ -96,6 +97,8 @@ struct Shared {
     /// Somebody has asked the API for the reboot that comes.
     requested: AtomicBool,
     boot_id: Mutex<String>,
+    /// How far the host's clock is ahead.
+    ahead: Mutex<Duration>,
     power: watch::Sender<HostPower>,
     reboot: Notify,
     /// How long the API is to be away.
@@ -120,6 +123,7 @@ impl Host {
             ended: Mutex::default(),
             requested: AtomicBool::new(false),
             boot_id: Mutex::default(),
+            ahead: Mutex::default(),
             power: watch::Sender::new(HostPower::Down),
             reboot: Notify::new(),
             api_away: Mutex::default(),
@@ -158,12 +162,24 @@ impl Host {
 
     /// A new image in the host's repository; the host learns of it by a refresh.
     pub fn publish(&self, version: &str) -> anyhow::Result<()> {
-        self.shared.machine().publish(version)
+        let release = Release::new(version)?;
+        self.change_repository(|repository| repository.publish(release));
+        Ok(())
     }
 
-    /// An image is taken out of the host's repository; the host learns of it by a refresh or a prepare.
-    pub fn withdraw(&self, version: &str) {
-        self.shared.machine().withdraw(version);
+    /// Changes the host's repository; the host learns of it by a refresh or a prepare.
+    pub fn change_repository(&self, change: impl FnOnce(&mut Repository)) {
+        change(self.shared.machine().repository());
+    }
+
+    /// The host's clock goes ahead by so much, and waves begin.
+    pub fn let_pass(&self, time: Duration) {
+        *lock(&self.shared.ahead) += time;
+    }
+
+    /// A person makes the other set next to boot.
+    pub fn roll_back(&self) {
+        self.shared.machine().roll_back();
     }
 
     /// From now on this goes wrong, and nothing else.
@@ -185,9 +201,12 @@ impl Host {
     /// Somebody else than our agent has run this command, and it went well.
     pub fn has_run(&self, command: Command) -> anyhow::Result<()> {
         let choice = lock(&self.shared.faults).choice.clone();
+        let now = self.shared.now();
         let mut machine = self.shared.machine();
-        machine.start(command, &choice).map_err(|refusal| anyhow::anyhow!("{command:?}: {refusal:?}"))?;
-        machine.finish(Ending::Success, &choice, Timestamp::now());
+        machine
+            .start(command, &choice, now)
+            .map_err(|refusal| anyhow::anyhow!("{command:?}: {refusal:?}"))?;
+        machine.finish(Ending::Success, &choice, now);
         Ok(())
     }
 
@@ -213,6 +232,11 @@ impl Shared {
         lock(&self.machine)
     }
 
+    /// The host's time.
+    fn now(&self) -> Timestamp {
+        Timestamp::now() + *lock(&self.ahead)
+    }
+
     /// Notes a call; returns the false answer that it is to get, if any.
     fn record(&self, path: &str, call: Option<Call>) -> Option<Answer> {
         lock(&self.calls).push(Received { at: Instant::now(), path: path.to_owned() });
@@ -224,7 +248,7 @@ impl Shared {
         let faults = lock(&self.faults).clone();
         let boot = {
             let mut machine = self.machine();
-            machine.start(command, &faults.choice)?;
+            machine.start(command, &faults.choice, self.now())?;
             machine.boots()
         };
         let takes = self.durations.of(command) + faults.lasting.get(&command).copied().unwrap_or_default();
@@ -235,7 +259,7 @@ impl Shared {
             let ending = faults.endings.get(&command).cloned().unwrap_or(Ending::Success);
             let mut machine = shared.machine();
             if machine.boots() == boot {
-                machine.finish(ending, &faults.choice, Timestamp::now());
+                machine.finish(ending, &faults.choice, shared.now());
             }
         });
         Ok(())

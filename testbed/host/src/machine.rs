@@ -12,7 +12,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use choice::Choice;
+pub use choice::{Choice, Release, Repository};
 pub use ending::Ending;
 pub use status::{CommandResult, Image, Partition, Status, UpdateState};
 
@@ -57,8 +57,7 @@ pub struct Machine {
     inactive: Option<Content>,
     /// The boot loader tries the inactive set next.
     inactive_is_next: bool,
-    /// The newest first.
-    published: Vec<Version>,
+    repository: Repository,
     status: Option<Status>,
     running: Option<Command>,
     /// What the running prepare writes into the inactive set; one that finds no update succeeds without.
@@ -74,7 +73,7 @@ impl Machine {
             active: Version::parse(version).with_context(|| format!("the host's version {version:?}"))?,
             inactive: None,
             inactive_is_next: false,
-            published: vec![],
+            repository: Repository::default(),
             status: None,
             running: None,
             writes: None,
@@ -110,20 +109,14 @@ impl Machine {
         })
     }
 
-    /// A new image in the repository; hosts learn of it by a refresh.
-    pub fn publish(&mut self, version: &str) -> anyhow::Result<()> {
-        let version =
-            Version::parse(version).with_context(|| format!("the published version {version:?}"))?;
-        if !self.published.contains(&version) {
-            self.published.push(version);
-            self.published.sort_by(|a, b| b.cmp(a));
-        }
-        Ok(())
+    /// The repository that the host looks for updates in; it learns of changes by a refresh or a prepare.
+    pub fn repository(&mut self) -> &mut Repository {
+        &mut self.repository
     }
 
-    /// An image is taken out of the repository.
-    pub fn withdraw(&mut self, version: &str) {
-        self.published.retain(|published| published.to_string() != version);
+    /// A person makes the other set next to boot (`signpost rollback-to-inactive`), of which the status document says nothing.
+    pub fn roll_back(&mut self) {
+        self.inactive_is_next = self.inactive.as_ref().is_some_and(|content| !content.damaged);
     }
 
     /// The answer of `GET /updates/status`.
@@ -137,8 +130,8 @@ impl Machine {
     /// Starts a command; it holds the lock until [`Machine::finish`].
     ///
     /// A prepare asks the repository again, as `updog update-image` does: it writes what would be chosen now, whatever
-    /// the status document says, or nothing.
-    pub fn start(&mut self, command: Command, choice: &Choice) -> Result<(), Refusal> {
+    /// the status document says, or nothing. It fetches the migrations before it touches the inactive set.
+    pub fn start(&mut self, command: Command, choice: &Choice, now: Timestamp) -> Result<(), Refusal> {
         if self.running.is_some() {
             return Err(Refusal::Locked);
         }
@@ -157,11 +150,13 @@ impl Machine {
             return Err(Refusal::NotFound("No staged update found"));
         }
         if command == Command::Prepare && !choice.unreachable {
-            self.inactive_is_next = false;
-            self.writes = self.choose(choice);
-            // From here on the inactive set is being written to, whatever the status document says of it.
-            let content = self.writes.clone().map(|version| Content { version, damaged: true });
-            self.inactive = content.or_else(|| self.inactive.take());
+            self.writes = self.repository.choose(choice, &self.active, now);
+            if !self.lacks_migrations() {
+                self.inactive_is_next = false;
+                // From here on the inactive set is being written to, whatever the status document says of it.
+                let content = self.writes.clone().map(|version| Content { version, damaged: true });
+                self.inactive = content.or_else(|| self.inactive.take());
+            }
         }
         self.running = Some(command);
         Ok(())
@@ -178,9 +173,11 @@ impl Machine {
         let success = matches!(ending, Ending::Success | Ending::Saying(_));
         match command {
             Command::Refresh if success => {
-                // All that is published, also what is older than what runs.
-                status.available_updates.clone_from(&self.published);
-                status.chosen_update = self.choose(choice).map(|version| self.image(version));
+                // Also what is older than what runs.
+                status.available_updates =
+                    self.repository.offered(choice, now).map(|release| release.version.clone()).collect();
+                let chosen = self.repository.choose(choice, &self.active, now);
+                status.chosen_update = chosen.map(|version| self.image(version));
                 if matches!(status.update_state, UpdateState::Idle | UpdateState::Available) {
                     status.update_state = match status.chosen_update {
                         Some(_) => UpdateState::Available,
@@ -224,6 +221,7 @@ impl Machine {
         let damaged = || self.inactive.as_ref().is_none_or(|content| content.damaged);
         let words = match command {
             _ if choice.unreachable => "Failed to fetch https://updates.example/root.json",
+            Command::Prepare if self.lacks_migrations() => "Migration not found in manifest",
             Command::Activate if self.inactive_is_next => "Inactive partition is already marked for upgrade",
             Command::Activate if damaged() => "Inactive partition has not been marked valid for upgrade",
             _ => return None,
@@ -250,11 +248,8 @@ impl Machine {
         Image { arch: ARCH, version, variant: self.variant.clone() }
     }
 
-    /// The newest up to the highest that is allowed, if it is newer, or what runs is not allowed.
-    fn choose(&self, choice: &Choice) -> Option<Version> {
-        let max = choice.max_version.as_ref().and_then(|max| Version::parse(max).ok());
-        let is_allowed = |version: &Version| max.as_ref().is_none_or(|max| version <= max);
-        let newest = self.published.iter().find(|version| is_allowed(version));
-        newest.filter(|newest| **newest > self.active || !is_allowed(&self.active)).cloned()
+    /// Is there no way to migrate the host's settings to the version that a prepare wants to write?
+    fn lacks_migrations(&self) -> bool {
+        self.writes.as_ref().is_some_and(|version| self.repository.lacks_migrations(version))
     }
 }

@@ -3,13 +3,22 @@ use Command::{Activate, Deactivate, Prepare, Refresh};
 
 fn machine() -> Machine {
     let mut machine = Machine::new("1.19.4", "aws-k8s-1.29").unwrap();
-    machine.publish("1.20.1").unwrap();
+    publish(&mut machine, "1.20.1");
     machine
+}
+
+fn publish(machine: &mut Machine, version: &str) {
+    machine.repository().publish(Release::new(version).unwrap());
+}
+
+/// Starts a command at a time at which no wave has begun.
+fn start(machine: &mut Machine, command: Command, choice: &Choice) -> Result<(), Refusal> {
+    machine.start(command, choice, Timestamp::UNIX_EPOCH)
 }
 
 /// A command is started, and ends so.
 fn end(machine: &mut Machine, command: Command, ending: Ending, choice: &Choice) {
-    machine.start(command, choice).unwrap();
+    start(machine, command, choice).unwrap();
     machine.finish(ending, choice, Timestamp::UNIX_EPOCH);
 }
 
@@ -42,11 +51,11 @@ fn commands_are_allowed_by_state() {
         (&[Refresh, Prepare], [true, true, true, false]),
         (&[Refresh, Prepare, Activate], [true, false, false, true]),
     ] {
-        let may = |command| after(path).start(command, &Choice::default()).is_ok();
+        let may = |command| start(&mut after(path), command, &Choice::default()).is_ok();
         assert_eq!([Refresh, Prepare, Activate, Deactivate].map(may), allowed, "{path:?}");
     }
     let mut table = after(&[Refresh, Prepare, Activate]);
-    assert!(matches!(table.start(Activate, &Choice::default()), Err(Refusal::NotAllowed(_))));
+    assert!(matches!(start(&mut table, Activate, &Choice::default()), Err(Refusal::NotAllowed(_))));
 }
 
 #[test]
@@ -57,7 +66,7 @@ fn an_armed_set_is_booted_once() {
         (&[Refresh, Prepare, Activate, Deactivate], false, "1.19.4"),
     ] {
         let mut machine = after(&[Refresh, Prepare]);
-        machine.publish("1.20.2").unwrap();
+        publish(&mut machine, "1.20.2");
         for command in path {
             run(&mut machine, *command);
         }
@@ -68,28 +77,78 @@ fn an_armed_set_is_booted_once() {
     }
 }
 
+/// What Bottlerocket's own updater answered for a host on 1.0.0 whose wave of 1.1.0 had not come.
 #[test]
-fn the_highest_version_decides_what_is_chosen() {
-    let mut machine = machine();
-    // Available is all that is published, also what runs and what is older.
-    for version in ["1.20.2", "1.19.4", "1.18.0"] {
-        machine.publish(version).unwrap();
-    }
-    for (max, chosen) in [
-        (None, Some("1.20.2")),
-        (Some("1.20.1"), Some("1.20.1")),
-        (Some("1.19.4"), None),
-        (Some("1.19.0"), Some("1.18.0")),
-        (Some("1.17.0"), None),
+fn waves_locks_and_the_highest_version_decide_what_is_chosen() {
+    const ALL: &[&str] = &["1.1.0", "1.0.0", "0.9.0"];
+    const OLD: &[&str] = &["1.0.0", "0.9.0"];
+    for (max, ignore_waves, lock, available, chosen) in [
+        (None, false, None, OLD, None),
+        (None, false, Some("1.1.0"), OLD, None),
+        (None, false, Some("1.0.0"), OLD, None),
+        (None, false, Some("0.9.0"), OLD, Some("0.9.0")),
+        (None, true, None, ALL, Some("1.1.0")),
+        (None, true, Some("1.1.0"), ALL, Some("1.1.0")),
+        (None, true, Some("1.0.0"), ALL, None),
+        (None, true, Some("7.7.7"), ALL, None),
+        (Some("1.0.0"), true, None, OLD, None),
+        (Some("0.9.0"), true, None, &["0.9.0"], Some("0.9.0")),
+        (Some("0.8.0"), true, None, &[], None),
     ] {
-        let choice = Choice { max_version: max.map(str::to_owned), ..Choice::default() };
+        let version = |text: &str| Version::parse(text).unwrap();
+        let mut machine = Machine::new("1.0.0", "aws-k8s-1.29").unwrap();
+        publish(&mut machine, "0.9.0");
+        publish(&mut machine, "1.0.0");
+        let waves = [(0, Timestamp::MAX)].into();
+        machine.repository().publish(Release { waves, ..Release::new("1.1.0").unwrap() });
+        machine.repository().set_max_version(max.map(version));
+        let choice = Choice { ignore_waves, version_lock: lock.map(version), ..Choice::default() };
         end(&mut machine, Refresh, Ending::Success, &choice);
         let status = machine.status().unwrap();
+        let found: Vec<_> = status.available_updates.iter().map(ToString::to_string).collect();
+        assert_eq!(found, available, "{choice:?} {max:?}");
         let found = status.chosen_update.as_ref().map(|image| image.version.to_string());
-        assert_eq!(found.as_deref(), chosen, "{max:?}");
-        let available: Vec<_> = status.available_updates.iter().map(ToString::to_string).collect();
-        assert_eq!(available, ["1.20.2", "1.20.1", "1.19.4", "1.18.0"], "the newest first");
+        assert_eq!(found.as_deref(), chosen, "{choice:?} {max:?}");
     }
+}
+
+#[test]
+fn a_wave_is_decided_by_the_seed_and_the_time() {
+    let at = |hours: i64| Timestamp::from_second(3600 * hours).unwrap();
+    for (seed, hours, is_offered) in
+        [(0, 0, true), (99, 9, true), (100, 9, false), (100, 10, true), (900, 19, false), (900, 20, true)]
+    {
+        let mut machine = Machine::new("1.0.0", "aws-k8s-1.29").unwrap();
+        let waves = [(0, at(0)), (100, at(10)), (200, at(20))].into();
+        machine.repository().publish(Release { waves, ..Release::new("1.1.0").unwrap() });
+        let choice = Choice { seed, ..Choice::default() };
+        machine.start(Refresh, &choice, at(hours)).unwrap();
+        machine.finish(Ending::Success, &choice, at(hours));
+        assert_eq!(state(&machine) == UpdateState::Available, is_offered, "seed {seed} at {hours} h");
+    }
+}
+
+#[test]
+fn a_prepare_without_migrations_leaves_the_old_image_whole() {
+    let mut machine = after(&[Refresh, Prepare]);
+    machine.repository().publish(Release { without_migrations: true, ..Release::new("1.20.2").unwrap() });
+    let before = machine.inactive.clone();
+    run(&mut machine, Prepare);
+    assert_eq!(stderr(&machine), "Migration not found in manifest");
+    assert_eq!(machine.inactive, before);
+}
+
+#[test]
+fn a_rollback_by_hand_boots_the_image_of_before() {
+    let mut machine = after(&[Refresh, Prepare, Activate]);
+    machine.boot(false);
+    run(&mut machine, Refresh);
+    machine.roll_back();
+    assert_eq!(state(&machine), UpdateState::Idle, "the status document says nothing of it");
+    machine.boot(false);
+    assert_eq!(machine.version().to_string(), "1.19.4");
+    run(&mut machine, Refresh);
+    assert_eq!(state(&machine), UpdateState::Available, "only a lock would hold it");
 }
 
 #[test]
@@ -102,7 +161,7 @@ fn the_status_shows_how_the_last_command_ended() {
         (Ending::Unknown, "Unknown", None, None),
     ] {
         let mut machine = machine();
-        machine.start(Refresh, &Choice::default()).unwrap();
+        start(&mut machine, Refresh, &Choice::default()).unwrap();
         machine.finish(ending, &Choice::default(), Timestamp::MAX);
         let last = machine.status().unwrap().most_recent_command.clone().unwrap();
         assert_eq!((last.cmd_type, last.timestamp), (Refresh, Timestamp::MAX));
@@ -129,7 +188,7 @@ fn a_failed_prepare_leaves_a_broken_staged_image() {
 #[test]
 fn a_reboot_during_a_prepare_loses_it() {
     let mut machine = after(&[Refresh]);
-    machine.start(Prepare, &Choice::default()).unwrap();
+    start(&mut machine, Prepare, &Choice::default()).unwrap();
     machine.boot(false);
     assert_eq!(machine.version(), &Version::new(1, 19, 4));
     assert!(machine.inactive.as_ref().unwrap().damaged);
@@ -140,7 +199,7 @@ fn a_reboot_during_a_prepare_loses_it() {
 #[test]
 fn a_prepare_may_write_another_version_than_labelled() {
     let mut machine = after(&[Refresh]);
-    machine.publish("1.20.2").unwrap();
+    publish(&mut machine, "1.20.2");
     run(&mut machine, Prepare);
     let status = machine.status().unwrap();
     assert_eq!(status.chosen_update.as_ref().unwrap().version, Version::new(1, 20, 1));
@@ -160,7 +219,7 @@ fn a_prepare_without_update_succeeds_and_writes_nothing() {
         if written_before {
             end(&mut machine, Prepare, Ending::Failed("no route".into()), &Choice::default());
         }
-        machine.withdraw("1.20.1");
+        machine.repository().withdraw("1.20.1");
         run(&mut machine, Prepare);
         let status = machine.status().unwrap();
         assert_eq!(status.update_state, UpdateState::Staged);
@@ -169,9 +228,9 @@ fn a_prepare_without_update_succeeds_and_writes_nothing() {
         machine.boot(false);
         assert_eq!(machine.version(), &Version::new(1, 19, 4), "there is nothing to boot");
         let mut machine = after(&[Refresh, Prepare]);
-        machine.withdraw("1.20.1");
+        machine.repository().withdraw("1.20.1");
         run(&mut machine, Refresh);
-        assert!(matches!(machine.start(Prepare, &Choice::default()), Err(Refusal::NotFound(_))));
+        assert!(matches!(start(&mut machine, Prepare, &Choice::default()), Err(Refusal::NotFound(_))));
     }
 }
 
@@ -223,9 +282,9 @@ fn stderr(machine: &Machine) -> &str {
 #[test]
 fn the_status_document_appears_with_the_first_command() {
     let mut refused = machine();
-    assert!(refused.start(Prepare, &Choice::default()).is_err());
+    assert!(start(&mut refused, Prepare, &Choice::default()).is_err());
     let mut lost = machine();
-    lost.start(Refresh, &Choice::default()).unwrap();
+    start(&mut lost, Refresh, &Choice::default()).unwrap();
     lost.finish(Ending::Lost, &Choice::default(), Timestamp::UNIX_EPOCH);
     for machine in [refused, lost] {
         let status = machine.status().unwrap();
