@@ -32,6 +32,7 @@ pub use ledger::{Done, Halt, NodeFailure, Slot, VersionRecord};
     printcolumn(name = "In Use", type_ = "integer", json_path = ".status.counts.inUse"),
     printcolumn(name = "Updated", type_ = "integer", json_path = ".status.counts.updated"),
     printcolumn(name = "Pending", type_ = "integer", json_path = ".status.counts.pending"),
+    printcolumn(name = "Not Offered", type_ = "integer", json_path = ".status.counts.notOffered"),
     printcolumn(name = "Halted", type_ = "string", json_path = ".status.halted"),
     printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.paused"),
     printcolumn(
@@ -168,6 +169,14 @@ pub struct Counts {
     /// Nodes for which there is an update that has not begun.
     #[schemars(with = "Counter")]
     pub pending: u64,
+    /// Nodes that are behind, and whose hosts are not offered an update.
+    #[schemars(with = "Counter")]
+    #[serde(default)]
+    pub not_offered: u64,
+    /// Nodes whose hosts choose no update although one is offered.
+    #[schemars(with = "Counter")]
+    #[serde(default)]
+    pub locked: u64,
     /// Nodes that run Bottlerocket and are not opted in.
     #[schemars(with = "Counter")]
     #[serde(default)]

@@ -193,7 +193,7 @@ fn leader<'a>(cluster: &Cluster, own_node: Option<&'a str>) -> Leader<'a> {
 /// The plan, as these facts make it.
 fn plan(observed: &Observed<'_>) -> Plan {
     let fleet = &observed.fleet;
-    let FleetDecision { slots, nodes: decisions, .. } = decide::fleet(observed);
+    let FleetDecision { slots, nodes: decisions } = decide::fleet(observed);
     let mut nexts: BTreeMap<usize, NodePlan> =
         slots.taken.into_iter().map(|index| (index, NodePlan::Starts)).collect();
     let candidates = decide::candidates(fleet, &observed.views).into_iter();

@@ -52,6 +52,12 @@ pub struct PoolCounts {
     /// Nodes whose update cannot begin because of something about the node; its shadow's condition Progressing says what.
     #[schemars(with = "Counter")]
     pub blocked_nodes: u64,
+    /// Nodes that are behind, and whose hosts are not offered an update.
+    #[schemars(with = "Counter")]
+    pub not_offered_nodes: u64,
+    /// Nodes whose hosts choose no update although one is offered.
+    #[schemars(with = "Counter")]
+    pub locked_nodes: u64,
     /// Nodes that are out of service, whatever the reason.
     #[schemars(with = "Counter")]
     pub unavailable_nodes: u64,

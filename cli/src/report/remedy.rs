@@ -56,9 +56,12 @@ remedies! {
     AgentSilent =>
         "look at the agent's pod on the node and at its logs ({agent}), or at the DaemonSet brupop-agent if \
          there is no pod: one has to be Ready",
-    NoUpdate =>
-        "nothing, unless a release is missing: see the host's update wave and version lock (`apiclient \
-         update check` and `apiclient get settings.updates` on the host)",
+    NoUpdate => "nothing: the host is up to date as far as it knows",
+    NotOffered =>
+        "wait for its wave, which comes within a week of the release; to not wait, let the host ignore waves, and look at \
+         its lock (`apiclient set updates.ignore-waves=true` and `apiclient get settings.updates` on the host)",
+    NoUpdateChosen =>
+        "nothing, if the host is to stay locked; else end its lock (`apiclient set updates.version-lock=latest` on the host)",
     RefreshFailed => "let the host reach its update repository: look at egress and proxy",
     CannotDisarm =>
         "let the host reach its update repository, without which it cannot undo the activation; or drain \

@@ -141,6 +141,11 @@ impl Rules {
         })
     }
 
+    /// Is this older than each version that it allows?
+    pub(crate) fn asks_for_more_than(&self, version: &Version) -> bool {
+        self.at_least.as_ref().is_some_and(|least| version < least)
+    }
+
     /// May nodes be updated to this version? One that is no semantic version is allowed only where nothing is said.
     pub(crate) fn allow(&self, version: &str) -> bool {
         if self.at_least.is_none() && self.below.is_none() {

@@ -4,6 +4,7 @@ mod events;
 mod fleet;
 mod health;
 mod pools;
+mod progress;
 
 use std::collections::BTreeMap;
 
@@ -26,6 +27,7 @@ use crate::times;
 pub use events::EventText;
 pub use fleet::{DesiredFleetStatus, halted_column};
 pub use pools::{DesiredPoolStatus, NoAnswer, pools};
+pub use progress::Progress;
 
 /// What people have asked of a node that has no update, and may have forgotten: it takes effect with the next update.
 pub fn left_by_people(view: &NodeView<'_>) -> Option<&'static str> {

@@ -200,7 +200,7 @@ impl Reconciler {
     /// Decides for the ledger and for each node, and starts what may start now.
     fn decide(&mut self, pass: &mut Pass<'_>) -> LastPass {
         let Observed { fleet, views, too_long, .. } = pass.observed;
-        let FleetDecision { slots, nodes, counts } = decide::fleet(pass.observed);
+        let FleetDecision { slots, nodes } = decide::fleet(pass.observed);
         if let Some(write) = &slots.write {
             let event = EventText::of_halts(&slots.halted);
             let mut call = calls::ledger(pass.cluster, write, event);
@@ -214,7 +214,7 @@ impl Reconciler {
             admission_enforced: self.leading.admission.holds().is_ok(),
             other_operator: self.leading.alone.is_known() && self.leading.alone.holds().is_err(),
             skipped: self.unreadable(pass),
-            not_opted_in: counts.not_opted_in,
+            not_opted_in: pass.observed.not_opted_in,
             ..LastPass::default()
         };
         let reasons = nodes.iter().map(|decision| &decision.reason);
@@ -237,7 +237,7 @@ impl Reconciler {
             last_pass.skip("Node");
             self.refuse_name(pass.cluster, name);
         }
-        self.sum_up(pass, counts, &nodes);
+        self.sum_up(pass, &nodes);
         self.sum_up_pools(pass, &nodes);
         self.leading.memory.prune(pass.cluster, pass.known);
         last_pass

@@ -88,7 +88,7 @@ impl Reconciler {
         if let Some(more) = self.detail(pass, view, reason) {
             message = format!("{message}; {more}");
         }
-        if let Some(left) = status::left_by_people(view).filter(|_| matches!(reason, Reason::NoUpdate)) {
+        if let Some(left) = status::left_by_people(view).filter(|_| reason.has_no_update()) {
             message = format!("{message}; {left}");
         }
         let progressing = DesiredCondition::progressing(reason.status(), reason.as_str(), &message);

@@ -4,7 +4,7 @@ use brupop_api::Object;
 use brupop_api::fleet::Counts;
 use brupop_core::decide::{Decision, Reason};
 use brupop_core::rules::GateQuery;
-use brupop_core::status::{self, DesiredCondition, DesiredFleetStatus};
+use brupop_core::status::{self, DesiredCondition, DesiredFleetStatus, Progress};
 use kube::Resource as _;
 
 use super::Reconciler;
@@ -14,7 +14,7 @@ use super::status_writer::text;
 
 impl Reconciler {
     /// Writes the fleet's limit, counts and conditions, once they no longer change.
-    pub(super) fn sum_up(&mut self, pass: &mut Pass<'_>, counts: Counts, nodes: &[Decision<'_>]) {
+    pub(super) fn sum_up<'p>(&mut self, pass: &mut Pass<'p>, nodes: &[Decision<'p>]) {
         let Pass { cluster, observed, .. } = *pass;
         let Some(fleet) = cluster.fleet() else { return };
         let busy_nodes = cluster.busy_nodes(observed.fleet.slots);
@@ -22,9 +22,19 @@ impl Reconciler {
         let halted = versions.iter().filter(|(_, record)| record.halted.is_some());
         let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
         let (admission, alone) = (&self.leading.admission, &self.leading.alone);
+        let progress = Progress::of_fleet(observed, nodes);
         let wanted = DesiredFleetStatus {
             limit: observed.fleet.total_limit(),
-            counts,
+            counts: Counts {
+                nodes: progress.nodes,
+                in_use: progress.updating,
+                updated: progress.updated,
+                pending: progress.pending + progress.blocked,
+                not_offered: progress.not_offered,
+                locked: progress.locked,
+                not_opted_in: observed.not_opted_in,
+            },
+            updated: progress.updated_condition("no node is opted in"),
             halted: status::halted_column(&halted),
             halt: DesiredCondition::halted(&self.api.namespace, versions, observed.fleet.acknowledged),
             halt_holds_nodes: nodes.iter().any(|it| matches!(it.reason, Reason::VersionHalted(_))),

@@ -7,8 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use brupop_api::State;
 use brupop_api::facts::ShadowFacts;
+use brupop_api::{Problem, State};
 
 use super::pool::{self, Stage};
 use super::records::is_full;
@@ -64,14 +64,13 @@ pub(super) fn startable<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Resu
 /// budgets before its cordon.
 fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reason<'a>> {
     let (Some(node), Some(shadow)) = (view.node, view.shadow) else { return Err(Reason::NodeGone) };
-    let reported = shadow.status.current_version.is_some() && shadow.status.boot_id == Some(node.boot_id);
     first([
         (!node.labelled, Reason::NotLabelled),
         (!node.ready, Reason::NodeNotReady),
         (node.leaving, Reason::NodeLeaving),
         (node.overgrown, Reason::TooManyLabels),
         (node.version.is_none(), Reason::NotBottlerocket),
-        (!reported, Reason::NotReported),
+        (!view.has_reported(), Reason::NotReported),
         (!shadow.reports(State::Idle), finishing(&shadow)),
         (!node.agent_ready, Reason::AgentSilent),
     ])?;
@@ -83,7 +82,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     }
     // The Node says which version runs, whatever its agent says: no node is updated to the version that it runs.
     let update = shadow.update().filter(|version| Some(*version) != node.version);
-    let version = update.ok_or(Reason::NoUpdate)?;
+    let version = update.ok_or_else(|| no_update(&shadow))?;
     first([
         (node.paused, Reason::NodePaused),
         (fleet.is_halted_for(view, version), Reason::VersionHalted(version)),
@@ -112,6 +111,16 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         _ if view.pods.too_many => Err(Reason::TooManyPods),
         (None, Some(why)) if !fleet.force => Err(Reason::CannotDrain(why)),
         _ => view.busy_control_plane.map_or(Ok(version), |node| Err(Reason::ControlPlaneBusy(node))),
+    }
+}
+
+/// Why a host that can look for updates names none.
+fn no_update<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
+    match shadow.status.problem {
+        Some(problem @ Problem::NoUpdateChosen) => {
+            Reason::NoUpdateChosen(shadow.status.message.unwrap_or(problem.as_str()))
+        }
+        _ => Reason::NoUpdate,
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod adopt;
 mod age;
+mod behind;
 mod boot;
 mod decision;
 mod disruption;
@@ -27,7 +28,8 @@ use crate::facts::{FirstPoolStanding, Observed};
 use crate::facts::{FleetFacts, NodeFacts, NodeView, UnmanagedNode};
 use crate::objects::runs_bottlerocket;
 use crate::window::Starts;
-use brupop_api::fleet::{Counts, Slot};
+pub use behind::Missing;
+use brupop_api::fleet::Slot;
 use brupop_api::{Field, Object, State, Value, Write, names};
 use decision::Case;
 pub use decision::{Decision, Effect, Milestone};
@@ -48,13 +50,11 @@ pub struct FleetDecision<'a> {
     pub slots: Slots<'a>,
     /// What to do for each node, in the order of the views.
     pub nodes: Vec<Decision<'a>>,
-    /// What to tell of the fleet.
-    pub counts: Counts,
 }
 
 /// What to do in the whole fleet now, and for each node why not more.
 pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
-    let Observed { fleet, views, unreadable, not_opted_in, .. } = observed;
+    let Observed { fleet, views, unreadable, .. } = observed;
     let holders = Holders::of(fleet, views);
     let with_slots = views.iter().zip(holders.held(views));
     let survey = Survey::of(fleet, with_slots.clone());
@@ -69,17 +69,15 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
         }
     }
     let waiting = disruption::Waiting::of(views, holders.held(views), &nodes);
-    for (decision, (view, slot)) in nodes.iter_mut().zip(with_slots.clone()) {
+    for (decision, (view, slot)) in nodes.iter_mut().zip(with_slots) {
         disruption::release(fleet, view, slot, &waiting, decision);
     }
     for (&at, why) in unreadable {
         nodes[at] = Decision::wait(Reason::NotUnderstood(why));
     }
     name_those_behind(fleet, views, &survey, &mut nodes);
-    let understood = with_slots.enumerate().filter(|(at, _)| !unreadable.contains_key(at));
-    let counts = counts(fleet, understood.map(|(_, with_slot)| with_slot));
-    let counts = Counts { not_opted_in: *not_opted_in, ..counts };
-    FleetDecision { slots, nodes, counts }
+    behind::name_missing(fleet, views, &mut nodes);
+    FleetDecision { slots, nodes }
 }
 
 /// Names, with each node that waits for a pool, the node that keeps that pool from being done.
@@ -200,29 +198,6 @@ fn undo_when_ready<'a>(node: &NodeFacts<'a>, reason: Reason<'a>) -> Decision<'a>
         }
         _ => Decision::wait(Reason::NodeNotReady),
     }
-}
-
-/// The counts of the fleet's status, which are columns of `kubectl get brf`. A node that cannot look for updates is
-/// neither up to date nor behind, and one that cannot be read is not counted.
-fn counts<'v, 'a: 'v>(
-    fleet: &FleetFacts<'_>,
-    views: impl Iterator<Item = (&'v NodeView<'a>, Option<&'a Slot>)>,
-) -> Counts {
-    let in_use = u64::try_from(fleet.slots.len()).unwrap_or(u64::MAX);
-    let mut counts = Counts { in_use, ..Counts::default() };
-    for (view, slot) in views {
-        counts.nodes += u64::from(view.node.is_some_and(|node| node.labelled));
-        let Some(shadow) = view.shadow.filter(|shadow| shadow.status.current_version.is_some()) else {
-            continue;
-        };
-        if slot.is_some() {
-            continue;
-        }
-        let pending = shadow.update().is_some();
-        counts.pending += u64::from(pending);
-        counts.updated += u64::from(!pending && !shadow.status.cannot_update());
-    }
-    counts
 }
 
 /// The write that labels this node, if it runs Bottlerocket and does not have the label. With any value of the label,

@@ -8,6 +8,7 @@ use brupop_api::Problem;
 use brupop_api::facts::StatusFacts;
 use jiff::Unit;
 
+use super::behind::Missing;
 use crate::facts::{FirstPool, FirstPoolStanding};
 use crate::window::Until;
 
@@ -78,6 +79,10 @@ impl Detail for UsedUp<'_> {
     const UNKNOWN: Self = Self { node: "", limit: LimitScope::DefaultPool };
 }
 
+impl Detail for Missing<'_> {
+    const UNKNOWN: Self = Self::AtLeast;
+}
+
 impl Detail for Abort {
     const UNKNOWN: Self = Self::StepFailed;
 }
@@ -98,6 +103,10 @@ Reason<'a>: Standing {
     NotReported: NotKnown => "the agent has not reported since the node booted: look at its pod",
     AgentSilent: NotKnown => "no pod of the agent on this node is Ready: look at the pod and its logs, or at the DaemonSet if there is no pod",
     NoUpdate: Held => "the host chooses no update",
+    NotOffered(missing: Missing<'a>): Held =>
+        "the host is not offered {missing}: its wave has not come (settings.updates.ignore-waves), or it is locked \
+         (settings.updates.version-lock)",
+    NoUpdateChosen(why: &'a str): Held => "{why}",
     RefreshFailed(why: &'a str): Held =>
         "the host cannot look for updates (see its network, proxy and update repository): \"{why}\"",
     CannotDisarm(why: &'a str): Held =>
@@ -225,7 +234,8 @@ impl fmt::Display for FirstPool<'_> {
             FirstPoolStanding::NotDone => f.write_str(": it is not done with this version"),
             FirstPoolStanding::Behind(node) => write!(
                 f,
-                ": it is not done with this version: its node {node} runs an older version and does not want this one"
+                ": it is not done with this version: its node {node} runs an older version and does not want this one; its wave \
+                 may not have come (settings.updates.ignore-waves)"
             ),
             FirstPoolStanding::Soaking(until) => {
                 let until = until.round(Unit::Second).unwrap_or(*until);
@@ -247,6 +257,11 @@ impl fmt::Display for Until {
 }
 
 impl<'a> Reason<'a> {
+    /// Does the host name no update?
+    pub fn has_no_update(&self) -> bool {
+        matches!(self, Self::NoUpdate | Self::NotOffered(_) | Self::NoUpdateChosen(_))
+    }
+
     /// What is wrong on the host, as its agent says, if that keeps an update from going on.
     pub(crate) fn of_status(status: &StatusFacts<'a>) -> Option<Self> {
         let problem = status.problem?;

@@ -236,6 +236,13 @@ impl<'a> NodeView<'a> {
         (Some(retry) < shadow.spec.attempt && !shadow.spec.is_retried(Some(retry))).then_some(retry)
     }
 
+    /// Has its agent reported in the boot in which the Node is?
+    pub(crate) fn has_reported(&self) -> bool {
+        self.node.zip(self.shadow).is_some_and(|(node, shadow)| {
+            shadow.status.current_version.is_some() && shadow.status.boot_id == Some(node.boot_id)
+        })
+    }
+
     /// Does the node carry changes of ours that are not undone?
     pub fn marked(&self) -> bool {
         self.node.and_then(|node| node.marker).is_some_and(Marker::holds_changes)

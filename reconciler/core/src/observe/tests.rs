@@ -15,6 +15,7 @@ use crate::drain::DrainPlan;
 use crate::known::KnownDrain;
 use crate::policy::Durations;
 use crate::rules::{Limit, Rules, StepDurations};
+use crate::status::Progress;
 use crate::tests::world::*;
 use brupop_api::{Marker, names};
 use jiff::SignedDuration;
@@ -126,12 +127,13 @@ fn only_nodes_ever_ours_are_looked_at() {
 
 #[test]
 fn what_cannot_be_read_is_left_alone() {
+    let reported = json!({"current_version": "1.19.4", "boot_id": "boot-1"});
     let cluster = cluster(
         [("a", json!({})), ("n", annotated(names::MARKER_ANNOTATION, "?")), ("o", json!({}))],
         [
             ("brs-a", json!({"state": "Dreaming"}), json!({})),
-            ("brs-n", json!({"state": "Idle", "attempt": 1}), json!({"current_version": "1.19.4"})),
-            ("brs-o", json!({"state": "Idle"}), json!({"current_version": "1.19.4"})),
+            ("brs-n", json!({"state": "Idle", "attempt": 1}), reported.clone()),
+            ("brs-o", json!({"state": "Idle"}), reported),
         ],
     );
     let mut observed = observe_at(&cluster, &POLICY, NOW);
@@ -143,8 +145,12 @@ fn what_cannot_be_read_is_left_alone() {
     // The marker that stands for it names nothing, so it would be removed, if not for this.
     let node = |at: usize| decide::node(&observed.fleet, &observed.views[at]).effect;
     assert!(matches!(node(1), Some(Effect::Write(_))), "{:?}", node(1));
-    let decide::FleetDecision { nodes: decisions, counts, .. } = decide::fleet(&observed);
-    assert_eq!(counts.updated, 1, "what cannot be read does not count as up to date");
+    let decisions = decide::fleet(&observed).nodes;
+    assert_eq!(
+        Progress::of_fleet(&observed, &decisions).updated,
+        1,
+        "what cannot be read does not count as up to date"
+    );
     for left_alone in &decisions[..2] {
         assert!(matches!(left_alone.reason, Reason::NotUnderstood(_)) && left_alone.effect.is_none());
     }

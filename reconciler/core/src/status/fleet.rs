@@ -1,6 +1,6 @@
 //! The status of the fleet.
 
-use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR, UPDATED};
+use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR};
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::fleet::Counts;
 use brupop_api::printable::printable;
@@ -27,6 +27,8 @@ pub struct DesiredFleetStatus {
     pub limit: u64,
     /// How many nodes are up to date, behind and in update.
     pub counts: Counts,
+    /// Is there no update for any node?
+    pub updated: DesiredCondition,
     /// Versions that no new node is updated to.
     pub halted: Option<String>,
     /// Has the failure budget of a version been spent?
@@ -51,25 +53,10 @@ impl DesiredFleetStatus {
                 && status.limit == Some(self.limit)
                 && status.counts == Some(self.counts)
                 && status.halted == self.halted
-                && [&self.halt, &self.idle, &self.updated()].into_iter().all(is_stored)
+                && [&self.halt, &self.idle, &self.updated].into_iter().all(is_stored)
                 && self.health(&status.conditions).iter().all(is_stored)
                 && self.may_be_unknown().all(|(_, wanted)| wanted.is_none_or(is_stored))
         })
-    }
-
-    /// The condition `Updated`.
-    pub(super) fn updated(&self) -> DesiredCondition {
-        let Counts { nodes, updated, pending, in_use, .. } = self.counts;
-        let (status, reason, message) = if nodes == 0 {
-            (ConditionStatus::Unknown, "NoNodes", "no node is opted in")
-        } else if pending + in_use > 0 {
-            (ConditionStatus::False, "UpdatesPending", "there is an update that is not done on each node")
-        } else if updated < nodes {
-            (ConditionStatus::Unknown, "NotReported", "a node has not reported, or cannot look for updates")
-        } else {
-            (ConditionStatus::True, "NoUpdate", "there is no update for any node")
-        };
-        DesiredCondition::of(UPDATED, status, reason, message)
     }
 
     /// The conditions that may not be known, by their types.
@@ -113,8 +100,7 @@ impl DesiredFleetStatus {
             status["halted"] = json!(halted);
         }
         let health = self.health(conditions);
-        let updated = self.updated();
-        let always = [&self.halt, &self.idle, &updated].into_iter().chain(&health);
+        let always = [&self.halt, &self.idle, &self.updated].into_iter().chain(&health);
         let always = always.map(|wanted| wanted.stored_over(conditions, generation, now));
         status["conditions"] = json!(known.chain(always).collect::<Vec<_>>());
         json!({

@@ -14,12 +14,13 @@ use kube::Resource as _;
 use serde_json::{Value, json};
 
 use super::health::health;
+use super::progress::Progress;
 use super::{DesiredCondition, generation};
 use crate::cluster::WatchedPool;
 use crate::decide::{Decision, Reason};
 use crate::facts::{FleetFacts, NodeView, Observed, PoolFacts, Steering, in_order, is_unavailable};
 use crate::rules::GateQuery;
-use conditions::{accepted, missing, unanswered_gate, waits_for_ever};
+use conditions::{NO_NODES, accepted, missing, unanswered_gate, waits_for_ever};
 
 /// What the status of a pool should show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +34,9 @@ pub struct DesiredPoolStatus {
 /// What is seen of the nodes of one pool.
 #[derive(Default)]
 struct Tally<'a> {
-    counts: PoolCounts,
+    progress: Progress<'a>,
+    unavailable: u64,
     versions: BTreeMap<&'a str, u64>,
-    /// Nodes that have not reported, or cannot look for updates.
-    unknown: u64,
     /// Those whose update has not begun, by the word of the reason.
     waiting: BTreeMap<&'static str, WaitingGroup<'a>>,
     /// Why a version is halted that one of them wants.
@@ -79,7 +79,7 @@ pub fn pools<'q>(
         if let Steering::Pool(index) = view.steering
             && let Some(tally) = tallies.get_mut(index)
         {
-            tally.count(view, slot.is_some(), decision.reason);
+            tally.count(view, fleet.pools.get(index), slot.is_some(), decision.reason);
         }
         if let Steering::Conflict(pools) = view.steering {
             contended.insert(pools);
@@ -96,32 +96,40 @@ pub fn pools<'q>(
 }
 
 impl<'a> Tally<'a> {
-    fn count(&mut self, view: &NodeView<'a>, has_slot: bool, reason: Reason<'a>) {
+    fn count(
+        &mut self,
+        view: &NodeView<'a>,
+        pool: Option<&PoolFacts<'a>>,
+        has_slot: bool,
+        reason: Reason<'a>,
+    ) {
         let Some(node) = view.node.filter(|node| node.labelled) else { return };
-        self.counts.nodes += 1;
-        self.counts.unavailable_nodes += u64::from(is_unavailable(view));
+        self.unavailable += u64::from(is_unavailable(view));
         if let Some(version) = node.version {
             *self.versions.entry(version).or_default() += 1;
         }
         if matches!(reason, Reason::VersionHalted(_)) {
             self.halted = Some(reason);
         }
-        let reported = view.shadow.filter(|shadow| shadow.status.current_version.is_some());
-        if has_slot {
-            self.counts.updating_nodes += 1;
-        } else if reported.is_some_and(|shadow| shadow.update().is_some()) {
-            let waits_for_turn = reason.waits_for_turn();
-            self.counts.pending_nodes += u64::from(waits_for_turn);
-            self.counts.blocked_nodes += u64::from(!waits_for_turn);
-            let from_to = node.version.zip(reported.and_then(|shadow| shadow.update()));
+        if self.progress.count(view, pool, has_slot, reason) {
+            let from_to = node.version.zip(view.shadow.and_then(|shadow| shadow.update()));
             let first = WaitingGroup { nodes: 0, reason, from_to };
             self.waiting.entry(reason.as_str()).or_insert(first).nodes += 1;
-        } else if matches!(reason, Reason::NotUnderstood(_))
-            || reported.is_none_or(|shadow| shadow.status.cannot_update())
-        {
-            self.unknown += 1;
-        } else {
-            self.counts.updated_nodes += 1;
+        }
+    }
+
+    fn counts(&self, unavailable_limit: u64) -> PoolCounts {
+        let Progress { nodes, updating, pending, blocked, updated, not_offered, locked, .. } = self.progress;
+        PoolCounts {
+            nodes,
+            updated_nodes: updated,
+            updating_nodes: updating,
+            pending_nodes: pending,
+            blocked_nodes: blocked,
+            not_offered_nodes: not_offered,
+            locked_nodes: locked,
+            unavailable_nodes: self.unavailable,
+            unavailable_limit,
         }
     }
 
@@ -131,7 +139,7 @@ impl<'a> Tally<'a> {
         pool: &PoolFacts<'_>,
         unanswered: Option<DesiredCondition>,
     ) -> DesiredPoolStatus {
-        self.counts.unavailable_limit = pool.limit;
+        let counts = self.counts(pool.limit);
         let window = pool.next_window;
         let mut versions: Vec<VersionCount> = std::mem::take(&mut self.versions)
             .into_iter()
@@ -153,15 +161,16 @@ impl<'a> Tally<'a> {
         // Of a version that the other pool was done with before, its nodes are updated all the same.
         let waits_for_pool =
             self.waiting.values().any(|group| matches!(group.reason, Reason::WaitingForPool(_)));
-        let goes_on = self.counts.updating_nodes > 0 || !(self.waiting.is_empty() || waits_for_pool);
+        let goes_on = counts.updating_nodes > 0 || !(self.waiting.is_empty() || waits_for_pool);
         let waits = if goes_on { None } else { waits_for_ever(fleet, pool) };
         let stalls =
             invalid.or(contends.as_ref()).or(missing.as_ref()).or(waits.as_ref()).or(halted.as_ref());
         let [ready, stalled] = health(stalls, unanswered);
         let progressing = self.progressing(pool, fleet.seen, &ready);
-        let conditions = [accepted, progressing, self.updated(), ready, stalled];
+        let updated = self.progress.updated_condition(NO_NODES);
+        let conditions = [accepted, progressing, updated, ready, stalled];
         DesiredPoolStatus {
-            counts: self.counts,
+            counts,
             next_window: window
                 .map(|(start, end)| NextWindow { start: start.to_string(), end: end.to_string() }),
             versions,

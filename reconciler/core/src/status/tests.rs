@@ -46,6 +46,7 @@ fn desired(counts: Counts) -> DesiredFleetStatus {
     DesiredFleetStatus {
         limit: 1,
         counts,
+        updated: Progress::default().updated_condition("no node is opted in"),
         halted: None,
         idle: DesiredCondition::idle(0),
         halt: DesiredCondition::halted("ns", &BTreeMap::new(), &[]),
@@ -160,22 +161,6 @@ fn an_update_says_since_when_it_is_known() {
     assert!(!shadow_has(&behind, "", &done), "it is no longer so");
     let behind = written(&behind, &done, "2026-11-21T06:00:00Z");
     assert_eq!(crate::phases::update_known_since(&behind), None);
-}
-
-#[test]
-fn the_fleet_is_updated_once_no_node_has_an_update() {
-    use ConditionStatus::{False, True, Unknown};
-    for (nodes, updated, pending, in_use, status) in [
-        (0, 0, 0, 0, Unknown),
-        (3, 1, 1, 1, False),
-        (3, 2, 0, 1, False),
-        (3, 2, 0, 0, Unknown),
-        (3, 3, 0, 0, True),
-    ] {
-        let counts = Counts { nodes, updated, pending, in_use, ..Counts::default() };
-        let updated = desired(counts).updated();
-        assert_eq!((updated.type_, updated.status), ("Updated", status), "{nodes} {pending} {in_use}");
-    }
 }
 
 /// Characters of a row of `kubectl get`, with the longest word for a reason, a pool such as `frontend`, and names as given.

@@ -75,7 +75,7 @@ fn shown() -> Json {
             "reason": longest("W", WORD_MAX), "message": sentence(MESSAGE_MAX),
             "observedGeneration": COUNTER_MAX, "lastTransitionTime": time()})
     };
-    let counts = ["nodes", "inUse", "updated", "pending", "notOptedIn"]
+    let counts = ["nodes", "inUse", "updated", "pending", "notOffered", "locked", "notOptedIn"]
         .map(|count| (count.to_owned(), json!(COUNTER_MAX)));
     json!({
         "limit": COUNTER_MAX, "halted": sentence(MESSAGE_MAX), "observedGeneration": COUNTER_MAX,

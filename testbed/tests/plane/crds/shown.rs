@@ -43,7 +43,7 @@ pub async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<(
     raw::request(&client, Method::PUT, &format!("{path}/status"), &shadow).await?;
     let (path, mut fleet) = objects.make(FleetSpec, &json!({"paused": true})).await?;
     fleet["status"] = json!({
-        "limit": 4, "counts": {"nodes": 9, "inUse": 2, "updated": 6, "pending": 1, "notOptedIn": 3}, "halted": "1.20.1",
+        "limit": 4, "counts": {"nodes": 9, "inUse": 2, "updated": 6, "pending": 1, "notOffered": 5, "notOptedIn": 3}, "halted": "1.20.1",
     });
     raw::request(&client, Method::PUT, &format!("{path}/status"), &fleet).await?;
     let expected = [
@@ -59,8 +59,8 @@ pub async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<(
         ),
         (
             "get brf fleet -n object-2002",
-            "NAME|NODES|LIMIT|IN USE|UPDATED|PENDING|HALTED|PAUSED|ENFORCED|OTHER OPERATOR|AGE",
-            "fleet|9|4|2|6|1|1.20.1|true",
+            "NAME|NODES|LIMIT|IN USE|UPDATED|PENDING|NOT OFFERED|HALTED|PAUSED|ENFORCED|OTHER OPERATOR|AGE",
+            "fleet|9|4|2|6|1|5|1.20.1|true",
         ),
     ];
     for (command, head, line) in expected {

@@ -2,7 +2,6 @@
 
 use super::first_pools::rules;
 use super::world::*;
-use crate::decide::counts;
 
 #[test]
 fn nothing_is_written_without_our_term() {
@@ -61,20 +60,6 @@ fn a_slot_comes_before_the_spec_moves() {
     }
 }
 
-#[test]
-fn who_cannot_refresh_is_not_counted() {
-    for (target, problem, expected) in [
-        (None, None, (1, 1, 0)),
-        (None, Some(Problem::PrefetchFailed), (1, 1, 0)),
-        (None, Some(Problem::RefreshFailed), (1, 0, 0)),
-        (Some(NEW), Some(Problem::HostUnreachable), (1, 0, 1)),
-    ] {
-        let view = idle().with_shadow(|it| (it.status.target_version, it.status.problem) = (target, problem));
-        let counts = counts(&without_slots(), [(&view, None)].into_iter());
-        assert_eq!((counts.nodes, counts.updated, counts.pending), expected, "{target:?} {problem:?}");
-    }
-}
-
 const ROUTE: &str = "refresh failed with exit status 1: no route";
 /// A change of an idle node that could otherwise begin.
 type Change = fn(&mut NodeView<'static>);
@@ -103,12 +88,17 @@ fn an_idle_node_says_why_it_waits() {
         s.time.backing_off = true;
         node(s, |n| n.paused = true);
     };
-    let rows: [(&str, Change, Reason<'_>); 14] = [
+    let locked: Change = |s| {
+        shadow(s, |w| w.status.target_version = None);
+        says(s, Problem::NoUpdateChosen, Some(ROUTE));
+    };
+    let rows: [(&str, Change, Reason<'_>); 15] = [
         ("its agent's pod is not Ready", |s| node(s, |n| n.agent_ready = false), Reason::AgentSilent),
         ("not ready", |s| node(s, |n| n.ready = false), Reason::NodeNotReady),
         ("no report", |s| shadow(s, |w| w.status.current_version = None), Reason::NotReported),
         ("no report since its boot", |s| node(s, |n| n.boot_id = SECOND_BOOT), Reason::NotReported),
         ("no update", |s| shadow(s, |w| w.status.target_version = None), Reason::NoUpdate),
+        ("locked", locked, Reason::NoUpdateChosen(ROUTE)),
         ("already there", |s| shadow(s, |w| w.status.target_version = Some(OLD)), Reason::NoUpdate),
         ("cannot look", |s| says(s, RefreshFailed, Some(ROUTE)), Reason::RefreshFailed(ROUTE)),
         ("cannot ask", |s| says(s, HostUnreachable, Some("silent")), Reason::HostUnreachable("silent")),

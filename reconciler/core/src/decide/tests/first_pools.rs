@@ -128,7 +128,8 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
 #[test]
 fn who_waits_for_a_pool_is_told_for_what() {
     let until = "2026-11-21T11:19:00Z".parse().unwrap();
-    let behind = "not done with this version: its node b runs an older version and does not want this one";
+    let behind = "not done with this version: its node b runs an older version and does not want this one; its wave may \
+        not have come (settings.updates.ignore-waves)";
     for (standing, said) in [
         (FirstPoolStanding::NotDone, ": it is not done with this version"),
         (FirstPoolStanding::Behind("b"), &format!(": it is {behind}")),

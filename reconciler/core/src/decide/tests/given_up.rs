@@ -146,7 +146,9 @@ fn what_is_wrong_on_the_host_is_the_reason() {
     let staging = updating(StagedAndPerformedUpdate, Idle);
     let (unclaimed, claimed) = (granted(false).marked_by(&DRAINED), granted(true).marked_by(&DRAINED));
     for problem in Problem::ALL {
-        let wrong = Reason::WORDS.contains(&problem.as_str()).then_some((problem.as_str(), true));
+        // What keeps an idle host from an update is over when it has begun.
+        let may_be = problem != Problem::NoUpdateChosen && Reason::WORDS.contains(&problem.as_str());
+        let wrong = may_be.then_some((problem.as_str(), true));
         // A host that goes down answers nothing.
         let of_claimed = wrong.filter(|_| problem != Problem::HostUnreachable);
         for (view, well, wrong) in [

@@ -11,7 +11,7 @@ use proptest::test_runner::TestRunner;
 
 use super::fleets::{Fleet, never};
 use super::versions::carry_out;
-use crate::decide::{Abort, Decision, Effect, Milestone, Reason, node as decide, slots};
+use crate::decide::{Abort, Decision, Effect, Milestone, Reason, fleet as decide_all, node as decide, slots};
 use crate::facts::{BetweenUpdates, NodeView};
 use crate::window::Starts;
 
@@ -98,8 +98,8 @@ fn random_fleets_get_everywhere() {
         let decided: Vec<_> = observed.views.iter().map(|view| decide(&observed.fleet, view)).collect();
         let grants = decided.iter().any(|decision| matches!(decision.effect, Some(Effect::Grant { .. })));
         let met = [!chosen.taken.is_empty(), !chosen.halted.is_empty(), grants];
-        let reasons =
-            decided.iter().map(|it| it.reason).chain(chosen.queued.iter().map(|(_, reason)| *reason));
+        let together = decide_all(&observed).nodes;
+        let reasons = decided.iter().chain(&together).map(|it| it.reason);
         missing.retain(|word| others.iter().zip(met).all(|(other, met)| !met || other != word));
         for reason in reasons {
             missing.remove(reason.as_str());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use brupop_api::conditions::{ACCEPTED, ConditionStatus, PROGRESSING, READY, STALLED, UPDATED};
+use brupop_api::conditions::{ACCEPTED, ConditionStatus, PROGRESSING, READY, STALLED};
 use semver::Version;
 
 use super::{NoAnswer, Tally, WaitingGroup};
@@ -12,7 +12,7 @@ use crate::rules::{GateQuery, PoolGate};
 use crate::status::DesiredCondition;
 use crate::window::Starts;
 
-const NO_NODES: &str = "the pool owns no node that is opted in";
+pub(super) const NO_NODES: &str = "the pool owns no node that is opted in";
 
 impl Tally<'_> {
     /// Why the pool moves, or why not: what most of the nodes that wait wait for. Why it is not ready says more of the same, and
@@ -29,7 +29,7 @@ impl Tally<'_> {
             ready.status == ConditionStatus::False && most.is_none_or(|(word, _)| *word == ready.reason);
         let (status, reason, message) = match (pool.starts, most) {
             (Starts::Invalid(why), _) => (ConditionStatus::False, "PoolInvalid", why.to_owned()),
-            _ if self.counts.updating_nodes > 0 => {
+            _ if self.progress.updating > 0 => {
                 (ConditionStatus::True, "Updating", "nodes of the pool are being updated".to_owned())
             }
             _ if unready => (ConditionStatus::False, ready.reason, ready.message.clone()),
@@ -40,24 +40,13 @@ impl Tally<'_> {
                 };
                 (ConditionStatus::False, reason, message)
             }
-            _ if self.counts.nodes == 0 => (ConditionStatus::False, "NoNodes", NO_NODES.to_owned()),
-            _ => (ConditionStatus::False, "NoUpdate", "no node has an update to go to".to_owned()),
+            _ if self.progress.nodes == 0 => (ConditionStatus::False, "NoNodes", NO_NODES.to_owned()),
+            _ => match self.progress.behind {
+                Some((_, reason)) => (ConditionStatus::False, reason.as_str(), reason.message().into_owned()),
+                None => (ConditionStatus::False, "NoUpdate", "no node has an update to go to".to_owned()),
+            },
         };
         DesiredCondition::of(PROGRESSING, status, reason, &message)
-    }
-
-    pub(super) fn updated(&self) -> DesiredCondition {
-        let counts = &self.counts;
-        let (status, reason, message) = if counts.nodes == 0 {
-            (ConditionStatus::Unknown, "NoNodes", NO_NODES)
-        } else if counts.updating_nodes + counts.pending_nodes + counts.blocked_nodes > 0 {
-            (ConditionStatus::False, "UpdatesPending", "there is an update that is not done on each node")
-        } else if self.unknown > 0 {
-            (ConditionStatus::Unknown, "NotReported", "a node has not reported, or cannot look for updates")
-        } else {
-            (ConditionStatus::True, "NoUpdate", "there is no update for any node of the pool")
-        };
-        DesiredCondition::of(UPDATED, status, reason, message)
     }
 }
 

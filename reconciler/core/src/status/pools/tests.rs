@@ -84,6 +84,8 @@ fn a_pool_counts_its_nodes() {
         updating_nodes: 0,
         pending_nodes: 1,
         blocked_nodes: 1,
+        not_offered_nodes: 0,
+        locked_nodes: 0,
         unavailable_nodes: 0,
         unavailable_limit: 2,
     };

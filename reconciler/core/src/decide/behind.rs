@@ -1,0 +1,103 @@
+//! Which nodes are behind although their hosts name no update.
+//!
+//! Bottlerocket offers a release in waves, over days. Until its wave has come, a host says the same as one that is up to date. So
+//! it is told from what other nodes run, and from what its pool asks for. This changes what is shown, never what begins.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use semver::Version;
+
+use super::{Decision, Reason};
+use crate::facts::{FleetFacts, NodeView};
+
+/// A version that a host is not offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Missing<'a> {
+    /// One that this node runs, which has the same variant.
+    RunBy {
+        /// The version.
+        version: &'a str,
+        /// The node.
+        node: &'a str,
+    },
+    /// Whatever its pool asks for at least.
+    AtLeast,
+}
+
+/// With what precedes and follows it in its sentence.
+impl fmt::Display for Missing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RunBy { version, node } => write!(f, "{version}, which {node} runs"),
+            Self::AtLeast => f.write_str("a version that its pool asks for (spec.versions.atLeast)"),
+        }
+    }
+}
+
+/// What the opted-in nodes of one variant run and choose.
+#[derive(Default)]
+struct Variant<'a> {
+    /// The versions that they run, each with its text and the first node by name.
+    run_by: BTreeMap<Version, (&'a str, &'a str)>,
+    /// The versions that their hosts choose; in order.
+    chosen: Vec<Version>,
+}
+
+/// Names, with each node of which nothing else is said than that its host knows of no update, the version that it lacks.
+pub(super) fn name_missing<'a>(
+    fleet: &FleetFacts<'a>,
+    views: &[NodeView<'a>],
+    decisions: &mut [Decision<'a>],
+) {
+    if decisions.iter().all(|decision| decision.reason != Reason::NoUpdate) {
+        return;
+    }
+    let variants = variants(views);
+    for (decision, view) in decisions.iter_mut().zip(views) {
+        if decision.reason == Reason::NoUpdate
+            && let Some(missing) = missing(fleet, view, &variants)
+        {
+            decision.reason = Reason::NotOffered(missing);
+        }
+    }
+}
+
+fn variants<'a>(views: &[NodeView<'a>]) -> BTreeMap<Option<&'a str>, Variant<'a>> {
+    let mut variants = BTreeMap::<_, Variant<'_>>::new();
+    for view in views {
+        let Some(node) = view.node.filter(|node| node.labelled) else { continue };
+        let variant = variants.entry(node.variant).or_default();
+        if let Some((text, runs)) = node.version.and_then(|text| Some((text, Version::parse(text).ok()?))) {
+            variant.run_by.entry(runs).or_insert((text, node.name));
+        }
+        let chosen = view.shadow.and_then(|shadow| shadow.update());
+        variant.chosen.extend(chosen.and_then(|chosen| Version::parse(chosen).ok()));
+    }
+    for variant in variants.values_mut() {
+        variant.chosen.sort_unstable();
+    }
+    variants
+}
+
+/// The version that this node, whose host names no update, should have been offered.
+fn missing<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+    variants: &BTreeMap<Option<&'a str>, Variant<'a>>,
+) -> Option<Missing<'a>> {
+    let node = view.node?;
+    let runs = Version::parse(node.version?).ok()?;
+    let variant = variants.get(&node.variant)?;
+    let rules = fleet.pool_of(view).and_then(|pool| pool.rules);
+    // A release that was withdrawn: two hosts choose an older one in its place.
+    let is_withdrawn = |version: &Version| variant.chosen.get(1).is_some_and(|chosen| chosen < version);
+    let is_halted =
+        |text: &str| fleet.versions.get(text).is_some_and(|record| record.is_halted_for(node.variant));
+    let mut newer = variant.run_by.iter().rev().take_while(|(version, _)| **version > runs);
+    let newest = newer.find(|(version, (text, _))| {
+        !is_withdrawn(version) && !is_halted(text) && rules.is_none_or(|rules| rules.allow(text))
+    });
+    let newest = newest.map(|(_, (version, node))| Missing::RunBy { version, node });
+    newest.or_else(|| rules?.asks_for_more_than(&runs).then_some(Missing::AtLeast))
+}
