@@ -21,7 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde_json::{Value, json};
 
-use crate::decide::how_to_lift;
+use crate::decide::{goes_back, how_to_lift, version_for};
 use crate::facts::NodeView;
 use crate::times;
 pub use events::EventText;
@@ -43,6 +43,16 @@ pub fn left_by_people(view: &NodeView<'_>) -> Option<&'static str> {
         ),
         (false, false) => None,
     }
+}
+
+/// That the update of a node is to an older version than it runs.
+pub fn going_back(view: &NodeView<'_>) -> Option<String> {
+    let to = version_for(view).filter(|to| goes_back(view, to))?;
+    let runs = view.node?.version?;
+    Some(format!(
+        "its host chooses {to}, which is older than the {runs} that it runs, so it waits neither for other pools (spec.after) nor \
+         for an age (spec.versions.minAge)"
+    ))
 }
 
 /// What a condition should say.

@@ -88,6 +88,9 @@ impl Reconciler {
         if let Some(more) = self.detail(pass, view, reason) {
             message = format!("{message}; {more}");
         }
+        if let Some(back) = status::going_back(view) {
+            message = format!("{message}; {back}");
+        }
         if let Some(left) = status::left_by_people(view).filter(|_| reason.has_no_update()) {
             message = format!("{message}; {left}");
         }

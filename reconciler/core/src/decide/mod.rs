@@ -36,9 +36,11 @@ pub use decision::{Decision, Effect, Milestone};
 pub use idle::candidates;
 pub use lifting::how_to_lift;
 use order::Survey;
+pub(crate) use pool::goes_back;
 pub use reason::{Abort, LimitScope, Reason, UsedUp};
 pub use records::Halted;
 use slots::Holders;
+pub(crate) use slots::version_for;
 pub use slots::{Slots, slots};
 pub(crate) use versions::NOT_RETURNED;
 pub use writes::{new_shadow, new_term};
@@ -62,7 +64,7 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
     let mut nodes: Vec<Decision<'o>> =
         with_slots.clone().map(|(view, slot)| node_holding(fleet, view, slot)).collect();
     let starting =
-        slots.taken.iter().map(|&at| (at, Reason::Starting(slots::version_for(&views[at]).unwrap_or(""))));
+        slots.taken.iter().map(|&at| (at, Reason::Starting(version_for(&views[at]).unwrap_or(""))));
     for (at, reason) in slots.queued.iter().copied().chain(starting) {
         if nodes[at].effect.is_none() {
             nodes[at].reason = reason;
@@ -90,7 +92,7 @@ fn name_those_behind<'o>(
     let mut behind = BTreeMap::new();
     for (decision, view) in nodes.iter_mut().zip(views) {
         let Reason::WaitingForPool(first) = &mut decision.reason else { continue };
-        let Some(version) = slots::version_for(view) else { continue };
+        let Some(version) = version_for(view) else { continue };
         let found = || survey.behind(first.pool, version, fleet.versions.get(version));
         if first.standing == FirstPoolStanding::NotDone
             && let Some(node) = *behind.entry((first.pool, version)).or_insert_with(found)

@@ -1,5 +1,7 @@
 //! What the pool of a node says of its update.
 
+use semver::Version;
+
 use super::{Abort, Case, Decision, Reason};
 use crate::facts::{FleetFacts, NodeFacts, NodeView, Steering};
 use crate::rules::GateState;
@@ -74,11 +76,22 @@ pub(super) fn allows_version<'a>(
     if !pool.rules.is_none_or(|rules| rules.allow(version)) {
         return Err(Reason::VersionNotAllowed(version));
     }
+    // Order and age are for what is new.
+    if goes_back(view, version) {
+        return Ok(());
+    }
     if let Some(first) = pool.waits_for(version) {
         return Err(Reason::WaitingForPool(first));
     }
     let asked_for = view.node.is_some_and(|node| node.update_now);
     pool.ripens(version).filter(|_| !asked_for).map_or(Ok(()), |until| Err(Reason::VersionTooYoung(until)))
+}
+
+/// Does the node run a newer version than this one?
+pub(crate) fn goes_back(view: &NodeView<'_>, version: &str) -> bool {
+    let runs = view.node.and_then(|node| node.version);
+    let both = runs.and_then(|runs| Version::parse(runs).ok()).zip(Version::parse(version).ok());
+    both.is_some_and(|(runs, version)| version < runs)
 }
 
 impl<'a> Case<'_, 'a> {

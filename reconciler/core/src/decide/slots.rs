@@ -108,7 +108,7 @@ fn next_attempt(shadow: &ShadowFacts<'_>) -> u64 {
 }
 
 /// The version to which a slot taken now would let this node be updated.
-pub(super) fn version_for<'a>(view: &NodeView<'a>) -> Option<&'a str> {
+pub(crate) fn version_for<'a>(view: &NodeView<'a>) -> Option<&'a str> {
     let shadow = view.shadow?;
     match shadow.spec.state {
         State::Idle => shadow.update(),

@@ -12,6 +12,7 @@ mod first_pools;
 mod fleets;
 mod gates;
 mod given_up;
+mod going_back;
 mod leading;
 mod lifting;
 mod limits;
