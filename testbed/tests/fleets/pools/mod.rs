@@ -4,6 +4,7 @@ mod changed;
 mod recipes;
 mod refused;
 mod steered;
+mod waves;
 
 use kube::Resource as _;
 
