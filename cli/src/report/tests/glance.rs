@@ -159,9 +159,9 @@ fn nodes_behind_are_not_called_up_to_date() {
         let status = json!({"current_state": "Idle", "current_version": "1.19.4"});
         shadow(node, &json!({"state": "Idle"}), status, ["False", reason, why])
     };
-    let not_offered = "the host is not offered 1.20.0, which node-0 runs";
+    let not_offered = "the host is not offered 1.20.0, which node-5 runs";
     let shadows = vec![
-        updated("node-0"),
+        updated("node-5"),
         says("node-1", "NotOffered", not_offered),
         says("node-2", "NotOffered", not_offered),
         says("node-3", "NoUpdateChosen", "the host chooses no update"),

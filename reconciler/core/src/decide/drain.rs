@@ -131,6 +131,7 @@ impl<'a> Case<'_, 'a> {
             && view.pods.first_left
             && view.pods.is_blocked
             && shadow.spec.failures.is_some_and(blocked_before)
+            && !view.is_retried()
     }
 
     /// The node is cordoned and not yet recorded as drained.
