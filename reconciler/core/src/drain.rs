@@ -67,6 +67,7 @@ pub fn unreadable(namespace: &str, name: &str, why: Unreadable) -> String {
 
 /// What a drain of a node has to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct DrainPlan {
     /// Pods to evict now.
     pub evict: Vec<PodKey>,

@@ -179,7 +179,7 @@ impl Memory {
                 memory.node_denials.denied(&format!("the Node: {why}"), now);
             }
             (_, Reply::Denied(why)) => {
-                memory.shadow_denials.denied(&format!("the node's shadow: {why}"), now)
+                memory.shadow_denials.denied(&format!("the node's shadow: {why}"), now);
             }
             (Object::Node(_), Reply::Written(_)) => memory.node_denials.resolved(),
             (_, Reply::Written(_) | Reply::Removed) => memory.shadow_denials.resolved(),
@@ -261,7 +261,7 @@ impl Memory {
             if entry.is_none_or(|entry| entry.shadow.is_none()) {
                 // Its kubelet can have the shadow made and deleted as often as it likes, by the opt-in label.
                 let Explained { quota, reason, .. } = memory.explained;
-                memory.explained = Explained { quota, reason, ..Explained::default() };
+                memory.explained = Explained { reason, quota, ..Explained::default() };
                 memory.node_denials = Denials::default();
                 if !entry.and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.is_managed()) {
                     memory.left_alone.resolved();

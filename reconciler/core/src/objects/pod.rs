@@ -31,6 +31,7 @@ pub type PodItem = Item<Pod>;
 
 /// What a drain needs of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Pod {
     /// The node that it runs on, or will.
     pub node: Option<String>,

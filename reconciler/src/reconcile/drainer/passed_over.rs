@@ -56,7 +56,7 @@ impl PassedOver {
         self.waits_since = (!stands).then_some(now);
         *waited = self.waited >= patience;
         if !stands && !*waited {
-            wake.by(now + (patience - self.waited));
+            wake.by(now + patience.saturating_sub(self.waited));
         }
     }
 }

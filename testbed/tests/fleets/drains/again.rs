@@ -11,7 +11,6 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
-use tokio::task::AbortHandle;
 
 use crate::drains::{deploy, evicted_by_us, marker};
 
@@ -79,8 +78,18 @@ async fn primary_that_moves_at_the_cordon_is_drained_as_by_kubectl() -> Result<(
     primary["spec"]["selector"]["matchLabels"]["role"] = json!("primary");
     fleet.apply(&[primary]).await?;
     set_primary(&fleet, "node-0").await?;
-    let operator = fails_over(&fleet);
+    let (pods, nodes) = (Api::<Pod>::default_namespaced(fleet.client()), Api::<Node>::all(fleet.client()));
+    tokio::select! {
+        drained = drain_twice(&fleet) => drained?,
+        () = fail_over(&pods, &nodes) => {},
+    }
+    ensure!(fleet.failures("node-0").await?.is_none(), "it has failed");
+    ensure!(fleet.seen("node-1")?.runs(OLD), "it was paused");
+    fleet.check()
+}
 
+/// Drains the primary's node by `kubectl drain`, and then by an update.
+async fn drain_twice(fleet: &Fleet) -> Result<()> {
     let began = Instant::now();
     fleet
         .kubectl("drain node-0 --ignore-daemonsets --delete-emptydir-data --force --pod-selector=app=db")
@@ -88,22 +97,18 @@ async fn primary_that_moves_at_the_cordon_is_drained_as_by_kubectl() -> Result<(
     let by_hand = began.elapsed();
     fleet.kubectl("uncordon node-0").await?;
     fleet.until_rolled_out("default", "db").await?;
-    set_primary(&fleet, "node-0").await?;
+    set_primary(fleet, "node-0").await?;
 
     fleet.publish(NEW)?;
     fleet.until_node("node-0", "waits for the budget", |seen| seen.reason == "BudgetAllowsNone").await?;
     fleet.until_node("node-0", "it is cordoned", |seen| seen.cordoned).await?;
     let cordoned =
-        marker(&fleet, "node-0").await?.and_then(|marker| marker.cordoned_at).context("no cordon")?;
+        marker(fleet, "node-0").await?.and_then(|marker| marker.cordoned_at).context("no cordon")?;
     fleet.until_node("node-0", "it is drained", |seen| seen.drained).await?;
     let by_us = Timestamp::now().duration_since(cordoned.parse()?);
     println!("kubectl drain took {by_hand:?}, and our drain {by_us:?} from the cordon");
     ensure!(by_us.unsigned_abs() < by_hand + Duration::from_secs(20), "{by_us:?}, by hand {by_hand:?}");
-    fleet.until_runs("node-0", NEW).await?;
-    ensure!(fleet.failures("node-0").await?.is_none(), "it has failed");
-    operator.abort();
-    ensure!(fleet.seen("node-1")?.runs(OLD), "it was paused");
-    fleet.check()
+    fleet.until_runs("node-0", NEW).await
 }
 
 /// Makes a pod of the database on this node the primary, once there is one, and all others replicas.
@@ -132,24 +137,17 @@ async fn elect(pods: &Api<Pod>, is_fit: impl Fn(&str) -> bool) -> bool {
     true
 }
 
-/// Moves the primary to another node whenever its own is unschedulable.
-fn fails_over(fleet: &Fleet) -> AbortHandle {
-    let (pods, nodes) = (Api::<Pod>::default_namespaced(fleet.client()), Api::<Node>::all(fleet.client()));
-    let task = tokio::spawn(async move {
-        let is_cordoned = |node: &Node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-        loop {
-            let cordoned = await_until("a node is unschedulable", async || {
-                let nodes = nodes.list(&ListParams::default()).await.ok()?.items;
-                nodes.iter().find(|node| is_cordoned(node)).map(Node::name_any)
-            });
-            let Ok(cordoned) = cordoned.await else { continue };
-            let _ = await_until("the primary has moved", async || {
-                elect(&pods, |on| !on.is_empty() && on != cordoned).await.then_some(())
-            })
-            .await;
-        }
-    });
-    task.abort_handle()
+/// Moves the primary to another node whenever its own is unschedulable, for ever.
+async fn fail_over(pods: &Api<Pod>, nodes: &Api<Node>) {
+    let is_cordoned = |node: &&Node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    loop {
+        let cordoned = await_until("a node is unschedulable", async || {
+            nodes.list(&ListParams::default()).await.ok()?.items.iter().find(is_cordoned).map(Node::name_any)
+        });
+        let Ok(cordoned) = cordoned.await else { continue };
+        let fit = |on: &str| !on.is_empty() && on != cordoned;
+        let _ = await_until("the primary has moved", async || elect(pods, fit).await.then_some(())).await;
+    }
 }
 
 /// Evictions are answered with 500 as long as the policy engine is away.

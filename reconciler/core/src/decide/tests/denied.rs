@@ -1,5 +1,7 @@
 //! What the API server lets nobody write of a shadow: a quota, a rule of somebody else, or a webhook that is down.
 
+use brupop_api::Object;
+
 use super::world::*;
 
 const WHY: &str = "the node's shadow: frozen";
@@ -9,7 +11,7 @@ fn denied(view: &mut NodeView<'static>) {
 }
 
 /// The decision for a node whose shadow takes no change. It is told, whatever is tried.
-fn decided(view: NodeView<'static>) -> Decision<'static> {
+fn decided(view: &NodeView<'static>) -> Decision<'static> {
     let decision = decide(&fleet(), &view.with(denied));
     assert_eq!(decision.reason, Reason::NodeChangesDenied(WHY), "{:?}", decision.effect);
     decision
@@ -19,14 +21,14 @@ fn decided(view: NodeView<'static>) -> Decision<'static> {
 fn a_denied_shadow_puts_its_node_back_unless_a_grant_may_be_on_its_way() {
     let taken_back = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
     for view in [staged(), taken_back] {
-        let undone = decided(view.marked_by(&CORDONED));
+        let undone = decided(&view.marked_by(&CORDONED));
         assert_eq!(write(&undone).object, Object::Node("n"));
         for field in [Field::Unschedulable, Field::UpdatingTaint, Field::Marker] {
             assert_eq!(sets(write(&undone), field), Some(Value::Absent), "{field:?}");
         }
         // From then on, and where the node was drained, the update is to be given up.
         for view in [view, view.marked_by(&DRAINED), view.marked_by(&CORDONED).not_ready()] {
-            assert_eq!(next_state(&decided(view)), Some(Idle));
+            assert_eq!(next_state(&decided(&view)), Some(Idle));
         }
     }
 }
@@ -42,15 +44,8 @@ fn a_granted_reboot_goes_on_where_the_shadow_takes_no_change() {
 #[test]
 fn a_shadow_that_cannot_be_made_or_moved_is_told() {
     let none = idle().with(|view| view.shadow = None);
-    assert!(matches!(decided(none).effect, Some(Effect::CreateShadow { .. })));
-    assert!(matches!(decided(idle()).effect, Some(Effect::Write(_))), "the slot is to be used up");
+    assert!(matches!(decided(&none).effect, Some(Effect::CreateShadow { .. })));
+    assert!(matches!(decided(&idle()).effect, Some(Effect::Write(_))), "the slot is to be used up");
     let without_slot = decide(&without_slots(), &idle().with(denied));
     assert_eq!((without_slot.effect, without_slot.reason), (None, Reason::NodeChangesDenied(WHY)));
-}
-
-#[test]
-fn times_of_a_denied_shadow_are_not_corrected() {
-    let ahead = staged().marked_by(&CORDONED).with(|view| view.time.transition_ahead = true);
-    assert!(matches!(decide(&fleet(), &ahead).effect, Some(Effect::Correct(_))));
-    assert_eq!(write(&decided(ahead)).object, Object::Node("n"));
 }

@@ -31,6 +31,7 @@ pub(super) const TERM: u64 = 4;
 
 /// A node's objects; any of them may be missing.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "independent dice")]
 pub(super) struct Place {
     pub(super) node: Option<Node>,
     pub(super) shadow: Option<BottlerocketShadow>,

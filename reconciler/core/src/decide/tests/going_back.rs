@@ -1,6 +1,6 @@
 //! Hosts that choose an older version than their nodes run: they are locked to it, or a release was withdrawn.
 
-use super::pool_halts::{pool, rules};
+use super::first_pools::{pool, rules};
 use super::world::*;
 use crate::facts::{FirstPool, FirstPoolStanding};
 use crate::rules::GateState;

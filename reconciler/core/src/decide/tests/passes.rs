@@ -55,10 +55,10 @@ pub(super) fn is_idle(view: &NodeView<'_>) -> bool {
 /// What is done although the condition does not say that the node moves.
 fn is_house_keeping(decision: &Decision<'_>, view: &NodeView<'_>) -> bool {
     match (&decision.effect, &decision.reason) {
-        (Some(Effect::CreateShadow { .. }), Reason::NotReported)
+        (Some(Effect::CreateShadow { .. }), Reason::NotReported | Reason::NodeChangesDenied(_))
         | (
             Some(Effect::DeleteShadow { .. }),
-            Reason::NodeGone | Reason::NodeReplaced | Reason::NotLabelled,
+            Reason::NodeGone | Reason::NodeReplaced | Reason::NotLabelled | Reason::NodeChangesDenied(_),
         ) => true,
         // What was left on a node that is not ours any more.
         (Some(Effect::Write(write)), Reason::NotLabelled) => matches!(write.object, Object::Node(_)),
@@ -66,7 +66,6 @@ fn is_house_keeping(decision: &Decision<'_>, view: &NodeView<'_>) -> bool {
         (Some(Effect::Write(write)), Reason::NodeChangesDenied(_)) => {
             only_undoes(write) || matches!(write.object, Object::ShadowSpec(_))
         }
-        (Some(_), Reason::NodeChangesDenied(_)) => true,
         // A slot that is not wanted after all; the reason is why it is not.
         (Some(Effect::Write(write)), _) => {
             is_idle(view) && write.sets.contains(&(Field::SpecVersion, Value::Absent))

@@ -1,5 +1,7 @@
 //! Times that are ahead count as the moment at which this leader first saw them.
 
+use brupop_api::shadow::Failures;
+
 use super::*;
 use crate::cluster::Watched as _;
 use crate::facts::BetweenUpdates;
@@ -76,7 +78,9 @@ fn every_time_ahead_counts_from_its_first_sight() {
     };
     let failed =
         json!({"state": "Idle", "failures": {"count": 1, "attempt": 7, "at": AHEAD, "reason": "FellBack"}});
-    let back_off = crate::deadlines::back_off(SignedDuration::from_mins(2), 1, "uid-brs-n").as_secs() + 1;
+    let failures = Failures { count: 1, reason: "FellBack".to_owned(), ..Failures::default() };
+    let back_off =
+        crate::deadlines::back_off(SignedDuration::from_mins(2), &failures, "uid-brs-n").as_secs() + 1;
     let silent = json!({"problem": "HostUnreachable", "message": "m", "problem_since": AHEAD});
     let slot = json!({"slots": {"brs-n": {"uid": "uid-brs-n", "attempt": 7, "since": AHEAD}}});
     let done = json!({"versions": {NEW: {"donePools": {"first": {"since": AHEAD}}}}});

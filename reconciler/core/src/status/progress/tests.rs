@@ -28,7 +28,7 @@ const PENDING: Host = Host { wants: Some("1.1.0"), ..OLD };
 const LOCKED_TO_OLD: Host = Host { problem: Some(Problem::NoUpdateChosen), ..OLD };
 
 /// `Updated`, the figures and the sentence of a fleet of these nodes, in a pool with these versions.
-fn updated(hosts: &[Host], versions: Value, ledger: Value) -> (String, [u64; 6], String) {
+fn updated(hosts: &[Host], versions: &Value, ledger: Value) -> (String, [u64; 6], String) {
     let mut cluster = Cluster::default();
     pool("web", json!({"nodeSelector": {}, "versions": versions})).put(&mut cluster);
     for (number, host) in hosts.iter().enumerate() {
@@ -49,7 +49,7 @@ fn updated(hosts: &[Host], versions: Value, ledger: Value) -> (String, [u64; 6],
     let progress = Progress::of_fleet(&observed, &decisions);
     let Progress { nodes, updated, pending, not_offered, locked, unknown, .. } = progress;
     let condition = progress.updated_condition("no node is opted in");
-    let of_pool = super::super::pools(&observed, &decisions, "ns", |_| None).pop().unwrap();
+    let of_pool = super::super::pools(&observed, &decisions, |_| None).pop().unwrap();
     let said = &of_pool.patch(&cluster.pools["web"], NOW)["status"]["conditions"][2];
     assert_eq!((&said["reason"], &said["message"]), (&json!(condition.reason), &json!(condition.message)));
     let figures = [nodes, updated, pending, not_offered, locked, unknown];
@@ -87,7 +87,7 @@ fn eight_hosts_over_the_days_of_a_release() {
             wave if wave == hour => PENDING,
             _ => OLD,
         });
-        let seen = updated(&hosts, json!({}), json!({}));
+        let seen = updated(&hosts, &json!({}), json!({}));
         assert_eq!(seen, (condition.to_owned(), figures, sentence), "hour {hour}, updated: {are_updated}");
     }
 }
@@ -143,14 +143,14 @@ fn who_is_behind() {
             "False/NoUpdateChosen",
         ),
     ] {
-        let (condition, _, sentence) = updated(hosts, versions.clone(), ledger.clone());
+        let (condition, _, sentence) = updated(hosts, versions, ledger.clone());
         assert_eq!(condition, expected, "{what}: {sentence}");
     }
-    let (_, figures, _) = updated(&[NEW, LOCKED_TO_OLD], any, none.clone());
+    let (_, figures, _) = updated(&[NEW, LOCKED_TO_OLD], &any, none.clone());
     assert_eq!(figures, [2, 1, 0, 0, 1, 0], "a locked node is counted apart");
-    let (.., sentence) = updated(&[NEW, LOCKED_TO_OLD], least.clone(), none.clone());
+    let (.., sentence) = updated(&[NEW, LOCKED_TO_OLD], &least, none.clone());
     assert_eq!(sentence, format!("node-1: {LOCKED}"));
-    let (.., sentence) = updated(&[OLD, OLD], least, none);
+    let (.., sentence) = updated(&[OLD, OLD], &least, none);
     assert!(sentence.starts_with("node-0: the host is not offered a version that its pool asks for"));
 }
 
@@ -163,7 +163,7 @@ fn a_withdrawn_release_leaves_nobody_behind() {
         (&[withdrawn, NEW, PENDING], 1),
         (&[withdrawn, NEW], 1),
     ] {
-        let (_, figures, _) = updated(hosts, json!({}), json!({}));
+        let (_, figures, _) = updated(hosts, &json!({}), json!({}));
         assert_eq!(figures[3], not_offered, "{} hosts choose an older release", hosts.len() - 2);
     }
 }

@@ -122,7 +122,7 @@ fn is_held_up(shadow: &Json, objects: &Objects) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checker::objects::{NodeState, PodState};
+    use crate::checker::objects::NodeState;
     use serde_json::json;
 
     fn fleet(goal: &str, runs: &str, reason: &str, paused: bool) -> Objects {
