@@ -167,7 +167,10 @@ fn a_refusal_is_not_a_failure() {
     for code in [404, 409, 422] {
         assert!(matches!(of(code), Reply::Refused(_)), "{code}");
     }
-    for code in [401, 429, 500, 503] {
+    for code in [401, 429] {
         assert!(matches!(of(code), Reply::Failed(_)), "{code}");
+    }
+    for code in [500, 503] {
+        assert!(matches!(of(code), Reply::Denied(_)), "{code}");
     }
 }
