@@ -46,6 +46,12 @@ impl PassedOver {
         Some(&self.obstacle)
     }
 
+    /// Whether it is kept although nothing is known of the pods any more: the clock of the wait for budgets goes on from look to
+    /// look, also if it stands meanwhile.
+    pub(super) fn has_clock(&self) -> bool {
+        matches!(self.obstacle, Obstacle::Budget { .. })
+    }
+
     /// Goes on with the clock of the wait for budgets, up to `patience`. It stands while another node of the pool is drained.
     pub(super) fn wait(&mut self, stands: bool, patience: Duration, now: Duration, wake: &mut Wake) {
         let Obstacle::Budget { waited, .. } = &mut self.obstacle else {
@@ -109,8 +115,7 @@ impl Drainer {
             // Its pods are looked at again in its turn.
             passed_over.watched |= !stands;
             obstacles.extend(obstacle.map(|obstacle| (name.clone(), obstacle)));
-            // The clock of the wait for budgets goes on from look to look.
-            cluster.has_shadow(name) && (stands || passed_over.waits_since.is_some())
+            cluster.has_shadow(name) && (stands || passed_over.has_clock())
         });
         obstacles
     }

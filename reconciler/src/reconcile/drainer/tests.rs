@@ -91,6 +91,8 @@ fn wait_for_a_budget_ends_after_the_time_of_a_drain() {
         passed_over.wait(stands, Duration::from_mins(15), now, &mut wake);
         let waited = matches!(passed_over.obstacle, Obstacle::Budget { waited: true, .. });
         assert_eq!((waited, wake.at().is_some()), (over, !over && !stands), "minute {minute}");
+        let known = passed_over.obstacle(false, now, &mut wake).is_some();
+        assert_eq!((known, passed_over.has_clock()), (minute < 5, true), "minute {minute}");
         if minute == 69 {
             assert_eq!(wake.at(), Some(Duration::from_mins(70)));
         }
