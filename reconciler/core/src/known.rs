@@ -35,8 +35,8 @@ pub struct Known {
     pub obstacles: BTreeMap<String, Obstacle>,
     /// What the API server takes no change of.
     pub denied: BTreeMap<String, Denied>,
-    /// Of the workloads whose pods were evicted, the first that is not available again, if there is one, and whether somebody
-    /// has changed it; known only once all were looked at.
+    /// Of the workloads whose pods were evicted, the first that is not available again, if there is one; known only once all were
+    /// looked at.
     pub evicted: BTreeMap<String, Option<String>>,
     /// Since when Nodes have been seen cordoned.
     pub cordoned: BTreeMap<String, Timestamp>,

@@ -1,8 +1,8 @@
 //! A node that is Idle: what is left of its last update, whether the next one begins, and in which order nodes begin.
 //!
-//! Nodes that a person asked for go first, then nodes that no budget blocks, then nodes with fewer failures. Nodes whose last attempt came to nothing go
-//! after the others, and the reconciler's own node goes last. Among equals, the zone with the fewest updates goes first;
-//! then the name decides.
+//! Nodes that a person asked for go first, then nodes that no budget blocks, then nodes with fewer failures. Nodes whose last
+//! attempt came to nothing go after the others, and the reconciler's own node goes last. Among equals, the zone with the
+//! fewest updates goes first; then the name decides.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
