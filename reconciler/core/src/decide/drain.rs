@@ -62,15 +62,25 @@ impl<'a> Case<'_, 'a> {
         }
         let cordoned = Marker {
             drain_started_at: now(),
-            emptied: !view.pods.drained,
-            evicted_claims: view.pods.has_claims,
             // A cordon that was adopted stays ours; a person's never becomes ours.
             cordoned_at: if node.unschedulable { marker.cordoned_at.clone() } else { now() },
             tainted: true,
-            evicted_owners: view.pods.owners.cloned().unwrap_or_default(),
-            ..marker
+            ..self.noting_pods(marker)
         };
         cordon(node, cordoned).reaching(Milestone::Cordoned)
+    }
+
+    /// Notes the pods that are there at a cordon, beside those of an earlier one.
+    fn noting_pods(self, marker: Marker) -> Marker {
+        let pods = &self.view.pods;
+        let mut evicted_owners = pods.owners.cloned().unwrap_or_default();
+        evicted_owners.extend(marker.evicted_owners);
+        Marker {
+            emptied: marker.emptied || !pods.drained,
+            evicted_claims: marker.evicted_claims || pods.has_claims,
+            evicted_owners,
+            ..marker
+        }
     }
 
     /// From the cordon on: evicts until no pod is left, and starts again if pods come back. `None` if none is left.
@@ -91,7 +101,7 @@ impl<'a> Case<'_, 'a> {
                 drained_at: None,
                 left_owners: vec![],
                 operator_pods: vec![],
-                ..marker
+                ..self.noting_pods(marker)
             };
             return Some(cordon(node, again).reaching(Milestone::CordonedAgain));
         }

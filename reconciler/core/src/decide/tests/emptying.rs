@@ -11,6 +11,23 @@ fn the_cordon_notes_how_workloads_are() {
     assert_eq!(marker_of(&decide(&fleet(), &view)).evicted_owners, owners);
 }
 
+/// Somebody has uncordoned it meanwhile. What was noted at the first cordon stays.
+#[test]
+fn another_cordon_notes_the_pods_that_came() {
+    let owners = ["shop/cart", "shop/mail"].map(|name| (format!("apps/v1/ReplicaSet/{name}"), 1));
+    let owners = BTreeMap::from(owners);
+    let view = staged().marked_by(&CORDONED).with_node(|node| node.unschedulable = false);
+    let marker = marker_of(&decide(
+        &fleet(),
+        &view.with(|view| {
+            (view.pods.owners, view.pods.has_claims, view.pods.drained) = (Some(&owners), true, false);
+        }),
+    ));
+    assert!(!CORDONED.evicted_claims && marker.evicted_claims && marker.emptied);
+    let numbers: Vec<u32> = marker.evicted_owners.into_values().collect();
+    assert_eq!(numbers, [2, 1], "cart had two");
+}
+
 #[test]
 fn returning_pods_are_left_or_end_drain() {
     let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
