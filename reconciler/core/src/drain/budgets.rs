@@ -63,9 +63,11 @@ pub(super) fn spares(budget: &Budget, pod: &Pod) -> bool {
     !pod.is_ready() && (budget.spares_ready_only || budget.enough_healthy)
 }
 
-/// Whether this budget covers the pod, allows no disruption now, and does not let it go all the same.
+/// Whether this budget covers the pod, allows no disruption now, and does not let it go all the same. None is allowed, either,
+/// until its controller has seen its latest version.
 pub(super) fn holds(budget: &Budget, pod: &Pod) -> bool {
-    is_budgeted(pod) && is_shut(budget) && selects(budget, pod) && !spares(budget, pod)
+    let is_shut = is_shut(budget) || !budget.observed;
+    is_budgeted(pod) && is_shut && selects(budget, pod) && !spares(budget, pod)
 }
 
 /// What to tell people about a budget that allows no disruption now.

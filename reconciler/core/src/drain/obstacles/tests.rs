@@ -216,3 +216,16 @@ fn advice_follows_the_kind_of_budget() {
         assert!(blocked_pods(|| std::iter::once(&cart), &budgets, |_| true).is_empty(), "ours");
     }
 }
+
+#[test]
+fn budget_that_its_controller_has_not_seen_blocks_too() {
+    let cart = pod("cart-0", Some("ReplicaSet"), "True");
+    for (allowed, observed, blocks) in [(0, true, true), (0, false, true), (1, true, false), (1, false, true)]
+    {
+        let mut budget = over("some", "cart", 3, 2);
+        let body = Arc::make_mut(&mut budget).body.as_mut().unwrap();
+        (body.allowed, body.observed) = (allowed, observed);
+        let blocked = blocked_pods(|| std::iter::once(&cart), &[budget], |_| false);
+        assert_eq!(!blocked.is_empty(), blocks, "{allowed}, {observed}");
+    }
+}
