@@ -62,6 +62,9 @@ pub struct Marker {
     /// When the node was seen empty, after it was cordoned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained_at: Option<String>,
+    /// It was seen empty before, and pods may have come since: a grant from then may still be on its way.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_drained: bool,
     /// Workloads whose pods we evicted, `<apiVersion>/<kind>/<namespace>/<name>`, and how many pods of each were available at the
     /// cordon; kept until the soak is over.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -86,6 +86,8 @@ pub struct Mark {
     pub cordoned: bool,
     pub started: bool,
     pub drained: bool,
+    /// It was, before pods came or somebody uncordoned it.
+    pub was_drained: bool,
     pub tainted: bool,
     /// It names workloads whose pods were evicted.
     pub owners: bool,
@@ -142,6 +144,7 @@ impl Mark {
             cordoned: marker.cordoned_at.is_some(),
             started: marker.drain_started_at.is_some(),
             drained: marker.drained_at.is_some(),
+            was_drained: marker.was_drained,
             tainted: marker.tainted,
             owners: !marker.evicted_owners.is_empty(),
             left: !marker.left_owners.is_empty(),

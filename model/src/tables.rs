@@ -50,6 +50,7 @@ pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
             cordoned_at: at(mark.cordoned),
             drain_started_at: at(mark.started),
             drained_at: at(mark.drained),
+            was_drained: mark.was_drained,
             tainted: mark.tainted,
             evicted_owners: if mark.owners { AVAILABLE.clone() } else { BTreeMap::new() },
             left_owners: owners(mark.left),

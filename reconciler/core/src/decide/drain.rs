@@ -99,6 +99,7 @@ impl<'a> Case<'_, 'a> {
                 cordoned_at: now(),
                 drain_started_at: now(),
                 drained_at: None,
+                was_drained: marker.was_drained || marker.drained_at.is_some(),
                 left_owners: vec![],
                 operator_pods: vec![],
                 ..self.noting_pods(marker)
@@ -124,7 +125,7 @@ impl<'a> Case<'_, 'a> {
         if !view.pods.drained {
             // Pods have come since. Either somebody uncordoned the node and cordoned it again, unseen; or the pods
             // tolerate the cordon, so the deadline stays as it is.
-            let again = Marker { drained_at: None, ..marker };
+            let again = Marker { drained_at: None, was_drained: true, ..marker };
             let tests = [(Field::Unschedulable, Value::Set)];
             return Some(Decision::write(writes::mark(node, tests, [], again), Reason::Draining));
         }

@@ -1,6 +1,6 @@
 //! A node in mid-update: staged, rebooted, monitored; or given up.
 
-use brupop_api::{Problem, State};
+use brupop_api::{Marker, Problem, State};
 
 use super::boot::{Boot, boot};
 use super::{Abort, Case, Decision, Effect, Milestone, Reason, pool, writes};
@@ -62,11 +62,12 @@ impl<'a> Case<'_, 'a> {
     }
 
     /// Undoes our changes on a node whose shadow the API server lets nobody change, so that the update can be neither granted
-    /// nor given up. Once its marker says *drained*, a grant may be on its way, and nothing but the shadow's write stops it.
+    /// nor given up. Once its marker has said *drained*, a grant may be on its way, and nothing but the shadow's write stops it.
     fn back_without_shadow(self) -> Option<Decision<'a>> {
         let Self { node, view, .. } = self;
         let why = view.shadow_denied.filter(|_| node.ready && self.is_before_grant())?;
-        let marker = node.marker.filter(|marker| marker.holds_changes() && marker.drained_at.is_none())?;
+        let ungranted = |marker: &Marker| marker.drained_at.is_none() && !marker.was_drained;
+        let marker = node.marker.filter(|marker| marker.holds_changes() && ungranted(marker))?;
         Some(Decision::write(writes::undo(node, marker), Reason::NodeChangesDenied(why)))
     }
 

@@ -1,10 +1,15 @@
 //! What the API server lets nobody write of a shadow: a quota, a rule of somebody else, or a webhook that is down.
 
+use std::sync::LazyLock;
+
 use brupop_api::Object;
 
 use super::world::*;
 
 const WHY: &str = "the node's shadow: frozen";
+
+/// Pods came after it was seen empty.
+static DRAINED_BEFORE: LazyLock<Marker> = LazyLock::new(|| Marker { was_drained: true, ..CORDONED.clone() });
 
 fn denied(view: &mut NodeView<'static>) {
     view.shadow_denied = Some(WHY);
@@ -27,7 +32,12 @@ fn a_denied_shadow_puts_its_node_back_unless_a_grant_may_be_on_its_way() {
             assert_eq!(sets(write(&undone), field), Some(Value::Absent), "{field:?}");
         }
         // From then on, and where the node was drained, the update is to be given up.
-        for view in [view, view.marked_by(&DRAINED), view.marked_by(&CORDONED).not_ready()] {
+        for view in [
+            view,
+            view.marked_by(&DRAINED),
+            view.marked_by(&DRAINED_BEFORE),
+            view.marked_by(&CORDONED).not_ready(),
+        ] {
             assert_eq!(next_state(&decided(&view)), Some(Idle));
         }
     }

@@ -107,7 +107,8 @@ fn an_uncordoned_node_is_cordoned_and_drained_again() {
     assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, Value::Absent)));
 
     let decision = decide(&fleet(), &view.with_shadow(|shadow| shadow.spec.reboot_from_boot_id = None));
-    assert_eq!(marker_of(&decision).drained_at, None);
+    let marker = marker_of(&decision);
+    assert_eq!((marker.drained_at, marker.was_drained), (None, true));
     assert_eq!(sets(write(&decision), Field::Unschedulable), Some(Value::Set));
 }
 
@@ -118,7 +119,7 @@ fn pods_after_the_drain_are_evicted_first() {
     view.pods.drained = false;
     let decision = decide(&fleet(), &view);
     let marker = marker_of(&decision);
-    assert_eq!(marker.drained_at, None);
+    assert_eq!((marker.drained_at.as_deref(), marker.was_drained), (None, true));
     assert_eq!(marker.drain_started_at, DRAINED.drain_started_at, "the deadline stays what it is");
     assert!(write(&decision).tests.contains(&(Field::Unschedulable, Value::Set)));
     assert_eq!(decision.reason, Reason::Draining);
