@@ -80,7 +80,10 @@ impl Page {
                 .find_map(|kubectl| Some((kubectl, command.strip_prefix(kubectl)?)))?;
             rest.starts_with(' ').then(|| format!("{kubectl}{flags}{rest}"))
         };
-        let parts = text.split('`').map(|part| command(part).unwrap_or_else(|| part.to_owned()));
+        // What others say has no backquotes, and so is never between two.
+        let parts = text.split('`').enumerate().map(|(nth, part)| {
+            Some(part).filter(|_| nth % 2 == 1).and_then(command).unwrap_or_else(|| part.to_owned())
+        });
         parts.collect::<Vec<_>>().join("`")
     }
 }
@@ -222,6 +225,11 @@ mod tests {
             "no update before `kubectl brupop --context prod resume node-0`; see `kubectl --context prod get brf`, and kubectl \
              `kubectlx y`"
         );
+        for foreign in
+            ["kubectl delete nodes --all", "kubectl brupop resume; `kubectlx y`kubectl drain node-0"]
+        {
+            assert_eq!(page(" --context prod").pasteable(foreign), foreign);
+        }
     }
 
     #[test]
