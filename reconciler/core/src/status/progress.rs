@@ -66,7 +66,10 @@ impl<'a> Progress<'a> {
             _ if waits => (&mut self.blocked, false),
             Reason::NotOffered(_) => (&mut self.not_offered, true),
             Reason::NoUpdateChosen(_) => (&mut self.locked, asks_for_more() == Some(true)),
-            Reason::NotUnderstood(_) => (&mut self.unknown, false),
+            // What such a host said last is no look: it may be behind by now.
+            Reason::NotUnderstood(_) | Reason::NodeNotReady | Reason::AgentSilent => {
+                (&mut self.unknown, false)
+            }
             _ if !view.has_reported() || cannot_update() => (&mut self.unknown, false),
             _ => (&mut self.updated, false),
         };

@@ -19,10 +19,13 @@ struct Host {
     variant: &'static str,
     problem: Option<Problem>,
     boot_id: &'static str,
+    /// Is the node Ready, and its agent?
+    ready: [bool; 2],
 }
 
 /// On 1.0.0, with no update that its host names.
-const OLD: Host = Host { runs: "1.0.0", wants: None, variant: VARIANT, problem: None, boot_id: "boot-1" };
+const OLD: Host =
+    Host { runs: "1.0.0", wants: None, variant: VARIANT, problem: None, boot_id: "boot-1", ready: [true; 2] };
 const NEW: Host = Host { runs: "1.1.0", ..OLD };
 const PENDING: Host = Host { wants: Some("1.1.0"), ..OLD };
 const LOCKED_TO_OLD: Host = Host { problem: Some(Problem::NoUpdateChosen), ..OLD };
@@ -33,13 +36,15 @@ fn updated(hosts: &[Host], versions: &Value, ledger: Value) -> (String, [u64; 6]
     pool("web", json!({"nodeSelector": {}, "versions": versions})).put(&mut cluster);
     for (number, host) in hosts.iter().enumerate() {
         let name = format!("node-{number}");
-        let Host { runs, wants, variant, problem, boot_id } = host;
+        let Host { runs, wants, variant, problem, boot_id, ready: [node_ready, agent_ready] } = host;
         let image = format!("Bottlerocket OS {runs} ({variant})");
-        node(&name, json!({"status": {"nodeInfo": {"osImage": image}}})).put(&mut cluster);
+        let ready = json!([{"type": "Ready", "status": if *node_ready { "True" } else { "False" }}]);
+        node(&name, json!({"status": {"nodeInfo": {"osImage": image}, "conditions": ready}}))
+            .put(&mut cluster);
         let status = json!({"current_version": runs, "target_version": wants, "current_state": "Idle", "boot_id": boot_id,
             "problem": problem, "message": problem.map(|_| LOCKED)});
         shadow(&names::shadow_name(&name), json!({"state": "Idle"}), status).put(&mut cluster);
-        put_agent(&mut cluster, &name, true, None);
+        put_agent(&mut cluster, &name, *agent_ready, None);
     }
     put_ledger(&mut cluster, json!({}), ledger);
     let policy = Policy::default();
@@ -134,6 +139,20 @@ fn who_is_behind() {
             "False/UpdatesPending",
         ),
         ("it has not reported in this boot", &[OLD, rebooted], &any, &none, "Unknown/NotReported"),
+        (
+            "it is not Ready",
+            &[NEW, Host { ready: [false, true], ..OLD }],
+            &least,
+            &none,
+            "Unknown/NotReported",
+        ),
+        (
+            "its agent is silent",
+            &[NEW, Host { ready: [true, false], ..OLD }],
+            &any,
+            &none,
+            "Unknown/NotReported",
+        ),
         ("it is locked", &[NEW, LOCKED_TO_OLD], &any, &none, no),
         (
             "it is locked below what its pool asks for",
