@@ -106,7 +106,7 @@ Reason<'a>: Standing {
     NotOffered(missing: Missing<'a>): Held =>
         "the host is not offered {missing}: its wave has not come (settings.updates.ignore-waves), or it is locked \
          (settings.updates.version-lock)",
-    NoUpdateChosen(why: &'a str): Held => "{why}",
+    NoUpdateChosen(why: &'a str): Held => "the host chooses no update, although one is available: \"{why}\"",
     RefreshFailed(why: &'a str): Held =>
         "the host cannot look for updates (see its network, proxy and update repository): \"{why}\"",
     CannotDisarm(why: &'a str): Held =>

@@ -8,8 +8,7 @@ use crate::tests::world::{NOW, known, node, observe_knowing, pool, put_agent, pu
 use brupop_api::{Problem, names};
 
 const VARIANT: &str = "aws-k8s-1.36";
-const LOCKED: &str = "the host chooses no update, although 1.1.0 is available: settings.updates.version-lock may hold it \
-                      back, or the host cannot read settings.updates";
+const LOCKED: &str = "the host does not choose 1.1.0: settings.updates.version-lock may hold it back";
 
 /// A node, as its kubelet and its agent report it.
 #[derive(Clone, Copy)]
@@ -168,7 +167,10 @@ fn who_is_behind() {
     let (_, figures, _) = updated(&[NEW, LOCKED_TO_OLD], &any, none.clone());
     assert_eq!(figures, [2, 1, 0, 0, 1, 0], "a locked node is counted apart");
     let (.., sentence) = updated(&[NEW, LOCKED_TO_OLD], &least, none.clone());
-    assert_eq!(sentence, format!("node-1: {LOCKED}"));
+    assert_eq!(
+        sentence,
+        format!("node-1: the host chooses no update, although one is available: \"{LOCKED}\"")
+    );
     let (.., sentence) = updated(&[OLD, OLD], &least, none);
     assert!(sentence.starts_with("node-0: the host is not offered a version that its pool asks for"));
 }
