@@ -96,6 +96,8 @@ async fn drain_twice(fleet: &Fleet) -> Result<()> {
         .await?;
     let by_hand = began.elapsed();
     fleet.kubectl("uncordon node-0").await?;
+    // Both of its pods are on the other node now.
+    fleet.kubectl("delete pods -l app=db").await?;
     fleet.until_rolled_out("default", "db").await?;
     set_primary(fleet, "node-0").await?;
 

@@ -46,7 +46,7 @@ async fn every_eviction_response_is_understood() -> Result<()> {
         ("made again under its name", &earlier(&free), 409, "gone", stays),
         ("no disruption allowed", &cart, 429, "blocked", &["budget none", "needs 1 healthy pods and has 1"]),
         ("a budget not yet looked at", &new, 429, "blocked", &["budget unseen", "still being processed"]),
-        ("two budgets", &twice, 500, "refused", &["more than one PodDisruptionBudget"]),
+        ("two budgets", &twice, 500, "failed", &["more than one PodDisruptionBudget"]),
         ("its namespace is being deleted", &last, 403, "namespace-terminating", stays),
         ("a disruption allowed", &mail, 201, "accepted", stays),
         ("without a budget", &free, 201, "accepted", stays),

@@ -13,7 +13,7 @@ use super::person::Person;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_retry_backs_off_again_under_any_leader() -> Result<()> {
     let env =
-        [("MAX_FAILURES", "9"), ("MAX_FAILURES_OF_NEW_VERSION", "9"), ("BACK_OFF_BASE_SECONDS", "3600")];
+        [("MAX_FAILURES", "8"), ("MAX_FAILURES_OF_NEW_VERSION", "8"), ("BACK_OFF_BASE_SECONDS", "3600")];
     let mut fleet = Fleet::quick(1, &env).await?;
     let admin = Person { kubeconfig: fleet.control_plane.kubeconfig() };
     admin.says("retry node-0", &["does not back off: no attempt has failed"]).await?;

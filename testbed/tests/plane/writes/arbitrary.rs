@@ -39,7 +39,7 @@ const FLEET_FIELDS: [Field<'static>; 12] = [
     Field::Term,
     Field::Slots,
     Field::Slot("brs-a"),
-    Field::Slot("brs-b.example~x/y"),
+    Field::Slot("brs-b.example"),
     Field::VersionRecord("1.20.0"),
     Field::VersionRecord("1.20.1"),
     Field::VersionRecord("1.20.2"),
