@@ -67,10 +67,12 @@ impl Entry {
         self.agents.values().find(|agent| agent.is_ready()).or_else(|| self.agents.values().next_back())
     }
 
-    /// Whether we have cordoned the node, and its drain has neither ended nor been given up.
+    /// Whether we have cordoned the node, and its drain goes on: it has neither ended nor been given up, and the node is Ready.
     pub fn is_being_drained(&self) -> bool {
         let drains = |marker: &Marker| marker.drain_started_at.is_some() && marker.drained_at.is_none();
+        let readiness = self.node.as_ref().and_then(|node| node.facts.readiness);
         self.marker().is_some_and(drains)
+            && readiness.is_some_and(|readiness| readiness.ready)
             && self.shadow().is_some_and(|shadow| shadow.spec.state != State::Idle)
     }
 

@@ -35,7 +35,7 @@ async fn a_failed_retry_backs_off_again_under_any_leader() -> Result<()> {
     admin.says("retry node-0", &["after its attempt 2 is ended: "]).await?;
     admin.says("retry node-0", &["after its attempt 2 is ended already"]).await?;
     failed(3).await?;
-    ensure!(annotation(&fleet, "node-0", RETRY_ANNOTATION).await?.as_deref() == Some("2"), "it stays");
+    ensure!(annotation(&fleet, "node-0", RETRY_ANNOTATION).await?.is_none(), "it did not go with the marker");
 
     // The annotation of another attempt ends nothing for the next leader either.
     let before = fleet.term().await?;
