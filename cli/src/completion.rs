@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::arguments::Arguments;
 use crate::connection::connect;
 use crate::gather::OperatorApi;
-use crate::report;
+use crate::steer;
 
 /// The program that kubectl looks for.
 pub(crate) const SCRIPT: &str = include_str!("../kubectl_complete-brupop");
@@ -137,7 +137,7 @@ async fn named(server: &OperatorApi, names: &Next) -> Option<Vec<String>> {
         }
         Next::FailedNodes => {
             let shadows = server.ours::<Item<BottlerocketShadow>>().list(&all).await.ok()?.items;
-            let failed = shadows.iter().filter(|shadow| shadow.ok().is_some_and(report::backs_off));
+            let failed = shadows.iter().filter(|shadow| shadow.ok().is_some_and(steer::backs_off));
             nodes(failed.map(|shadow| shadow.name().to_owned()).collect())
         }
         Next::Pools => {

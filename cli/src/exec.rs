@@ -10,7 +10,8 @@ use crate::Error;
 use crate::access::Right;
 use crate::arguments::Output;
 use crate::gather::OperatorApi;
-use crate::page::{shown, write_out};
+use crate::page::write_out;
+use crate::words::shown;
 
 /// The container of a reconciler's pod.
 const CONTAINER: &str = "reconciler";

@@ -5,7 +5,6 @@ use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
-use brupop_api::printable::printable;
 use jiff::Timestamp;
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
@@ -135,11 +134,6 @@ pub(crate) fn age(since: &str, now: Timestamp) -> String {
         Ok(seconds @ 172_800..) => format!("{}d", seconds / 86_400),
         Ok(_) | Err(_) => since.to_owned(),
     }
-}
-
-/// A text from outside, fit to be shown. Backquotes are left to our own commands.
-pub(crate) fn shown(text: &str, limit: usize) -> String {
-    printable(text, limit).replace('`', "'")
 }
 
 /// The view as it is printed.

@@ -3,9 +3,11 @@
 //! Annotations and the pause are merge patches, like those that docs/operations.md tells people to type, and name the UID of
 //! the object that was read. The list of lifted halts is replaced as a whole, so its patch tests that it is as it was read.
 
+use brupop_api::conditions::PROGRESSING;
 use brupop_api::crds::ACKNOWLEDGED_HALTS_MAX;
 use brupop_api::fleet::AcknowledgedHalt;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
+use brupop_core::decide::Reason;
 use brupop_core::objects::{WatchedFleet, WatchedNode};
 use brupop_core::pool::Pool;
 use json_patch::jsonptr::PointerBuf;
@@ -13,7 +15,6 @@ use json_patch::{AddOperation, PatchOperation, TestOperation};
 use kube::api::{ObjectMeta, Patch};
 use serde_json::{Value, json};
 
-use crate::report::backs_off;
 use crate::words::{self, Argument, brupop};
 
 /// Where the halts stand that people have lifted.
@@ -82,6 +83,12 @@ fn pause(what: &str, stops: &str, metadata: &ObjectMeta, is_paused: bool, paused
         format!("{what} is no longer paused")
     };
     PlannedChange::merge(json!({"metadata": {"uid": metadata.uid}, "spec": {"paused": paused}}), says)
+}
+
+/// Whether the node of this shadow waits only because its last attempt was given up.
+pub(crate) fn backs_off(shadow: &BottlerocketShadow) -> bool {
+    let mut conditions = shadow.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|told| told.type_ == PROGRESSING && told.reason == Reason::BackingOff.as_str())
 }
 
 /// Has the reboot of an update begun on the host, and not ended? Then no pause stops it any more.

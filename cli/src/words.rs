@@ -4,9 +4,9 @@ use std::fmt;
 
 use brupop_api::crds::{NAME_MAX, VERSION_MAX, is_version};
 use brupop_api::names::is_object_name;
+use brupop_api::printable::printable;
 
 use crate::arguments::DEFAULT_NAMESPACE;
-use crate::page::shown;
 
 /// An argument of a command that people paste. What is not of its type is left for them to fill in.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,11 @@ pub(crate) fn version(text: &str) -> String {
 /// What somebody else says.
 pub(crate) fn quotation(text: &str, limit: usize) -> String {
     format!("\"{}\"", shown(text, limit))
+}
+
+/// A text from outside, fit to be shown. Backquotes are left to our own commands.
+pub(crate) fn shown(text: &str, limit: usize) -> String {
+    printable(text, limit).replace('`', "'")
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::{OperatorApi, get};
 use crate::Error;
 use crate::leads::Leads;
 use crate::objects::ReconcilerPod;
-use crate::page::shown;
+use crate::words::shown;
 
 impl OperatorApi {
     /// The pod that leads. The Lease is believed only if a reconciler's pod has the name that it holds: who has a

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use super::Brought;
 use crate::Error;
 use crate::arguments::Output;
-use crate::page::{Page, Size, Tone, rendered, shown, terminal, tinted, write_out, write_to_terminal};
+use crate::page::{Page, Size, Tone, rendered, terminal, tinted, write_out, write_to_terminal};
 use crate::report::status;
+use crate::words::shown;
 
 /// On a terminal it is drawn after this many times [`SHORTEST`](super::SHORTEST) though nothing has changed, for the ages.
 const STALE: u32 = 5;

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use super::{EventRow, events, latest, name, notes, or_dash, sentence, time, version, word};
 use crate::gather::Past;
-use crate::page::{Page, Tone, View, age, section, shown};
+use crate::page::{Page, Tone, View, age, section};
 use crate::table::{Cell, table};
+use crate::words::shown;
 
 /// This many Events are shown.
 const EVENTS: usize = 200;

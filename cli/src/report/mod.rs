@@ -12,15 +12,14 @@ use brupop_api::conditions::{Condition, PROGRESSING};
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, TIME_MAX, WORD_MAX};
 use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, names};
-use brupop_core::decide::Reason;
 use brupop_core::pool::Pool;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::objects::Event;
-use crate::page::{Page, Tone, age, shown};
+use crate::page::{Page, Tone, age};
 use crate::table::{Cell, some, table};
-use crate::words::{name, version};
+use crate::words::{name, shown, version};
 
 /// Two Events that are published together are no further apart.
 const TOGETHER: SignedDuration = SignedDuration::from_secs(2);
@@ -118,11 +117,6 @@ pub(crate) fn notes(notes: &[String], page: &Page) -> String {
 /// The condition that says why a shadow's node moves or waits.
 fn progressing(shadow: &BottlerocketShadow) -> Option<&Condition> {
     condition(shadow, PROGRESSING)
-}
-
-/// Whether the node of this shadow waits only because its last attempt was given up.
-pub(crate) fn backs_off(shadow: &BottlerocketShadow) -> bool {
-    progressing(shadow).is_some_and(|said| said.reason == Reason::BackingOff.as_str())
 }
 
 fn condition<'a>(shadow: &'a BottlerocketShadow, type_: &str) -> Option<&'a Condition> {

@@ -4,36 +4,11 @@
 //! it is told from what other nodes run, and from what its pool asks for. This changes what is shown, never what begins.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use semver::Version;
 
-use super::{Decision, Reason};
+use super::{Decision, Missing, Reason};
 use crate::facts::{FleetFacts, NodeView};
-
-/// A version that a host is not offered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Missing<'a> {
-    /// One that this node runs, which has the same variant.
-    RunBy {
-        /// The version.
-        version: &'a str,
-        /// The node.
-        node: &'a str,
-    },
-    /// Whatever its pool asks for at least.
-    AtLeast,
-}
-
-/// With what precedes and follows it in its sentence.
-impl fmt::Display for Missing<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RunBy { version, node } => write!(f, "{version}, which {node} runs"),
-            Self::AtLeast => f.write_str("a version that its pool asks for (spec.versions.atLeast)"),
-        }
-    }
-}
 
 /// What the opted-in nodes of one variant run and choose.
 #[derive(Default)]

@@ -8,7 +8,6 @@ use brupop_api::Problem;
 use brupop_api::facts::StatusFacts;
 use jiff::Unit;
 
-use super::behind::Missing;
 use crate::facts::{FirstPool, FirstPoolStanding};
 use crate::window::Until;
 
@@ -191,6 +190,30 @@ Reason<'a>: Standing {
     Finishing: Next => "the update has ended; the agent has not confirmed it yet",
     Aborting(abort: Abort): Moving => "the update is given up ({abort:?}): {abort}",
 }}
+
+/// A version that a host is not offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Missing<'a> {
+    /// One that this node runs, which has the same variant.
+    RunBy {
+        /// The version.
+        version: &'a str,
+        /// The node.
+        node: &'a str,
+    },
+    /// Whatever its pool asks for at least.
+    AtLeast,
+}
+
+/// With what precedes and follows it in its sentence.
+impl fmt::Display for Missing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RunBy { version, node } => write!(f, "{version}, which {node} runs"),
+            Self::AtLeast => f.write_str("a version that its pool asks for (spec.versions.atLeast)"),
+        }
+    }
+}
 
 /// A limit that nodes without a slot use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
