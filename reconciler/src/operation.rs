@@ -243,9 +243,10 @@ fn failure(error: &Error) -> Reply {
     }
 }
 
-/// Would another version of the object not help? A server whose webhook does not answer says 500. A policy without a reason answers 422, and a webhook any code; unlike a
-/// `test` that does not hold, both say why. So does the schema, for example because the term is lower than the ledger's;
-/// and the API server if it cannot take back what it has served, such as a time in the year 10000.
+/// Whether another version of the object would not help. An API server whose webhook does not answer says 500. A policy without a
+/// reason answers 422, and a webhook any code; unlike a `test` that does not hold, both say why. So does the schema, for example
+/// because the term is lower than the ledger's; and the API server if it cannot take back what it has served, such as a time in
+/// the year 10000.
 fn is_denied(status: &Status) -> bool {
     let causes = status.details.as_ref().is_some_and(|details| !details.causes.is_empty());
     matches!(status.code, 400 | 403 | 413 | 500..600)
