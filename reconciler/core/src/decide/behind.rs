@@ -67,8 +67,7 @@ fn missing<'a>(
     let rules = fleet.pool_of(view).and_then(|pool| pool.rules);
     // A release that was withdrawn: two hosts choose an older one in its place.
     let is_withdrawn = |version: &Version| variant.chosen.get(1).is_some_and(|chosen| chosen < version);
-    let is_halted =
-        |text: &str| fleet.versions.get(text).is_some_and(|record| record.is_halted_for(node.variant));
+    let is_halted = |text: &str| fleet.is_halted_for(view, text);
     let mut newer = variant.run_by.iter().rev().take_while(|(version, _)| **version > runs);
     let newest = newer.find(|(version, (text, _))| {
         !is_withdrawn(version) && !is_halted(text) && rules.is_none_or(|rules| rules.allow(text))

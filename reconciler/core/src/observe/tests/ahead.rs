@@ -10,7 +10,7 @@ use crate::times::Ahead;
 /// Two hours after [`NOW`].
 const AHEAD: &str = "2026-11-21T06:00:00Z";
 
-/// What is seen so many seconds after [`NOW`], after these passes.
+/// Observes the cluster this many seconds after [`NOW`], after these passes.
 fn seen<'a>(cluster: &'a Cluster, policy: &'a Policy, seconds: i64, ahead: &mut Ahead) -> Observed<'a> {
     let known = Known { ahead: ahead.clone(), ..Known::default() };
     let observed = observe_knowing(cluster, &known, policy, Box::leak(Box::new(later(seconds))));
