@@ -23,7 +23,7 @@ fn policy(kind: &str, spec: Json) -> [Json; 2] {
     [named(kind.to_owned(), spec), named(format!("{kind}Binding"), binding)]
 }
 
-/// Annotates each namespaced object, whoever writes it, as Gatekeeper's `AssignMetadata` does.
+/// Annotates each namespaced object at each write, as Gatekeeper's `AssignMetadata` does.
 fn annotates_everything() -> [Json; 2] {
     let patch = "[JSONPatch{op: 'add', path: '/metadata/annotations', value: {'example.org/owner': 'team'}}]";
     let beside = "[JSONPatch{op: 'add', path: '/metadata/annotations/example.org~1owner', value: 'team'}]";

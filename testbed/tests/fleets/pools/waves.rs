@@ -20,7 +20,7 @@ fn of_wave(seed: u32) -> Choice {
     Choice { seed, ..Choice::default() }
 }
 
-/// Waits until fleet and pool say that so many nodes are not offered an update, and name these.
+/// Waits until fleet and pool count this number of nodes that are not offered an update, and name them.
 async fn until_not_offered(fleet: &Fleet, nodes: u64, named: &str) -> Result<()> {
     let so = |word: &str, message: &str| word == "NotOffered" && message.starts_with(named);
     let told = |conditions: &[Condition]| {
