@@ -50,7 +50,13 @@ enum Pause {
 
 impl Agent {
     /// Looks after the host of `node`, whose shadow is in `namespace`, and counts its calls here. Nothing is asked of the host yet.
-    pub fn new(options: Options, client: Client, namespace: &str, node: &str, calls: HostCalls) -> Self {
+    pub fn new(
+        options: Options,
+        client: Client,
+        namespace: &str,
+        node: &str,
+        calls: HostCalls,
+    ) -> Self {
         Self {
             host: HostSession::new(options, calls),
             reporter: Reporter::new(client, namespace, node),
@@ -68,7 +74,9 @@ impl Agent {
         shutdown: Shutdown,
     ) -> Result<(), SocketAbandoned> {
         loop {
-            self.reporter.copy.on_event(seen.borrow_and_update().clone());
+            self.reporter
+                .copy
+                .on_event(seen.borrow_and_update().clone());
             let turn = async {
                 let pause = self.turn().await;
                 match self.host.abandoned() {
@@ -88,18 +96,26 @@ impl Agent {
 
     /// One turn: look, decide, do.
     async fn turn(&mut self) -> Pause {
-        let Some(shadow) = self.reporter.newest().await else { return Pause::Shadow };
-        let Some(facts) = facts(&shadow) else { return Pause::Shadow };
+        let Some(shadow) = self.reporter.newest().await else {
+            return Pause::Shadow;
+        };
+        let Some(facts) = facts(&shadow) else {
+            return Pause::Shadow;
+        };
         let answers = match self.host.observe().await {
             Ok(answers) => answers,
             Err(delay) => {
                 self.reporter.nothing_to_report();
                 let told = self.report_host_failure(&facts, &shadow).await;
-                return told.filter(|pause| *pause != Pause::None).unwrap_or(Pause::ShadowOr(delay));
+                return told
+                    .filter(|pause| *pause != Pause::None)
+                    .unwrap_or(Pause::ShadowOr(delay));
             }
         };
         let span = tracing::info_span!("host", version = answers.version);
-        self.act(&answers.facts(), &facts, &shadow).instrument(span).await
+        self.act(&answers.facts(), &facts, &shadow)
+            .instrument(span)
+            .await
     }
 
     /// Decides what to do next, and does it.
@@ -143,7 +159,10 @@ impl Agent {
         match step {
             Step::Report(write) => self.report(&write, memory, shadow).await,
             Step::Call(call) => {
-                let made = self.host.call(call, host, facts, self.memory.refresh_due).await;
+                let made = self
+                    .host
+                    .call(call, host, facts, self.memory.refresh_due)
+                    .await;
                 if made.may_have_begun {
                     self.memory = memory;
                 }
@@ -193,7 +212,10 @@ impl Agent {
     ) -> Option<Pause> {
         let (problem, reason) = self.host.lasting_failure()?;
         let now = now();
-        let ends = self.host.silence().and_then(|reason| host_silence(facts, reason, &now));
+        let ends = self
+            .host
+            .silence()
+            .and_then(|reason| host_silence(facts, reason, &now));
         let write = ends.or_else(|| host_trouble(facts, problem, reason, &now))?;
         let (Ok(pause) | Err(pause)) = self.reporter.report(&write, shadow).await;
         Some(pause)

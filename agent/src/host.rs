@@ -90,7 +90,11 @@ impl CommandAnswer {
 impl Host {
     /// The API behind `socket`; each call takes at most `timeout`.
     pub fn new(socket: impl Into<PathBuf>, timeout: Duration) -> Self {
-        Self { socket: socket.into(), timeout, calls: HostCalls::default() }
+        Self {
+            socket: socket.into(),
+            timeout,
+            calls: HostCalls::default(),
+        }
     }
 
     /// The same, with its calls counted here.
@@ -175,14 +179,19 @@ impl Host {
         word: fn(&T) -> &'static str,
     ) -> Result<T, HostError> {
         let result = answer.as_ref().map_or_else(HostError::word, word);
-        self.calls.get_or_create(&[("call", call), ("result", result)]).inc();
+        self.calls
+            .get_or_create(&[("call", call), ("result", result)])
+            .inc();
         answer
     }
 
     async fn exchange(&self, call: &'static str) -> Result<(StatusCode, Vec<u8>), HostError> {
         tokio::time::timeout(self.timeout, exchange(&self.socket, call))
             .await
-            .map_err(|_| HostError::TimedOut { call, after: self.timeout })?
+            .map_err(|_| HostError::TimedOut {
+                call,
+                after: self.timeout,
+            })?
     }
 }
 
@@ -191,9 +200,14 @@ impl Host {
 async fn exchange(socket: &Path, call: &'static str) -> Result<(StatusCode, Vec<u8>), HostError> {
     let stream = UnixStream::connect(socket)
         .await
-        .map_err(|source| HostError::Unreachable { socket: socket.to_owned(), source })?;
+        .map_err(|source| HostError::Unreachable {
+            socket: socket.to_owned(),
+            source,
+        })?;
     let broken = |source| HostError::Broken { call, source };
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(broken)?;
     // It ends with this. What goes wrong comes up where the answer is awaited.
     let mut speaking = JoinSet::new();
     speaking.spawn(connection);
@@ -204,7 +218,10 @@ async fn exchange(socket: &Path, call: &'static str) -> Result<(StatusCode, Vec<
         .header(header::HOST, "localhost")
         .header(header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())
-        .map_err(|_| HostError::Nonsense { call, why: "the request cannot be written".to_owned() })?;
+        .map_err(|_| HostError::Nonsense {
+            call,
+            why: "the request cannot be written".to_owned(),
+        })?;
     let response = sender.send_request(request).await.map_err(broken)?;
     let status = response.status();
     let body = if status == StatusCode::OK {
@@ -222,7 +239,10 @@ async fn document(call: &'static str, mut body: Incoming) -> Result<Vec<u8>, Hos
         let frame = frame.map_err(|source| HostError::Broken { call, source })?;
         document.push(frame.data_ref().map_or(&[], |data| &data[..]));
         if document.kept_bytes() > BODY_MAX {
-            return Err(HostError::TooLong { call, limit: BODY_MAX });
+            return Err(HostError::TooLong {
+                call,
+                limit: BODY_MAX,
+            });
         }
     }
     Ok(document.into_text())
@@ -235,13 +255,23 @@ async fn beginning(call: &'static str, mut body: Incoming) -> Result<Vec<u8>, Ho
         && let Some(frame) = body.frame().await
     {
         let frame = frame.map_err(|source| HostError::Broken { call, source })?;
-        beginning.extend(frame.data_ref().into_iter().flatten().take(SENTENCE_MAX - beginning.len()));
+        beginning.extend(
+            frame
+                .data_ref()
+                .into_iter()
+                .flatten()
+                .take(SENTENCE_MAX - beginning.len()),
+        );
     }
     Ok(beginning)
 }
 
 fn unexpected(call: &'static str, (status, body): &(StatusCode, Vec<u8>)) -> HostError {
-    HostError::Unexpected { call, status: status.as_u16(), sentence: sentence(body) }
+    HostError::Unexpected {
+        call,
+        status: status.as_u16(),
+        sentence: sentence(body),
+    }
 }
 
 /// The host's sentence, fit for a log line and a status.
@@ -258,7 +288,11 @@ mod tests {
     fn a_sentence_is_one_short_line() {
         assert_eq!(sentence(b"  Update lock\n held \r\n"), "Update lock held");
         assert!(sentence(&vec![b'x'; 100_000]).len() <= SENTENCE_MAX);
-        assert!(sentence(&[0xff; 4]).chars().all(|c| c == char::REPLACEMENT_CHARACTER));
+        assert!(
+            sentence(&[0xff; 4])
+                .chars()
+                .all(|c| c == char::REPLACEMENT_CHARACTER)
+        );
         assert!(sentence(&vec![0xff; 100_000]).len() <= 3 * SENTENCE_MAX);
     }
 }

@@ -12,7 +12,9 @@ pub enum WhoError {
     #[error("the API server does not say whose token this is")]
     Api(#[source] Box<kube::Error>),
     /// The token is bound to no pod on a node.
-    #[error("{0}; run the agent with the token that is mounted into its pod, on Kubernetes 1.32 or newer")]
+    #[error(
+        "{0}; run the agent with the token that is mounted into its pod, on Kubernetes 1.32 or newer"
+    )]
     Token(#[from] IdentityError),
     /// The environment says something else than the token.
     #[error(
@@ -46,15 +48,19 @@ pub async fn who_am_i(client: kube::Client, told: Option<&str>) -> Result<PodIde
         .create(&PostParams::default(), &SelfSubjectReview::default())
         .await
         .map_err(|error| WhoError::Api(Box::new(error)))?;
-    let extra = review.status.and_then(|status| status.user_info).and_then(|user| user.extra);
+    let extra = review
+        .status
+        .and_then(|status| status.user_info)
+        .and_then(|user| user.extra);
     agreed(pod_identity(&extra.unwrap_or_default())?, told)
 }
 
 fn agreed(identity: PodIdentity, told: Option<&str>) -> Result<PodIdentity, WhoError> {
     match told {
-        Some(told) if !told.is_empty() && told != identity.node_name => {
-            Err(WhoError::OtherNode { told: told.to_owned(), found: identity.node_name })
-        }
+        Some(told) if !told.is_empty() && told != identity.node_name => Err(WhoError::OtherNode {
+            told: told.to_owned(),
+            found: identity.node_name,
+        }),
         _ if identity.node_name.len() > names::NODE_NAME_MAX => {
             Err(WhoError::NameTooLong(identity.node_name))
         }
@@ -81,8 +87,14 @@ mod tests {
             assert_eq!(agreed(identity("a"), told).unwrap().node_name, "a");
         }
         let sentence = agreed(identity("a"), Some("b")).unwrap_err().to_string();
-        assert!(sentence.contains("MY_NODE_NAME is b") && sentence.contains("pod on a"), "{sentence}");
+        assert!(
+            sentence.contains("MY_NODE_NAME is b") && sentence.contains("pod on a"),
+            "{sentence}"
+        );
         assert!(agreed(identity(&"n".repeat(249)), None).is_ok());
-        assert!(matches!(agreed(identity(&"n".repeat(250)), None), Err(WhoError::NameTooLong(_))));
+        assert!(matches!(
+            agreed(identity(&"n".repeat(250)), None),
+            Err(WhoError::NameTooLong(_))
+        ));
     }
 }

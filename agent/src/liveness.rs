@@ -57,7 +57,10 @@ pub fn probe(pod: &str) -> Result<(), AgentHangs> {
     stream
         .set_read_timeout(Some(TIMEOUT))
         .and_then(|()| stream.read_exact(&mut [0]))
-        .map_err(|source| AgentHangs { pod: pod.to_owned(), source })
+        .map_err(|source| AgentHangs {
+            pod: pod.to_owned(),
+            source,
+        })
 }
 
 #[cfg(test)]
@@ -73,7 +76,10 @@ mod tests {
         answers.abort();
         let hangs = answer_probes("hangs").unwrap();
         let error = asked("hangs").await.unwrap().unwrap_err();
-        assert_eq!(error.to_string(), "the agent of the pod hangs has not answered for 3 s");
+        assert_eq!(
+            error.to_string(),
+            "the agent of the pod hangs has not answered for 3 s"
+        );
         drop(hangs);
     }
 }

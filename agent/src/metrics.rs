@@ -51,11 +51,29 @@ mod tests {
     #[test]
     fn the_metrics_one_by_one() {
         let text = Metrics::default().render();
-        let described: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-        assert_eq!(described, ["brupop_agent_refused_scrapes counter", "brupop_agent_build info"]);
-        let version = format!(r#"brupop_agent_build_info{{version="{}"}} 1"#, env!("CARGO_PKG_VERSION"));
-        for line in [r#"brupop_agent_refused_scrapes_total{reason="forbidden"} 0"#, &version] {
-            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        let described: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE "))
+            .collect();
+        assert_eq!(
+            described,
+            [
+                "brupop_agent_refused_scrapes counter",
+                "brupop_agent_build info"
+            ]
+        );
+        let version = format!(
+            r#"brupop_agent_build_info{{version="{}"}} 1"#,
+            env!("CARGO_PKG_VERSION")
+        );
+        for line in [
+            r#"brupop_agent_refused_scrapes_total{reason="forbidden"} 0"#,
+            &version,
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is not in\n{text}"
+            );
         }
     }
 }

@@ -81,9 +81,16 @@ const DAY: u64 = 24 * 60 * MINUTE;
 fn between<const MIN: u64, const MAX: u64>(text: &str) -> Result<Duration, String> {
     let (least, most) = (Duration::from_millis(MIN), Duration::from_millis(MAX));
     let parsed: Result<SignedDuration, _> = text.trim().parse();
-    match parsed.ok().and_then(|signed| Duration::try_from(signed).ok()) {
+    match parsed
+        .ok()
+        .and_then(|signed| Duration::try_from(signed).ok())
+    {
         Some(duration) if (least..=most).contains(&duration) => Ok(duration),
-        Some(_) => Err(format!("write something between {} and {}", name(least), name(most))),
+        Some(_) => Err(format!(
+            "write something between {} and {}",
+            name(least),
+            name(most)
+        )),
         None => Err("write a number with its unit, such as 500ms, 30s, 10m or 1h30m".to_owned()),
     }
 }
@@ -113,7 +120,12 @@ mod tests {
 
     #[test]
     fn durations_have_units() {
-        let options = parse(&["--refresh-interval=1s", "--start-jitter=0s", "--poll-interval=59s"]).unwrap();
+        let options = parse(&[
+            "--refresh-interval=1s",
+            "--start-jitter=0s",
+            "--poll-interval=59s",
+        ])
+        .unwrap();
         assert_eq!(options.refresh_interval, Duration::from_secs(1));
         assert_eq!(options.start_jitter, Duration::ZERO);
         assert_eq!(options.poll_interval, Duration::from_secs(59));
@@ -127,7 +139,11 @@ mod tests {
             (&["--prefetch=true"], true),
             (&["--prefetch=false"], false),
         ] {
-            assert_eq!(parse(arguments).unwrap().prefetch, expected, "{arguments:?}");
+            assert_eq!(
+                parse(arguments).unwrap().prefetch,
+                expected,
+                "{arguments:?}"
+            );
         }
         assert!(parse(&["--prefetch=perhaps"]).is_err());
     }
@@ -145,9 +161,17 @@ mod tests {
             ("--metrics-address=8444", "invalid socket address"),
         ] {
             let sentence = parse(&[bad]).unwrap_err().to_string();
-            let variable =
-                bad.split('=').next().unwrap().trim_start_matches('-').replace('-', "_").to_uppercase();
-            assert!(sentence.contains(hint) && sentence.contains(&variable), "{bad}: {sentence}");
+            let variable = bad
+                .split('=')
+                .next()
+                .unwrap()
+                .trim_start_matches('-')
+                .replace('-', "_")
+                .to_uppercase();
+            assert!(
+                sentence.contains(hint) && sentence.contains(&variable),
+                "{bad}: {sentence}"
+            );
         }
     }
 
@@ -155,8 +179,10 @@ mod tests {
     fn the_list_of_settings_is_complete() {
         use clap::CommandFactory as _;
         let command = Options::command();
-        let mut names: Vec<_> =
-            command.get_arguments().filter_map(|argument| argument.get_env()?.to_str()).collect();
+        let mut names: Vec<_> = command
+            .get_arguments()
+            .filter_map(|argument| argument.get_env()?.to_str())
+            .collect();
         names.sort_unstable();
         assert_eq!(names, brupop_runtime::Program::Agent.settings());
     }

@@ -49,7 +49,11 @@ impl Pace {
 
     /// The repetitions of this call.
     pub(crate) fn repeats(&mut self, call: HostCall) -> &mut Repeats {
-        if call == HostCall::Command(Command::Activate) { &mut self.activates } else { &mut self.repeats }
+        if call == HostCall::Command(Command::Activate) {
+            &mut self.activates
+        } else {
+            &mut self.repeats
+        }
     }
 
     /// Is it time to look for updates?
@@ -69,13 +73,17 @@ impl Pace {
 
     /// No image waits any more.
     pub(crate) fn image_gone(&mut self, interval: Duration) {
-        self.refresh_at = self.refresh_at.min(Instant::now() + jittered(interval, 0.1));
+        self.refresh_at = self
+            .refresh_at
+            .min(Instant::now() + jittered(interval, 0.1));
     }
 
     /// How long until something is due on an idle host, which may download `prefetch` ahead of its turn.
     pub(crate) fn idle_for(&self, prefetch: Option<&str>) -> Duration {
         let refresh = self.refresh_at.duration_since(Instant::now());
-        prefetch.and_then(|version| self.prefetches.wait(version)).map_or(refresh, |wait| wait.min(refresh))
+        prefetch
+            .and_then(|version| self.prefetches.wait(version))
+            .map_or(refresh, |wait| wait.min(refresh))
     }
 }
 
@@ -111,12 +119,18 @@ impl Repeats {
         if self.last != Some((call, generation)) {
             return None;
         }
-        self.allowed_at?.checked_duration_since(Instant::now()).filter(|wait| !wait.is_zero())
+        self.allowed_at?
+            .checked_duration_since(Instant::now())
+            .filter(|wait| !wait.is_zero())
     }
 
     /// The call was made, and accepted. A reboot may be asked for again after `reboot`.
     pub(crate) fn accepted(&mut self, call: HostCall, generation: u64, reboot: Duration) {
-        self.times = if self.last == Some((call, generation)) { self.times.saturating_add(1) } else { 0 };
+        self.times = if self.last == Some((call, generation)) {
+            self.times.saturating_add(1)
+        } else {
+            0
+        };
         self.last = Some((call, generation));
         let pause = match call {
             HostCall::Reboot => reboot,
@@ -145,7 +159,11 @@ pub(crate) struct Prefetches {
 impl Prefetches {
     /// No download before this moment, for all agents of a fleet may start at once.
     pub(crate) fn not_before(moment: Instant) -> Self {
-        Self { version: None, times: 0, allowed_at: moment }
+        Self {
+            version: None,
+            times: 0,
+            allowed_at: moment,
+        }
     }
 
     /// How long a download of this version must wait, if it must.
@@ -153,12 +171,18 @@ impl Prefetches {
         if self.times > 0 && self.version.as_deref() != Some(version) {
             return None;
         }
-        self.allowed_at.checked_duration_since(Instant::now()).filter(|wait| !wait.is_zero())
+        self.allowed_at
+            .checked_duration_since(Instant::now())
+            .filter(|wait| !wait.is_zero())
     }
 
     /// A download of this version was asked for. A second one may follow after `base`, a third after twice that.
     pub(crate) fn asked(&mut self, version: &str, base: Duration) {
-        self.times = if self.version.as_deref() == Some(version) { self.times.saturating_add(1) } else { 1 };
+        self.times = if self.version.as_deref() == Some(version) {
+            self.times.saturating_add(1)
+        } else {
+            1
+        };
         self.version = Some(version.to_owned());
         let pause = doubled(base, self.times - 1, PREFETCH_PAUSE_MAX);
         self.allowed_at = Instant::now() + jittered(pause, 0.1);
@@ -192,12 +216,14 @@ impl RunningCommand {
 
     /// Is a command that had begun lost: killed on the host, or its result overwritten by another's?
     pub(crate) fn is_lost(&self) -> bool {
-        self.known_at.is_none_or(|known_at| known_at.elapsed() >= LOST_AFTER)
+        self.known_at
+            .is_none_or(|known_at| known_at.elapsed() >= LOST_AFTER)
     }
 
     /// Has the host been busy for long, without interruption?
     pub(crate) fn is_long(&self) -> bool {
-        self.busy_since.is_some_and(|since| since.elapsed() >= BUSY_FOR_LONG)
+        self.busy_since
+            .is_some_and(|since| since.elapsed() >= BUSY_FOR_LONG)
     }
 }
 
@@ -225,7 +251,11 @@ mod tests {
         repeats.accepted(prepare, 1, reboot);
         assert_eq!(repeats.wait(prepare, 1), Some(Duration::from_secs(2)));
         assert_eq!(repeats.wait(prepare, 2), None, "another wish");
-        assert_eq!(repeats.wait(HostCall::Command(Command::Activate), 1), None, "another call");
+        assert_eq!(
+            repeats.wait(HostCall::Command(Command::Activate), 1),
+            None,
+            "another call"
+        );
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(repeats.wait(prepare, 1), None);
         repeats.accepted(prepare, 1, reboot);
@@ -234,16 +264,28 @@ mod tests {
         assert_eq!(repeats.wait(HostCall::Reboot, 1), Some(reboot));
         tokio::time::advance(reboot).await;
         repeats.asked(HostCall::Reboot, 1, reboot);
-        assert_eq!(repeats.wait(HostCall::Reboot, 1), Some(reboot), "also if the host refuses it now");
+        assert_eq!(
+            repeats.wait(HostCall::Reboot, 1),
+            Some(reboot),
+            "also if the host refuses it now"
+        );
         repeats.asked(HostCall::Reboot, 2, reboot);
-        assert_eq!(repeats.wait(HostCall::Reboot, 2), None, "it has accepted nothing yet");
+        assert_eq!(
+            repeats.wait(HostCall::Reboot, 2),
+            None,
+            "it has accepted nothing yet"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn useless_prefetches_become_rare() {
         let second = Duration::from_secs(1);
         let mut prefetches = Prefetches::not_before(Instant::now() + second);
-        assert_eq!(prefetches.wait("1.20.0"), Some(second), "a fleet does not start all at once");
+        assert_eq!(
+            prefetches.wait("1.20.0"),
+            Some(second),
+            "a fleet does not start all at once"
+        );
         tokio::time::advance(second).await;
         assert_eq!(prefetches.wait("1.20.0"), None);
         let base = Duration::from_mins(10);
@@ -252,12 +294,17 @@ mod tests {
             prefetches.asked("1.20.0", base);
             let pause = prefetches.wait("1.20.0").unwrap();
             pauses.push(pause.as_secs_f64() / base.as_secs_f64());
-            assert_eq!(prefetches.wait("1.20.1"), None, "another version starts afresh");
+            assert_eq!(
+                prefetches.wait("1.20.1"),
+                None,
+                "another version starts afresh"
+            );
             tokio::time::advance(pause).await;
             assert_eq!(prefetches.wait("1.20.0"), None);
         }
-        for (pause, expected) in
-            pauses.iter().zip([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 144.0, 144.0])
+        for (pause, expected) in pauses
+            .iter()
+            .zip([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 144.0, 144.0])
         {
             assert!((pause / expected - 1.0).abs() <= 0.11, "{pauses:?}");
         }

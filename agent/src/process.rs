@@ -58,7 +58,9 @@ enum PortError {
 /// # Errors
 /// It cannot start, or nobody listens on the host's socket. Whatever else goes wrong is logged, and tried again.
 pub async fn run(options: Options) -> Result<(), ProcessError> {
-    let metrics = options.metrics_address.map(|address| (address, Arc::new(Metrics::default())));
+    let metrics = options
+        .metrics_address
+        .map(|address| (address, Arc::new(Metrics::default())));
     let mut cluster = ClusterConfig::of_pod("brupop-agent")?;
     if let Some((_, metrics)) = &metrics {
         cluster = cluster.counting(&metrics.process.api_requests);
@@ -79,10 +81,17 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     tracing::info!(parent: &span, pod = me.pod_name, agent = env!("CARGO_PKG_VERSION"), "agent started");
 
     let (sender, seen) = watch::channel(None);
-    let watching =
-        shadow::watch(client.clone(), cluster.namespace().to_owned(), shadow_name(&me.node_name), sender);
+    let watching = shadow::watch(
+        client.clone(),
+        cluster.namespace().to_owned(),
+        shadow_name(&me.node_name),
+        sender,
+    );
     tokio::spawn(watching.instrument(span.clone()));
-    let calls = metrics.as_ref().map(|(_, metrics)| metrics.host_calls.clone()).unwrap_or_default();
+    let calls = metrics
+        .as_ref()
+        .map(|(_, metrics)| metrics.host_calls.clone())
+        .unwrap_or_default();
     let agent = Agent::new(options, client, cluster.namespace(), &me.node_name, calls);
     let served = metrics.map(|(address, metrics)| {
         tokio::spawn(serve(address, cluster, me.pod_name, metrics).instrument(span.clone()))
@@ -122,13 +131,23 @@ fn open(
     let resolver = Resolver::self_signed(name)?;
     let right = Requirement::Get(metrics_endpoint::PATH);
     let client = cluster.client_without_retry()?;
-    let scrapers =
-        Authorizer::new(client, right, Unknown::OF_ONE_OF_MANY, metrics.process.refused_scrapes.clone());
+    let scrapers = Authorizer::new(
+        client,
+        right,
+        Unknown::OF_ONE_OF_MANY,
+        metrics.process.refused_scrapes.clone(),
+    );
     // Nobody requests it: this ends when it is aborted.
     let (trigger, shutdown) = Shutdown::by_hand();
     let (drops, metrics) = (metrics.process.drops.clone(), Arc::clone(metrics));
-    let pages =
-        metrics_endpoint::serve(listener, resolver, scrapers, move || metrics.render(), drops, shutdown);
+    let pages = metrics_endpoint::serve(
+        listener,
+        resolver,
+        scrapers,
+        move || metrics.render(),
+        drops,
+        shutdown,
+    );
     Ok(async move {
         pages.await;
         drop(trigger);

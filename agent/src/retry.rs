@@ -23,7 +23,12 @@ pub(crate) struct Retry {
 impl Retry {
     /// Nothing has failed yet. `what` is the beginning of log lines.
     pub(crate) fn new(what: &'static str) -> Self {
-        Self { what, log: FailureLog::default(), since: Instant::now(), times: 0 }
+        Self {
+            what,
+            log: FailureLog::default(),
+            since: Instant::now(),
+            times: 0,
+        }
     }
 
     /// It failed, for this reason. Returns how long to wait before the next try.
@@ -32,7 +37,11 @@ impl Retry {
             self.since = Instant::now();
         }
         if self.log.is_new(reason) {
-            tracing::warn!(reason, "{} fails; the agent tries again, and logs each reason once", self.what);
+            tracing::warn!(
+                reason,
+                "{} fails; the agent tries again, and logs each reason once",
+                self.what
+            );
         } else {
             tracing::debug!(reason, times = self.times, "{} fails again", self.what);
         }
@@ -63,7 +72,9 @@ impl Retry {
 
     /// The reason, if it has failed for so long.
     pub(crate) fn failing_for(&self, duration: Duration) -> Option<&str> {
-        self.log.reason().filter(|_| self.since.elapsed() >= duration)
+        self.log
+            .reason()
+            .filter(|_| self.since.elapsed() >= duration)
     }
 }
 
@@ -78,8 +89,11 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_a_limit() {
-        let delays: Vec<u128> =
-            [1, 2, 3, 4, 7, 8, u32::MAX].map(delay).iter().map(Duration::as_millis).collect();
+        let delays: Vec<u128> = [1, 2, 3, 4, 7, 8, u32::MAX]
+            .map(delay)
+            .iter()
+            .map(Duration::as_millis)
+            .collect();
         assert_eq!(delays, [500, 1000, 2000, 4000, 30_000, 30_000, 30_000]);
     }
 

@@ -38,7 +38,8 @@ impl ShadowCopy {
 
     /// UID and resource version.
     pub(crate) fn version(&self) -> Option<(Option<String>, Option<String>)> {
-        self.current().map(|shadow| (shadow.uid(), shadow.resource_version()))
+        self.current()
+            .map(|shadow| (shadow.uid(), shadow.resource_version()))
     }
 
     /// Takes what the watch says, unless the answer to a write of ours was newer.
@@ -107,13 +108,18 @@ pub async fn watch(client: Client, namespace: String, name: String, sender: watc
                 Some(Arc::new(shadow))
             }
             Some(Err(why)) => {
-                failing.failed(&format!("{name} cannot be read as a BottlerocketShadow v2: {why}"));
+                failing.failed(&format!(
+                    "{name} cannot be read as a BottlerocketShadow v2: {why}"
+                ));
                 None
             }
             None => {
                 failing.resolved();
                 if !std::mem::replace(&mut absent, true) {
-                    tracing::info!(shadow = name, "there is no shadow yet; the reconciler makes it");
+                    tracing::info!(
+                        shadow = name,
+                        "there is no shadow yet; the reconciler makes it"
+                    );
                 }
                 None
             }
@@ -135,28 +141,49 @@ mod tests {
     }
 
     fn known(copy: &ShadowCopy) -> Option<(String, String)> {
-        copy.current().map(|shadow| (shadow.uid().unwrap(), shadow.resource_version().unwrap()))
+        copy.current()
+            .map(|shadow| (shadow.uid().unwrap(), shadow.resource_version().unwrap()))
     }
 
     #[test]
     fn the_newest_wins_whichever_way_it_came() {
         let mut copy = ShadowCopy::default();
         copy.on_answer(shadow("a", "9"));
-        assert_eq!(known(&copy), None, "an answer does not bring back what is deleted");
+        assert_eq!(
+            known(&copy),
+            None,
+            "an answer does not bring back what is deleted"
+        );
         copy.on_event(Some(Arc::new(shadow("a", "9"))));
         copy.on_answer(shadow("a", "11"));
         assert_eq!(known(&copy), Some(("a".into(), "11".into())));
         copy.on_event(Some(Arc::new(shadow("a", "10"))));
-        assert_eq!(known(&copy), Some(("a".into(), "11".into())), "an older event");
+        assert_eq!(
+            known(&copy),
+            Some(("a".into(), "11".into())),
+            "an older event"
+        );
         assert!(copy.doubtful_from().is_some());
         copy.on_event(Some(Arc::new(shadow("a", "11"))));
         assert_eq!(copy.doubtful_from(), None, "the watch lagged");
         copy.on_answer(shadow("a", "10"));
-        assert_eq!(known(&copy), Some(("a".into(), "10".into())), "the store has gone back");
+        assert_eq!(
+            known(&copy),
+            Some(("a".into(), "10".into())),
+            "the store has gone back"
+        );
         copy.on_event(Some(Arc::new(shadow("b", "10"))));
-        assert_eq!(known(&copy), Some(("b".into(), "10".into())), "another object of the name");
+        assert_eq!(
+            known(&copy),
+            Some(("b".into(), "10".into())),
+            "another object of the name"
+        );
         copy.on_answer(shadow("a", "12"));
-        assert_eq!(known(&copy), Some(("b".into(), "10".into())), "an answer about the old object");
+        assert_eq!(
+            known(&copy),
+            Some(("b".into(), "10".into())),
+            "an answer about the old object"
+        );
         copy.on_event(None);
         assert_eq!(known(&copy), None);
     }

@@ -61,14 +61,17 @@ pub fn is_dns_label(text: &str) -> bool {
 pub(crate) fn is_label_of_any_length(text: &str) -> bool {
     let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = [text.as_bytes().first(), text.as_bytes().last()];
-    ends.iter().all(|end| end.is_some_and(inner)) && text.bytes().all(|byte| inner(&byte) || byte == b'-')
+    ends.iter().all(|end| end.is_some_and(inner))
+        && text.bytes().all(|byte| inner(&byte) || byte == b'-')
 }
 
 /// Is this a boot id that the schemas take: at most [`BOOT_ID_MAX`] letters, digits, `.`, `_` and `-`? The kernel's is a
 /// UUID.
 pub fn is_boot_id(text: &str) -> bool {
     (1..=BOOT_ID_MAX).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
 /// Which letters a variant may have.
@@ -116,9 +119,12 @@ mod tests {
         ] {
             assert_eq!(is_boot_id(text), expected, "{text:?}");
         }
-        for (text, expected) in
-            [("aws-k8s-1.30", true), ("", false), ("a b", false), (&"a".repeat(300), false)]
-        {
+        for (text, expected) in [
+            ("aws-k8s-1.30", true),
+            ("", false),
+            ("a b", false),
+            (&"a".repeat(300), false),
+        ] {
             assert_eq!(is_variant(text), expected, "{text:?}");
         }
     }

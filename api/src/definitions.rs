@@ -11,7 +11,10 @@ use crate::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow};
 
 /// Argo CD, Helm and Flux do not delete a definition that has these: with it would go all shadows, and the ledger.
 const KEPT: [(&str, &str); 3] = [
-    ("argocd.argoproj.io/sync-options", "Prune=false,Delete=false"),
+    (
+        "argocd.argoproj.io/sync-options",
+        "Prune=false,Delete=false",
+    ),
     ("helm.sh/resource-policy", "keep"),
     ("kustomize.toolkit.fluxcd.io/prune", "disabled"),
 ];
@@ -21,20 +24,34 @@ pub fn all() -> Vec<CustomResourceDefinition> {
     let kept = |mut crd: CustomResourceDefinition| {
         let annotations = crd.metadata.annotations.get_or_insert_default();
         annotations.extend(KEPT.map(|(key, value)| (key.to_owned(), value.to_owned())));
-        let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
+        let schemas = crd
+            .spec
+            .versions
+            .iter_mut()
+            .filter_map(|version| version.schema.as_mut());
         for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
             leave_out_defaults(schema);
             begin_unobserved(schema);
         }
         crd
     };
-    [BottlerocketShadow::crd(), BottlerocketFleet::crd(), BottlerocketPool::crd()].map(kept).into()
+    [
+        BottlerocketShadow::crd(),
+        BottlerocketFleet::crd(),
+        BottlerocketPool::crd(),
+    ]
+    .map(kept)
+    .into()
 }
 
 /// API servers do not keep `nullable: false`. With it `kubectl apply` would change the definition each time.
 fn leave_out_defaults(schema: &mut JSONSchemaProps) {
     schema.nullable = schema.nullable.filter(|nullable| *nullable);
-    schema.properties.iter_mut().flat_map(BTreeMap::values_mut).for_each(leave_out_defaults);
+    schema
+        .properties
+        .iter_mut()
+        .flat_map(BTreeMap::values_mut)
+        .for_each(leave_out_defaults);
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
         leave_out_defaults(items);
     }
@@ -46,9 +63,15 @@ fn leave_out_defaults(schema: &mut JSONSchemaProps) {
 /// Until the reconciler has seen an object, its status says so. kstatus, and with it Flux and Helm, would take an object
 /// without a status for one that is ready.
 fn begin_unobserved(schema: &mut JSONSchemaProps) {
-    let status = schema.properties.as_mut().and_then(|properties| properties.get_mut("status"));
+    let status = schema
+        .properties
+        .as_mut()
+        .and_then(|properties| properties.get_mut("status"));
     let has = |status: &&mut JSONSchemaProps| {
-        status.properties.as_ref().is_some_and(|fields| fields.contains_key("observedGeneration"))
+        status
+            .properties
+            .as_ref()
+            .is_some_and(|fields| fields.contains_key("observedGeneration"))
     };
     if let Some(status) = status.filter(has) {
         status.default = Some(JSON(serde_json::json!({"observedGeneration": 0})));
@@ -63,7 +86,9 @@ mod tests {
     /// The lists in this part of a schema that do not say how they are merged, by their paths.
     fn unsaid(path: &str, schema: &Value, found: &mut Vec<String>) {
         if schema["type"] == "array" {
-            let keys = schema["x-kubernetes-list-map-keys"].as_array().map_or(0, Vec::len);
+            let keys = schema["x-kubernetes-list-map-keys"]
+                .as_array()
+                .map_or(0, Vec::len);
             let says = match schema["x-kubernetes-list-type"].as_str() {
                 Some("map") => keys > 0,
                 Some("set" | "atomic") => keys == 0,
@@ -73,14 +98,20 @@ mod tests {
                 found.push(path.to_owned());
             }
         }
-        let parts = schema.as_object().into_iter().flatten().map(|(key, part)| (key.clone(), part));
+        let parts = schema
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, part)| (key.clone(), part));
         let members = schema
             .as_array()
             .into_iter()
             .flatten()
             .enumerate()
             .map(|(index, part)| (index.to_string(), part));
-        parts.chain(members).for_each(|(key, part)| unsaid(&format!("{path}/{key}"), part, found));
+        parts
+            .chain(members)
+            .for_each(|(key, part)| unsaid(&format!("{path}/{key}"), part, found));
     }
 
     /// What users apply is what the types say.
@@ -100,13 +131,19 @@ mod tests {
 
     /// The fields that answer with a pattern or a format in place of a sentence, by their paths.
     fn unworded(path: &str, schema: &Value, found: &mut Vec<String>) {
-        if ["pattern", "format"].iter().any(|word| schema[word].is_string() && schema["type"] == "string") {
+        if ["pattern", "format"]
+            .iter()
+            .any(|word| schema[word].is_string() && schema["type"] == "string")
+        {
             found.push(path.to_owned());
         }
         for (name, field) in schema["properties"].as_object().into_iter().flatten() {
             unworded(&format!("{path}.{name}"), field, found);
         }
-        for part in ["items", "additionalProperties"].iter().filter_map(|part| schema.get(part)) {
+        for part in ["items", "additionalProperties"]
+            .iter()
+            .filter_map(|part| schema.get(part))
+        {
             unworded(path, part, found);
         }
     }
@@ -116,10 +153,20 @@ mod tests {
     fn what_people_write_is_held_to_rules_with_sentences() {
         let mut found = vec![];
         // The reconciler writes the specs of shadows.
-        for crd in all().iter().filter(|crd| crd.spec.names.kind != "BottlerocketShadow") {
+        for crd in all()
+            .iter()
+            .filter(|crd| crd.spec.names.kind != "BottlerocketShadow")
+        {
             let schema = &json!(crd.spec.versions[0].schema)["openAPIV3Schema"];
-            assert!(schema["properties"]["spec"]["properties"].is_object(), "{schema}");
-            unworded(&crd.spec.names.kind, &schema["properties"]["spec"], &mut found);
+            assert!(
+                schema["properties"]["spec"]["properties"].is_object(),
+                "{schema}"
+            );
+            unworded(
+                &crd.spec.names.kind,
+                &schema["properties"]["spec"],
+                &mut found,
+            );
         }
         assert_eq!(found, [""; 0]);
     }
@@ -128,7 +175,10 @@ mod tests {
     fn what_kstatus_waits_for_begins_unobserved() {
         let default = |crd: CustomResourceDefinition| {
             let schema = crd.spec.versions[0].schema.clone()?.open_api_v3_schema?;
-            Some((crd.spec.names.kind, json!(schema.properties?["status"].default)))
+            Some((
+                crd.spec.names.kind,
+                json!(schema.properties?["status"].default),
+            ))
         };
         let unobserved = json!({"observedGeneration": 0});
         let found: Vec<_> = all().into_iter().filter_map(default).collect();
@@ -137,7 +187,10 @@ mod tests {
             ("BottlerocketFleet", unobserved.clone()),
             ("BottlerocketPool", unobserved),
         ];
-        assert_eq!(found, expected.map(|(kind, default)| (kind.to_owned(), default)));
+        assert_eq!(
+            found,
+            expected.map(|(kind, default)| (kind.to_owned(), default))
+        );
     }
 
     #[test]

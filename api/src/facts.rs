@@ -53,7 +53,8 @@ impl SpecFacts<'_> {
     /// Whether this number, which a person has written ([`crate::names::RETRY_ANNOTATION`]), ends the back-off after the last
     /// failure: it is of the attempt that failed, or of a later one that has not failed.
     pub fn is_retried(&self, retry: Option<u64>) -> bool {
-        self.failures.is_some_and(|failures| retry >= Some(failures.attempt) && retry <= self.attempt)
+        self.failures
+            .is_some_and(|failures| retry >= Some(failures.attempt) && retry <= self.attempt)
     }
 }
 
@@ -118,7 +119,9 @@ impl<'a> ShadowFacts<'a> {
 
     /// The version to update to, if there is one.
     pub fn update(&self) -> Option<&'a str> {
-        self.status.target_version.filter(|target| Some(*target) != self.status.current_version)
+        self.status
+            .target_version
+            .filter(|target| Some(*target) != self.status.current_version)
     }
 }
 
@@ -128,7 +131,13 @@ mod tests {
     use crate::BottlerocketShadowSpec;
 
     fn facts<'a>(spec: SpecFacts<'a>, status: StatusFacts<'a>) -> ShadowFacts<'a> {
-        ShadowFacts { name: "brs-a", uid: "u", generation: 2, spec, status }
+        ShadowFacts {
+            name: "brs-a",
+            uid: "u",
+            generation: 2,
+            spec,
+            status,
+        }
     }
 
     #[test]
@@ -140,7 +149,10 @@ mod tests {
         };
         let shadow = whole();
         let seen = ShadowFacts::of(&shadow);
-        assert_eq!(seen, Some(facts(SpecFacts::default(), StatusFacts::default())));
+        assert_eq!(
+            seen,
+            Some(facts(SpecFacts::default(), StatusFacts::default()))
+        );
         let changes: [fn(&mut BottlerocketShadow); 4] = [
             |shadow| shadow.metadata.name = None,
             |shadow| shadow.metadata.uid = None,
@@ -158,7 +170,12 @@ mod tests {
     fn a_state_is_reported_at_the_attempt_asked_for() {
         use State::{ErrorReset, Idle, MonitoringUpdate};
         for (current_state, attempt, asked_for, reports) in [
-            (Some(MonitoringUpdate), Some(1), Some(1), Some(MonitoringUpdate)),
+            (
+                Some(MonitoringUpdate),
+                Some(1),
+                Some(1),
+                Some(MonitoringUpdate),
+            ),
             (Some(MonitoringUpdate), None, None, Some(MonitoringUpdate)),
             (Some(MonitoringUpdate), Some(1), Some(2), None),
             (Some(MonitoringUpdate), None, Some(1), None),
@@ -166,11 +183,29 @@ mod tests {
             (Some(Idle), Some(1), Some(2), None),
             (None, Some(1), Some(1), None),
         ] {
-            let spec = SpecFacts { state: MonitoringUpdate, attempt: asked_for, ..SpecFacts::default() };
-            let facts = facts(spec, StatusFacts { current_state, attempt, ..StatusFacts::default() });
+            let spec = SpecFacts {
+                state: MonitoringUpdate,
+                attempt: asked_for,
+                ..SpecFacts::default()
+            };
+            let facts = facts(
+                spec,
+                StatusFacts {
+                    current_state,
+                    attempt,
+                    ..StatusFacts::default()
+                },
+            );
             let told = State::ALL.into_iter().find(|state| facts.reports(*state));
-            assert_eq!(told, reports, "{current_state:?} at {attempt:?}, not {asked_for:?}");
-            assert_eq!(facts.reached(), reports == Some(MonitoringUpdate), "{current_state:?}");
+            assert_eq!(
+                told, reports,
+                "{current_state:?} at {attempt:?}, not {asked_for:?}"
+            );
+            assert_eq!(
+                facts.reached(),
+                reports == Some(MonitoringUpdate),
+                "{current_state:?}"
+            );
         }
     }
 
@@ -182,8 +217,16 @@ mod tests {
             (Some("1.20.1"), Some("1.20.1"), None),
             (None, Some("1.19.4"), None),
         ] {
-            let status = StatusFacts { current_version, target_version, ..StatusFacts::default() };
-            assert_eq!(facts(SpecFacts::default(), status).update(), update, "{status:?}");
+            let status = StatusFacts {
+                current_version,
+                target_version,
+                ..StatusFacts::default()
+            };
+            assert_eq!(
+                facts(SpecFacts::default(), status).update(),
+                update,
+                "{status:?}"
+            );
         }
     }
 }

@@ -195,7 +195,8 @@ mod tests {
             ("DefaultPool", UnpooledNodes::DefaultPool),
             ("Hold", UnpooledNodes::Hold),
         ] {
-            let spec: BottlerocketFleetSpec = serde_json::from_value(json!({"unpooledNodes": word})).unwrap();
+            let spec: BottlerocketFleetSpec =
+                serde_json::from_value(json!({"unpooledNodes": word})).unwrap();
             assert_eq!(spec.unpooled_nodes, expected, "{word}");
         }
     }

@@ -63,7 +63,10 @@ pub fn component(username: &str, namespace: &str) -> Option<Component> {
 
 /// What follows the namespace in the user name of a service account of `namespace`; `None` for all other users.
 pub fn service_account<'a>(username: &'a str, namespace: &str) -> Option<&'a str> {
-    username.strip_prefix("system:serviceaccount:")?.strip_prefix(namespace)?.strip_prefix(':')
+    username
+        .strip_prefix("system:serviceaccount:")?
+        .strip_prefix(namespace)?
+        .strip_prefix(':')
 }
 
 /// Node and pod of a token, from `userInfo.extra`.
@@ -90,16 +93,31 @@ mod tests {
     use super::*;
 
     fn extra(values: &[(&str, &[&str])]) -> BTreeMap<String, Vec<String>> {
-        values.iter().map(|(k, v)| ((*k).to_owned(), v.iter().map(|s| (*s).to_owned()).collect())).collect()
+        values
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), v.iter().map(|s| (*s).to_owned()).collect()))
+            .collect()
     }
 
     #[test]
     fn components_are_told_by_account_and_namespace() {
         for (user, expected) in [
-            ("system:serviceaccount:ns:brupop-agent", Some(Component::Agent)),
-            ("system:serviceaccount:ns:team-brupop-agent-2", Some(Component::Agent)),
-            ("system:serviceaccount:ns:brupop-reconciler", Some(Component::Reconciler)),
-            ("system:serviceaccount:ns:brupop-webhook", Some(Component::Webhook)),
+            (
+                "system:serviceaccount:ns:brupop-agent",
+                Some(Component::Agent),
+            ),
+            (
+                "system:serviceaccount:ns:team-brupop-agent-2",
+                Some(Component::Agent),
+            ),
+            (
+                "system:serviceaccount:ns:brupop-reconciler",
+                Some(Component::Reconciler),
+            ),
+            (
+                "system:serviceaccount:ns:brupop-webhook",
+                Some(Component::Webhook),
+            ),
             ("system:serviceaccount:ns:default", None),
             ("system:serviceaccount:ns:brupop-agent:x", None),
             ("system:serviceaccount:ns:x:brupop-agent", None),
@@ -114,20 +132,36 @@ mod tests {
 
     #[test]
     fn a_pods_token_names_node_and_pod() {
-        let whole: [(&str, &[&str]); 4] =
-            [(NODE_NAME, &["n"]), (NODE_UID, &["nu"]), (POD_NAME, &["p"]), (POD_UID, &["pu"])];
+        let whole: [(&str, &[&str]); 4] = [
+            (NODE_NAME, &["n"]),
+            (NODE_UID, &["nu"]),
+            (POD_NAME, &["p"]),
+            (POD_UID, &["pu"]),
+        ];
         let identity = pod_identity(&extra(&whole)).unwrap();
-        assert_eq!((identity.node_name.as_str(), identity.pod_uid.as_str()), ("n", "pu"));
+        assert_eq!(
+            (identity.node_name.as_str(), identity.pod_uid.as_str()),
+            ("n", "pu")
+        );
 
         for left_out in 0..whole.len() {
             let mut claims = whole.to_vec();
             let (key, _) = claims.remove(left_out);
-            assert_eq!(pod_identity(&extra(&claims)), Err(IdentityError::Missing(key)));
+            assert_eq!(
+                pod_identity(&extra(&claims)),
+                Err(IdentityError::Missing(key))
+            );
             claims.push((key, &[""]));
-            assert_eq!(pod_identity(&extra(&claims)), Err(IdentityError::Missing(key)));
+            assert_eq!(
+                pod_identity(&extra(&claims)),
+                Err(IdentityError::Missing(key))
+            );
             claims.pop();
             claims.push((key, &["a", "b"]));
-            assert_eq!(pod_identity(&extra(&claims)), Err(IdentityError::Several(key, 2)));
+            assert_eq!(
+                pod_identity(&extra(&claims)),
+                Err(IdentityError::Several(key, 2))
+            );
         }
     }
 }

@@ -65,7 +65,10 @@ impl<T> Item<T> {
 impl<'de, T: Readable> Deserialize<'de> for Item<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self { metadata: identity(json.get()), body: T::read(json.get()) })
+        Ok(Self {
+            metadata: identity(json.get()),
+            body: T::read(json.get()),
+        })
     }
 }
 
@@ -133,9 +136,21 @@ fn identity(json: &str) -> ObjectMeta {
         resource_version: Option<String>,
     }
 
-    let Identity { namespace, name, uid, resource_version } =
-        serde_json::from_str::<Shape>(json).unwrap_or_default().metadata;
-    ObjectMeta { namespace, name, uid, resource_version, ..ObjectMeta::default() }
+    let Identity {
+        namespace,
+        name,
+        uid,
+        resource_version,
+    } = serde_json::from_str::<Shape>(json)
+        .unwrap_or_default()
+        .metadata;
+    ObjectMeta {
+        namespace,
+        name,
+        uid,
+        resource_version,
+        ..ObjectMeta::default()
+    }
 }
 
 /// What our own kinds need of `metadata`.
@@ -152,8 +167,23 @@ pub struct Metadata {
 
 impl From<Metadata> for ObjectMeta {
     fn from(metadata: Metadata) -> Self {
-        let Metadata { namespace, name, uid, resource_version, generation, owner_references } = metadata;
-        Self { namespace, name, uid, resource_version, generation, owner_references, ..Self::default() }
+        let Metadata {
+            namespace,
+            name,
+            uid,
+            resource_version,
+            generation,
+            owner_references,
+        } = metadata;
+        Self {
+            namespace,
+            name,
+            uid,
+            resource_version,
+            generation,
+            owner_references,
+            ..Self::default()
+        }
     }
 }
 
@@ -162,7 +192,9 @@ impl From<Metadata> for ObjectMeta {
 ///
 /// # Errors
 /// It is no text.
-pub fn lenient_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+pub fn lenient_time<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<Cow<'_, str>>::deserialize(deserializer)?;
     Ok(text.map(|text| text.parse().unwrap_or(Timestamp::MAX)))
 }
@@ -201,18 +233,37 @@ mod tests {
         bad["spec"]["state"] = json!("Dreaming of the password hunter2");
         let list = json!({"kind": "BottlerocketShadowList", "apiVersion": BottlerocketShadow::api_version(&()),
             "metadata": {"resourceVersion": "9"}, "items": [shadow("a"), bad, shadow("b")]});
-        let list: ObjectList<Item<BottlerocketShadow>> = serde_json::from_str(&list.to_string()).unwrap();
-        let names: Vec<_> = list.items.iter().map(|item| (item.name(), item.ok().is_some())).collect();
+        let list: ObjectList<Item<BottlerocketShadow>> =
+            serde_json::from_str(&list.to_string()).unwrap();
+        let names: Vec<_> = list
+            .items
+            .iter()
+            .map(|item| (item.name(), item.ok().is_some()))
+            .collect();
         assert_eq!(names, [("a", true), ("bad", false), ("b", true)]);
         let why = list.items[1].body.as_ref().unwrap_err().to_string();
-        assert!(why.contains("line 1, column") && !why.contains("hunter2"), "{why}");
-        assert_eq!(list.items[1].metadata.resource_version.as_deref(), Some("7"));
+        assert!(
+            why.contains("line 1, column") && !why.contains("hunter2"),
+            "{why}"
+        );
+        assert_eq!(
+            list.items[1].metadata.resource_version.as_deref(),
+            Some("7")
+        );
         let identity = list.items[1].metadata.clone();
-        let known = [identity.namespace, identity.name, identity.uid].map(Option::unwrap_or_default);
-        assert_eq!(known, ["ns", "bad", "u"], "an Event about it has to find it");
+        let known =
+            [identity.namespace, identity.name, identity.uid].map(Option::unwrap_or_default);
+        assert_eq!(
+            known,
+            ["ns", "bad", "u"],
+            "an Event about it has to find it"
+        );
         assert_eq!(Resource::meta(&list.items[1]), &list.items[1].metadata);
         let read = list.items[0].ok().unwrap();
-        assert_eq!((read.metadata.generation, &read.metadata.managed_fields), (Some(2), &None));
+        assert_eq!(
+            (read.metadata.generation, &read.metadata.managed_fields),
+            (Some(2), &None)
+        );
     }
 
     #[test]
@@ -225,21 +276,34 @@ mod tests {
         .unwrap();
         let expected = json!({"namespace": "ns", "name": "a", "uid": "u", "resourceVersion": "7",
             "generation": 2, "ownerReferences": [owner]});
-        assert_eq!(serde_json::to_value(ObjectMeta::from(read)).unwrap(), expected);
+        assert_eq!(
+            serde_json::to_value(ObjectMeta::from(read)).unwrap(),
+            expected
+        );
     }
 
     #[test]
     fn a_watch_event_survives_its_object() {
-        let line =
-            format!(r#"{{"type":"MODIFIED","object":{}}}"#, json!({"metadata": {"name": "n"}, "spec": 3}));
-        let WatchEvent::Modified(item) = serde_json::from_str(&line).unwrap() else { panic!("{line}") };
+        let line = format!(
+            r#"{{"type":"MODIFIED","object":{}}}"#,
+            json!({"metadata": {"name": "n"}, "spec": 3})
+        );
+        let WatchEvent::Modified(item) = serde_json::from_str(&line).unwrap() else {
+            panic!("{line}")
+        };
         let item: Item<BottlerocketShadow> = item;
         assert_eq!((item.name(), item.ok().is_none()), ("n", true));
     }
 
     #[test]
     fn unreadable_identity_is_empty() {
-        for json in ["{}", r#"{"metadata": null}"#, r#"{"metadata": {"name": 3}}"#, "[]", "7"] {
+        for json in [
+            "{}",
+            r#"{"metadata": null}"#,
+            r#"{"metadata": {"name": 3}}"#,
+            "[]",
+            "7",
+        ] {
             assert_eq!(identity(json), ObjectMeta::default(), "{json}");
         }
     }
@@ -249,9 +313,15 @@ mod tests {
         #[derive(Deserialize)]
         struct At(#[serde(deserialize_with = "lenient_time")] Option<Timestamp>);
         let read = |value: Value| serde_json::from_value::<At>(value).map(|at| at.0).ok();
-        assert_eq!(read(json!("10000-01-01T23:58:59Z")), Some(Some(Timestamp::MAX)));
+        assert_eq!(
+            read(json!("10000-01-01T23:58:59Z")),
+            Some(Some(Timestamp::MAX))
+        );
         assert_eq!(read(json!("soon")), Some(Some(Timestamp::MAX)));
-        assert_eq!(read(json!("1970-01-01T00:00:00Z")), Some(Some(Timestamp::UNIX_EPOCH)));
+        assert_eq!(
+            read(json!("1970-01-01T00:00:00Z")),
+            Some(Some(Timestamp::UNIX_EPOCH))
+        );
         assert_eq!(read(json!(null)), Some(None));
         assert_eq!(read(json!(5)), None);
     }
@@ -259,14 +329,31 @@ mod tests {
     #[test]
     fn an_item_is_of_the_kind_that_is_read() {
         type Read = Item<BottlerocketShadow>;
-        let names = [Read::kind(&()), Read::group(&()), Read::version(&()), Read::plural(&())];
-        assert_eq!(names, ["BottlerocketShadow", "brupop.bottlerocket.aws", "v2", "bottlerocketshadows"]);
+        let names = [
+            Read::kind(&()),
+            Read::group(&()),
+            Read::version(&()),
+            Read::plural(&()),
+        ];
+        assert_eq!(
+            names,
+            [
+                "BottlerocketShadow",
+                "brupop.bottlerocket.aws",
+                "v2",
+                "bottlerocketshadows"
+            ]
+        );
     }
 
     #[test]
     fn an_item_is_called_what_its_object_is_called() {
-        let mut item: Item<BottlerocketShadow> = serde_json::from_str(&shadow("a").to_string()).unwrap();
-        assert_eq!((item.namespace(), item.name(), item.uid()), ("ns", "a", "u"));
+        let mut item: Item<BottlerocketShadow> =
+            serde_json::from_str(&shadow("a").to_string()).unwrap();
+        assert_eq!(
+            (item.namespace(), item.name(), item.uid()),
+            ("ns", "a", "u")
+        );
         item.meta_mut().name = Some("b".into());
         assert_eq!(item.name(), "b");
         item.metadata = ObjectMeta::default();
@@ -280,7 +367,11 @@ mod tests {
             #[serde(default, deserialize_with = "null_as_default")]
             names: Vec<String>,
         }
-        let read = |value: Value| serde_json::from_value::<Names>(value).map(|read| read.names).ok();
+        let read = |value: Value| {
+            serde_json::from_value::<Names>(value)
+                .map(|read| read.names)
+                .ok()
+        };
         assert_eq!(read(json!({"names": ["a"]})), Some(vec!["a".to_owned()]));
         assert_eq!(read(json!({"names": null})), Some(vec![]));
         assert_eq!(read(json!({})), Some(vec![]));

@@ -108,7 +108,8 @@ impl Marker {
         let mut marker = self.clone();
         loop {
             let text = escaped(&serde_json::json!(marker).to_string());
-            let fits = marker.evicted_owners.len() <= EVICTED_OWNERS_MAX && text.len() <= MARKER_MAX;
+            let fits =
+                marker.evicted_owners.len() <= EVICTED_OWNERS_MAX && text.len() <= MARKER_MAX;
             if fits || marker.evicted_owners.pop_last().is_none() {
                 return text;
             }
@@ -158,7 +159,11 @@ fn escaped(json: &str) -> String {
         ('\u{2028}', r"\u2028"),
         ('\u{2029}', r"\u2029"),
     ];
-    escapes.into_iter().fold(json.to_owned(), |text, (character, escape)| text.replace(character, escape))
+    escapes
+        .into_iter()
+        .fold(json.to_owned(), |text, (character, escape)| {
+            text.replace(character, escape)
+        })
 }
 
 #[cfg(test)]
@@ -192,61 +197,127 @@ mod tests {
             evicted_owners: (0..40).map(|nth| (nth.to_string(), nth)).collect(),
             ..Marker::default()
         };
-        assert_eq!(Marker::parse(&short.render()).unwrap().evicted_owners.len(), EVICTED_OWNERS_MAX);
-        let text = Marker { evicted_owners: owners(40), ..Marker::default() }.render();
+        assert_eq!(
+            Marker::parse(&short.render()).unwrap().evicted_owners.len(),
+            EVICTED_OWNERS_MAX
+        );
+        let text = Marker {
+            evicted_owners: owners(40),
+            ..Marker::default()
+        }
+        .render();
         let read = Marker::parse(&text).unwrap();
-        assert!(text.len() <= MARKER_MAX && read.evicted_owners.len() > 10, "{text}");
-        assert_eq!(read.evicted_owners, owners(read.evicted_owners.len().try_into().unwrap()));
-        assert!(Marker::parse(r#"{"shadow_uid":"u","attempt":1,"evicted_owners":{"a":"many"}}"#).is_err());
+        assert!(
+            text.len() <= MARKER_MAX && read.evicted_owners.len() > 10,
+            "{text}"
+        );
+        assert_eq!(
+            read.evicted_owners,
+            owners(read.evicted_owners.len().try_into().unwrap())
+        );
+        assert!(
+            Marker::parse(r#"{"shadow_uid":"u","attempt":1,"evicted_owners":{"a":"many"}}"#)
+                .is_err()
+        );
     }
 
     #[test]
     fn the_marker_escapes_what_the_api_server_would() {
         let owner = "x/v1/A&B <c>/shop/\u{2028}\u{2029}";
-        let marker = Marker { left_owners: vec![owner.to_owned()], ..Marker::default() };
+        let marker = Marker {
+            left_owners: vec![owner.to_owned()],
+            ..Marker::default()
+        };
         let text = marker.render();
-        assert!(!text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']), "{text}");
+        assert!(
+            !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']),
+            "{text}"
+        );
         assert_eq!(Marker::parse(&text).unwrap(), marker);
     }
 
     #[test]
     fn what_is_left_on_the_node_always_fits() {
-        let mut marker = Marker { evicted_owners: owners(40), ..Marker::default() };
-        marker.operator_pods = vec!["8a4d3c52-4b0e-4f55-9a6e-0c2f7a1d9e10".into(); OPERATOR_PODS_MAX];
-        assert!(!marker.leave(&["x".repeat(LEFT_OWNERS_BYTES + 1)]), "too long");
-        assert!(!marker.leave(&["\u{1}".repeat(LEFT_OWNERS_BYTES / 6 + 1)]), "too long once it is escaped");
+        let mut marker = Marker {
+            evicted_owners: owners(40),
+            ..Marker::default()
+        };
+        marker.operator_pods =
+            vec!["8a4d3c52-4b0e-4f55-9a6e-0c2f7a1d9e10".into(); OPERATOR_PODS_MAX];
+        assert!(
+            !marker.leave(&["x".repeat(LEFT_OWNERS_BYTES + 1)]),
+            "too long"
+        );
+        assert!(
+            !marker.leave(&["\u{1}".repeat(LEFT_OWNERS_BYTES / 6 + 1)]),
+            "too long once it is escaped"
+        );
         for number in 0..LEFT_OWNERS_MAX {
             assert!(marker.leave(&[format!("apps/v1/ReplicaSet/{}/{number}", "n".repeat(63))]));
         }
         assert!(!marker.leave(&["apps/v1/ReplicaSet/shop/one-more".into()]));
         let read = Marker::parse(&marker.render()).unwrap();
-        assert_eq!((read.left_owners, read.operator_pods), (marker.left_owners, marker.operator_pods));
+        assert_eq!(
+            (read.left_owners, read.operator_pods),
+            (marker.left_owners, marker.operator_pods)
+        );
     }
 
     #[test]
     fn the_longest_marker_is_read() {
         let text = Marker::default().render();
         let padded = |length: usize| format!("{text:length$}");
-        assert_eq!(Marker::parse(&padded(MARKER_MAX)).unwrap(), Marker::default());
-        assert!(matches!(Marker::parse(&padded(MARKER_MAX + 1)), Err(MarkerError::TooLong(4097))));
-        assert!(matches!(Marker::parse("true"), Err(MarkerError::Malformed(_))));
+        assert_eq!(
+            Marker::parse(&padded(MARKER_MAX)).unwrap(),
+            Marker::default()
+        );
+        assert!(matches!(
+            Marker::parse(&padded(MARKER_MAX + 1)),
+            Err(MarkerError::TooLong(4097))
+        ));
+        assert!(matches!(
+            Marker::parse("true"),
+            Err(MarkerError::Malformed(_))
+        ));
     }
 
     #[test]
     fn each_change_waits_to_be_undone_and_no_record_does() {
         let at = || Some("2026-11-21T04:00:00Z".to_owned());
         for marker in [
-            Marker { excluded_at: at(), ..Marker::default() },
-            Marker { cordoned_at: at(), ..Marker::default() },
-            Marker { tainted: true, ..Marker::default() },
-            Marker { do_not_disrupt: true, ..Marker::default() },
-            Marker { scale_down_disabled: true, ..Marker::default() },
-            Marker { drain_started_at: at(), ..Marker::default() },
+            Marker {
+                excluded_at: at(),
+                ..Marker::default()
+            },
+            Marker {
+                cordoned_at: at(),
+                ..Marker::default()
+            },
+            Marker {
+                tainted: true,
+                ..Marker::default()
+            },
+            Marker {
+                do_not_disrupt: true,
+                ..Marker::default()
+            },
+            Marker {
+                scale_down_disabled: true,
+                ..Marker::default()
+            },
+            Marker {
+                drain_started_at: at(),
+                ..Marker::default()
+            },
         ] {
             assert!(marker.holds_changes(), "{marker:?}");
         }
         let left_owners = vec!["apps/v1/Deployment/shop/cart".to_owned()];
-        let record = Marker { evicted_owners: owners(1), left_owners, ..Marker::default() };
+        let record = Marker {
+            evicted_owners: owners(1),
+            left_owners,
+            ..Marker::default()
+        };
         assert!(!record.holds_changes());
     }
 }

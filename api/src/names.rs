@@ -34,7 +34,8 @@ pub const UPDATING_TAINT_EFFECT: &str = "PreferNoSchedule";
 /// Node annotation that keeps Karpenter from disrupting a node.
 pub const DO_NOT_DISRUPT_ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
 /// Node annotation that keeps the cluster autoscaler from removing a node.
-pub const SCALE_DOWN_DISABLED_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
+pub const SCALE_DOWN_DISABLED_ANNOTATION: &str =
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 /// Value of these two annotations as we write them.
 pub const KEPT_FROM_AUTOSCALERS: &str = "true";
 /// Taints that announce a node's removal. `DeletionCandidateOfClusterAutoscaler` is not one: it may stay for ever.
@@ -88,7 +89,9 @@ pub fn shadow_name(node: &str) -> String {
 
 /// Name of the node whose shadow this is, if it is named like a shadow.
 pub fn node_of_shadow(shadow: &str) -> Option<&str> {
-    shadow.strip_prefix(SHADOW_PREFIX).filter(|node| !node.is_empty())
+    shadow
+        .strip_prefix(SHADOW_PREFIX)
+        .filter(|node| !node.is_empty())
 }
 
 /// Dry-run writes of the reconciler that only our own rules refuse, and the names by which those refusals are known.
@@ -121,7 +124,10 @@ mod tests {
 
     #[test]
     fn a_shadow_is_named_after_its_node() {
-        assert_eq!(shadow_name("ip-10-0-0-1.ec2.internal"), "brs-ip-10-0-0-1.ec2.internal");
+        assert_eq!(
+            shadow_name("ip-10-0-0-1.ec2.internal"),
+            "brs-ip-10-0-0-1.ec2.internal"
+        );
         assert_eq!(node_of_shadow("brs-a"), Some("a"));
         assert_eq!(node_of_shadow("brs-"), None);
         assert_eq!(node_of_shadow("a"), None);
@@ -130,11 +136,18 @@ mod tests {
 
     #[test]
     fn a_name_is_a_dns_subdomain() {
-        for name in ["a", "0", "brupop-reconciler-7d9f-x2", "ip-10-0-0-1.ec2.internal", &"a".repeat(253)] {
+        for name in [
+            "a",
+            "0",
+            "brupop-reconciler-7d9f-x2",
+            "ip-10-0-0-1.ec2.internal",
+            &"a".repeat(253),
+        ] {
             assert!(is_object_name(name), "{name:?}");
         }
         let others =
-            ". .. a..b .a a. -a a- a.-b A a_b a/b a?b a#b a%2fb a,b=c é x/exec?command=sh&x=#".split(' ');
+            ". .. a..b .a a. -a a- a.-b A a_b a/b a?b a#b a%2fb a,b=c é x/exec?command=sh&x=#"
+                .split(' ');
         for name in others.chain(["", "a b", "a\n", &"a".repeat(254)]) {
             assert!(!is_object_name(name), "{name:?}");
         }

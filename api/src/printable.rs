@@ -42,7 +42,9 @@ pub fn is_unprintable(character: char) -> bool {
     // Most text is ASCII, and needs no look at the table.
     let beyond = || {
         matches!(character, '\u{2028}' | '\u{2029}')
-            || FORMAT.iter().any(|(first, last)| (*first..=*last).contains(&character))
+            || FORMAT
+                .iter()
+                .any(|(first, last)| (*first..=*last).contains(&character))
     };
     character.is_control() || (!character.is_ascii() && beyond())
 }
@@ -50,7 +52,9 @@ pub fn is_unprintable(character: char) -> bool {
 /// Has this text no character that [`is_unprintable`]?
 pub fn is_printable(text: &str) -> bool {
     // Most texts are ASCII. A fold that never ends early compares many bytes at once.
-    let is_ascii = text.bytes().fold(true, |is, byte| is & matches!(byte, b' '..=b'~'));
+    let is_ascii = text
+        .bytes()
+        .fold(true, |is, byte| is & matches!(byte, b' '..=b'~'));
     is_ascii || !text.contains(is_unprintable)
 }
 
@@ -109,9 +113,18 @@ mod tests {
     fn unprintable_is_what_unicode_says() {
         let every: String = (char::MIN..=char::MAX).collect();
         let unicode = regex::Regex::new(r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]").unwrap();
-        let theirs: String = unicode.find_iter(&every).map(|found| found.as_str()).collect();
-        let ours: String = every.chars().filter(|character| is_unprintable(*character)).collect();
-        assert_eq!(ours.escape_unicode().to_string(), theirs.escape_unicode().to_string());
+        let theirs: String = unicode
+            .find_iter(&every)
+            .map(|found| found.as_str())
+            .collect();
+        let ours: String = every
+            .chars()
+            .filter(|character| is_unprintable(*character))
+            .collect();
+        assert_eq!(
+            ours.escape_unicode().to_string(),
+            theirs.escape_unicode().to_string()
+        );
         assert!(ours.len() > 300, "{}", ours.len());
     }
 
@@ -121,8 +134,16 @@ mod tests {
             ("", 0, ""),
             ("node-0 é 🦀 \\n \"", 99, "node-0 é 🦀 \\n \""),
             ("a\r\n\tb", 99, "a\\r\\n\\tb"),
-            ("\0\u{1b}[2J\u{7f}\u{85}\u{9b}", 99, "\\u{0}\\u{1b}[2J\\u{7f}\\u{85}\\u{9b}"),
-            ("\u{2028}\u{202e}\u{2066}\u{feff}", 99, "\\u{2028}\\u{202e}\\u{2066}\\u{feff}"),
+            (
+                "\0\u{1b}[2J\u{7f}\u{85}\u{9b}",
+                99,
+                "\\u{0}\\u{1b}[2J\\u{7f}\\u{85}\\u{9b}",
+            ),
+            (
+                "\u{2028}\u{202e}\u{2066}\u{feff}",
+                99,
+                "\\u{2028}\\u{202e}\\u{2066}\\u{feff}",
+            ),
             ("abcdef", 6, "abcdef"),
             ("abcdefg", 6, "abc…"),
             ("ab\u{1b}", 7, "ab…"),
@@ -133,15 +154,21 @@ mod tests {
         ] {
             assert_eq!(printable(text, limit), expected, "{text:?}, {limit}");
         }
-        assert!(matches!(printable("as it is", 8), Cow::Borrowed("as it is")));
+        assert!(matches!(
+            printable("as it is", 8),
+            Cow::Borrowed("as it is")
+        ));
     }
 
     /// Texts in which a quarter of the characters is unprintable.
     fn text() -> impl Strategy<Value = String> {
         let unprintable = (0..0x3_0000_u32).prop_filter_map("unprintable", |number| {
-            char::from_u32(number % 0x100).or(char::from_u32(number)).filter(|c| is_unprintable(*c))
+            char::from_u32(number % 0x100)
+                .or(char::from_u32(number))
+                .filter(|c| is_unprintable(*c))
         });
-        let bidirectional = prop::sample::select(vec!['\u{202e}', '\u{2066}', '\u{2029}', '\u{e0041}']);
+        let bidirectional =
+            prop::sample::select(vec!['\u{202e}', '\u{2066}', '\u{2029}', '\u{e0041}']);
         let character = prop_oneof![6 => any::<char>(), 1 => unprintable, 1 => bidirectional];
         prop::collection::vec(character, 0..60).prop_map(String::from_iter)
     }

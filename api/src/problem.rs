@@ -35,7 +35,10 @@ crate::words! {
 impl Problem {
     /// Does Bottlerocket's API not answer, or refuse what it is asked?
     pub fn is_of_host_api(self) -> bool {
-        matches!(self, Self::HostUnreachable | Self::CommandRefused | Self::RebootRefused)
+        matches!(
+            self,
+            Self::HostUnreachable | Self::CommandRefused | Self::RebootRefused
+        )
     }
 
     /// Is it about an attempt, and not about a host that waits for its turn?
@@ -56,17 +59,24 @@ mod tests {
     #[test]
     fn what_a_problem_is_about_is_told_by_its_name() {
         use Problem::{
-            CannotDisarm, CommandRefused, HostUnreachable, NoInPlaceUpdates, NoUpdateChosen, NotNextToBoot,
-            PrefetchBlocked, PrefetchFailed, RebootRefused, RefreshFailed, StepFailed,
+            CannotDisarm, CommandRefused, HostUnreachable, NoInPlaceUpdates, NoUpdateChosen,
+            NotNextToBoot, PrefetchBlocked, PrefetchFailed, RebootRefused, RefreshFailed,
+            StepFailed,
         };
         for problem in Problem::ALL {
             let expected = match problem {
                 HostUnreachable | CommandRefused | RebootRefused => (true, false, true),
                 RefreshFailed | NoInPlaceUpdates => (false, false, true),
-                NoUpdateChosen | PrefetchFailed | PrefetchBlocked | CannotDisarm => (false, false, false),
+                NoUpdateChosen | PrefetchFailed | PrefetchBlocked | CannotDisarm => {
+                    (false, false, false)
+                }
                 NotNextToBoot | StepFailed => (false, true, false),
             };
-            let told = (problem.is_of_host_api(), problem.is_of_attempt(), problem.prevents_update());
+            let told = (
+                problem.is_of_host_api(),
+                problem.is_of_attempt(),
+                problem.prevents_update(),
+            );
             assert_eq!(told, expected, "{problem}");
         }
     }

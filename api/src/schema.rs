@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use crate::crds::{
-    BOOT_ID_MAX, COUNTER_MAX, LABEL_MAX, MESSAGE_MAX, NAME_MAX, POOL_NAME_MAX, TIME_MAX, VARIANT_MAX,
-    VERSION_MAX, WORD_MAX,
+    BOOT_ID_MAX, COUNTER_MAX, LABEL_MAX, MESSAGE_MAX, NAME_MAX, POOL_NAME_MAX, TIME_MAX,
+    VARIANT_MAX, VERSION_MAX, WORD_MAX,
 };
 use crate::printable::PATTERN;
 
@@ -35,7 +35,8 @@ const WORD: &str = r"^[A-Z][A-Za-z]*$";
 const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 const LABEL_VALUE_HINT: &str =
     "write letters, digits, -, _ and . that begin and end with a letter or a digit, such as web-1";
-const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
+const LABEL_KEY: &str =
+    "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
 const LABEL_KEY_MAX: usize = NAME_MAX + 1 + LABEL_MAX;
 const LABEL_KEY_HINT: &str = "write the key of a label, such as example.org/rack";
 const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
@@ -43,7 +44,8 @@ const DNS_LABEL_HINT: &str = "write a name of letters in lower case, digits and 
 const POOL_NAME: &str = "^[0-9a-z.-]+$";
 const POOL_NAME_HINT: &str =
     "write the name of a pool, of letters in lower case, digits, - and ., such as canary";
-const DURATION: &str = "^([0-9]{1,5}h([0-9]{1,5}m)?([0-9]{1,6}s)?|[0-9]{1,5}m([0-9]{1,6}s)?|[0-9]{1,6}s)$";
+const DURATION: &str =
+    "^([0-9]{1,5}h([0-9]{1,5}m)?([0-9]{1,6}s)?|[0-9]{1,5}m([0-9]{1,6}s)?|[0-9]{1,6}s)$";
 const DURATION_MAX: usize = 32;
 const DURATION_HINT: &str = "write hours, minutes and seconds, such as 24h or 1h30m";
 const VERSION_HINT: &str = "write a semantic version, such as 1.20.0";
@@ -61,7 +63,8 @@ const WRITTEN_TIME_HINT: &str = "write a time with its offset, such as 2026-12-2
 const SCHEDULE: &str = "^ *([0-9A-Za-z*/,#?-]+ +){4}[0-9A-Za-z*/,#?-]+ *$";
 const SCHEDULE_MAX: usize = 128;
 /// What to write for the schedule of a window.
-pub const FIVE_FIELDS: &str = "write five fields (minute hour day month weekday), such as \"0 2 * * SAT\"";
+pub const FIVE_FIELDS: &str =
+    "write five fields (minute hour day month weekday), such as \"0 2 * * SAT\"";
 /// The rule for limits.
 pub(crate) const MAX_UNAVAILABLE_RULE: &str =
     "type(self) == int ? self >= 1 && self <= 100000 : self.matches('^(100|[1-9][0-9]?)%$')";
@@ -78,7 +81,8 @@ pub(crate) struct Counter(#[schemars(range(min = 0, max = COUNTER_MAX))] i64);
 // A time as RFC 3339 has it.
 #[derive(JsonSchema)]
 pub(crate) struct Time(
-    #[schemars(length(max = TIME_MAX), regex(pattern = TIME), extend("format" = "date-time"))] String,
+    #[schemars(length(max = TIME_MAX), regex(pattern = TIME), extend("format" = "date-time"))]
+    String,
 );
 
 // A version of Bottlerocket.
@@ -91,7 +95,9 @@ pub(crate) struct Variant(#[schemars(length(max = VARIANT_MAX), regex(pattern = 
 
 // The id of a boot.
 #[derive(JsonSchema)]
-pub(crate) struct BootId(#[schemars(length(min = 1, max = BOOT_ID_MAX), regex(pattern = BOOT_ID))] String);
+pub(crate) struct BootId(
+    #[schemars(length(min = 1, max = BOOT_ID_MAX), regex(pattern = BOOT_ID))] String,
+);
 
 // A type or a reason, in CamelCase.
 #[derive(JsonSchema)]
@@ -132,7 +138,10 @@ fn matches(text: &str, pattern: &str) -> String {
 
 /// The rule for keys of a map, which no type has.
 fn keys(are: &str, pattern: &str, most: usize) -> Value {
-    let rule = format!("self.all(key, key.size() <= {most} && {})", matches("key", pattern));
+    let rule = format!(
+        "self.all(key, key.size() <= {most} && {})",
+        matches("key", pattern)
+    );
     json!([{"rule": rule, "message": format!("each key is {are}")}])
 }
 
@@ -148,7 +157,10 @@ pub(crate) fn name_keys(most: usize) -> Value {
 
 /// The rule that `start` comes before `end`. Of one that is no time, its own rule tells.
 pub(crate) fn ordered() -> String {
-    let (start, end) = (matches("self.start", WRITTEN_TIME), matches("self.end", WRITTEN_TIME));
+    let (start, end) = (
+        matches("self.start", WRITTEN_TIME),
+        matches("self.end", WRITTEN_TIME),
+    );
     format!("!({start} && {end}) || timestamp(self.start) < timestamp(self.end)")
 }
 
@@ -165,7 +177,11 @@ mod tests {
         let days = |(year, month)| (0..=32).map(move |day| (year, month, day));
         for (year, month, day) in years.into_iter().flat_map(months).flat_map(days) {
             let text = format!("{year}-{month:02}-{day:02}T00:00:00Z");
-            assert_eq!(written.is_match(&text), text.parse::<jiff::Timestamp>().is_ok(), "{text}");
+            assert_eq!(
+                written.is_match(&text),
+                text.parse::<jiff::Timestamp>().is_ok(),
+                "{text}"
+            );
         }
     }
 }

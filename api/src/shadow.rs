@@ -44,18 +44,45 @@ crate::words! {
     status = "BottlerocketShadowStatus",
     derive = "PartialEq",
     doc = "The update of one node's Bottlerocket host: spec is what it should reach, status is where it is.",
-    printcolumn(name = "State", type_ = "string", json_path = ".status.current_state", priority = 1),
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.current_version"),
-    printcolumn(name = "Target State", type_ = "string", json_path = ".spec.state", priority = 1),
-    printcolumn(name = "Target Version", type_ = "string", json_path = ".status.target_version"),
-    printcolumn(name = "Crash Count", type_ = "string", json_path = ".status.crash_count", priority = 1),
+    printcolumn(
+        name = "State",
+        type_ = "string",
+        json_path = ".status.current_state",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".status.current_version"
+    ),
+    printcolumn(
+        name = "Target State",
+        type_ = "string",
+        json_path = ".spec.state",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Target Version",
+        type_ = "string",
+        json_path = ".status.target_version"
+    ),
+    printcolumn(
+        name = "Crash Count",
+        type_ = "string",
+        json_path = ".status.crash_count",
+        priority = 1
+    ),
     printcolumn(name = "Pool", type_ = "string", json_path = ".status.pool"),
     printcolumn(
         name = "Reason",
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Progressing")].reason"#
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
 )]
 #[x_kube(
     validation = Rule::new("self.state != 'ErrorReset'").message("ErrorReset is a status, not something to reach"),
@@ -107,8 +134,16 @@ impl Readable for BottlerocketShadow {
             #[serde(default)]
             status: Option<BottlerocketShadowStatus>,
         }
-        let Shape { metadata, spec, status } = serde_json::from_str(json)?;
-        Ok(Self { metadata: metadata.into(), spec, status })
+        let Shape {
+            metadata,
+            spec,
+            status,
+        } = serde_json::from_str(json)?;
+        Ok(Self {
+            metadata: metadata.into(),
+            spec,
+            status,
+        })
     }
 }
 

@@ -1,6 +1,8 @@
 //! Which state may follow which: the one table that agent, reconciler, webhook and model share.
 
-use crate::State::{self, ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
+use crate::State::{
+    self, ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate,
+};
 
 /// May the reconciler move the spec from one state to the other?
 ///
@@ -57,7 +59,12 @@ mod tests {
 
     #[test]
     fn status_follows_the_goal_or_fails() {
-        for goal in [Idle, StagedAndPerformedUpdate, RebootedIntoUpdate, MonitoringUpdate] {
+        for goal in [
+            Idle,
+            StagedAndPerformedUpdate,
+            RebootedIntoUpdate,
+            MonitoringUpdate,
+        ] {
             for from in State::ALL.into_iter().map(Some).chain([None]) {
                 let reachable: Vec<State> = State::ALL
                     .into_iter()

@@ -7,7 +7,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation, jsonptr::PointerBuf};
+use json_patch::{
+    AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation, jsonptr::PointerBuf,
+};
 use serde_json::json;
 
 use crate::fleet::{Slot, VersionRecord};
@@ -190,11 +192,17 @@ impl Write<'_> {
 
 /// One operation of a patch, by its verb.
 fn test(path: &str, value: serde_json::Value) -> PatchOperation {
-    PatchOperation::Test(TestOperation { path: parse(path), value })
+    PatchOperation::Test(TestOperation {
+        path: parse(path),
+        value,
+    })
 }
 
 fn add(path: &str, value: serde_json::Value) -> PatchOperation {
-    PatchOperation::Add(AddOperation { path: parse(path), value })
+    PatchOperation::Add(AddOperation {
+        path: parse(path),
+        value,
+    })
 }
 
 fn remove(path: &str) -> PatchOperation {

@@ -30,12 +30,26 @@ pub fn pass() -> Vec<Figure> {
 /// Measures what webhook and agent compute.
 pub fn verdict() -> Vec<Figure> {
     let micros = |case| {
-        let run = CASES.into_iter().find(|(name, _)| *name == case).map(|(_, run)| run);
-        run.map_or(f64::NAN, |run| typical(&mut |drive| run(drive)).as_secs_f64() * 1e6)
+        let run = CASES
+            .into_iter()
+            .find(|(name, _)| *name == case)
+            .map(|(_, run)| run);
+        run.map_or(f64::NAN, |run| {
+            typical(&mut |drive| run(drive)).as_secs_f64() * 1e6
+        })
     };
     vec![
-        Figure::new("webhook: a status patch, from bytes to bytes", micros("verdict-report"), "µs").aim(50.0),
-        Figure::new("webhook: a refusal, from bytes to bytes", micros("verdict-refusal"), "µs"),
+        Figure::new(
+            "webhook: a status patch, from bytes to bytes",
+            micros("verdict-report"),
+            "µs",
+        )
+        .aim(50.0),
+        Figure::new(
+            "webhook: a refusal, from bytes to bytes",
+            micros("verdict-refusal"),
+            "µs",
+        ),
         Figure::new("agent: a step that reports", micros("agent-reports"), "µs"),
     ]
 }

@@ -41,7 +41,10 @@ impl Display for Place {
 
 /// How long things take on hosts that do everything but their reboots at once.
 pub fn quick() -> Durations {
-    Durations { reboot: REBOOT, ..Durations::default() }
+    Durations {
+        reboot: REBOOT,
+        ..Durations::default()
+    }
 }
 
 /// Starts a fleet with this number of nodes, with hosts that take this long, and with these settings over the shipped ones.
@@ -54,9 +57,15 @@ pub async fn start(
 ) -> Result<Fleet> {
     let options = FleetOptions {
         nodes,
-        env: settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        env: settings
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
         durations,
-        control_plane: Options { audit_policy: Some(AUDIT_POLICY), ..Options::CLUSTER },
+        control_plane: Options {
+            audit_policy: Some(AUDIT_POLICY),
+            ..Options::CLUSTER
+        },
         ..FleetOptions::default()
     };
     let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
@@ -73,17 +82,31 @@ pub async fn start(
     }
     let idle = |history: &History| {
         let of_fleet: Vec<_> = history.now().filter(|(_, seen)| seen.has_shadow).collect();
-        of_fleet.len() == nodes && of_fleet.iter().all(|(_, seen)| seen.is_idle() && seen.version.is_some())
+        of_fleet.len() == nodes
+            && of_fleet
+                .iter()
+                .all(|(_, seen)| seen.is_idle() && seen.version.is_some())
     };
-    fleet.until("every shadow is Idle and every host is known", idle).await?;
+    fleet
+        .until("every shadow is Idle and every host is known", idle)
+        .await?;
     for workload in ["deployment/brupop-webhook", "deployment/brupop-reconciler"] {
-        fleet.control_plane.until_rolled_out(NAMESPACE, workload).await?;
+        fleet
+            .control_plane
+            .until_rolled_out(NAMESPACE, workload)
+            .await?;
     }
     Ok(fleet)
 }
 
 /// Awaits that every node that is opted in runs this version, Idle, with nothing left on it.
 pub async fn until_updated(fleet: &Fleet, version: &str) -> Result<()> {
-    let updated = |history: &History| history.now().all(|(_, seen)| !seen.has_shadow || seen.runs(version));
-    fleet.until(&format!("every node runs {version}"), updated).await
+    let updated = |history: &History| {
+        history
+            .now()
+            .all(|(_, seen)| !seen.has_shadow || seen.runs(version))
+    };
+    fleet
+        .until(&format!("every node runs {version}"), updated)
+        .await
 }

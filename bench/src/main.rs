@@ -73,7 +73,9 @@ impl Part {
         match self {
             Self::Pass => Ok(cases::pass()),
             Self::Verdict => Ok(cases::verdict()),
-            Self::RollOut => roll_out::measure(arguments.times.into(), arguments.large.into()).await,
+            Self::RollOut => {
+                roll_out::measure(arguments.times.into(), arguments.large.into()).await
+            }
             Self::Starts => starts::measure().await,
             Self::Idle => idle::measure(Duration::from_secs(arguments.idle_seconds)).await,
             Self::Ports => ports::measure().await,
@@ -90,12 +92,19 @@ async fn main() -> ExitCode {
 
 /// Measures one part after the other. A part that fails is named in the end; the others are measured all the same.
 async fn bench(arguments: &Arguments) -> Result<ExitCode> {
-    let mut report = Report { began: Timestamp::now(), machine: Machine::here(), figures: vec![] };
+    let mut report = Report {
+        began: Timestamp::now(),
+        machine: Machine::here(),
+        figures: vec![],
+    };
     let wanted = |part: &Part| arguments.only.is_empty() || arguments.only.contains(part);
     let mut failed = vec![];
     for part in Part::value_variants().iter().filter(|part| wanted(part)) {
         say(&format!("{part:?}"));
-        match Box::pin(part.measure(arguments)).await.and_then(all_measured) {
+        match Box::pin(part.measure(arguments))
+            .await
+            .and_then(all_measured)
+        {
             Ok(figures) => report.figures.extend(figures),
             Err(error) => {
                 say(&format!("{part:?} failed: {error:#}"));

@@ -37,7 +37,11 @@ pub async fn measure() -> Result<Vec<Figure>> {
     say("starting the reconciler");
     let (reconciler, _) = start(&world, "1", &mut asked).await?;
     say("updating the others");
-    asked.until("all other nodes are updated", |asked| asked.begun.len() >= NODES - 1).await?;
+    asked
+        .until("all other nodes are updated", |asked| {
+            asked.begun.len() >= NODES - 1
+        })
+        .await?;
     say("changing all budgets");
     tenants::change_budgets(&world.client(), BUDGETS).await?;
     tokio::time::sleep(AFTERWARDS).await;

@@ -21,7 +21,11 @@ const ADMISSION: i32 = 8443;
 /// How many connections are opened to each replica, and opened again at once: more than it keeps.
 const CONNECTIONS: usize = 2000;
 /// What takes most memory.
-const COSTLY: [Behaviour; 3] = [Behaviour::HalfBody, Behaviour::LongBody, Behaviour::CostlyBody];
+const COSTLY: [Behaviour; 3] = [
+    Behaviour::HalfBody,
+    Behaviour::LongBody,
+    Behaviour::CostlyBody,
+];
 
 /// Measures it.
 pub async fn measure() -> Result<Vec<Figure>> {
@@ -36,11 +40,19 @@ pub async fn measure() -> Result<Vec<Figure>> {
     ensure!(flooded.len() == 2, "{flooded:?}");
     let configurations = Api::<ValidatingWebhookConfiguration>::all(cluster.client());
     let configuration = configurations.get("brupop-webhook").await?;
-    let entry = configuration.webhooks.into_iter().flatten().next().context("no webhook")?;
+    let entry = configuration
+        .webhooks
+        .into_iter()
+        .flatten()
+        .next()
+        .context("no webhook")?;
     let bundle = entry.client_config.ca_bundle.context("no bundle")?.0;
     let mut floods = vec![];
     for webhook in &flooded {
-        let address = *webhook.listens.get(&ADMISSION).context("it does not listen")?;
+        let address = *webhook
+            .listens
+            .get(&ADMISSION)
+            .context("it does not listen")?;
         let port = Port::tls(address, &format!("brupop-webhook.{NAMESPACE}.svc"), &bundle)?;
         floods.push(Flood::start(&port, CONNECTIONS, &COSTLY, Duration::ZERO)?);
     }
@@ -52,7 +64,11 @@ pub async fn measure() -> Result<Vec<Figure>> {
     for webhook in &flooded {
         resident = resident.max(Usage::of(webhook.pid)?.peak);
     }
-    ensure!(webhooks() == flooded, "a webhook ended: {flooded:?} {:?}", webhooks());
+    ensure!(
+        webhooks() == flooded,
+        "a webhook ended: {flooded:?} {:?}",
+        webhooks()
+    );
     let what = format!("webhook: resident at most, {CONNECTIONS} connections with costly bodies");
     Ok(vec![Figure::new(what, resident, "MiB").aim(AIM_MIB)])
 }

@@ -20,12 +20,18 @@ pub struct Requests {
 pub fn program(event: &Event) -> Option<&'static str> {
     let account = event.user.username.strip_prefix("system:serviceaccount:")?;
     let account = account.strip_prefix(NAMESPACE)?.strip_prefix(":brupop-")?;
-    ["reconciler", "agent", "webhook"].into_iter().find(|program| *program == account)
+    ["reconciler", "agent", "webhook"]
+        .into_iter()
+        .find(|program| *program == account)
 }
 
 /// The node that an agent's token is bound to.
 pub fn node_of_agent(event: &Event) -> Option<&String> {
-    event.user.extra.get("authentication.kubernetes.io/node-name")?.first()
+    event
+        .user
+        .extra
+        .get("authentication.kubernetes.io/node-name")?
+        .first()
 }
 
 /// Is it a request of our programs? A watch stands in the log when it begins, and again when it ends.
@@ -60,9 +66,15 @@ pub fn is_report(event: &Event) -> bool {
 }
 
 fn reports_idle(event: &Event) -> bool {
-    let operations = event.request_object.as_ref().and_then(|body| body.as_array()).into_iter().flatten();
+    let operations = event
+        .request_object
+        .as_ref()
+        .and_then(|body| body.as_array())
+        .into_iter()
+        .flatten();
     let mut sets = operations.filter(|operation| operation["op"] == "add");
-    is_report(event) && sets.any(|set| set["path"] == "/status/current_state" && set["value"] == "Idle")
+    is_report(event)
+        && sets.any(|set| set["path"] == "/status/current_state" && set["value"] == "Idle")
 }
 
 fn is_eviction(event: &Event) -> bool {
@@ -72,8 +84,14 @@ fn is_eviction(event: &Event) -> bool {
 impl Requests {
     /// Counts them.
     pub fn of(events: &[Event]) -> Self {
-        let began = events.iter().position(is_spec).map(|at| events[at].request_received_timestamp);
-        let ended = events.iter().rfind(|event| reports_idle(event)).map(|event| event.stage_timestamp);
+        let began = events
+            .iter()
+            .position(is_spec)
+            .map(|at| events[at].request_received_timestamp);
+        let ended = events
+            .iter()
+            .rfind(|event| reports_idle(event))
+            .map(|event| event.stage_timestamp);
         let mut requests = Self::default();
         for event in events.iter().filter(|event| is_ours(event)) {
             let at = event.request_received_timestamp;

@@ -48,17 +48,27 @@ impl RollOut {
     /// How long it takes if nothing but hosts takes time.
     fn ideal(&self) -> Duration {
         let at_once = match self.limit.strip_suffix('%') {
-            Some(percent) => {
-                percent.parse::<usize>().map_or(self.nodes, |percent| self.nodes * percent / 100)
-            }
+            Some(percent) => percent
+                .parse::<usize>()
+                .map_or(self.nodes, |percent| self.nodes * percent / 100),
             None => self.limit.parse().unwrap_or(self.nodes),
         };
         REBOOT * u32::try_from(self.nodes.div_ceil(at_once.max(1))).unwrap_or(u32::MAX)
     }
 
     async fn run(&self) -> Result<Measured> {
-        let Self { nodes, limit, place, pods_per_node, slow } = self;
-        let steps = if *slow { ", each step takes a minute" } else { "" };
+        let Self {
+            nodes,
+            limit,
+            place,
+            pods_per_node,
+            slow,
+        } = self;
+        let steps = if *slow {
+            ", each step takes a minute"
+        } else {
+            ""
+        };
         say(&format!(
             "{nodes} nodes x {pods_per_node} pods, limit {limit}, reconciler and webhook {place}{steps}"
         ));
@@ -66,7 +76,14 @@ impl RollOut {
         let refresh = format!("{}s", (nodes / 10).max(2));
         let (durations, soak) = if *slow {
             let minute = Duration::from_mins(1);
-            (Durations { prepare: minute, reboot: minute, ..Durations::default() }, "60")
+            (
+                Durations {
+                    prepare: minute,
+                    reboot: minute,
+                    ..Durations::default()
+                },
+                "60",
+            )
         } else {
             (fleet::quick(), "0")
         };
@@ -85,7 +102,9 @@ impl RollOut {
         fleet.pause(true).await?;
         fleet.publish(NEW)?;
         let known = |history: &History| {
-            history.now().all(|(_, seen)| !seen.has_shadow || seen.available.as_deref() == Some(NEW))
+            history
+                .now()
+                .all(|(_, seen)| !seen.has_shadow || seen.available.as_deref() == Some(NEW))
         };
         fleet.until("every host knows the version", known).await?;
         let mut audit = fleet.control_plane.audit().from_now();
@@ -103,11 +122,19 @@ impl RollOut {
         })
         .await?;
         let history = fleet.history();
-        let beyond =
-            |outcome: Outcome| Some(outcome.duration?.saturating_sub(REBOOT + outcome.drain).as_secs_f64());
+        let beyond = |outcome: Outcome| {
+            Some(
+                outcome
+                    .duration?
+                    .saturating_sub(REBOOT + outcome.drain)
+                    .as_secs_f64(),
+            )
+        };
         Ok(Measured {
-            overhead: median(history.outcomes().into_values().filter_map(beyond)).context("no update")?,
-            makespan: history.duration().context("no update")?.as_secs_f64() / self.ideal().as_secs_f64(),
+            overhead: median(history.outcomes().into_values().filter_map(beyond))
+                .context("no update")?,
+            makespan: history.duration().context("no update")?.as_secs_f64()
+                / self.ideal().as_secs_f64(),
             requests: Requests::of(&events),
         })
     }
@@ -117,54 +144,116 @@ impl RollOut {
 pub async fn measure(times: usize, large: usize) -> Result<Vec<Figure>> {
     let mut figures = vec![];
     let note = format!("median of {times} roll-outs");
-    let (beyond, to_ideal) = ("overhead per node beyond host, drain and reboot", "makespan to the ideal");
-    for (limit, overhead, makespan) in [("1", 0.2, 1.1), ("4", 0.3, 1.15), ("unlimited", 0.4, 1.2)] {
-        let roll_out =
-            RollOut { nodes: NODES, limit, place: Place::OnTheFleet, pods_per_node: 0, slow: false };
+    let (beyond, to_ideal) = (
+        "overhead per node beyond host, drain and reboot",
+        "makespan to the ideal",
+    );
+    for (limit, overhead, makespan) in [("1", 0.2, 1.1), ("4", 0.3, 1.15), ("unlimited", 0.4, 1.2)]
+    {
+        let roll_out = RollOut {
+            nodes: NODES,
+            limit,
+            place: Place::OnTheFleet,
+            pods_per_node: 0,
+            slow: false,
+        };
         let mut all = vec![];
         for _ in 0..times {
             all.push(roll_out.run().await?);
         }
-        let middle = |value: fn(&Measured) -> f64| median(all.iter().map(value)).unwrap_or(f64::NAN);
+        let middle =
+            |value: fn(&Measured) -> f64| median(all.iter().map(value)).unwrap_or(f64::NAN);
         let fleet = format!("{NODES} nodes, limit {limit}");
         figures.extend([
-            Figure::new(format!("{beyond}, {fleet}"), middle(|one| one.overhead), "s")
-                .aim(overhead)
-                .note(&note),
-            Figure::new(format!("{to_ideal}, {fleet}"), middle(|one| one.makespan), "")
-                .aim(makespan)
-                .note(&note),
+            Figure::new(
+                format!("{beyond}, {fleet}"),
+                middle(|one| one.overhead),
+                "s",
+            )
+            .aim(overhead)
+            .note(&note),
+            Figure::new(
+                format!("{to_ideal}, {fleet}"),
+                middle(|one| one.makespan),
+                "",
+            )
+            .aim(makespan)
+            .note(&note),
         ]);
     }
     figures.extend(requests().await?);
-    let roll_out =
-        RollOut { nodes: large, limit: "10%", place: Place::OnTheFleet, pods_per_node: 0, slow: false };
+    let roll_out = RollOut {
+        nodes: large,
+        limit: "10%",
+        place: Place::OnTheFleet,
+        pods_per_node: 0,
+        slow: false,
+    };
     let measured = roll_out.run().await?;
     figures.extend([
-        Figure::new(format!("{to_ideal}, {large} nodes, limit 10%"), measured.makespan, "").aim(1.1),
-        Figure::new(format!("overhead per node, {large} nodes, limit 10%"), measured.overhead, "s"),
+        Figure::new(
+            format!("{to_ideal}, {large} nodes, limit 10%"),
+            measured.makespan,
+            "",
+        )
+        .aim(1.1),
+        Figure::new(
+            format!("overhead per node, {large} nodes, limit 10%"),
+            measured.overhead,
+            "s",
+        ),
     ]);
     Ok(figures)
 }
 
 /// Requests where our own pods are not moved: with nothing to drain, and how many more with pods.
 async fn requests() -> Result<Vec<Figure>> {
-    let nothing =
-        RollOut { nodes: NODES, limit: "4", place: Place::Elsewhere, pods_per_node: 0, slow: false };
+    let nothing = RollOut {
+        nodes: NODES,
+        limit: "4",
+        place: Place::Elsewhere,
+        pods_per_node: 0,
+        slow: false,
+    };
     let without = nothing.run().await?.requests;
-    let with = RollOut { pods_per_node: PODS, ..nothing }.run().await?.requests;
-    let slow = RollOut { limit: "unlimited", slow: true, ..nothing }.run().await?.requests;
+    let with = RollOut {
+        pods_per_node: PODS,
+        ..nothing
+    }
+    .run()
+    .await?
+    .requests;
+    let slow = RollOut {
+        limit: "unlimited",
+        slow: true,
+        ..nothing
+    }
+    .run()
+    .await?
+    .requests;
     let more = (number(with.during) - number(without.during)) / number(with.evicted);
     let fleet = format!("{NODES} nodes, limit 4");
     let per_node = |count| number(count) / number(NODES);
     Ok(vec![
-        Figure::new(format!("API requests per updated node, {fleet}"), per_node(without.during), "")
-            .aim(30.0)
-            .note("reconciler and webhook on other nodes"),
-        Figure::new("- if each step takes a minute", per_node(slow.during - slow.clocked), "")
-            .aim(30.0)
-            .note("without renewals of the Lease, dry runs and looks for upstream's operator"),
-        Figure::new("- more after the last node's Idle", per_node(without.after), ""),
+        Figure::new(
+            format!("API requests per updated node, {fleet}"),
+            per_node(without.during),
+            "",
+        )
+        .aim(30.0)
+        .note("reconciler and webhook on other nodes"),
+        Figure::new(
+            "- if each step takes a minute",
+            per_node(slow.during - slow.clocked),
+            "",
+        )
+        .aim(30.0)
+        .note("without renewals of the Lease, dry runs and looks for upstream's operator"),
+        Figure::new(
+            "- more after the last node's Idle",
+            per_node(without.after),
+            "",
+        ),
         Figure::new("- more for each evicted pod", more, "")
             .aim(1.0)
             .note(format!("{PODS} pods on each node")),

@@ -27,7 +27,14 @@ pub struct Figure {
 impl Figure {
     /// A figure without an aim.
     pub fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
-        Self { name: name.into(), value, unit, aim: None, met: None, note: String::new() }
+        Self {
+            name: name.into(),
+            value,
+            unit,
+            aim: None,
+            met: None,
+            note: String::new(),
+        }
     }
 
     /// It should not exceed this.
@@ -46,8 +53,14 @@ impl Figure {
     }
 
     fn text(&self, value: f64) -> String {
-        let decimals = if ["MiB", "%"].contains(&self.unit) { 1 } else { 2 };
-        format!("{value:.decimals$} {}", self.unit).trim_end().to_owned()
+        let decimals = if ["MiB", "%"].contains(&self.unit) {
+            1
+        } else {
+            2
+        };
+        format!("{value:.decimals$} {}", self.unit)
+            .trim_end()
+            .to_owned()
     }
 }
 
@@ -80,10 +93,17 @@ impl Machine {
     pub fn here() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let after = |text: String, key: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(key))
+                .unwrap_or_default();
             line.trim_start_matches([':', '\t', ' ']).to_owned()
         };
-        let first = |text: String| text.split_whitespace().next().and_then(|word| word.parse().ok());
+        let first = |text: String| {
+            text.split_whitespace()
+                .next()
+                .and_then(|word| word.parse().ok())
+        };
         let memory: f64 = first(after(read("/proc/meminfo"), "MemTotal")).unwrap_or_default();
         Self {
             processor: after(read("/proc/cpuinfo"), "model name"),
@@ -97,25 +117,40 @@ impl Machine {
 impl Report {
     /// A table that can be pasted into the documentation.
     pub fn render(&self) -> String {
-        let Machine { processor, cores, memory_gib, load } = &self.machine;
+        let Machine {
+            processor,
+            cores,
+            memory_gib,
+            load,
+        } = &self.machine;
         let date = self.began.strftime("%Y-%m-%d %H:%M UTC");
-        let mut text =
-            format!("{date}, {processor}, {cores} cores, {memory_gib:.0} GiB, load {load:.1} before\n\n");
+        let mut text = format!(
+            "{date}, {processor}, {cores} cores, {memory_gib:.0} GiB, load {load:.1} before\n\n"
+        );
         text.push_str("| figure | value | aim | met |\n|---|---|---|---|\n");
         for figure in &self.figures {
             let aim = figure.aim.map(|aim| figure.text(aim)).unwrap_or_default();
             let met = figure.met.map_or("", |met| if met { "yes" } else { "no" });
-            let note = if figure.note.is_empty() { String::new() } else { format!(" ({})", figure.note) };
+            let note = if figure.note.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", figure.note)
+            };
             // Writing to a String does not fail.
-            let _ =
-                writeln!(text, "| {}{note} | {} | {aim} | {met} |", figure.name, figure.text(figure.value));
+            let _ = writeln!(
+                text,
+                "| {}{note} | {} | {aim} | {met} |",
+                figure.name,
+                figure.text(figure.value)
+            );
         }
         text
     }
 
     /// Writes it as JSON.
     pub fn write(&self, to: &Path) -> Result<()> {
-        std::fs::write(to, serde_json::to_vec_pretty(self)?).with_context(|| to.display().to_string())
+        std::fs::write(to, serde_json::to_vec_pretty(self)?)
+            .with_context(|| to.display().to_string())
     }
 }
 
@@ -135,9 +170,17 @@ mod tests {
             Figure::new("memory", 5.46, "MiB").aim(5.5).note("at most"),
             Figure::new("updates", 3.0, ""),
         ];
-        let report = Report { began: Timestamp::UNIX_EPOCH, machine: Machine::default(), figures };
+        let report = Report {
+            began: Timestamp::UNIX_EPOCH,
+            machine: Machine::default(),
+            figures,
+        };
         let text = report.render();
-        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+        let rows: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("| "))
+            .skip(1)
+            .collect();
         assert_eq!(
             rows,
             [

@@ -21,12 +21,32 @@ pub struct Cluster {
 impl Cluster {
     /// Starts it with these nodes. Returns when the webhook is ready.
     pub async fn start(nodes: usize) -> Result<Self> {
-        let options = Options { audit_policy: Some(AUDIT_POLICY), ..Options::CLUSTER };
+        let options = Options {
+            audit_policy: Some(AUDIT_POLICY),
+            ..Options::CLUSTER
+        };
         let control_plane = ControlPlane::start(options).await?;
         apply_overlay(&control_plane, "default").await?;
         let nowhere = r#"{"spec": {"template": {"spec": {"nodeSelector": {"bench": "nowhere"}}}}}"#;
-        control_plane.kubectl(["-n", NAMESPACE, "patch", "daemonset", "brupop-agent", "-p", nowhere]).await?;
-        let scale = ["-n", NAMESPACE, "scale", "deployment", "brupop-reconciler", "--replicas=0"];
+        control_plane
+            .kubectl([
+                "-n",
+                NAMESPACE,
+                "patch",
+                "daemonset",
+                "brupop-agent",
+                "-p",
+                nowhere,
+            ])
+            .await?;
+        let scale = [
+            "-n",
+            NAMESPACE,
+            "scale",
+            "deployment",
+            "brupop-reconciler",
+            "--replicas=0",
+        ];
         control_plane.kubectl(scale).await?;
         for number in 0..nodes {
             let mut node = NewNode::numbered(number)?;
@@ -35,8 +55,13 @@ impl Cluster {
             node.create(&control_plane.client()).await?;
         }
         let kubelets = Kubelets::start(&control_plane, only(&["brupop-webhook"], &[])?);
-        control_plane.until_rolled_out(NAMESPACE, "deployment/brupop-webhook").await?;
-        Ok(Self { kubelets, control_plane })
+        control_plane
+            .until_rolled_out(NAMESPACE, "deployment/brupop-webhook")
+            .await?;
+        Ok(Self {
+            kubelets,
+            control_plane,
+        })
     }
 
     /// A client that may do everything.

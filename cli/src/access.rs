@@ -16,7 +16,10 @@ pub struct Right {
 }
 
 impl Right {
-    pub(crate) fn new<K: Resource<DynamicType = ()>>(verb: &'static str, namespace: Option<&str>) -> Self {
+    pub(crate) fn new<K: Resource<DynamicType = ()>>(
+        verb: &'static str,
+        namespace: Option<&str>,
+    ) -> Self {
         let resource = format!("{}.{}", K::plural(&()), K::group(&()));
         Self {
             verb,
@@ -32,7 +35,10 @@ impl Right {
 
     /// The same of a sub-resource.
     pub(crate) fn below(self, sub_resource: &str) -> Self {
-        Self { resource: format!("{}/{sub_resource}", self.resource), ..self }
+        Self {
+            resource: format!("{}/{sub_resource}", self.resource),
+            ..self
+        }
     }
 
     /// Which of the operator's or of Kubernetes' roles gives this right, as the end of a sentence.

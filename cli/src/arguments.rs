@@ -158,7 +158,9 @@ fn object_name(text: &str) -> Result<String, &'static str> {
 }
 
 fn version(text: &str) -> Result<String, &'static str> {
-    is_version(text).then(|| text.to_owned()).ok_or("a version is written as 1.20.0")
+    is_version(text)
+        .then(|| text.to_owned())
+        .ok_or("a version is written as 1.20.0")
 }
 
 /// The default pool has no object that could be paused.
@@ -197,7 +199,9 @@ mod tests {
             "why",
             "-n ../../x status",
         ] {
-            let parsed = Arguments::try_parse_from(std::iter::once("kubectl-brupop").chain(words.split(' ')));
+            let parsed = Arguments::try_parse_from(
+                std::iter::once("kubectl-brupop").chain(words.split(' ')),
+            );
             assert!(parsed.is_err(), "{words}");
         }
     }
@@ -210,7 +214,10 @@ mod tests {
         for command in std::iter::once(&command).chain(command.get_subcommands()) {
             about.push((command.get_name().to_owned(), command.get_about().is_some()));
             let of = |argument: &clap::Arg| {
-                (format!("{} {}", command.get_name(), argument.get_id()), argument.get_help().is_some())
+                (
+                    format!("{} {}", command.get_name(), argument.get_id()),
+                    argument.get_help().is_some(),
+                )
             };
             about.extend(command.get_arguments().map(of));
         }

@@ -42,18 +42,30 @@ enum Next {
 
 /// The candidates for the last of these words, in the form that kubectl understands.
 pub(crate) async fn complete(words: &[String]) -> String {
-    let (typed, before) = words.split_last().map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
+    let (typed, before) = words
+        .split_last()
+        .map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
     let candidates = match next(before, typed) {
         Next::Files => return FILES.to_owned(),
         Next::Anything => vec![],
         Next::Words(words) => words,
         of_cluster => {
-            let offered = timeout(LONGEST_WAIT, offered(before, &of_cluster)).await.ok().flatten();
-            offered.unwrap_or_default().into_iter().map(|name| (name, String::new())).collect()
+            let offered = timeout(LONGEST_WAIT, offered(before, &of_cluster))
+                .await
+                .ok()
+                .flatten();
+            offered
+                .unwrap_or_default()
+                .into_iter()
+                .map(|name| (name, String::new()))
+                .collect()
         }
     };
-    let fitting = candidates.iter().filter(|(word, _)| word.starts_with(typed));
-    let lines = fitting.map(|(word, about)| format!("{word}\t{about}").trim_end().to_owned() + "\n");
+    let fitting = candidates
+        .iter()
+        .filter(|(word, _)| word.starts_with(typed));
+    let lines =
+        fitting.map(|(word, about)| format!("{word}\t{about}").trim_end().to_owned() + "\n");
     lines.collect::<String>() + NO_FILES
 }
 
@@ -75,15 +87,29 @@ fn next(before: &[String], typed: &str) -> Next {
         }
     }
     if typed.starts_with('-') {
-        let options = command.get_arguments().filter(|argument| !argument.is_hide_set());
-        let long = |option: &Arg| Some((format!("--{}", option.get_long()?), about(option.get_help())));
+        let options = command
+            .get_arguments()
+            .filter(|argument| !argument.is_hide_set());
+        let long = |option: &Arg| {
+            Some((
+                format!("--{}", option.get_long()?),
+                about(option.get_help()),
+            ))
+        };
         return Next::Words(options.filter_map(long).collect());
     }
     if command.has_subcommands() {
         let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set());
-        return Next::Words(shown.map(|sub| (sub.get_name().to_owned(), about(sub.get_about()))).collect());
+        return Next::Words(
+            shown
+                .map(|sub| (sub.get_name().to_owned(), about(sub.get_about())))
+                .collect(),
+        );
     }
-    command.get_positionals().nth(positions).map_or(Next::Anything, value)
+    command
+        .get_positionals()
+        .nth(positions)
+        .map_or(Next::Anything, value)
 }
 
 /// The option that this word names.
@@ -91,7 +117,9 @@ fn option<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
     let (long, short) = (word.strip_prefix("--"), word.strip_prefix('-'));
     let name = long.map(|long| long.split('=').next().unwrap_or(long));
     let mut short = short.into_iter().flat_map(str::chars);
-    let letter = short.next().filter(|_| long.is_none() && short.next().is_none());
+    let letter = short
+        .next()
+        .filter(|_| long.is_none() && short.next().is_none());
     command.get_arguments().find(|argument| {
         name.is_some_and(|name| argument.get_long() == Some(name))
             || letter.is_some_and(|letter| argument.get_short() == Some(letter))
@@ -108,7 +136,10 @@ fn value(argument: &Arg) -> Next {
         "kubeconfig" => Next::Files,
         _ if words.is_empty() => Next::Anything,
         _ => Next::Words(
-            words.iter().map(|word| (word.get_name().to_owned(), about(word.get_help()))).collect(),
+            words
+                .iter()
+                .map(|word| (word.get_name().to_owned(), about(word.get_help())))
+                .collect(),
         ),
     }
 }
@@ -119,7 +150,9 @@ fn about(help: Option<&clap::builder::StyledStr>) -> String {
 
 /// Names in the cluster that these words name.
 async fn offered(before: &[String], names: &Next) -> Option<Vec<String>> {
-    let server = connect(&Arguments::try_parse_from(of_target(before)).ok()?.target).await.ok()?;
+    let server = connect(&Arguments::try_parse_from(of_target(before)).ok()?.target)
+        .await
+        .ok()?;
     named(&server, names).await
 }
 
@@ -127,26 +160,53 @@ async fn offered(before: &[String], names: &Next) -> Option<Vec<String>> {
 async fn named(server: &OperatorApi, names: &Next) -> Option<Vec<String>> {
     let all = ListParams::default();
     let nodes = |shadows: Vec<String>| {
-        shadows.iter().filter_map(|shadow| names::node_of_shadow(shadow)).map(str::to_owned).collect()
+        shadows
+            .iter()
+            .filter_map(|shadow| names::node_of_shadow(shadow))
+            .map(str::to_owned)
+            .collect()
     };
-    let is_word = if *names == Next::HaltedVersions { is_version } else { is_object_name };
+    let is_word = if *names == Next::HaltedVersions {
+        is_version
+    } else {
+        is_object_name
+    };
     let found: Vec<String> = match names {
         Next::Nodes => {
-            let shadows = server.ours::<BottlerocketShadow>().list_metadata(&all).await.ok()?.items;
+            let shadows = server
+                .ours::<BottlerocketShadow>()
+                .list_metadata(&all)
+                .await
+                .ok()?
+                .items;
             nodes(shadows.iter().map(kube::ResourceExt::name_any).collect())
         }
         Next::FailedNodes => {
-            let shadows = server.ours::<Item<BottlerocketShadow>>().list(&all).await.ok()?.items;
-            let failed = shadows.iter().filter(|shadow| shadow.ok().is_some_and(steer::backs_off));
+            let shadows = server
+                .ours::<Item<BottlerocketShadow>>()
+                .list(&all)
+                .await
+                .ok()?
+                .items;
+            let failed = shadows
+                .iter()
+                .filter(|shadow| shadow.ok().is_some_and(steer::backs_off));
             nodes(failed.map(|shadow| shadow.name().to_owned()).collect())
         }
         Next::Pools => {
-            let pools = server.ours::<BottlerocketPool>().list_metadata(&all).await.ok()?.items;
+            let pools = server
+                .ours::<BottlerocketPool>()
+                .list_metadata(&all)
+                .await
+                .ok()?
+                .items;
             pools.iter().map(kube::ResourceExt::name_any).collect()
         }
         Next::HaltedVersions => {
             let versions = server.fleet_object().await.ok()?.object.status?.versions;
-            let halted = versions.into_iter().filter(|(_, record)| record.halted.is_some());
+            let halted = versions
+                .into_iter()
+                .filter(|(_, record)| record.halted.is_some());
             halted.map(|(version, _)| version).collect()
         }
         Next::Words(_) | Next::Files | Next::Anything => return None,
@@ -161,10 +221,15 @@ fn of_target(before: &[String]) -> Vec<String> {
     let mut kept = vec![crate::PROGRAM.to_owned(), "history".to_owned()];
     let mut words = before.iter();
     while let Some(word) = words.next() {
-        let Some(option) = option(&root, word).filter(|option| option.get_action().takes_values()) else {
+        let Some(option) = option(&root, word).filter(|option| option.get_action().takes_values())
+        else {
             continue;
         };
-        let value = if word.contains('=') { None } else { words.next() };
+        let value = if word.contains('=') {
+            None
+        } else {
+            words.next()
+        };
         if option.get_id() != "pool" {
             kept.push(word.clone());
             kept.extend(value.cloned());
@@ -180,7 +245,10 @@ mod tests {
     use super::*;
 
     fn words(line: &str) -> Vec<String> {
-        line.split(' ').map(str::to_owned).filter(|word| !word.is_empty()).collect()
+        line.split(' ')
+            .map(str::to_owned)
+            .filter(|word| !word.is_empty())
+            .collect()
     }
 
     #[test]
@@ -206,18 +274,26 @@ mod tests {
         };
         let commands = next("", "");
         assert!(
-            commands.contains(&"resume-version".to_owned()) && !commands.contains(&"__complete".to_owned())
+            commands.contains(&"resume-version".to_owned())
+                && !commands.contains(&"__complete".to_owned())
         );
         assert_eq!(next("status -o", ""), ["table", "json", "yaml"]);
         let options = next("pause", "--");
-        assert!(["--pool", "--context", "--as-group"].iter().all(|it| options.contains(&(*it).to_owned())));
+        assert!(
+            ["--pool", "--context", "--as-group"]
+                .iter()
+                .all(|it| options.contains(&(*it).to_owned()))
+        );
         assert!(!options.contains(&"--cancel".to_owned()));
     }
 
     #[tokio::test]
     async fn kubectl_is_told_words_and_what_they_do() {
         let told = complete(&words("his")).await;
-        assert_eq!(told, "history\tShow the outcome of each version, and the operator's Events\n:4\n");
+        assert_eq!(
+            told,
+            "history\tShow the outcome of each version, and the operator's Events\n:4\n"
+        );
         assert_eq!(complete(&words("why --kubeconfig x")).await, FILES);
     }
 
@@ -225,28 +301,38 @@ mod tests {
     async fn only_words_of_their_type_are_offered() {
         let halted = json!({"halted": {"at": "2026-11-21T03:00:00Z", "reason": "r"}});
         let versions = json!({"$(touch x)": halted, "1.20.0": halted, "1.21.0": {"succeeded": 1}});
-        let fleet = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": versions}});
+        let fleet =
+            json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": versions}});
         let says = |reason: &str| {
             json!([{"type": "Progressing", "status": "False", "reason": reason, "message": "m",
             "lastTransitionTime": "2026-11-21T03:00:00Z"}])
         };
         let shadow = |name: &str, reason: &str| json!({"metadata": {"name": name}, "spec": {"state": "Idle"}, "status": {"conditions": says(reason)}});
         let (failed, other) = (shadow("brs-a", "BackingOff"), shadow("brs-b", "NoUpdate"));
-        let shadows =
-            json!({"metadata": {}, "items": [failed, other, shadow("brs-$(touch x)", "BackingOff")]});
+        let shadows = json!({"metadata": {}, "items": [failed, other, shadow("brs-$(touch x)", "BackingOff")]});
         let server = OperatorApi::answering(move |path| {
-            if path.ends_with("/fleet") { Some(fleet.clone()) } else { Some(shadows.clone()) }
+            if path.ends_with("/fleet") {
+                Some(fleet.clone())
+            } else {
+                Some(shadows.clone())
+            }
         });
-        for (next, expected) in
-            [(Next::HaltedVersions, &["1.20.0"][..]), (Next::Nodes, &["a", "b"]), (Next::FailedNodes, &["a"])]
-        {
+        for (next, expected) in [
+            (Next::HaltedVersions, &["1.20.0"][..]),
+            (Next::Nodes, &["a", "b"]),
+            (Next::FailedNodes, &["a"]),
+        ] {
             assert_eq!(named(&server, &next).await.unwrap(), expected, "{next:?}");
         }
     }
 
     #[test]
     fn where_the_operator_is_stands_anywhere() {
-        let target = |line| Arguments::try_parse_from(of_target(&words(line))).unwrap().target;
+        let target = |line| {
+            Arguments::try_parse_from(of_target(&words(line)))
+                .unwrap()
+                .target
+        };
         assert_eq!(target("pause -n ns --pool web").namespace, "ns");
         assert_eq!(target("--context=c why").context.as_deref(), Some("c"));
     }

@@ -25,21 +25,40 @@ use crate::gather::OperatorApi;
 pub async fn connect(target: &Target) -> Result<OperatorApi, Error> {
     install_crypto_provider();
     let config = bounded(configuration(target).await?, PROGRAM)?;
-    let builder = ClientBuilder::try_from(config).map_err(|error| Error::Connection(Box::new(error)))?;
-    let patience = target.request_timeout.map_or_else(patience, TimeoutLayer::new);
-    Ok(OperatorApi { client: builder.with_layer(&patience).build(), namespace: target.namespace.clone() })
+    let builder =
+        ClientBuilder::try_from(config).map_err(|error| Error::Connection(Box::new(error)))?;
+    let patience = target
+        .request_timeout
+        .map_or_else(patience, TimeoutLayer::new);
+    Ok(OperatorApi {
+        client: builder.with_layer(&patience).build(),
+        namespace: target.namespace.clone(),
+    })
 }
 
 async fn configuration(target: &Target) -> Result<Config, Error> {
     let unusable = |error: KubeconfigError| Error::Kubeconfig(Box::new(error));
-    let Target { context, cluster, user, .. } = target.clone();
-    let named = [&context, &cluster, &user].iter().any(|name| name.is_some());
+    let Target {
+        context,
+        cluster,
+        user,
+        ..
+    } = target.clone();
+    let named = [&context, &cluster, &user]
+        .iter()
+        .any(|name| name.is_some());
     let found = kubeconfig(target).map_err(unusable)?;
     // An empty one says that it lacks what is named.
     let mut config = match found.or_else(|| named.then(Kubeconfig::default)) {
         Some(kubeconfig) => {
-            let options = KubeConfigOptions { context, cluster, user };
-            Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)?
+            let options = KubeConfigOptions {
+                context,
+                cluster,
+                user,
+            };
+            Config::from_custom_kubeconfig(kubeconfig, &options)
+                .await
+                .map_err(unusable)?
         }
         None => Config::incluster().map_err(|error| Error::NoConfiguration(Box::new(error)))?,
     };
@@ -57,12 +76,16 @@ fn kubeconfig(target: &Target) -> Result<Option<Kubeconfig>, KubeconfigError> {
         return Kubeconfig::read_from(file).map(Some);
     }
     let named = env::var_os("KUBECONFIG").unwrap_or_default();
-    let files: Vec<PathBuf> = env::split_paths(&named).filter(|file| !file.as_os_str().is_empty()).collect();
+    let files: Vec<PathBuf> = env::split_paths(&named)
+        .filter(|file| !file.as_os_str().is_empty())
+        .collect();
     if !files.is_empty() {
         return merged(files);
     }
     match Kubeconfig::read() {
-        Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == ErrorKind::NotFound => {
+            Ok(None)
+        }
         Err(KubeconfigError::FindPath) => Ok(None),
         read => read.map(Some),
     }
@@ -88,7 +111,12 @@ fn proxy(url: Uri) -> Uri {
         Some(_) => return url,
     };
     let authority = url.authority().map(ToString::to_string).unwrap_or_default();
-    Uri::builder().scheme(scheme).authority(authority).path_and_query("/").build().unwrap_or(url)
+    Uri::builder()
+        .scheme(scheme)
+        .authority(authority)
+        .path_and_query("/")
+        .build()
+        .unwrap_or(url)
 }
 
 #[cfg(test)]
@@ -104,7 +132,9 @@ mod tests {
         std::fs::write(&other, "current-context: other\n").unwrap();
         let context = |files: &[&PathBuf]| {
             let files = files.iter().map(|file| (*file).clone()).collect();
-            merged(files).unwrap().map(|read| read.current_context.unwrap())
+            merged(files)
+                .unwrap()
+                .map(|read| read.current_context.unwrap())
         };
         let missing = dir.join("missing");
         assert_eq!(context(&[&missing, &one, &other]).as_deref(), Some("one"));

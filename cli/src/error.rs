@@ -13,7 +13,9 @@ use crate::steer::NotSteered;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Neither a kubeconfig nor a service account was found.
-    #[error("the Kubernetes API is not configured: set KUBECONFIG, or name a file with --kubeconfig")]
+    #[error(
+        "the Kubernetes API is not configured: set KUBECONFIG, or name a file with --kubeconfig"
+    )]
     NoConfiguration(#[source] Box<InClusterError>),
     /// There is no such kubeconfig or no such context, or it cannot be used.
     #[error("the kubeconfig cannot be used")]
@@ -108,14 +110,20 @@ impl Right {
             {
                 Error::NotInstalled(self.resource)
             }
-            kube::Error::Api(status) => {
-                Error::Refused { what: self, why: status_message(status).into_owned() }
-            }
+            kube::Error::Api(status) => Error::Refused {
+                what: self,
+                why: status_message(status).into_owned(),
+            },
             // Nothing but the code is told of such an answer.
-            kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code)) if *code == 403 => {
+            kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code))
+                if *code == 403 =>
+            {
                 Error::Forbidden(self)
             }
-            _ => Error::Request { what: self, source: Box::new(source) },
+            _ => Error::Request {
+                what: self,
+                source: Box::new(source),
+            },
         }
     }
 }
@@ -134,9 +142,13 @@ mod tests {
     use k8s_openapi::api::core::v1::Node;
 
     fn refused(message: &str) -> String {
-        let status = Status { code: 403, message: message.to_owned(), ..Status::default() };
-        let error =
-            Right::new::<BottlerocketFleet>("patch", Some("ns")).failed(kube::Error::Api(Box::new(status)));
+        let status = Status {
+            code: 403,
+            message: message.to_owned(),
+            ..Status::default()
+        };
+        let error = Right::new::<BottlerocketFleet>("patch", Some("ns"))
+            .failed(kube::Error::Api(Box::new(status)));
         brupop_runtime::errors::describe(&error)
     }
 
@@ -154,17 +166,27 @@ mod tests {
     fn a_cluster_without_our_resources_has_no_operator() {
         let said = |right: Right, reason: &str| {
             let (message, reason) = ("404 page not found".to_owned(), reason.to_owned());
-            let status = Status { code: 404, message, reason, ..Status::default() };
+            let status = Status {
+                code: 404,
+                message,
+                reason,
+                ..Status::default()
+            };
             let error = right.failed(kube::Error::Api(Box::new(status)));
             brupop_runtime::errors::describe(&error)
         };
         let not_status = "Failed to parse error data";
-        let page = said(Right::new::<BottlerocketShadow>("list", Some("ns")), not_status);
+        let page = said(
+            Right::new::<BottlerocketShadow>("list", Some("ns")),
+            not_status,
+        );
         let expected = "the operator is not installed in this cluster, whose API server does not know the resource \
                         bottlerocketshadows.brupop.bottlerocket.aws: ";
         assert!(page.starts_with(expected), "{page}");
-        let (fleet, nodes) =
-            (Right::new::<BottlerocketFleet>("list", Some("ns")), Right::new::<Node>("list", None));
+        let (fleet, nodes) = (
+            Right::new::<BottlerocketFleet>("list", Some("ns")),
+            Right::new::<Node>("list", None),
+        );
         for other in [said(fleet, "NotFound"), said(nodes, not_status)] {
             assert!(other.starts_with("the API server refuses"), "{other}");
         }

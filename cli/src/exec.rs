@@ -26,14 +26,26 @@ const ANSWER_MAX: u64 = 16 << 20;
 pub(crate) async fn plan(server: &OperatorApi, output: Output) -> Result<(), Error> {
     let pod = server.leader().await?;
     let pods: Api<Pod> = server.ours();
-    let words = if output == Output::Table { &COMMAND[..2] } else { &COMMAND[..] };
-    let streams = AttachParams { container: Some(CONTAINER.to_owned()), ..AttachParams::default() };
+    let words = if output == Output::Table {
+        &COMMAND[..2]
+    } else {
+        &COMMAND[..]
+    };
+    let streams = AttachParams {
+        container: Some(CONTAINER.to_owned()),
+        ..AttachParams::default()
+    };
     let process = pods.exec(&pod, words.iter().copied(), &streams).await;
     let process = process.map_err(|error| Right::of(RIGHT, &pods).below("exec").failed(error))?;
-    let said = finish(process).await.map_err(|why| Error::Plan { pod: pod.clone(), why })?;
+    let said = finish(process).await.map_err(|why| Error::Plan {
+        pod: pod.clone(),
+        why,
+    })?;
     match output {
         Output::Table | Output::Json => write_out(&escaped(&said)),
-        Output::Yaml => write_out(&serde_yaml_ng::to_string(&serde_json::from_str::<Value>(&said)?)?),
+        Output::Yaml => write_out(&serde_yaml_ng::to_string(&serde_json::from_str::<Value>(
+            &said,
+        )?)?),
     }
 }
 
@@ -47,7 +59,9 @@ async fn finish(mut process: AttachedProcess) -> Result<String, String> {
     };
     match ended {
         Some(status) if status.status.as_deref() == Some("Success") => Ok(out),
-        Some(status) if err.trim().is_empty() => Err(shown(&status.message.unwrap_or_default(), MESSAGE_MAX)),
+        Some(status) if err.trim().is_empty() => {
+            Err(shown(&status.message.unwrap_or_default(), MESSAGE_MAX))
+        }
         Some(_) => Err(shown(err.trim(), MESSAGE_MAX)),
         None => Err("the connection ended before the program did".to_owned()),
     }
@@ -64,7 +78,10 @@ async fn read(stream: Option<impl AsyncRead + Unpin>) -> String {
 
 /// The text in its lines, with all else escaped that would drive a terminal.
 fn escaped(text: &str) -> String {
-    text.split('\n').map(|line| shown(line, usize::MAX)).collect::<Vec<_>>().join("\n")
+    text.split('\n')
+        .map(|line| shown(line, usize::MAX))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[cfg(test)]
@@ -73,6 +90,9 @@ mod tests {
 
     #[test]
     fn only_line_breaks_stay() {
-        assert_eq!(escaped("NODE\tX\n\u{1b}[2Jnode-0 é\r\n"), "NODE\\tX\n\\u{1b}[2Jnode-0 é\\r\n");
+        assert_eq!(
+            escaped("NODE\tX\n\u{1b}[2Jnode-0 é\r\n"),
+            "NODE\\tX\n\\u{1b}[2Jnode-0 é\\r\n"
+        );
     }
 }

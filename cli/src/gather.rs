@@ -77,13 +77,23 @@ impl OperatorApi {
         let object = self.fleet_object_if_any().await?.map(|fleet| fleet.object);
         let shadows = list(&self.ours(), ListParams::default()).await?;
         let pools = list(&self.ours(), ListParams::default()).await?;
-        Ok(Fleet { namespace: self.namespace.clone(), object, shadows, pools, leads: self.leads().await })
+        Ok(Fleet {
+            namespace: self.namespace.clone(),
+            object,
+            shadows,
+            pools,
+            leads: self.leads().await,
+        })
     }
 
     /// The fleet.
     pub async fn fleet_object(&self) -> Result<WatchedFleet, Error> {
-        let missing =
-            || Error::Missing(format!("fleet in the namespace {}: is the operator there?", self.namespace));
+        let missing = || {
+            Error::Missing(format!(
+                "fleet in the namespace {}: is the operator there?",
+                self.namespace
+            ))
+        };
         self.fleet_object_if_any().await?.ok_or_else(missing)
     }
 
@@ -107,7 +117,11 @@ impl OperatorApi {
     pub async fn about_node(&self, node: &str) -> Result<AboutNode, Error> {
         let shadow_name = names::shadow_name(node);
         let shadow = get(&self.ours(), &shadow_name).await?;
-        let found = if shadow.is_some() { Ok(None) } else { self.node(node).await };
+        let found = if shadow.is_some() {
+            Ok(None)
+        } else {
+            self.node(node).await
+        };
         let node_seen = match found {
             Err(Error::Forbidden(right)) => Err(Error::Forbidden(right).to_string()),
             other => Ok(other?),
@@ -116,15 +130,31 @@ impl OperatorApi {
         let mut notes = vec![];
         // Others may write Events about these objects, too, and say anything.
         let about = |kind: &str, name: &str| {
-            format!("involvedObject.kind={kind},involvedObject.name={name},reportingComponent={REPORTER}")
+            format!(
+                "involvedObject.kind={kind},involvedObject.name={name},reportingComponent={REPORTER}"
+            )
         };
         let of_shadow = about("BottlerocketShadow", &shadow_name);
         let mut events = self.events(&self.namespace, &of_shadow, &mut notes).await?;
-        events.extend(self.events(EVENTS_OF_NODES, &about("Node", node), &mut notes).await?);
+        events.extend(
+            self.events(EVENTS_OF_NODES, &about("Node", node), &mut notes)
+                .await?,
+        );
         let (namespace, leads) = (self.namespace.clone(), self.leads().await);
         // Not everybody may read them.
-        let pools = list(&self.ours(), ListParams::default()).await.unwrap_or_default();
-        Ok(AboutNode { namespace, shadow, fleet, pools, node: node_seen, events, notes, leads })
+        let pools = list(&self.ours(), ListParams::default())
+            .await
+            .unwrap_or_default();
+        Ok(AboutNode {
+            namespace,
+            shadow,
+            fleet,
+            pools,
+            node: node_seen,
+            events,
+            notes,
+            leads,
+        })
     }
 
     /// The node that is meant: people also give the name of its shadow.
@@ -138,7 +168,12 @@ impl OperatorApi {
     /// A node's shadow, if it is there, can be read, and the caller may read it.
     pub async fn shadow(&self, node: &str) -> Option<BottlerocketShadow> {
         let shadows = self.ours::<Item<BottlerocketShadow>>();
-        shadows.get_opt(&names::shadow_name(node)).await.ok()??.body.ok()
+        shadows
+            .get_opt(&names::shadow_name(node))
+            .await
+            .ok()??
+            .body
+            .ok()
     }
 
     /// The fleet, and the reconciler's Events.
@@ -147,7 +182,11 @@ impl OperatorApi {
         let (by_us, mut notes) = (format!("reportingComponent={REPORTER}"), vec![]);
         let mut events = self.events(&self.namespace, &by_us, &mut notes).await?;
         events.extend(self.events(EVENTS_OF_NODES, &by_us, &mut notes).await?);
-        Ok(Past { fleet, events, notes })
+        Ok(Past {
+            fleet,
+            events,
+            notes,
+        })
     }
 
     /// The Events that these fields select. A caller who may not read them gets a note, and the rest.
@@ -190,8 +229,10 @@ impl OperatorApi {
         T: Readable<Kind: Resource<DynamicType = (), Scope = NamespaceResourceScope>>,
     {
         let found = get(&self.ours::<Item<T>>(), name).await?;
-        let unreadable =
-            |why: Unreadable| Error::Unreadable { what: named::<T::Kind>(name), why: why.to_string() };
+        let unreadable = |why: Unreadable| Error::Unreadable {
+            what: named::<T::Kind>(name),
+            why: why.to_string(),
+        };
         found.map(|item| item.body.map_err(unreadable)).transpose()
     }
 
@@ -206,16 +247,21 @@ impl OperatorApi {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
         let changed = body.is_some();
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
         if let Some(patch) = body {
             // Nothing is needed of the answer.
-            api.patch(name, &params, &patch).await.map_err(|error| match error {
-                // A test of the patch, or the UID that it names, is that of what was read.
-                kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
-                    Error::Changed(named::<K>(name))
-                }
-                error => Right::of("patch", api).failed(error),
-            })?;
+            api.patch(name, &params, &patch)
+                .await
+                .map_err(|error| match error {
+                    // A test of the patch, or the UID that it names, is that of what was read.
+                    kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
+                        Error::Changed(named::<K>(name))
+                    }
+                    error => Right::of("patch", api).failed(error),
+                })?;
         }
         if let Some(warning) = self.leads().await.warning() {
             says.extend(["; ", &warning]);
@@ -238,14 +284,18 @@ async fn get<K>(api: &Api<K>, name: &str) -> Result<Option<K>, Error>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    api.get_opt(name).await.map_err(|error| Right::of("get", api).failed(error))
+    api.get_opt(name)
+        .await
+        .map_err(|error| Right::of("get", api).failed(error))
 }
 
 async fn list<K>(api: &Api<K>, params: ListParams) -> Result<Vec<K>, Error>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned,
 {
-    brupop_runtime::list(api, &params).await.map_err(|error| Right::of("list", api).failed(error))
+    brupop_runtime::list(api, &params)
+        .await
+        .map_err(|error| Right::of("list", api).failed(error))
 }
 
 #[cfg(test)]
@@ -266,16 +316,24 @@ mod tests {
             Self::coded(move |path| body(path).map_or((404, json!(null)), |body| (200, body)))
         }
 
-        fn coded(answer: impl Fn(&str) -> (u16, serde_json::Value) + Clone + Send + 'static) -> Self {
+        fn coded(
+            answer: impl Fn(&str) -> (u16, serde_json::Value) + Clone + Send + 'static,
+        ) -> Self {
             let service = tower::service_fn(move |request: Request<Body>| {
                 let (code, body) = answer(request.uri().path());
                 let reason = if code == 404 { "NotFound" } else { "Forbidden" };
-                let failure = json!({"status": "Failure", "reason": reason, "code": code, "message": "no"});
+                let failure =
+                    json!({"status": "Failure", "reason": reason, "code": code, "message": "no"});
                 let body = if code == 200 { body } else { failure };
-                let answer = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+                let answer = Response::builder()
+                    .status(code)
+                    .body(Body::from(body.to_string().into_bytes()));
                 async move { Ok::<_, Infallible>(answer.unwrap()) }
             });
-            Self { client: Client::new(service, "ns"), namespace: "ns".to_owned() }
+            Self {
+                client: Client::new(service, "ns"),
+                namespace: "ns".to_owned(),
+            }
         }
     }
 
@@ -290,11 +348,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_namespace_that_is_not_there_is_an_error() {
-        let fleet =
-            async |server: OperatorApi| server.fleet_object_if_any().await.map(|found| found.is_some());
+        let fleet = async |server: OperatorApi| {
+            server
+                .fleet_object_if_any()
+                .await
+                .map(|found| found.is_some())
+        };
         let missing = fleet(only("/", 404)).await.unwrap_err().to_string();
         assert_eq!(missing, "there is no namespace ns");
-        assert!(!fleet(only("/api/v1/namespaces/ns", 404)).await.unwrap(), "nothing is in it");
+        assert!(
+            !fleet(only("/api/v1/namespaces/ns", 404)).await.unwrap(),
+            "nothing is in it"
+        );
         assert!(!fleet(only("/", 403)).await.unwrap(), "nobody lets us look");
     }
 }

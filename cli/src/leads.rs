@@ -20,13 +20,26 @@ pub(crate) enum Leads {
 impl Leads {
     /// By the Lease, if there is one, at this time of the API server.
     pub(crate) fn of(lease: Option<&LeaseRecord>, now: Timestamp) -> Self {
-        let Some(LeaseRecord { holder, renewed: Some(renewed), duration, .. }) = lease else {
+        let Some(LeaseRecord {
+            holder,
+            renewed: Some(renewed),
+            duration,
+            ..
+        }) = lease
+        else {
             return Self::No(None);
         };
         let valid = duration.filter(|_| holder.is_some()).unwrap_or_default();
-        let silent =
-            now.duration_since(*renewed) > valid.try_into().unwrap_or(SignedDuration::MAX).max(HAND_OVER);
-        if silent { Self::No(Some(*renewed)) } else { Self::Yes }
+        let silent = now.duration_since(*renewed)
+            > valid
+                .try_into()
+                .unwrap_or(SignedDuration::MAX)
+                .max(HAND_OVER);
+        if silent {
+            Self::No(Some(*renewed))
+        } else {
+            Self::Yes
+        }
     }
 
     /// What to tell people, unless one leads.
@@ -66,12 +79,28 @@ mod tests {
         ] {
             let holder = holder.then(|| "p".to_owned());
             let duration = Some(Duration::from_secs(seconds));
-            let lease = LeaseRecord { holder, renewed: Some(renewed), duration, ..LeaseRecord::default() };
-            let expected = if leads { Leads::Yes } else { Leads::No(Some(renewed)) };
+            let lease = LeaseRecord {
+                holder,
+                renewed: Some(renewed),
+                duration,
+                ..LeaseRecord::default()
+            };
+            let expected = if leads {
+                Leads::Yes
+            } else {
+                Leads::No(Some(renewed))
+            };
             let now = renewed + SignedDuration::from_secs(after);
-            assert_eq!(Leads::of(Some(&lease), now), expected, "{lease:?} after {after} s");
+            assert_eq!(
+                Leads::of(Some(&lease), now),
+                expected,
+                "{lease:?} after {after} s"
+            );
         }
-        assert_eq!(Leads::of(Some(&LeaseRecord::default()), renewed), Leads::No(None));
+        assert_eq!(
+            Leads::of(Some(&LeaseRecord::default()), renewed),
+            Leads::No(None)
+        );
         assert_eq!(Leads::of(None, renewed), Leads::No(None));
     }
 
@@ -79,7 +108,10 @@ mod tests {
     fn it_is_told_since_when() {
         let since = "2026-11-21T04:00:00.123Z".parse().ok();
         let told = Leads::No(since).warning().unwrap();
-        assert!(told.starts_with("no reconciler has led since 2026-11-21T04:00:00Z: nothing"), "{told}");
+        assert!(
+            told.starts_with("no reconciler has led since 2026-11-21T04:00:00Z: nothing"),
+            "{told}"
+        );
         assert_eq!(Leads::Yes.warning(), None);
     }
 }

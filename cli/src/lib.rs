@@ -45,7 +45,11 @@ const FIELD_MANAGER: &str = "brupop-cli";
 /// # Errors
 /// It could not be done; the error says why, and names the right that is missing.
 pub async fn run(arguments: Arguments) -> Result<(), Error> {
-    let Arguments { target, output, command } = arguments;
+    let Arguments {
+        target,
+        output,
+        command,
+    } = arguments;
     let server = async || connection::connect(&target).await;
     let flags = target.flags();
     let page = || Page {
@@ -55,19 +59,31 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
     };
     match command {
         Command::Status { watch: true } => live::watch(&server().await?, output, flags).await,
-        Command::Status { watch: false } => {
-            page::print(&status::of(&server().await?.fleet().await?), output, &page())
-        }
+        Command::Status { watch: false } => page::print(
+            &status::of(&server().await?.fleet().await?),
+            output,
+            &page(),
+        ),
         Command::Why { node } => {
             let server = server().await?;
             let node = server.node_named(&node).await;
-            page::print(&why::of(&node, &server.about_node(&node).await?)?, output, &page())
+            page::print(
+                &why::of(&node, &server.about_node(&node).await?)?,
+                output,
+                &page(),
+            )
         }
         Command::Plan => exec::plan(&server().await?, output).await,
-        Command::History => page::print(&history::of(&server().await?.past().await?), output, &page()),
-        Command::Steer(steering) => {
-            page::print(&carry_out(&server().await?, steering).await?, output, &page())
-        }
+        Command::History => page::print(
+            &history::of(&server().await?.past().await?),
+            output,
+            &page(),
+        ),
+        Command::Steer(steering) => page::print(
+            &carry_out(&server().await?, steering).await?,
+            output,
+            &page(),
+        ),
         Command::Completion => page::write_out(completion::SCRIPT),
         Command::Complete { words } => page::write_out(&completion::complete(&words).await),
     }
@@ -76,30 +92,50 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
 /// Steers, and says what is so now.
 async fn carry_out(server: &OperatorApi, steering: SteeringCommand) -> Result<Changed, Error> {
     match steering {
-        SteeringCommand::Pause { node: Some(node), .. } => {
+        SteeringCommand::Pause {
+            node: Some(node), ..
+        } => {
             let node = server.node_named(&node).await;
-            let reboots = server.shadow(&node).await.is_some_and(|shadow| steer::reboots(&shadow));
+            let reboots = server
+                .shadow(&node)
+                .await
+                .is_some_and(|shadow| steer::reboots(&shadow));
             change_node(server, &node, |node| steer::pause_node(node, reboots)).await
         }
-        SteeringCommand::Resume { node: Some(node), .. } => {
-            change_node(server, &node, steer::resume_node).await
-        }
-        SteeringCommand::Pause { pool: Some(pool), .. } => pause_pool(server, &pool, true).await,
-        SteeringCommand::Resume { pool: Some(pool), .. } => pause_pool(server, &pool, false).await,
+        SteeringCommand::Resume {
+            node: Some(node), ..
+        } => change_node(server, &node, steer::resume_node).await,
+        SteeringCommand::Pause {
+            pool: Some(pool), ..
+        } => pause_pool(server, &pool, true).await,
+        SteeringCommand::Resume {
+            pool: Some(pool), ..
+        } => pause_pool(server, &pool, false).await,
         SteeringCommand::Pause { .. } => {
             change_fleet(server, |fleet| Ok(steer::pause_fleet(&fleet.object, true))).await
         }
         SteeringCommand::Resume { .. } => {
             change_fleet(server, |fleet| Ok(steer::pause_fleet(&fleet.object, false))).await
         }
-        SteeringCommand::UpdateNow { node, cancel: false } => {
-            change_node(server, &node, |node| steer::update_now(node, &server.namespace)).await
+        SteeringCommand::UpdateNow {
+            node,
+            cancel: false,
+        } => {
+            change_node(server, &node, |node| {
+                steer::update_now(node, &server.namespace)
+            })
+            .await
         }
-        SteeringCommand::UpdateNow { node, cancel: true } => change_node(server, &node, steer::not_now).await,
+        SteeringCommand::UpdateNow { node, cancel: true } => {
+            change_node(server, &node, steer::not_now).await
+        }
         SteeringCommand::Retry { node } => {
             let name = server.node_named(&node).await;
             let shadow = server.shadow(&name).await;
-            change_node(server, &name, |node| steer::retry(node, shadow.as_ref(), &server.namespace)).await
+            change_node(server, &name, |node| {
+                steer::retry(node, shadow.as_ref(), &server.namespace)
+            })
+            .await
         }
         SteeringCommand::ResumeVersion { version } => {
             change_fleet(server, |fleet| Ok(steer::resume_version(fleet, &version)?)).await
@@ -112,12 +148,16 @@ async fn change_fleet(
     change: impl FnOnce(&WatchedFleet) -> Result<PlannedChange, Error>,
 ) -> Result<Changed, Error> {
     let change = change(&server.fleet_object().await?)?;
-    server.change(&server.ours::<Item<WatchedFleet>>(), names::FLEET, change).await
+    server
+        .change(&server.ours::<Item<WatchedFleet>>(), names::FLEET, change)
+        .await
 }
 
 async fn pause_pool(server: &OperatorApi, pool: &str, paused: bool) -> Result<Changed, Error> {
     let change = steer::pause_pool(&server.pool(pool).await?, paused);
-    server.change(&server.ours::<Item<Pool>>(), pool, change).await
+    server
+        .change(&server.ours::<Item<Pool>>(), pool, change)
+        .await
 }
 
 async fn change_node(

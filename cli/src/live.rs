@@ -29,7 +29,11 @@ const SHORTEST: Duration = Duration::from_millis(200);
 /// How often the Lease is looked at: it changes every few seconds, and few may watch it.
 const LEASE: Duration = Duration::from_secs(5);
 /// Ends only with an error, as when the caller may not watch.
-pub(crate) async fn watch(server: &OperatorApi, output: Output, flags: String) -> Result<(), Error> {
+pub(crate) async fn watch(
+    server: &OperatorApi,
+    output: Output,
+    flags: String,
+) -> Result<(), Error> {
     // Watches of a namespace that is not there would wait for ever.
     server.fleet_object_if_any().await?;
     let shadows = watcher(server.ours::<Item<BottlerocketShadow>>(), Config::default());
@@ -66,8 +70,13 @@ fn ticks(period: Duration) -> Interval {
 }
 
 /// Watches do not end, but for errors.
-async fn next<T>(events: &mut (impl Stream<Item = watcher::Result<T>> + Unpin)) -> watcher::Result<T> {
-    events.next().await.unwrap_or(Err(watcher::Error::NoResourceVersion))
+async fn next<T>(
+    events: &mut (impl Stream<Item = watcher::Result<T>> + Unpin),
+) -> watcher::Result<T> {
+    events
+        .next()
+        .await
+        .unwrap_or(Err(watcher::Error::NoResourceVersion))
 }
 
 /// What one watch has brought.
@@ -79,7 +88,10 @@ struct All<T> {
 
 impl<T> Default for All<T> {
     fn default() -> Self {
-        Self { known: None, listed: BTreeMap::new() }
+        Self {
+            known: None,
+            listed: BTreeMap::new(),
+        }
     }
 }
 
@@ -90,7 +102,9 @@ impl<T: Readable> All<T> {
             Event::InitApply(item) => drop(self.listed.insert(item.name().to_owned(), item)),
             Event::InitDone => self.known = Some(std::mem::take(&mut self.listed)),
             Event::Apply(item) => {
-                self.known.get_or_insert_default().insert(item.name().to_owned(), item);
+                self.known
+                    .get_or_insert_default()
+                    .insert(item.name().to_owned(), item);
             }
             Event::Delete(item) => drop(self.known.get_or_insert_default().remove(item.name())),
         }
@@ -116,7 +130,10 @@ struct Brought {
 
 impl Brought {
     fn of(namespace: &str) -> Self {
-        Self { namespace: namespace.to_owned(), ..Self::default() }
+        Self {
+            namespace: namespace.to_owned(),
+            ..Self::default()
+        }
     }
 
     fn shadow(&mut self, event: Event<Item<BottlerocketShadow>>) {
@@ -133,7 +150,10 @@ impl Brought {
         self.now();
         self.fleet_told = true;
         let read = found.map(|item| item.body).transpose();
-        self.trouble = read.as_ref().err().map(|why| format!("the fleet cannot be read: {why}"));
+        self.trouble = read
+            .as_ref()
+            .err()
+            .map(|why| format!("the fleet cannot be read: {why}"));
         self.fleet = read.ok().flatten().map(|fleet| fleet.object);
     }
 
@@ -148,7 +168,10 @@ impl Brought {
     }
 
     /// Watches go on after an error. It ends the command if the caller lacks a right, or if nothing was brought before.
-    fn failed<K: Resource<DynamicType = ()>>(&mut self, error: watcher::Error) -> Result<(), Error> {
+    fn failed<K: Resource<DynamicType = ()>>(
+        &mut self,
+        error: watcher::Error,
+    ) -> Result<(), Error> {
         (self.trouble, self.changed) = (Some(describe(&error)), true);
         let (verb, source) = match error {
             watcher::Error::InitialListFailed(source) => ("list", source),
@@ -188,7 +211,11 @@ mod tests {
     fn only_a_missing_right_ends_what_has_begun() {
         let failed = |code: u16, begun: bool| {
             let message = "brs is forbidden: User \"eve\" cannot watch resource".to_owned();
-            let status = kube::core::Status { code, message, ..kube::core::Status::default() };
+            let status = kube::core::Status {
+                code,
+                message,
+                ..kube::core::Status::default()
+            };
             let mut brought = Brought::default();
             if begun {
                 brought.leads(Leads::Yes);
@@ -208,7 +235,14 @@ mod tests {
         let mut brought = Brought::default();
         let names = |brought: &Brought| {
             let fleet = brought.fleet()?;
-            Some(fleet.shadows.iter().map(Item::name).collect::<Vec<_>>().join(" "))
+            Some(
+                fleet
+                    .shadows
+                    .iter()
+                    .map(Item::name)
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            )
         };
         brought.fleet_object(None);
         brought.pool(Event::InitDone);
@@ -222,13 +256,21 @@ mod tests {
         assert_eq!(names(&brought).as_deref(), Some("brs-a brs-b"));
         brought.shadow(Event::Delete(updated("a")));
         brought.shadow(Event::Apply(updated("c")));
-        brought.failed::<BottlerocketShadow>(watcher::Error::NoResourceVersion).unwrap();
-        assert_eq!((names(&brought).as_deref(), brought.trouble.is_some()), (Some("brs-b brs-c"), true));
+        brought
+            .failed::<BottlerocketShadow>(watcher::Error::NoResourceVersion)
+            .unwrap();
+        assert_eq!(
+            (names(&brought).as_deref(), brought.trouble.is_some()),
+            (Some("brs-b brs-c"), true)
+        );
         // Another list: nothing is gone before it is complete.
         brought.shadow(Event::Init);
         brought.shadow(Event::InitApply(updated("d")));
         assert_eq!(names(&brought).as_deref(), Some("brs-b brs-c"));
         brought.shadow(Event::InitDone);
-        assert_eq!((names(&brought).as_deref(), brought.trouble), (Some("brs-d"), None));
+        assert_eq!(
+            (names(&brought).as_deref(), brought.trouble),
+            (Some("brs-d"), None)
+        );
     }
 }

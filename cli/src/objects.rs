@@ -64,9 +64,20 @@ impl Readable for Event {
         }
 
         let shape: Shape = serde_json::from_str(json)?;
-        let Shape { involved_object, series, type_, reason, message, .. } = shape;
-        let times =
-            [series.last_observed_time, shape.last_timestamp, shape.event_time, shape.first_timestamp];
+        let Shape {
+            involved_object,
+            series,
+            type_,
+            reason,
+            message,
+            ..
+        } = shape;
+        let times = [
+            series.last_observed_time,
+            shape.last_timestamp,
+            shape.event_time,
+            shape.first_timestamp,
+        ];
         Ok(Self {
             kind: involved_object.kind,
             name: involved_object.name,
@@ -109,16 +120,26 @@ impl Readable for ReconcilerPod {
             service_account_name: String,
         }
 
-        let Shape { metadata: Labelled { labels }, spec } = serde_json::from_str(json)?;
+        let Shape {
+            metadata: Labelled { labels },
+            spec,
+        } = serde_json::from_str(json)?;
         let component = labels.get(names::COMPONENT_LABEL).map(String::as_str);
-        let has_account = spec.service_account_name.contains(names::RECONCILER_ACCOUNT);
-        Ok(Self { is_one: component == Some("reconciler") && has_account })
+        let has_account = spec
+            .service_account_name
+            .contains(names::RECONCILER_ACCOUNT);
+        Ok(Self {
+            is_one: component == Some("reconciler") && has_account,
+        })
     }
 }
 
 /// Those that can be read.
 pub(crate) fn readable<T>(items: Vec<Item<T>>) -> Vec<T> {
-    items.into_iter().filter_map(|item| item.body.ok()).collect()
+    items
+        .into_iter()
+        .filter_map(|item| item.body.ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -132,15 +153,24 @@ mod tests {
         let new = json!({"involvedObject": about, "type": "Normal", "reason": "OptedIn", "message": "m",
             "eventTime": "2026-11-21T04:00:00.000000Z", "lastTimestamp": null, "series": null});
         let read = Event::read(&new.to_string()).unwrap();
-        assert_eq!((read.count, read.at), (1, "2026-11-21T04:00:00Z".parse().ok()));
+        assert_eq!(
+            (read.count, read.at),
+            (1, "2026-11-21T04:00:00Z".parse().ok())
+        );
         let old = json!({"involvedObject": about, "count": 3, "firstTimestamp": "2026-11-21T03:00:00Z",
             "lastTimestamp": "2026-11-21T05:00:00Z"});
         let read = Event::read(&old.to_string()).unwrap();
-        assert_eq!((read.count, read.at), (3, "2026-11-21T05:00:00Z".parse().ok()));
+        assert_eq!(
+            (read.count, read.at),
+            (3, "2026-11-21T05:00:00Z".parse().ok())
+        );
         let again = json!({"involvedObject": about, "eventTime": "2026-11-21T04:00:00.000000Z",
             "series": {"count": 7, "lastObservedTime": "2026-11-21T06:00:00.000000Z"}});
         let read = Event::read(&again.to_string()).unwrap();
-        assert_eq!((read.count, read.at), (7, "2026-11-21T06:00:00Z".parse().ok()));
+        assert_eq!(
+            (read.count, read.at),
+            (7, "2026-11-21T06:00:00Z".parse().ok())
+        );
     }
 
     #[test]
@@ -160,7 +190,11 @@ mod tests {
             ),
             (json!({"metadata": {}}), false),
         ] {
-            assert_eq!(ReconcilerPod::read(&pod.to_string()).unwrap(), ReconcilerPod { is_one }, "{pod}");
+            assert_eq!(
+                ReconcilerPod::read(&pod.to_string()).unwrap(),
+                ReconcilerPod { is_one },
+                "{pod}"
+            );
         }
     }
 }

@@ -56,8 +56,11 @@ impl Tone {
 
     /// A paragraph that says what this is about, in this tone.
     pub fn paragraph(self, what: &str, about: &str, page: &Page) -> String {
-        let wrapped = wrapped(&format!("{what} {}", page.pasteable(about)), page.width().saturating_sub(2))
-            .join("\n  ")
+        let wrapped = wrapped(
+            &format!("{what} {}", page.pasteable(about)),
+            page.width().saturating_sub(2),
+        )
+        .join("\n  ")
             + "\n";
         wrapped.replacen(what, &self.paint(what), 1)
     }
@@ -77,11 +80,15 @@ impl Page {
             let (kubectl, rest) = ["kubectl brupop", "kubectl"]
                 .into_iter()
                 .find_map(|kubectl| Some((kubectl, command.strip_prefix(kubectl)?)))?;
-            rest.starts_with(' ').then(|| format!("{kubectl}{flags}{rest}"))
+            rest.starts_with(' ')
+                .then(|| format!("{kubectl}{flags}{rest}"))
         };
         // What others say has no backquotes, and so is never between two.
         let parts = text.split('`').enumerate().map(|(nth, part)| {
-            Some(part).filter(|_| nth % 2 == 1).and_then(command).unwrap_or_else(|| part.to_owned())
+            Some(part)
+                .filter(|_| nth % 2 == 1)
+                .and_then(command)
+                .unwrap_or_else(|| part.to_owned())
         });
         parts.collect::<Vec<_>>().join("`")
     }
@@ -126,7 +133,9 @@ pub(crate) fn section(title: &str, content: &str) -> String {
 /// For how long, in the unit that says most, as kubectl writes it: `45s`, `3m`, `2h`, `5d`. A time that is to come, or is none,
 /// stays as it is.
 pub(crate) fn age(since: &str, now: Timestamp) -> String {
-    let seconds = since.parse::<Timestamp>().map(|since| now.duration_since(since).as_secs());
+    let seconds = since
+        .parse::<Timestamp>()
+        .map(|since| now.duration_since(since).as_secs());
     match seconds {
         Ok(seconds @ 0..120) => format!("{seconds}s"),
         Ok(seconds @ 120..7_200) => format!("{}m", seconds / 60),
@@ -185,7 +194,10 @@ pub(crate) struct Size {
 pub(crate) fn terminal() -> Option<Size> {
     let out = std::io::stdout();
     let size = tcgetwinsize(&out).ok().filter(|_| out.is_terminal())?;
-    (size.ws_col > 0 && size.ws_row > 0).then_some(Size { columns: size.ws_col, rows: size.ws_row })
+    (size.ws_col > 0 && size.ws_row > 0).then_some(Size {
+        columns: size.ws_col,
+        rows: size.ws_row,
+    })
 }
 
 /// What a command has changed.
@@ -201,7 +213,11 @@ pub(crate) struct Changed {
 impl View for Changed {
     fn text(&self, page: &Page) -> String {
         let says = page.pasteable(&self.says);
-        if self.changed { Tone::Good.paint(&says) + "\n" } else { says + "\n" }
+        if self.changed {
+            Tone::Good.paint(&says) + "\n"
+        } else {
+            says + "\n"
+        }
     }
 }
 
@@ -211,7 +227,11 @@ mod tests {
 
     #[test]
     fn commands_name_the_cluster() {
-        let page = |flags: &str| Page { now: Timestamp::UNIX_EPOCH, columns: None, flags: flags.to_owned() };
+        let page = |flags: &str| Page {
+            now: Timestamp::UNIX_EPOCH,
+            columns: None,
+            flags: flags.to_owned(),
+        };
         let text = "no update before `kubectl brupop resume node-0`; see `kubectl get brf`, and kubectl `kubectlx y`";
         assert_eq!(page("").pasteable(text), text);
         assert_eq!(
@@ -219,9 +239,10 @@ mod tests {
             "no update before `kubectl brupop --context prod resume node-0`; see `kubectl --context prod get brf`, and kubectl \
              `kubectlx y`"
         );
-        for foreign in
-            ["kubectl delete nodes --all", "kubectl brupop resume; `kubectlx y`kubectl drain node-0"]
-        {
+        for foreign in [
+            "kubectl delete nodes --all",
+            "kubectl brupop resume; `kubectlx y`kubectl drain node-0",
+        ] {
             assert_eq!(page(" --context prod").pasteable(foreign), foreign);
         }
     }

@@ -56,23 +56,47 @@ impl PlannedChange {
     }
 
     fn merge(patch: Value, says: String) -> Self {
-        Self { body: Some(Patch::Merge(patch)), says }
+        Self {
+            body: Some(Patch::Merge(patch)),
+            says,
+        }
     }
 }
 
 /// Pauses the fleet, or takes the pause back.
 pub(crate) fn pause_fleet(fleet: &BottlerocketFleet, paused: bool) -> PlannedChange {
-    pause("the fleet", "no update", &fleet.metadata, fleet.spec.paused, paused)
+    pause(
+        "the fleet",
+        "no update",
+        &fleet.metadata,
+        fleet.spec.paused,
+        paused,
+    )
 }
 
 /// Pauses a pool, or takes the pause back. What cannot be understood of it holds its nodes, too.
 pub(crate) fn pause_pool(pool: &Pool, paused: bool) -> PlannedChange {
-    let what = format!("the pool {}", pool.metadata.name.as_deref().unwrap_or_default());
-    pause(&what, "no update of its nodes", &pool.metadata, pool.paused, paused)
+    let what = format!(
+        "the pool {}",
+        pool.metadata.name.as_deref().unwrap_or_default()
+    );
+    pause(
+        &what,
+        "no update of its nodes",
+        &pool.metadata,
+        pool.paused,
+        paused,
+    )
 }
 
 /// `stops` says what does not start while it is paused.
-fn pause(what: &str, stops: &str, metadata: &ObjectMeta, is_paused: bool, paused: bool) -> PlannedChange {
+fn pause(
+    what: &str,
+    stops: &str,
+    metadata: &ObjectMeta,
+    is_paused: bool,
+    paused: bool,
+) -> PlannedChange {
     if is_paused == paused {
         let word = if paused { "paused" } else { "not paused" };
         return PlannedChange::none(format!("{what} is {word} already"));
@@ -82,7 +106,10 @@ fn pause(what: &str, stops: &str, metadata: &ObjectMeta, is_paused: bool, paused
     } else {
         format!("{what} is no longer paused")
     };
-    PlannedChange::merge(json!({"metadata": {"uid": metadata.uid}, "spec": {"paused": paused}}), says)
+    PlannedChange::merge(
+        json!({"metadata": {"uid": metadata.uid}, "spec": {"paused": paused}}),
+        says,
+    )
 }
 
 /// Whether the node of this shadow waits only because its last attempt was given up.
@@ -105,12 +132,20 @@ pub(crate) fn reboots(shadow: &BottlerocketShadow) -> bool {
 /// Pauses a node, whose host may be rebooting now.
 pub(crate) fn pause_node(node: &WatchedNode, reboots: bool) -> PlannedChange {
     let name = node.name();
-    let late =
-        if reboots { "; its reboot has begun, so for this update the pause comes too late" } else { "" };
+    let late = if reboots {
+        "; its reboot has begun, so for this update the pause comes too late"
+    } else {
+        ""
+    };
     if node.is_paused() {
         return PlannedChange::none(format!("the node {name} is paused already{late}"));
     }
-    annotate(node, names::PAUSE_ANNOTATION, Some("true"), format!("the node {name} is paused{late}"))
+    annotate(
+        node,
+        names::PAUSE_ANNOTATION,
+        Some("true"),
+        format!("the node {name} is paused{late}"),
+    )
 }
 
 /// Takes the pause of a node back.
@@ -119,14 +154,21 @@ pub(crate) fn resume_node(node: &WatchedNode) -> PlannedChange {
     if !node.is_paused() {
         return PlannedChange::none(format!("the node {name} is not paused"));
     }
-    annotate(node, names::PAUSE_ANNOTATION, None, format!("the node {name} is no longer paused"))
+    annotate(
+        node,
+        names::PAUSE_ANNOTATION,
+        None,
+        format!("the node {name} is no longer paused"),
+    )
 }
 
 /// Asks for the update of a node now, of the operator in this namespace.
 pub(crate) fn update_now(node: &WatchedNode, namespace: &str) -> PlannedChange {
     let name = node.name();
     if node.is_asked_for() {
-        return PlannedChange::none(format!("the update of the node {name} is asked for already"));
+        return PlannedChange::none(format!(
+            "the update of the node {name} is asked for already"
+        ));
     }
     let why = brupop("why", Some(Argument::Node(name)), namespace);
     let says = format!(
@@ -163,7 +205,9 @@ pub(crate) fn retry(
     };
     let attempt = match attempt {
         Ok(attempt) => attempt.to_string(),
-        Err(why) => return PlannedChange::none(format!("the node {name} does not back off: {why}")),
+        Err(why) => {
+            return PlannedChange::none(format!("the node {name} does not back off: {why}"));
+        }
     };
     let ended = format!("the back-off of the node {name} after its attempt {attempt} is ended");
     if node.annotation(names::RETRY_ANNOTATION) == Some(&attempt) {
@@ -177,34 +221,63 @@ pub(crate) fn retry(
 }
 
 fn annotate(node: &WatchedNode, key: &str, value: Option<&str>, says: String) -> PlannedChange {
-    PlannedChange::merge(json!({"metadata": {"uid": node.uid(), "annotations": {key: value}}}), says)
+    PlannedChange::merge(
+        json!({"metadata": {"uid": node.uid(), "annotations": {key: value}}}),
+        says,
+    )
 }
 
 /// Lifts the halt of a version up to its last failure, as it was read.
-pub(crate) fn resume_version(fleet: &WatchedFleet, version: &str) -> Result<PlannedChange, NotSteered> {
-    let WatchedFleet { object: fleet, quoted } = fleet;
+pub(crate) fn resume_version(
+    fleet: &WatchedFleet,
+    version: &str,
+) -> Result<PlannedChange, NotSteered> {
+    let WatchedFleet {
+        object: fleet,
+        quoted,
+    } = fleet;
     let versions = fleet.status.as_ref().map(|status| &status.versions);
     let record = |version: &str| versions.and_then(|versions| versions.get(version));
     let Some(halt) = record(version).and_then(|record| record.halted.as_ref()) else {
-        let halted = versions.into_iter().flatten().filter(|(_, record)| record.halted.is_some());
+        let halted = versions
+            .into_iter()
+            .flatten()
+            .filter(|(_, record)| record.halted.is_some());
         let halted: Vec<String> = halted.map(|(version, _)| words::version(version)).collect();
-        let halted = if halted.is_empty() { "none".to_owned() } else { halted.join(", ") };
-        return Err(NotSteered::NotHalted { version: version.to_owned(), halted });
+        let halted = if halted.is_empty() {
+            "none".to_owned()
+        } else {
+            halted.join(", ")
+        };
+        return Err(NotSteered::NotHalted {
+            version: version.to_owned(),
+            halted,
+        });
     };
-    let lifted = AcknowledgedHalt { version: version.to_owned(), halted_at: halt.at.clone() };
+    let lifted = AcknowledgedHalt {
+        version: version.to_owned(),
+        halted_at: halt.at.clone(),
+    };
     if fleet.spec.acknowledged_halts.contains(&lifted) {
         return Ok(PlannedChange::none(format!(
             "the halt of {version} is lifted already: the reconciler will follow"
         )));
     }
-    let mut all: Vec<AcknowledgedHalt> =
-        fleet.spec.acknowledged_halts.iter().filter(|other| other.version != version).cloned().collect();
+    let mut all: Vec<AcknowledgedHalt> = fleet
+        .spec
+        .acknowledged_halts
+        .iter()
+        .filter(|other| other.version != version)
+        .cloned()
+        .collect();
     if all.len() >= ACKNOWLEDGED_HALTS_MAX {
         // What the ledger knows nothing of any more, nothing rests on.
         all.retain(|other| record(&other.version).is_some());
     }
     if all.len() >= ACKNOWLEDGED_HALTS_MAX {
-        return Err(NotSteered::NoRoom { namespace: fleet.metadata.namespace.clone().unwrap_or_default() });
+        return Err(NotSteered::NoRoom {
+            namespace: fleet.metadata.namespace.clone().unwrap_or_default(),
+        });
     }
     all.push(lifted);
     let halted_at = ["status", "versions", version, "halted", "at"];
@@ -213,14 +286,23 @@ pub(crate) fn resume_version(fleet: &WatchedFleet, version: &str) -> Result<Plan
         test(&["metadata", "uid"], json!(fleet.metadata.uid)),
         test(&ACKNOWLEDGED, as_read),
         test(&halted_at, json!(halt.at)),
-        PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(ACKNOWLEDGED), value: json!(all) }),
+        PatchOperation::Add(AddOperation {
+            path: PointerBuf::from_tokens(ACKNOWLEDGED),
+            value: json!(all),
+        }),
     ]);
     let says = format!("the halt of {version} is lifted: nodes may be updated to it again");
-    Ok(PlannedChange { body: Some(Patch::Json(patch)), says })
+    Ok(PlannedChange {
+        body: Some(Patch::Json(patch)),
+        says,
+    })
 }
 
 fn test(path: &[&str], value: Value) -> PatchOperation {
-    PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path.iter().copied()), value })
+    PatchOperation::Test(TestOperation {
+        path: PointerBuf::from_tokens(path.iter().copied()),
+        value,
+    })
 }
 
 #[cfg(test)]

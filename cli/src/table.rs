@@ -29,17 +29,27 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub fn new(words: impl Into<String>) -> Self {
-        Self { words: words.into(), ..Self::default() }
+        Self {
+            words: words.into(),
+            ..Self::default()
+        }
     }
 
     /// In this tone.
     pub fn toned(tone: Tone, words: &str) -> Self {
-        Self { words: words.to_owned(), style: tone.style(), ..Self::default() }
+        Self {
+            words: words.to_owned(),
+            style: tone.style(),
+            ..Self::default()
+        }
     }
 
     /// With as many of these nodes below as have room on a line.
     pub fn above(self, nodes: &[String]) -> Self {
-        Self { nodes: nodes.to_vec(), ..self }
+        Self {
+            nodes: nodes.to_vec(),
+            ..self
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -48,13 +58,26 @@ impl Cell {
 
     /// Its width, if nothing has to be wrapped.
     fn natural(&self) -> usize {
-        let nodes = if self.nodes.is_empty() { 0 } else { width(&some(&self.nodes, usize::MAX)) };
-        self.words.split('\n').map(width).max().unwrap_or(0).max(nodes)
+        let nodes = if self.nodes.is_empty() {
+            0
+        } else {
+            width(&some(&self.nodes, usize::MAX))
+        };
+        self.words
+            .split('\n')
+            .map(width)
+            .max()
+            .unwrap_or(0)
+            .max(nodes)
     }
 
     fn paint(&self, words: &str) -> String {
         let style = self.style;
-        if words.is_empty() { String::new() } else { format!("{style}{words}{style:#}") }
+        if words.is_empty() {
+            String::new()
+        } else {
+            format!("{style}{words}{style:#}")
+        }
     }
 }
 
@@ -63,9 +86,18 @@ pub(crate) fn table(head: &[Head], rows: &[Vec<Cell>], page: &Page) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let pasteable = |cell: &Cell| Cell { words: page.pasteable(&cell.words), ..cell.clone() };
-    let rows: Vec<Vec<Cell>> = rows.iter().map(|row| row.iter().map(pasteable).collect()).collect();
-    let bold = |name| Cell { style: Style::new().bold(), ..Cell::new(name) };
+    let pasteable = |cell: &Cell| Cell {
+        words: page.pasteable(&cell.words),
+        ..cell.clone()
+    };
+    let rows: Vec<Vec<Cell>> = rows
+        .iter()
+        .map(|row| row.iter().map(pasteable).collect())
+        .collect();
+    let bold = |name| Cell {
+        style: Style::new().bold(),
+        ..Cell::new(name)
+    };
     let mut names: Vec<Cell> = head.iter().map(|(name, _)| bold(*name)).collect();
     let mut columns = vec![];
     for (index, (name, rank)) in head.iter().enumerate() {
@@ -74,7 +106,11 @@ pub(crate) fn table(head: &[Head], rows: &[Vec<Cell>], page: &Page) -> String {
             continue;
         }
         let widest = cells().map(Cell::natural).max().unwrap_or(0);
-        columns.push(Column { index, rank: *rank, natural: widest.max(width(name)) });
+        columns.push(Column {
+            index,
+            rank: *rank,
+            natural: widest.max(width(name)),
+        });
     }
     let layout = Layout::fit(&columns, page.width());
     // Sentences below their rows speak for themselves.
@@ -83,8 +119,13 @@ pub(crate) fn table(head: &[Head], rows: &[Vec<Cell>], page: &Page) -> String {
     {
         *name = Cell::default();
     }
-    let lines = std::iter::once(&names).chain(&rows).flat_map(|row| layout.lines(row));
-    lines.map(|line| line.trim_end().to_owned() + "\n").filter(|line| line != "\n").collect()
+    let lines = std::iter::once(&names)
+        .chain(&rows)
+        .flat_map(|row| layout.lines(row));
+    lines
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .filter(|line| line != "\n")
+        .collect()
 }
 
 #[derive(Clone, Copy)]
@@ -114,7 +155,10 @@ impl Layout {
                     return beside;
                 }
                 if let Some(above) = Self::with_what_has_room(others, width) {
-                    return Self { below: below(std::slice::from_ref(text)), ..above };
+                    return Self {
+                        below: below(std::slice::from_ref(text)),
+                        ..above
+                    };
                 }
             }
             _ => {
@@ -123,7 +167,11 @@ impl Layout {
                 }
             }
         }
-        Self { columns: first.to_vec(), last: width, below: below(rest) }
+        Self {
+            columns: first.to_vec(),
+            last: width,
+            below: below(rest),
+        }
     }
 
     /// Without those columns of the highest rank for which there is no room.
@@ -134,7 +182,10 @@ impl Layout {
             if let Some(line) = Self::on_one_line(&columns, last, width) {
                 return Some(line);
             }
-            let highest = columns.iter().enumerate().max_by_key(|(_, column)| column.rank);
+            let highest = columns
+                .iter()
+                .enumerate()
+                .max_by_key(|(_, column)| column.rank);
             let (at, _) = highest.filter(|(_, column)| column.rank > 0)?;
             columns.remove(at);
         }
@@ -145,11 +196,17 @@ impl Layout {
         let others = columns.split_last()?.1;
         let before: usize = others.iter().map(|column| column.natural + GAP).sum();
         let fits = others.is_empty() || before + needed <= width;
-        fits.then(|| Self { columns: columns.to_vec(), last: width.saturating_sub(before), below: None })
+        fits.then(|| Self {
+            columns: columns.to_vec(),
+            last: width.saturating_sub(before),
+            below: None,
+        })
     }
 
     fn lines(&self, row: &[Cell]) -> Vec<String> {
-        let Some((last, others)) = self.columns.split_last() else { return vec![] };
+        let Some((last, others)) = self.columns.split_last() else {
+            return vec![];
+        };
         let cell = |column: &Column| row.get(column.index).cloned().unwrap_or_default();
         let (mut before, mut indent) = (String::new(), 0);
         for column in others {
@@ -164,8 +221,15 @@ impl Layout {
             lines.push(std::mem::replace(&mut before, " ".repeat(indent)) + &cell.paint(&line));
         }
         if let Some(first) = cell.nodes.first() {
-            let indent = if width(first) > self.last { INDENT.min(indent) } else { indent };
-            let room = before.len().saturating_add(self.last).saturating_sub(indent);
+            let indent = if width(first) > self.last {
+                INDENT.min(indent)
+            } else {
+                indent
+            };
+            let room = before
+                .len()
+                .saturating_add(self.last)
+                .saturating_sub(indent);
             lines.push(" ".repeat(indent) + &some(&cell.nodes, room));
         }
         let below = self.below.iter().flat_map(|below| below.lines(row));
@@ -179,7 +243,11 @@ pub(crate) fn some(nodes: &[String], columns: usize) -> String {
     let named = |count: usize| {
         let names = nodes.get(..count).unwrap_or(nodes).join(", ");
         let more = nodes.len().saturating_sub(count);
-        if more > 0 { format!("{names} and {more} more") } else { names }
+        if more > 0 {
+            format!("{names} and {more} more")
+        } else {
+            names
+        }
     };
     let fits = |count: &usize| width(&named(*count)) <= columns;
     named((1..=nodes.len().min(NAMED)).rev().find(fits).unwrap_or(1))
@@ -193,7 +261,11 @@ mod tests {
     use super::*;
 
     fn page(columns: Option<u16>) -> Page {
-        Page { now: Timestamp::UNIX_EPOCH, columns, flags: String::new() }
+        Page {
+            now: Timestamp::UNIX_EPOCH,
+            columns,
+            flags: String::new(),
+        }
     }
 
     fn plain(head: &[Head], rows: &[Vec<Cell>], columns: Option<u16>) -> String {
@@ -202,7 +274,13 @@ mod tests {
 
     #[test]
     fn sentences_are_wrapped_and_columns_are_left_out() {
-        let head = [("NODE", 0), ("AGE", 1), ("STATE", 2), ("EMPTY", 0), ("WHY", 0)];
+        let head = [
+            ("NODE", 0),
+            ("AGE", 1),
+            ("STATE", 2),
+            ("EMPTY", 0),
+            ("WHY", 0),
+        ];
         let why = "one two three four five six seven";
         let rows = [
             ["node-0", "5s", "Idle", "", why].map(Cell::new).to_vec(),
@@ -230,7 +308,10 @@ mod tests {
             "NODE    AGE  STATE\nnode-0  5s   Idle\n  one two three four five six seven\nnode-1       Idle\n  no\n  a, b\n"
         );
         assert_eq!(shown(Some(17)).lines().next(), Some("NODE    AGE"));
-        assert_eq!(shown(Some(8)).lines().take(4).collect::<Vec<_>>(), ["NODE", "node-0", "  one", "  two"]);
+        assert_eq!(
+            shown(Some(8)).lines().take(4).collect::<Vec<_>>(),
+            ["NODE", "node-0", "  one", "  two"]
+        );
         assert!(table(&head, &rows, &page(None)).contains("\u{1b}["));
         assert_eq!(plain(&head, &[], None), "");
     }

@@ -28,20 +28,38 @@ impl fmt::Display for Argument<'_> {
 }
 
 /// A command of this plugin that can be pasted, for the operator in this namespace.
-pub(crate) fn brupop(command: &'static str, argument: Option<Argument<'_>>, namespace: &str) -> String {
-    let argument = argument.map(|argument| format!(" {argument}")).unwrap_or_default();
-    let namespace = if namespace == DEFAULT_NAMESPACE { String::new() } else { format!(" -n {namespace}") };
+pub(crate) fn brupop(
+    command: &'static str,
+    argument: Option<Argument<'_>>,
+    namespace: &str,
+) -> String {
+    let argument = argument
+        .map(|argument| format!(" {argument}"))
+        .unwrap_or_default();
+    let namespace = if namespace == DEFAULT_NAMESPACE {
+        String::new()
+    } else {
+        format!(" -n {namespace}")
+    };
     format!("`kubectl brupop {command}{argument}{namespace}`")
 }
 
 /// The name of an object.
 pub(crate) fn name(text: &str) -> String {
-    if is_object_name(text) { text.to_owned() } else { quotation(text, NAME_MAX) }
+    if is_object_name(text) {
+        text.to_owned()
+    } else {
+        quotation(text, NAME_MAX)
+    }
 }
 
 /// A version.
 pub(crate) fn version(text: &str) -> String {
-    if is_version(text) { text.to_owned() } else { quotation(text, VERSION_MAX) }
+    if is_version(text) {
+        text.to_owned()
+    } else {
+        quotation(text, VERSION_MAX)
+    }
 }
 
 /// What somebody else says.
@@ -60,25 +78,48 @@ mod tests {
 
     #[test]
     fn commands_take_arguments_of_their_type_only() {
-        let injected =
-            ["$(touch x)", "`touch x`", "1.20.0;id", "a b", "-n", "--pool", "A", "", "../x", "a\nb"];
+        let injected = [
+            "$(touch x)",
+            "`touch x`",
+            "1.20.0;id",
+            "a b",
+            "-n",
+            "--pool",
+            "A",
+            "",
+            "../x",
+            "a\nb",
+        ];
         for (argument, word, left_open) in [
-            (Argument::Node as fn(_) -> _, "ip-10-0-0-1.ec2.internal", "NODE"),
+            (
+                Argument::Node as fn(_) -> _,
+                "ip-10-0-0-1.ec2.internal",
+                "NODE",
+            ),
             (Argument::Pool, "web-1", "POOL"),
             (Argument::Version, "1.20.0-rc.1+8d96bbfd", "VERSION"),
         ] {
-            assert_eq!(brupop("x", Some(argument(word)), "ns"), format!("`kubectl brupop x {word} -n ns`"));
+            assert_eq!(
+                brupop("x", Some(argument(word)), "ns"),
+                format!("`kubectl brupop x {word} -n ns`")
+            );
             for text in injected {
                 let command = brupop("x", Some(argument(text)), DEFAULT_NAMESPACE);
                 assert_eq!(command, format!("`kubectl brupop x {left_open}`"), "{text}");
             }
         }
-        assert_eq!(brupop("status", None, DEFAULT_NAMESPACE), "`kubectl brupop status`");
+        assert_eq!(
+            brupop("status", None, DEFAULT_NAMESPACE),
+            "`kubectl brupop status`"
+        );
     }
 
     #[test]
     fn words_of_another_shape_are_quoted() {
-        assert_eq!((version("1.20.0"), name("web-1")), ("1.20.0".to_owned(), "web-1".to_owned()));
+        assert_eq!(
+            (version("1.20.0"), name("web-1")),
+            ("1.20.0".to_owned(), "web-1".to_owned())
+        );
         assert_eq!(version("$(touch x)"), "\"$(touch x)\"");
         assert_eq!(name("`touch x`\n"), "\"'touch x'\\n\"");
     }

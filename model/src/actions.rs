@@ -38,7 +38,13 @@ pub enum Lie {
 }
 
 impl Lie {
-    const ALL: [Self; 5] = [Self::Reached, Self::Failed, Self::NoTarget, Self::Target, Self::Claim];
+    const ALL: [Self; 5] = [
+        Self::Reached,
+        Self::Failed,
+        Self::NoTarget,
+        Self::Target,
+        Self::Claim,
+    ];
 }
 
 /// One thing that happens.
@@ -137,7 +143,11 @@ impl Model for Config {
     type Action = ModelAction;
 
     fn init_states(&self) -> Vec<World> {
-        if self.upstream { World::left_by_upstream(self) } else { vec![World::new(self)] }
+        if self.upstream {
+            World::left_by_upstream(self)
+        } else {
+            vec![World::new(self)]
+        }
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<ModelAction>) {
@@ -181,8 +191,13 @@ impl Model for Config {
 }
 
 /// What may happen of these.
-fn those_of<const N: usize>(actions: [(bool, ModelAction); N]) -> impl Iterator<Item = ModelAction> {
-    actions.into_iter().filter(|(may, _)| *may).map(|(_, action)| action)
+fn those_of<const N: usize>(
+    actions: [(bool, ModelAction); N],
+) -> impl Iterator<Item = ModelAction> {
+    actions
+        .into_iter()
+        .filter(|(may, _)| *may)
+        .map(|(_, action)| action)
 }
 
 fn of_leader(config: &Config, world: &World, at: usize, actions: &mut Vec<ModelAction>) {
@@ -199,18 +214,38 @@ fn of_leader(config: &Config, world: &World, at: usize, actions: &mut Vec<ModelA
     for node in nodes {
         let step_is_late = faults.deadlines > 0 || world.places[node].silent;
         actions.extend(those_of([
-            (step_is_late, ModelAction::ReconcileOverdue(at, node, Late::Step)),
+            (
+                step_is_late,
+                ModelAction::ReconcileOverdue(at, node, Late::Step),
+            ),
             (step_is_late, ModelAction::SlotsOverdue(at, node)),
-            (faults.deadlines > 0, ModelAction::ReconcileOverdue(at, node, Late::Drain)),
-            (faults.deadlines > 0, ModelAction::ReconcileOverdue(at, node, Late::Denied)),
+            (
+                faults.deadlines > 0,
+                ModelAction::ReconcileOverdue(at, node, Late::Drain),
+            ),
+            (
+                faults.deadlines > 0,
+                ModelAction::ReconcileOverdue(at, node, Late::Denied),
+            ),
         ]));
     }
     match leader.stale {
         Some(_) => actions.push(ModelAction::Thaw(at)),
         None if faults.stale_leaders > 0 => {
-            let parts = [Part::Everything, Part::Shadows, Part::Nodes, Part::Pods, Part::Ledger];
+            let parts = [
+                Part::Everything,
+                Part::Shadows,
+                Part::Nodes,
+                Part::Pods,
+                Part::Ledger,
+            ];
             actions.extend(parts.map(|part| ModelAction::Freeze(at, part)));
-            let Faults { pool_pauses, pool_deletions, windows, .. } = config.faults;
+            let Faults {
+                pool_pauses,
+                pool_deletions,
+                windows,
+                ..
+            } = config.faults;
             if pool_pauses + pool_deletions + windows > 0 {
                 actions.push(ModelAction::Freeze(at, Part::Pools));
             }
@@ -226,8 +261,14 @@ fn of_pools(world: &World, actions: &mut Vec<ModelAction>) {
     for (at, pool) in world.pools.iter().take(DEFAULT).enumerate() {
         actions.extend(those_of([
             (pool.gone, ModelAction::MakePool(at)),
-            (!pool.gone && world.faults.pool_pauses > 0, ModelAction::PausePool(at)),
-            (!pool.gone && world.faults.pool_deletions > 0, ModelAction::RemovePool(at)),
+            (
+                !pool.gone && world.faults.pool_pauses > 0,
+                ModelAction::PausePool(at),
+            ),
+            (
+                !pool.gone && world.faults.pool_deletions > 0,
+                ModelAction::RemovePool(at),
+            ),
         ]));
     }
 }
@@ -250,13 +291,22 @@ fn of_host_and_people(world: &World, at: usize, place: &Place, actions: &mut Vec
         && node.marker.is_none_or(|mark| !mark.cordoned);
     actions.extend(those_of([
         (faults.replacements > 0, ModelAction::RemoveNode(at)),
-        (faults.deletions > 0 && deletable, ModelAction::DeleteShadow(at)),
+        (
+            faults.deletions > 0 && deletable,
+            ModelAction::DeleteShadow(at),
+        ),
         (boots, ModelAction::Boot(at)),
-        (boots && faults.fall_backs > 0 && place.host.next, ModelAction::FallBack(at)),
+        (
+            boots && faults.fall_backs > 0 && place.host.next,
+            ModelAction::FallBack(at),
+        ),
         (!boots && faults.own_reboots > 0, ModelAction::OwnReboot(at)),
         (!boots && faults.moves > 0, ModelAction::Move(at)),
         (!boots && may_cordon, ModelAction::Cordon(at)),
-        (!boots && faults.people > 0 && node.unschedulable, ModelAction::Uncordon(at)),
+        (
+            !boots && faults.people > 0 && node.unschedulable,
+            ModelAction::Uncordon(at),
+        ),
     ]));
 }
 
@@ -266,8 +316,12 @@ fn is_seen_as_upstreams(world: &World, at: usize) -> bool {
     let cordons = |state| matches!(state, State::RebootedIntoUpdate | State::MonitoringUpdate);
     let upstreams =
         |shadow: Option<Shadow>| shadow.is_some_and(|it| it.attempt.is_none() && cordons(it.state));
-    let seen =
-        |leader: &Leader| leader.stale.and_then(|stale| stale.shadows).is_some_and(|all| upstreams(all[at]));
+    let seen = |leader: &Leader| {
+        leader
+            .stale
+            .and_then(|stale| stale.shadows)
+            .is_some_and(|all| upstreams(all[at]))
+    };
     upstreams(world.places[at].shadow) || world.leaders.iter().any(seen)
 }
 
@@ -279,8 +333,14 @@ fn of_agent(world: &World, at: usize, place: &Place, actions: &mut Vec<ModelActi
         (true, ModelAction::Agent(at)),
         (faults.failed_commands > 0, ModelAction::AgentFails(at)),
         (is_stale, ModelAction::ThawAgent(at)),
-        (!is_stale && faults.stale_agents > 0, ModelAction::FreezeAgent(at)),
-        (faults.agent_crashes > 0 && place.memory != started(), ModelAction::CrashAgent(at)),
+        (
+            !is_stale && faults.stale_agents > 0,
+            ModelAction::FreezeAgent(at),
+        ),
+        (
+            faults.agent_crashes > 0 && place.memory != started(),
+            ModelAction::CrashAgent(at),
+        ),
     ]));
     if faults.lies > 0 {
         actions.extend(Lie::ALL.map(|lie| ModelAction::Lie(at, lie)));

@@ -33,18 +33,38 @@ impl Fields for Ledger {
         match (field, value) {
             (Field::Term, Value::Number(term)) => self.term = small(*term),
             (Field::Slot(shadow), value) => {
-                let Some(index) = SHADOWS.iter().position(|name| *name == shadow) else { return };
-                let Value::Slot(slot) = value else { return self.slots[index] = None };
-                let life = UIDS[index].iter().position(|uid| *uid == slot.uid).unwrap_or(LIVES - 1);
+                let Some(index) = SHADOWS.iter().position(|name| *name == shadow) else {
+                    return;
+                };
+                let Value::Slot(slot) = value else {
+                    return self.slots[index] = None;
+                };
+                let life = UIDS[index]
+                    .iter()
+                    .position(|uid| *uid == slot.uid)
+                    .unwrap_or(LIVES - 1);
                 let (life, attempt) = (small(life as u64), small(slot.attempt));
-                let pool = slot.pool.as_deref().and_then(|pool| POOLS.iter().position(|it| *it == pool));
+                let pool = slot
+                    .pool
+                    .as_deref()
+                    .and_then(|pool| POOLS.iter().position(|it| *it == pool));
                 let pool = pool.map(|pool| small(pool as u64));
                 let (lost, counted) = (slot.lost, slot.counted);
-                self.slots[index] = Some(Held { life, attempt, lost, counted, pool, blindly: false });
+                self.slots[index] = Some(Held {
+                    life,
+                    attempt,
+                    lost,
+                    counted,
+                    pool,
+                    blindly: false,
+                });
             }
             (Field::VersionRecord(version), value) if version == VERSIONS[1] => {
-                self.record =
-                    if let Value::VersionRecord(record) = value { Some(Record::of(record)) } else { None };
+                self.record = if let Value::VersionRecord(record) = value {
+                    Some(Record::of(record))
+                } else {
+                    None
+                };
             }
             _ => {}
         }
@@ -67,7 +87,9 @@ impl Fields for Shadow {
             Field::CurrentState => Value::state_or_absent(self.current_state),
             Field::StatusAttempt => number(self.status_attempt),
             Field::StatusBootId => name_of(&BOOTS, self.boot),
-            Field::StatusStaged => said_staged(self.staged).cloned().map_or(Value::Absent, Value::Staged),
+            Field::StatusStaged => said_staged(self.staged)
+                .cloned()
+                .map_or(Value::Absent, Value::Staged),
             Field::StatusRebootRequested => name_of(&BOOTS, self.claim),
             Field::StatusProblem => Value::problem_or_absent(self.problem),
             Field::StatusMessage => Value::text_or_absent(self.message),
@@ -90,7 +112,9 @@ impl Fields for Shadow {
             Field::SpecBaselineBootId => self.baseline = index_in(&BOOTS, value),
             Field::SpecRebootFromBootId => self.grant = index_in(&BOOTS, value),
             Field::SpecFailures => {
-                let Value::Failures(failures) = value else { return self.failures = None };
+                let Value::Failures(failures) = value else {
+                    return self.failures = None;
+                };
                 self.failures = Some(Failed {
                     count: small(failures.count),
                     attempt: small(failures.attempt),
@@ -104,14 +128,26 @@ impl Fields for Shadow {
             Field::StatusAttempt => self.status_attempt = to_number(value),
             Field::StatusBootId => self.boot = index_in(&BOOTS, value),
             Field::StatusStaged => {
-                self.staged = if let Value::Staged(staged) = value { saying_staged(staged) } else { None };
+                self.staged = if let Value::Staged(staged) = value {
+                    saying_staged(staged)
+                } else {
+                    None
+                };
             }
             Field::StatusRebootRequested => self.claim = index_in(&BOOTS, value),
             Field::StatusProblem => {
-                self.problem = if let Value::Problem(problem) = value { Some(*problem) } else { None };
+                self.problem = if let Value::Problem(problem) = value {
+                    Some(*problem)
+                } else {
+                    None
+                };
             }
             Field::StatusMessage => {
-                self.message = if let Value::Text(text) = value { Some(known_text(text)) } else { None };
+                self.message = if let Value::Text(text) = value {
+                    Some(known_text(text))
+                } else {
+                    None
+                };
             }
             _ => {}
         }
@@ -124,9 +160,9 @@ impl Fields for Node {
             Field::Uid => Value::text(UIDS[usize::from(self.index)][usize::from(self.life)]),
             Field::Unschedulable => Value::flag(self.unschedulable),
             Field::UpdatingTaint => Value::flag(self.tainted),
-            Field::Marker => self
-                .marker
-                .map_or(Value::Absent, |mark| Value::Marker(Cow::Borrowed(tables::marker(self.index, mark)))),
+            Field::Marker => self.marker.map_or(Value::Absent, |mark| {
+                Value::Marker(Cow::Borrowed(tables::marker(self.index, mark)))
+            }),
             // Left out of the model.
             Field::DoNotDisrupt | Field::ScaleDownDisabled | Field::ExcludedFromLoadBalancers => {
                 Value::Absent
@@ -140,7 +176,11 @@ impl Fields for Node {
             Field::Unschedulable => self.unschedulable = *value == Value::Set,
             Field::UpdatingTaint => self.tainted = *value == Value::Set,
             Field::Marker => {
-                self.marker = if let Value::Marker(marker) = value { Some(Mark::of(marker)) } else { None };
+                self.marker = if let Value::Marker(marker) = value {
+                    Some(Mark::of(marker))
+                } else {
+                    None
+                };
             }
             _ => {}
         }

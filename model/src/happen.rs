@@ -12,11 +12,14 @@ impl World {
     pub fn is_stuck(&self, config: &Config) -> bool {
         let mut actions = vec![];
         stateright::Model::actions(config, self, &mut actions);
-        actions.into_iter().filter(|action| action.is_progress(self)).all(|action| {
-            let mut world = self.clone();
-            world.happen(config, action);
-            world == *self
-        })
+        actions
+            .into_iter()
+            .filter(|action| action.is_progress(self))
+            .all(|action| {
+                let mut world = self.clone();
+                world.happen(config, action);
+                world == *self
+            })
     }
 
     pub(crate) fn happen(&mut self, config: &Config, action: ModelAction) {
@@ -24,11 +27,15 @@ impl World {
             ModelAction::Lead(at) => self.lead(config, at),
             ModelAction::Slots(at, first) => self.slots(config, at, first),
             ModelAction::SlotsOverdue(at, node) => {
-                self.in_overdue(config, node, |world| world.slots_with(config, at, Some(node)));
+                self.in_overdue(config, node, |world| {
+                    world.slots_with(config, at, Some(node))
+                });
             }
             ModelAction::Reconcile(at, node) => self.reconcile(config, at, node, None),
             ModelAction::ReconcileOverdue(at, node, late) => {
-                self.in_overdue(config, node, |world| world.reconcile(config, at, node, Some(late)));
+                self.in_overdue(config, node, |world| {
+                    world.reconcile(config, at, node, Some(late))
+                });
             }
             ModelAction::Freeze(at, part) => self.freeze(at, part),
             ModelAction::Linger(at) => {
@@ -86,8 +93,9 @@ impl World {
                 place.meddled |= late;
                 place.forgotten = true;
                 // Upstream's cordon is known by the shadow alone.
-                place.foreign_cordon |=
-                    place.node.is_some_and(|node| node.unschedulable && node.marker.is_none());
+                place.foreign_cordon |= place
+                    .node
+                    .is_some_and(|node| node.unschedulable && node.marker.is_none());
                 place.shadow = None;
             }
             ModelAction::RemoveNode(at) => self.remove(at),
@@ -128,7 +136,10 @@ impl World {
             }
             ModelAction::RemovePool(at) => {
                 self.faults.pool_deletions -= 1;
-                self.pools[at] = Pool { gone: true, paused: false };
+                self.pools[at] = Pool {
+                    gone: true,
+                    paused: false,
+                };
             }
             ModelAction::MakePool(at) => self.pools[at].gone = false,
             ModelAction::Window => {
@@ -143,7 +154,10 @@ impl World {
     fn in_overdue(&mut self, config: &Config, node: usize, act: impl FnOnce(&mut Self)) {
         let mut world = self.clone();
         // The Node is away for as long as that, or somebody has not seen its return.
-        let stale = self.leaders.iter().filter_map(|leader| leader.stale?.nodes?[node]);
+        let stale = self
+            .leaders
+            .iter()
+            .filter_map(|leader| leader.stale?.nodes?[node]);
         let away = stale.chain(self.places[node].node).any(|node| !node.ready);
         world.places[node].failed |= config.halts && away;
         let before = world.clone();
@@ -177,7 +191,9 @@ impl World {
     /// Is a reboot granted?
     fn is_too_late(&self, at: usize) -> bool {
         let place = &self.places[at];
-        place.shadow.is_some_and(|shadow| shadow.grant == Some(place.host.boot))
+        place
+            .shadow
+            .is_some_and(|shadow| shadow.grant == Some(place.host.boot))
     }
 
     fn uncordon(&mut self, at: usize) {
@@ -212,7 +228,11 @@ impl World {
     fn join(&mut self, at: usize) {
         let place = &mut self.places[at];
         place.host = Host::new(place.host.boot + 1);
-        place.node = Some(Node::new(small(at as u64), place.nodes_made, place.host.boot));
+        place.node = Some(Node::new(
+            small(at as u64),
+            place.nodes_made,
+            place.host.boot,
+        ));
         place.nodes_made += 1;
     }
 }

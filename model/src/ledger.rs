@@ -75,7 +75,11 @@ impl Ledger {
 
     /// Slots in use that were taken in this pool.
     pub fn in_use_of(&self, pool: u8) -> u64 {
-        self.slots.iter().flatten().filter(|held| held.pool == Some(pool)).count() as u64
+        self.slots
+            .iter()
+            .flatten()
+            .filter(|held| held.pool == Some(pool))
+            .count() as u64
     }
 
     /// The same ledger with its nodes in another order, see [`crate::World::in_order`].

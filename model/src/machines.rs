@@ -1,6 +1,8 @@
 //! What agents and hosts do, and what is said in an agent's name.
 
-use brupop_agent_core::step::{BegunCommand, Command, HostCall, Step, StepMemory, UpdateState, step};
+use brupop_agent_core::step::{
+    BegunCommand, Command, HostCall, Step, StepMemory, UpdateState, step,
+};
 use brupop_api::transitions::status_may_become;
 use brupop_api::{Field, State, Value, Write};
 
@@ -15,7 +17,11 @@ use crate::world::{Place, World};
 impl World {
     pub(crate) fn agent(&mut self, config: &Config, at: usize, success: bool) {
         let place = &self.places[at];
-        let Some(seen) = place.agent_sees.or(place.shadow).filter(|seen| is_its_own(place, seen)) else {
+        let Some(seen) = place
+            .agent_sees
+            .or(place.shadow)
+            .filter(|seen| is_its_own(place, seen))
+        else {
             return;
         };
         let (host, facts) = (view::host(place.host), view::shadow(&seen));
@@ -33,7 +39,11 @@ impl World {
                     && took(&write, shadow, &mut self.broken)
                 {
                     place.memory = memory;
-                    place.claimed = if claims { Some(place.host.boot) } else { place.claimed };
+                    place.claimed = if claims {
+                        Some(place.host.boot)
+                    } else {
+                        place.claimed
+                    };
                 }
             }
             Step::Call(HostCall::Command(command)) => {
@@ -62,9 +72,12 @@ impl World {
         if !allowed {
             return;
         }
-        let looked =
-            host.updates.is_some_and(|updater| updater.looked) || (command == Command::Refresh && success);
-        host.updates = Some(Updater { last: (command, success), looked });
+        let looked = host.updates.is_some_and(|updater| updater.looked)
+            || (command == Command::Refresh && success);
+        host.updates = Some(Updater {
+            last: (command, success),
+            looked,
+        });
         if success {
             match command {
                 Command::Refresh => {}
@@ -76,7 +89,10 @@ impl World {
         // A refresh that failed is due again when the agent's timer says so.
         let refresh_due = memory.refresh_due || (command == Command::Refresh && !success);
         place.memory = StepMemory {
-            asked: memory.asked.map(|asked| BegunCommand { before: None, ..asked }),
+            asked: memory.asked.map(|asked| BegunCommand {
+                before: None,
+                ..asked
+            }),
             refresh_due,
             ..memory
         };
@@ -122,7 +138,9 @@ impl World {
     /// Says what is not so, with the agent's token, as far as the webhook lets it pass.
     pub(crate) fn lie(&mut self, at: usize, lie: Lie) {
         let place = &self.places[at];
-        let Some(before) = place.shadow.filter(|shadow| is_its_own(place, shadow)) else { return };
+        let Some(before) = place.shadow.filter(|shadow| is_its_own(place, shadow)) else {
+            return;
+        };
         let mut shadow = before;
         let state = |shadow: &mut Shadow, to: State| {
             if status_may_become(shadow.state, shadow.current_state, to) {
@@ -147,7 +165,11 @@ impl World {
             self.faults.lies -= 1;
             let place = &mut self.places[at];
             place.shadow = Some(shadow);
-            place.claimed = if lie == Lie::Claim { shadow.claim } else { place.claimed };
+            place.claimed = if lie == Lie::Claim {
+                shadow.claim
+            } else {
+                place.claimed
+            };
         }
     }
 }
@@ -158,5 +180,8 @@ fn is_its_own(place: &Place, shadow: &Shadow) -> bool {
 }
 
 fn claims(write: &Write<'_>) -> bool {
-    write.sets.iter().any(|(field, value)| *field == Field::StatusRebootRequested && *value != Value::Absent)
+    write
+        .sets
+        .iter()
+        .any(|(field, value)| *field == Field::StatusRebootRequested && *value != Value::Absent)
 }

@@ -24,13 +24,29 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let begun = Instant::now();
-    let builder = arguments.config.checker().symmetry().threads(2).target_state_count(arguments.states);
+    let builder = arguments
+        .config
+        .checker()
+        .symmetry()
+        .threads(2)
+        .target_state_count(arguments.states);
     let sound = if arguments.shortest {
-        report(&arguments, begun, &builder.finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join())
+        report(
+            &arguments,
+            begun,
+            &builder
+                .finish_when(HasDiscoveries::AnyFailures)
+                .spawn_bfs()
+                .join(),
+        )
     } else {
         report(&arguments, begun, &builder.spawn_dfs().join())
     };
-    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if sound {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Prints how many states were searched in what time, and each property; does all hold?
@@ -42,7 +58,11 @@ fn report(arguments: &Arguments, begun: Instant, checker: &impl Checker<Config>)
         checker.state_count(),
         checker.unique_state_count(),
         begun.elapsed().as_secs_f64(),
-        if checker.is_done() && checker.state_count() < arguments.states { ", all there are" } else { "" },
+        if checker.is_done() && checker.state_count() < arguments.states {
+            ", all there are"
+        } else {
+            ""
+        },
     );
     let mut sound = true;
     for property in checker.model().properties() {
@@ -50,7 +70,11 @@ fn report(arguments: &Arguments, begun: Instant, checker: &impl Checker<Config>)
         let always = matches!(property.expectation, stateright::Expectation::Always);
         let holds = found.is_some() != always;
         sound &= holds;
-        println!("  {} {}", if holds { "ok  " } else { "FAIL" }, property.name);
+        println!(
+            "  {} {}",
+            if holds { "ok  " } else { "FAIL" },
+            property.name
+        );
         if let (true, Some(path)) = (always, found) {
             // Each world on the way, and what happened in it.
             for (world, action) in path.into_vec() {

@@ -21,8 +21,11 @@ pub const SHADOWS: [&str; NODES_MAX] = ["brs-0", "brs-1", "brs-2"];
 /// Names of nodes.
 pub const NODES: [&str; NODES_MAX] = ["0", "1", "2"];
 /// UIDs, of shadows and Nodes alike, by index and life.
-pub const UIDS: [[&str; LIVES]; NODES_MAX] =
-    [["0a", "0b", "0c", "0d"], ["1a", "1b", "1c", "1d"], ["2a", "2b", "2c", "2d"]];
+pub const UIDS: [[&str; LIVES]; NODES_MAX] = [
+    ["0a", "0b", "0c", "0d"],
+    ["1a", "1b", "1c", "1d"],
+    ["2a", "2b", "2c", "2d"],
+];
 /// Names of pools.
 pub const POOLS: [&str; 2] = ["p0", "p1"];
 /// The times there are, see [`crate::World::clock`].
@@ -51,7 +54,10 @@ pub struct Failed {
 
 /// A shadow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the fields of a shadow; boots and versions by index")]
+#[allow(
+    missing_docs,
+    reason = "the fields of a shadow; boots and versions by index"
+)]
 pub struct Shadow {
     pub index: u8,
     pub life: u8,
@@ -124,20 +130,35 @@ pub const COMMAND_TIME: jiff::Timestamp = jiff::Timestamp::UNIX_EPOCH;
 impl Shadow {
     /// A new one: Idle, and its agent has said nothing.
     pub fn new(index: u8, life: u8, owner: u8) -> Self {
-        Self { index, life, owner, generation: 1, ..Self::default() }
+        Self {
+            index,
+            life,
+            owner,
+            generation: 1,
+            ..Self::default()
+        }
     }
 }
 
 impl Node {
     /// A new one: Ready, in this boot, with the old version.
     pub fn new(index: u8, life: u8, boot: u8) -> Self {
-        Self { index, life, boot, ready: true, ..Self::default() }
+        Self {
+            index,
+            life,
+            boot,
+            ready: true,
+            ..Self::default()
+        }
     }
 }
 
 impl Mark {
     pub(crate) fn of(marker: &Marker) -> Self {
-        let life = UIDS.iter().flatten().position(|uid| *uid == marker.shadow_uid);
+        let life = UIDS
+            .iter()
+            .flatten()
+            .position(|uid| *uid == marker.shadow_uid);
         Self {
             life: life.map_or(0, |at| small((at % LIVES) as u64)),
             attempt: small(marker.attempt),
@@ -161,7 +182,12 @@ pub(crate) fn small(number: u64) -> u8 {
 
 /// A time by its index; one that is none of them is the last.
 pub(crate) fn time(time: &str) -> u8 {
-    small(TIMES.iter().position(|known| *known == time).unwrap_or(TIMES.len() - 1) as u64)
+    small(
+        TIMES
+            .iter()
+            .position(|known| *known == time)
+            .unwrap_or(TIMES.len() - 1) as u64,
+    )
 }
 
 /// The one copy of a text; agents have few things to say.
@@ -178,7 +204,9 @@ pub(crate) fn known_text(text: &str) -> &'static str {
 
 /// The index of what an agent says it staged.
 pub(crate) fn saying_staged(staged: &Staged) -> Option<u8> {
-    let at = STAGED.iter().position(|said| said.get_or_init(|| staged.clone()) == staged);
+    let at = STAGED
+        .iter()
+        .position(|said| said.get_or_init(|| staged.clone()) == staged);
     at.map(|at| small(at as u64))
 }
 
@@ -188,16 +216,29 @@ pub(crate) fn said_staged(index: Option<u8>) -> Option<&'static Staged> {
 }
 
 pub(crate) fn to_number(value: &Value<'_>) -> Option<u8> {
-    if let Value::Number(number) = value { Some(small(*number)) } else { None }
+    if let Value::Number(number) = value {
+        Some(small(*number))
+    } else {
+        None
+    }
 }
 
 pub(crate) fn to_state(value: &Value<'_>) -> Option<State> {
-    if let Value::State(state) = value { Some(*state) } else { None }
+    if let Value::State(state) = value {
+        Some(*state)
+    } else {
+        None
+    }
 }
 
 pub(crate) fn index_in(names: &[&str], value: &Value<'_>) -> Option<u8> {
-    let Value::Text(text) = value else { return None };
-    names.iter().position(|name| name == text).and_then(|at| u8::try_from(at).ok())
+    let Value::Text(text) = value else {
+        return None;
+    };
+    names
+        .iter()
+        .position(|name| name == text)
+        .and_then(|at| u8::try_from(at).ok())
 }
 
 pub(crate) fn name_of(names: &[&'static str], index: Option<u8>) -> Value<'static> {

@@ -46,9 +46,21 @@ pub(crate) fn default_facts(config: &Config, pools: Pools) -> &'static PoolFacts
     let weak = config.without == Some(Safeguard::AskedAgain);
     let (limit, closed) = (config.limit, pools[DEFAULT].paused);
     once(&FACTS, (limit, closed, weak), || {
-        let starts = |closed| if closed { Starts::OutsideWindow(Until::Unknown) } else { Starts::Open };
+        let starts = |closed| {
+            if closed {
+                Starts::OutsideWindow(Until::Unknown)
+            } else {
+                Starts::Open
+            }
+        };
         let (starts, goes_on) = (starts(closed), starts(closed && !weak));
-        PoolFacts { nodes: NODES_MAX as u64, limit, starts, goes_on, ..PoolFacts::DEFAULT }
+        PoolFacts {
+            nodes: NODES_MAX as u64,
+            limit,
+            starts,
+            goes_on,
+            ..PoolFacts::DEFAULT
+        }
     })
 }
 
@@ -64,7 +76,10 @@ fn known_facts((pools, turn, weak): ([Pool; 2], Turn, bool)) -> Vec<PoolFacts<'s
     let facts = there.map(|at| {
         let gate = |paused| if paused { Starts::Paused } else { Starts::Open };
         let ordered = at == 1 && turn != Turn::Any;
-        let not_done = FirstPool { pool: POOLS[0], standing: FirstPoolStanding::NotDone };
+        let not_done = FirstPool {
+            pool: POOLS[0],
+            standing: FirstPoolStanding::NotDone,
+        };
         let first = (turn == Turn::Waits).then_some(not_done);
         PoolFacts {
             name: POOLS[at],
@@ -73,7 +88,10 @@ fn known_facts((pools, turn, weak): ([Pool; 2], Turn, bool)) -> Vec<PoolFacts<'s
             starts: gate(pools[at].paused),
             goes_on: gate(pools[at].paused && !weak),
             rules: if ordered { AFTER.as_ref() } else { None },
-            waits_for: ordered.then_some((VERSIONS[1], first)).into_iter().collect(),
+            waits_for: ordered
+                .then_some((VERSIONS[1], first))
+                .into_iter()
+                .collect(),
             ..PoolFacts::DEFAULT
         }
     });
@@ -100,7 +118,11 @@ pub(crate) fn facts(
     };
     thread_local! { static FACTS: Table<([Pool; 2], Turn, bool), Vec<PoolFacts<'static>>> = Table::default(); }
     let [one, other, _] = pools;
-    let of = ([one, other], turn, config.without == Some(Safeguard::AskedAgain));
+    let of = (
+        [one, other],
+        turn,
+        config.without == Some(Safeguard::AskedAgain),
+    );
     once(&FACTS, of, || known_facts(of)).as_slice()
 }
 
@@ -111,18 +133,27 @@ pub(crate) fn waits(versions: &'static Versions, now: &str) -> bool {
     let mut clock = Clock::new(now.parse().unwrap_or_default(), Ahead::NONE);
     order::apply(&mut pools, Some(versions), &mut clock);
     // A version that the ledger does not know is nobody done with.
-    pools[1].waits_for.get(VERSIONS[1]).is_none_or(Option::is_some)
+    pools[1]
+        .waits_for
+        .get(VERSIONS[1])
+        .is_none_or(Option::is_some)
 }
 
 fn is_done_now(versions: &Versions) -> bool {
-    let noted = versions.get(VERSIONS[1]).and_then(|record| record.done_pools.get(POOLS[0]));
+    let noted = versions
+        .get(VERSIONS[1])
+        .and_then(|record| record.done_pools.get(POOLS[0]));
     noted.is_some_and(|done| done.since.is_some())
 }
 
 /// Who steers a node labelled for this pool, if these are the pools.
 pub(crate) fn steering(config: &Config, pools: Pools, label: Option<u8>) -> Steering<'static> {
     let Some(label) = label.map(usize::from) else {
-        return if config.pools.is_some() { Steering::Nobody } else { Steering::Default };
+        return if config.pools.is_some() {
+            Steering::Nobody
+        } else {
+            Steering::Default
+        };
     };
     match [label, 1].into_iter().find(|at| !pools[*at].gone) {
         _ if config.pools.is_none() => Steering::Default,
@@ -134,8 +165,13 @@ pub(crate) fn steering(config: &Config, pools: Pools, label: Option<u8>) -> Stee
 
 /// The number of the pool that steers a node, of these pools.
 pub(crate) fn steered_by(pools: Pools, steering: Steering<'_>) -> Option<u8> {
-    let Steering::Pool(index) = steering else { return None };
-    (0..2).filter(|at| !pools[*at].gone).nth(index).map(|at| small(at as u64))
+    let Steering::Pool(index) = steering else {
+        return None;
+    };
+    (0..2)
+        .filter(|at| !pools[*at].gone)
+        .nth(index)
+        .map(|at| small(at as u64))
 }
 
 /// Does the pool of a node, if these are the pools, let no update of it begin, nor go on to the cordon?
@@ -143,13 +179,18 @@ pub(crate) fn held(pools: Pools, steering: Steering<'_>) -> bool {
     match steering {
         Steering::Default => pools[DEFAULT].paused,
         Steering::Nobody | Steering::Conflict(_) => true,
-        Steering::Pool(_) => steered_by(pools, steering).is_none_or(|at| pools[usize::from(at)].paused),
+        Steering::Pool(_) => {
+            steered_by(pools, steering).is_none_or(|at| pools[usize::from(at)].paused)
+        }
     }
 }
 
 /// For sensitivity runs: once one node of the first pool runs the update, the others are seen in none.
 pub(crate) fn forget_who_wants(views: &mut [NodeView<'_>], pools: Pools) {
-    let runs = |view: &NodeView<'_>| view.node.is_some_and(|node| node.version == Some(VERSIONS[1]));
+    let runs = |view: &NodeView<'_>| {
+        view.node
+            .is_some_and(|node| node.version == Some(VERSIONS[1]))
+    };
     let first = |view: &NodeView<'_>| steered_by(pools, view.steering) == Some(0);
     if views.iter().any(|view| first(view) && runs(view)) {
         for view in views.iter_mut().filter(|view| first(view) && !runs(view)) {

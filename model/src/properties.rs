@@ -18,44 +18,60 @@ const COUNTED: &str = "a failure that is over is counted";
 /// The properties that the checker holds against every state.
 pub fn all(config: &Config) -> Vec<Property<Config>> {
     let mut all = vec![
-        Property::always("slots never exceed the limit", |config: &Config, world: &World| {
-            world.ledger.in_use() <= config.limit
-        }),
+        Property::always(
+            "slots never exceed the limit",
+            |config: &Config, world: &World| world.ledger.in_use() <= config.limit,
+        ),
         Property::always("a granted reboot holds a slot", |_, world: &World| {
             world.places.iter().enumerate().all(|(at, place)| {
                 !place.host.rebooting
-                    || place.shadow.is_none_or(|shadow| shadow.grant != Some(place.host.boot))
+                    || place
+                        .shadow
+                        .is_none_or(|shadow| shadow.grant != Some(place.host.boot))
                     || world.ledger.slots[at].is_some()
             })
         }),
-        Property::always("no rule is broken", |_, world: &World| world.broken.is_none()),
+        Property::always("no rule is broken", |_, world: &World| {
+            world.broken.is_none()
+        }),
         Property::always(COUNTED, |config: &Config, world: &World| {
             !config.halts || (0..world.places.len()).all(|at| world.is_counted(at))
         }),
-        Property::always("a quiet cluster settles", |config: &Config, world: &World| {
-            world.broken.is_some() || !world.is_stuck(config) || world.is_settled(config)
-        }),
+        Property::always(
+            "a quiet cluster settles",
+            |config: &Config, world: &World| {
+                world.broken.is_some() || !world.is_stuck(config) || world.is_settled(config)
+            },
+        ),
         Property::always("no update goes round in circles", |_, world: &World| {
             let generation = |place: &Place| place.shadow.map_or(0, |shadow| shadow.generation);
-            world.places.iter().all(|place| generation(place) < GENERATIONS_MAX)
+            world
+                .places
+                .iter()
+                .all(|place| generation(place) < GENERATIONS_MAX)
         }),
         Property::sometimes("all are updated", |_, world: &World| {
             world.places.iter().all(|place| {
                 place.host.version == 1
-                    && place
-                        .shadow
-                        .is_some_and(|shadow| shadow.state == State::Idle && shadow.failures.is_none())
+                    && place.shadow.is_some_and(|shadow| {
+                        shadow.state == State::Idle && shadow.failures.is_none()
+                    })
             }) && world.ledger.in_use() == 0
         }),
         Property::sometimes("a node is rebooted", |_, world: &World| {
             world.places.iter().any(|place| {
                 place.host.rebooting
-                    && place.shadow.is_some_and(|shadow| shadow.claim == Some(place.host.boot))
+                    && place
+                        .shadow
+                        .is_some_and(|shadow| shadow.claim == Some(place.host.boot))
             })
         }),
     ];
     if config.halts && config.faults.fall_backs > 0 {
-        all.push(Property::sometimes("the update is halted", |_, world: &World| world.ledger.is_halted()));
+        all.push(Property::sometimes(
+            "the update is halted",
+            |_, world: &World| world.ledger.is_halted(),
+        ));
     }
     all.extend(pools::all(config));
     all
@@ -81,7 +97,11 @@ pub(crate) fn unfit_to_reboot(place: &Place) -> Option<&'static str> {
 }
 
 /// Why this change of the ledger is wrong, if it is.
-pub(crate) fn wrong_ledger(config: &Config, before: &Ledger, after: &Ledger) -> Option<&'static str> {
+pub(crate) fn wrong_ledger(
+    config: &Config,
+    before: &Ledger,
+    after: &Ledger,
+) -> Option<&'static str> {
     let was = before.record.and_then(|record| record.halted);
     // Who does not see a halt writes it away.
     let lifted = was.filter(|_| !after.is_halted() && config.without != Some(Safeguard::Halt));
@@ -89,14 +109,28 @@ pub(crate) fn wrong_ledger(config: &Config, before: &Ledger, after: &Ledger) -> 
     if lifted.is_some() && (acknowledged < lifted || config.faults.acknowledgements == 0) {
         return Some("a halt is lifted that nobody acknowledged");
     }
-    if after.record.is_some_and(|record| record.halted.is_some() && record.halted <= record.acknowledged) {
+    if after
+        .record
+        .is_some_and(|record| record.halted.is_some() && record.halted <= record.acknowledged)
+    {
         return Some("a halt is no later than what was acknowledged before");
     }
-    let halted = after.record.filter(|record| record.halted.is_some() && was.is_none());
+    let halted = after
+        .record
+        .filter(|record| record.halted.is_some() && was.is_none());
     let budget = config.budget();
-    let allowed = |proven: bool| if proven { budget.proven } else { budget.unproven };
-    let too_few = |it: Record| allowed(it.succeeded > 0).is_none_or(|allowed| it.counting() < allowed);
-    halted.is_some_and(too_few).then_some("a version is halted by fewer failures than it may have")
+    let allowed = |proven: bool| {
+        if proven {
+            budget.proven
+        } else {
+            budget.unproven
+        }
+    };
+    let too_few =
+        |it: Record| allowed(it.succeeded > 0).is_none_or(|allowed| it.counting() < allowed);
+    halted
+        .is_some_and(too_few)
+        .then_some("a version is halted by fewer failures than it may have")
 }
 
 /// Why this change of the ledger is wrong, if it is: the failure that ends a slot was counted neither before nor
@@ -109,9 +143,13 @@ pub(crate) fn uncounted(
 ) -> Option<&'static str> {
     let lost = |(at, place): (usize, &Place)| {
         let given_back = before.slots[at].filter(|_| after.slots[at].is_none());
-        let own = given_back.zip(place.shadow).filter(|(held, shadow)| held.life == shadow.life);
+        let own = given_back
+            .zip(place.shadow)
+            .filter(|(held, shadow)| held.life == shadow.life);
         own.is_some_and(|(held, shadow)| {
-            let failed = shadow.failures.filter(|it| it.corroborated && it.attempt == held.attempt);
+            let failed = shadow
+                .failures
+                .filter(|it| it.corroborated && it.attempt == held.attempt);
             let known = before.record.and_then(|record| record.failures[at]);
             failed.is_some_and(|failed| !held.counted && known < Some(failed.at))
                 && !after.record.is_some_and(|record| record.counts(at))
@@ -133,7 +171,8 @@ pub(crate) fn too_many_try(
     let proven = before.record.is_some_and(|record| record.succeeded > 0)
         || after.record.is_some_and(|record| record.succeeded > 0);
     let trying = |(at, counts): &(usize, bool)| {
-        after.slots[*at].is_some_and(|held| !held.counted && (*counts || before.slots[*at].is_none()))
+        after.slots[*at]
+            .is_some_and(|held| !held.counted && (*counts || before.slots[*at].is_none()))
     };
     let too_many = || counts.enumerate().filter(trying).count() as u64 > most;
     (!proven && any_begins(before, after, begin) && too_many())
@@ -152,7 +191,9 @@ pub(crate) fn began_in_pause(
 
 /// Does any update begin with these slots?
 fn any_begins(before: &Ledger, after: &Ledger, begin: impl Iterator<Item = bool>) -> bool {
-    begin.enumerate().any(|(at, begins)| begins && before.slots[at].is_none() && after.slots[at].is_some())
+    begin
+        .enumerate()
+        .any(|(at, begins)| begins && before.slots[at].is_none() && after.slots[at].is_some())
 }
 
 /// Why this grant is wrong, if it is one: the leader that gave it had seen that the update is halted.
@@ -173,7 +214,8 @@ pub(crate) fn wrong_spec(
         return None;
     }
     let slot = ledger.slots[usize::from(after.index)];
-    let own = slot.filter(|held| held.life == after.life && held.attempt == after.attempt.unwrap_or(0));
+    let own =
+        slot.filter(|held| held.life == after.life && held.attempt == after.attempt.unwrap_or(0));
     let begins = before.state == State::Idle && after.state != State::Idle;
     if begins && own.is_none() {
         Some("an update begins without its slot")
@@ -199,7 +241,11 @@ pub(crate) fn broken_rule(config: &Config, world: &World) -> Option<&'static str
     }
     // A request that lingers for a whole update takes its slot again, and what is over is counted again. That a node has
     // reached the update, which is all that is decided on, is true even then.
-    let again = if config.faults.stale_leaders > 0 { u8::MAX } else { 1 };
+    let again = if config.faults.stale_leaders > 0 {
+        u8::MAX
+    } else {
+        1
+    };
     if record.succeeded > world.arrivals.saturating_mul(again) {
         return Some("more successes are counted than hosts came up with the update");
     }
@@ -250,7 +296,9 @@ impl Place {
 
     /// Nothing of ours is left on it, or about to happen.
     fn is_tidy(&self) -> bool {
-        let Some(node) = self.node else { return self.shadow.is_none() };
+        let Some(node) = self.node else {
+            return self.shadow.is_none();
+        };
         let Some(shadow) = self.shadow else {
             // No more of them can be made in this model.
             return usize::from(self.shadows_made) == LIVES;

@@ -51,13 +51,21 @@ impl World {
     pub(crate) fn slots_with(&mut self, config: &Config, at: usize, late: Option<usize>) {
         let leader = &self.leaders[at];
         let views = view::views(config, self, leader, late);
-        let seen = leader.stale.and_then(|stale| stale.ledger).unwrap_or(self.ledger);
+        let seen = leader
+            .stale
+            .and_then(|stale| stale.ledger)
+            .unwrap_or(self.ledger);
         let mut judged = seen;
         if config.without == Some(Safeguard::OwnAttempt) {
             // Any Idle is as good as that of the slot's own attempt.
             for (slot, view) in judged.slots.iter_mut().zip(&views) {
-                let attempt = view.shadow.map_or(0, |shadow| shadow.spec.attempt.unwrap_or(0));
-                *slot = slot.map(|held| Held { attempt: held.attempt.min(small(attempt)), ..held });
+                let attempt = view
+                    .shadow
+                    .map_or(0, |shadow| shadow.spec.attempt.unwrap_or(0));
+                *slot = slot.map(|held| Held {
+                    attempt: held.attempt.min(small(attempt)),
+                    ..held
+                });
             }
         }
         let seen_pools = view::seen_pools(self, leader);
@@ -65,9 +73,17 @@ impl World {
             match (config.without, *slot) {
                 // A slot is of the pool in which its node is now.
                 (Some(Safeguard::SlotPool), Some(held)) => {
-                    *slot = Some(Held { pool: steered_by(seen_pools, view.steering), ..held });
+                    *slot = Some(Held {
+                        pool: steered_by(seen_pools, view.steering),
+                        ..held
+                    });
                 }
-                (Some(Safeguard::GoneSlot), Some(Held { pool: Some(pool), .. })) => {
+                (
+                    Some(Safeguard::GoneSlot),
+                    Some(Held {
+                        pool: Some(pool), ..
+                    }),
+                ) => {
                     *slot = slot.filter(|_| !seen_pools[usize::from(pool)].gone);
                 }
                 _ => {}
@@ -81,7 +97,9 @@ impl World {
         if config.without == Some(Safeguard::NoneWants) {
             forget_who_wants(&mut decided, seen_pools);
         }
-        let Some(mut write) = decide::slots(&fleet, &decided).write else { return };
+        let Some(mut write) = decide::slots(&fleet, &decided).write else {
+            return;
+        };
         for (field, value) in &mut write.tests {
             // It was decided on what was seen, though a safeguard is missing.
             if let Field::Slots | Field::VersionRecord(_) = field
@@ -91,7 +109,10 @@ impl World {
             }
         }
         let before = self.ledger;
-        let judged = pools::Judged { views: &views, pools: seen_pools };
+        let judged = pools::Judged {
+            views: &views,
+            pools: seen_pools,
+        };
         if !took(&config.weakened(write), &mut self.ledger, &mut self.broken) {
             return;
         }
@@ -106,8 +127,12 @@ impl World {
                 slot.blindly = held.map_or(halted, |held| held.blindly);
             }
         }
-        let begin =
-            || views.iter().map(|it| it.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle));
+        let begin = || {
+            views.iter().map(|it| {
+                it.shadow
+                    .is_some_and(|shadow| shadow.spec.state == State::Idle)
+            })
+        };
         let counts = views.iter().map(|it| !it.time.trial_overdue);
         let wrong = properties::wrong_ledger(config, &before, &self.ledger)
             .or_else(|| properties::uncounted(config, &before, &self.ledger, &self.places))
@@ -119,22 +144,41 @@ impl World {
         }
     }
 
-    pub(crate) fn reconcile(&mut self, config: &Config, at: usize, node: usize, late: Option<Late>) {
+    pub(crate) fn reconcile(
+        &mut self,
+        config: &Config,
+        at: usize,
+        node: usize,
+        late: Option<Late>,
+    ) {
         let leader = self.leaders[at];
         let fleet = view::fleet(config, self, &leader);
         let view = view::view(config, self, &leader, node, late);
         let saw = Saw {
-            halt: leader.stale.and_then(|stale| stale.ledger).unwrap_or(self.ledger).is_halted(),
-            held: held(view::seen_pools(self, &leader), view.steering) || fleet.starts == Starts::Paused,
-            draining: view.node.and_then(|node| node.marker).is_some_and(|it| it.drain_started_at.is_some()),
+            halt: leader
+                .stale
+                .and_then(|stale| stale.ledger)
+                .unwrap_or(self.ledger)
+                .is_halted(),
+            held: held(view::seen_pools(self, &leader), view.steering)
+                || fleet.starts == Starts::Paused,
+            draining: view
+                .node
+                .and_then(|node| node.marker)
+                .is_some_and(|it| it.drain_started_at.is_some()),
         };
         let decision = decide::node(&fleet, &view);
         match decision.effect {
             Some(Effect::Write(mut write)) => {
                 let closed = decision.milestone == Some(Milestone::Aborted(Abort::PoolClosed));
                 if config.without == Some(Safeguard::NoFailure) && closed {
-                    let failures = Failures { count: 1, ..Failures::default() };
-                    write.sets.push((Field::SpecFailures, Value::Failures(failures)));
+                    let failures = Failures {
+                        count: 1,
+                        ..Failures::default()
+                    };
+                    write
+                        .sets
+                        .push((Field::SpecFailures, Value::Failures(failures)));
                 }
                 self.write(config, write, saw);
             }
@@ -147,24 +191,36 @@ impl World {
             // Evicted pods come back to a node that can be scheduled to.
             Some(Effect::Evict | Effect::Delete) => {
                 let place = &mut self.places[node];
-                place.empty |= !config.stubborn && place.node.is_some_and(|node| node.unschedulable);
+                place.empty |=
+                    !config.stubborn && place.node.is_some_and(|node| node.unschedulable);
             }
             Some(Effect::CreateShadow { attempt }) => {
                 let place = &mut self.places[node];
-                let owner = leader.stale.and_then(|stale| stale.nodes).map_or(place.node, |all| all[node]);
+                let owner = leader
+                    .stale
+                    .and_then(|stale| stale.nodes)
+                    .map_or(place.node, |all| all[node]);
                 // One that belongs to no Node is collected as garbage at once.
-                let owner = owner.filter(|owner| place.node.is_some_and(|node| node.life == owner.life));
+                let owner =
+                    owner.filter(|owner| place.node.is_some_and(|node| node.life == owner.life));
                 if let (None, Some(owner)) = (place.shadow, owner)
                     && usize::from(place.shadows_made) < LIVES
                 {
                     let new = Shadow::new(small(node as u64), place.shadows_made, owner.life);
                     let (attempt, term) = (attempt.map(small), Some(small(fleet.term)));
-                    place.shadow = Some(Shadow { attempt, term, ..new });
+                    place.shadow = Some(Shadow {
+                        attempt,
+                        term,
+                        ..new
+                    });
                     place.shadows_made += 1;
                 }
             }
             Some(Effect::DeleteShadow { .. }) => {
-                let seen = leader.stale.and_then(|stale| stale.shadows).map(|all| all[node]);
+                let seen = leader
+                    .stale
+                    .and_then(|stale| stale.shadows)
+                    .map(|all| all[node]);
                 // Its version is tested, so it goes as it was seen or not at all.
                 if seen.is_none_or(|seen| seen == self.places[node].shadow) {
                     self.places[node].shadow = None;
@@ -175,14 +231,23 @@ impl World {
     }
 
     /// Makes sure that a node is drained, by its pods and by this write, which a leader decided on; is it?
-    fn confirm(&mut self, config: &Config, seen: &NodeView<'_>, at: usize, write: Write<'_>) -> bool {
-        let left =
-            seen.node.and_then(|node| node.marker).is_some_and(|marker| !marker.left_owners.is_empty());
+    fn confirm(
+        &mut self,
+        config: &Config,
+        seen: &NodeView<'_>,
+        at: usize,
+        write: Write<'_>,
+    ) -> bool {
+        let left = seen
+            .node
+            .and_then(|node| node.marker)
+            .is_some_and(|marker| !marker.left_owners.is_empty());
         let unchecked = config.without == Some(Safeguard::FreshPods);
         if !(self.places[at].empty || left || unchecked) {
             return false;
         }
-        self.write_node(config, &config.weakened(write), at) || config.without == Some(Safeguard::FreshNode)
+        self.write_node(config, &config.weakened(write), at)
+            || config.without == Some(Safeguard::FreshNode)
     }
 
     /// Makes a write that a leader decided on, who saw this.
@@ -191,7 +256,9 @@ impl World {
         match write.object {
             Object::ShadowSpec(name) => {
                 let at = position(&SHADOWS, name);
-                let Some(place) = self.places.get_mut(at) else { return };
+                let Some(place) = self.places.get_mut(at) else {
+                    return;
+                };
                 let Some(before) = place.shadow else { return };
                 let mut shadow = before;
                 if !took(&write, &mut shadow, &mut self.broken) || shadow.term < before.term {
@@ -215,21 +282,29 @@ impl World {
                     self.broken.get_or_insert(broken);
                 }
             }
-            Object::ShadowStatus(_) | Object::Ledger | Object::FleetStatus | Object::PoolStatus(_) => {}
+            Object::ShadowStatus(_)
+            | Object::Ledger
+            | Object::FleetStatus
+            | Object::PoolStatus(_) => {}
         }
     }
 
     /// Makes this write of a Node; was it taken?
     fn write_node(&mut self, config: &Config, write: &Write<'_>, at: usize) -> bool {
-        let Some(place) = self.places.get_mut(at) else { return false };
-        let Some(before) = place.node else { return false };
+        let Some(place) = self.places.get_mut(at) else {
+            return false;
+        };
+        let Some(before) = place.node else {
+            return false;
+        };
         let mut node = before;
         if !took(write, &mut node, &mut self.broken) {
             return false;
         }
         if let Some((mark, read)) = node.marker.as_mut().zip(before.marker) {
             // Cordoned again, at another time.
-            mark.again = read.again != (read.started && node.unschedulable && !before.unschedulable);
+            mark.again =
+                read.again != (read.started && node.unschedulable && !before.unschedulable);
         }
         match config.without {
             // What the marker does not name is undone with the rest.
@@ -269,14 +344,20 @@ impl Config {
         };
         let counted = self.without != Some(Safeguard::Counted);
         if !self.halts || !counted && write.sets.iter().any(gives_back) {
-            write.sets.retain(|(field, _)| !matches!(field, Field::VersionRecord(_)));
+            write
+                .sets
+                .retain(|(field, _)| !matches!(field, Field::VersionRecord(_)));
         }
         write
     }
 }
 
 /// Was this write taken? One that makes no sense is no refusal, but a mistake in what ships.
-pub(crate) fn took(write: &Write<'_>, object: &mut impl Fields, broken: &mut Option<&'static str>) -> bool {
+pub(crate) fn took(
+    write: &Write<'_>,
+    object: &mut impl Fields,
+    broken: &mut Option<&'static str>,
+) -> bool {
     let answer = apply(write, object);
     if let Err(NotApplied::Misfit(_)) = answer {
         broken.get_or_insert("a write does not fit its object");
@@ -285,5 +366,8 @@ pub(crate) fn took(write: &Write<'_>, object: &mut impl Fields, broken: &mut Opt
 }
 
 fn position(names: &[&str], name: &str) -> usize {
-    names.iter().position(|known| *known == name).unwrap_or(usize::MAX)
+    names
+        .iter()
+        .position(|known| *known == name)
+        .unwrap_or(usize::MAX)
 }

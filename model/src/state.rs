@@ -165,22 +165,56 @@ pub struct Config {
 }
 
 fn nodes(text: &str) -> Result<usize, String> {
-    let nodes = text.parse().ok().filter(|nodes| (1..=NODES_MAX).contains(nodes));
+    let nodes = text
+        .parse()
+        .ok()
+        .filter(|nodes| (1..=NODES_MAX).contains(nodes));
     nodes.ok_or_else(|| format!("1 to {NODES_MAX}"))
 }
 
 impl Config {
     /// Does nothing go wrong but what leaders see, and what windows and people say of pools and the fleet?
     pub fn only_pools_change(&self) -> bool {
-        let Faults { takeovers, stale_leaders, pauses, moves, .. } = self.faults;
-        let Faults { pool_pauses, pool_deletions, windows, .. } = self.faults;
-        let of_leaders = Faults { takeovers, stale_leaders, pauses, moves, ..Faults::default() };
-        self.faults == Faults { pool_pauses, pool_deletions, windows, ..of_leaders } && !self.upstream
+        let Faults {
+            takeovers,
+            stale_leaders,
+            pauses,
+            moves,
+            ..
+        } = self.faults;
+        let Faults {
+            pool_pauses,
+            pool_deletions,
+            windows,
+            ..
+        } = self.faults;
+        let of_leaders = Faults {
+            takeovers,
+            stale_leaders,
+            pauses,
+            moves,
+            ..Faults::default()
+        };
+        self.faults
+            == Faults {
+                pool_pauses,
+                pool_deletions,
+                windows,
+                ..of_leaders
+            }
+            && !self.upstream
     }
 
     /// How many nodes may fail before the update is halted.
     pub fn budget(&self) -> FailureBudget {
-        if self.halts { FailureBudget::default() } else { FailureBudget { unproven: None, proven: None } }
+        if self.halts {
+            FailureBudget::default()
+        } else {
+            FailureBudget {
+                unproven: None,
+                proven: None,
+            }
+        }
     }
 }
 
@@ -213,7 +247,10 @@ pub struct Updater {
 impl Host {
     /// A machine with the old version that has just come up in this boot.
     pub fn new(boot: u8) -> Self {
-        Self { boot, ..Self::default() }
+        Self {
+            boot,
+            ..Self::default()
+        }
     }
 
     /// `update_state`.
@@ -229,5 +266,8 @@ impl Host {
 
 /// What an agent remembers when it starts: only that it has not looked for updates.
 pub fn started() -> StepMemory {
-    StepMemory { refresh_due: true, ..StepMemory::default() }
+    StepMemory {
+        refresh_due: true,
+        ..StepMemory::default()
+    }
 }

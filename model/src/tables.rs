@@ -22,7 +22,11 @@ pub(crate) fn once<K: Eq + Hash, V>(
     key: K,
     make: impl FnOnce() -> V,
 ) -> &'static V {
-    table.with_borrow_mut(|made| *made.entry(key).or_insert_with(|| Box::leak(Box::new(make()))))
+    table.with_borrow_mut(|made| {
+        *made
+            .entry(key)
+            .or_insert_with(|| Box::leak(Box::new(make())))
+    })
 }
 
 fn when(time: u8) -> String {
@@ -52,7 +56,11 @@ pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
             drained_at: at(mark.drained),
             was_drained: mark.was_drained,
             tainted: mark.tainted,
-            evicted_owners: if mark.owners { AVAILABLE.clone() } else { BTreeMap::new() },
+            evicted_owners: if mark.owners {
+                AVAILABLE.clone()
+            } else {
+                BTreeMap::new()
+            },
             left_owners: owners(mark.left),
             kept_since: at(mark.kept),
             // Whatever is evicted here has an owner.
@@ -70,11 +78,26 @@ pub(crate) fn slots(ledger: &Ledger) -> &'static Slots {
     thread_local! { static SLOTS: Table<[Option<Held>; NODES_MAX], Slots> = Table::default(); }
     once(&SLOTS, ledger.slots, || {
         let taken = (0..NODES_MAX).filter_map(|index| {
-            let Held { life, attempt, lost, counted, pool, .. } = ledger.slots[index]?;
+            let Held {
+                life,
+                attempt,
+                lost,
+                counted,
+                pool,
+                ..
+            } = ledger.slots[index]?;
             let uid = UIDS[index][usize::from(life)].to_owned();
             let version = Some(VERSIONS[1].to_owned());
             let pool = pool.map(|pool| POOLS[usize::from(pool)].to_owned());
-            let slot = Slot { uid, attempt: attempt.into(), version, pool, lost, counted, ..Slot::default() };
+            let slot = Slot {
+                uid,
+                attempt: attempt.into(),
+                version,
+                pool,
+                lost,
+                counted,
+                ..Slot::default()
+            };
             Some((SHADOWS[index].to_owned(), slot))
         });
         taken.collect()
@@ -89,12 +112,27 @@ pub(crate) fn versions(record: Option<Record>) -> &'static Versions {
     let of = |record: Record| {
         let failures = record.failures.iter().zip(NODES).filter_map(|(at, node)| {
             let (node, at, reason) = (node.to_owned(), when((*at)?), "FellBack".to_owned());
-            Some(NodeFailure { node, at, reason, ..NodeFailure::default() })
+            Some(NodeFailure {
+                node,
+                at,
+                reason,
+                ..NodeFailure::default()
+            })
         });
-        let halt = |at| Halt { at: when(at), reason: "0 (FellBack)".to_owned(), ..Halt::default() };
+        let halt = |at| Halt {
+            at: when(at),
+            reason: "0 (FellBack)".to_owned(),
+            ..Halt::default()
+        };
         let done = record.done.map(|done| {
             let (since, longest_seconds) = (done.since.map(when), done.before.into());
-            (POOLS[0].to_owned(), Done { since, longest_seconds })
+            (
+                POOLS[0].to_owned(),
+                Done {
+                    since,
+                    longest_seconds,
+                },
+            )
         });
         let record = VersionRecord {
             failures: failures.collect(),
@@ -106,7 +144,9 @@ pub(crate) fn versions(record: Option<Record>) -> &'static Versions {
         };
         (VERSIONS[1].to_owned(), record)
     };
-    once(&VERSION_RECORDS, record, || record.map(of).into_iter().collect())
+    once(&VERSION_RECORDS, record, || {
+        record.map(of).into_iter().collect()
+    })
 }
 
 pub(crate) fn failures(failed: Failed) -> &'static Failures {
@@ -115,7 +155,12 @@ pub(crate) fn failures(failed: Failed) -> &'static Failures {
         count: failed.count.into(),
         attempt: failed.attempt.into(),
         at: when(failed.at),
-        reason: if failed.corroborated { "FellBack" } else { "StepFailed" }.to_owned(),
+        reason: if failed.corroborated {
+            "FellBack"
+        } else {
+            "StepFailed"
+        }
+        .to_owned(),
         message: None,
     })
 }
@@ -123,6 +168,9 @@ pub(crate) fn failures(failed: Failed) -> &'static Failures {
 /// What stands in `spec.acknowledgedHalts`, by its time.
 pub(crate) fn acknowledged(time: Option<u8>) -> &'static Vec<AcknowledgedHalt> {
     thread_local! { static ACKNOWLEDGED: Table<Option<u8>, Vec<AcknowledgedHalt>> = Table::default(); }
-    let of = |time| AcknowledgedHalt { version: VERSIONS[1].to_owned(), halted_at: when(time) };
+    let of = |time| AcknowledgedHalt {
+        version: VERSIONS[1].to_owned(),
+        halted_at: when(time),
+    };
     once(&ACKNOWLEDGED, time, || time.map(of).into_iter().collect())
 }

@@ -9,7 +9,8 @@ use brupop_core::window::Starts;
 
 use crate::ledger::{Ledger, Record};
 use crate::objects::{
-    BOOTS, COMMAND_TIME, FLEET_UID, NODES, Node, SHADOWS, Shadow, TIMES, UIDS, VERSIONS, said_staged,
+    BOOTS, COMMAND_TIME, FLEET_UID, NODES, Node, SHADOWS, Shadow, TIMES, UIDS, VERSIONS,
+    said_staged,
 };
 use crate::pools::{self, Pools};
 use crate::state::{Config, Host, Safeguard};
@@ -88,7 +89,12 @@ pub(crate) fn host(host: Host) -> HostFacts<'static> {
             }),
         })
     });
-    HostFacts { boot_id: boot(host.boot), version: version(host.version), updates, now: TIMES[0] }
+    HostFacts {
+        boot_id: boot(host.boot),
+        version: version(host.version),
+        updates,
+        now: TIMES[0],
+    }
 }
 
 fn node(node: &Node) -> NodeFacts<'static> {
@@ -107,13 +113,19 @@ fn node(node: &Node) -> NodeFacts<'static> {
 
 /// What a reconciler sees of the fleet.
 pub(crate) fn fleet(config: &Config, world: &World, leader: &Leader) -> FleetFacts<'static> {
-    let ledger = leader.stale.and_then(|stale| stale.ledger).unwrap_or(world.ledger);
+    let ledger = leader
+        .stale
+        .and_then(|stale| stale.ledger)
+        .unwrap_or(world.ledger);
     fleet_of(config, world, leader, &ledger)
 }
 
 /// What a reconciler sees of the pools.
 pub(crate) fn seen_pools(world: &World, leader: &Leader) -> Pools {
-    leader.stale.and_then(|stale| stale.pools).unwrap_or(world.pools)
+    leader
+        .stale
+        .and_then(|stale| stale.pools)
+        .unwrap_or(world.pools)
 }
 
 /// What a reconciler makes of this ledger.
@@ -124,7 +136,10 @@ pub(crate) fn fleet_of(
     ledger: &Ledger,
 ) -> FleetFacts<'static> {
     let blind = config.without == Some(Safeguard::Halt);
-    let record = ledger.record.map(|record| Record { halted: record.halted.filter(|_| !blind), ..record });
+    let record = ledger.record.map(|record| Record {
+        halted: record.halted.filter(|_| !blind),
+        ..record
+    });
     let (now, versions) = (TIMES[usize::from(world.clock())], tables::versions(record));
     FleetFacts {
         now,
@@ -132,12 +147,19 @@ pub(crate) fn fleet_of(
         ledger_term: Some(ledger.term.into()),
         uid: Some(FLEET_UID),
         generation: Some(ledger.generation.into()),
-        starts: if ledger.paused { Starts::Paused } else { Starts::Open },
+        starts: if ledger.paused {
+            Starts::Paused
+        } else {
+            Starts::Open
+        },
         slots: tables::slots(ledger),
         versions,
         acknowledged: tables::acknowledged(ledger.acknowledged),
         budget: match config.without {
-            Some(Safeguard::Canaries) => FailureBudget { unproven: None, ..config.budget() },
+            Some(Safeguard::Canaries) => FailureBudget {
+                unproven: None,
+                ..config.budget()
+            },
             _ => config.budget(),
         },
         ceiling: config.limit,
@@ -156,21 +178,37 @@ pub(crate) fn view(
     late: Option<Late>,
 ) -> NodeView<'static> {
     let (place, stale) = (&world.places[at], leader.stale);
-    let shadow = stale.and_then(|stale| stale.shadows).map_or(place.shadow, |all| all[at]);
-    let seen = stale.and_then(|stale| stale.nodes).map_or(place.node, |all| all[at]);
-    let empty = stale.and_then(|stale| stale.pods).map_or(place.empty, |all| all[at]);
+    let shadow = stale
+        .and_then(|stale| stale.shadows)
+        .map_or(place.shadow, |all| all[at]);
+    let seen = stale
+        .and_then(|stale| stale.nodes)
+        .map_or(place.node, |all| all[at]);
+    let empty = stale
+        .and_then(|stale| stale.pods)
+        .map_or(place.empty, |all| all[at]);
     let mark = seen.and_then(|node| node.marker);
-    let (drains, left) = (mark.is_some_and(|mark| mark.started), mark.is_some_and(|mark| mark.left));
+    let (drains, left) = (
+        mark.is_some_and(|mark| mark.started),
+        mark.is_some_and(|mark| mark.left),
+    );
     let attempt = shadow.and_then(|shadow| shadow.attempt).unwrap_or(0);
     // A silent agent never acknowledges that its update is over, so that wait ends by its deadline.
     let waits_in_vain = place.silent && shadow.is_none_or(|shadow| shadow.state == State::Idle);
-    let steering = pools::steering(config, seen_pools(world, leader), seen.map(|node| node.pool));
+    let steering = pools::steering(
+        config,
+        seen_pools(world, leader),
+        seen.map(|node| node.pool),
+    );
     let held = pools::held(seen_pools(world, leader), steering);
     // As if the node itself were paused, which ends an update at any time before its reboot.
     let gives_up = config.without == Some(Safeguard::Finished) && held;
     NodeView {
         steering,
-        node: seen.as_ref().map(node).map(|node| NodeFacts { paused: gives_up, ..node }),
+        node: seen.as_ref().map(node).map(|node| NodeFacts {
+            paused: gives_up,
+            ..node
+        }),
         shadow: shadow.as_ref().map(self::shadow),
         owner_uid: shadow.map(|shadow| uid(shadow.index, shadow.owner)),
         shadow_denied: (late == Some(Late::Denied)).then_some("a rule of somebody else"),
@@ -178,7 +216,11 @@ pub(crate) fn view(
             known: true,
             drained: empty || left,
             owners: (!empty).then_some(&*tables::AVAILABLE),
-            returning: if config.stubborn && drains && !empty && !left { &tables::OWNERS } else { &[] },
+            returning: if config.stubborn && drains && !empty && !left {
+                &tables::OWNERS
+            } else {
+                &[]
+            },
             ..PodFacts::default()
         },
         time: TimeFacts {
@@ -202,6 +244,14 @@ pub(crate) fn views(
     leader: &Leader,
     late: Option<usize>,
 ) -> Vec<NodeView<'static>> {
-    let see = |at| view(config, world, leader, at, (late == Some(at)).then_some(Late::Step));
+    let see = |at| {
+        view(
+            config,
+            world,
+            leader,
+            at,
+            (late == Some(at)).then_some(Late::Step),
+        )
+    };
     (0..world.places.len()).map(see).collect()
 }

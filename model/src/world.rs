@@ -89,8 +89,16 @@ pub struct World {
 impl World {
     /// What the clock says: a second more than any time that the ledger knows of the update.
     pub fn clock(&self) -> u8 {
-        let known = |record: Record| record.failures.into_iter().chain([record.halted, record.acknowledged]);
-        let last = self.ledger.record.and_then(|record| known(record).flatten().max());
+        let known = |record: Record| {
+            record
+                .failures
+                .into_iter()
+                .chain([record.halted, record.acknowledged])
+        };
+        let last = self
+            .ledger
+            .record
+            .and_then(|record| known(record).flatten().max());
         last.map_or(0, |last| (last + 1).min(small(TIMES.len() as u64 - 1)))
     }
 
@@ -101,7 +109,11 @@ impl World {
                 let foreign_cordon = config.foreign_cordon && at == 0;
                 let index = u8::try_from(at).unwrap_or(0);
                 let pool = u8::from(config.pools.is_some_and(|first| at >= first));
-                let node = Node { unschedulable: foreign_cordon, pool, ..Node::new(index, 0, 0) };
+                let node = Node {
+                    unschedulable: foreign_cordon,
+                    pool,
+                    ..Node::new(index, 0, 0)
+                };
                 Place {
                     shadow: Some(Shadow::new(index, 0, 0)),
                     node: Some(node),
@@ -113,7 +125,11 @@ impl World {
                 }
             })
             .collect();
-        Self { places, faults: config.faults, ..Self::default() }
+        Self {
+            places,
+            faults: config.faults,
+            ..Self::default()
+        }
     }
 
     /// All that upstream's operator can have left behind on the first node, without attempt, term or marker.
@@ -122,7 +138,12 @@ impl World {
         // Goal, what was reached, whether the host runs the update, whether it is cordoned.
         let all = [
             (StagedAndPerformedUpdate, Idle, false, false),
-            (StagedAndPerformedUpdate, StagedAndPerformedUpdate, false, false),
+            (
+                StagedAndPerformedUpdate,
+                StagedAndPerformedUpdate,
+                false,
+                false,
+            ),
             (RebootedIntoUpdate, StagedAndPerformedUpdate, false, true),
             (RebootedIntoUpdate, StagedAndPerformedUpdate, true, true),
             (RebootedIntoUpdate, RebootedIntoUpdate, true, true),
@@ -132,12 +153,17 @@ impl World {
         ];
         let left = |(goal, reached, updated, cordoned): (State, State, bool, bool)| {
             let mut world = Self::new(config);
-            let Some(place) = world.places.first_mut() else { return world };
+            let Some(place) = world.places.first_mut() else {
+                return world;
+            };
             let staged = reached == StagedAndPerformedUpdate && !updated;
             let version = u8::from(updated);
             place.host.version = version;
             (place.host.staged, place.host.next) = (staged, staged);
-            place.host.updates = staged.then_some(Updater { last: (Command::Activate, true), looked: true });
+            place.host.updates = staged.then_some(Updater {
+                last: (Command::Activate, true),
+                looked: true,
+            });
             place.forgotten = true;
             if let Some(node) = &mut place.node {
                 (node.version, node.unschedulable) = (version, cordoned);
@@ -162,7 +188,9 @@ impl World {
             let index = u8::try_from(to).unwrap_or(0);
             world.places[to] = self.places[from].renamed(index);
             for (new, old) in world.leaders.iter_mut().zip(&self.leaders) {
-                let (Some(new), Some(old)) = (&mut new.stale, old.stale) else { continue };
+                let (Some(new), Some(old)) = (&mut new.stale, old.stale) else {
+                    continue;
+                };
                 if let (Some(new), Some(old)) = (&mut new.shadows, old.shadows) {
                     new[to] = old[from].map(|shadow| Shadow { index, ..shadow });
                 }
@@ -186,13 +214,21 @@ impl World {
 impl Representative for World {
     /// Nodes have no names that matter: a world in another order of its nodes is the same world.
     fn representative(&self) -> Self {
-        let of_ledger =
-            |ledger: Ledger, at: usize| (ledger.slots[at], ledger.record.map(|record| record.failures[at]));
+        let of_ledger = |ledger: Ledger, at: usize| {
+            (
+                ledger.slots[at],
+                ledger.record.map(|record| record.failures[at]),
+            )
+        };
         let seen = |leader: &Leader, at: usize| {
             leader.stale.map(|stale| {
                 (
-                    stale.shadows.map(|shadows| shadows[at].map(|shadow| Shadow { index: 0, ..shadow })),
-                    stale.nodes.map(|nodes| nodes[at].map(|node| Node { index: 0, ..node })),
+                    stale
+                        .shadows
+                        .map(|shadows| shadows[at].map(|shadow| Shadow { index: 0, ..shadow })),
+                    stale
+                        .nodes
+                        .map(|nodes| nodes[at].map(|node| Node { index: 0, ..node })),
                     stale.pods.map(|pods| pods[at]),
                     stale.ledger.map(|ledger| of_ledger(ledger, at)),
                 )
@@ -201,7 +237,12 @@ impl Representative for World {
         let mut order: Vec<usize> = (0..self.places.len()).collect();
         order.sort_by_cached_key(|&at| {
             let [one, other] = &self.leaders;
-            (self.places[at].renamed(0), of_ledger(self.ledger, at), seen(one, at), seen(other, at))
+            (
+                self.places[at].renamed(0),
+                of_ledger(self.ledger, at),
+                seen(one, at),
+                seen(other, at),
+            )
         });
         self.in_order(&order)
     }

@@ -10,10 +10,21 @@ use stateright::{Checker, Expectation, HasDiscoveries, Model};
 fn is_found(without: &str, world: &str, property: &str) {
     let world = format!("--without {without} {world}");
     let unsound = Config::parse_from(std::iter::once("").chain(world.split(' ')));
-    let sound = Config { without: None, ..unsound };
-    assert_eq!(broken(&sound.checker().symmetry().threads(2).spawn_dfs().join()), BTreeSet::new(), "{world}");
+    let sound = Config {
+        without: None,
+        ..unsound
+    };
+    assert_eq!(
+        broken(&sound.checker().symmetry().threads(2).spawn_dfs().join()),
+        BTreeSet::new(),
+        "{world}"
+    );
     // One thread: of two counterexamples of one length it is always the same that is found first.
-    let builder = unsound.checker().symmetry().threads(1).finish_when(HasDiscoveries::AnyFailures);
+    let builder = unsound
+        .checker()
+        .symmetry()
+        .threads(1)
+        .finish_when(HasDiscoveries::AnyFailures);
     let unsound = builder.spawn_bfs().join();
     let found = broken(&unsound);
     assert!(found.contains(property), "{world}: {found:?}");
@@ -23,7 +34,9 @@ fn is_found(without: &str, world: &str, property: &str) {
 /// The properties that do not hold, and the rules that are broken.
 fn broken(checker: &impl Checker<Config>) -> BTreeSet<&'static str> {
     let properties = checker.model().properties();
-    let always = properties.iter().filter(|property| matches!(property.expectation, Expectation::Always));
+    let always = properties
+        .iter()
+        .filter(|property| matches!(property.expectation, Expectation::Always));
     always
         .filter_map(|property| Some((property.name, checker.discovery(property.name)?)))
         .map(|(name, path)| path.last_state().broken.unwrap_or(name))

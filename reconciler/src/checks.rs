@@ -51,7 +51,14 @@ pub struct Check {
 impl Check {
     /// Nothing is known yet, and the first check is due.
     pub fn new(interval: Duration) -> Self {
-        Self { interval, found: None, next: Duration::ZERO, retry: FIRST_RETRY, called: false, begun: 0 }
+        Self {
+            interval,
+            found: None,
+            next: Duration::ZERO,
+            retry: FIRST_RETRY,
+            called: false,
+            begun: 0,
+        }
     }
 
     /// When the next is due; `None` while one is under way.
@@ -69,10 +76,21 @@ impl Check {
     /// A check ended. Returns whether the result differs from the one before.
     pub fn found(&mut self, finding: Finding, now: Duration) -> bool {
         self.called = false;
-        let Finding { holds: result, is_unknown } = finding;
+        let Finding {
+            holds: result,
+            is_unknown,
+        } = finding;
         let proven = result.is_ok();
-        let wait = if proven { self.interval } else { self.retry.min(self.interval) };
-        self.retry = if proven { FIRST_RETRY } else { self.retry.saturating_mul(2).min(self.interval) };
+        let wait = if proven {
+            self.interval
+        } else {
+            self.retry.min(self.interval)
+        };
+        self.retry = if proven {
+            FIRST_RETRY
+        } else {
+            self.retry.saturating_mul(2).min(self.interval)
+        };
         self.next = now + wait;
         if let Some((Ok(()), at)) = &self.found
             && is_unknown
@@ -87,7 +105,10 @@ impl Check {
     /// Something else showed that it does not hold, while no check can be made: before the first, or when one has been due for
     /// an interval. Of several such sentences one in an interval counts. The next check is due as before.
     pub fn doubt(&mut self, why: String, now: Duration) {
-        let is_stale = self.found.as_ref().is_none_or(|(_, at)| now >= *at + self.interval);
+        let is_stale = self
+            .found
+            .as_ref()
+            .is_none_or(|(_, at)| now >= *at + self.interval);
         let none_is_made = self.begun == 0 || (!self.called && now >= self.next + self.interval);
         if none_is_made && is_stale {
             self.found = Some((Err(why), now));
@@ -120,7 +141,8 @@ const DEPLOYMENTS: [&str; 2] = ["brupop-controller-deployment", "brupop-apiserve
 pub async fn look_for_other_operator(client: Client, namespace: String) -> Finding {
     let (mut found, mut unknown) = (vec![], None);
     for namespace in BTreeSet::from([namespace.as_str(), NAMESPACE]) {
-        let deployments = Api::<Item<IdentityOnly<Deployment>>>::namespaced(client.clone(), namespace);
+        let deployments =
+            Api::<Item<IdentityOnly<Deployment>>>::namespaced(client.clone(), namespace);
         for name in DEPLOYMENTS {
             match deployments.get(name).await {
                 Ok(_) => found.push(format!("{namespace}/{name}")),
@@ -136,16 +158,19 @@ pub async fn look_for_other_operator(client: Client, namespace: String) -> Findi
 fn other_operator(found: &[String], unknown: Option<&str>) -> Finding {
     let holds = match (found, unknown) {
         ([], None) => Ok(()),
-        ([], Some(why)) => {
-            Err(format!("it is not known whether upstream's operator is installed, too: {why}"))
-        }
+        ([], Some(why)) => Err(format!(
+            "it is not known whether upstream's operator is installed, too: {why}"
+        )),
         (found, _) => Err(format!(
             "upstream's operator is installed, too (Deployments {}), and two operators would reboot the same nodes: take \
              one of them away, as docs/migrating.md says",
             found.join(", ")
         )),
     };
-    Finding { holds, is_unknown: found.is_empty() && unknown.is_some() }
+    Finding {
+        holds,
+        is_unknown: found.is_empty() && unknown.is_some(),
+    }
 }
 
 /// The most objects on which the writes are tried, as long as the answers say nothing about our rules.
@@ -172,7 +197,9 @@ const UNTRUSTED: &str = "x509: ";
 fn admission([webhook, shadow, node]: [&Met; 3]) -> Finding {
     let sentence = |rule: &str, met: &Met| match met {
         Met::Refusal => None,
-        Met::Nobody => Some(format!("{rule} did not refuse the dry run: the request was allowed")),
+        Met::Nobody => Some(format!(
+            "{rule} did not refuse the dry run: the request was allowed"
+        )),
         Met::Else(what) if what.contains(UNTRUSTED) => Some(format!(
             "{rule} was not asked, for caBundle does not fit its certificate (if another tool writes caBundle, let it leave \
              that out: without the component cert-manager, remove the annotation cert-manager.io/inject-ca-from from the \
@@ -183,16 +210,28 @@ fn admission([webhook, shadow, node]: [&Met; 3]) -> Finding {
     };
     let missing = [
         sentence("the validating webhook", webhook),
-        sentence("the ValidatingAdmissionPolicy of the reconciler, for shadows,", shadow),
-        sentence("the ValidatingAdmissionPolicy of the reconciler, for Nodes,", node),
+        sentence(
+            "the ValidatingAdmissionPolicy of the reconciler, for shadows,",
+            shadow,
+        ),
+        sentence(
+            "the ValidatingAdmissionPolicy of the reconciler, for Nodes,",
+            node,
+        ),
     ];
     let missing: Vec<String> = missing.into_iter().flatten().collect();
     let all = [webhook, shadow, node];
     Finding {
-        holds: if missing.is_empty() { Ok(()) } else { Err(missing.join("; ")) },
+        holds: if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(missing.join("; "))
+        },
         // An answer is missing, while the others show no rule to be out of force.
         is_unknown: all.iter().any(|met| matches!(met, Met::Nothing(_)))
-            && !all.iter().any(|met| matches!(met, Met::Else(_) | Met::Nobody)),
+            && !all
+                .iter()
+                .any(|met| matches!(met, Met::Else(_) | Met::Nobody)),
     }
 }
 
@@ -200,17 +239,23 @@ fn admission([webhook, shadow, node]: [&Met; 3]) -> Finding {
 /// about our rules. An object may be such that no write of it gets as far as them: a stolen node sees to that for its own. It
 /// could also hold what a write sets, which would then change nothing; so that is a number that nobody foresees.
 pub async fn try_out_admission(client: Client, namespace: String, nodes: Vec<String>) -> Finding {
-    let params = PatchParams { dry_run: true, ..PatchParams::default() };
+    let params = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
     let nothing = Patch::Merge(json!({"status": {}}));
     let value = format!("refuse {:016x}", fastrand::u64(..));
     let message = Patch::Merge(json!({"status": {"message": value}}));
     let annotation = Patch::Merge(json!({"metadata": {"annotations": {NODE_ANNOTATION: value}}}));
-    let shadows = Api::<Item<IdentityOnly<BottlerocketShadow>>>::namespaced(client.clone(), &namespace);
+    let shadows =
+        Api::<Item<IdentityOnly<BottlerocketShadow>>>::namespaced(client.clone(), &namespace);
     let nodes_api = Api::<Item<IdentityOnly<Node>>>::all(client);
     let (shadows, nodes_api, params, annotation) = (&shadows, &nodes_api, &params, &annotation);
     let of_shadows = |body, ours: fn(&str) -> bool| {
         stream::iter(nodes.clone()).then(move |node| async move {
-            let answer = shadows.patch_status(&names::shadow_name(&node), params, body).await;
+            let answer = shadows
+                .patch_status(&names::shadow_name(&node), params, body)
+                .await;
             met(answer.map(drop), ours)
         })
     };
@@ -229,7 +274,9 @@ pub async fn try_out_admission(client: Client, namespace: String, nodes: Vec<Str
 /// Nodes to try the writes on: a few, from all over the list, and others each time.
 pub fn spread<'n>(nodes: &[&'n str], number: usize) -> Vec<&'n str> {
     let tried = nodes.len().min(TRIED_ON);
-    (0..tried).map(|nth| nodes[(number + nth * nodes.len() / tried) % nodes.len()]).collect()
+    (0..tried)
+        .map(|nth| nodes[(number + nth * nodes.len() / tried) % nodes.len()])
+        .collect()
 }
 
 /// The first answer that is our rule's refusal, or that shows it not to be in force; else the first of the others, for
@@ -247,13 +294,17 @@ async fn first_conclusive(answers: impl Stream<Item = Met>) -> Met {
 
 /// `admission webhook "<name>" denied the request: <rule> (<field>): …`
 fn is_our_webhook(message: &str) -> bool {
-    ["admission webhook", "denied", WEBHOOK_RULE].iter().all(|part| message.contains(part))
+    ["admission webhook", "denied", WEBHOOK_RULE]
+        .iter()
+        .all(|part| message.contains(part))
 }
 
 /// `… ValidatingAdmissionPolicy '<name>' with binding '<name>' denied request: <rule>: …`, whichever of our rules it is: other
 /// people's admission may have changed more of the object.
 fn is_our_policy(message: &str) -> bool {
-    ["ValidatingAdmissionPolicy", "denied request: reconciler-"].iter().all(|part| message.contains(part))
+    ["ValidatingAdmissionPolicy", "denied request: reconciler-"]
+        .iter()
+        .all(|part| message.contains(part))
 }
 
 fn met(answer: Result<(), Error>, ours: impl Fn(&str) -> bool) -> Met {

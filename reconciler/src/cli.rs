@@ -33,7 +33,11 @@ pub struct Settings {
     #[arg(long, env = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", default_value = "0", value_parser = seconds(0))]
     pub exclude_from_lb_wait_time_in_sec: u64,
     /// When updates may start: a cron expression of seven fields, seconds first; with a duration five are enough
-    #[arg(long, env = "SCHEDULER_CRON_EXPRESSION", default_value = "* * * * * * *")]
+    #[arg(
+        long,
+        env = "SCHEDULER_CRON_EXPRESSION",
+        default_value = "* * * * * * *"
+    )]
     pub scheduler_cron_expression: String,
     /// Time zone of the cron expression, such as `Europe/Berlin`
     #[arg(long, env = "SCHEDULER_TIME_ZONE", default_value = "UTC", value_parser = window::time_zone)]
@@ -126,9 +130,12 @@ impl Settings {
     pub fn policy(&self) -> Result<Policy, String> {
         let durations = self.durations();
         let expression = &self.scheduler_cron_expression;
-        let windows =
-            window::windows(expression, self.scheduler_time_zone.clone(), self.scheduler_window_duration)
-                .map_err(|why| format!("SCHEDULER_CRON_EXPRESSION \"{expression}\": {why}"))?;
+        let windows = window::windows(
+            expression,
+            self.scheduler_time_zone.clone(),
+            self.scheduler_window_duration,
+        )
+        .map_err(|why| format!("SCHEDULER_CRON_EXPRESSION \"{expression}\": {why}"))?;
         let leaves = |schedule: &Schedule| schedule.leaves(durations.min_remaining);
         if !windows.iter().all(leaves) {
             return Err("SCHEDULER_MIN_REMAINING_SECONDS is longer than the maintenance window, so nothing would ever \
@@ -232,7 +239,11 @@ mod tests {
     use super::*;
 
     fn parse(more: &[&str]) -> Result<Settings, clap::Error> {
-        Settings::try_parse_from(["reconciler", "--pod-name=brupop-reconciler-0"].iter().chain(more))
+        Settings::try_parse_from(
+            ["reconciler", "--pod-name=brupop-reconciler-0"]
+                .iter()
+                .chain(more),
+        )
     }
 
     #[test]
@@ -244,28 +255,82 @@ mod tests {
     #[test]
     fn a_bad_value_is_named_with_a_remedy() {
         for (bad, variable, hint) in [
-            ("--max-concurrent-update=0", "MAX_CONCURRENT_UPDATE", "such as 2"),
-            ("--max-concurrent-update=-1", "MAX_CONCURRENT_UPDATE", "such as 10%"),
-            ("--max-concurrent-update=101%", "MAX_CONCURRENT_UPDATE", "100%"),
-            ("--max-concurrent-update=many", "MAX_CONCURRENT_UPDATE", "unlimited"),
-            ("--max-concurrent-update=", "MAX_CONCURRENT_UPDATE", "unlimited"),
+            (
+                "--max-concurrent-update=0",
+                "MAX_CONCURRENT_UPDATE",
+                "such as 2",
+            ),
+            (
+                "--max-concurrent-update=-1",
+                "MAX_CONCURRENT_UPDATE",
+                "such as 10%",
+            ),
+            (
+                "--max-concurrent-update=101%",
+                "MAX_CONCURRENT_UPDATE",
+                "100%",
+            ),
+            (
+                "--max-concurrent-update=many",
+                "MAX_CONCURRENT_UPDATE",
+                "unlimited",
+            ),
+            (
+                "--max-concurrent-update=",
+                "MAX_CONCURRENT_UPDATE",
+                "unlimited",
+            ),
             ("--max-failures=0", "MAX_FAILURES", "from 1 to 8"),
-            ("--max-failures-of-new-version=9", "MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
-            ("--exclude-from-lb-wait-time-in-sec=soon", "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "such as 300"),
-            ("--scheduler-time-zone=Berlin", "SCHEDULER_TIME_ZONE", "Europe/Berlin"),
-            ("--scheduler-window-duration=0h", "SCHEDULER_WINDOW_DURATION", "such as 4h"),
-            ("--scheduler-window-duration=4", "SCHEDULER_WINDOW_DURATION", "such as 4h"),
+            (
+                "--max-failures-of-new-version=9",
+                "MAX_FAILURES_OF_NEW_VERSION",
+                "unlimited",
+            ),
+            (
+                "--exclude-from-lb-wait-time-in-sec=soon",
+                "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC",
+                "such as 300",
+            ),
+            (
+                "--scheduler-time-zone=Berlin",
+                "SCHEDULER_TIME_ZONE",
+                "Europe/Berlin",
+            ),
+            (
+                "--scheduler-window-duration=0h",
+                "SCHEDULER_WINDOW_DURATION",
+                "such as 4h",
+            ),
+            (
+                "--scheduler-window-duration=4",
+                "SCHEDULER_WINDOW_DURATION",
+                "such as 4h",
+            ),
             ("--soak-seconds=1m", "SOAK_SECONDS", "such as 300"),
-            ("--drain-deadline-seconds=0", "DRAIN_DEADLINE_SECONDS", "from 1"),
-            ("--lease-duration-seconds=1", "LEASE_DURATION_SECONDS", "3..=300"),
+            (
+                "--drain-deadline-seconds=0",
+                "DRAIN_DEADLINE_SECONDS",
+                "from 1",
+            ),
+            (
+                "--lease-duration-seconds=1",
+                "LEASE_DURATION_SECONDS",
+                "3..=300",
+            ),
         ] {
             let sentence = parse(&[bad]).unwrap_err().to_string();
-            assert!(sentence.contains(variable) && sentence.contains(hint), "{bad}: {sentence}");
+            assert!(
+                sentence.contains(variable) && sentence.contains(hint),
+                "{bad}: {sentence}"
+            );
         }
         for bad in ["* * *", "0 0 25 * * * *", "0 0 3 * * MON"] {
             let settings = parse(&[&format!("--scheduler-cron-expression={bad}")]).unwrap();
             let sentence = settings.policy().unwrap_err();
-            assert!(sentence.contains("SCHEDULER_CRON_EXPRESSION") && sentence.contains("* * * * * * *"));
+            assert!(
+                sentence.contains("SCHEDULER_CRON_EXPRESSION")
+                    && sentence.contains("* * * * * * *")
+            );
         }
         let never = parse(&[
             "--scheduler-cron-expression=0 2 * * *",
@@ -273,16 +338,24 @@ mod tests {
             "--scheduler-min-remaining-seconds=7200",
         ]);
         let sentence = never.unwrap().policy().unwrap_err();
-        assert!(sentence.contains("SCHEDULER_MIN_REMAINING_SECONDS"), "{sentence}");
-        assert_eq!(Settings::try_parse_from(["reconciler"]).unwrap().pod_name, None);
+        assert!(
+            sentence.contains("SCHEDULER_MIN_REMAINING_SECONDS"),
+            "{sentence}"
+        );
+        assert_eq!(
+            Settings::try_parse_from(["reconciler"]).unwrap().pod_name,
+            None
+        );
     }
 
     #[test]
     fn the_list_of_settings_is_complete() {
         use clap::CommandFactory as _;
         let command = Settings::command();
-        let mut names: Vec<_> =
-            command.get_arguments().filter_map(|argument| argument.get_env()?.to_str()).collect();
+        let mut names: Vec<_> = command
+            .get_arguments()
+            .filter_map(|argument| argument.get_env()?.to_str())
+            .collect();
         names.sort_unstable();
         assert_eq!(names, brupop_runtime::Program::Reconciler.settings());
     }

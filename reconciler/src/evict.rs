@@ -49,13 +49,19 @@ impl EvictionAnswer {
 
     /// What a refusal means.
     fn of(status: &Status) -> Self {
-        let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
+        let causes = status
+            .details
+            .as_ref()
+            .map_or(&[][..], |details| &details.causes);
         let cause = |reason: &str| causes.iter().find(|cause| cause.reason == reason);
         match status.code {
             // 409: the pod of this name has another UID.
             404 | 409 => Self::Gone,
             429 if let Some(budget) = cause("DisruptionBudget") => {
-                let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+                let seconds = status
+                    .details
+                    .as_ref()
+                    .map_or(0, |details| details.retry_after_seconds);
                 Self::Blocked(quoted(&budget.message), Duration::from_secs(seconds.into()))
             }
             403 if cause("NamespaceTerminating").is_some() => Self::Leaving,
@@ -75,14 +81,24 @@ fn quoted(message: &str) -> String {
 pub async fn evict(client: Client, pod: &PodKey) -> EvictionAnswer {
     let (eviction, params) = (eviction(pod), PostParams::default());
     let pods = Api::<Pod>::namespaced(client, &pod.namespace);
-    answer(pods.create_subresource::<_, Status>("eviction", &pod.name, &params, &eviction).await)
+    answer(
+        pods.create_subresource::<_, Status>("eviction", &pod.name, &params, &eviction)
+            .await,
+    )
 }
 
 /// Deletes a pod, if it still has this UID. It keeps its termination grace period.
 pub async fn delete(client: Client, pod: &PodKey) -> EvictionAnswer {
-    let preconditions = kube::api::Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
+    let preconditions = kube::api::Preconditions {
+        uid: Some(pod.uid.clone()),
+        resource_version: None,
+    };
     let params = DeleteParams::default().preconditions(preconditions);
-    answer(Api::<Pod>::namespaced(client, &pod.namespace).delete(&pod.name, &params).await)
+    answer(
+        Api::<Pod>::namespaced(client, &pod.namespace)
+            .delete(&pod.name, &params)
+            .await,
+    )
 }
 
 fn answer<T>(result: kube::Result<T>) -> EvictionAnswer {
@@ -95,9 +111,15 @@ fn answer<T>(result: kube::Result<T>) -> EvictionAnswer {
 
 /// This does not use `Api::evict`: kube 5.0 names the field `delete_options`, and the API server drops unknown fields.
 fn eviction(pod: &PodKey) -> Eviction {
-    let preconditions = Preconditions { uid: Some(pod.uid.clone()), ..Preconditions::default() };
+    let preconditions = Preconditions {
+        uid: Some(pod.uid.clone()),
+        ..Preconditions::default()
+    };
     Eviction {
-        metadata: ObjectMeta { name: Some(pod.name.clone()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(pod.name.clone()),
+            ..ObjectMeta::default()
+        },
         delete_options: Some(DeleteOptions {
             preconditions: Some(preconditions),
             ..DeleteOptions::default()
@@ -139,7 +161,10 @@ struct Tried {
 impl Evictions {
     /// The pods of the plan to evict now.
     pub fn due<'p>(&self, plan: &'p DrainPlan, now: Duration) -> Vec<&'p PodKey> {
-        plan.evict.iter().filter(|pod| self.is_due(pod, now)).collect()
+        plan.evict
+            .iter()
+            .filter(|pod| self.is_due(pod, now))
+            .collect()
     }
 
     fn is_due(&self, pod: &PodKey, now: Duration) -> bool {
@@ -149,7 +174,10 @@ impl Evictions {
 
     /// The earliest instant at which another of these pods is due.
     pub fn next(&self, plan: &DrainPlan, now: Duration) -> Option<Duration> {
-        let instants = plan.evict.iter().filter_map(|pod| self.tried.get(pod)?.not_before);
+        let instants = plan
+            .evict
+            .iter()
+            .filter_map(|pod| self.tried.get(pod)?.not_before);
         instants.filter(|not_before| *not_before > now).min()
     }
 
@@ -160,7 +188,9 @@ impl Evictions {
 
     /// A call was answered. Returns whether the answer is news.
     pub fn answered(&mut self, pod: &PodKey, answer: &EvictionAnswer, now: Duration) -> bool {
-        let Some(tried) = self.tried.get_mut(pod) else { return false };
+        let Some(tried) = self.tried.get_mut(pod) else {
+            return false;
+        };
         let (wait, why) = match answer {
             EvictionAnswer::Accepted | EvictionAnswer::Gone => (ACCEPTED_WAIT, None),
             EvictionAnswer::Leaving => {
@@ -168,15 +198,25 @@ impl Evictions {
                 (ACCEPTED_WAIT, Some(why.to_owned()))
             }
             EvictionAnswer::Blocked(why, asked_for) => (RETRY.max(*asked_for), Some(why.clone())),
-            EvictionAnswer::Refused(why) | EvictionAnswer::Failed(why) => {
-                (RETRY_MAX.min(RETRY * 2_u32.saturating_pow(tried.failures)), Some(why.clone()))
-            }
+            EvictionAnswer::Refused(why) | EvictionAnswer::Failed(why) => (
+                RETRY_MAX.min(RETRY * 2_u32.saturating_pow(tried.failures)),
+                Some(why.clone()),
+            ),
         };
-        let is_failure = matches!(answer, EvictionAnswer::Refused(_) | EvictionAnswer::Failed(_));
-        tried.failures = if is_failure { tried.failures.saturating_add(1) } else { 0 };
+        let is_failure = matches!(
+            answer,
+            EvictionAnswer::Refused(_) | EvictionAnswer::Failed(_)
+        );
+        tried.failures = if is_failure {
+            tried.failures.saturating_add(1)
+        } else {
+            0
+        };
         tried.not_before = Some(now + wait);
         tried.since = why.as_ref().map(|_| tried.since.unwrap_or(now));
-        let is_lasting = tried.since.is_some_and(|since| now.saturating_sub(since) >= LASTING);
+        let is_lasting = tried
+            .since
+            .is_some_and(|since| now.saturating_sub(since) >= LASTING);
         let before = (std::mem::replace(&mut tried.why, why), tried.is_lasting);
         tried.is_lasting = is_lasting;
         (before.0.as_ref(), before.1) != (tried.why.as_ref(), tried.is_lasting)
@@ -194,11 +234,20 @@ impl Evictions {
 
     /// The first pod of this drain whose eviction has been refused for long, and why.
     pub fn lasting_refusal<'p>(&self, plan: &'p DrainPlan) -> Option<(&'p PodKey, &str)> {
-        self.refusals(plan).find(|(_, tried, _)| tried.is_lasting).map(|(pod, _, why)| (pod, why))
+        self.refusals(plan)
+            .find(|(_, tried, _)| tried.is_lasting)
+            .map(|(pod, _, why)| (pod, why))
     }
 
-    fn refusals<'p>(&self, plan: &'p DrainPlan) -> impl Iterator<Item = (&'p PodKey, &Tried, &str)> {
-        let refused = |pod| self.tried.get(pod).and_then(|tried| Some((pod, tried, tried.why.as_deref()?)));
+    fn refusals<'p>(
+        &self,
+        plan: &'p DrainPlan,
+    ) -> impl Iterator<Item = (&'p PodKey, &Tried, &str)> {
+        let refused = |pod| {
+            self.tried
+                .get(pod)
+                .and_then(|tried| Some((pod, tried, tried.why.as_deref()?)))
+        };
         plan.evict.iter().filter_map(refused)
     }
 
@@ -211,12 +260,22 @@ impl Evictions {
             .map(|(pod, _, why)| format!("{}/{} is not evicted: {why}", pod.namespace, pod.name));
         let left = || plan.for_people().next();
         let stuck = || {
-            let (by, PodKey { namespace, name, .. }) = plan.leaving.first()?;
+            let (
+                by,
+                PodKey {
+                    namespace, name, ..
+                },
+            ) = plan.leaving.first()?;
             let late = time.duration_since(*by) >= LATE;
             late.then(|| overdue(namespace, name, *by))
         };
         let slow = || {
-            let (by, PodKey { namespace, name, .. }) = plan.leaving.last()?;
+            let (
+                by,
+                PodKey {
+                    namespace, name, ..
+                },
+            ) = plan.leaving.last()?;
             let long = by.duration_since(time) >= LONG;
             long.then(|| format!("{namespace}/{name} is terminating, and has until {by} to end"))
         };
@@ -228,10 +287,16 @@ impl Evictions {
         let removable = |plan: &'p DrainPlan| {
             let unreadable = plan.unreadable.iter().map(|(pod, _)| pod);
             let undisturbed = plan.undisturbed.iter().map(|(pod, _)| pod);
-            plan.evict.iter().chain(&plan.unmanaged).chain(unreadable).chain(undisturbed).chain(&plan.last)
+            plan.evict
+                .iter()
+                .chain(&plan.unmanaged)
+                .chain(unreadable)
+                .chain(undisturbed)
+                .chain(&plan.last)
         };
         let pods: BTreeSet<&PodKey> = plans.flat_map(removable).collect();
-        self.tried.retain(|pod, tried| tried.not_before.is_none() || pods.contains(pod));
+        self.tried
+            .retain(|pod, tried| tried.not_before.is_none() || pods.contains(pod));
     }
 }
 

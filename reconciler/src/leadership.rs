@@ -39,7 +39,10 @@ pub fn leads_now(elected: &Elected) -> Option<Instant> {
 }
 
 /// What this stream yields next. While this process does not lead, it is not even polled, and yields nothing.
-pub async fn next_while_leading<S: Stream + Unpin>(elected: &Elected, stream: &mut S) -> Option<S::Item> {
+pub async fn next_while_leading<S: Stream + Unpin>(
+    elected: &Elected,
+    stream: &mut S,
+) -> Option<S::Item> {
     poll_fn(|context| match leads_now(elected) {
         Some(_) => stream.poll_next_unpin(context),
         None => Poll::Ready(None),
@@ -168,23 +171,42 @@ impl Candidate {
         let Timing { duration, .. } = self.election.timing;
         self.lease.as_ref().map(|lease| match &lease.body {
             Ok(record) => seen(record, duration),
-            Err(_) => SeenLease { holder: Some("?"), duration },
+            Err(_) => SeenLease {
+                holder: Some("?"),
+                duration,
+            },
         })
     }
 
     fn write_at(&self) -> Duration {
-        write_at(self.seen_lease(), &self.state, &self.election.us, &self.election.timing)
+        write_at(
+            self.seen_lease(),
+            &self.state,
+            &self.election.us,
+            &self.election.timing,
+        )
     }
 
     fn leads_until(&self) -> Option<Instant> {
-        leads_until(self.seen_lease(), &self.state, &self.election.us, &self.election.timing)
-            .map(|until| self.epoch + until)
+        leads_until(
+            self.seen_lease(),
+            &self.state,
+            &self.election.us,
+            &self.election.timing,
+        )
+        .map(|until| self.epoch + until)
     }
 
     /// Is this version of the Lease as new as ours, or newer?
     fn is_news(&self, lease: &Item<LeaseRecord>) -> bool {
-        let version =
-            |lease: &Item<LeaseRecord>| lease.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+        let version = |lease: &Item<LeaseRecord>| {
+            lease
+                .metadata
+                .resource_version
+                .as_ref()?
+                .parse::<u64>()
+                .ok()
+        };
         self.lease.as_ref().and_then(version) <= version(lease)
     }
 
@@ -199,7 +221,9 @@ impl Candidate {
     /// gives old versions once it was restored from a snapshot, and if nobody believed them, nobody could lead.
     fn saw(&mut self, lease: Option<Item<LeaseRecord>>) {
         let version = |lease: &Option<Item<LeaseRecord>>| {
-            lease.as_ref().and_then(|lease| lease.metadata.resource_version.clone())
+            lease
+                .as_ref()
+                .and_then(|lease| lease.metadata.resource_version.clone())
         };
         if version(&lease) != version(&self.lease) {
             self.state.first_seen = self.now();
@@ -215,14 +239,19 @@ impl Candidate {
         let sent = self.now();
         let record = self.record_read();
         let Election { us, timing, .. } = &self.election;
-        let answer = self.write(held_by(&record, us, timing.duration, Timestamp::now())).await;
+        let answer = self
+            .write(held_by(&record, us, timing.duration, Timestamp::now()))
+            .await;
         match answer {
             Ok(Ok(lease)) => {
                 self.saw(Some(lease));
                 self.state.renewed = Some(sent);
                 self.state.not_before = Duration::ZERO;
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!(lease = self.election.lease, "the Lease can be read and written again");
+                    tracing::info!(
+                        lease = self.election.lease,
+                        "the Lease can be read and written again"
+                    );
                 }
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
@@ -240,7 +269,11 @@ impl Candidate {
 
     async fn read_again(&mut self) {
         self.state.not_before = self.now() + self.election.timing.retry;
-        let read = timeout(self.election.timing.call, self.leases.get_opt(&self.election.lease)).await;
+        let read = timeout(
+            self.election.timing.call,
+            self.leases.get_opt(&self.election.lease),
+        )
+        .await;
         match read {
             Ok(Ok(lease)) => self.saw(lease),
             Ok(Err(error)) => self.failed("read", &describe(&error)),
@@ -249,13 +282,22 @@ impl Candidate {
     }
 
     fn record_read(&self) -> LeaseRecord {
-        self.lease.as_ref().and_then(Item::ok).cloned().unwrap_or_default()
+        self.lease
+            .as_ref()
+            .and_then(Item::ok)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Puts this Lease in the place of the one that was read, on condition that that is still there; or creates it, if
     /// there is none.
     async fn write(&self, spec: LeaseSpec) -> Result<kube::Result<Item<LeaseRecord>>, Elapsed> {
-        let Election { namespace, lease: name, timing, .. } = &self.election;
+        let Election {
+            namespace,
+            lease: name,
+            timing,
+            ..
+        } = &self.election;
         let read = self.lease.as_ref();
         let lease = replacement(read, name, spec);
         let call = async {
@@ -274,7 +316,13 @@ impl Candidate {
             return;
         }
         let ours = held_by(&record, us, timing.duration, Timestamp::now());
-        match self.write(LeaseSpec { holder_identity: None, ..ours }).await {
+        match self
+            .write(LeaseSpec {
+                holder_identity: None,
+                ..ours
+            })
+            .await
+        {
             Ok(Ok(_)) => tracing::info!(lease = self.election.lease, "gave back the Lease"),
             Ok(Err(error)) => self.failed("given back", &describe(&error)),
             Err(_) => self.failed("given back", "no answer in time"),
@@ -283,9 +331,16 @@ impl Candidate {
 
     /// Logs the first of several failures in a row, and delays the next call.
     fn failed(&mut self, what: &str, error: &str) {
-        self.state.not_before = self.state.not_before.max(self.now() + self.election.timing.retry);
+        self.state.not_before = self
+            .state
+            .not_before
+            .max(self.now() + self.election.timing.retry);
         if !std::mem::replace(&mut self.failing, true) {
-            tracing::warn!(lease = self.election.lease, error, "the Lease could not be {what}; trying again");
+            tracing::warn!(
+                lease = self.election.lease,
+                error,
+                "the Lease could not be {what}; trying again"
+            );
         }
     }
 }

@@ -18,11 +18,16 @@ async fn main() -> ExitCode {
     match &settings.command {
         None => {
             environment::log_unknown(&unknown);
-            environment::ended("the reconciler cannot run", process::run(settings.clone()).await)
+            environment::ended(
+                "the reconciler cannot run",
+                process::run(settings.clone()).await,
+            )
         }
         Some(Command::Plan(args)) => environment::ended(
             "there is no plan",
-            plan::run(settings.policy(), &settings.gate_sources, args).await.map(|text| say(&text)),
+            plan::run(settings.policy(), &settings.gate_sources, args)
+                .await
+                .map(|text| say(&text)),
         ),
     }
 }

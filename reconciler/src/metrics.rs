@@ -82,7 +82,10 @@ struct UpdateHistograms {
 impl Default for UpdateHistograms {
     fn default() -> Self {
         let histogram = || Histogram::new(BUCKETS);
-        Self { updates: histogram(), phases: Family::new_with_constructor(histogram) }
+        Self {
+            updates: histogram(),
+            phases: Family::new_with_constructor(histogram),
+        }
     }
 }
 
@@ -97,7 +100,9 @@ fn of_result(result: &'static str) -> Label {
 impl Metrics {
     /// Counts a request, by what it wrote and what came of it.
     pub fn wrote(&self, object: &'static str, result: &'static str) {
-        self.writes.get_or_create(&[("object", object), ("result", result)]).inc();
+        self.writes
+            .get_or_create(&[("object", object), ("result", result)])
+            .inc();
     }
 
     /// Counts an eviction, by its answer.
@@ -109,7 +114,10 @@ impl Metrics {
     pub fn ended(&self, ended: &Ended) {
         match ended {
             Ended::Phase(phase, took) => {
-                self.durations.phases.get_or_create(&of_phase(*phase)).observe(took.as_secs_f64());
+                self.durations
+                    .phases
+                    .get_or_create(&of_phase(*phase))
+                    .observe(took.as_secs_f64());
             }
             Ended::Removed => drop(self.removed.inc()),
             Ended::WithoutWorkloads(pool) => self.without_workloads().count(pool),
@@ -127,19 +135,32 @@ impl Metrics {
         if let Some(pass) = &pass {
             self.without_workloads().see(pass.pools());
         }
-        *self.last_pass.lock().unwrap_or_else(PoisonError::into_inner) = pass;
+        *self
+            .last_pass
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = pass;
     }
 
     fn without_workloads(&self) -> MutexGuard<'_, CountsByPool> {
-        self.without_workloads.lock().unwrap_or_else(PoisonError::into_inner)
+        self.without_workloads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All metrics as text. Every replica counts hosts, because each watches all of them. Only the leader shows what
     /// was decided.
     pub fn render(&self, cluster: Option<&Cluster>, watch_failures: u64, now: Timestamp) -> String {
         let mut registry = Registry::default();
-        let pass = self.last_pass.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        registry.register("brupop_leader", "1 if this process leads", gauge(pass.is_some()));
+        let pass = self
+            .last_pass
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        registry.register(
+            "brupop_leader",
+            "1 if this process leads",
+            gauge(pass.is_some()),
+        );
         self.register_counters(&mut registry, watch_failures);
         self.register_updates(&mut registry);
         if let Some(cluster) = cluster {
@@ -152,16 +173,25 @@ impl Metrics {
     }
 
     fn register_counters(&self, registry: &mut Registry, watch_failures: u64) {
-        registry.register("brupop_writes", "Writes to the API server", self.writes.clone());
+        registry.register(
+            "brupop_writes",
+            "Writes to the API server",
+            self.writes.clone(),
+        );
         registry.register(
             "brupop_evictions",
             "Evictions, by the API server's response",
             self.evictions.clone(),
         );
-        self.process.register(registry.sub_registry_with_prefix("brupop"));
+        self.process
+            .register(registry.sub_registry_with_prefix("brupop"));
         let failures = Counter::<u64>::default();
         failures.inc_by(watch_failures);
-        registry.register("brupop_watch_failures", "Times that a watch failed", failures);
+        registry.register(
+            "brupop_watch_failures",
+            "Times that a watch failed",
+            failures,
+        );
     }
 
     /// A counter that is not there before its first event would hide that event from `increase`, so all are there.
@@ -215,7 +245,9 @@ fn gauges<V: Into<String>, N: TryInto<i64>>(
 ) -> Labelled<1> {
     let family = Labelled::default();
     for (value, number) in numbers {
-        family.get_or_create(&[(label, value.into())]).set(number.try_into().unwrap_or(i64::MAX));
+        family
+            .get_or_create(&[(label, value.into())])
+            .set(number.try_into().unwrap_or(i64::MAX));
     }
     family
 }

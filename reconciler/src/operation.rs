@@ -5,7 +5,9 @@ use std::time::Duration;
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::item::IdentityOnly;
 use brupop_api::printable::printable;
-use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, Item, Marker, Object, names};
+use brupop_api::{
+    BottlerocketFleet, BottlerocketPool, BottlerocketShadow, Item, Marker, Object, names,
+};
 use brupop_runtime::Listing;
 use brupop_runtime::errors::{describe, status_message};
 use jiff::Timestamp;
@@ -144,26 +146,41 @@ impl ApiServer {
         };
         match (self.write(object, operation).await, operation, node) {
             (Ok(_), Operation::Delete(_), _) => Reply::Removed,
-            (Err(Error::Api(status)), Operation::Delete(_), _) if status.code == 404 => Reply::Removed,
-            (Ok(shadow), _, Some(node)) => {
-                Reply::Granted { node, shadow: resource_version(&shadow.metadata) }
+            (Err(Error::Api(status)), Operation::Delete(_), _) if status.code == 404 => {
+                Reply::Removed
             }
+            (Ok(shadow), _, Some(node)) => Reply::Granted {
+                node,
+                shadow: resource_version(&shadow.metadata),
+            },
             (answer, ..) => written(answer),
         }
     }
 
     /// Makes the one request of this operation; of a grant, the patch of the shadow.
-    async fn write(&self, object: &Object<String>, operation: &Operation) -> kube::Result<Answered> {
+    async fn write(
+        &self,
+        object: &Object<String>,
+        operation: &Operation,
+    ) -> kube::Result<Answered> {
         let ours = Some(self.namespace.as_str());
         let status = Some("status");
         let (path, name, subresource) = match object {
             Object::Node(name) => (Node::url_path(&(), None), name.as_str(), None),
-            Object::ShadowSpec(name) => (BottlerocketShadow::url_path(&(), ours), name.as_str(), None),
-            Object::ShadowStatus(name) => (BottlerocketShadow::url_path(&(), ours), name.as_str(), status),
+            Object::ShadowSpec(name) => {
+                (BottlerocketShadow::url_path(&(), ours), name.as_str(), None)
+            }
+            Object::ShadowStatus(name) => (
+                BottlerocketShadow::url_path(&(), ours),
+                name.as_str(),
+                status,
+            ),
             Object::Ledger | Object::FleetStatus => {
                 (BottlerocketFleet::url_path(&(), ours), names::FLEET, status)
             }
-            Object::PoolStatus(name) => (BottlerocketPool::url_path(&(), ours), name.as_str(), status),
+            Object::PoolStatus(name) => {
+                (BottlerocketPool::url_path(&(), ours), name.as_str(), status)
+            }
         };
         let request = Request::new(path);
         let patched = |params: &PatchParams, patch: &Patch<&Value>| match subresource {
@@ -174,24 +191,39 @@ impl ApiServer {
             Operation::Patch(json) | Operation::Grant(_, json) => {
                 patched(&PatchParams::default(), &Patch::Json(json.clone()))
             }
-            Operation::Apply(status) => {
-                patched(&PatchParams::apply(names::CONDITIONS_MANAGER).force(), &Patch::Apply(status))
+            Operation::Apply(status) => patched(
+                &PatchParams::apply(names::CONDITIONS_MANAGER).force(),
+                &Patch::Apply(status),
+            ),
+            Operation::Create(new) => {
+                request.create(&PostParams::default(), new.to_string().into_bytes())
             }
-            Operation::Create(new) => request.create(&PostParams::default(), new.to_string().into_bytes()),
-            Operation::Delete(preconditions) => {
-                request.delete(name, &DeleteParams::default().preconditions(preconditions.clone()))
-            }
+            Operation::Delete(preconditions) => request.delete(
+                name,
+                &DeleteParams::default().preconditions(preconditions.clone()),
+            ),
         };
-        self.client.request(request.map_err(Error::BuildRequest)?).await
+        self.client
+            .request(request.map_err(Error::BuildRequest)?)
+            .await
     }
 
     /// Makes sure that the node is drained; it is if the patch is [`Reply::Written`].
     async fn confirm(&self, confirm: &Confirm) -> Reply {
-        let Confirm { node, patch, marker, overlooked } = confirm;
+        let Confirm {
+            node,
+            patch,
+            marker,
+            overlooked,
+        } = confirm;
         match self.is_drained(node, marker.as_ref(), *overlooked).await {
-            Ok(true) => {
-                written(self.write(&Object::Node(node.clone()), &Operation::Patch(patch.clone())).await)
-            }
+            Ok(true) => written(
+                self.write(
+                    &Object::Node(node.clone()),
+                    &Operation::Patch(patch.clone()),
+                )
+                .await,
+            ),
             Ok(false) => Reply::NotConfirmed,
             // Nothing was to be changed.
             Err(error) => Reply::Failed(describe(&error)),
@@ -205,7 +237,8 @@ impl ApiServer {
         overlooked: Option<Timestamp>,
     ) -> kube::Result<bool> {
         let ours = |pod: &PodItem| is_operator_pod(pod, &self.namespace);
-        let mut pods = Listing::begin(&Api::<PodItem>::all(self.client.clone()), &on_node(node)).await?;
+        let mut pods =
+            Listing::begin(&Api::<PodItem>::all(self.client.clone()), &on_node(node)).await?;
         while let Some(pod) = pods.next().await? {
             // One that has to go is enough, however many there are.
             if !DrainPlan::of([&pod], ours, |_| false, marker, overlooked).is_done() {
@@ -225,7 +258,10 @@ pub fn resource_version(metadata: &ObjectMeta) -> Option<u64> {
 }
 
 fn written(answer: kube::Result<Answered>) -> Reply {
-    answer.map_or_else(|error| failure(&error), |object| Reply::Written(resource_version(&object.metadata)))
+    answer.map_or_else(
+        |error| failure(&error),
+        |object| Reply::Written(resource_version(&object.metadata)),
+    )
 }
 
 /// What the API server or a webhook answered, fit for conditions, Events and log lines.
@@ -238,7 +274,9 @@ fn failure(error: &Error) -> Reply {
         Error::Api(status) if is_denied(status) => Reply::Denied(message(status)),
         // 404: gone. 409: it exists already, or has another UID or version. 422 without causes: a `test` of the patch
         // does not hold.
-        Error::Api(status) if matches!(status.code, 404 | 409 | 422) => Reply::Refused(message(status)),
+        Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
+            Reply::Refused(message(status))
+        }
         error => Reply::Failed(describe(error)),
     }
 }
@@ -248,7 +286,10 @@ fn failure(error: &Error) -> Reply {
 /// because the term is lower than the ledger's; and the API server if it cannot take back what it has served, such as a time in
 /// the year 10000.
 fn is_denied(status: &Status) -> bool {
-    let causes = status.details.as_ref().is_some_and(|details| !details.causes.is_empty());
+    let causes = status
+        .details
+        .as_ref()
+        .is_some_and(|details| !details.causes.is_empty());
     matches!(status.code, 400 | 403 | 413 | 500..600)
         || (status.code == 422 && causes)
         || ((400..500).contains(&status.code) && status.message.contains("denied"))

@@ -137,7 +137,10 @@ pub async fn run(
 ) -> Result<String, PlanError> {
     let policy = policy.map_err(PlanError::Policy)?;
     let config = ClusterConfig::of_pod("brupop-reconciler-plan")?;
-    let (client, namespace) = (config.client()?, args.namespace.as_deref().unwrap_or(config.namespace()));
+    let (client, namespace) = (
+        config.client()?,
+        args.namespace.as_deref().unwrap_or(config.namespace()),
+    );
     let cluster = read::cluster(&client, namespace).await?;
     let time = Timestamp::now();
     let text = time.to_string();
@@ -147,7 +150,13 @@ pub async fn run(
     read::look_at_workloads(&client, &cluster, &mut known, &policy).await?;
     read::look_at_gates(&Sources::new(gate_sources), &cluster, &mut known).await;
     let daemon_sets = DaemonSets::default();
-    let mut pods = PodLook { client: &client, namespace, policy: &policy, time, daemon_sets };
+    let mut pods = PodLook {
+        client: &client,
+        namespace,
+        policy: &policy,
+        time,
+        daemon_sets,
+    };
     // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
     while known.drains.len() < MAX_POD_WATCHES {
         let leader = leader(&cluster, own_node.as_deref());
@@ -157,7 +166,9 @@ pub async fn run(
         let room = usize::try_from(observed.fleet.total_limit()).unwrap_or(MAX_POD_WATCHES);
         let first = candidates.take(room.clamp(AT_ONCE, MAX_POD_WATCHES));
         let unknown = first.filter(|&index| !observed.views[index].pods.known);
-        let next: Vec<String> = unknown.map(|index| observed.views[index].shadow_name.to_owned()).collect();
+        let next: Vec<String> = unknown
+            .map(|index| observed.views[index].shadow_name.to_owned())
+            .collect();
         if next.is_empty() {
             break;
         }
@@ -180,7 +191,9 @@ fn leader<'a>(cluster: &Cluster, own_node: Option<&'a str>) -> Leader<'a> {
     let ledger = cluster.ledger();
     let conditions = ledger.map_or(&[][..], |ledger| &ledger.conditions);
     let is = |type_: &str, status: ConditionStatus| {
-        conditions.iter().any(|condition| condition.type_ == type_ && condition.status == status)
+        conditions
+            .iter()
+            .any(|condition| condition.type_ == type_ && condition.status == status)
     };
     Leader {
         term: ledger.and_then(|ledger| ledger.term).unwrap_or(0),
@@ -193,15 +206,25 @@ fn leader<'a>(cluster: &Cluster, own_node: Option<&'a str>) -> Leader<'a> {
 /// The plan, as these facts make it.
 fn plan(observed: &Observed<'_>) -> Plan {
     let fleet = &observed.fleet;
-    let FleetDecision { slots, nodes: decisions } = decide::fleet(observed);
-    let mut nexts: BTreeMap<usize, NodePlan> =
-        slots.taken.into_iter().map(|index| (index, NodePlan::Starts)).collect();
+    let FleetDecision {
+        slots,
+        nodes: decisions,
+    } = decide::fleet(observed);
+    let mut nexts: BTreeMap<usize, NodePlan> = slots
+        .taken
+        .into_iter()
+        .map(|index| (index, NodePlan::Starts))
+        .collect();
     let candidates = decide::candidates(fleet, &observed.views).into_iter();
-    let waits: Vec<usize> = candidates.filter(|index| !nexts.contains_key(index)).collect();
+    let waits: Vec<usize> = candidates
+        .filter(|index| !nexts.contains_key(index))
+        .collect();
     nexts.extend(waits.into_iter().zip((1..).map(NodePlan::Waits)));
     let decided = observed.views.iter().zip(&decisions).enumerate();
     let mut nodes: Vec<Row> = decided
-        .map(|(index, (view, decision))| row(fleet, view, &decision.reason, nexts.get(&index).copied()))
+        .map(|(index, (view, decision))| {
+            row(fleet, view, &decision.reason, nexts.get(&index).copied())
+        })
         .collect();
     nodes.sort_by_key(|row| match row.next {
         NodePlan::Running => (0, 0),
@@ -209,17 +232,27 @@ fn plan(observed: &Observed<'_>) -> Plan {
         NodePlan::Waits(turn) => (2, turn),
         NodePlan::Stays => (3, 0),
     });
-    let halted = fleet.versions.iter().filter(|(_, record)| record.halted.is_some());
+    let halted = fleet
+        .versions
+        .iter()
+        .filter(|(_, record)| record.halted.is_some());
     Plan {
         limit: fleet.total_limit(),
         in_use: fleet.slots.len(),
-        halted: halted.map(|(version, _)| shown(version, VERSION_MAX)).collect(),
+        halted: halted
+            .map(|(version, _)| shown(version, VERSION_MAX))
+            .collect(),
         nodes,
     }
 }
 
 /// One node of the plan; `next` is what becomes of its update if it is a candidate.
-fn row(fleet: &FleetFacts<'_>, view: &NodeView<'_>, reason: &Reason<'_>, next: Option<NodePlan>) -> Row {
+fn row(
+    fleet: &FleetFacts<'_>,
+    view: &NodeView<'_>,
+    reason: &Reason<'_>,
+    next: Option<NodePlan>,
+) -> Row {
     let slot = view.slot(fleet).is_some();
     let next = match reason {
         Reason::NotUnderstood(_) => NodePlan::Stays,
@@ -228,7 +261,13 @@ fn row(fleet: &FleetFacts<'_>, view: &NodeView<'_>, reason: &Reason<'_>, next: O
     };
     let name = names::node_of_shadow(view.shadow_name).unwrap_or(view.shadow_name);
     let version = view.shadow.and_then(|shadow| shadow.status.current_version);
-    let target = view.shadow.and_then(|shadow| if slot { shadow.spec.version } else { shadow.update() });
+    let target = view.shadow.and_then(|shadow| {
+        if slot {
+            shadow.spec.version
+        } else {
+            shadow.update()
+        }
+    });
     Row {
         node: shown(name, NAME_MAX),
         pool: fleet.pool_of(view).map(|pool| shown(pool.name, NAME_MAX)),
@@ -246,19 +285,36 @@ fn shown(text: &str, limit: usize) -> String {
 
 /// The plan as lines of columns.
 fn table(plan: &Plan) -> String {
-    let halted =
-        if plan.halted.is_empty() { String::new() } else { format!("; halted: {}", plan.halted.join(", ")) };
+    let halted = if plan.halted.is_empty() {
+        String::new()
+    } else {
+        format!("; halted: {}", plan.halted.join(", "))
+    };
     let mut text = format!("{} of {} in update{halted}\n", plan.in_use, plan.limit);
     let is_in_another_pool = |row: &Row| row.pool.as_deref() != Some(names::DEFAULT_POOL);
-    let columns: Vec<usize> =
-        (0..7).filter(|column| *column != POOL || plan.nodes.iter().any(is_in_another_pool)).collect();
-    let head = ["NODE", "POOL", "VERSION", "TARGET", "NEXT", "REASON", "MESSAGE"].map(str::to_owned);
-    let rows: Vec<[String; 7]> = std::iter::once(head).chain(plan.nodes.iter().map(cells)).collect();
-    let width = |column: &usize| rows.iter().map(|row| row[*column].chars().count()).max().unwrap_or(0);
+    let columns: Vec<usize> = (0..7)
+        .filter(|column| *column != POOL || plan.nodes.iter().any(is_in_another_pool))
+        .collect();
+    let head = [
+        "NODE", "POOL", "VERSION", "TARGET", "NEXT", "REASON", "MESSAGE",
+    ]
+    .map(str::to_owned);
+    let rows: Vec<[String; 7]> = std::iter::once(head)
+        .chain(plan.nodes.iter().map(cells))
+        .collect();
+    let width = |column: &usize| {
+        rows.iter()
+            .map(|row| row[*column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = columns.iter().map(width).collect();
     for row in rows {
         let cells = columns.iter().map(|column| &row[*column]);
-        let line: Vec<String> = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let line: Vec<String> = cells
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
         text += line.join("  ").trim_end();
         text.push('\n');
     }

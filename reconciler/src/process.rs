@@ -9,7 +9,8 @@ use brupop_core::policy::Policy;
 use brupop_runtime::authorizer::{Authorizer, Requirement, Unknown};
 use brupop_runtime::tls::{Resolver, TlsError};
 use brupop_runtime::{
-    ClusterConfig, Health, Heartbeat, OwnThread, Shutdown, client::ClientError, endpoint, metrics_endpoint,
+    ClusterConfig, Health, Heartbeat, OwnThread, Shutdown, client::ClientError, endpoint,
+    metrics_endpoint,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -66,9 +67,14 @@ pub enum ProcessError {
 pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let policy = settings.policy().map_err(ProcessError::Policy)?;
     warn_of_a_schedule_that_is_over(&policy, &settings.scheduler_cron_expression);
-    let us = settings.pod_name.clone().filter(|name| !name.is_empty()).ok_or(ProcessError::PodName)?;
+    let us = settings
+        .pod_name
+        .clone()
+        .filter(|name| !name.is_empty())
+        .ok_or(ProcessError::PodName)?;
     let metrics = Metrics::default();
-    let cluster = ClusterConfig::of_pod("brupop-reconciler")?.counting(&metrics.process.api_requests);
+    let cluster =
+        ClusterConfig::of_pod("brupop-reconciler")?.counting(&metrics.process.api_requests);
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     // What has to go on, and to tell, while something holds the loop up.
     let beside = OwnThread::start("lease").map_err(ProcessError::Thread)?;
@@ -80,7 +86,11 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let client_of_lease = beside.make(|| cluster.client_without_retry())?;
     // A busy API server loses no Event.
     let events = cluster.client()?;
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace, "reconciler started");
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        namespace,
+        "reconciler started"
+    );
 
     let heartbeat = Heartbeat::new(STUCK);
     let health = Health::starting("the watches have not synced yet").with_loop(heartbeat.clone());
@@ -93,10 +103,20 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         metrics.process.refused_scrapes.clone(),
     );
     let drops = metrics.process.drops.clone();
-    let health_pages =
-        beside.spawn(endpoint::serve(health_listener, health.clone(), drops.clone(), shutdown.clone()));
-    let metrics_pages =
-        metrics_endpoint::serve(metrics_listener, resolver, scrapers, render, drops, shutdown.clone());
+    let health_pages = beside.spawn(endpoint::serve(
+        health_listener,
+        health.clone(),
+        drops.clone(),
+        shutdown.clone(),
+    ));
+    let metrics_pages = metrics_endpoint::serve(
+        metrics_listener,
+        resolver,
+        scrapers,
+        render,
+        drops,
+        shutdown.clone(),
+    );
     let pages = tokio::spawn(async move { tokio::join!(health_pages, metrics_pages) });
     let starting = async { (own_node(&client).await, watches.wait_until_synced().await) };
     let (own_node, ()) = tokio::select! {
@@ -106,16 +126,34 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     health.ready();
 
     let election = election(&settings, &namespace, &us);
-    let recorder =
-        Recorder::new(events, Reporter { controller: "brupop-reconciler".into(), instance: Some(us) });
+    let recorder = Recorder::new(
+        events,
+        Reporter {
+            controller: "brupop-reconciler".into(),
+            instance: Some(us),
+        },
+    );
     let asking = Asking {
         check_interval: Duration::from_secs(settings.check_interval_seconds),
         gate_interval: Duration::from_secs(settings.gate_interval_seconds),
         sources: Sources::new(&settings.gate_sources),
     };
-    let api = ApiServer { client: client.clone(), namespace, own_node };
-    let reconciler = |elected| Reconciler::new(policy, asking, api, recorder, watches, elected, metrics);
-    lead_in_turn(&beside, election, client_of_lease, heartbeat, reconciler, shutdown).await;
+    let api = ApiServer {
+        client: client.clone(),
+        namespace,
+        own_node,
+    };
+    let reconciler =
+        |elected| Reconciler::new(policy, asking, api, recorder, watches, elected, metrics);
+    lead_in_turn(
+        &beside,
+        election,
+        client_of_lease,
+        heartbeat,
+        reconciler,
+        shutdown,
+    )
+    .await;
     let _ = pages.await;
     Ok(())
 }
@@ -141,7 +179,13 @@ async fn lead_in_turn(
 ) {
     let (sender, elected) = watch::channel(None);
     let (resign, resigned) = Shutdown::by_hand();
-    let electing = beside.spawn(leadership::run(election, client, resigned, heartbeat.clone(), sender));
+    let electing = beside.spawn(leadership::run(
+        election,
+        client,
+        resigned,
+        heartbeat.clone(),
+        sender,
+    ));
     reconciler(elected).run(heartbeat, shutdown).await;
     resign.request();
     let _ = electing.await;
@@ -151,7 +195,11 @@ async fn lead_in_turn(
 fn render(watches: Arc<Watches>, metrics: Metrics) -> impl Fn() -> String + Clone {
     move || {
         let cluster = watches.synced().then(|| watches.cluster().ok()).flatten();
-        metrics.render(cluster.as_deref(), watches.failures.load(Ordering::Relaxed), Timestamp::now())
+        metrics.render(
+            cluster.as_deref(),
+            watches.failures.load(Ordering::Relaxed),
+            Timestamp::now(),
+        )
     }
 }
 
@@ -174,9 +222,13 @@ async fn own_node(client: &Client) -> Option<String> {
     let review = SelfSubjectReview::default();
     let answer = timeout(WHO_AM_I_TIMEOUT, reviews.create(&params, &review)).await;
     let user = answer.ok()?.ok()?.status?.user_info?;
-    let node = identity::pod_identity(&user.extra.unwrap_or_default()).ok().map(|pod| pod.node_name);
+    let node = identity::pod_identity(&user.extra.unwrap_or_default())
+        .ok()
+        .map(|pod| pod.node_name);
     if node.is_none() {
-        tracing::info!("this process does not know which node it runs on: its token is not bound to a pod");
+        tracing::info!(
+            "this process does not know which node it runs on: its token is not bound to a pod"
+        );
     }
     node
 }

@@ -56,7 +56,13 @@ impl Watches {
             in_cluster("pools", pools, everything(), &cluster, signals()),
             in_cluster("the agents' pods", agents, of_agents, &cluster, signals()),
         ];
-        Self { cluster, all, changed, pods_changed: Arc::default(), failures }
+        Self {
+            cluster,
+            all,
+            changed,
+            pods_changed: Arc::default(),
+            failures,
+        }
     }
 
     /// Lists everything again. A silent watch may be silent because nothing happens, or because its connection is dead;
@@ -135,7 +141,12 @@ where
         }
         false
     };
-    Watch::start(what, move || list_and_watch(api.clone(), params.clone()), keep, signals)
+    Watch::start(
+        what,
+        move || list_and_watch(api.clone(), params.clone()),
+        keep,
+        signals,
+    )
 }
 
 /// What is notified of changes that matter, and counts failures.
@@ -166,10 +177,19 @@ impl Watch {
     {
         let (wanted, asked) = watch::channel(1);
         let (list_done, listed) = watch::channel(0);
-        let follower = Follower { keep, changed, outage: Outage::new(what.to_owned(), failures), list_done };
+        let follower = Follower {
+            keep,
+            changed,
+            outage: Outage::new(what.to_owned(), failures),
+            list_done,
+        };
         let mut task = JoinSet::new();
         task.spawn(follower.follow(begin, asked));
-        Self { wanted, listed, _task: task }
+        Self {
+            wanted,
+            listed,
+            _task: task,
+        }
     }
 
     fn refresh(&self) {
@@ -245,7 +265,11 @@ struct Outage {
 
 impl Outage {
     fn new(what: String, failures: Arc<AtomicU64>) -> Self {
-        Self { what, failures, log: FailureLog::default() }
+        Self {
+            what,
+            failures,
+            log: FailureLog::default(),
+        }
     }
 
     /// Counts each failure, and logs the first of several in a row, and the first for each further reason.

@@ -28,7 +28,10 @@ impl<S> Layer<S> for ApiRequests {
     type Service = Counting<S>;
 
     fn layer(&self, inner: S) -> Counting<S> {
-        Counting { inner, requests: self.clone() }
+        Counting {
+            inner,
+            requests: self.clone(),
+        }
     }
 }
 
@@ -54,7 +57,11 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let verb = verb(request.method(), request.uri());
-        let mut pending = Pending { requests: self.requests.clone(), verb, code: None };
+        let mut pending = Pending {
+            requests: self.requests.clone(),
+            verb,
+            code: None,
+        };
         let answer = self.inner.call(request);
         async move {
             let answer = answer.await;
@@ -82,8 +89,16 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        let code = self.code.map_or_else(|| NO_ANSWER.to_owned(), |code| code.to_string());
-        self.requests.0.get_or_create(&RequestLabels { verb: self.verb, code }).inc();
+        let code = self
+            .code
+            .map_or_else(|| NO_ANSWER.to_owned(), |code| code.to_string());
+        self.requests
+            .0
+            .get_or_create(&RequestLabels {
+                verb: self.verb,
+                code,
+            })
+            .inc();
     }
 }
 
@@ -103,13 +118,20 @@ fn verb(method: &Method, uri: &Uri) -> &'static str {
 
 fn is_watch(uri: &Uri) -> bool {
     let parameters = uri.query().unwrap_or_default().split('&');
-    parameters.into_iter().any(|parameter| ["watch=true", "watch=1"].contains(&parameter))
+    parameters
+        .into_iter()
+        .any(|parameter| ["watch=true", "watch=1"].contains(&parameter))
 }
 
 /// Is this the path of all objects of a resource, in a namespace or in all of them?
 fn names_collection(path: &str) -> bool {
-    let path: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-    let (["api", _, resource @ ..] | ["apis", _, _, resource @ ..]) = path.as_slice() else { return false };
+    let path: Vec<&str> = path
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .collect();
+    let (["api", _, resource @ ..] | ["apis", _, _, resource @ ..]) = path.as_slice() else {
+        return false;
+    };
     matches!(resource, [_] | ["namespaces", _, _])
 }
 
@@ -120,7 +142,10 @@ mod tests {
     use tower::ServiceExt as _;
 
     fn counted(requests: &ApiRequests, verb: &'static str, code: &str) -> u64 {
-        let answered = RequestLabels { verb, code: code.to_owned() };
+        let answered = RequestLabels {
+            verb,
+            code: code.to_owned(),
+        };
         requests.0.get(&answered).map_or(0, |counter| counter.get())
     }
 
@@ -130,7 +155,11 @@ mod tests {
         for (method, uri, expected) in [
             (Method::GET, "/api/v1/nodes", "list"),
             (Method::GET, "/api/v1/nodes?limit=500", "list"),
-            (Method::GET, "/api/v1/nodes?allowWatchBookmarks=true&watch=true", "watch"),
+            (
+                Method::GET,
+                "/api/v1/nodes?allowWatchBookmarks=true&watch=true",
+                "watch",
+            ),
             (Method::GET, "/api/v1/nodes/n", "get"),
             (Method::GET, "/api/v1/namespaces", "list"),
             (Method::GET, "/api/v1/namespaces/ns", "get"),
@@ -139,13 +168,25 @@ mod tests {
             (Method::GET, fleets, "list"),
             (Method::GET, &format!("{fleets}/fleet"), "get"),
             (Method::GET, "/version", "get"),
-            (Method::POST, "/api/v1/namespaces/ns/pods/p/eviction", "create"),
-            (Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l", "update"),
+            (
+                Method::POST,
+                "/api/v1/namespaces/ns/pods/p/eviction",
+                "create",
+            ),
+            (
+                Method::PUT,
+                "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l",
+                "update",
+            ),
             (Method::PATCH, &format!("{fleets}/fleet/status"), "patch"),
             (Method::DELETE, "/api/v1/namespaces/ns/pods/p", "delete"),
             (Method::OPTIONS, "/api/v1/nodes", "other"),
         ] {
-            assert_eq!(verb(&method, &uri.parse().unwrap()), expected, "{method} {uri}");
+            assert_eq!(
+                verb(&method, &uri.parse().unwrap()),
+                expected,
+                "{method} {uri}"
+            );
         }
     }
 
@@ -153,7 +194,12 @@ mod tests {
     async fn answers_are_counted_by_their_codes() {
         let requests = ApiRequests::default();
         let service = tower::service_fn(|request: Request<u16>| async move {
-            Ok::<_, Infallible>(Response::builder().status(*request.body()).body(()).unwrap())
+            Ok::<_, Infallible>(
+                Response::builder()
+                    .status(*request.body())
+                    .body(())
+                    .unwrap(),
+            )
         });
         for code in [200, 404, 404] {
             let request = Request::get("/api/v1/nodes/n").body(code).unwrap();
@@ -167,13 +213,21 @@ mod tests {
     #[tokio::test]
     async fn what_gets_no_answer_is_counted_too() {
         let requests = ApiRequests::default();
-        let fails = tower::service_fn(|_: Request<()>| async { Err::<Response<()>, _>("no connection") });
+        let fails =
+            tower::service_fn(|_: Request<()>| async { Err::<Response<()>, _>("no connection") });
         let request = || Request::get("/api/v1/nodes").body(()).unwrap();
         assert!(requests.layer(fails).oneshot(request()).await.is_err());
         assert_eq!(counted(&requests, "list", NO_ANSWER), 1);
-        let never = tower::service_fn(|_: Request<()>| std::future::pending::<Result<Response<()>, ()>>());
+        let never =
+            tower::service_fn(|_: Request<()>| std::future::pending::<Result<Response<()>, ()>>());
         // Nobody waits any longer.
-        assert!(requests.layer(never).oneshot(request()).now_or_never().is_none());
+        assert!(
+            requests
+                .layer(never)
+                .oneshot(request())
+                .now_or_never()
+                .is_none()
+        );
         assert_eq!(counted(&requests, "list", NO_ANSWER), 2);
     }
 }

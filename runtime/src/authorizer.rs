@@ -79,7 +79,14 @@ impl Authorizer {
     ) -> Arc<Self> {
         let cache = Mutex::new(ReviewCache::new(most_unknown));
         let (answered, failures) = (Notify::new(), Mutex::default());
-        Arc::new(Self { client, requirement, refusals, cache, answered, failures })
+        Arc::new(Self {
+            client,
+            requirement,
+            refusals,
+            cache,
+            answered,
+            failures,
+        })
     }
 
     /// Lets a request in by its headers.
@@ -131,27 +138,44 @@ impl Authorizer {
                 Ok(Err(error)) => authorizer.on_failure(&error),
                 Err(elapsed) => authorizer.on_failure(&elapsed),
             };
-            authorizer.cache().store(&key, outcome, Instant::now().into_std());
+            authorizer
+                .cache()
+                .store(&key, outcome, Instant::now().into_std());
             authorizer.answered.notify_waiters();
         });
     }
 
     async fn review(&self, token: String) -> Result<Judgement, kube::Error> {
         let review = TokenReview {
-            spec: TokenReviewSpec { token: Some(token), audiences: None },
+            spec: TokenReviewSpec {
+                token: Some(token),
+                audiences: None,
+            },
             ..TokenReview::default()
         };
-        let answer = Api::all(self.client.clone()).create(&PostParams::default(), &review).await?;
+        let answer = Api::all(self.client.clone())
+            .create(&PostParams::default(), &review)
+            .await?;
         let status = answer.status.unwrap_or_default();
         let user = match status.user {
             Some(user) if status.authenticated == Some(true) => user,
             _ => return Ok(Judgement::Unauthenticated),
         };
-        let Requirement::Get(path) = self.requirement else { return Ok(Judgement::Allowed) };
+        let Requirement::Get(path) = self.requirement else {
+            return Ok(Judgement::Allowed);
+        };
         let review = access_review(user, path);
-        let answer = Api::all(self.client.clone()).create(&PostParams::default(), &review).await?;
-        let allowed = answer.status.is_some_and(|status| status.allowed && status.denied != Some(true));
-        Ok(if allowed { Judgement::Allowed } else { Judgement::Forbidden })
+        let answer = Api::all(self.client.clone())
+            .create(&PostParams::default(), &review)
+            .await?;
+        let allowed = answer
+            .status
+            .is_some_and(|status| status.allowed && status.denied != Some(true));
+        Ok(if allowed {
+            Judgement::Allowed
+        } else {
+            Judgement::Forbidden
+        })
     }
 
     /// A token that nobody knows says nothing of the second review, which may be the one that fails.
@@ -164,7 +188,10 @@ impl Authorizer {
 
     fn on_failure(&self, error: &(dyn Error + 'static)) -> Judgement {
         if self.failures().is_new(&describe(error)) {
-            tracing::warn!(error, "the API server could not be asked whose token a caller has");
+            tracing::warn!(
+                error,
+                "the API server could not be asked whose token a caller has"
+            );
         }
         Judgement::Unavailable
     }
@@ -179,7 +206,10 @@ impl Authorizer {
 }
 
 fn access_review(user: UserInfo, path: &str) -> SubjectAccessReview {
-    let asks = NonResourceAttributes { path: Some(path.to_owned()), verb: Some("get".to_owned()) };
+    let asks = NonResourceAttributes {
+        path: Some(path.to_owned()),
+        verb: Some("get".to_owned()),
+    };
     SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
             non_resource_attributes: Some(asks),
@@ -196,7 +226,9 @@ fn access_review(user: UserInfo, path: &str) -> SubjectAccessReview {
 /// The token of an `Authorization: Bearer` header, if there is exactly one such header.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
-    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return None;
+    };
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)

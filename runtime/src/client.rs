@@ -60,13 +60,19 @@ impl ClusterConfig {
     }
 
     fn of(config: Config, component: &str) -> Result<Self, ClientError> {
-        Ok(Self { config: bounded(config, component)?, requests: ApiRequests::default() })
+        Ok(Self {
+            config: bounded(config, component)?,
+            requests: ApiRequests::default(),
+        })
     }
 
     /// Lets clients count their requests here.
     #[must_use]
     pub fn counting(self, requests: &ApiRequests) -> Self {
-        Self { requests: requests.clone(), ..self }
+        Self {
+            requests: requests.clone(),
+            ..self
+        }
     }
 
     /// The namespace this process runs in.
@@ -96,7 +102,10 @@ impl ClusterConfig {
     fn build(&self, config: &Config) -> Result<Client, ClientError> {
         let builder = prompt(config).map_err(|error| ClientError::Build(Box::new(error)))?;
         // The timeout is counted, too: the counter is outermost.
-        Ok(builder.with_layer(&patience()).with_layer(&self.requests).build())
+        Ok(builder
+            .with_layer(&patience())
+            .with_layer(&self.requests)
+            .build())
     }
 }
 
@@ -133,7 +142,9 @@ fn prompt(config: &Config) -> kube::Result<ClientBuilder<Prompt>> {
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
     let mut http = legacy::Client::builder(TokioExecutor::new());
     http.http1_read_buf_exact_size(READ_BUFFER);
-    let retry = config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry()));
+    let retry = config
+        .default_retry
+        .then(|| RetryLayer::new(RetryPolicy::server_retry()));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(retry)
@@ -141,7 +152,10 @@ fn prompt(config: &Config) -> kube::Result<ClientBuilder<Prompt>> {
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
         .service(http.build::<_, Body>(connector));
-    Ok(ClientBuilder::new(BoxService::new(service), config.default_namespace.clone()))
+    Ok(ClientBuilder::new(
+        BoxService::new(service),
+        config.default_namespace.clone(),
+    ))
 }
 
 /// A request in, an answer out.
@@ -168,7 +182,9 @@ mod tests {
     async fn without_retry_429_is_returned_at_once() {
         install_crypto_provider();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let client = cluster(listener.local_addr().unwrap()).client_without_retry().unwrap();
+        let client = cluster(listener.local_addr().unwrap())
+            .client_without_retry()
+            .unwrap();
         let server = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut head = Vec::new();
@@ -176,17 +192,24 @@ mod tests {
                 head.push(stream.read_u8().await.unwrap());
             }
             let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"budget","reason":"TooManyRequests","code":429}"#;
-            let answer =
-                format!("HTTP/1.1 429 Too Many Requests\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            let answer = format!(
+                "HTTP/1.1 429 Too Many Requests\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            );
             stream.write_all(answer.as_bytes()).await.unwrap();
             String::from_utf8(head).unwrap().to_ascii_lowercase()
         });
-        let answer = tokio::time::timeout(Duration::from_secs(5), client.apiserver_version()).await.unwrap();
-        let kube::Error::Api(status) = answer.unwrap_err() else { panic!("not an answer of the API") };
+        let answer = tokio::time::timeout(Duration::from_secs(5), client.apiserver_version())
+            .await
+            .unwrap();
+        let kube::Error::Api(status) = answer.unwrap_err() else {
+            panic!("not an answer of the API")
+        };
         assert_eq!(status.code, 429);
-        assert!(
-            server.await.unwrap().contains(concat!("user-agent: brupop-test/", env!("CARGO_PKG_VERSION")))
-        );
+        assert!(server.await.unwrap().contains(concat!(
+            "user-agent: brupop-test/",
+            env!("CARGO_PKG_VERSION")
+        )));
     }
 
     #[tokio::test(start_paused = true)]
@@ -202,6 +225,9 @@ mod tests {
     #[test]
     fn a_component_that_is_no_header_is_refused() {
         let config = Config::new(http::Uri::from_static("http://127.0.0.1"));
-        assert!(matches!(ClusterConfig::of(config, "a\nb"), Err(ClientError::UserAgent(_))));
+        assert!(matches!(
+            ClusterConfig::of(config, "a\nb"),
+            Err(ClientError::UserAgent(_))
+        ));
     }
 }

@@ -85,8 +85,16 @@ pub async fn serve(
     shutdown: Shutdown,
 ) {
     let acceptor = resolver.map(|resolver| TlsAcceptor::from(Arc::new(server_config(resolver))));
-    let first_phase = if acceptor.is_some() { ConnectionPhase::Handshake } else { ConnectionPhase::Head };
-    let server = Server { acceptor, pages: filters::with_refusals(pages), shutdown: shutdown.clone() };
+    let first_phase = if acceptor.is_some() {
+        ConnectionPhase::Handshake
+    } else {
+        ConnectionPhase::Head
+    };
+    let server = Server {
+        acceptor,
+        pages: filters::with_refusals(pages),
+        shutdown: shutdown.clone(),
+    };
     let (permits, graceful) = (Permits::new(limits, drops), GracefulShutdown::new());
     // They end with this function.
     let mut tasks = JoinSet::new();
@@ -166,7 +174,10 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Unpin + 'static,
     {
-        let (permit, pages) = (Arc::new(permit), TowerToHyperService::new(warp::service(self.pages)));
+        let (permit, pages) = (
+            Arc::new(permit),
+            TowerToHyperService::new(warp::service(self.pages)),
+        );
         let service = service_fn(|mut request: Request<Incoming>| {
             permit.enter(ConnectionPhase::Answer);
             request.extensions_mut().insert(Arc::clone(&permit));
@@ -175,14 +186,19 @@ impl Server {
                 let mut answer = answer.await?;
                 permit.enter(ConnectionPhase::Idle);
                 if shutdown.is_requested() {
-                    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    answer
+                        .headers_mut()
+                        .insert(CONNECTION, HeaderValue::from_static("close"));
                 }
                 Ok::<_, std::convert::Infallible>(answer)
             }
         });
         let mut builder = http1::Builder::new();
         builder.header_read_timeout(None).max_buf_size(MAX_BUFFER);
-        if let Err(error) = watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await {
+        if let Err(error) = watcher
+            .watch(builder.serve_connection(TokioIo::new(stream), service))
+            .await
+        {
             tracing::debug!(%error, "a connection ended early");
         }
     }

@@ -39,13 +39,19 @@ pub struct Health {
 impl Health {
     /// Not ready yet, because of `reason`: `/readyz` answers 503 with it.
     pub fn starting(reason: impl Into<String>) -> Self {
-        Self { unready: Arc::new(ArcSwapOption::from_pointee(reason.into())), heartbeat: None }
+        Self {
+            unready: Arc::new(ArcSwapOption::from_pointee(reason.into())),
+            heartbeat: None,
+        }
     }
 
     /// Lets `/livez` answer 503 while the loop of this heartbeat is stuck.
     #[must_use]
     pub fn with_loop(self, heartbeat: Heartbeat) -> Self {
-        Self { heartbeat: Some(heartbeat), ..self }
+        Self {
+            heartbeat: Some(heartbeat),
+            ..self
+        }
     }
 
     /// From now on `/readyz` answers 200.
@@ -77,7 +83,11 @@ pub struct ListenError {
 /// The address is taken, or not ours.
 pub fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
     let bind = |address: SocketAddr| {
-        let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
+        let socket = if address.is_ipv6() {
+            TcpSocket::new_v6()
+        } else {
+            TcpSocket::new_v4()
+        }?;
         // As servers do: or a port could not be taken again while a connection of it is in TIME_WAIT.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
@@ -99,7 +109,8 @@ pub async fn serve(listener: TcpListener, health: Health, drops: Drops, shutdown
 
 fn pages(health: Health) -> Pages {
     let alive = health.clone();
-    let livez = path!("livez").map(move || answer(alive.is_stuck().then(|| "the loop is stuck".to_owned())));
+    let livez = path!("livez")
+        .map(move || answer(alive.is_stuck().then(|| "the loop is stuck".to_owned())));
     let readyz = path!("readyz").map(move || answer(health.unready.load().as_deref().cloned()));
     connections::reads().and(livez.or(readyz).unify()).boxed()
 }
@@ -137,7 +148,9 @@ mod tests {
             stream.read_to_string(&mut text).await.unwrap();
             text
         };
-        tokio::time::timeout(Duration::from_secs(5), exchange).await.unwrap()
+        tokio::time::timeout(Duration::from_secs(5), exchange)
+            .await
+            .unwrap()
     }
 
     #[tokio::test]

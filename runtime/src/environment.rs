@@ -68,7 +68,11 @@ impl Program {
     /// Whose setting this variable is, if it is another program's and not this one's.
     pub fn misplaced(self, name: &str) -> Option<Self> {
         let reads = |program: &Self| program.settings().contains(&name);
-        if reads(&self) || OF_PODS.contains(&name) { None } else { Self::ALL.into_iter().find(reads) }
+        if reads(&self) || OF_PODS.contains(&name) {
+            None
+        } else {
+            Self::ALL.into_iter().find(reads)
+        }
     }
 }
 
@@ -99,7 +103,9 @@ pub fn prepare(program: Program) -> Result<Vec<String>, ExitCode> {
 
 /// The code with which a process ends that has come to this. Logs an error as the reason for `what`.
 pub fn ended<E: Error + 'static>(what: &str, result: Result<(), E>) -> ExitCode {
-    let Err(error) = result else { return ExitCode::SUCCESS };
+    let Err(error) = result else {
+        return ExitCode::SUCCESS;
+    };
     tracing::error!(error = &error as &dyn Error, "{what}");
     ExitCode::FAILURE
 }
@@ -108,7 +114,10 @@ pub fn ended<E: Error + 'static>(what: &str, result: Result<(), E>) -> ExitCode 
 pub fn log_unknown(unknown: &[String]) {
     if !unknown.is_empty() {
         let names = unknown.join(" ");
-        tracing::warn!(names, "these environment variables are not settings, and have no effect");
+        tracing::warn!(
+            names,
+            "these environment variables are not settings, and have no effect"
+        );
     }
 }
 
@@ -124,10 +133,14 @@ pub fn check(
     for name in names {
         let is_setting = OF_LOGS.contains(&name.as_str())
             || OF_PODS.contains(&name.as_str())
-            || Program::ALL.iter().any(|program| program.settings().contains(&name.as_str()));
+            || Program::ALL
+                .iter()
+                .any(|program| program.settings().contains(&name.as_str()));
         if let Some(of) = program.misplaced(&name) {
             let map = of.config_map();
-            mistakes.push(format!("{name} is a setting of the {of}: move it to the ConfigMap {map}"));
+            mistakes.push(format!(
+                "{name} is a setting of the {of}: move it to the ConfigMap {map}"
+            ));
         } else if is_setting || is_of_others(&name) {
             // It is meant as it is.
         } else if let Some((meant, of)) = nearest(program, &name) {
@@ -162,16 +175,25 @@ fn is_of_others(name: &str) -> bool {
 fn nearest(program: Program, name: &str) -> Option<(&'static str, Program)> {
     let written = name.to_ascii_uppercase().replace(['-', '.'], "_");
     let own = std::iter::once(program).chain(Program::ALL);
-    let settings = own.flat_map(|of| of.settings().into_iter().chain(OF_LOGS).map(move |known| (known, of)));
-    let distances = settings.filter(|(known, _)| !OF_PODS.contains(known)).filter_map(|(known, of)| {
-        let distance = strsim::osa_distance(&written, known);
-        // One slip in a short name, three in a long one.
-        let alike = distance <= (known.len() / 6).clamp(1, 3);
-        let begins = written.len().min(known.len()) >= BEGINNING
-            && (written.starts_with(known) || known.starts_with(&written));
-        (alike || begins).then_some((distance, known, of))
+    let settings = own.flat_map(|of| {
+        of.settings()
+            .into_iter()
+            .chain(OF_LOGS)
+            .map(move |known| (known, of))
     });
-    distances.min_by_key(|(distance, ..)| *distance).map(|(_, known, of)| (known, of))
+    let distances = settings
+        .filter(|(known, _)| !OF_PODS.contains(known))
+        .filter_map(|(known, of)| {
+            let distance = strsim::osa_distance(&written, known);
+            // One slip in a short name, three in a long one.
+            let alike = distance <= (known.len() / 6).clamp(1, 3);
+            let begins = written.len().min(known.len()) >= BEGINNING
+                && (written.starts_with(known) || known.starts_with(&written));
+            (alike || begins).then_some((distance, known, of))
+        });
+    distances
+        .min_by_key(|(distance, ..)| *distance)
+        .map(|(_, known, of)| (known, of))
 }
 
 #[cfg(test)]

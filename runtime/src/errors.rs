@@ -40,11 +40,17 @@ pub fn describe(error: &(dyn Error + 'static)) -> String {
 /// object that a message quotes, as when the API server cannot take back what it has stored, is left out.
 pub fn status_message(status: &Status) -> Cow<'_, str> {
     if status.reason == MADE_UP {
-        return Cow::Owned(format!("the answer has code {} and is not a Status", status.code));
+        return Cow::Owned(format!(
+            "the answer has code {} and is not a Status",
+            status.code
+        ));
     }
     let message = &status.message;
     // As text, and within a text that is quoted.
-    let object = ["{\"", "{\\\""].iter().filter_map(|begins| message.find(begins)).min();
+    let object = ["{\"", "{\\\""]
+        .iter()
+        .filter_map(|begins| message.find(begins))
+        .min();
     match object.map(|at| (at, message.rfind('}').unwrap_or(message.len()).max(at))) {
         Some((from, to)) => Cow::Owned(format!("{}{{…{}", &message[..from], &message[to..])),
         None => Cow::Borrowed(message),
@@ -63,18 +69,29 @@ impl Cause {
         let own = error.to_string();
         if let Some(error) = error.downcast_ref::<serde_json::Error>() {
             let words = Unreadable::from(error).to_string();
-            return Self { instead: vec![(own, words.clone())], words };
+            return Self {
+                instead: vec![(own, words.clone())],
+                words,
+            };
         }
         let boxed = error.downcast_ref::<Box<Status>>().map(AsRef::as_ref);
         if let Some(status) = boxed.or_else(|| error.downcast_ref()) {
             let words = status_message(status).into_owned();
             // kube's error says it twice: in words, and as Rust writes a struct.
             let code = status.code.to_string();
-            return Self { instead: vec![(format!("{status:?}"), code), (own, words.clone())], words };
+            return Self {
+                instead: vec![(format!("{status:?}"), code), (own, words.clone())],
+                words,
+            };
         }
         let instead = cause.iter().flat_map(|cause| &cause.instead);
-        let words = instead.fold(own.clone(), |words, (theirs, instead)| words.replace(theirs, instead));
-        Self { instead: vec![(own, words.clone())], words }
+        let words = instead.fold(own.clone(), |words, (theirs, instead)| {
+            words.replace(theirs, instead)
+        });
+        Self {
+            instead: vec![(own, words.clone())],
+            words,
+        }
     }
 }
 

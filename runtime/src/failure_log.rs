@@ -11,7 +11,11 @@ impl FailureLog {
     /// Notes a failure for this reason. Returns whether to log it: not if that was done since the failure began, so that
     /// reasons that take turns are logged once each.
     pub fn is_new(&mut self, reason: &str) -> bool {
-        let known = self.0.iter().position(|known| known == reason).map(|at| self.0.remove(at));
+        let known = self
+            .0
+            .iter()
+            .position(|known| known == reason)
+            .map(|at| self.0.remove(at));
         let is_new = known.is_none() && self.0.len() < MAX_REASONS;
         self.0.truncate(MAX_REASONS - 1);
         self.0.push(known.unwrap_or_else(|| reason.to_owned()));
@@ -51,7 +55,9 @@ mod tests {
     #[test]
     fn endless_reasons_are_not_logged_endlessly() {
         let mut log = FailureLog::default();
-        let new = (0..100).filter(|number| log.is_new(&number.to_string())).count();
+        let new = (0..100)
+            .filter(|number| log.is_new(&number.to_string()))
+            .count();
         assert_eq!((new, log.reason()), (MAX_REASONS, Some("99")));
     }
 }

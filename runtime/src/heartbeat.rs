@@ -18,7 +18,10 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// Begins with a beat. After a silence of `longest` the loop counts as stuck.
     pub fn new(longest: Duration) -> Self {
-        Self { last: Arc::new(RwLock::new(Instant::now())), longest }
+        Self {
+            last: Arc::new(RwLock::new(Instant::now())),
+            longest,
+        }
     }
 
     /// The loop has come round.
@@ -45,7 +48,11 @@ impl Heartbeat {
 
     /// Whether the loop has not come round for too long.
     pub fn is_stuck(&self) -> bool {
-        self.last.read().unwrap_or_else(PoisonError::into_inner).elapsed() >= self.longest
+        self.last
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .elapsed()
+            >= self.longest
     }
 }
 

@@ -95,9 +95,15 @@ where
     /// The API server refuses it, cannot be reached, or does not answer in time.
     pub async fn begin(api: &Api<K>, params: &ListParams) -> kube::Result<Self> {
         let end = Instant::now() + TIMEOUT;
-        let request = Request::new(api.resource_url()).list(params).map_err(Error::BuildRequest)?;
+        let request = Request::new(api.resource_url())
+            .list(params)
+            .map_err(Error::BuildRequest)?;
         let objects = Arriving::of(api.clone().into_client(), request, Cutter::of_list());
-        Ok(Self { objects: until(end, objects).await?, end, version: None })
+        Ok(Self {
+            objects: until(end, objects).await?,
+            end,
+            version: None,
+        })
     }
 
     /// The next object. `None` is the end of the list, which is whole then, and only then.
@@ -117,24 +123,36 @@ where
     fn version(&self) -> kube::Result<String> {
         let list: ObjectList<IgnoredAny> =
             serde_json::from_slice(self.objects.cutter.rest()).map_err(Error::SerdeError)?;
-        if list.metadata.continue_.is_some_and(|token| !token.is_empty()) {
+        if list
+            .metadata
+            .continue_
+            .is_some_and(|token| !token.is_empty())
+        {
             return Err(AnswerError::Part.into());
         }
         if list.items.len() != self.objects.count {
             return Err(AnswerError::NotObjects.into());
         }
-        let version = list.metadata.resource_version.filter(|version| !version.is_empty());
+        let version = list
+            .metadata
+            .resource_version
+            .filter(|version| !version.is_empty());
         version.ok_or_else(|| AnswerError::NoVersion.into())
     }
 }
 
 async fn until<T>(end: Instant, answer: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
-    timeout_at(end, answer).await.unwrap_or_else(|_| Err(AnswerError::Late.into()))
+    timeout_at(end, answer)
+        .await
+        .unwrap_or_else(|_| Err(AnswerError::Late.into()))
 }
 
 /// As kube's `watcher`, with a [`Listing`] for each list: all objects that these parameters select, and then each change. It does
 /// not end, and does not wait after a failure; see [`patient`](crate::patient).
-pub fn list_and_watch<K>(api: Api<K>, params: ListParams) -> impl Stream<Item = watcher::Result<Event<K>>>
+pub fn list_and_watch<K>(
+    api: Api<K>,
+    params: ListParams,
+) -> impl Stream<Item = watcher::Result<Event<K>>>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {

@@ -53,7 +53,8 @@ pub enum LogError {
 /// # Errors
 /// A variable holds something else than it may, or logging was set up before.
 pub fn init() -> Result<(), LogError> {
-    let environment = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let environment =
+        |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let dispatch = dispatch(environment, std::io::stdout)?;
     tracing::dispatcher::set_global_default(dispatch).map_err(|_| LogError::AlreadySetUp)
 }
@@ -62,18 +63,28 @@ pub fn init() -> Result<(), LogError> {
 ///
 /// # Errors
 /// A variable holds something else than it may.
-pub fn dispatch<W>(variable: impl Fn(&str) -> Option<String>, writer: W) -> Result<Dispatch, LogError>
+pub fn dispatch<W>(
+    variable: impl Fn(&str) -> Option<String>,
+    writer: W,
+) -> Result<Dispatch, LogError>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let get = |name| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+    let get = |name| {
+        variable(name)
+            .map(|value| value.trim().to_owned())
+            .filter(|value| !value.is_empty())
+    };
     let ansi = match get(ANSI_ENABLED).as_deref() {
         None | Some("false") => false,
         Some("true") => true,
         Some(other) => return Err(invalid(ANSI_ENABLED, other, "true or false")),
     };
     let filter = directives::targets(get(FILTER_DIRECTIVE).as_deref().unwrap_or("info"))?;
-    let layer = fmt::layer().with_ansi(ansi).with_writer(writer).fmt_fields(Fields(" "));
+    let layer = fmt::layer()
+        .with_ansi(ansi)
+        .with_writer(writer)
+        .fmt_fields(Fields(" "));
     let layer = match get(FORMATTER).as_deref() {
         None | Some("full") => layer.boxed(),
         Some("compact") => layer.event_format(fmt::format().compact()).boxed(),
@@ -85,7 +96,11 @@ where
 }
 
 fn invalid(variable: &'static str, value: &str, valid: &'static str) -> LogError {
-    LogError::Invalid { variable, value: value.to_owned(), valid }
+    LogError::Invalid {
+        variable,
+        value: value.to_owned(),
+        valid,
+    }
 }
 
 #[cfg(test)]

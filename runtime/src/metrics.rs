@@ -22,12 +22,12 @@ pub struct ProcessMetrics {
 impl ProcessMetrics {
     /// Adds them to a registry with the program's prefix, and which version of the operator this is.
     pub fn register(&self, registry: &mut Registry) {
-        let requests =
-            "Requests to the API server, by verb and by the code of the answer; none = there was none";
+        let requests = "Requests to the API server, by verb and by the code of the answer; none = there was none";
         registry.register("api_requests", requests, self.api_requests.0.clone());
         let scrapes = "Scrapes of /metrics refused, by why";
         registry.register("refused_scrapes", scrapes, self.refused_scrapes.family());
-        let drops = "Connections dropped, by what they were doing: to make room, or after too long a time";
+        let drops =
+            "Connections dropped, by what they were doing: to make room, or after too long a time";
         registry.register("dropped_connections", drops, self.drops.0.clone());
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "What runs", build);

@@ -47,7 +47,11 @@ pub async fn serve<M>(
     // A caller that is not let in learns nothing, not even which paths exist.
     let admitted = connections::admitted(Some(authorizer), refusal);
     let scraped = move || with_header(metrics(), CONTENT_TYPE, OPENMETRICS).into_response();
-    let pages = admitted.and(path!("metrics")).and(connections::reads()).map(scraped).boxed();
+    let pages = admitted
+        .and(path!("metrics"))
+        .and(connections::reads())
+        .map(scraped)
+        .boxed();
     connections::serve(listener, Some(resolver), LIMITS, drops, pages, shutdown).await;
 }
 

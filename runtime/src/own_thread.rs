@@ -23,12 +23,14 @@ impl OwnThread {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel::<()>();
-        thread::Builder::new().name(name.to_owned()).spawn(move || {
-            // That the sender is gone is all there is to learn.
-            let _ = runtime.block_on(ended);
-            // A name that is being looked up does not hold it.
-            runtime.shutdown_background();
-        })?;
+        thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                // That the sender is gone is all there is to learn.
+                let _ = runtime.block_on(ended);
+                // A name that is being looked up does not hold it.
+                runtime.shutdown_background();
+            })?;
         Ok(Self { handle, _end: end })
     }
 

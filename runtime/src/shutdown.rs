@@ -69,7 +69,10 @@ mod tests {
         assert!(!other.is_requested());
         let waiting = tokio::spawn(async move { other.requested().await });
         trigger.request();
-        timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
+        timeout(Duration::from_secs(5), waiting)
+            .await
+            .unwrap()
+            .unwrap();
         assert!(shutdown.is_requested());
     }
 
@@ -77,7 +80,9 @@ mod tests {
     async fn a_lost_trigger_counts_as_a_request() {
         let (trigger, shutdown) = Shutdown::by_hand();
         drop(trigger);
-        timeout(Duration::from_secs(5), shutdown.requested()).await.unwrap();
+        timeout(Duration::from_secs(5), shutdown.requested())
+            .await
+            .unwrap();
         assert!(shutdown.is_requested());
     }
 }

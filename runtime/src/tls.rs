@@ -63,7 +63,12 @@ impl Resolver {
     /// They cannot be read, or do not fit. The old certificate is then served on.
     pub fn serve(&self, certificate: &str, key: &str) -> Result<bool, TlsError> {
         let certified = certified(certificate, key)?;
-        if self.0.load().as_ref().is_some_and(|current| current.cert == certified.cert) {
+        if self
+            .0
+            .load()
+            .as_ref()
+            .is_some_and(|current| current.cert == certified.cert)
+        {
             return Ok(false);
         }
         self.0.store(Some(Arc::new(certified)));
@@ -119,6 +124,9 @@ mod tests {
         assert!(resolver.serve(&certificate, &key).unwrap());
         assert!(!resolver.serve(&certificate, &key).unwrap());
         let another_key = KeyPair::generate().unwrap().serialize_pem();
-        assert!(matches!(resolver.serve(&certificate, &another_key), Err(TlsError::Key(_))));
+        assert!(matches!(
+            resolver.serve(&certificate, &another_key),
+            Err(TlsError::Key(_))
+        ));
     }
 }

@@ -26,17 +26,30 @@ mod tests {
     fn jitter_stays_within_its_share() {
         let second = Duration::from_secs(1);
         let tries: Vec<Duration> = (0..100).map(|_| jittered(second, 0.1)).collect();
-        assert!(tries.iter().all(|try_| (900..=1100).contains(&try_.as_millis())));
+        assert!(
+            tries
+                .iter()
+                .all(|try_| (900..=1100).contains(&try_.as_millis()))
+        );
         assert!(tries.iter().any(|try_| try_ != &tries[0]));
     }
 
     #[test]
     fn a_wait_doubles_up_to_the_longest() {
         let (first, longest) = (Duration::from_millis(250), Duration::from_secs(30));
-        for (times, expected) in
-            [(0, 250), (1, 500), (6, 16_000), (7, 30_000), (31, 30_000), (u32::MAX, 30_000)]
-        {
-            assert_eq!(doubled(first, times, longest), Duration::from_millis(expected), "{times} times");
+        for (times, expected) in [
+            (0, 250),
+            (1, 500),
+            (6, 16_000),
+            (7, 30_000),
+            (31, 30_000),
+            (u32::MAX, 30_000),
+        ] {
+            assert_eq!(
+                doubled(first, times, longest),
+                Duration::from_millis(expected),
+                "{times} times"
+            );
         }
         assert_eq!(doubled(Duration::MAX, 1, longest), longest);
     }

@@ -41,11 +41,17 @@ pub fn patient<K>(
 /// The object of this name, each time that it may have changed; `None` if there is none. Unlike kube's `watch_object`, it
 /// waits as [`patient`] does, which has to tell lists from changes, and has one large object in memory at a time, not as many
 /// as are watched.
-pub fn watch_one<K>(api: Api<K>, name: &str) -> impl Stream<Item = watcher::Result<Option<K>>> + use<K>
+pub fn watch_one<K>(
+    api: Api<K>,
+    name: &str,
+) -> impl Stream<Item = watcher::Result<Option<K>>> + use<K>
 where
     K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
-    one(patient(list_and_watch(api, ListParams::default().fields(&named(name)))))
+    one(patient(list_and_watch(
+        api,
+        ListParams::default().fields(&named(name)),
+    )))
 }
 
 /// Of all objects of a kind, the one of this name.
@@ -96,11 +102,35 @@ mod tests {
     #[tokio::test]
     async fn one_object_is_shown_after_lists_and_changes() {
         use Event::{Apply, Delete, Init, InitApply, InitDone};
-        let events = [Init, InitDone, Apply(1), Delete(1), Init, InitApply(2), InitDone, Init, InitDone];
-        let interrupted = [Ok(Init), Ok(InitApply(3)), failure(), Ok(Init), Ok(InitDone)];
+        let events = [
+            Init,
+            InitDone,
+            Apply(1),
+            Delete(1),
+            Init,
+            InitApply(2),
+            InitDone,
+            Init,
+            InitDone,
+        ];
+        let interrupted = [
+            Ok(Init),
+            Ok(InitApply(3)),
+            failure(),
+            Ok(Init),
+            Ok(InitDone),
+        ];
         let events = stream::iter(events.into_iter().map(Ok).chain(interrupted));
         let shown: Vec<_> = one(events).map(Result::ok).collect().await;
-        let expected = [Some(None), Some(Some(1)), Some(None), Some(Some(2)), Some(None), None, Some(None)];
+        let expected = [
+            Some(None),
+            Some(Some(1)),
+            Some(None),
+            Some(Some(2)),
+            Some(None),
+            None,
+            Some(None),
+        ];
         assert_eq!(shown, expected);
     }
 

@@ -16,10 +16,18 @@ const BEGIN: &str =
 const END: &str = "<!-- The end of what is generated. -->\n";
 
 fn main() -> Result<()> {
-    let page = PathBuf::from(std::env::args().nth(1).context("name the page to write to")?);
+    let page = PathBuf::from(
+        std::env::args()
+            .nth(1)
+            .context("name the page to write to")?,
+    );
     let before = fs::read_to_string(&page)?;
-    let (head, rest) = before.split_once(BEGIN).with_context(|| format!("{}: no {BEGIN}", page.display()))?;
-    let (_, tail) = rest.split_once(END).with_context(|| format!("{}: no {END}", page.display()))?;
+    let (head, rest) = before
+        .split_once(BEGIN)
+        .with_context(|| format!("{}: no {BEGIN}", page.display()))?;
+    let (_, tail) = rest
+        .split_once(END)
+        .with_context(|| format!("{}: no {END}", page.display()))?;
     let programs = [
         (Program::Reconciler, Reconciler::command()),
         (Program::Agent, Agent::command()),
@@ -29,7 +37,10 @@ fn main() -> Result<()> {
     for (program, command) in &programs {
         rows.extend(of_program(*program, command)?);
     }
-    let table = format!("| variable | of | default | meaning |\n|---|---|---|---|\n{}\n", rows.join("\n"));
+    let table = format!(
+        "| variable | of | default | meaning |\n|---|---|---|---|\n{}\n",
+        rows.join("\n")
+    );
     fs::write(&page, format!("{head}{BEGIN}{table}{END}{tail}"))?;
     Ok(())
 }
@@ -38,9 +49,12 @@ fn main() -> Result<()> {
 fn of_program(program: Program, command: &Command) -> Result<Vec<String>> {
     let mut rows = vec![];
     for argument in command.get_arguments() {
-        let Some(variable) = argument.get_env() else { continue };
-        let help =
-            argument.get_help().with_context(|| format!("{program}: {} has no help", variable.display()))?;
+        let Some(variable) = argument.get_env() else {
+            continue;
+        };
+        let help = argument
+            .get_help()
+            .with_context(|| format!("{program}: {} has no help", variable.display()))?;
         rows.push(format!(
             "| `{}` | {program} | {} | {}{} |",
             variable.display(),
@@ -53,7 +67,11 @@ fn of_program(program: Program, command: &Command) -> Result<Vec<String>> {
 }
 
 fn default(argument: &Arg) -> String {
-    let values: Vec<_> = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    let values: Vec<_> = argument
+        .get_default_values()
+        .iter()
+        .map(|value| value.to_string_lossy())
+        .collect();
     match (values.is_empty(), argument.is_required_set()) {
         (false, _) => format!("`{}`", values.join(",")),
         (true, true) => "must be set".to_owned(),
@@ -63,6 +81,13 @@ fn default(argument: &Arg) -> String {
 
 fn choices(argument: &Arg) -> String {
     let choices = argument.get_possible_values();
-    let names: Vec<_> = choices.iter().map(|choice| format!("`{}`", choice.get_name())).collect();
-    if names.is_empty() { String::new() } else { format!(" ({})", names.join(" or ")) }
+    let names: Vec<_> = choices
+        .iter()
+        .map(|choice| format!("`{}`", choice.get_name()))
+        .collect();
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", names.join(" or "))
+    }
 }

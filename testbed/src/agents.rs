@@ -15,22 +15,41 @@ use crate::{ControlPlane, await_until};
 pub async fn token(control_plane: &ControlPlane, node: &str) -> Result<String> {
     let pods = Api::<Pod>::namespaced(control_plane.client(), NAMESPACE);
     let agents = format!("{COMPONENT_LABEL}=agent");
-    let agents = ListParams::default().labels(&agents).fields(&format!("spec.nodeName={node}"));
+    let agents = ListParams::default()
+        .labels(&agents)
+        .fields(&format!("spec.nodeName={node}"));
     let pod = await_until(format!("the agent's pod on {node}"), async || {
         pods.list(&agents).await.ok()?.items.pop()
     })
     .await?;
-    let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
-    control_plane.bound_token(NAMESPACE, account.context("a pod without an account")?, &pod.name_any()).await
+    let account = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.service_account_name.as_deref());
+    control_plane
+        .bound_token(
+            NAMESPACE,
+            account.context("a pod without an account")?,
+            &pod.name_any(),
+        )
+        .await
 }
 
 /// Makes the shadow of this node, Idle, as the reconciler does.
-pub async fn idle_shadow(control_plane: &ControlPlane, node: &Node) -> kube::Result<BottlerocketShadow> {
+pub async fn idle_shadow(
+    control_plane: &ControlPlane,
+    node: &Node,
+) -> kube::Result<BottlerocketShadow> {
     let name = node.name_any();
     let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.uid()});
     let shadow = from_value(json!({
         "metadata": {"name": shadow_name(&name), "ownerReferences": [owner]}, "spec": {"state": "Idle"},
     }));
     let shadows = Api::namespaced(control_plane.client(), NAMESPACE);
-    shadows.create(&PostParams::default(), &shadow.map_err(kube::Error::SerdeError)?).await
+    shadows
+        .create(
+            &PostParams::default(),
+            &shadow.map_err(kube::Error::SerdeError)?,
+        )
+        .await
 }

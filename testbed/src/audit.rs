@@ -86,12 +86,16 @@ pub struct ResponseStatus {
 impl Event {
     /// The HTTP status code; 0 when there is none.
     pub fn code(&self) -> u16 {
-        self.response_status.as_ref().map_or(0, |status| status.code)
+        self.response_status
+            .as_ref()
+            .map_or(0, |status| status.code)
     }
 
     /// The sentence that came with a refusal.
     pub fn message(&self) -> &str {
-        self.response_status.as_ref().map_or("", |status| &status.message)
+        self.response_status
+            .as_ref()
+            .map_or("", |status| &status.message)
     }
 
     /// Whether nothing was to be stored.
@@ -134,12 +138,18 @@ impl AuditLog {
     /// Reads what is written from now on.
     pub fn from_now(&self) -> AuditReader {
         let position = std::fs::metadata(&self.path).map_or(0, |data| data.len());
-        AuditReader { path: self.path.clone(), position }
+        AuditReader {
+            path: self.path.clone(),
+            position,
+        }
     }
 
     /// Reads from the first line on.
     pub fn from_start(&self) -> AuditReader {
-        AuditReader { path: self.path.clone(), position: 0 }
+        AuditReader {
+            path: self.path.clone(),
+            position: 0,
+        }
     }
 }
 
@@ -173,7 +183,11 @@ impl AuditReader {
     }
 
     /// Awaits the next event that satisfies `predicate`; reading goes on behind it.
-    pub async fn wait_for(&mut self, what: &str, mut predicate: impl FnMut(&Event) -> bool) -> Result<Event> {
+    pub async fn wait_for(
+        &mut self,
+        what: &str,
+        mut predicate: impl FnMut(&Event) -> bool,
+    ) -> Result<Event> {
         await_until(format!("in the audit log: {what}"), async || {
             let mut found = None;
             let read = self.each(|event| {
@@ -196,7 +210,10 @@ impl AuditReader {
         self.each_line(|line| Ok(stop(serde_json::from_slice(line)?)))
     }
 
-    fn each_line(&mut self, mut stop: impl FnMut(&[u8]) -> std::io::Result<bool>) -> std::io::Result<()> {
+    fn each_line(
+        &mut self,
+        mut stop: impl FnMut(&[u8]) -> std::io::Result<bool>,
+    ) -> std::io::Result<()> {
         let mut file = match std::fs::File::open(&self.path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             file => file?,
@@ -236,7 +253,10 @@ mod tests {
         write!(file, "{LINE}\n{LINE}\n{}", &LINE[..50]).unwrap();
         let first = reader.wait_for("the first", |_| true).await.unwrap();
         assert_eq!((first.code(), first.is_about("nodes", "a")), (403, true));
-        assert_eq!(first.user.extra["authentication.kubernetes.io/node-name"], ["n"]);
+        assert_eq!(
+            first.user.extra["authentication.kubernetes.io/node-name"],
+            ["n"]
+        );
         assert_eq!(reader.read().unwrap().len(), 1);
         writeln!(file, "{}", &LINE[50..]).unwrap();
         assert_eq!(reader.read().unwrap().len(), 1);

@@ -17,8 +17,13 @@ const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 /// What a client's credential says besides name and groups, as the API server finds it.
 pub async fn extra_of(client: &Client) -> Result<BTreeMap<String, Vec<String>>> {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
-    let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
-    Ok(review.status.and_then(|status| status.user_info?.extra).unwrap_or_default())
+    let review = reviews
+        .create(&PostParams::default(), &SelfSubjectReview::default())
+        .await?;
+    Ok(review
+        .status
+        .and_then(|status| status.user_info?.extra)
+        .unwrap_or_default())
 }
 
 /// The bearer of one token.
@@ -32,15 +37,28 @@ impl Bearer {
     /// Writes this token down as kubelets do for a pod; it goes with the control plane.
     pub async fn of(plane: &ControlPlane, token: &str, namespace: &str) -> Result<Self> {
         let extra = extra_of(&plane.client_for_token(token).await?).await?;
-        let credential =
-            extra.get(CREDENTIAL).and_then(|ids| ids.first()).context("no credential id")?.clone();
+        let credential = extra
+            .get(CREDENTIAL)
+            .and_then(|ids| ids.first())
+            .context("no credential id")?
+            .clone();
         let folder = plane.dir().join(&credential);
-        let variables = plane.server().write_service_account(&folder, token, namespace)?;
-        Ok(Self { credential, variables })
+        let variables = plane
+            .server()
+            .write_service_account(&folder, token, namespace)?;
+        Ok(Self {
+            credential,
+            variables,
+        })
     }
 
     /// The bearer of a new token that is bound to this pod, as its kubelet mounts one.
-    pub async fn of_pod(plane: &ControlPlane, namespace: &str, account: &str, pod: &str) -> Result<Self> {
+    pub async fn of_pod(
+        plane: &ControlPlane,
+        namespace: &str,
+        account: &str,
+        pod: &str,
+    ) -> Result<Self> {
         let token = plane.bound_token(namespace, account, pod).await?;
         Self::of(plane, &token, namespace).await
     }
@@ -52,6 +70,10 @@ impl Bearer {
 
     /// Was this a request with the token?
     pub fn asked(&self, event: &Event) -> bool {
-        event.user.extra.get(CREDENTIAL).is_some_and(|ids| ids.contains(&self.credential))
+        event
+            .user
+            .extra
+            .get(CREDENTIAL)
+            .is_some_and(|ids| ids.contains(&self.credential))
     }
 }

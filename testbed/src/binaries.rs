@@ -38,7 +38,11 @@ async fn folder_of(script: &str) -> Result<PathBuf> {
         .output()
         .await
         .with_context(|| format!("{script} cannot be run"))?;
-    ensure!(output.status.success(), "{script} failed: {}", output.status);
+    ensure!(
+        output.status.success(),
+        "{script} failed: {}",
+        output.status
+    );
     let folder = String::from_utf8(output.stdout)?;
     Ok(PathBuf::from(folder.trim_end()))
 }

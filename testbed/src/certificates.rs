@@ -3,8 +3,8 @@
 use crate::kubeconfig::Credential;
 use anyhow::Result;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,14 +24,23 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name = name("brupop-testbed-ca", None);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
         fs::write(dir.join("ca.crt"), params.self_signed(&key)?.pem())?;
-        Ok(Self { dir: dir.to_owned(), issuer: Arc::new(Issuer::new(params, key)) })
+        Ok(Self {
+            dir: dir.to_owned(),
+            issuer: Arc::new(Issuer::new(params, key)),
+        })
     }
 
     /// This authority on a copy of its folder.
     pub(crate) fn copied_to(&self, dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), issuer: Arc::clone(&self.issuer) }
+        Self {
+            dir: dir.to_owned(),
+            issuer: Arc::clone(&self.issuer),
+        }
     }
 
     /// The authority's certificate.
@@ -66,7 +75,10 @@ impl Authority {
 
     /// The client certificate of this name.
     pub(crate) fn credential(&self, name: &str) -> Credential<'static> {
-        let (certificate, key) = (self.path(&format!("{name}.crt")), self.path(&format!("{name}.key")));
+        let (certificate, key) = (
+            self.path(&format!("{name}.crt")),
+            self.path(&format!("{name}.key")),
+        );
         Credential::Certificate { certificate, key }
     }
 
@@ -77,7 +89,10 @@ impl Authority {
 
     fn issue(&self, file: &str, params: &CertificateParams) -> Result<()> {
         let key = KeyPair::generate()?;
-        fs::write(self.path(&format!("{file}.crt")), params.signed_by(&key, &self.issuer)?.pem())?;
+        fs::write(
+            self.path(&format!("{file}.crt")),
+            params.signed_by(&key, &self.issuer)?.pem(),
+        )?;
         fs::write(self.path(&format!("{file}.key")), key.serialize_pem())?;
         Ok(())
     }

@@ -100,8 +100,14 @@ impl Layout<'_> {
     /// later one than those of then is told so.
     pub(crate) fn etcd_restore(&self, snapshot: &Path, to: &Path, bump: u64) -> Command {
         let mut command = self.program("etcdutl");
-        command.args(["snapshot", "restore"]).arg(snapshot).arg("--data-dir").arg(to);
-        command.arg(format!("--bump-revision={bump}")).arg("--mark-compacted");
+        command
+            .args(["snapshot", "restore"])
+            .arg(snapshot)
+            .arg("--data-dir")
+            .arg(to);
+        command
+            .arg(format!("--bump-revision={bump}"))
+            .arg("--mark-compacted");
         command
     }
 
@@ -111,36 +117,73 @@ impl Layout<'_> {
         let file = |flag: &str, path: &Path| format!("--{flag}={}", path.display());
         let mut command = self.program("kube-apiserver");
         command
-            .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port))
+            .arg(format!(
+                "--etcd-servers=http://127.0.0.1:{}",
+                self.etcd_port
+            ))
             .arg("--allow-privileged")
             .arg(format!("--secure-port={}", self.api_port))
             .arg(file("tls-cert-file", &self.authority.path("apiserver.crt")))
-            .arg(file("tls-private-key-file", &self.authority.path("apiserver.key")))
+            .arg(file(
+                "tls-private-key-file",
+                &self.authority.path("apiserver.key"),
+            ))
             .arg(file("client-ca-file", &self.authority.certificate()))
-            .args(["--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"])
+            .args([
+                "--authorization-mode=Node,RBAC",
+                "--enable-admission-plugins=NodeRestriction",
+            ])
             .arg("--service-account-issuer=https://kubernetes.default.svc.cluster.local")
-            .arg(file("service-account-key-file", &self.authority.path("tokens.pub")))
-            .arg(file("service-account-signing-key-file", &self.authority.path("tokens.key")))
+            .arg(file(
+                "service-account-key-file",
+                &self.authority.path("tokens.pub"),
+            ))
+            .arg(file(
+                "service-account-signing-key-file",
+                &self.authority.path("tokens.key"),
+            ))
             .arg(format!("--service-cluster-ip-range={SERVICE_RANGE}"))
             .arg(file("audit-policy-file", &policy))
             .arg(file("audit-log-path", &audit_log(self.dir)))
-            .args(["--audit-log-mode=blocking", "--audit-log-maxsize=4096", "--profiling=false"]);
+            .args([
+                "--audit-log-mode=blocking",
+                "--audit-log-maxsize=4096",
+                "--profiling=false",
+            ]);
         match self.reach {
             Reach::Loopback => command
-                .args(["--bind-address=127.0.0.1", "--endpoint-reconciler-type=none"])
-                .arg(file("egress-selector-config-file", &self.egress_selector()?)),
+                .args([
+                    "--bind-address=127.0.0.1",
+                    "--endpoint-reconciler-type=none",
+                ])
+                .arg(file(
+                    "egress-selector-config-file",
+                    &self.egress_selector()?,
+                )),
             // Logs and exec: what the kubelet asks back, the bearer of the administrators' certificate may do.
             Reach::Network(address) => command
-                .args(["--bind-address=0.0.0.0", "--kubelet-preferred-address-types=InternalIP"])
+                .args([
+                    "--bind-address=0.0.0.0",
+                    "--kubelet-preferred-address-types=InternalIP",
+                ])
                 .arg(format!("--advertise-address={address}"))
-                .arg(file("kubelet-client-certificate", &self.authority.path("admin.crt")))
-                .arg(file("kubelet-client-key", &self.authority.path("admin.key"))),
+                .arg(file(
+                    "kubelet-client-certificate",
+                    &self.authority.path("admin.crt"),
+                ))
+                .arg(file(
+                    "kubelet-client-key",
+                    &self.authority.path("admin.key"),
+                )),
         };
         if self.under_faults {
             command.arg("--storage-media-type=application/json");
         }
         if self.presents == Presents::Token {
-            command.arg(file("admission-control-config-file", &self.admission_configuration()?));
+            command.arg(file(
+                "admission-control-config-file",
+                &self.admission_configuration()?,
+            ));
         }
         Ok(command)
     }
@@ -160,8 +203,10 @@ impl Layout<'_> {
 
     /// Tells the API server which token it presents to whom: users are named after the webhook's Service.
     fn admission_configuration(&self) -> Result<PathBuf> {
-        let (kubeconfig, configuration) =
-            (self.dir.join("webhooks.kubeconfig"), self.dir.join("admission.json"));
+        let (kubeconfig, configuration) = (
+            self.dir.join("webhooks.kubeconfig"),
+            self.dir.join("admission.json"),
+        );
         let service = format!("brupop-webhook.{NAMESPACE}.svc");
         let users = serde_json::json!({
             "apiVersion": "v1", "kind": "Config",
@@ -190,7 +235,12 @@ impl Layout<'_> {
             .arg(self.authority.certificate())
             .arg(format!("--service-cluster-ip-range={SERVICE_RANGE}"))
             // Enough for hundreds of nodes that change at once; no port, nobody else to lead.
-            .args(["--kube-api-qps=500", "--kube-api-burst=1000", "--leader-elect=false", "--secure-port=0"]);
+            .args([
+                "--kube-api-qps=500",
+                "--kube-api-burst=1000",
+                "--leader-elect=false",
+                "--secure-port=0",
+            ]);
         if self.under_faults {
             command.arg("--node-monitor-grace-period=24h");
         }
@@ -215,7 +265,10 @@ impl Layout<'_> {
             .arg(self.admin)
             .arg("--config")
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/kwok/stages.yaml"))
-            .arg(format!("--manage-nodes-with-annotation-selector={}=fake", crate::nodes::KWOK_ANNOTATION))
+            .arg(format!(
+                "--manage-nodes-with-annotation-selector={}=fake",
+                crate::nodes::KWOK_ANNOTATION
+            ))
             .arg(format!("--cidr={POD_RANGE}"))
             .args(["--node-lease-duration-seconds=40", "--server-address="]);
         command
@@ -224,7 +277,11 @@ impl Layout<'_> {
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.binaries.join(name));
         // Each reads HOME, proxies and the like from the environment; nothing of it is wanted.
-        command.env_clear().env("HOME", self.dir).envs([COLLECTS_LATE]).current_dir(self.dir);
+        command
+            .env_clear()
+            .env("HOME", self.dir)
+            .envs([COLLECTS_LATE])
+            .current_dir(self.dir);
         command
     }
 }

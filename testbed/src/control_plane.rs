@@ -60,7 +60,12 @@ impl Options {
         under_faults: false,
     };
     /// All of it.
-    pub const CLUSTER: Self = Self { controllers: true, scheduler: true, kwok: true, ..Self::API };
+    pub const CLUSTER: Self = Self {
+        controllers: true,
+        scheduler: true,
+        kwok: true,
+        ..Self::API
+    };
 }
 
 /// A running control plane. Dropping it, or the death of this process, ends all that it started, and removes its files.
@@ -130,7 +135,12 @@ impl ControlPlane {
         // Bound before the API server starts, which looks for it.
         let services = Services::serve(&egress_socket(dir), client.clone())?;
 
-        let shared = Shared { sandbox: Arc::clone(&sandbox), server, client, services };
+        let shared = Shared {
+            sandbox: Arc::clone(&sandbox),
+            server,
+            client,
+            services,
+        };
         let mut started = Self {
             shared,
             authority,
@@ -162,8 +172,13 @@ impl ControlPlane {
 
     /// Sends a signal to one of the control plane's programs.
     pub fn signal(&self, program: &str, signal: Signal) -> Result<()> {
-        let process = self.processes.iter().find(|process| process.name() == program);
-        process.with_context(|| format!("{program} was not started"))?.signal(signal)
+        let process = self
+            .processes
+            .iter()
+            .find(|process| process.name() == program);
+        process
+            .with_context(|| format!("{program} was not started"))?
+            .signal(signal)
     }
 
     /// Where the API server is.
@@ -216,7 +231,10 @@ impl ControlPlane {
     /// The processes of pods only: the control plane's own programs have much to say and little to tell.
     fn show_logs(&self) {
         let programs: Vec<_> = self.processes.iter().map(Process::name).collect();
-        let logs = std::fs::read_dir(self.shared.sandbox.logs()).into_iter().flatten().flatten();
+        let logs = std::fs::read_dir(self.shared.sandbox.logs())
+            .into_iter()
+            .flatten()
+            .flatten();
         for path in logs.map(|entry| entry.path()) {
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             if !programs.contains(&name.as_ref()) {
@@ -228,7 +246,13 @@ impl ControlPlane {
 
 fn new_authority(dir: &Path, address: Ipv4Addr) -> Result<Authority> {
     let authority = Authority::new(dir)?;
-    let names = ["127.0.0.1", &address.to_string(), FIRST_SERVICE, "localhost", "kubernetes.default.svc"];
+    let names = [
+        "127.0.0.1",
+        &address.to_string(),
+        FIRST_SERVICE,
+        "localhost",
+        "kubernetes.default.svc",
+    ];
     authority.server("apiserver", &names)?;
     authority.signing_key("tokens")?;
     authority.client("admin", "admin", Some("system:masters"))?;
@@ -247,7 +271,13 @@ async fn wait_until_ready(client: &Client, processes: &mut [Process]) -> Result<
             return Ok(());
         }
     }
-    let logs: Vec<_> =
-        processes.iter().map(|process| format!("{}: {}", process.name(), process.tail())).collect();
-    bail!("the API server is not ready after {} s\n{}", DEADLINE.as_secs(), logs.join("\n"))
+    let logs: Vec<_> = processes
+        .iter()
+        .map(|process| format!("{}: {}", process.name(), process.tail()))
+        .collect();
+    bail!(
+        "the API server is not ready after {} s\n{}",
+        DEADLINE.as_secs(),
+        logs.join("\n")
+    )
 }

@@ -31,8 +31,9 @@ pub fn read(path: &str) -> Result<String> {
 
 /// What stands under a heading such as `## Gates`, up to the next one of its level or above.
 pub fn section<'d>(document: &'d str, heading: &str) -> Result<&'d str> {
-    let (_, below) =
-        document.split_once(&format!("\n{heading}\n")).with_context(|| format!("no heading {heading}"))?;
+    let (_, below) = document
+        .split_once(&format!("\n{heading}\n"))
+        .with_context(|| format!("no heading {heading}"))?;
     let level = level_of(heading);
     let (mut end, mut is_code) = (0, false);
     for line in below.split_inclusive('\n') {
@@ -48,11 +49,18 @@ pub fn section<'d>(document: &'d str, heading: &str) -> Result<&'d str> {
 /// How many hashes a heading has; 0 if this is none.
 fn level_of(line: &str) -> usize {
     let hashes = line.bytes().take_while(|byte| *byte == b'#').count();
-    if line[hashes..].starts_with(' ') { hashes } else { 0 }
+    if line[hashes..].starts_with(' ') {
+        hashes
+    } else {
+        0
+    }
 }
 
 /// The code blocks of a language, in their order.
 pub fn blocks<'d>(text: &'d str, language: &str) -> Vec<&'d str> {
     let begin = format!("```{language}\n");
-    text.split(begin.as_str()).skip(1).filter_map(|block| block.split("```").next()).collect()
+    text.split(begin.as_str())
+        .skip(1)
+        .filter_map(|block| block.split("```").next())
+        .collect()
 }

@@ -76,7 +76,10 @@ impl FleetOptions {
             ("LEASE_DURATION_SECONDS", "15"),
         ];
         let moment = Duration::from_millis(200);
-        let env = quick.iter().chain(env).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let env = quick
+            .iter()
+            .chain(env)
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         Self {
             nodes,
             env: env.collect(),
@@ -115,7 +118,10 @@ impl Fleet {
         if options.copied {
             let control_plane = installed(options.control_plane).await?;
             let runs = async |_: &ControlPlane, env: &[(&str, &str)]| programs(env);
-            return Self::on(control_plane, options, runs).await?.complete(options).await;
+            return Self::on(control_plane, options, runs)
+                .await?
+                .complete(options)
+                .await;
         }
         let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
             apply_overlay(control_plane, "default").await?;
@@ -148,7 +154,9 @@ impl Fleet {
         self.until("every shadow is Idle and every host is known", |history| {
             let nodes: Vec<_> = history.now().collect();
             nodes.len() == options.nodes
-                && nodes.iter().all(|(_, seen)| seen.is_idle() && seen.version.is_some())
+                && nodes
+                    .iter()
+                    .all(|(_, seen)| seen.is_idle() && seen.version.is_some())
         })
         .await?;
         Ok(self)
@@ -159,8 +167,15 @@ impl Fleet {
         options: &FleetOptions,
         install: impl AsyncFnOnce(&ControlPlane, &[(&str, &str)]) -> Result<Vec<(String, Program)>>,
     ) -> Result<Self> {
-        (options.say)("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
-        Self::on(ControlPlane::start(options.control_plane).await?, options, install).await
+        (options.say)(
+            "starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok",
+        );
+        Self::on(
+            ControlPlane::start(options.control_plane).await?,
+            options,
+            install,
+        )
+        .await
     }
 
     async fn on(
@@ -168,7 +183,10 @@ impl Fleet {
         options: &FleetOptions,
         install: impl AsyncFnOnce(&ControlPlane, &[(&str, &str)]) -> Result<Vec<(String, Program)>>,
     ) -> Result<Self> {
-        (options.say)(&format!("applying kustomize/overlays/default, {} nodes join", options.nodes));
+        (options.say)(&format!(
+            "applying kustomize/overlays/default, {} nodes join",
+            options.nodes
+        ));
         let mut env: Vec<(&str, &str)> = vec![
             ("BOTTLEROCKET_API_SOCKET", "/run/api.sock"),
             ("BOOT_ID_FILE", "/proc/sys/kernel/random/boot_id"),
@@ -177,8 +195,15 @@ impl Fleet {
             // Every node here is new.
             ("MIN_NODE_AGE_SECONDS", "0"),
         ];
-        env.extend(options.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-        let gateways = options.behind_gateways.then(|| Gateways::of(&control_plane));
+        env.extend(
+            options
+                .env
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str())),
+        );
+        let gateways = options
+            .behind_gateways
+            .then(|| Gateways::of(&control_plane));
         let programs = install(&control_plane, &env).await?;
         let kubelets = Kubelets::start_behind(&control_plane, programs, gateways.clone());
         let history = Arc::<Mutex<History>>::default();
@@ -241,24 +266,42 @@ impl Fleet {
 
     /// What is known of every node, and the end of the operator's logs: for an error's text.
     fn report(&self) -> String {
-        let nodes: Vec<String> =
-            self.history().now().map(|(node, seen)| format!("{node}: {seen:?}")).collect();
+        let nodes: Vec<String> = self
+            .history()
+            .now()
+            .map(|(node, seen)| format!("{node}: {seen:?}"))
+            .collect();
         let pods = self.kubelets.processes();
-        let logs = pods
-            .iter()
-            .map(|process| format!("--- {}\n{}", process.pod, self.control_plane.log(&process.pod)));
-        format!("{}\n{}", nodes.join("\n"), logs.collect::<Vec<_>>().join("\n"))
+        let logs = pods.iter().map(|process| {
+            format!(
+                "--- {}\n{}",
+                process.pod,
+                self.control_plane.log(&process.pod)
+            )
+        });
+        format!(
+            "{}\n{}",
+            nodes.join("\n"),
+            logs.collect::<Vec<_>>().join("\n")
+        )
     }
 
     /// The shadows, by a token as the agent on this node has it.
     pub async fn agents_shadows(&self, node: &str) -> Result<Api<BottlerocketShadow>> {
         let token = agents::token(&self.control_plane, node).await?;
-        Ok(Api::namespaced(self.control_plane.client_for_token(&token).await?, NAMESPACE))
+        Ok(Api::namespaced(
+            self.control_plane.client_for_token(&token).await?,
+            NAMESPACE,
+        ))
     }
 
     /// The operator's processes of one component.
     pub fn processes(&self, component: &str) -> Vec<crate::kubelet::PodProcess> {
-        self.kubelets.processes().into_iter().filter(|process| process.component == component).collect()
+        self.kubelets
+            .processes()
+            .into_iter()
+            .filter(|process| process.component == component)
+            .collect()
     }
 
     /// All is well with the test bed itself.

@@ -43,7 +43,10 @@ static COSTLY: LazyLock<Bytes> = LazyLock::new(|| {
         .to_string()
         .replace("\"VALUES\"", values)
     };
-    let body = review(&format!("[{}1]", "1,".repeat((LONGEST_BODY - review("").len()) / 2 - 2)));
+    let body = review(&format!(
+        "[{}1]",
+        "1,".repeat((LONGEST_BODY - review("").len()) / 2 - 2)
+    ));
     let length = body.len();
     format!("POST /validate HTTP/1.1\r\nhost: flood\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}").into()
 });
@@ -84,8 +87,13 @@ pub enum Behaviour {
 
 impl Behaviour {
     /// Those that never ask for anything as a whole, at a port with TLS.
-    pub const UNFINISHED: [Self; 5] =
-        [Self::Silent, Self::HalfHandshake, Self::HalfHead, Self::HalfBody, Self::LongBody];
+    pub const UNFINISHED: [Self; 5] = [
+        Self::Silent,
+        Self::HalfHandshake,
+        Self::HalfHead,
+        Self::HalfBody,
+        Self::LongBody,
+    ];
 }
 
 impl Port {
@@ -100,9 +108,14 @@ impl Port {
         for authority in CertificateDer::pem_slice_iter(authorities) {
             roots.add(authority?)?;
         }
-        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let config = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
         let name = ServerName::try_from(name.to_owned())?;
-        Ok(Self { address, tls: Some((TlsConnector::from(Arc::new(config)), name)) })
+        Ok(Self {
+            address,
+            tls: Some((TlsConnector::from(Arc::new(config)), name)),
+        })
     }
 
     /// Connects from this address.
@@ -118,21 +131,33 @@ impl Port {
     }
 
     /// Acts like this until the other side ends the connection. `done` counts each time that all was sent.
-    async fn run(&self, from: Ipv4Addr, behaviour: Behaviour, done: &AtomicUsize) -> anyhow::Result<()> {
+    async fn run(
+        &self,
+        from: Ipv4Addr,
+        behaviour: Behaviour,
+        done: &AtomicUsize,
+    ) -> anyhow::Result<()> {
         let head = "POST /validate HTTP/1.1\r\nhost: flood\r\n";
         let body = |length: usize, sent: usize| {
-            Bytes::from(format!("{head}content-length: {length}\r\n\r\n{}", " ".repeat(sent)))
+            Bytes::from(format!(
+                "{head}content-length: {length}\r\n\r\n{}",
+                " ".repeat(sent)
+            ))
         };
-        let bare = || Self { tls: None, ..self.clone() };
+        let bare = || Self {
+            tls: None,
+            ..self.clone()
+        };
         let (mut stream, sends) = match behaviour {
             Behaviour::Silent => (bare().connect(from).await?, Bytes::new()),
             Behaviour::HalfHandshake => (bare().connect(from).await?, HALF_A_HANDSHAKE.into()),
             Behaviour::HalfHead => (self.connect(from).await?, head.into()),
             Behaviour::HalfBody => (self.connect(from).await?, body(4000, 2000)),
             Behaviour::LongBody => (self.connect(from).await?, body(LONGEST_BODY, 100_000)),
-            Behaviour::KeptAlive => {
-                (self.connect(from).await?, "GET / HTTP/1.1\r\nhost: flood\r\n\r\n".into())
-            }
+            Behaviour::KeptAlive => (
+                self.connect(from).await?,
+                "GET / HTTP/1.1\r\nhost: flood\r\n\r\n".into(),
+            ),
             Behaviour::CostlyBody => (self.connect(from).await?, COSTLY.clone()),
             Behaviour::MadeUpTokens => return self.make_up_tokens(from, done).await,
         };
@@ -147,8 +172,12 @@ impl Port {
         let asking = async {
             loop {
                 let token = format!("Bearer made-up-{}", done.fetch_add(1, Ordering::Relaxed));
-                let request = Request::get("/metrics").header("host", "flood").header("authorization", token);
-                let response = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+                let request = Request::get("/metrics")
+                    .header("host", "flood")
+                    .header("authorization", token);
+                let response = sender
+                    .send_request(request.body(Empty::<Bytes>::new())?)
+                    .await?;
                 response.into_body().collect().await?;
             }
         };
@@ -168,7 +197,12 @@ pub struct Flood {
 
 impl Flood {
     /// This many connections, which behave in these ways in turn. Each is opened again after a `pause`.
-    pub fn start(port: &Port, size: usize, behaviours: &[Behaviour], pause: Duration) -> io::Result<Self> {
+    pub fn start(
+        port: &Port,
+        size: usize,
+        behaviours: &[Behaviour],
+        pause: Duration,
+    ) -> io::Result<Self> {
         let (done, thread) = (Arc::new(AtomicUsize::new(0)), OwnRuntime::start(1)?);
         for (number, behaviour) in behaviours.iter().copied().cycle().take(size).enumerate() {
             let (port, done) = (port.clone(), Arc::clone(&done));
@@ -181,7 +215,11 @@ impl Flood {
                 }
             });
         }
-        Ok(Self { size, done, _thread: thread })
+        Ok(Self {
+            size,
+            done,
+            _thread: thread,
+        })
     }
 
     /// How many connections there are.
@@ -201,7 +239,10 @@ pub struct OwnRuntime(Option<Runtime>);
 impl OwnRuntime {
     /// This many threads.
     pub fn start(threads: usize) -> io::Result<Self> {
-        let runtime = runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+        let runtime = runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .enable_all()
+            .build()?;
         Ok(Self(Some(runtime)))
     }
 
@@ -231,5 +272,11 @@ fn address(number: usize) -> Ipv4Addr {
 /// Lets this process have as many open files as the system allows.
 pub fn raise_open_files() -> io::Result<()> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+    Ok(setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    )?)
 }

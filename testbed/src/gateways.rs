@@ -52,8 +52,15 @@ struct Door {
 impl Gateways {
     /// Gateways to the API server of this control plane.
     pub fn of(control_plane: &ControlPlane) -> Self {
-        let upstream = control_plane.server().url.trim_start_matches("https://").to_owned();
-        Self { upstream, doors: Arc::default() }
+        let upstream = control_plane
+            .server()
+            .url
+            .trim_start_matches("https://")
+            .to_owned();
+        Self {
+            upstream,
+            doors: Arc::default(),
+        }
     }
 
     /// Where the pod of this name finds the API server.
@@ -70,7 +77,14 @@ impl Gateways {
         let weather = watch::Sender::default();
         let mut serving = JoinSet::new();
         serving.spawn(serve(listener, upstream, weather.subscribe()));
-        doors.insert(pod.to_owned(), Door { url: url.clone(), weather, _serving: serving });
+        doors.insert(
+            pod.to_owned(),
+            Door {
+                url: url.clone(),
+                weather,
+                _serving: serving,
+            },
+        );
         Ok(url)
     }
 
@@ -106,9 +120,19 @@ async fn serve(listener: TcpListener, upstream: SocketAddr, weather: watch::Rece
     }
 }
 
-async fn connection(client: TcpStream, upstream: SocketAddr, mut weather: watch::Receiver<Weather>) {
-    let Ok(server) = TcpStream::connect(upstream).await else { return };
-    if client.set_nodelay(true).and_then(|()| server.set_nodelay(true)).is_err() {
+async fn connection(
+    client: TcpStream,
+    upstream: SocketAddr,
+    mut weather: watch::Receiver<Weather>,
+) {
+    let Ok(server) = TcpStream::connect(upstream).await else {
+        return;
+    };
+    if client
+        .set_nodelay(true)
+        .and_then(|()| server.set_nodelay(true))
+        .is_err()
+    {
         return;
     }
     let (from_client, to_client) = client.into_split();
@@ -137,7 +161,10 @@ async fn pump(
                 tokio::time::sleep(SLOW).await;
                 true
             }
-            Weather::Silent => weather.wait_for(|weather| *weather != Weather::Silent).await.is_ok(),
+            Weather::Silent => weather
+                .wait_for(|weather| *weather != Weather::Silent)
+                .await
+                .is_ok(),
             // What follows a gap is of no use to anybody.
             Weather::Deaf if answers => {
                 let _ = weather.wait_for(|weather| *weather != Weather::Deaf).await;

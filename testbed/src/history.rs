@@ -47,7 +47,10 @@ pub struct Outcome {
 impl History {
     /// When a node, or what is known of one, last changed.
     pub fn last_change(&self) -> Option<Instant> {
-        self.nodes.values().filter_map(|seen| Some(seen.last()?.0)).max()
+        self.nodes
+            .values()
+            .filter_map(|seen| Some(seen.last()?.0))
+            .max()
     }
 
     /// A shadow was seen.
@@ -59,7 +62,9 @@ impl History {
 
     /// A Node was seen.
     pub fn node(&mut self, at: Instant, node: &Node) {
-        self.note(at, &node.name_any(), |objects| objects.1 = Some(node.clone()));
+        self.note(at, &node.name_any(), |objects| {
+            objects.1 = Some(node.clone())
+        });
     }
 
     /// The shadow of this name is deleted.
@@ -76,11 +81,19 @@ impl History {
 
     /// The ledger was seen. A watch leaves out no version of it, unless it begins again.
     pub fn ledger(&mut self, ledger: &BottlerocketFleet) {
-        let slots = ledger.status.as_ref().map_or(0, |status| status.slots.len());
+        let slots = ledger
+            .status
+            .as_ref()
+            .map_or(0, |status| status.slots.len());
         self.most_slots = self.most_slots.max(slots);
         let mut now = BTreeMap::<&str, usize>::new();
-        for slot in ledger.status.iter().flat_map(|status| status.slots.values()) {
-            *now.entry(slot.pool.as_deref().unwrap_or_default()).or_default() += 1;
+        for slot in ledger
+            .status
+            .iter()
+            .flat_map(|status| status.slots.values())
+        {
+            *now.entry(slot.pool.as_deref().unwrap_or_default())
+                .or_default() += 1;
         }
         for (pool, slots) in now {
             let most = self.most_slots_of.entry(pool.to_owned()).or_default();
@@ -101,7 +114,10 @@ impl History {
     fn note(&mut self, at: Instant, node: &str, change: impl FnOnce(&mut Objects)) {
         let objects = self.objects.entry(node.to_owned()).or_default();
         change(objects);
-        let (past, after) = (self.nodes.entry(node.to_owned()).or_default(), Seen::of(objects));
+        let (past, after) = (
+            self.nodes.entry(node.to_owned()).or_default(),
+            Seen::of(objects),
+        );
         if past.last().is_none_or(|(_, before)| *before != after) {
             past.push((at, after));
         }
@@ -109,13 +125,18 @@ impl History {
 
     /// What is known now of each node that has a Node or a shadow.
     pub fn now(&self) -> impl Iterator<Item = (&str, &Seen)> {
-        let last = self.nodes.iter().filter_map(|(node, past)| Some((node.as_str(), &past.last()?.1)));
+        let last = self
+            .nodes
+            .iter()
+            .filter_map(|(node, past)| Some((node.as_str(), &past.last()?.1)));
         last.filter(|(_, seen)| seen.has_shadow || seen.has_node)
     }
 
     /// What is known of this node now, if it has a Node or a shadow.
     pub fn of(&self, node: &str) -> Option<&Seen> {
-        self.now().find(|(name, _)| *name == node).map(|(_, seen)| seen)
+        self.now()
+            .find(|(name, _)| *name == node)
+            .map(|(_, seen)| seen)
     }
 
     /// What was seen of this node, in order, and since when.
@@ -125,7 +146,9 @@ impl History {
 
     /// Was this node ever seen so?
     pub fn has_seen(&self, node: &str, so: impl Fn(&Seen) -> bool) -> bool {
-        self.nodes.get(node).is_some_and(|past| past.iter().any(|(_, seen)| so(seen)))
+        self.nodes
+            .get(node)
+            .is_some_and(|past| past.iter().any(|(_, seen)| so(seen)))
     }
 
     /// The updates that this node began, in order: when its spec left Idle, and when nothing of the update was left.
@@ -158,12 +181,14 @@ impl History {
             .nodes
             .iter()
             .flat_map(|(node, past)| {
-                past.iter().map(|(at, seen)| (*at, node.as_str(), seen.is_unavailable()))
+                past.iter()
+                    .map(|(at, seen)| (*at, node.as_str(), seen.is_unavailable()))
             })
             .collect();
         changes.sort_by_key(|(at, _, _)| *at);
         let mut unavailable: BTreeMap<&str, bool> = BTreeMap::new();
-        let count = |unavailable: &BTreeMap<&str, bool>| unavailable.values().filter(|is| **is).count();
+        let count =
+            |unavailable: &BTreeMap<&str, bool>| unavailable.values().filter(|is| **is).count();
         let mut most = 0;
         for (at, node, is) in changes {
             if at > since {
@@ -183,22 +208,34 @@ impl History {
 
     /// What became of each node.
     pub fn outcomes(&self) -> BTreeMap<String, Outcome> {
-        self.nodes.iter().map(|(node, past)| (node.clone(), outcome(past))).collect()
+        self.nodes
+            .iter()
+            .map(|(node, past)| (node.clone(), outcome(past)))
+            .collect()
     }
 }
 
 fn began(past: &[(Instant, Seen)]) -> Option<Instant> {
-    past.iter().find(|(_, seen)| seen.goal != State::Idle).map(|(at, _)| *at)
+    past.iter()
+        .find(|(_, seen)| seen.goal != State::Idle)
+        .map(|(at, _)| *at)
 }
 
 fn ended(past: &[(Instant, Seen)]) -> Option<Instant> {
-    let last_busy = past.iter().rposition(|(_, seen)| seen.goal != State::Idle)?;
-    past[last_busy..].iter().find(|(_, seen)| seen.is_idle()).map(|(at, _)| *at)
+    let last_busy = past
+        .iter()
+        .rposition(|(_, seen)| seen.goal != State::Idle)?;
+    past[last_busy..]
+        .iter()
+        .find(|(_, seen)| seen.is_idle())
+        .map(|(at, _)| *at)
 }
 
 fn outcome(past: &[(Instant, Seen)]) -> Outcome {
     let versions = || past.iter().filter_map(|(_, seen)| seen.version.clone());
-    let duration = began(past).zip(ended(past)).map(|(began, ended)| ended.saturating_duration_since(began));
+    let duration = began(past)
+        .zip(ended(past))
+        .map(|(began, ended)| ended.saturating_duration_since(began));
     let mut states: BTreeMap<State, Duration> = BTreeMap::new();
     let mut drain = Duration::ZERO;
     for pair in past.windows(2) {
@@ -207,12 +244,19 @@ fn outcome(past: &[(Instant, Seen)]) -> Outcome {
         if seen.goal != State::Idle {
             *states.entry(seen.goal).or_default() += lasted;
         }
-        if seen.goal == State::StagedAndPerformedUpdate && seen.cordoned && seen.marked && !seen.drained {
+        if seen.goal == State::StagedAndPerformedUpdate
+            && seen.cordoned
+            && seen.marked
+            && !seen.drained
+        {
             drain += lasted;
         }
     }
-    let mut boots: Vec<&str> =
-        past.iter().map(|(_, seen)| seen.boot_id.as_str()).filter(|boot| !boot.is_empty()).collect();
+    let mut boots: Vec<&str> = past
+        .iter()
+        .map(|(_, seen)| seen.boot_id.as_str())
+        .filter(|boot| !boot.is_empty())
+        .collect();
     boots.dedup();
     Outcome {
         from: versions().next(),

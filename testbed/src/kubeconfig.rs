@@ -56,23 +56,40 @@ impl Server {
     }
 
     /// Writes [`Self::kubeconfig`] to a file: JSON, which is YAML.
-    pub fn write_kubeconfig(&self, to: &Path, credential: &Credential<'_>, namespace: &str) -> Result<()> {
+    pub fn write_kubeconfig(
+        &self,
+        to: &Path,
+        credential: &Credential<'_>,
+        namespace: &str,
+    ) -> Result<()> {
         let config = serde_json::to_vec_pretty(&self.kubeconfig(credential, namespace))?;
         std::fs::write(to, config).with_context(|| to.display().to_string())
     }
 
     /// Writes into a folder what kubelets mount into pods: token, authority and namespace. Who reads them sees the old ones or
     /// the new ones, never half of one. Returns the variables by which a pod's process finds these, and the API server.
-    pub fn write_service_account(&self, folder: &Path, token: &str, namespace: &str) -> Result<PodVariables> {
+    pub fn write_service_account(
+        &self,
+        folder: &Path,
+        token: &str,
+        namespace: &str,
+    ) -> Result<PodVariables> {
         let authority = std::fs::read_to_string(&self.certificate_authority)?;
         std::fs::create_dir_all(folder)?;
-        for (name, text) in [("token", token), ("ca.crt", &authority), ("namespace", namespace)] {
+        for (name, text) in [
+            ("token", token),
+            ("ca.crt", &authority),
+            ("namespace", namespace),
+        ] {
             let new = folder.join(format!("{name}.new"));
             std::fs::write(&new, text).with_context(|| new.display().to_string())?;
             std::fs::rename(&new, folder.join(name))?;
         }
         let url: http::Uri = self.url.parse()?;
-        let (host, port) = (url.host().context("no host")?, url.port().context("no port")?);
+        let (host, port) = (
+            url.host().context("no host")?,
+            url.port().context("no port")?,
+        );
         Ok([
             ("KUBERNETES_SERVICE_HOST", host.into()),
             ("KUBERNETES_SERVICE_PORT", port.as_str().into()),
@@ -88,7 +105,8 @@ impl Server {
     pub(crate) async fn config(&self, credential: &Credential<'_>) -> Result<kube::Config> {
         // The first one has installed the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let kubeconfig: Kubeconfig = serde_json::from_value(self.kubeconfig(credential, "default"))?;
+        let kubeconfig: Kubeconfig =
+            serde_json::from_value(self.kubeconfig(credential, "default"))?;
         let options = KubeConfigOptions::default();
         Ok(kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?)
     }

@@ -17,7 +17,9 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Mended<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut object = Value::deserialize(deserializer)?;
         mend(&mut object);
-        serde_json::from_value(object).map(Self).map_err(D::Error::custom)
+        serde_json::from_value(object)
+            .map(Self)
+            .map_err(D::Error::custom)
     }
 }
 

@@ -36,7 +36,10 @@ impl NewNode {
         let name = format!("node-{number}");
         let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let labels = BTreeMap::from([
-            label(names::UPDATER_INTERFACE_LABEL, names::UPDATER_INTERFACE_VERSION),
+            label(
+                names::UPDATER_INTERFACE_LABEL,
+                names::UPDATER_INTERFACE_VERSION,
+            ),
             label("topology.kubernetes.io/zone", ZONES[number % ZONES.len()]),
             label("topology.kubernetes.io/region", "eu-central-1"),
             label("kubernetes.io/hostname", &name),
@@ -44,7 +47,12 @@ impl NewNode {
             label("kubernetes.io/arch", "amd64"),
         ]);
         let os_image = "Bottlerocket OS 1.19.4 (aws-k8s-1.29)".to_owned();
-        Ok(Self { name, labels, os_image, boot_id: new_boot_id()? })
+        Ok(Self {
+            name,
+            labels,
+            os_image,
+            boot_id: new_boot_id()?,
+        })
     }
 
     /// Makes the node, Ready and empty.
@@ -53,7 +61,9 @@ impl NewNode {
         let node: Node = serde_json::from_value(json!({
             "metadata": {"name": self.name, "labels": self.labels, "annotations": {KWOK_ANNOTATION: "fake"}},
         }))?;
-        api.create(&PostParams::default(), &node).await.with_context(|| format!("node {}", self.name))?;
+        api.create(&PostParams::default(), &node)
+            .await
+            .with_context(|| format!("node {}", self.name))?;
         self.tell(client).await
     }
 
@@ -63,10 +73,12 @@ impl NewNode {
     }
 
     fn status(&self) -> Value {
-        let room = json!({"cpu": "4", "memory": "16Gi", "ephemeral-storage": "80Gi", "pods": "110"});
+        let room =
+            json!({"cpu": "4", "memory": "16Gi", "ephemeral-storage": "80Gi", "pods": "110"});
         let pressure = ["MemoryPressure", "DiskPressure", "PIDPressure"];
-        let mut conditions: Vec<_> =
-            pressure.map(|kind| condition(kind, "False", "Enough", "enough left")).into();
+        let mut conditions: Vec<_> = pressure
+            .map(|kind| condition(kind, "False", "Enough", "enough left"))
+            .into();
         conditions.push(ready());
         json!({
             "capacity": room, "allocatable": room, "conditions": conditions,
@@ -85,8 +97,8 @@ impl NewNode {
 
 /// Makes the nodes `node-0` to `node-<n-1>`, side by side.
 pub async fn make_nodes(client: &Client, n: usize) -> Result<Vec<Node>> {
-    let nodes =
-        futures::stream::iter(0..n).map(async |number| NewNode::numbered(number)?.create(client).await);
+    let nodes = futures::stream::iter(0..n)
+        .map(async |number| NewNode::numbered(number)?.create(client).await);
     nodes.buffered(PARALLEL).try_collect().await
 }
 
@@ -98,7 +110,12 @@ pub fn new_boot_id() -> Result<String> {
 
 /// The Ready condition of a node that is.
 pub(crate) fn ready() -> Value {
-    condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")
+    condition(
+        "Ready",
+        "True",
+        "KubeletReady",
+        "kubelet is posting ready status",
+    )
 }
 
 /// The Ready condition of a node that is not.

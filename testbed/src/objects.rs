@@ -10,16 +10,26 @@ use crate::ControlPlane;
 /// `kubectl` with these words and `-f` a file with these objects, as YAML; what it said is returned.
 pub async fn with_file(plane: &ControlPlane, words: &[&str], objects: &str) -> Result<String> {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let file = plane.dir().join(format!("objects-{}.yaml", NUMBER.fetch_add(1, Ordering::Relaxed)));
+    let file = plane.dir().join(format!(
+        "objects-{}.yaml",
+        NUMBER.fetch_add(1, Ordering::Relaxed)
+    ));
     tokio::fs::write(&file, objects).await?;
     let words = words.iter().map(AsRef::as_ref);
-    plane.kubectl(words.chain(["-f".as_ref(), file.as_os_str()])).await
+    plane
+        .kubectl(words.chain(["-f".as_ref(), file.as_os_str()]))
+        .await
 }
 
 /// As [`with_file`], to write these objects of ours: kubectl does not ask for all schemas first, which takes an API server
 /// seconds.
 pub async fn kubectl(plane: &ControlPlane, words: &[&str], objects: &[Json]) -> Result<String> {
-    with_file(plane, &[words, &["--validate=false"]].concat(), &list(objects)).await
+    with_file(
+        plane,
+        &[words, &["--validate=false"]].concat(),
+        &list(objects),
+    )
+    .await
 }
 
 /// The objects as one file.

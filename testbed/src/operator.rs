@@ -24,9 +24,13 @@ pub use crate::components::NAMESPACE;
 /// Makes a namespace where no controller runs, with the account that its pods need.
 pub async fn make_namespace(client: &Client, name: &str) -> Result<()> {
     let namespace: Namespace = from_value(json!({"metadata": {"name": name}}))?;
-    Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
+    Api::all(client.clone())
+        .create(&PostParams::default(), &namespace)
+        .await?;
     let account: ServiceAccount = from_value(json!({"metadata": {"name": "default"}}))?;
-    Api::namespaced(client.clone(), name).create(&PostParams::default(), &account).await?;
+    Api::namespaced(client.clone(), name)
+        .create(&PostParams::default(), &account)
+        .await?;
     Ok(())
 }
 
@@ -39,12 +43,20 @@ pub const AGENT_WARNING: &str = "Warning: would violate PodSecurity \"restricted
      volume types (volume \"bottlerocket-api\" uses restricted volume type \"hostPath\")";
 
 /// A command, its settings, and its ports.
-type Listener = (&'static str, Settings, &'static [(&'static str, &'static str)]);
+type Listener = (
+    &'static str,
+    Settings,
+    &'static [(&'static str, &'static str)],
+);
 
 /// Commands of the containers in `manifests/`, which variables make them listen elsewhere than in a pod of their own,
 /// and by which names their containers call those ports; an agent's has none without the component agent-metrics.
 const LISTENERS: [Listener; 3] = [
-    ("brupop-agent", Settings::Agent, &[("metrics", "METRICS_ADDRESS")]),
+    (
+        "brupop-agent",
+        Settings::Agent,
+        &[("metrics", "METRICS_ADDRESS")],
+    ),
     (
         "brupop-reconciler",
         Settings::Reconciler,
@@ -53,18 +65,28 @@ const LISTENERS: [Listener; 3] = [
     (
         "brupop-webhook",
         Settings::Webhook,
-        &[("admission", "ADMISSION_ADDRESS"), ("health", "HEALTH_ADDRESS"), ("metrics", "METRICS_ADDRESS")],
+        &[
+            ("admission", "ADMISSION_ADDRESS"),
+            ("health", "HEALTH_ADDRESS"),
+            ("metrics", "METRICS_ADDRESS"),
+        ],
     ),
 ];
 
 /// The folder with those of the operator's programs that are `wanted`: `BRUPOP_BINARIES`, or as [`built`].
 pub fn binaries(wanted: &[&str]) -> Result<PathBuf> {
-    let Some(folder) = std::env::var_os("BRUPOP_BINARIES") else { return built(wanted) };
+    let Some(folder) = std::env::var_os("BRUPOP_BINARIES") else {
+        return built(wanted);
+    };
     // Pods have working folders of their own.
     let folder = std::path::absolute(folder)?;
     for name in wanted {
         let binary = folder.join(name);
-        ensure!(binary.is_file(), "BRUPOP_BINARIES has no {}", binary.display());
+        ensure!(
+            binary.is_file(),
+            "BRUPOP_BINARIES has no {}",
+            binary.display()
+        );
     }
     Ok(folder)
 }
@@ -76,7 +98,11 @@ pub fn built(wanted: &[&str]) -> Result<PathBuf> {
     let here = std::env::current_exe()?;
     // Tests are in `deps`, programs beside it.
     let folder = here.parent().context("no folder")?;
-    let folder = if folder.ends_with("deps") { folder.parent().context("no folder")? } else { folder };
+    let folder = if folder.ends_with("deps") {
+        folder.parent().context("no folder")?
+    } else {
+        folder
+    };
     let mut all = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     if wanted.iter().all(|name| all.contains(*name)) {
         return Ok(folder.to_owned());
@@ -85,7 +111,9 @@ pub fn built(wanted: &[&str]) -> Result<PathBuf> {
     cargo.args(["build", "--locked", "--quiet", "--workspace"]);
     cargo.args(folder.ends_with("release").then_some("--release"));
     cargo.args(wanted.iter().flat_map(|name| ["--bin", name]));
-    cargo.arg("--target-dir").arg(folder.parent().context("no folder")?);
+    cargo
+        .arg("--target-dir")
+        .arg(folder.parent().context("no folder")?);
     // What cargo tells this test of its own package. The build script of `ring` asks for it: with other values, and the next
     // time without them, everything above it would be built again.
     let of_package = |name: &OsStr| {
@@ -95,8 +123,10 @@ pub fn built(wanted: &[&str]) -> Result<PathBuf> {
     for (name, _) in std::env::vars_os().filter(|(name, _)| of_package(name)) {
         cargo.env_remove(name);
     }
-    let built =
-        cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).stdin(Stdio::null()).status()?;
+    let built = cargo
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .stdin(Stdio::null())
+        .status()?;
     ensure!(built.success(), "{wanted:?} cannot be built: {built}");
     all.extend(wanted.iter().map(|name| (*name).to_owned()));
     Ok(folder.to_owned())
@@ -113,17 +143,41 @@ pub fn only(wanted: &[&str], env: &[(&str, &str)]) -> Result<Vec<(String, Progra
     let binaries = binaries(wanted)?;
     let owned = |(a, b): &(&str, &str)| ((*a).to_owned(), (*b).to_owned());
     let program = |(name, of, ports): Listener| {
-        let env = env.iter().filter(|(variable, _)| of.misplaced(variable).is_none()).map(owned).collect();
+        let env = env
+            .iter()
+            .filter(|(variable, _)| of.misplaced(variable).is_none())
+            .map(owned)
+            .collect();
         let ports = ports.iter().map(owned).collect();
-        (format!("/{name}"), Program { binary: binaries.join(name), env, ports })
+        (
+            format!("/{name}"),
+            Program {
+                binary: binaries.join(name),
+                env,
+                ports,
+            },
+        )
     };
-    Ok(LISTENERS.into_iter().filter(|(name, ..)| wanted.contains(name)).map(program).collect())
+    Ok(LISTENERS
+        .into_iter()
+        .filter(|(name, ..)| wanted.contains(name))
+        .map(program)
+        .collect())
 }
 
 /// `kubectl apply -k kustomize/overlays/<overlay>`, or of the whole path of a folder; what it said is returned.
-pub async fn apply_overlay(control_plane: &ControlPlane, overlay: impl AsRef<Path>) -> Result<String> {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../kustomize/overlays")).join(overlay);
-    let output = control_plane.kubectl_output(["apply".as_ref(), "-k".as_ref(), path.as_os_str()]).await?;
+pub async fn apply_overlay(
+    control_plane: &ControlPlane,
+    overlay: impl AsRef<Path>,
+) -> Result<String> {
+    let path = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../kustomize/overlays"
+    ))
+    .join(overlay);
+    let output = control_plane
+        .kubectl_output(["apply".as_ref(), "-k".as_ref(), path.as_os_str()])
+        .await?;
     let warnings = unexpected_warnings(&output);
     ensure!(
         output.status.success() && warnings.is_empty(),
@@ -153,13 +207,16 @@ pub async fn apply_elsewhere(control_plane: &ControlPlane) -> Result<String> {
         let mut node = NewNode::numbered(number)?;
         node.name = format!("infrastructure-{number}");
         node.labels.remove(names::UPDATER_INTERFACE_LABEL);
-        node.labels.insert(INFRASTRUCTURE.to_owned(), "true".to_owned());
-        node.create(&control_plane.client()).await.with_context(|| node.name.clone())?;
+        node.labels
+            .insert(INFRASTRUCTURE.to_owned(), "true".to_owned());
+        node.create(&control_plane.client())
+            .await
+            .with_context(|| node.name.clone())?;
     }
     let selector = json!({"kubernetes.io/os": "linux", INFRASTRUCTURE: "true"});
-    let there = json!([{"op": "add", "path": "/spec/template/spec/nodeSelector", "value": selector}]);
-    let patch =
-        |name: &str| json!({"target": {"kind": "Deployment", "name": name}, "patch": there.to_string()});
+    let there =
+        json!([{"op": "add", "path": "/spec/template/spec/nodeSelector", "value": selector}]);
+    let patch = |name: &str| json!({"target": {"kind": "Deployment", "name": name}, "patch": there.to_string()});
     let overlay = json!({
         "resources": ["kustomize/overlays/default"],
         "patches": [patch("brupop-reconciler"), patch("brupop-webhook")],
@@ -170,25 +227,41 @@ pub async fn apply_elsewhere(control_plane: &ControlPlane) -> Result<String> {
 
 /// Name of the `ConfigMap` that reconcilers read now: it carries a hash of its data.
 pub async fn configuration(client: &Client) -> Result<String> {
-    let reconciler =
-        Api::<Deployment>::namespaced(client.clone(), NAMESPACE).get("brupop-reconciler").await?;
-    let pod = reconciler.spec.and_then(|spec| spec.template.spec).context("no pod")?;
-    let from = pod.containers.into_iter().flat_map(|container| container.env_from.unwrap_or_default());
+    let reconciler = Api::<Deployment>::namespaced(client.clone(), NAMESPACE)
+        .get("brupop-reconciler")
+        .await?;
+    let pod = reconciler
+        .spec
+        .and_then(|spec| spec.template.spec)
+        .context("no pod")?;
+    let from = pod
+        .containers
+        .into_iter()
+        .flat_map(|container| container.env_from.unwrap_or_default());
     let maps = from.filter_map(|from| from.config_map_ref.map(|map| map.name));
-    maps.into_iter().next().context("the reconciler reads no ConfigMap")
+    maps.into_iter()
+        .next()
+        .context("the reconciler reads no ConfigMap")
 }
 
 /// What kubectl said on standard error, but for [`AGENT_WARNING`].
 fn unexpected_warnings(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
-    said.lines().filter(|line| *line != AGENT_WARNING).collect::<Vec<_>>().join("\n")
+    said.lines()
+        .filter(|line| *line != AGENT_WARNING)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The objects of the overlay in this folder, in the order in which `kubectl apply -k` applies them.
 pub async fn rendered(control_plane: &ControlPlane, overlay: &Path) -> Result<Vec<Json>> {
-    let text = control_plane.kubectl(["kustomize".as_ref(), overlay.as_os_str()]).await?;
+    let text = control_plane
+        .kubectl(["kustomize".as_ref(), overlay.as_os_str()])
+        .await?;
     let documents = serde_yaml_ng::Deserializer::from_str(&text);
-    documents.map(|document| Ok(Json::deserialize(document)?)).collect()
+    documents
+        .map(|document| Ok(Json::deserialize(document)?))
+        .collect()
 }
 
 /// A throw-away overlay of this name, for [`apply_overlay`] or `kubectl kustomize`. Its `resources` and `components` are
@@ -201,11 +274,25 @@ pub fn throw_away_overlay(
     let folder = control_plane.dir().join(name);
     std::fs::create_dir_all(&folder)?;
     // kustomize takes relative paths only.
-    let up: String = folder.canonicalize()?.components().skip(1).map(|_| "../").collect();
+    let up: String = folder
+        .canonicalize()?
+        .components()
+        .skip(1)
+        .map(|_| "../")
+        .collect();
     let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize()?;
-    let repository = up + repository.strip_prefix("/")?.to_str().context("a path of letters")?;
+    let repository = up
+        + repository
+            .strip_prefix("/")?
+            .to_str()
+            .context("a path of letters")?;
     for list in ["resources", "components"] {
-        for path in kustomization.get_mut(list).and_then(Json::as_array_mut).into_iter().flatten() {
+        for path in kustomization
+            .get_mut(list)
+            .and_then(Json::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
             let told = path.as_str().context("a path")?;
             if !told.starts_with("../") {
                 *path = json!(format!("{repository}/{told}"));

@@ -83,7 +83,9 @@ impl Prometheus {
         let folder = control_plane.dir().join("prometheus");
         std::fs::create_dir_all(&folder)?;
         let documented = documented()?;
-        let jobs = jobs.iter().map(|job| scrape_config(&folder, &documented, job));
+        let jobs = jobs
+            .iter()
+            .map(|job| scrape_config(&folder, &documented, job));
         let every = format!("{:.0}ms", SCRAPE_SECONDS * 1000.0);
         let configuration = json!({
             "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
@@ -91,7 +93,16 @@ impl Prometheus {
             "scrape_configs": jobs.collect::<Result<Vec<_>>>()?,
         });
         let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
-        Self::run(control_plane, folder, &configuration, &Served { address, certificate: None }).await
+        Self::run(
+            control_plane,
+            folder,
+            &configuration,
+            &Served {
+                address,
+                certificate: None,
+            },
+        )
+        .await
     }
 
     /// Starts it in this folder, with this configuration.
@@ -112,13 +123,19 @@ impl Prometheus {
             std::fs::write(folder.join("tls.key"), signing_key.serialize_pem())?;
             let web = json!({"tls_server_config": {"cert_file": "tls.crt", "key_file": "tls.key"}});
             std::fs::write(folder.join("web.yml"), web.to_string())?;
-            command.arg(format!("--web.config.file={}", folder.join("web.yml").display()));
+            command.arg(format!(
+                "--web.config.file={}",
+                folder.join("web.yml").display()
+            ));
             config = Config::new(format!("https://{address}").parse()?);
             config.root_cert = Some(vec![cert.der().to_vec()]);
         }
         command
             .arg(format!("--config.file={}", file.display()))
-            .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                folder.join("data").display()
+            ))
             .arg(format!("--web.listen-address={address}"))
             .env_clear()
             .current_dir(&folder);
@@ -133,26 +150,40 @@ impl Prometheus {
         })
         .await?;
         process.check()?;
-        Ok(Self { address, folder, _process: process, client })
+        Ok(Self {
+            address,
+            folder,
+            _process: process,
+            client,
+        })
     }
 
     /// Which pods there are from now on, as Kubernetes discovery would tell Prometheus by the documented configuration:
     /// Debian's is built without it. Of the processes it is known where they listen on this machine.
     pub async fn aim(&self, kubernetes: &Client, processes: &[PodProcess]) -> Result<()> {
         let discovery = &documented()?["kubernetes_sd_configs"][0];
-        ensure!(discovery["role"] == "pod", "it discovers something else than pods: {discovery}");
+        ensure!(
+            discovery["role"] == "pod",
+            "it discovers something else than pods: {discovery}"
+        );
         let namespaces: Vec<_> = discovery["namespaces"]["names"]
             .as_array()
             .into_iter()
             .flatten()
             .filter_map(Value::as_str)
             .collect();
-        let pods = Api::<Pod>::all(kubernetes.clone()).list(&ListParams::default()).await?;
+        let pods = Api::<Pod>::all(kubernetes.clone())
+            .list(&ListParams::default())
+            .await?;
         let seen = |pod: &&Pod| {
             let namespace = pod.namespace().unwrap_or_default();
             namespaces.is_empty() || namespaces.contains(&namespace.as_str())
         };
-        let groups: Vec<_> = pods.iter().filter(seen).flat_map(|pod| target_groups(pod, processes)).collect();
+        let groups: Vec<_> = pods
+            .iter()
+            .filter(seen)
+            .flat_map(|pod| target_groups(pod, processes))
+            .collect();
         let groups = json!(groups).to_string();
         let file = self.folder.join(TARGETS);
         if std::fs::read_to_string(&file).ok().as_ref() != Some(&groups) {
@@ -174,7 +205,8 @@ impl Prometheus {
     /// What an expression is now, by these labels.
     pub async fn query(&self, expression: &str, labels: &[&str]) -> Result<Vector> {
         let all = self.series("query", expression, "value", "").await?;
-        let of = |series: &Series, label: &&str| series.labels.get(*label).cloned().unwrap_or_default();
+        let of =
+            |series: &Series, label: &&str| series.labels.get(*label).cloned().unwrap_or_default();
         let sample = |series: Series| {
             let name: Vec<_> = labels.iter().map(|label| of(&series, label)).collect();
             Some((name.join("/"), series.points.first()?.1))
@@ -184,37 +216,63 @@ impl Prometheus {
 
     /// What an expression is at the end of a window.
     pub async fn at_end(&self, expression: &str, window: Window) -> Result<Vec<Series>> {
-        self.series("query", expression, "value", &format!("&time={}", window.until)).await
+        self.series(
+            "query",
+            expression,
+            "value",
+            &format!("&time={}", window.until),
+        )
+        .await
     }
 
     /// What an expression is all through a window.
     pub async fn over(&self, expression: &str, window: Window) -> Result<Vec<Series>> {
         let Window { from, until, step } = window;
         let when = format!("&start={from}&end={until}&step={step}");
-        self.series("query_range", expression, "values", &when).await
+        self.series("query_range", expression, "values", &when)
+            .await
     }
 
-    async fn series(&self, path: &str, expression: &str, values: &str, when: &str) -> Result<Vec<Series>> {
+    async fn series(
+        &self,
+        path: &str,
+        expression: &str,
+        values: &str,
+        when: &str,
+    ) -> Result<Vec<Series>> {
         let mut path = format!("{path}?query=");
         for byte in expression.bytes() {
             write!(path, "%{byte:02x}")?;
         }
         let data = self.ask(&(path + when)).await?;
-        let result = data["result"].as_array().with_context(|| format!("{expression}: {data}"))?;
-        result.iter().map(|series| read_series(series, &series[values])).collect()
+        let result = data["result"]
+            .as_array()
+            .with_context(|| format!("{expression}: {data}"))?;
+        result
+            .iter()
+            .map(|series| read_series(series, &series[values]))
+            .collect()
     }
 
     /// The alerts that fire.
     pub async fn alerts(&self) -> Result<Vec<String>> {
         let data = self.ask("rules?type=alert").await?;
-        let groups = data["groups"].as_array().with_context(|| format!("no rules: {data}"))?;
-        let rules: Vec<&Value> =
-            groups.iter().filter_map(|group| group["rules"].as_array()).flatten().collect();
+        let groups = data["groups"]
+            .as_array()
+            .with_context(|| format!("no rules: {data}"))?;
+        let rules: Vec<&Value> = groups
+            .iter()
+            .filter_map(|group| group["rules"].as_array())
+            .flatten()
+            .collect();
         ensure!(!rules.is_empty(), "no rules: {data}");
         let sick = rules.iter().find(|rule| rule["health"] != "ok");
         ensure!(sick.is_none(), "a rule cannot be evaluated: {sick:?}");
         let firing = rules.iter().filter(|rule| rule["state"] == "firing");
-        Ok(firing.filter_map(|rule| rule["name"].as_str()).map(str::to_owned).collect())
+        Ok(firing
+            .filter_map(|rule| rule["name"].as_str())
+            .map(str::to_owned)
+            .collect())
     }
 }
 
@@ -225,14 +283,24 @@ fn read_series(series: &Value, values: &Value) -> Result<Series> {
         let value = point[1].as_str().context("no value")?.parse()?;
         Ok((point[0].as_f64().context("no time")?, value))
     };
-    let several = values.as_array().is_some_and(|values| values.iter().all(Value::is_array));
-    let points = if several { values.as_array().into_iter().flatten().collect() } else { vec![values] };
-    Ok(Series { labels, points: points.into_iter().map(point).collect::<Result<_>>()? })
+    let several = values
+        .as_array()
+        .is_some_and(|values| values.iter().all(Value::is_array));
+    let points = if several {
+        values.as_array().into_iter().flatten().collect()
+    } else {
+        vec![values]
+    };
+    Ok(Series {
+        labels,
+        points: points.into_iter().map(point).collect::<Result<_>>()?,
+    })
 }
 
 /// The job that the documentation shows.
 fn documented() -> Result<Value> {
-    let mut file: Value = serde_yaml_ng::from_str(&std::fs::read_to_string(SCRAPE).context(SCRAPE)?)?;
+    let mut file: Value =
+        serde_yaml_ng::from_str(&std::fs::read_to_string(SCRAPE).context(SCRAPE)?)?;
     Ok(file["scrape_configs"][0].take())
 }
 
@@ -242,7 +310,10 @@ fn scrape_config(folder: &Path, documented: &Value, job: &Job<'_>) -> Result<Val
     let mut config = documented.clone();
     config["job_name"] = json!(job.name);
     config["authorization"]["credentials_file"] = json!(token);
-    config.as_object_mut().context("no job")?.remove("kubernetes_sd_configs");
+    config
+        .as_object_mut()
+        .context("no job")?
+        .remove("kubernetes_sd_configs");
     config["file_sd_configs"] = json!([{"files": [folder.join(TARGETS)]}]);
     Ok(config)
 }
@@ -250,7 +321,13 @@ fn scrape_config(folder: &Path, documented: &Value, job: &Job<'_>) -> Result<Val
 /// What Kubernetes discovery tells of a pod, as far as the documented job asks: a target for each port of a container, if
 /// the pod has an address.
 fn target_groups(pod: &Pod, processes: &[PodProcess]) -> Vec<Value> {
-    let Some(ip) = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()) else { return vec![] };
+    let Some(ip) = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.pod_ip.as_ref())
+    else {
+        return vec![];
+    };
     let process = processes.iter().find(|process| {
         process.pod == pod.name_any() && Some(&process.namespace) == pod.metadata.namespace.as_ref()
     });
@@ -264,7 +341,10 @@ fn target_groups(pod: &Pod, processes: &[PodProcess]) -> Vec<Value> {
     ports
         .map(|port| {
             let here = process.and_then(|process| process.listens.get(&port.container_port));
-            let address = here.map_or_else(|| format!("{ip}:{}", port.container_port), ToString::to_string);
+            let address = here.map_or_else(
+                || format!("{ip}:{}", port.container_port),
+                ToString::to_string,
+            );
             labels["__meta_kubernetes_pod_container_port_name"] = json!(port.name);
             json!({"targets": [address], "labels": labels})
         })
@@ -273,7 +353,9 @@ fn target_groups(pod: &Pod, processes: &[PodProcess]) -> Vec<Value> {
 
 fn program(name: &str) -> Result<PathBuf> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file());
+    let found = std::env::split_paths(&folders)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file());
     found.with_context(|| format!("{name} is not in PATH: `make prometheus` installs Debian's"))
 }
 
@@ -285,9 +367,17 @@ pub async fn promtool(arguments: &[&str], input: &str) -> Result<()> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    child.stdin.take().context("no input")?.write_all(input.as_bytes())?;
+    child
+        .stdin
+        .take()
+        .context("no input")?
+        .write_all(input.as_bytes())?;
     let output = tokio::task::spawn_blocking(move || child.wait_with_output()).await??;
     let said = [output.stdout, output.stderr].concat();
-    ensure!(output.status.success(), "promtool {arguments:?}: {}", String::from_utf8_lossy(&said));
+    ensure!(
+        output.status.success(),
+        "promtool {arguments:?}: {}",
+        String::from_utf8_lossy(&said)
+    );
     Ok(())
 }

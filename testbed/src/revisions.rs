@@ -49,8 +49,15 @@ impl Revisions {
     pub fn of(etcd: &str, wanted: fn(&str) -> bool) -> Self {
         let (sender, received) = mpsc::unbounded_channel();
         let mut watching = JoinSet::new();
-        watching.spawn(follow(etcd.trim_start_matches("http://").to_owned(), wanted, sender));
-        Self { received, _watching: watching }
+        watching.spawn(follow(
+            etcd.trim_start_matches("http://").to_owned(),
+            wanted,
+            sender,
+        ));
+        Self {
+            received,
+            _watching: watching,
+        }
     }
 
     /// The next one, if it has come, and when it came.
@@ -89,7 +96,11 @@ struct KeyValue {
     value: Option<ByteString>,
 }
 
-async fn follow(etcd: String, wanted: fn(&str) -> bool, sender: mpsc::UnboundedSender<(Instant, News)>) {
+async fn follow(
+    etcd: String,
+    wanted: fn(&str) -> bool,
+    sender: mpsc::UnboundedSender<(Instant, News)>,
+) {
     let mut next = 1;
     while !sender.is_closed() {
         if let Err(error) = watch(&etcd, wanted, &sender, &mut next).await {
@@ -111,7 +122,9 @@ async fn watch(
     let body = format!(r#"{{"create_request": {{{range}, "start_revision": "{next}"}}}}"#);
     let mut lines = Lines::of(etcd, "/v3/watch", body).await?;
     while let Some(line) = lines.next().await? {
-        let watched = serde_json::from_slice::<Line>(&line).context("a line of etcd")?.result;
+        let watched = serde_json::from_slice::<Line>(&line)
+            .context("a line of etcd")?
+            .result;
         if let Some((restored_to, goes_on_at)) = watched.restored(*next) {
             *next = goes_on_at;
             sender.send((Instant::now(), News::Restored(restored_to)))?;
@@ -150,14 +163,22 @@ impl Event {
         let object = match self.kv.value.filter(|_| self.kind != "DELETE") {
             None => None,
             Some(value) => {
-                let mut object: Json = serde_json::from_slice(&value.0).with_context(|| key.clone())?;
+                let mut object: Json =
+                    serde_json::from_slice(&value.0).with_context(|| key.clone())?;
                 if let Some(metadata) = object.get_mut("metadata").and_then(Json::as_object_mut) {
                     metadata.remove("managedFields");
                 }
                 Some(object)
             }
         };
-        Ok((number, Some(Revision { number, key, object })))
+        Ok((
+            number,
+            Some(Revision {
+                number,
+                key,
+                object,
+            }),
+        ))
     }
 }
 
@@ -171,20 +192,44 @@ mod tests {
             {"kv":{"key":"L2E=","mod_revision":"8","value":"eyJtZXRhZGF0YSI6eyJtYW5hZ2VkRmllbGRzIjpbXX19"}},
             {"type":"DELETE","kv":{"key":"L2E=","mod_revision":"9"}}]}}"#;
         let events = serde_json::from_str::<Line>(line).unwrap().result.events;
-        let read: Vec<_> = events.into_iter().map(|event| event.read(|_| true).unwrap().1.unwrap()).collect();
+        let read: Vec<_> = events
+            .into_iter()
+            .map(|event| event.read(|_| true).unwrap().1.unwrap())
+            .collect();
         let object = Some(serde_json::json!({"metadata": {}}));
-        assert_eq!(read[0], Revision { number: 8, key: "/a".to_owned(), object });
-        assert_eq!(read[1], Revision { number: 9, key: "/a".to_owned(), object: None });
+        assert_eq!(
+            read[0],
+            Revision {
+                number: 8,
+                key: "/a".to_owned(),
+                object
+            }
+        );
+        assert_eq!(
+            read[1],
+            Revision {
+                number: 9,
+                key: "/a".to_owned(),
+                object: None
+            }
+        );
     }
 
     #[test]
     fn a_restore_is_told_from_a_compaction() {
         let restored = |compacted: u64, next| {
-            let line = format!(r#"{{"result":{{"canceled":true,"compact_revision":"{compacted}"}}}}"#);
-            serde_json::from_str::<Line>(&line).unwrap().result.restored(next)
+            let line =
+                format!(r#"{{"result":{{"canceled":true,"compact_revision":"{compacted}"}}}}"#);
+            serde_json::from_str::<Line>(&line)
+                .unwrap()
+                .result
+                .restored(next)
         };
         assert_eq!(restored(800, 7), None);
         assert_eq!(restored(BUMP + 800, 900), Some((800, BUMP + 801)));
-        assert_eq!(restored(2 * BUMP + 5, BUMP + 100), Some((BUMP + 5, 2 * BUMP + 6)));
+        assert_eq!(
+            restored(2 * BUMP + 5, BUMP + 100),
+            Some((BUMP + 5, 2 * BUMP + 6))
+        );
     }
 }

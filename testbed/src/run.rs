@@ -31,7 +31,11 @@ async fn until_ended(program: impl Future<Output = Result<ExitCode>>) -> ExitCod
 
 /// The exit status of a program that has found what it looked for, or not.
 pub fn status(passed: bool) -> ExitCode {
-    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Does it hold, and what?

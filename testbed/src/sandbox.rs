@@ -66,12 +66,29 @@ impl Sandbox {
             .process_group(0)
             .spawn()
             .context("bash, which looks after the test bed's processes, cannot be run")?;
-        let stdin = child.stdin.take().context("the guardian has no standard input")?;
-        let stdout = child.stdout.take().context("the guardian has no standard output")?;
+        let stdin = child
+            .stdin
+            .take()
+            .context("the guardian has no standard input")?;
+        let stdout = child
+            .stdout
+            .take()
+            .context("the guardian has no standard output")?;
         let mut lines = BufReader::new(stdout).lines();
-        let mut line = || lines.next().transpose().ok().flatten().context("the guardian made no folder");
+        let mut line = || {
+            lines
+                .next()
+                .transpose()
+                .ok()
+                .flatten()
+                .context("the guardian made no folder")
+        };
         let (dir, group) = (PathBuf::from(line()?), line()?.parse()?);
-        let sandbox = Self { dir, group, guardian: Mutex::new(Some((child, stdin))) };
+        let sandbox = Self {
+            dir,
+            group,
+            guardian: Mutex::new(Some((child, stdin))),
+        };
         std::fs::create_dir(sandbox.logs())?;
         Ok(sandbox)
     }
@@ -94,7 +111,12 @@ impl Sandbox {
     /// Starts a program in the group. What it says is appended to the log file `<name>.log`.
     pub fn spawn(&self, name: &str, mut command: tokio::process::Command) -> Result<Process> {
         let log = self.logs().join(format!("{name}.log"));
-        let open = || std::fs::OpenOptions::new().create(true).append(true).open(&log);
+        let open = || {
+            std::fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(&log)
+        };
         let (out, err) = (open()?, open()?);
         let child = command
             .stdin(Stdio::null())
@@ -104,14 +126,25 @@ impl Sandbox {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| {
-                format!("{name} cannot be started: {}", command.as_std().get_program().display())
+                format!(
+                    "{name} cannot be started: {}",
+                    command.as_std().get_program().display()
+                )
             })?;
-        Ok(Process { name: name.to_owned(), log, child })
+        Ok(Process {
+            name: name.to_owned(),
+            log,
+            child,
+        })
     }
 
     /// Kills all processes and removes the folder; returns when that is done. Dropping does the same.
     pub fn end(&self) {
-        let guardian = self.guardian.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let guardian = self
+            .guardian
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some((mut child, stdin)) = guardian {
             drop(stdin);
             // Nothing can be done about a guardian that cannot be waited for.
@@ -147,7 +180,10 @@ impl Process {
 
     /// Waits for the process to end.
     pub async fn wait(&mut self) -> Result<ExitStatus> {
-        self.child.wait().await.with_context(|| format!("waiting for {}", self.name))
+        self.child
+            .wait()
+            .await
+            .with_context(|| format!("waiting for {}", self.name))
     }
 
     /// Sends a signal. One that has ended is left alone: its id is ours until its end is noticed.
@@ -163,7 +199,13 @@ impl Process {
     /// Fails if the process has ended, with its status and the end of its log.
     pub fn check(&mut self) -> Result<()> {
         let ended = self.child.try_wait()?;
-        ensure!(ended.is_none(), "{} ended ({}):\n{}", self.name, status(ended), self.tail());
+        ensure!(
+            ended.is_none(),
+            "{} ended ({}):\n{}",
+            self.name,
+            status(ended),
+            self.tail()
+        );
         Ok(())
     }
 
@@ -232,13 +274,19 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let line = lines.find_map(|line| line.strip_prefix("sandbox ").map(str::to_owned)).unwrap();
+        let mut lines = BufReader::new(owner.stdout.take().unwrap())
+            .lines()
+            .map_while(Result::ok);
+        let line = lines
+            .find_map(|line| line.strip_prefix("sandbox ").map(str::to_owned))
+            .unwrap();
         let (dir, group) = line.split_once(' ').unwrap();
         let (dir, group) = (Path::new(dir), group.parse().unwrap());
-        await_within(Duration::from_secs(5), "four members", async || (members(group) == 4).then_some(()))
-            .await
-            .unwrap();
+        await_within(Duration::from_secs(5), "four members", async || {
+            (members(group) == 4).then_some(())
+        })
+        .await
+        .unwrap();
         owner.kill().unwrap();
         owner.wait().unwrap();
         await_within(Duration::from_secs(5), "nothing is left", async || {

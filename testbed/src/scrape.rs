@@ -20,7 +20,11 @@ pub const READER: &str = "brupop-metrics-reader";
 
 /// Where a process serves `/metrics`.
 fn address(process: &PodProcess) -> Result<SocketAddr> {
-    process.listens.get(&PORT).copied().with_context(|| format!("{} has no metrics", process.pod))
+    process
+        .listens
+        .get(&PORT)
+        .copied()
+        .with_context(|| format!("{} has no metrics", process.pod))
 }
 
 /// Scrapes with one token.
@@ -49,7 +53,9 @@ impl Scraper {
 
     /// A scraper with this token.
     pub fn with_token(token: impl Into<String>) -> Self {
-        Self { token: Some(token.into()) }
+        Self {
+            token: Some(token.into()),
+        }
     }
 
     /// A scraper that does not say who it is.
@@ -66,7 +72,8 @@ impl Scraper {
     pub async fn scrape(&self, process: &PodProcess) -> Result<String> {
         let address = address(process)?;
         // As Prometheus' `insecure_skip_verify`: the reconciler's certificate is its own.
-        let cluster = json!({"server": format!("https://{address}"), "insecure-skip-tls-verify": true});
+        let cluster =
+            json!({"server": format!("https://{address}"), "insecure-skip-tls-verify": true});
         let kubeconfig: Kubeconfig = serde_json::from_value(json!({
             "current-context": "scrape",
             "contexts": [{"name": "scrape", "context": {"cluster": "process", "user": "scraper"}}],

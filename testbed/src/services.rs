@@ -65,19 +65,31 @@ impl Services {
         let backends = Backends::default();
         let mut serving = JoinSet::new();
         serving.spawn(accept(listener, client, backends.clone()));
-        Ok(Self { backends, _serving: Arc::new(serving) })
+        Ok(Self {
+            backends,
+            _serving: Arc::new(serving),
+        })
     }
 
     /// A container of the pod at `ip` that is said to listen on `port` listens at `process`.
     pub(crate) fn listens(&self, pod_uid: &str, ip: &str, port: i32, process: SocketAddr) {
-        let backend = Backend { pod: ip.to_owned(), process };
-        self.backends.lock().insert((pod_uid.to_owned(), port), backend);
+        let backend = Backend {
+            pod: ip.to_owned(),
+            process,
+        };
+        self.backends
+            .lock()
+            .insert((pod_uid.to_owned(), port), backend);
     }
 
     /// The API server's connections to kubelets, from now on.
     pub(crate) fn kubelets(&self) -> mpsc::UnboundedReceiver<UnixStream> {
         let (to, from) = mpsc::unbounded_channel();
-        *self.backends.kubelets.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
+        *self
+            .backends
+            .kubelets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(to);
         from
     }
 
@@ -95,7 +107,9 @@ impl Services {
 
 impl Backends {
     fn lock(&self) -> std::sync::MutexGuard<'_, Listening> {
-        self.listening.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The process behind a pod's address, or the next of those that serve the port of a Service, in turn.
@@ -111,13 +125,21 @@ impl Backends {
         if let Some(process) = self.lock().iter().find_map(of_pod) {
             return Ok(process);
         }
-        let services = Api::<Service>::all(client.clone()).list(&ListParams::default()).await?;
-        let service = services
-            .iter()
-            .find(|service| service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some(ip));
+        let services = Api::<Service>::all(client.clone())
+            .list(&ListParams::default())
+            .await?;
+        let service = services.iter().find(|service| {
+            service
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.cluster_ip.as_deref())
+                == Some(ip)
+        });
         let service = service.context("no pod or Service has this address")?;
         let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
-        let port = ports.and_then(|ports| ports.iter().find(|p| p.port == port)).context("no such port")?;
+        let port = ports
+            .and_then(|ports| ports.iter().find(|p| p.port == port))
+            .context("no such port")?;
 
         let namespace = service.namespace().unwrap_or_default();
         let labels = format!("kubernetes.io/service-name={}", service.name_any());
@@ -126,13 +148,20 @@ impl Backends {
             .await?;
         let addresses = {
             let listening = self.lock();
-            let pods = slices.iter().flat_map(|slice| ready_pods(slice, port.name.as_deref()));
-            let mut addresses: Vec<_> = pods.filter_map(|pod| Some(listening.get(&pod)?.process)).collect();
+            let pods = slices
+                .iter()
+                .flat_map(|slice| ready_pods(slice, port.name.as_deref()));
+            let mut addresses: Vec<_> = pods
+                .filter_map(|pod| Some(listening.get(&pod)?.process))
+                .collect();
             addresses.sort_unstable();
             addresses
         };
         if addresses.is_empty() {
-            bail!("Service {namespace}/{} has no ready endpoint", service.name_any());
+            bail!(
+                "Service {namespace}/{} has no ready endpoint",
+                service.name_any()
+            );
         }
         Ok(addresses[self.turn.fetch_add(1, Ordering::Relaxed) % addresses.len()])
     }
@@ -142,7 +171,10 @@ impl Backends {
 fn ready_pods(slice: &EndpointSlice, name: Option<&str>) -> Vec<(String, i32)> {
     let named = |have: Option<&str>| have.unwrap_or_default() == name.unwrap_or_default();
     let ports = slice.ports.iter().flatten();
-    let Some(port) = ports.filter(|port| named(port.name.as_deref())).find_map(|port| port.port) else {
+    let Some(port) = ports
+        .filter(|port| named(port.name.as_deref()))
+        .find_map(|port| port.port)
+    else {
         return Vec::new();
     };
     let endpoints = slice.endpoints.iter();
@@ -177,17 +209,28 @@ async fn tunnel(mut stream: UnixStream, client: Client, backends: Backends) {
         if address.ends_with(KUBELET_PORT) {
             return Ok(None);
         }
-        let backend = backends.resolve(&client, &address).await.with_context(|| address.clone())?;
-        let stream = TcpStream::connect(backend).await.with_context(|| format!("{address} is {backend}"))?;
+        let backend = backends
+            .resolve(&client, &address)
+            .await
+            .with_context(|| address.clone())?;
+        let stream = TcpStream::connect(backend)
+            .await
+            .with_context(|| format!("{address} is {backend}"))?;
         // Without it a review waits 40 ms for the acknowledgement of its own headers, which no real proxy costs it.
         stream.set_nodelay(true)?;
         anyhow::Ok(Some(stream))
     };
-    let connected = timeout(CONNECT_TIMEOUT, connect).await.context("too slow").flatten();
+    let connected = timeout(CONNECT_TIMEOUT, connect)
+        .await
+        .context("too slow")
+        .flatten();
     let result = match connected {
         Ok(None) => {
             let established = stream.write_all(ESTABLISHED).await;
-            let kubelets = backends.kubelets.lock().unwrap_or_else(PoisonError::into_inner);
+            let kubelets = backends
+                .kubelets
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             if let Some(kubelets) = kubelets.as_ref().filter(|_| established.is_ok()) {
                 // Without kubelets the connection ends.
                 let _ = kubelets.send(stream);
@@ -206,7 +249,9 @@ async fn tunnel(mut stream: UnixStream, client: Client, backends: Backends) {
         }
         Err(error) => {
             tracing::info!(error = format!("{error:#}"), "API server to Service");
-            stream.write_all(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n").await
+            stream
+                .write_all(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+                .await
         }
     };
     if let Err(error) = result {

@@ -25,7 +25,9 @@ pub fn tier(number: usize, nodes: usize) -> &'static str {
 
 /// The nodes of a tier.
 pub fn nodes_of(wanted: &'static str, nodes: usize) -> impl Iterator<Item = String> {
-    (0..nodes).filter(move |number| tier(*number, nodes) == wanted).map(|number| format!("node-{number}"))
+    (0..nodes)
+        .filter(move |number| tier(*number, nodes) == wanted)
+        .map(|number| format!("node-{number}"))
 }
 
 /// Three pools as a person would write them; that of the database has a window that opens in twelve hours, and `more`.
@@ -41,8 +43,14 @@ pub fn manifest(more: &str) -> String {
     };
     [
         pool("canary", ""),
-        pool("web", &format!("  maxUnavailable: {WEB_AT_ONCE}\n  after:\n  - {{pool: canary, soak: 5s}}\n")),
-        pool("db", &format!("  windows:\n  - {{schedule: \"{schedule}\", duration: 1h}}\n{more}")),
+        pool(
+            "web",
+            &format!("  maxUnavailable: {WEB_AT_ONCE}\n  after:\n  - {{pool: canary, soak: 5s}}\n"),
+        ),
+        pool(
+            "db",
+            &format!("  windows:\n  - {{schedule: \"{schedule}\", duration: 1h}}\n{more}"),
+        ),
     ]
     .join("---\n")
 }
@@ -51,13 +59,26 @@ pub fn manifest(more: &str) -> String {
 pub async fn apply(fleet: &Fleet, nodes: usize, manifest: &str) -> Result<()> {
     for number in 0..nodes {
         let label = format!("tier={}", tier(number, nodes));
-        fleet.control_plane.kubectl(["label", "node", &format!("node-{number}"), &label]).await?;
+        fleet
+            .control_plane
+            .kubectl(["label", "node", &format!("node-{number}"), &label])
+            .await?;
     }
     with_file(&fleet.control_plane, &["apply", "-n", NAMESPACE], manifest).await?;
     await_until("the pools have their nodes", async || {
-        let counts = ["get", "brp", "-n", NAMESPACE, "-o", "jsonpath={.items[*].status.nodes}"];
+        let counts = [
+            "get",
+            "brp",
+            "-n",
+            NAMESPACE,
+            "-o",
+            "jsonpath={.items[*].status.nodes}",
+        ];
         let counts = fleet.control_plane.kubectl(counts).await.ok()?;
-        let nodes_of: usize = counts.split_whitespace().filter_map(|count| count.parse::<usize>().ok()).sum();
+        let nodes_of: usize = counts
+            .split_whitespace()
+            .filter_map(|count| count.parse::<usize>().ok())
+            .sum();
         (nodes_of == nodes).then_some(())
     })
     .await

@@ -32,14 +32,30 @@ impl Usage {
         };
         let (status, stat) = (read("status")?, read("stat")?);
         let of = |key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key)).context("no such line")?;
-            Ok::<f64, anyhow::Error>(line.split_whitespace().next().context("no number")?.parse()?)
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix(key))
+                .context("no such line")?;
+            Ok::<f64, anyhow::Error>(
+                line.split_whitespace()
+                    .next()
+                    .context("no number")?
+                    .parse()?,
+            )
         };
         let (_, rest) = stat.rsplit_once(')').context("no name")?;
         // The name is the second field, and the start the 22nd.
-        let began: f64 = rest.split_whitespace().nth(19).context("no start")?.parse()?;
+        let began: f64 = rest
+            .split_whitespace()
+            .nth(19)
+            .context("no start")?
+            .parse()?;
         let uptime = std::fs::read_to_string("/proc/uptime")?;
-        let uptime: f64 = uptime.split_whitespace().next().context("no uptime")?.parse()?;
+        let uptime: f64 = uptime
+            .split_whitespace()
+            .next()
+            .context("no uptime")?
+            .parse()?;
         let runs_for = SignedDuration::try_from_secs_f64(uptime - began / TICKS)?;
         Ok(Self {
             resident: of("VmRSS:")? / 1024.0,
@@ -56,7 +72,11 @@ fn cpu(pid: u32) -> Result<Duration> {
     let mut nanoseconds = 0;
     for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
         let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
-        nanoseconds += text.split_whitespace().next().context("no time")?.parse::<u64>()?;
+        nanoseconds += text
+            .split_whitespace()
+            .next()
+            .context("no time")?
+            .parse::<u64>()?;
     }
     Ok(Duration::from_nanos(nanoseconds))
 }
@@ -74,10 +94,16 @@ mod tests {
             number = std::hint::black_box(number.wrapping_mul(3));
         }
         let after = Usage::of(std::process::id()).unwrap();
-        assert!(after.resident > 0.5 && after.peak >= after.resident, "{after:?}");
+        assert!(
+            after.resident > 0.5 && after.peak >= after.resident,
+            "{after:?}"
+        );
         assert!(after.cpu > before.cpu, "{before:?} {after:?}");
         let age = after.started.duration_since(before.started).abs();
-        assert!(age < SignedDuration::from_millis(50), "one process was started twice: {age}");
+        assert!(
+            age < SignedDuration::from_millis(50),
+            "one process was started twice: {age}"
+        );
         assert!(Timestamp::now() >= after.started);
     }
 }

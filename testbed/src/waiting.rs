@@ -24,7 +24,10 @@ struct Elapsed {
 pub const DEADLINE: Duration = Duration::from_mins(4);
 
 /// Awaits the first `Some` of `condition`, for at most [`DEADLINE`].
-pub async fn await_until<T>(what: impl Into<String>, condition: impl AsyncFnMut() -> Option<T>) -> Result<T> {
+pub async fn await_until<T>(
+    what: impl Into<String>,
+    condition: impl AsyncFnMut() -> Option<T>,
+) -> Result<T> {
     await_within(DEADLINE, what, condition).await
 }
 
@@ -46,7 +49,13 @@ pub async fn await_within<T>(
     };
     tokio::time::timeout_at(began + deadline, looks)
         .await
-        .map_err(|_| Elapsed { what: what.into(), waited: began.elapsed() }.into())
+        .map_err(|_| {
+            Elapsed {
+                what: what.into(),
+                waited: began.elapsed(),
+            }
+            .into()
+        })
 }
 
 /// Awaits SIGINT or SIGTERM. Returns what has happened in a word, and the exit status that shells have for it.
@@ -70,10 +79,16 @@ pub(crate) async fn await_progress<T>(
     let began = Instant::now();
     let what = what.into();
     loop {
-        let from = progress().map_or(began, |last| last.max(began)).min(began + deadline * 9);
+        let from = progress()
+            .map_or(began, |last| last.max(began))
+            .min(began + deadline * 9);
         let left = (from + deadline).saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Elapsed { what, waited: began.elapsed() }.into());
+            return Err(Elapsed {
+                what,
+                waited: began.elapsed(),
+            }
+            .into());
         }
         // A look that was begun is cut off and begun again.
         if let Ok(value) = await_within(left, "", &mut condition).await {
@@ -88,7 +103,13 @@ mod tests {
 
     /// In tenths of a second.
     fn waited(never: Result<()>) -> u128 {
-        never.unwrap_err().downcast::<Elapsed>().unwrap().waited.as_millis() / 100
+        never
+            .unwrap_err()
+            .downcast::<Elapsed>()
+            .unwrap()
+            .waited
+            .as_millis()
+            / 100
     }
 
     #[tokio::test(start_paused = true)]
@@ -105,7 +126,11 @@ mod tests {
             looks += 1;
             (looks == 3).then_some(())
         };
-        assert!(await_progress(second, "a third look", || None, third).await.is_ok());
+        assert!(
+            await_progress(second, "a third look", || None, third)
+                .await
+                .is_ok()
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -122,7 +147,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn every_wait_ends_at_its_deadline() {
         let never = await_within(Duration::from_secs(2), "never", async || None::<()>).await;
-        assert_eq!(never.map_err(|e| e.to_string()), Err("waited 2 s without success for: never".to_owned()));
+        assert_eq!(
+            never.map_err(|e| e.to_string()),
+            Err("waited 2 s without success for: never".to_owned())
+        );
         let hangs = await_within(Duration::from_secs(2), "hangs", async || {
             std::future::pending::<()>().await;
             Some(())

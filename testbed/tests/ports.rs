@@ -82,12 +82,20 @@ where
     F: Future<Output = ()> + Send,
 {
     let now = Timestamp::now();
-    let generation =
-        issue(&[NAME.to_owned()], Lifetimes::of_lifetime(SignedDuration::from_hours(1)), now, now)?;
+    let generation = issue(
+        &[NAME.to_owned()],
+        Lifetimes::of_lifetime(SignedDuration::from_hours(1)),
+        now,
+        now,
+    )?;
     let resolver = Arc::new(Resolver::default());
     resolver.serve(&generation.certificate, &generation.key)?;
-    let (address, runtime) = start(move |listener, shutdown| serve(listener, resolver, shutdown)).await?;
-    Ok((Port::tls(address, NAME, generation.authority.as_bytes())?, runtime))
+    let (address, runtime) =
+        start(move |listener, shutdown| serve(listener, resolver, shutdown)).await?;
+    Ok((
+        Port::tls(address, NAME, generation.authority.as_bytes())?,
+        runtime,
+    ))
 }
 
 /// A legitimate client, on an address of its own. Like an API server, it keeps connections to use them again.
@@ -108,7 +116,12 @@ struct Tries {
 impl LegitimateClient {
     fn of(port: &Port) -> Self {
         let (idle, tries) = Default::default();
-        Self { port: port.clone(), from: Ipv4Addr::LOCALHOST, idle, tries }
+        Self {
+            port: port.clone(),
+            from: Ipv4Addr::LOCALHOST,
+            idle,
+            tries,
+        }
     }
 
     /// Tries to get an answer, over a connection that was used before, if there is one and `new` is not wanted.
@@ -157,8 +170,17 @@ impl LegitimateClient {
     /// is there, one in twenty may have lost its connection: a busy machine takes longer for a handshake.
     fn check(&self, beside: &str, flood: &Flood) -> Result<()> {
         let tries = self.tries.lock().unwrap();
-        println!("{} tries beside {beside} ({}): {:?} at most", tries.all, flood.completed(), tries.longest);
-        let lost = if self.from == Ipv4Addr::LOCALHOST { 0 } else { tries.all / 20 };
+        println!(
+            "{} tries beside {beside} ({}): {:?} at most",
+            tries.all,
+            flood.completed(),
+            tries.longest
+        );
+        let lost = if self.from == Ipv4Addr::LOCALHOST {
+            0
+        } else {
+            tries.all / 20
+        };
         ensure!(tries.failed.len() <= lost, "beside {beside}: {tries:?}");
         Ok(())
     }
@@ -171,12 +193,17 @@ async fn starve(flood: &Flood) -> Result<()> {
 }
 
 fn get(path: &str, token: &str) -> Request<Full<Bytes>> {
-    let request = Request::get(path).header("host", NAME).header("authorization", format!("Bearer {token}"));
+    let request = Request::get(path)
+        .header("host", NAME)
+        .header("authorization", format!("Bearer {token}"));
     request.body(Full::default()).unwrap()
 }
 
 fn review() -> Request<Full<Bytes>> {
-    Request::post("/validate").header("host", NAME).body(Full::from(REVIEW)).unwrap()
+    Request::post("/validate")
+        .header("host", NAME)
+        .body(Full::from(REVIEW))
+        .unwrap()
 }
 
 /// Waits until the flood has sent so much more.
@@ -192,16 +219,39 @@ async fn reviews_are_answered_during_a_flood() -> Result<()> {
     let (other, same) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2));
     for (beside, behaviours, pause, from) in [
         ("2,000 that stall", STALL, SOON, other),
-        ("2,000 that stall and come back at once", STALL, AT_ONCE, other),
-        ("2,000 kept alive that come back at once", KEPT_ALIVE, AT_ONCE, other),
-        ("2,000 that stall and come back at once, beside it", STALL, AT_ONCE, same),
-        ("2,000 kept alive that come back at once, beside it", KEPT_ALIVE, AT_ONCE, same),
+        (
+            "2,000 that stall and come back at once",
+            STALL,
+            AT_ONCE,
+            other,
+        ),
+        (
+            "2,000 kept alive that come back at once",
+            KEPT_ALIVE,
+            AT_ONCE,
+            other,
+        ),
+        (
+            "2,000 that stall and come back at once, beside it",
+            STALL,
+            AT_ONCE,
+            same,
+        ),
+        (
+            "2,000 kept alive that come back at once, beside it",
+            KEPT_ALIVE,
+            AT_ONCE,
+            same,
+        ),
     ] {
         let (port, _server) = start_tls(|listener, resolver, shutdown| {
             serve(listener, resolver, LIMITS, Arc::default(), None, shutdown)
         })
         .await?;
-        let api_server = LegitimateClient { from, ..LegitimateClient::of(&port) };
+        let api_server = LegitimateClient {
+            from,
+            ..LegitimateClient::of(&port)
+        };
         let flood = Flood::start(&port, FLOOD, behaviours, pause)?;
         wait_for_progress(&flood, 2 * LIMITS.connections).await?;
         for _ in 0..10 {
@@ -219,13 +269,25 @@ async fn probes_are_answered_during_a_flood() -> Result<()> {
     let unfinished = &[Behaviour::Silent, Behaviour::HalfHead, Behaviour::HalfBody];
     for (beside, size, behaviours, pause) in [
         ("70 kept alive", 70, KEPT_ALIVE, SOON),
-        ("2,000 kept alive that come back at once", FLOOD, KEPT_ALIVE, AT_ONCE),
-        ("2,000 that stall and come back at once", FLOOD, unfinished, AT_ONCE),
+        (
+            "2,000 kept alive that come back at once",
+            FLOOD,
+            KEPT_ALIVE,
+            AT_ONCE,
+        ),
+        (
+            "2,000 that stall and come back at once",
+            FLOOD,
+            unfinished,
+            AT_ONCE,
+        ),
     ] {
         let health = Health::starting("not yet");
         health.ready();
-        let (address, _server) =
-            start(|listener, shutdown| endpoint::serve(listener, health, Drops::default(), shutdown)).await?;
+        let (address, _server) = start(|listener, shutdown| {
+            endpoint::serve(listener, health, Drops::default(), shutdown)
+        })
+        .await?;
         let port = Port::plain(address);
         let kubelet = LegitimateClient::of(&port);
         let flood = Flood::start(&port, size, behaviours, pause)?;
@@ -251,7 +313,9 @@ fn token_reviewer() -> (Client, Arc<AtomicUsize>) {
             let mut answer: Value = serde_json::from_slice(&body).unwrap();
             answer["status"] = if about_a_token {
                 count.fetch_add(1, Ordering::Relaxed);
-                let known = ["known", "new"].iter().any(|token| answer["spec"]["token"] == *token);
+                let known = ["known", "new"]
+                    .iter()
+                    .any(|token| answer["spec"]["token"] == *token);
                 json!({"authenticated": known, "user": {"username": "prometheus"}})
             } else {
                 json!({"allowed": true})
@@ -274,7 +338,14 @@ async fn scrapers_are_answered_during_a_flood() -> Result<()> {
         let callers = Authorizer::new(client, may_get, Unknown::OF_A_REPLICA, Refusals::default());
         let (port, _server) = start_tls(|listener, resolver, shutdown| {
             let render = || "# EOF\n".to_owned();
-            metrics_endpoint::serve(listener, resolver, callers, render, Drops::default(), shutdown)
+            metrics_endpoint::serve(
+                listener,
+                resolver,
+                callers,
+                render,
+                Drops::default(),
+                shutdown,
+            )
         })
         .await?;
         let scraper = LegitimateClient::of(&port);
@@ -284,7 +355,9 @@ async fn scrapers_are_answered_during_a_flood() -> Result<()> {
         let flood = Flood::start(&port, size, behaviours, AT_ONCE)?;
         wait_for_progress(&flood, size.min(500)).await?;
         for number in 0..50 {
-            scraper.ask(&flood, get("/metrics", "known"), number % 2 == 0).await;
+            scraper
+                .ask(&flood, get("/metrics", "known"), number % 2 == 0)
+                .await;
             wait_for_progress(&flood, 40).await?;
         }
         scraper.ask(&flood, get("/metrics", "new"), true).await;
@@ -293,7 +366,10 @@ async fn scrapers_are_answered_during_a_flood() -> Result<()> {
         println!("{asked} reviews in {seconds:.1} s");
         // Two of scrapers, and five in ten seconds of each address of the flood.
         let most = 2.0 + 20.0 * (1.0 + seconds / 10.0);
-        ensure!(f32::from(u16::try_from(asked)?) <= most, "{asked} reviews in {seconds} s");
+        ensure!(
+            f32::from(u16::try_from(asked)?) <= most,
+            "{asked} reviews in {seconds} s"
+        );
     }
     Ok(())
 }

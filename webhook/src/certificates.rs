@@ -44,7 +44,10 @@ impl Lifetimes {
     /// Certificates of this lifetime. They are published a minute before their first use, or a tenth of the lifetime if that
     /// is less.
     pub fn of_lifetime(lifetime: SignedDuration) -> Self {
-        Self { lifetime, overlap: SignedDuration::from_mins(1).min(lifetime / 10) }
+        Self {
+            lifetime,
+            overlap: SignedDuration::from_mins(1).min(lifetime / 10),
+        }
     }
 }
 
@@ -87,7 +90,9 @@ impl CertificateGeneration {
     }
 
     fn renewed_at(&self, lifetimes: Lifetimes) -> Timestamp {
-        self.not_after.saturating_sub(lifetimes.lifetime / 3).unwrap_or(Timestamp::MIN)
+        self.not_after
+            .saturating_sub(lifetimes.lifetime / 3)
+            .unwrap_or(Timestamp::MIN)
     }
 }
 
@@ -116,17 +121,36 @@ fn plan<'a>(
     lifetimes: Lifetimes,
     now: Timestamp,
 ) -> RotationStep<'a> {
-    let good = || found.iter().filter(|generation| generation.good_for(names, now));
-    let served = newest(found, names, now);
-    let renewal = good().map(|generation| generation.renewed_at(lifetimes)).max();
-    let (Some(generation), Some(renewal)) = (served, renewal.filter(|renewal| now < *renewal)) else {
-        let wait = if served.is_some() { lifetimes.overlap } else { SignedDuration::ZERO };
-        return RotationStep::Renew { serve_from: later(now, wait) };
+    let good = || {
+        found
+            .iter()
+            .filter(|generation| generation.good_for(names, now))
     };
-    let next =
-        good().map(|generation| generation.serve_from).filter(|from| *from > now).chain([renewal]).min();
+    let served = newest(found, names, now);
+    let renewal = good()
+        .map(|generation| generation.renewed_at(lifetimes))
+        .max();
+    let (Some(generation), Some(renewal)) = (served, renewal.filter(|renewal| now < *renewal))
+    else {
+        let wait = if served.is_some() {
+            lifetimes.overlap
+        } else {
+            SignedDuration::ZERO
+        };
+        return RotationStep::Renew {
+            serve_from: later(now, wait),
+        };
+    };
+    let next = good()
+        .map(|generation| generation.serve_from)
+        .filter(|from| *from > now)
+        .chain([renewal])
+        .min();
     let look_again = later(now, LOOK_EVERY).min(next.unwrap_or(Timestamp::MAX));
-    RotationStep::Serve { generation, look_again }
+    RotationStep::Serve {
+        generation,
+        look_again,
+    }
 }
 
 /// The newest that is valid and need not wait; if all must wait, the oldest of them, which is better than none.
@@ -135,8 +159,12 @@ fn newest<'a>(
     names: &[String],
     now: Timestamp,
 ) -> Option<&'a CertificateGeneration> {
-    let mut good = found.into_iter().filter(|generation| generation.good_for(names, now));
-    good.clone().rfind(|generation| !generation.is_waiting(now)).or_else(|| good.next())
+    let mut good = found
+        .into_iter()
+        .filter(|generation| generation.good_for(names, now));
+    good.clone()
+        .rfind(|generation| !generation.is_waiting(now))
+        .or_else(|| good.next())
 }
 
 /// What to serve if `planned` could not be published; `None` to go on with what is `serving`. `published` is the `caBundle`

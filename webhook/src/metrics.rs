@@ -14,7 +14,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Upper bounds of the latency's buckets, in seconds; the API server gives up after 3.
-const LATENCY_BUCKETS: [f64; 9] = [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0];
+const LATENCY_BUCKETS: [f64; 9] = [
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0,
+];
 
 /// Each label has a handful of values, whatever callers send.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
@@ -48,7 +50,10 @@ impl Default for Metrics {
             reviews: Family::default(),
             pool_reviews: Family::default(),
             unreadable: Counter::default(),
-            unreadable_log: (Instant::now(), Mutex::new(Quota::new(10, Duration::from_secs(10)))),
+            unreadable_log: (
+                Instant::now(),
+                Mutex::new(Quota::new(10, Duration::from_secs(10))),
+            ),
             latency: Histogram::new(LATENCY_BUCKETS),
             certificate_expiry: Gauge::default(),
             certificate_failures: Counter::default(),
@@ -109,7 +114,14 @@ impl Metrics {
     }
 
     /// Counts a verdict.
-    pub fn reviewed(&self, actor: Actor, operation: &Operation, allowed: bool, rule: Rule, took: Duration) {
+    pub fn reviewed(
+        &self,
+        actor: Actor,
+        operation: &Operation,
+        allowed: bool,
+        rule: Rule,
+        took: Duration,
+    ) {
         let operation = match operation {
             Operation::Create => "CREATE",
             Operation::Update => "UPDATE",
@@ -130,7 +142,9 @@ impl Metrics {
     /// Counts a review of a pool.
     pub fn reviewed_pool(&self, allowed: bool) {
         let verdict = if allowed { "allowed" } else { "refused" };
-        self.pool_reviews.get_or_create(&[("verdict", verdict)]).inc();
+        self.pool_reviews
+            .get_or_create(&[("verdict", verdict)])
+            .inc();
     }
 
     /// Counts a request that was no review. If that should be logged, returns how many were not since the last one that
@@ -138,7 +152,10 @@ impl Metrics {
     pub fn not_a_review(&self) -> Option<u64> {
         self.unreadable.inc();
         let (epoch, quota) = &self.unreadable_log;
-        quota.lock().unwrap_or_else(PoisonError::into_inner).take(epoch.elapsed())
+        quota
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take(epoch.elapsed())
     }
 
     /// All metrics as text, true at the time of the call.
@@ -164,7 +181,10 @@ mod tests {
             Duration::from_micros(60),
         );
         let text = metrics.render();
-        let described: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        let described: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE "))
+            .collect();
         assert_eq!(
             described,
             [
@@ -187,7 +207,10 @@ mod tests {
             r#"brupop_webhook_refused_scrapes_total{reason="forbidden"} 0"#,
             r#"brupop_webhook_refused_callers_total{reason="unavailable"} 0"#,
         ] {
-            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is not in\n{text}"
+            );
         }
     }
 }

@@ -62,16 +62,24 @@ impl Options {
     /// DNS names and addresses by which API servers call the webhook in this namespace.
     pub fn certificate_names(&self, namespace: &str) -> Vec<String> {
         let service = &self.webhook_service;
-        let mut names = vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}")];
-        names.extend(self.extra_certificate_names.iter().map(|name| name.trim().to_owned()));
+        let mut names = vec![
+            format!("{service}.{namespace}.svc"),
+            format!("{service}.{namespace}"),
+        ];
+        names.extend(
+            self.extra_certificate_names
+                .iter()
+                .map(|name| name.trim().to_owned()),
+        );
         names.retain(|name| !name.is_empty());
         names
     }
 }
 
 fn lifetime(text: &str) -> Result<SignedDuration, String> {
-    let lifetime: SignedDuration =
-        text.parse().map_err(|_| "write hours, minutes or seconds, such as 2160h".to_owned())?;
+    let lifetime: SignedDuration = text
+        .parse()
+        .map_err(|_| "write hours, minutes or seconds, such as 2160h".to_owned())?;
     if (SHORTEST_LIFETIME..=LONGEST_LIFETIME).contains(&lifetime) {
         return Ok(lifetime);
     }
@@ -82,8 +90,12 @@ fn lifetime(text: &str) -> Result<SignedDuration, String> {
 mod tests {
     use super::*;
 
-    const NEEDED: [&str; 4] =
-        ["webhook", "--webhook-certificates=c", "--webhook-configuration=w", "--webhook-service=s"];
+    const NEEDED: [&str; 4] = [
+        "webhook",
+        "--webhook-certificates=c",
+        "--webhook-configuration=w",
+        "--webhook-service=s",
+    ];
 
     fn parse(more: &[&str]) -> Result<Options, clap::Error> {
         Options::try_parse_from(NEEDED.iter().chain(more))
@@ -92,15 +104,30 @@ mod tests {
     #[test]
     fn the_certificate_is_valid_for_our_service() {
         let options = parse(&["--extra-certificate-names=127.0.0.1, localhost,"]).unwrap();
-        assert_eq!(options.certificate_names("ns"), ["s.ns.svc", "s.ns", "127.0.0.1", "localhost"]);
+        assert_eq!(
+            options.certificate_names("ns"),
+            ["s.ns.svc", "s.ns", "127.0.0.1", "localhost"]
+        );
     }
 
     #[test]
     fn a_token_is_wanted_only_if_asked_for() {
         assert!(!parse(&[]).unwrap().require_caller_token);
-        assert!(parse(&["--require-caller-token"]).unwrap().require_caller_token);
-        assert!(parse(&["--require-caller-token=true"]).unwrap().require_caller_token);
-        assert!(!parse(&["--require-caller-token=false"]).unwrap().require_caller_token);
+        assert!(
+            parse(&["--require-caller-token"])
+                .unwrap()
+                .require_caller_token
+        );
+        assert!(
+            parse(&["--require-caller-token=true"])
+                .unwrap()
+                .require_caller_token
+        );
+        assert!(
+            !parse(&["--require-caller-token=false"])
+                .unwrap()
+                .require_caller_token
+        );
     }
 
     #[test]
@@ -117,7 +144,9 @@ mod tests {
             let sentence = parse(&[bad]).unwrap_err().to_string();
             assert!(sentence.contains(hint), "{bad}: {sentence}");
         }
-        let missing = Options::try_parse_from(&NEEDED[..3]).unwrap_err().to_string();
+        let missing = Options::try_parse_from(&NEEDED[..3])
+            .unwrap_err()
+            .to_string();
         assert!(missing.contains("WEBHOOK_SERVICE"), "{missing}");
     }
 
@@ -125,8 +154,10 @@ mod tests {
     fn the_list_of_settings_is_complete() {
         use clap::CommandFactory as _;
         let command = Options::command();
-        let mut names: Vec<_> =
-            command.get_arguments().filter_map(|argument| argument.get_env()?.to_str()).collect();
+        let mut names: Vec<_> = command
+            .get_arguments()
+            .filter_map(|argument| argument.get_env()?.to_str())
+            .collect();
         names.sort_unstable();
         assert_eq!(names, brupop_runtime::Program::Webhook.settings());
     }

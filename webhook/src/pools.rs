@@ -43,8 +43,16 @@ pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
         if let Some(why) = &refusal {
             tracing::info!(pool = %printable(&request.name, NAME_MAX), why, "refused");
         }
-        let pool = if refusal.is_none() { "understood" } else { "invalid" };
-        Ok(review::response(&request.uid, refusal, [("pool", pool.to_owned())])?)
+        let pool = if refusal.is_none() {
+            "understood"
+        } else {
+            "invalid"
+        };
+        Ok(review::response(
+            &request.uid,
+            refusal,
+            [("pool", pool.to_owned())],
+        )?)
     });
     review::note_unreadable(&answered, body, metrics);
     answered
@@ -54,14 +62,22 @@ pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
 /// pass.
 fn refusal(request: &PoolRequest) -> Option<String> {
     let new = &request.object.as_ref()?.spec;
-    if request.old_object.as_ref().is_some_and(|old| old.spec == *new) {
+    if request
+        .old_object
+        .as_ref()
+        .is_some_and(|old| old.spec == *new)
+    {
         return None;
     }
     let understood = match BottlerocketPoolSpec::deserialize(new) {
-        Ok(spec) => Rules::of(&spec).map(|_| ()).map_err(|invalid| invalid.to_string()),
+        Ok(spec) => Rules::of(&spec)
+            .map(|_| ())
+            .map_err(|invalid| invalid.to_string()),
         Err(error) => Err(format!("spec: {}", Unreadable::from(error))),
     };
-    understood.err().map(|why| printable(&why, MESSAGE_MAX).into_owned())
+    understood
+        .err()
+        .map(|why| printable(&why, MESSAGE_MAX).into_owned())
 }
 
 #[cfg(test)]
@@ -72,8 +88,7 @@ mod tests {
     fn review(new: &Value, old: Option<&Value>) -> Value {
         let request = json!({"uid": "u-1", "name": "web", "operation": "CREATE",
             "object": {"metadata": {"name": "web"}, "spec": new}, "oldObject": old.map(|spec| json!({"spec": spec}))});
-        let body =
-            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+        let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
         let bytes = answer(body.to_string().as_bytes(), &Metrics::default()).unwrap();
         serde_json::from_slice(&bytes).unwrap()
     }
@@ -82,45 +97,82 @@ mod tests {
     fn a_pool_is_understood_or_refused_with_a_remedy() {
         let window = |schedule: &str| json!({"nodeSelector": {}, "windows": [{"schedule": schedule, "duration": "4h"}]});
         let good = review(&window("0 2 * * SAT"), None);
-        assert_eq!((&good["response"]["allowed"], &good["response"]["uid"]), (&json!(true), &json!("u-1")));
-        assert_eq!(good["response"]["auditAnnotations"], json!({"pool": "understood"}));
+        assert_eq!(
+            (&good["response"]["allowed"], &good["response"]["uid"]),
+            (&json!(true), &json!("u-1"))
+        );
+        assert_eq!(
+            good["response"]["auditAnnotations"],
+            json!({"pool": "understood"})
+        );
         let bad = review(&window("0 2 * *"), None);
         let says = bad["response"]["status"]["message"].as_str().unwrap();
         assert!(
-            says.starts_with("spec.windows[0].schedule: it has 4 fields") && says.contains("0 2 * * SAT"),
+            says.starts_with("spec.windows[0].schedule: it has 4 fields")
+                && says.contains("0 2 * * SAT"),
             "{says}"
         );
         assert_eq!(
-            (&bad["response"]["allowed"], &bad["response"]["status"]["code"]),
+            (
+                &bad["response"]["allowed"],
+                &bad["response"]["status"]["code"]
+            ),
             (&json!(false), &json!(403))
         );
         let hostile = review(&window("\u{1b}[2J 2 * * *"), None);
-        assert!(!hostile["response"]["status"]["message"].as_str().unwrap().contains('\u{1b}'));
+        assert!(
+            !hostile["response"]["status"]["message"]
+                .as_str()
+                .unwrap()
+                .contains('\u{1b}')
+        );
         let gate = |query: &str| {
             let prometheus = json!({"source": "main", "query": query});
             json!({"nodeSelector": {}, "gates": [{"name": "quiet", "type": "Prometheus", "prometheus": prometheus}]})
         };
-        assert_eq!(review(&gate("up == 0"), None)["response"]["allowed"], json!(true));
+        assert_eq!(
+            review(&gate("up == 0"), None)["response"]["allowed"],
+            json!(true)
+        );
         let asks_nothing = review(&gate(" "), None);
-        let says = asks_nothing["response"]["status"]["message"].as_str().unwrap();
-        assert!(says.starts_with("spec.gates[0].prometheus.query: write an expression of PromQL"), "{says}");
-        assert_eq!(review(&json!({"nodeSelector": 3}), None)["response"]["allowed"], json!(false));
+        let says = asks_nothing["response"]["status"]["message"]
+            .as_str()
+            .unwrap();
+        assert!(
+            says.starts_with("spec.gates[0].prometheus.query: write an expression of PromQL"),
+            "{says}"
+        );
+        assert_eq!(
+            review(&json!({"nodeSelector": 3}), None)["response"]["allowed"],
+            json!(false)
+        );
     }
 
     #[test]
     fn what_stays_as_it_was_is_not_refused() {
         let bad = json!({"nodeSelector": {}, "maxUnavailable": 0});
         assert_eq!(review(&bad, Some(&bad))["response"]["allowed"], json!(true));
-        assert_eq!(review(&bad, Some(&json!({"nodeSelector": {}})))["response"]["allowed"], json!(false));
+        assert_eq!(
+            review(&bad, Some(&json!({"nodeSelector": {}})))["response"]["allowed"],
+            json!(false)
+        );
     }
 
     #[test]
     fn what_is_no_review_is_an_error() {
         let metrics = Metrics::default();
-        for body in ["", "{}", "[]", r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}"#] {
+        for body in [
+            "",
+            "{}",
+            "[]",
+            r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}"#,
+        ] {
             assert!(answer(body.as_bytes(), &metrics).is_err(), "{body}");
         }
         let parts = format!("[{}]", vec!["[0]"; 20_001].join(","));
-        assert!(matches!(answer(parts.as_bytes(), &metrics), Err(ReviewError::TooManyParts)));
+        assert!(matches!(
+            answer(parts.as_bytes(), &metrics),
+            Err(ReviewError::TooManyParts)
+        ));
     }
 }

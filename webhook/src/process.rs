@@ -52,8 +52,12 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     let (served, ending) = Shutdown::by_hand();
     let scraped = Arc::clone(&metrics);
     let drops = || metrics.process.drops.clone();
-    let health_pages =
-        tokio::spawn(endpoint::serve(health_listener, health.clone(), drops(), ending.clone()));
+    let health_pages = tokio::spawn(endpoint::serve(
+        health_listener,
+        health.clone(),
+        drops(),
+        ending.clone(),
+    ));
     let metrics_pages = tokio::spawn(metrics_endpoint::serve(
         metrics_listener,
         Arc::clone(&resolver),
@@ -71,9 +75,16 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
         &metrics,
         ending,
     ));
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace = cluster.namespace(), "webhook started");
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        namespace = cluster.namespace(),
+        "webhook started"
+    );
 
-    let limits = Limits { linger: Duration::from_secs(options.linger_seconds), ..LIMITS };
+    let limits = Limits {
+        linger: Duration::from_secs(options.linger_seconds),
+        ..LIMITS
+    };
     serve(admission, resolver, limits, metrics, of_reviews, shutdown).await;
     served.request();
     let _ = tokio::join!(health_pages, metrics_pages, certificates);
@@ -97,7 +108,12 @@ fn authorizers(
     let scrape = Requirement::Get(metrics_endpoint::PATH);
     (
         of_reviews,
-        Authorizer::new(client, scrape, Unknown::OF_A_REPLICA, metrics.process.refused_scrapes.clone()),
+        Authorizer::new(
+            client,
+            scrape,
+            Unknown::OF_A_REPLICA,
+            metrics.process.refused_scrapes.clone(),
+        ),
     )
 }
 
@@ -112,17 +128,36 @@ fn look_after_certificate(
     shutdown: Shutdown,
 ) -> BoxFuture<'static, ()> {
     let (resolver, health, metrics) = (Arc::clone(resolver), health.clone(), Arc::clone(metrics));
-    let (secret, names) = (options.webhook_certificates.clone(), options.certificate_names(namespace));
+    let (secret, names) = (
+        options.webhook_certificates.clone(),
+        options.certificate_names(namespace),
+    );
     match options.certificates {
         Certificates::Own => {
-            let targets = Targets { secret, configuration: options.webhook_configuration.clone(), names };
+            let targets = Targets {
+                secret,
+                configuration: options.webhook_configuration.clone(),
+                names,
+            };
             let lifetimes = Lifetimes::of_lifetime(options.certificate_lifetime);
-            let rotator = Rotator::new(client, namespace, targets, lifetimes, resolver, health, metrics);
+            let rotator = Rotator::new(
+                client, namespace, targets, lifetimes, resolver, health, metrics,
+            );
             rotator.run(shutdown).boxed()
         }
         Certificates::Provided => {
             let namespace = namespace.to_owned();
-            Provided { client, namespace, secret, names, resolver, health, metrics }.run(shutdown).boxed()
+            Provided {
+                client,
+                namespace,
+                secret,
+                names,
+                resolver,
+                health,
+                metrics,
+            }
+            .run(shutdown)
+            .boxed()
         }
     }
 }

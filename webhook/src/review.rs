@@ -47,7 +47,9 @@ pub(crate) fn response<const N: usize>(
         reason: "Forbidden".to_owned(),
         ..Status::default()
     });
-    response.audit_annotations = annotations.map(|(key, value)| (key.to_owned(), value)).into();
+    response.audit_annotations = annotations
+        .map(|(key, value)| (key.to_owned(), value))
+        .into();
     serde_json::to_vec(&response.into_review())
 }
 
@@ -58,7 +60,9 @@ pub enum ReviewError {
     #[error("this is not an AdmissionReview: {}", Unreadable::from(.0))]
     Json(#[from] serde_json::Error),
     /// It would take too much memory.
-    #[error("this is not an AdmissionReview of a shadow: it has more than {MAX_PARTS} objects and lists")]
+    #[error(
+        "this is not an AdmissionReview of a shadow: it has more than {MAX_PARTS} objects and lists"
+    )]
     TooManyParts,
     /// It is a review of another version, or an answer.
     #[error("this is not an AdmissionReview of admission.k8s.io/v1 with a request")]
@@ -103,7 +107,11 @@ pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
 }
 
 /// Counts what was no review, and logs it now and then.
-pub(crate) fn note_unreadable<T>(answered: &Result<T, ReviewError>, body: &[u8], metrics: &Metrics) {
+pub(crate) fn note_unreadable<T>(
+    answered: &Result<T, ReviewError>,
+    body: &[u8],
+    metrics: &Metrics,
+) {
     if let Err(error) = answered
         && let Some(left_out) = metrics.not_a_review()
     {
@@ -113,8 +121,16 @@ pub(crate) fn note_unreadable<T>(answered: &Result<T, ReviewError>, body: &[u8],
 }
 
 /// Reads the request of a review, which has this uid.
-pub(crate) fn parse<R: DeserializeOwned>(body: &[u8], uid: fn(&R) -> &str) -> Result<R, ReviewError> {
-    if body.iter().filter(|byte| matches!(byte, b'{' | b'[')).nth(MAX_PARTS).is_some() {
+pub(crate) fn parse<R: DeserializeOwned>(
+    body: &[u8],
+    uid: fn(&R) -> &str,
+) -> Result<R, ReviewError> {
+    if body
+        .iter()
+        .filter(|byte| matches!(byte, b'{' | b'['))
+        .nth(MAX_PARTS)
+        .is_some()
+    {
         return Err(ReviewError::TooManyParts);
     }
     let review: Review<R> = serde_json::from_slice(body)?;
@@ -132,7 +148,10 @@ pub(crate) fn parse<R: DeserializeOwned>(body: &[u8], uid: fn(&R) -> &str) -> Re
 /// The node that the caller's token is bound to, if it is bound to one.
 fn node(request: &ShadowRequest) -> Option<Cow<'_, str>> {
     let extra = request.user_info.extra.as_ref()?;
-    match extra.get("authentication.kubernetes.io/node-name")?.as_slice() {
+    match extra
+        .get("authentication.kubernetes.io/node-name")?
+        .as_slice()
+    {
         [node] => Some(printable(node, NAME_MAX)),
         _ => None,
     }
@@ -143,7 +162,11 @@ fn log(request: &ShadowRequest, changed: &str, verdict: &Verdict) {
     let node = node(request).unwrap_or_default();
     let node = node.as_ref();
     let user = request.user_info.username.as_deref().unwrap_or_default();
-    let (actor, rule, dry_run) = (verdict.actor.as_str(), verdict.rule().as_str(), request.dry_run);
+    let (actor, rule, dry_run) = (
+        verdict.actor.as_str(),
+        verdict.rule().as_str(),
+        request.dry_run,
+    );
     let shadow = &request.name;
     match &verdict.outcome {
         Ok(_) => tracing::info!(shadow, node, actor, rule, changed, dry_run, "allowed"),
@@ -151,7 +174,9 @@ fn log(request: &ShadowRequest, changed: &str, verdict: &Verdict) {
         Err(refusal) if dry_run => {
             tracing::info!(shadow, node, user, actor, rule, %refusal, dry_run, "refused");
         }
-        Err(refusal) => tracing::warn!(shadow, node, user, actor, rule, changed, %refusal, "refused"),
+        Err(refusal) => {
+            tracing::warn!(shadow, node, user, actor, rule, changed, %refusal, "refused")
+        }
     }
 }
 

@@ -72,20 +72,30 @@ fn pages(metrics: Arc<Metrics>, authorizer: Option<Arc<Authorizer>>) -> Pages {
     let pools = path!("validate-pool")
         .and(body)
         .map(move |body: Vec<u8>, _turn| respond(pools::answer(&body, &of_pools)));
-    connections::admitted(authorizer, refusal).and(shadows.or(pools).unify()).boxed()
+    connections::admitted(authorizer, refusal)
+        .and(shadows.or(pools).unify())
+        .boxed()
 }
 
 /// What is posted, and the turn that a long body needs. Its holder waits for no other turn.
-fn body() -> impl Filter<Extract = (Vec<u8>, Option<OwnedMutexGuard<()>>), Error = Rejection> + Clone {
+fn body() -> impl Filter<Extract = (Vec<u8>, Option<OwnedMutexGuard<()>>), Error = Rejection> + Clone
+{
     let turns = Arc::new(Mutex::new(()));
     let with_turn = move |body: Vec<u8>| {
         let turns = Arc::clone(&turns);
         async move {
-            let turn = if body.len() > LONG_BODY { Some(turns.lock_owned().await) } else { None };
+            let turn = if body.len() > LONG_BODY {
+                Some(turns.lock_owned().await)
+            } else {
+                None
+            };
             (body, turn)
         }
     };
-    warp::post().and(connections::body(LONGEST_BODY)).then(with_turn).untuple_one()
+    warp::post()
+        .and(connections::body(LONGEST_BODY))
+        .then(with_turn)
+        .untuple_one()
 }
 
 fn respond(answered: Result<Vec<u8>, ReviewError>) -> Response {
@@ -102,7 +112,9 @@ fn refusal(status: StatusCode) -> &'static str {
         StatusCode::UNAUTHORIZED => {
             "this webhook wants the API server's token: see --admission-control-config-file, or unset REQUIRE_CALLER_TOKEN\n"
         }
-        StatusCode::TOO_MANY_REQUESTS => "too many tokens that this webhook does not know: try again\n",
+        StatusCode::TOO_MANY_REQUESTS => {
+            "too many tokens that this webhook does not know: try again\n"
+        }
         _ => "this webhook cannot ask the API server whose token this is: try again\n",
     }
 }

@@ -64,7 +64,9 @@ pub struct Verdict {
 impl Verdict {
     /// The rule that decided.
     pub fn rule(&self) -> Rule {
-        self.outcome.as_ref().map_or_else(|refusal| refusal.rule, |rule| *rule)
+        self.outcome
+            .as_ref()
+            .map_or_else(|refusal| refusal.rule, |rule| *rule)
     }
 }
 
@@ -73,7 +75,10 @@ pub fn verdict(request: &ShadowRequest, change: &Change<'_>) -> Verdict {
     let username = request.user_info.username.as_deref().unwrap_or_default();
     let namespace = request.namespace.as_deref().unwrap_or_default();
     let actor = Actor::of(username, namespace);
-    Verdict { actor, outcome: known_kind(request).and_then(|()| decide(actor, request, change)) }
+    Verdict {
+        actor,
+        outcome: known_kind(request).and_then(|()| decide(actor, request, change)),
+    }
 }
 
 fn decide(actor: Actor, request: &ShadowRequest, change: &Change<'_>) -> Result<Rule, Refusal> {

@@ -54,14 +54,30 @@ async fn start(limits: Limits) -> Server {
     let address = listener.local_addr().unwrap();
     let (resolver, metrics) = (Arc::new(Resolver::default()), Arc::new(Metrics::default()));
     let (trigger, shutdown) = Shutdown::by_hand();
-    let served = serve(listener, Arc::clone(&resolver), limits, Arc::clone(&metrics), None, shutdown);
+    let served = serve(
+        listener,
+        Arc::clone(&resolver),
+        limits,
+        Arc::clone(&metrics),
+        None,
+        shutdown,
+    );
     let task = tokio::spawn(served);
-    Server { address, resolver, metrics, trigger, task }
+    Server {
+        address,
+        resolver,
+        metrics,
+        trigger,
+        task,
+    }
 }
 
 /// The server goes over to this certificate; says whether that is a change.
 fn put(server: &Server, generation: &CertificateGeneration) -> bool {
-    server.resolver.serve(&generation.certificate, &generation.key).unwrap()
+    server
+        .resolver
+        .serve(&generation.certificate, &generation.key)
+        .unwrap()
 }
 
 /// A server with these limits that has a certificate.
@@ -88,13 +104,22 @@ async fn connect_for(
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     for generation in trusted {
-        roots.add(CertificateDer::from_pem_slice(generation.authority.as_bytes()).unwrap()).unwrap();
+        roots
+            .add(CertificateDer::from_pem_slice(generation.authority.as_bytes()).unwrap())
+            .unwrap();
     }
-    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let mut config = ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     let stream = TcpStream::connect(address).await?;
     let connector = TlsConnector::from(Arc::new(config));
-    timeout(DEADLINE, connector.connect(ServerName::try_from(NAME).unwrap(), stream)).await.unwrap()
+    timeout(
+        DEADLINE,
+        connector.connect(ServerName::try_from(NAME).unwrap(), stream),
+    )
+    .await
+    .unwrap()
 }
 
 async fn open(server: &Server, trusted: &[&CertificateGeneration]) -> SendRequest<Full<Bytes>> {
@@ -109,8 +134,13 @@ async fn post(
     path: &str,
     body: &str,
 ) -> hyper::Result<(StatusCode, String)> {
-    let request = Request::post(path).header("host", NAME).body(Full::from(body.to_owned())).unwrap();
-    let response = timeout(DEADLINE, sender.send_request(request)).await.unwrap()?;
+    let request = Request::post(path)
+        .header("host", NAME)
+        .body(Full::from(body.to_owned()))
+        .unwrap();
+    let response = timeout(DEADLINE, sender.send_request(request))
+        .await
+        .unwrap()?;
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();
     Ok((status, String::from_utf8(body.to_vec()).unwrap()))
@@ -125,7 +155,10 @@ async fn only_reviews_are_answered_and_counted() {
     assert_eq!(status, StatusCode::OK);
     let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
     let response = &answer["response"];
-    assert_eq!((&response["uid"], &response["allowed"]), (&"u-1".into(), &false.into()));
+    assert_eq!(
+        (&response["uid"], &response["allowed"]),
+        (&"u-1".into(), &false.into())
+    );
     assert_eq!(
         (&response["status"]["code"], &response["status"]["reason"]),
         (&403.into(), &"Forbidden".into())
@@ -144,16 +177,29 @@ async fn only_reviews_are_answered_and_counted() {
         ("/", REFUSED, StatusCode::NOT_FOUND),
         ("/validate/more", REFUSED, StatusCode::NOT_FOUND),
     ] {
-        assert_eq!(post(&mut sender, path, body).await.unwrap().0, expected, "{path} {body:.20}");
+        assert_eq!(
+            post(&mut sender, path, body).await.unwrap().0,
+            expected,
+            "{path} {body:.20}"
+        );
     }
-    let too_long = Request::post("/validate").header("content-length", 8 * 1024 * 1024).body(Full::default());
-    let refused = timeout(DEADLINE, sender.send_request(too_long.unwrap())).await.unwrap();
-    assert!(refused.is_err() || refused.is_ok_and(|answer| answer.status() == StatusCode::PAYLOAD_TOO_LARGE));
+    let too_long = Request::post("/validate")
+        .header("content-length", 8 * 1024 * 1024)
+        .body(Full::default());
+    let refused = timeout(DEADLINE, sender.send_request(too_long.unwrap()))
+        .await
+        .unwrap();
+    assert!(
+        refused.is_err()
+            || refused.is_ok_and(|answer| answer.status() == StatusCode::PAYLOAD_TOO_LARGE)
+    );
 
     let metrics = server.metrics.render();
-    let counted =
-        r#"reviews_total{actor="agent",operation="UPDATE",verdict="refused",rule="agent-identity"} 1"#;
-    assert!(metrics.contains(counted) && metrics.contains("unreadable_reviews_total 4"), "{metrics}");
+    let counted = r#"reviews_total{actor="agent",operation="UPDATE",verdict="refused",rule="agent-identity"} 1"#;
+    assert!(
+        metrics.contains(counted) && metrics.contains("unreadable_reviews_total 4"),
+        "{metrics}"
+    );
 }
 
 #[tokio::test]
@@ -170,70 +216,138 @@ async fn the_certificate_is_swapped_while_connections_go_on() {
     assert!(connect(server.address, &[&new]).await.is_err());
 
     assert!(put(&server, &new));
-    assert_eq!(post(&mut early, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
+    assert_eq!(
+        post(&mut early, "/validate", REFUSED).await.unwrap().0,
+        StatusCode::OK
+    );
     assert!(connect(server.address, &[&old]).await.is_err());
     let mut late = open(&server, &[&old, &new]).await;
-    assert_eq!(post(&mut late, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
+    assert_eq!(
+        post(&mut late, "/validate", REFUSED).await.unwrap().0,
+        StatusCode::OK
+    );
 
-    let damaged = CertificateGeneration { key: generation().key, ..old };
-    assert!(server.resolver.serve(&damaged.certificate, &damaged.key).is_err(), "a key that does not fit");
-    assert!(connect(server.address, &[&new]).await.is_ok(), "what was served stays");
+    let damaged = CertificateGeneration {
+        key: generation().key,
+        ..old
+    };
+    assert!(
+        server
+            .resolver
+            .serve(&damaged.certificate, &damaged.key)
+            .is_err(),
+        "a key that does not fit"
+    );
+    assert!(
+        connect(server.address, &[&new]).await.is_ok(),
+        "what was served stays"
+    );
 }
 
 #[tokio::test]
 async fn it_lingers_after_the_signal_then_ends() {
-    let (server, generation) = serving(Limits { linger: Duration::from_secs(1), ..LIMITS }).await;
+    let (server, generation) = serving(Limits {
+        linger: Duration::from_secs(1),
+        ..LIMITS
+    })
+    .await;
     let mut idle = open(&server, &[&generation]).await;
-    assert_eq!(post(&mut idle, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
+    assert_eq!(
+        post(&mut idle, "/validate", REFUSED).await.unwrap().0,
+        StatusCode::OK
+    );
 
     server.trigger.request();
     let mut late = open(&server, &[&generation]).await;
-    assert_eq!(post(&mut late, "/validate", REFUSED).await.unwrap().0, StatusCode::OK, "a new connection");
-    assert_eq!(post(&mut idle, "/validate", REFUSED).await.unwrap().0, StatusCode::OK, "an old connection");
+    assert_eq!(
+        post(&mut late, "/validate", REFUSED).await.unwrap().0,
+        StatusCode::OK,
+        "a new connection"
+    );
+    assert_eq!(
+        post(&mut idle, "/validate", REFUSED).await.unwrap().0,
+        StatusCode::OK,
+        "an old connection"
+    );
 
     timeout(DEADLINE, server.task).await.unwrap().unwrap();
-    assert!(TcpStream::connect(server.address).await.is_err(), "nobody listens any more");
-    assert!(post(&mut idle, "/validate", REFUSED).await.is_err(), "idle connections are closed");
+    assert!(
+        TcpStream::connect(server.address).await.is_err(),
+        "nobody listens any more"
+    );
+    assert!(
+        post(&mut idle, "/validate", REFUSED).await.is_err(),
+        "idle connections are closed"
+    );
 }
 
 /// All later phases are the same for each port, and tested in `brupop_runtime`.
 #[tokio::test]
 async fn a_handshake_comes_to_its_end() {
-    let server = start(Limits { handshake: Duration::from_millis(300), ..LIMITS }).await;
+    let server = start(Limits {
+        handshake: Duration::from_millis(300),
+        ..LIMITS
+    })
+    .await;
     for begins in [&b""[..], &[22, 3, 1, 2, 0, 1]] {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         stream.write_all(begins).await.unwrap();
         let mut received = Vec::new();
         // Whether by an end or by a reset does not matter.
-        let _ = timeout(DEADLINE, stream.read_to_end(&mut received)).await.unwrap();
+        let _ = timeout(DEADLINE, stream.read_to_end(&mut received))
+            .await
+            .unwrap();
         assert!(received.is_empty(), "{received:?}");
     }
-    let counted = r#"dropped_connections_total{port="admission",phase="handshake",reason="timeout"} 2"#;
-    assert!(server.metrics.render().contains(counted), "{}", server.metrics.render());
+    let counted =
+        r#"dropped_connections_total{port="admission",phase="handshake",reason="timeout"} 2"#;
+    assert!(
+        server.metrics.render().contains(counted),
+        "{}",
+        server.metrics.render()
+    );
 }
 
 /// The beginning of HTTP/2: the preface, settings, and the head of a request.
-const HTTP_2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\x05\0\0\0\x01\x82";
+const HTTP_2: &[u8] =
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\x05\0\0\0\x01\x82";
 
 #[tokio::test]
 async fn only_http_1_is_spoken() {
     let (server, generation) = serving(LIMITS).await;
     let both: &[&[u8]] = &[b"h2", b"http/1.1"];
-    let stream = connect_for(server.address, &[&generation], both).await.unwrap();
+    let stream = connect_for(server.address, &[&generation], both)
+        .await
+        .unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
-    assert_eq!(post(&mut sender, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
+    assert_eq!(
+        post(&mut sender, "/validate", REFUSED).await.unwrap().0,
+        StatusCode::OK
+    );
 
-    assert!(connect_for(server.address, &[&generation], &[b"h2"]).await.is_err(), "nothing else is offered");
+    assert!(
+        connect_for(server.address, &[&generation], &[b"h2"])
+            .await
+            .is_err(),
+        "nothing else is offered"
+    );
     for agreed in [&[][..], &[&b"http/1.1"[..]]] {
-        let mut stream = connect_for(server.address, &[&generation], agreed).await.unwrap();
+        let mut stream = connect_for(server.address, &[&generation], agreed)
+            .await
+            .unwrap();
         stream.write_all(HTTP_2).await.unwrap();
         let mut received = Vec::new();
         // Less than the time for the head of a request: it is refused, not waited for.
-        let _ = timeout(LIMITS.head / 2, stream.read_to_end(&mut received)).await.unwrap();
+        let _ = timeout(LIMITS.head / 2, stream.read_to_end(&mut received))
+            .await
+            .unwrap();
         // A frame of settings is what HTTP/2 would answer with.
-        assert!(received.is_empty() || received.starts_with(b"HTTP/1.1 4"), "{received:?}");
+        assert!(
+            received.is_empty() || received.starts_with(b"HTTP/1.1 4"),
+            "{received:?}"
+        );
     }
 }
 
@@ -241,16 +355,25 @@ async fn only_http_1_is_spoken() {
 async fn a_long_body_that_stalls_holds_nobody_up() {
     let (server, generation) = serving(LIMITS).await;
     let long = REFUSED.replacen('{', &format!("{{{}", " ".repeat(1024 * 1024)), 1);
-    let head = format!("POST /validate HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", long.len());
+    let head = format!(
+        "POST /validate HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n",
+        long.len()
+    );
     let mut slow = connect(server.address, &[&generation]).await.unwrap();
     slow.write_all(head.as_bytes()).await.unwrap();
     slow.write_all(&long.as_bytes()[..500_000]).await.unwrap();
     let mut other = open(&server, &[&generation]).await;
     for body in [REFUSED, &long, REFUSED, &long] {
-        assert_eq!(post(&mut other, "/validate", body).await.unwrap().0, StatusCode::OK);
+        assert_eq!(
+            post(&mut other, "/validate", body).await.unwrap().0,
+            StatusCode::OK
+        );
     }
     slow.write_all(&long.as_bytes()[500_000..]).await.unwrap();
     let mut received = [0; 12];
-    timeout(DEADLINE, slow.read_exact(&mut received)).await.unwrap().unwrap();
+    timeout(DEADLINE, slow.read_exact(&mut received))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(&received, b"HTTP/1.1 200");
 }

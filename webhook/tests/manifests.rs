@@ -22,10 +22,19 @@ fn object(file: &str) -> Value {
 fn files_and_their_list_agree() {
     let kustomization = object("kustomization.yaml");
     let names = |list: &str| -> Vec<String> {
-        kustomization[list].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+        kustomization[list]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|name| name.as_str().unwrap().to_owned())
+            .collect()
     };
-    let mut listed =
-        [names("resources"), names("configurations"), vec!["kustomization.yaml".to_owned()]].concat();
+    let mut listed = [
+        names("resources"),
+        names("configurations"),
+        vec!["kustomization.yaml".to_owned()],
+    ]
+    .concat();
     let mut found: Vec<_> = std::fs::read_dir(folder())
         .unwrap()
         .map(|file| file.unwrap().file_name().into_string().unwrap())
@@ -50,7 +59,10 @@ fn policies_and_roles_name_what_the_code_names() {
     ] {
         assert!(reconciler.contains(name), "{name}");
     }
-    assert!(!reconciler.contains(names::admission_check::NODE_ANNOTATION), "the check must be refused");
+    assert!(
+        !reconciler.contains(names::admission_check::NODE_ANNOTATION),
+        "the check must be refused"
+    );
     assert!(reconciler.contains(&format!("'{}'", names::UPDATER_INTERFACE_VERSION)));
     let variables = &object("reconciler-policy.yaml")["spec"]["variables"];
     assert_eq!(
@@ -60,25 +72,42 @@ fn policies_and_roles_name_what_the_code_names() {
     );
     let agent = text("agent-policy.yaml");
     assert!(agent.contains(&format!("contains('{}')", names::AGENT_ACCOUNT)));
-    assert!(agent.contains(&format!("'{}' + variables.node", names::shadow_name("n").trim_end_matches('n'))));
+    assert!(agent.contains(&format!(
+        "'{}' + variables.node",
+        names::shadow_name("n").trim_end_matches('n')
+    )));
     assert!(text("webhook-policy.yaml").contains(names::WEBHOOK_ACCOUNT));
 
-    let lease = object("reconciler-role.yaml")["rules"].as_array().unwrap().iter().any(|rule| {
-        rule["resources"] == serde_json::json!(["leases"])
-            && rule["resourceNames"] == serde_json::json!([names::LEASE])
-    });
+    let lease = object("reconciler-role.yaml")["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|rule| {
+            rule["resources"] == serde_json::json!(["leases"])
+                && rule["resourceNames"] == serde_json::json!([names::LEASE])
+        });
     assert!(lease, "the role names the Lease {}", names::LEASE);
     let affinity = text("agent-daemon-set.yaml");
     assert!(
         affinity.contains(names::UPDATER_INTERFACE_LABEL)
             && affinity.contains(names::UPDATER_INTERFACE_VERSION)
     );
-    for component in ["agent-daemon-set.yaml", "reconciler-deployment.yaml", "webhook-deployment.yaml"] {
+    for component in [
+        "agent-daemon-set.yaml",
+        "reconciler-deployment.yaml",
+        "webhook-deployment.yaml",
+    ] {
         let template = &object(component)["spec"]["template"];
         let containers = template["spec"]["containers"].as_array().unwrap();
-        assert!(containers.iter().all(|it| it["image"] == "brupop"), "kustomization.yaml names the image");
+        assert!(
+            containers.iter().all(|it| it["image"] == "brupop"),
+            "kustomization.yaml names the image"
+        );
         let pod = &template["metadata"]["labels"];
-        assert!(component.starts_with(pod[names::COMPONENT_LABEL].as_str().unwrap()), "{component}");
+        assert!(
+            component.starts_with(pod[names::COMPONENT_LABEL].as_str().unwrap()),
+            "{component}"
+        );
     }
 }
 
@@ -94,27 +123,53 @@ fn the_configuration_selects_our_namespaces_accounts_only() {
     );
     // Where the webhook is not asked, the policy is: by one expression.
     let policy = object("reconciler-policy.yaml");
-    let confined = policy["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
+    let confined = policy["spec"]["matchConditions"][0]["expression"]
+        .as_str()
+        .unwrap();
     assert_eq!(
         entry["matchConditions"][1]["expression"],
         format!(
             "request.?subResource.orValue('') != 'status' || request.?dryRun.orValue(false) || !{confined}"
         )
     );
-    assert_eq!(policy["spec"]["matchConditions"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        policy["spec"]["matchConditions"].as_array().unwrap().len(),
+        1
+    );
     assert_eq!(entry["matchConditions"].as_array().unwrap().len(), 2);
-    let rules = policy["spec"]["matchConstraints"]["resourceRules"].as_array().unwrap();
-    assert!(rules.iter().any(|rule| rule["resources"] == serde_json::json!(["bottlerocketshadows/status"])));
-    assert_eq!((&entry["failurePolicy"], &entry["timeoutSeconds"]), (&"Fail".into(), &3.into()));
-    assert_eq!(entry["rules"][0]["apiGroups"], serde_json::json!([names::GROUP]));
+    let rules = policy["spec"]["matchConstraints"]["resourceRules"]
+        .as_array()
+        .unwrap();
+    assert!(
+        rules
+            .iter()
+            .any(|rule| rule["resources"] == serde_json::json!(["bottlerocketshadows/status"]))
+    );
+    assert_eq!(
+        (&entry["failurePolicy"], &entry["timeoutSeconds"]),
+        (&"Fail".into(), &3.into())
+    );
+    assert_eq!(
+        entry["rules"][0]["apiGroups"],
+        serde_json::json!([names::GROUP])
+    );
     for unset in ["objectSelector", "namespaceSelector"] {
         assert!(entry[unset].is_null(), "{unset}");
     }
     // Nobody's pool waits for us, and nothing but pools is asked of this entry.
-    assert_eq!((&of_pools["failurePolicy"], &of_pools["timeoutSeconds"]), (&"Ignore".into(), &1.into()));
+    assert_eq!(
+        (&of_pools["failurePolicy"], &of_pools["timeoutSeconds"]),
+        (&"Ignore".into(), &1.into())
+    );
     assert_eq!(of_pools["rules"].as_array().unwrap().len(), 1);
-    assert_eq!(of_pools["rules"][0]["apiGroups"], serde_json::json!([names::GROUP]));
-    assert_eq!(of_pools["rules"][0]["resources"], serde_json::json!(["bottlerocketpools"]));
+    assert_eq!(
+        of_pools["rules"][0]["apiGroups"],
+        serde_json::json!([names::GROUP])
+    );
+    assert_eq!(
+        of_pools["rules"][0]["resources"],
+        serde_json::json!(["bottlerocketpools"])
+    );
 }
 
 /// Writes in a version that the configuration does not list would go past the webhook.
@@ -124,14 +179,32 @@ fn the_configuration_lists_each_version_that_is_served() {
     for (webhook, resource) in [(0, "bottlerocketshadows"), (1, "bottlerocketpools")] {
         let rule = &configuration["webhooks"][webhook]["rules"][0];
         let listed = rule["apiVersions"].as_array().unwrap();
-        assert!(rule["resources"].as_array().unwrap().contains(&resource.into()), "{rule}");
+        assert!(
+            rule["resources"]
+                .as_array()
+                .unwrap()
+                .contains(&resource.into()),
+            "{rule}"
+        );
         let crds = brupop_api::definitions::all();
-        let crd = crds.iter().find(|crd| crd.spec.names.plural == resource).unwrap();
-        let served: Vec<_> = crd.spec.versions.iter().filter(|version| version.served).collect();
+        let crd = crds
+            .iter()
+            .find(|crd| crd.spec.names.plural == resource)
+            .unwrap();
+        let served: Vec<_> = crd
+            .spec
+            .versions
+            .iter()
+            .filter(|version| version.served)
+            .collect();
         assert!(!served.is_empty(), "{resource}");
         for version in served {
             let is_listed = |listed: &Value| listed == "*" || *listed == version.name;
-            assert!(listed.iter().any(is_listed), "{resource} {} is served, and not listed", version.name);
+            assert!(
+                listed.iter().any(is_listed),
+                "{resource} {} is served, and not listed",
+                version.name
+            );
         }
     }
 }
@@ -150,12 +223,19 @@ fn documents(folder: PathBuf) -> Vec<Value> {
             Some("yaml") => text(path),
             Some("md") => {
                 let fenced = text(path);
-                let quoted = fenced.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+                let quoted = fenced
+                    .split("```yaml\n")
+                    .skip(1)
+                    .map(|rest| rest.split("```").next().unwrap());
                 quoted.collect::<Vec<_>>().join("\n---\n")
             }
             _ => continue,
         };
-        documents.extend(quoted.split("\n---\n").filter_map(|text| serde_yaml_ng::from_str(text).ok()));
+        documents.extend(
+            quoted
+                .split("\n---\n")
+                .filter_map(|text| serde_yaml_ng::from_str(text).ok()),
+        );
     }
     documents
 }
@@ -166,20 +246,32 @@ fn flux_is_told_to_leave_pauses_alone() {
     let objects: Vec<Value> = ["kustomize", "docs"]
         .into_iter()
         .flat_map(|name| documents(folder().join("..").join(name)))
-        .filter(|object| ["BottlerocketFleet", "BottlerocketPool"].map(Value::from).contains(&object["kind"]))
+        .filter(|object| {
+            ["BottlerocketFleet", "BottlerocketPool"]
+                .map(Value::from)
+                .contains(&object["kind"])
+        })
         .collect();
     assert!(objects.len() > 10, "some were not found: {objects:?}");
     for object in objects {
         let annotations = &object["metadata"]["annotations"];
-        assert_eq!(annotations["kustomize.toolkit.fluxcd.io/ssa"], "Merge", "{object}");
+        assert_eq!(
+            annotations["kustomize.toolkit.fluxcd.io/ssa"], "Merge",
+            "{object}"
+        );
     }
 }
 
 /// The containers of all workloads, those of components, too.
 fn containers() -> Vec<Value> {
-    let all =
-        ["manifests", "kustomize"].into_iter().flat_map(|name| documents(folder().join("..").join(name)));
-    let lists = all.filter_map(|object| object["spec"]["template"]["spec"]["containers"].as_array().cloned());
+    let all = ["manifests", "kustomize"]
+        .into_iter()
+        .flat_map(|name| documents(folder().join("..").join(name)));
+    let lists = all.filter_map(|object| {
+        object["spec"]["template"]["spec"]["containers"]
+            .as_array()
+            .cloned()
+    });
     let containers: Vec<Value> = lists.flatten().collect();
     assert!(containers.len() > 3, "some were not found: {containers:?}");
     containers
@@ -187,12 +279,20 @@ fn containers() -> Vec<Value> {
 
 #[test]
 fn each_container_says_what_it_needs() {
-    let needed = ["/requests/cpu", "/requests/memory", "/requests/ephemeral-storage"];
+    let needed = [
+        "/requests/cpu",
+        "/requests/memory",
+        "/requests/ephemeral-storage",
+    ];
     let bounded = ["/limits/memory", "/limits/ephemeral-storage"];
     for container in containers() {
         for path in needed.iter().chain(&bounded) {
             let found = container["resources"].pointer(path);
-            assert!(found.is_some_and(Value::is_string), "{}: no {path}", container["name"]);
+            assert!(
+                found.is_some_and(Value::is_string),
+                "{}: no {path}",
+                container["name"]
+            );
         }
     }
 }
@@ -203,7 +303,12 @@ fn no_variable_reads_as_a_secret() {
     for container in containers() {
         for variable in container["env"].as_array().into_iter().flatten() {
             let name = variable["name"].as_str().unwrap();
-            assert!(!["SECRET", "TOKEN", "PASSWORD", "KEY"].iter().any(|word| name.contains(word)), "{name}");
+            assert!(
+                !["SECRET", "TOKEN", "PASSWORD", "KEY"]
+                    .iter()
+                    .any(|word| name.contains(word)),
+                "{name}"
+            );
         }
     }
 }
@@ -224,12 +329,18 @@ fn unheld(path: &str, schema: &Value, found: &mut Vec<String>) {
         found.push(path.to_owned());
     }
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        if field["description"].as_str().is_none_or(|text| text.len() < 4) {
+        if field["description"]
+            .as_str()
+            .is_none_or(|text| text.len() < 4)
+        {
             found.push(format!("{path}.{name} without a description"));
         }
         unheld(&format!("{path}.{name}"), field, found);
     }
-    for part in ["items", "additionalProperties"].iter().filter_map(|part| schema.get(part)) {
+    for part in ["items", "additionalProperties"]
+        .iter()
+        .filter_map(|part| schema.get(part))
+    {
         unheld(path, part, found);
     }
 }
@@ -248,7 +359,10 @@ fn each_field_is_described_and_has_its_bounds() {
     }
     // The webhook reads what is written in PromQL.
     let promql = "pool.spec.gates.prometheus";
-    assert_eq!(found, [format!("{promql}.query"), format!("{promql}.requires")]);
+    assert_eq!(
+        found,
+        [format!("{promql}.query"), format!("{promql}.requires")]
+    );
 }
 
 /// What a path of a kube-state-metrics configuration leads to, in the schema of a custom resource.
@@ -256,12 +370,17 @@ fn at<'a>(schema: &'a Value, path: &Value) -> Option<&'a Value> {
     path.as_array()
         .into_iter()
         .flatten()
-        .try_fold(schema, |schema, part| schema["properties"].get(part.as_str()?))
+        .try_fold(schema, |schema, part| {
+            schema["properties"].get(part.as_str()?)
+        })
 }
 
 /// What a path from there on is about: each member, if it is a list or has keys that people choose.
 fn member(schema: &Value) -> &Value {
-    ["items", "additionalProperties"].iter().find_map(|of| schema.get(of)).unwrap_or(schema)
+    ["items", "additionalProperties"]
+        .iter()
+        .find_map(|of| schema.get(of))
+        .unwrap_or(schema)
 }
 
 #[test]
@@ -276,19 +395,43 @@ fn kube_state_metrics_is_told_of_fields_that_there_are() {
         let definition = object(&format!("{}-crd.yaml", kind.to_lowercase()));
         assert_eq!(
             (&of["group"], &of["version"]),
-            (&definition["spec"]["group"], &definition["spec"]["versions"][0]["name"])
+            (
+                &definition["spec"]["group"],
+                &definition["spec"]["versions"][0]["name"]
+            )
         );
         let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         for metric in resource["metrics"].as_array().unwrap() {
             let each = &metric["each"];
-            let (_, each) = each.as_object().unwrap().iter().find(|(key, _)| *key != "type").unwrap();
-            let found = at(schema, &each["path"]).unwrap_or_else(|| panic!("{kind}: no {}", each["path"]));
-            let labels = each["labelsFromPath"].as_object().into_iter().flatten().map(|(_, path)| path);
+            let (_, each) = each
+                .as_object()
+                .unwrap()
+                .iter()
+                .find(|(key, _)| *key != "type")
+                .unwrap();
+            let found =
+                at(schema, &each["path"]).unwrap_or_else(|| panic!("{kind}: no {}", each["path"]));
+            let labels = each["labelsFromPath"]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(_, path)| path);
             for path in labels.chain([&each["valueFrom"]]) {
-                assert!(at(member(found), path).is_some(), "{kind}: no {path} in {}", each["path"]);
+                assert!(
+                    at(member(found), path).is_some(),
+                    "{kind}: no {path} in {}",
+                    each["path"]
+                );
             }
             assert_eq!(each["list"], found["enum"], "{kind}: {}", each["path"]);
         }
     }
-    assert_eq!(kinds, ["BottlerocketShadow", "BottlerocketFleet", "BottlerocketPool"]);
+    assert_eq!(
+        kinds,
+        [
+            "BottlerocketShadow",
+            "BottlerocketFleet",
+            "BottlerocketPool"
+        ]
+    );
 }

@@ -1,12 +1,17 @@
 //! Whatever the reconciler decides to write to a shadow, the webhook allows: the reconciler's own decisions, on facts of
 //! every kind, held against the verdict.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on fails"
+)]
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::{
-    BottlerocketShadow, BottlerocketShadowSpec, BottlerocketShadowStatus, Field, Marker, Object, State, Value,
+    BottlerocketShadow, BottlerocketShadowSpec, BottlerocketShadowStatus, Field, Marker, Object,
+    State, Value,
 };
 use brupop_apply::apply;
 use brupop_core::decide::{self, Effect};
@@ -76,15 +81,26 @@ fn odd() -> impl Strategy<Value = Odd> {
         mostly(),
         attempt(),
     )
-        .prop_map(|(spec, status, (flags, boot, version), marker, time, pods_gone, slot)| {
-            let node = (flags.0, flags.1, flags.2, boot, version);
-            Odd { spec, status, node, marker, time, pods_gone, slot }
-        })
+        .prop_map(
+            |(spec, status, (flags, boot, version), marker, time, pods_gone, slot)| {
+                let node = (flags.0, flags.1, flags.2, boot, version);
+                Odd {
+                    spec,
+                    status,
+                    node,
+                    marker,
+                    time,
+                    pods_gone,
+                    slot,
+                }
+            },
+        )
 }
 
 fn shadow(odd: &Odd) -> BottlerocketShadow {
     let owned = |text: Text| text.map(str::to_owned);
-    let ((state, attempt, baseline, grant), (reached, echoed, boot, claim)) = (odd.spec, odd.status);
+    let ((state, attempt, baseline, grant), (reached, echoed, boot, claim)) =
+        (odd.spec, odd.status);
     let spec = BottlerocketShadowSpec {
         state,
         attempt,
@@ -139,7 +155,11 @@ fn view<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a Marker
         }),
         shadow: ShadowFacts::of(shadow),
         owner_uid: Some("node-uid"),
-        pods: PodFacts { known: true, drained: odd.pods_gone, ..PodFacts::default() },
+        pods: PodFacts {
+            known: true,
+            drained: odd.pods_gone,
+            ..PodFacts::default()
+        },
         time: TimeFacts {
             exclusion_over: true,
             soak_over: true,
@@ -153,7 +173,11 @@ fn view<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a Marker
 }
 
 fn fleet(slots: &BTreeMap<String, Slot>) -> FleetFacts<'_> {
-    FleetFacts { now: NOW, slots, ..FleetFacts::EXAMPLE }
+    FleetFacts {
+        now: NOW,
+        slots,
+        ..FleetFacts::EXAMPLE
+    }
 }
 
 /// The review of this change of the spec.
@@ -184,7 +208,11 @@ struct Tried {
 #[test]
 fn the_reconcilers_shadow_writes_are_allowed() {
     let tried = RefCell::new(Tried::default());
-    let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases: 10_000,
+        failure_persistence: None,
+        ..Config::default()
+    };
     let run = TestRunner::new(config).run(&odd(), |odd| {
         // The webhook lets an agent claim only what is granted, and a grant that is claimed is not taken back.
         let ((.., granted), (.., claimed)) = (odd.spec, odd.status);
@@ -192,19 +220,39 @@ fn the_reconcilers_shadow_writes_are_allowed() {
             return Ok(());
         }
         let (old, marker) = (shadow(&odd), odd.marker.map(marker));
-        let taken = |attempt| Slot { uid: UID.to_owned(), attempt, ..Slot::default() };
-        let slots: BTreeMap<_, _> =
-            odd.slot.map(taken).into_iter().map(|slot| (NAME.to_owned(), slot)).collect();
+        let taken = |attempt| Slot {
+            uid: UID.to_owned(),
+            attempt,
+            ..Slot::default()
+        };
+        let slots: BTreeMap<_, _> = odd
+            .slot
+            .map(taken)
+            .into_iter()
+            .map(|slot| (NAME.to_owned(), slot))
+            .collect();
         let decision = decide::node(&fleet(&slots), &view(&odd, &old, marker.as_ref()));
-        let Some(Effect::Write(write) | Effect::Grant { grant: write, .. }) = decision.effect else {
+        let Some(Effect::Write(write) | Effect::Grant { grant: write, .. }) = decision.effect
+        else {
             return Ok(());
         };
-        let Object::ShadowSpec(_) = write.object else { return Ok(()) };
+        let Object::ShadowSpec(_) = write.object else {
+            return Ok(());
+        };
         let mut new = old.clone();
-        prop_assert!(apply(&write, &mut new).is_ok(), "decided on other facts: {:?}", write);
+        prop_assert!(
+            apply(&write, &mut new).is_ok(),
+            "decided on other facts: {:?}",
+            write
+        );
         let request = review(&old, &new);
         let verdict = verdict(&request, &Change::of(&request));
-        prop_assert!(verdict.outcome.is_ok(), "{:?}: {:?}", verdict.outcome, write);
+        prop_assert!(
+            verdict.outcome.is_ok(),
+            "{:?}: {:?}",
+            verdict.outcome,
+            write
+        );
         let mut tried = tried.borrow_mut();
         tried.writes += 1;
         let granted = write
@@ -216,9 +264,16 @@ fn the_reconcilers_shadow_writes_are_allowed() {
         Ok(())
     });
     run.unwrap_or_else(|failure| panic!("{failure}"));
-    let Tried { writes, grants, beside_spent_claims } = tried.into_inner();
+    let Tried {
+        writes,
+        grants,
+        beside_spent_claims,
+    } = tried.into_inner();
     println!(
         "{writes} writes, {grants} grants, {beside_spent_claims} of them beside the claim of an earlier boot"
     );
-    assert!(writes > 1_000 && beside_spent_claims > 10, "it tries nothing");
+    assert!(
+        writes > 1_000 && beside_spent_claims > 10,
+        "it tries nothing"
+    );
 }

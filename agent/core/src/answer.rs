@@ -98,7 +98,11 @@ impl UpdateStatus {
             state: document.update_state,
             chosen: image(document.chosen_update)?,
             newest: document.available_updates.and_then(newest),
-            staged_version: image(document.staging_partition.and_then(|partition| partition.image))?,
+            staged_version: image(
+                document
+                    .staging_partition
+                    .and_then(|partition| partition.image),
+            )?,
             last: document.most_recent_command.map(Last::of).transpose()?,
         })
     }
@@ -125,9 +129,12 @@ impl Last {
     fn of(document: CommandDocument) -> Result<Self, Nonsense> {
         let at = document.timestamp.parse();
         Ok(Self {
-            kind: Command::ALL.into_iter().find(|command| command.as_str() == document.cmd_type),
+            kind: Command::ALL
+                .into_iter()
+                .find(|command| command.as_str() == document.cmd_type),
             success: document.cmd_status == "Success",
-            at: at.map_err(|_| Nonsense(format!("{} is not a time", quote(&document.timestamp))))?,
+            at: at
+                .map_err(|_| Nonsense(format!("{} is not a time", quote(&document.timestamp))))?,
             exit_status: document.exit_status,
             stderr: document.stderr.unwrap_or_default(),
         })
@@ -186,7 +193,9 @@ impl<'de> Deserialize<'de> for Newest {
 }
 
 fn short_version(text: &str) -> Option<Version> {
-    Version::parse(text).ok().filter(|_| text.len() <= VERSION_MAX)
+    Version::parse(text)
+        .ok()
+        .filter(|_| text.len() <= VERSION_MAX)
 }
 
 /// A version that the shadow's schema takes.

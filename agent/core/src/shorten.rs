@@ -64,13 +64,17 @@ impl Shortened {
     fn after(&self, byte: u8) -> Position {
         match (self.position, byte) {
             (Position::Outside, b'"') => Position::Inside,
-            (Position::Outside, _) | (Position::Inside | Position::HalfPair, b'"') => Position::Outside,
+            (Position::Outside, _) | (Position::Inside | Position::HalfPair, b'"') => {
+                Position::Outside
+            }
             (Position::Inside | Position::HalfPair, b'\\') => Position::Escape,
             (Position::Escape, b'u') => Position::Digits(4, 0),
             (Position::Inside | Position::HalfPair | Position::Escape, _) => Position::Inside,
             (Position::Digits(left, value), _) => {
                 // What is no digit is for the reader of the text to refuse.
-                let digit = char::from(byte).to_digit(16).and_then(|digit| u16::try_from(digit).ok());
+                let digit = char::from(byte)
+                    .to_digit(16)
+                    .and_then(|digit| u16::try_from(digit).ok());
                 let value = value << 4 | digit.unwrap_or(0);
                 match left {
                     2.. => Position::Digits(left - 1, value),
@@ -100,12 +104,24 @@ mod tests {
 
     /// The string, however its characters are written.
     fn read(text: &[u8]) -> String {
-        serde_json::from_slice::<Vec<String>>(text).unwrap().remove(0)
+        serde_json::from_slice::<Vec<String>>(text)
+            .unwrap()
+            .remove(0)
     }
 
     #[test]
     fn a_long_string_is_cut_between_two_characters() {
-        for character in ["x", "é", "😀", "\\n", "\\\"", "\\\\", "\\u00e9", "\\ud83d\\ude00", "\\u001b"] {
+        for character in [
+            "x",
+            "é",
+            "😀",
+            "\\n",
+            "\\\"",
+            "\\\\",
+            "\\u00e9",
+            "\\ud83d\\ude00",
+            "\\u001b",
+        ] {
             for before in 0..12 {
                 let (before, many) = ("y".repeat(before), character.repeat(5_000));
                 let whole = format!("[\"{before}{many}\", \"next\"]");
@@ -126,7 +142,14 @@ mod tests {
 
     #[test]
     fn invalid_json_stays_invalid() {
-        for text in ["<html>", "\"\\u12", "\"\\uZZZZ\"", "\"\\ud83d\"", "{\"a\": \"", "\u{0}\""] {
+        for text in [
+            "<html>",
+            "\"\\u12",
+            "\"\\uZZZZ\"",
+            "\"\\ud83d\"",
+            "{\"a\": \"",
+            "\u{0}\"",
+        ] {
             assert_eq!(shortened(text, 1), text.as_bytes());
         }
     }
@@ -141,7 +164,8 @@ mod tests {
         leaf.prop_recursive(3, 30, 5, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-                prop::collection::btree_map(any::<String>(), inner, 0..5).prop_map(|map| json!(map)),
+                prop::collection::btree_map(any::<String>(), inner, 0..5)
+                    .prop_map(|map| json!(map)),
             ]
         })
     }

@@ -141,7 +141,13 @@ pub fn step<'a>(
     let our_image = image::our_image_after(shadow, host, ended)
         .filter(|image| !image::is_unfit(image, host, shadow, &memory));
     memory.note_distrust(host, shadow, ended, our_image.as_ref());
-    let input = input::StepInput { host, shadow, memory: &memory, ended, our_image };
+    let input = input::StepInput {
+        host,
+        shadow,
+        memory: &memory,
+        ended,
+        our_image,
+    };
     let mut report = Report::of(shadow, host.now);
     report.current_version(host.version);
     report.boot_id(host.boot_id);
@@ -177,7 +183,9 @@ struct EndedCommand<'a> {
 impl EndedCommand<'_> {
     /// Is it a prepare that failed because there is nowhere to write an update to?
     fn finds_no_partition(self) -> bool {
-        self.command == Command::Prepare && !self.last.success && has_no_in_place_updates(self.last.stderr)
+        self.command == Command::Prepare
+            && !self.last.success
+            && has_no_in_place_updates(self.last.stderr)
     }
 }
 
@@ -201,7 +209,11 @@ impl HostCall {
 impl<'a> HostFacts<'a> {
     /// The status document, if there is one now.
     pub fn known(&self) -> Option<UpdateFacts<'a>> {
-        if let Updates::Known(known) = self.updates { Some(known) } else { None }
+        if let Updates::Known(known) = self.updates {
+            Some(known)
+        } else {
+            None
+        }
     }
 
     fn last(&self) -> Option<LastCommand<'a>> {

@@ -52,7 +52,10 @@ impl Absence {
     /// The error with which to end, once nobody has listened on `socket` for too long.
     pub(super) fn abandoned(&self, socket: impl Into<PathBuf>) -> Option<SocketAbandoned> {
         let after = self.0?.elapsed();
-        (after >= ABSENT_FOR_GOOD).then(|| SocketAbandoned { socket: socket.into(), after })
+        (after >= ABSENT_FOR_GOOD).then(|| SocketAbandoned {
+            socket: socket.into(),
+            after,
+        })
     }
 }
 
@@ -63,7 +66,10 @@ mod tests {
     use super::*;
 
     fn unreachable(kind: ErrorKind) -> HostError {
-        HostError::Unreachable { socket: "/run/api.sock".into(), source: Error::from(kind) }
+        HostError::Unreachable {
+            socket: "/run/api.sock".into(),
+            source: Error::from(kind),
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -76,7 +82,10 @@ mod tests {
         assert!(absence.abandoned("s").is_none(), "a short one");
         for interruption in [
             None,
-            Some(HostError::TimedOut { call: "GET /os", after: Duration::from_secs(10) }),
+            Some(HostError::TimedOut {
+                call: "GET /os",
+                after: Duration::from_secs(10),
+            }),
             Some(unreachable(ErrorKind::WouldBlock)),
         ] {
             absence.on_failure(&unreachable(ErrorKind::NotFound));
@@ -85,13 +94,19 @@ mod tests {
                 Some(error) => absence.on_failure(error),
             }
             tokio::time::advance(ABSENT_FOR_GOOD).await;
-            assert!(absence.abandoned("s").is_none(), "somebody was there: {interruption:?}");
+            assert!(
+                absence.abandoned("s").is_none(),
+                "somebody was there: {interruption:?}"
+            );
         }
         absence.on_failure(&refused);
         tokio::time::advance(ABSENT_FOR_GOOD).await;
         absence.on_failure(&refused);
         assert_eq!(
-            absence.abandoned("/run/api.sock").map(|error| error.to_string()).as_deref(),
+            absence
+                .abandoned("/run/api.sock")
+                .map(|error| error.to_string())
+                .as_deref(),
             Some(
                 "nobody has listened on /run/api.sock for 60 s; the process ends, so that a new container mounts the \
                  socket again. The kubelet calls this CrashLoopBackOff until the host's API server is back; it is no \

@@ -30,16 +30,23 @@ impl HostSession {
     ) -> CallMade {
         let due = call == HostCall::Command(Command::Refresh) && refresh_due;
         if !due && let Some(wait) = self.pace.repeats(call).wait(call, facts.generation) {
-            return CallMade { may_have_begun: false, wait };
+            return CallMade {
+                may_have_begun: false,
+                wait,
+            };
         }
         let outcome = self.host.call(call).await;
         let idle = matches!(facts.spec.state, State::Idle | State::ErrorReset);
         let prefetch = chosen(host).filter(|_| idle && call == HostCall::Command(Command::Prepare));
         if let Some(version) = prefetch.filter(|_| !matches!(outcome, Ok(CommandAnswer::Busy))) {
-            self.pace.prefetches.asked(version, self.options.refresh_interval);
+            self.pace
+                .prefetches
+                .asked(version, self.options.refresh_interval);
         }
         self.refusals.on_answer(call, &outcome);
-        self.pace.repeats(call).asked(call, facts.generation, self.options.reboot_repeat_interval);
+        self.pace
+            .repeats(call)
+            .asked(call, facts.generation, self.options.reboot_repeat_interval);
         let may_have_begun = may_have_begun(&outcome);
         if may_have_begun {
             self.pace.command.begun();
@@ -58,20 +65,28 @@ impl HostSession {
                     refused(call)
                 };
                 let sentence = format!("{} was refused: {sentence}", call.name());
-                self.failures.call_failed(problem, &sentence, prefetch.is_some())
+                self.failures
+                    .call_failed(problem, &sentence, prefetch.is_some())
             }
-            Err(error) => {
-                self.failures.call_failed(Problem::HostUnreachable, &error.to_string(), prefetch.is_some())
-            }
+            Err(error) => self.failures.call_failed(
+                Problem::HostUnreachable,
+                &error.to_string(),
+                prefetch.is_some(),
+            ),
         };
-        CallMade { may_have_begun, wait }
+        CallMade {
+            may_have_begun,
+            wait,
+        }
     }
 
     /// The host has accepted the call.
     fn on_begun(&mut self, call: HostCall, generation: u64) {
         self.failures.calls.resolved();
         self.stop_polling();
-        self.pace.repeats(call).accepted(call, generation, self.options.reboot_repeat_interval);
+        self.pace
+            .repeats(call)
+            .accepted(call, generation, self.options.reboot_repeat_interval);
         if call == HostCall::Command(Command::Refresh) {
             self.pace.refresh_begun(self.options.refresh_interval);
         }
@@ -135,9 +150,17 @@ fn log_begun(call: HostCall, facts: &ShadowFacts<'_>, due: bool, prefetch: Optio
     if due {
         tracing::debug!("the host looks for updates");
     } else if let Some(version) = prefetch {
-        tracing::info!(version, "the host downloads an update before the node's turn");
+        tracing::info!(
+            version,
+            "the host downloads an update before the node's turn"
+        );
     } else {
         let (version, attempt) = (facts.spec.version, facts.spec.attempt);
-        tracing::info!(call = call.name(), version, attempt, "the host has accepted the call");
+        tracing::info!(
+            call = call.name(),
+            version,
+            attempt,
+            "the host has accepted the call"
+        );
     }
 }

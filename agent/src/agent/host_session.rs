@@ -106,14 +106,22 @@ impl HostSession {
         let boot_id = std::fs::read_to_string(path)
             .map_err(|error| error.to_string())
             .and_then(|text| parse_boot_id(&text))
-            .map_err(|why| HostError::BootId { path: path.clone(), why })?;
+            .map_err(|why| HostError::BootId {
+                path: path.clone(),
+                why,
+            })?;
         let version = match &self.running {
             Some((boot, version)) if *boot == boot_id => version.clone(),
             _ => self.host.os().await?,
         };
         self.running = Some((boot_id.clone(), version.clone()));
         let status = self.host.status().await?;
-        Ok(HostAnswers { boot_id, version, status, now: now() })
+        Ok(HostAnswers {
+            boot_id,
+            version,
+            status,
+            now: now(),
+        })
     }
 
     /// The error with which to end, once nobody has listened on the socket for too long.
@@ -123,17 +131,32 @@ impl HostSession {
 
     /// What has been wrong with the host's API for a while.
     pub(super) fn lasting_failure(&self) -> Option<(Problem, &str)> {
-        let HostFailures { questions, calls, call_problem, .. } = &self.failures;
-        let unreachable = questions.lasting().map(|reason| (Problem::HostUnreachable, reason));
+        let HostFailures {
+            questions,
+            calls,
+            call_problem,
+            ..
+        } = &self.failures;
+        let unreachable = questions
+            .lasting()
+            .map(|reason| (Problem::HostUnreachable, reason));
         unreachable.or_else(|| calls.lasting().map(|reason| (*call_problem, reason)))
     }
 
     /// Why the host's API has not answered, if that has been so for long enough to end an attempt.
     pub(super) fn silence(&self) -> Option<&str> {
-        let HostFailures { questions, calls, call_problem, .. } = &self.failures;
+        let HostFailures {
+            questions,
+            calls,
+            call_problem,
+            ..
+        } = &self.failures;
         let deadline = self.options.refused_deadline.max(LASTING);
-        let silent_calls =
-            || calls.failing_for(deadline).filter(|_| *call_problem == Problem::HostUnreachable);
+        let silent_calls = || {
+            calls
+                .failing_for(deadline)
+                .filter(|_| *call_problem == Problem::HostUnreachable)
+        };
         questions.failing_for(deadline).or_else(silent_calls)
     }
 
@@ -147,7 +170,8 @@ impl HostSession {
     ) {
         let attempt = facts.spec.attempt;
         self.refusals.begin_attempt(attempt);
-        self.refusals.on_activates(attempt.is_some() && memory.activate_failed == attempt);
+        self.refusals
+            .on_activates(attempt.is_some() && memory.activate_failed == attempt);
         let busy = host.updates == Updates::Busy;
         self.pace.command.seen(busy);
         if busy {
@@ -165,7 +189,9 @@ impl HostSession {
         memory.refresh_due |= self.pace.refresh_is_due();
         memory.prefetch = match chosen(host) {
             _ if !self.options.prefetch => Prefetch::Off,
-            Some(chosen) if self.pace.prefetches.wait(chosen).is_none() && waits_for_its_turn(shadow) => {
+            Some(chosen)
+                if self.pace.prefetches.wait(chosen).is_none() && waits_for_its_turn(shadow) =>
+            {
                 Prefetch::Due
             }
             _ => Prefetch::Later,
@@ -174,7 +200,8 @@ impl HostSession {
 
     /// How long until something is due on an idle host.
     pub(super) fn idle_for(&self, host: &HostFacts<'_>) -> Duration {
-        self.pace.idle_for(chosen(host).filter(|_| self.options.prefetch))
+        self.pace
+            .idle_for(chosen(host).filter(|_| self.options.prefetch))
     }
 
     /// How long to wait until the next look at a command that runs.
@@ -191,8 +218,12 @@ impl HostSession {
     pub(super) fn on_report(&mut self, write: &Write<'_>, memory: &mut StepMemory) {
         for (field, value) in &write.sets {
             match (field, value) {
-                (Field::StatusRebootRequested, value) if *value != Value::Absent => self.refusals.on_claim(),
-                (Field::StatusStaged, Value::Absent) => self.pace.image_gone(self.options.refresh_interval),
+                (Field::StatusRebootRequested, value) if *value != Value::Absent => {
+                    self.refusals.on_claim()
+                }
+                (Field::StatusStaged, Value::Absent) => {
+                    self.pace.image_gone(self.options.refresh_interval)
+                }
                 (_, Value::Staged(staged)) if staged.prefetched => {
                     self.failures.prefetches.resolved();
                     memory.refresh_due = false;
@@ -220,7 +251,8 @@ fn waits_for_its_turn(shadow: &BottlerocketShadow) -> bool {
     let mut conditions = shadow.status.iter().flat_map(|status| &status.conditions);
     let progressing = conditions.find(|condition| condition.type_ == PROGRESSING);
     progressing.is_none_or(|it| {
-        it.status == ConditionStatus::False && !REASONS_AGAINST_PREFETCH.contains(&it.reason.as_str())
+        it.status == ConditionStatus::False
+            && !REASONS_AGAINST_PREFETCH.contains(&it.reason.as_str())
     })
 }
 

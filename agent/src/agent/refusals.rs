@@ -34,7 +34,11 @@ impl HostRefusals {
     /// Notes the attempt that the spec asks for. A new attempt forgets what happened in the one before.
     pub(super) fn begin_attempt(&mut self, attempt: Option<u64>) {
         if self.attempt != attempt {
-            *self = Self { attempt, known_since: Some(Instant::now()), ..Self::default() };
+            *self = Self {
+                attempt,
+                known_since: Some(Instant::now()),
+                ..Self::default()
+            };
         }
     }
 
@@ -55,7 +59,11 @@ impl HostRefusals {
 
     /// What the host said to a call.
     pub(super) fn on_answer(&mut self, call: HostCall, answer: &Result<CommandAnswer, HostError>) {
-        let since = if call == HostCall::Reboot { &mut self.reboot_since } else { &mut self.command_since };
+        let since = if call == HostCall::Reboot {
+            &mut self.reboot_since
+        } else {
+            &mut self.command_since
+        };
         match answer {
             // It was never asked.
             Err(HostError::Unreachable { .. }) => {}
@@ -75,21 +83,33 @@ impl HostRefusals {
     /// Has the host refused every request for a reboot for as long as `deadline`? A claim that this process found is
     /// older than its requests, so these have to be refused for longer.
     pub(super) fn reboot_for_good(&self, deadline: Duration) -> bool {
-        let deadline = if self.claimed { deadline } else { deadline.max(OVER) };
-        self.reboot_accepted.is_none() && self.reboot_since.is_some_and(|since| since.elapsed() >= deadline)
+        let deadline = if self.claimed {
+            deadline
+        } else {
+            deadline.max(OVER)
+        };
+        self.reboot_accepted.is_none()
+            && self
+                .reboot_since
+                .is_some_and(|since| since.elapsed() >= deadline)
     }
 
     /// May a reboot still come that was asked for in this boot? Not that of a claim which this process made and for which it
     /// got nothing but refusals.
     pub(super) fn reboot_may_come(&self) -> bool {
         let inherited = self.known_since.filter(|_| !self.claimed);
-        self.reboot_accepted.or(inherited).is_some_and(|asked| asked.elapsed() < OVER)
+        self.reboot_accepted
+            .or(inherited)
+            .is_some_and(|asked| asked.elapsed() < OVER)
     }
 
     /// Has the host refused every command for as long as `deadline`, although none runs? Or has it for as long failed to
     /// activate a whole image?
     pub(super) fn command_for_good(&self, deadline: Duration) -> bool {
-        let since = [self.command_since, self.activate_since].into_iter().flatten().min();
+        let since = [self.command_since, self.activate_since]
+            .into_iter()
+            .flatten()
+            .min();
         since.is_some_and(|since| since.elapsed() >= deadline)
     }
 }
@@ -127,7 +147,11 @@ mod tests {
             refusals.on_answer(HostCall::Reboot, &Ok(no()));
             tokio::time::advance(waited).await;
             refusals.on_answer(HostCall::Reboot, &Ok(no()));
-            assert_eq!(refusals.reboot_for_good(DEADLINE), expected, "{claimed} {accepted} {waited:?}");
+            assert_eq!(
+                refusals.reboot_for_good(DEADLINE),
+                expected,
+                "{claimed} {accepted} {waited:?}"
+            );
             assert!(!refusals.command_for_good(DEADLINE));
             refusals.begin_attempt(Some(1));
             assert_eq!(refusals.reboot_for_good(DEADLINE), expected);
@@ -140,9 +164,15 @@ mod tests {
     async fn an_accepted_or_inherited_reboot_may_still_come() {
         let mut refusals = HostRefusals::default();
         refusals.begin_attempt(Some(1));
-        assert!(refusals.reboot_may_come(), "an earlier process may have asked for it");
+        assert!(
+            refusals.reboot_may_come(),
+            "an earlier process may have asked for it"
+        );
         refusals.on_claim();
-        assert!(!refusals.reboot_may_come(), "nobody could ask before the claim");
+        assert!(
+            !refusals.reboot_may_come(),
+            "nobody could ask before the claim"
+        );
         refusals.on_answer(HostCall::Reboot, &Ok(no()));
         assert!(!refusals.reboot_may_come());
         refusals.on_answer(HostCall::Reboot, &Ok(CommandAnswer::Begun));

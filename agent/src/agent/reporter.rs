@@ -52,13 +52,18 @@ impl Reporter {
     /// The newest shadow; read again if reports are refused although the watch brings nothing, or if it does not bring what is
     /// known.
     pub(super) async fn newest(&mut self) -> Seen {
-        let doubtful = self.copy.doubtful_from().is_some_and(|from| from <= Instant::now());
+        let doubtful = self
+            .copy
+            .doubtful_from()
+            .is_some_and(|from| from <= Instant::now());
         if (std::mem::take(&mut self.must_read) || doubtful)
             && let Some(known) = self.copy.current()
         {
             self.copy.doubt_later();
             match self.shadows.get_opt(&self.name).await {
-                Ok(Some(Item { body: Ok(shadow), .. })) if shadow.metadata.uid == known.metadata.uid => {
+                Ok(Some(Item {
+                    body: Ok(shadow), ..
+                })) if shadow.metadata.uid == known.metadata.uid => {
                     self.copy.on_answer(shadow);
                 }
                 // Deleted, made again, or not to be read: the watch will say so, in its order.
@@ -81,12 +86,17 @@ impl Reporter {
         let patch = match write.patch(&observed) {
             Ok(patch) => Patch::<BottlerocketShadow>::Json(patch),
             Err(misfit) => {
-                let reason =
-                    format!("the agent made a status that does not fit the shadow; this is a bug: {misfit}");
+                let reason = format!(
+                    "the agent made a status that does not fit the shadow; this is a bug: {misfit}"
+                );
                 return Err(Pause::ShadowOr(self.failing.failed(&reason)));
             }
         };
-        match self.shadows.patch_status(&self.name, &PatchParams::default(), &patch).await {
+        match self
+            .shadows
+            .patch_status(&self.name, &PatchParams::default(), &patch)
+            .await
+        {
             Ok(answer) => {
                 if let Ok(shadow) = answer.body {
                     self.copy.on_answer(shadow);
@@ -133,18 +143,37 @@ impl Reporter {
 
 /// Logs a report that the API server took.
 fn log_report(write: &Write<'_>) {
-    let state = write.sets.iter().find_map(|(field, value)| match (field, value) {
-        (Field::CurrentState, Value::State(state)) => Some(state.as_str()),
-        _ => None,
-    });
-    let problem = write.sets.iter().find_map(|(field, value)| match (field, value) {
-        (Field::StatusProblem, Value::Problem(problem)) => Some(problem.as_str()),
-        _ => None,
-    });
-    let message = write.sets.iter().find_map(|(field, value)| match (field, value) {
-        (Field::StatusMessage, Value::Text(message)) => Some(message.as_ref()),
-        _ => None,
-    });
-    let fields: Vec<String> = write.sets.iter().map(|(field, _)| format!("{field:?}")).collect();
-    tracing::info!(state, problem, says = message, fields = fields.join(","), "wrote the shadow's status");
+    let state = write
+        .sets
+        .iter()
+        .find_map(|(field, value)| match (field, value) {
+            (Field::CurrentState, Value::State(state)) => Some(state.as_str()),
+            _ => None,
+        });
+    let problem = write
+        .sets
+        .iter()
+        .find_map(|(field, value)| match (field, value) {
+            (Field::StatusProblem, Value::Problem(problem)) => Some(problem.as_str()),
+            _ => None,
+        });
+    let message = write
+        .sets
+        .iter()
+        .find_map(|(field, value)| match (field, value) {
+            (Field::StatusMessage, Value::Text(message)) => Some(message.as_ref()),
+            _ => None,
+        });
+    let fields: Vec<String> = write
+        .sets
+        .iter()
+        .map(|(field, _)| format!("{field:?}"))
+        .collect();
+    tracing::info!(
+        state,
+        problem,
+        says = message,
+        fields = fields.join(","),
+        "wrote the shadow's status"
+    );
 }

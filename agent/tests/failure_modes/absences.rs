@@ -18,7 +18,13 @@ async fn mounted() -> Solo {
 
 async fn until_nobody_answers(solo: &Solo) {
     let beginning = "nobody answers on ";
-    solo.until(beginning, |status| status.message.as_ref().is_some_and(|it| it.starts_with(beginning))).await;
+    solo.until(beginning, |status| {
+        status
+            .message
+            .as_ref()
+            .is_some_and(|it| it.starts_with(beginning))
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -29,25 +35,39 @@ async fn a_restarted_host_api_needs_a_new_container() {
     solo.stage(1);
     solo.until_at(1, STAGED).await;
     assert_eq!(solo.ends(), 1);
-    let status = solo.until("no message", |status| status.message.is_none()).await;
+    let status = solo
+        .until("no message", |status| status.message.is_none())
+        .await;
     assert_eq!(status.crash_count.unwrap_or(0), 0);
-    assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (1, 1));
+    assert_eq!(
+        (solo.count("prepare-update"), solo.count("activate-update")),
+        (1, 1)
+    );
 }
 
 /// Since when the host's API has been said to be silent, if it is said.
 fn silent_since(solo: &Solo) -> Option<String> {
     let status = solo.status();
-    status.problem_since.filter(|_| status.problem == Some(Problem::HostUnreachable))
+    status
+        .problem_since
+        .filter(|_| status.problem == Some(Problem::HostUnreachable))
 }
 
 async fn until_silent(solo: &Solo) -> String {
-    solo.until("silent", |status| status.problem == Some(Problem::HostUnreachable)).await;
+    solo.until("silent", |status| {
+        status.problem == Some(Problem::HostUnreachable)
+    })
+    .await;
     silent_since(solo).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn silence_in_mid_update_ends_the_attempt() {
-    let silent = [Call::Status, Call::Action(Command::Prepare), Call::Action(Command::Activate)];
+    let silent = [
+        Call::Status,
+        Call::Action(Command::Prepare),
+        Call::Action(Command::Activate),
+    ];
     for call in silent {
         let solo = Solo::idle().await;
         solo.faults(Faults::answer(call, Answer::Hang));
@@ -55,10 +75,20 @@ async fn silence_in_mid_update_ends_the_attempt() {
         until_silent(&solo).await;
         let since = Instant::now();
         let status = solo.until_at(1, State::ErrorReset).await;
-        assert!((3..=6).contains(&(since.elapsed().as_secs() / 60)), "{call:?}: {:?}", since.elapsed());
+        assert!(
+            (3..=6).contains(&(since.elapsed().as_secs() / 60)),
+            "{call:?}: {:?}",
+            since.elapsed()
+        );
         let message = status.message.unwrap();
-        assert!(message.starts_with("the host's API does not answer: "), "{message}");
-        assert_eq!((status.problem, status.crash_count), (Some(Problem::StepFailed), Some(1)));
+        assert!(
+            message.starts_with("the host's API does not answer: "),
+            "{message}"
+        );
+        assert_eq!(
+            (status.problem, status.crash_count),
+            (Some(Problem::StepFailed), Some(1))
+        );
         assert_eq!(solo.ends(), 0);
     }
 }
@@ -83,12 +113,18 @@ async fn silence_after_the_claim_ends_nothing() {
     let solo = Solo::idle().await;
     solo.stage(1);
     solo.until_at(1, STAGED).await;
-    solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
+    solo.faults(Faults {
+        reboot_ignored: true,
+        ..Faults::default()
+    });
     solo.grant();
     solo.until_called("reboot", 0).await;
     solo.faults(Faults::answer(Call::Status, Answer::Hang));
     until_silent(&solo).await;
-    solo.never("it fails", || solo.status().current_state == Some(State::ErrorReset)).await;
+    solo.never("it fails", || {
+        solo.status().current_state == Some(State::ErrorReset)
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,11 +132,17 @@ async fn silence_of_an_idle_host_is_waited_for() {
     let solo = Solo::idle().await;
     solo.faults(Faults::answer(Call::Status, Answer::Hang));
     until_silent(&solo).await;
-    solo.never("it ends", || solo.ends() > 0 || solo.status().crash_count.unwrap_or(0) > 0).await;
+    solo.never("it ends", || {
+        solo.ends() > 0 || solo.status().crash_count.unwrap_or(0) > 0
+    })
+    .await;
     solo.faults(Faults::default());
     solo.stage(1);
     solo.until_at(1, STAGED).await;
-    assert_eq!((solo.status().problem, solo.status().problem_since), (None, None));
+    assert_eq!(
+        (solo.status().problem, solo.status().problem_since),
+        (None, None)
+    );
 }
 
 /// The API server has died, and with it one agent after the other: only the status remembers for how long.
@@ -115,6 +157,7 @@ async fn since_when_it_is_silent_survives_agents() {
     solo.until_called("prepare-update", 0).await;
     solo.place.host.restart_api(Duration::from_hours(2));
     let since = until_silent(&solo).await;
-    solo.never("it changes", || silent_since(&solo) != Some(since.clone())).await;
+    solo.never("it changes", || silent_since(&solo) != Some(since.clone()))
+        .await;
     assert!(solo.ends() > 10, "{}", solo.ends());
 }

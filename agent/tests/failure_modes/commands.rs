@@ -20,7 +20,14 @@ fn assert_well(solo: &Solo) {
 async fn a_download_of_eight_hours_is_awaited_by_whichever_agent() {
     let prepare = Duration::from_hours(8);
     for killed in [false, true] {
-        let mut solo = Solo::idle_with(Durations { prepare, ..Durations::default() }, &[]).await;
+        let mut solo = Solo::idle_with(
+            Durations {
+                prepare,
+                ..Durations::default()
+            },
+            &[],
+        )
+        .await;
         solo.stage(1);
         solo.until_called("prepare-update", 0).await;
         if killed {
@@ -52,17 +59,53 @@ async fn a_hosts_refusal_enters_and_leaves_the_message() {
     let [refresh, prepare, activate] =
         [Command::Refresh, Command::Prepare, Command::Activate].map(Call::Action);
     let rows = [
-        (refresh, Answer::Refused("disk on fire".into()), "refresh was refused: disk on fire"),
-        (prepare, Answer::NotFound("no chosen one".into()), "prepare was refused: no chosen one"),
-        (prepare, Answer::NotAllowed("not now".into()), "prepare was refused: not now"),
-        (activate, Answer::NotFound("none staged".into()), "activate was refused: none staged"),
-        (activate, Answer::NotAllowed("not now".into()), "activate was refused: not now"),
+        (
+            refresh,
+            Answer::Refused("disk on fire".into()),
+            "refresh was refused: disk on fire",
+        ),
+        (
+            prepare,
+            Answer::NotFound("no chosen one".into()),
+            "prepare was refused: no chosen one",
+        ),
+        (
+            prepare,
+            Answer::NotAllowed("not now".into()),
+            "prepare was refused: not now",
+        ),
+        (
+            activate,
+            Answer::NotFound("none staged".into()),
+            "activate was refused: none staged",
+        ),
+        (
+            activate,
+            Answer::NotAllowed("not now".into()),
+            "activate was refused: not now",
+        ),
         (prepare, Answer::Half, "was cut off"),
         (prepare, Answer::Hang, "got no answer within 10 s"),
-        (Call::Status, Answer::Refused("no memory".into()), "was answered with 500: no memory"),
-        (Call::Status, Answer::Half, "the answer to GET /updates/status was cut off"),
-        (Call::Status, Answer::Hang, "GET /updates/status got no answer within 10 s"),
-        (Call::Status, Answer::Nonsense("<html>".into()), "cannot be understood"),
+        (
+            Call::Status,
+            Answer::Refused("no memory".into()),
+            "was answered with 500: no memory",
+        ),
+        (
+            Call::Status,
+            Answer::Half,
+            "the answer to GET /updates/status was cut off",
+        ),
+        (
+            Call::Status,
+            Answer::Hang,
+            "GET /updates/status got no answer within 10 s",
+        ),
+        (
+            Call::Status,
+            Answer::Nonsense("<html>".into()),
+            "cannot be understood",
+        ),
         (
             prepare,
             Answer::NotAllowed("\u{1b}[2J\0\nnot\u{202e} now".into()),
@@ -79,12 +122,23 @@ async fn a_hosts_refusal_enters_and_leaves_the_message() {
         solo.faults(Faults::answer(call, answer.clone()));
         solo.stage(1);
         let told = |message: &str| message.contains(sentence);
-        let status = solo.until(sentence, |status| status.message.as_deref().is_some_and(told)).await;
-        assert!(status.problem.is_some_and(Problem::is_of_host_api), "{sentence}: {:?}", status.problem);
+        let status = solo
+            .until(sentence, |status| {
+                status.message.as_deref().is_some_and(told)
+            })
+            .await;
+        assert!(
+            status.problem.is_some_and(Problem::is_of_host_api),
+            "{sentence}: {:?}",
+            status.problem
+        );
         solo.faults(Faults::default());
         solo.until_at(1, STAGED).await;
-        solo.until(&format!("no message after {call:?}, {answer:?}"), |status| status.message.is_none())
-            .await;
+        solo.until(
+            &format!("no message after {call:?}, {answer:?}"),
+            |status| status.message.is_none(),
+        )
+        .await;
         assert_well(&solo);
     }
 }
@@ -92,9 +146,21 @@ async fn a_hosts_refusal_enters_and_leaves_the_message() {
 #[tokio::test(start_paused = true)]
 async fn a_command_refused_for_good_ends_the_attempt() {
     for (command, answer, words) in [
-        (Command::Prepare, Answer::NotFound("no chosen one".into()), ": prepare was refused: no chosen one"),
-        (Command::Prepare, Answer::NotAllowed("not now".into()), ": prepare was refused: not now"),
-        (Command::Activate, Answer::Refused("disk on fire".into()), ": activate was refused: disk on fire"),
+        (
+            Command::Prepare,
+            Answer::NotFound("no chosen one".into()),
+            ": prepare was refused: no chosen one",
+        ),
+        (
+            Command::Prepare,
+            Answer::NotAllowed("not now".into()),
+            ": prepare was refused: not now",
+        ),
+        (
+            Command::Activate,
+            Answer::Refused("disk on fire".into()),
+            ": activate was refused: disk on fire",
+        ),
         // Although the host says that nothing runs.
         (Command::Prepare, Answer::Locked, ""),
     ] {
@@ -102,27 +168,50 @@ async fn a_command_refused_for_good_ends_the_attempt() {
         solo.faults(Faults::answer(Call::Action(command), answer));
         solo.stage(1);
         let status = solo.until_at(1, State::ErrorReset).await;
-        assert_eq!(status.message, Some(format!("the host refuses the commands of the update{words}")));
+        assert_eq!(
+            status.message,
+            Some(format!(
+                "the host refuses the commands of the update{words}"
+            ))
+        );
         let actions = solo.actions();
-        assert!(actions.len() < 300, "{}: the host is asked without pause", actions.len());
-        solo.never("anything more is tried", || solo.actions() != actions).await;
+        assert!(
+            actions.len() < 300,
+            "{}: the host is asked without pause",
+            actions.len()
+        );
+        solo.never("anything more is tried", || solo.actions() != actions)
+            .await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn output_of_successful_commands_does_no_harm() {
     let noise = "\u{1b}[2J\0 1%\r\n".repeat(100_000);
-    for words in
-        [&noise, &format!("Starting update to {NEW}\n{noise}"), &format!("\n\0\nStarting update to {NEW}")]
-    {
+    for words in [
+        &noise,
+        &format!("Starting update to {NEW}\n{noise}"),
+        &format!("\n\0\nStarting update to {NEW}"),
+    ] {
         let solo = Solo::idle().await;
         let says = |command| (command, Ending::Saying(words.clone()));
-        let endings = [Command::Refresh, Command::Prepare, Command::Activate].map(says).into();
-        solo.faults(Faults { endings, ..Faults::default() });
+        let endings = [Command::Refresh, Command::Prepare, Command::Activate]
+            .map(says)
+            .into();
+        solo.faults(Faults {
+            endings,
+            ..Faults::default()
+        });
         solo.stage(1);
         solo.until_at(1, STAGED).await;
         assert_well(&solo);
-        assert!(solo.statuses().iter().all(|status| status.message.is_none()), "{:#?}", solo.statuses());
+        assert!(
+            solo.statuses()
+                .iter()
+                .all(|status| status.message.is_none()),
+            "{:#?}",
+            solo.statuses()
+        );
         assert_eq!(solo.count("prepare-update"), 1);
     }
 }
@@ -131,27 +220,49 @@ async fn output_of_successful_commands_does_no_harm() {
 async fn a_host_hiding_its_version_is_reported() {
     let mut solo = Solo::new(Durations::default(), &[]);
     for (answer, sentence) in [
-        (Answer::Refused("no os-release".into()), "GET /os was answered with 500: no os-release"),
-        (Answer::Nonsense(r#"{"version_id": "latest"}"#.into()), "\"latest\" is not a version"),
+        (
+            Answer::Refused("no os-release".into()),
+            "GET /os was answered with 500: no os-release",
+        ),
+        (
+            Answer::Nonsense(r#"{"version_id": "latest"}"#.into()),
+            "\"latest\" is not a version",
+        ),
         (Answer::Hang, "GET /os got no answer"),
         (Answer::Half, "the answer to GET /os was cut off"),
     ] {
         solo.faults(Faults::answer(Call::Os, answer));
         solo.start();
         let told = |message: &String| message.contains(sentence);
-        let status = solo.until(sentence, |status| status.message.as_ref().is_some_and(told)).await;
-        assert_eq!((status.current_version, status.current_state), (None, None), "nothing is made up");
+        let status = solo
+            .until(sentence, |status| status.message.as_ref().is_some_and(told))
+            .await;
+        assert_eq!(
+            (status.current_version, status.current_state),
+            (None, None),
+            "nothing is made up"
+        );
     }
     solo.faults(Faults::default());
     let status = solo.until_idle_with_update().await;
-    assert_eq!((status.current_version.as_deref(), status.message), (Some(OLD), None));
+    assert_eq!(
+        (status.current_version.as_deref(), status.message),
+        (Some(OLD), None)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_command_is_not_sent_twice() {
     let prepare = Duration::from_hours(1);
     for command in [Command::Refresh, Command::Prepare, Command::Activate] {
-        let solo = Solo::idle_with(Durations { prepare, ..Durations::default() }, &[]).await;
+        let solo = Solo::idle_with(
+            Durations {
+                prepare,
+                ..Durations::default()
+            },
+            &[],
+        )
+        .await;
         let before = solo.count("refresh-updates");
         solo.faults(Faults::answer(Call::Action(command), Answer::Lost));
         solo.stage(1);
@@ -161,9 +272,20 @@ async fn an_unanswered_command_is_not_sent_twice() {
             solo.faults(Faults::default());
         }
         solo.until_at(1, STAGED).await;
-        assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (1, 1), "{command:?}");
-        let told: Vec<_> = solo.statuses().into_iter().filter_map(|status| status.message).collect();
-        assert!(command == Command::Refresh || told.is_empty(), "it had begun, and was there: {told:?}");
+        assert_eq!(
+            (solo.count("prepare-update"), solo.count("activate-update")),
+            (1, 1),
+            "{command:?}"
+        );
+        let told: Vec<_> = solo
+            .statuses()
+            .into_iter()
+            .filter_map(|status| status.message)
+            .collect();
+        assert!(
+            command == Command::Refresh || told.is_empty(),
+            "it had begun, and was there: {told:?}"
+        );
         assert_well(&solo);
     }
 }
@@ -172,15 +294,26 @@ async fn an_unanswered_command_is_not_sent_twice() {
 async fn a_boot_in_mid_update_begins_it_again() {
     for command in ["prepare-update", "activate-update"] {
         let long = Duration::from_mins(10);
-        let solo =
-            Solo::idle_with(Durations { prepare: long, activate: long, ..Durations::default() }, &[]).await;
+        let solo = Solo::idle_with(
+            Durations {
+                prepare: long,
+                activate: long,
+                ..Durations::default()
+            },
+            &[],
+        )
+        .await;
         let boot = solo.place.host.boot_id();
         solo.stage(1);
         solo.until_called(command, 0).await;
         solo.place.host.reboot_now();
         solo.until_booted(&boot).await;
         solo.until_at(1, STAGED).await;
-        assert_eq!(solo.count("prepare-update"), 2, "what was staged before the boot is not trusted");
+        assert_eq!(
+            solo.count("prepare-update"),
+            2,
+            "what was staged before the boot is not trusted"
+        );
         assert_eq!(solo.place.host.version(), OLD);
         assert_well(&solo);
     }
@@ -189,23 +322,40 @@ async fn a_boot_in_mid_update_begins_it_again() {
 #[tokio::test(start_paused = true)]
 async fn an_image_without_dispatcher_has_no_in_place_updates() {
     let mut solo = Solo::new(Durations::default(), &[]);
-    let no_dispatcher = "Unable to start the update dispatcher: No such file or directory (os error 2)";
-    solo.faults(Faults::answer(Call::Action(Command::Refresh), Answer::Refused(no_dispatcher.into())));
+    let no_dispatcher =
+        "Unable to start the update dispatcher: No such file or directory (os error 2)";
+    solo.faults(Faults::answer(
+        Call::Action(Command::Refresh),
+        Answer::Refused(no_dispatcher.into()),
+    ));
     solo.start();
     let has_none = |problem| problem == Some(Problem::NoInPlaceUpdates);
-    let status = solo.until("no in-place updates", |status| has_none(status.problem)).await;
-    assert_eq!(status.message, Some(format!("refresh was refused: {no_dispatcher}")));
-    solo.never("another word", || !has_none(solo.status().problem)).await;
+    let status = solo
+        .until("no in-place updates", |status| has_none(status.problem))
+        .await;
+    assert_eq!(
+        status.message,
+        Some(format!("refresh was refused: {no_dispatcher}"))
+    );
+    solo.never("another word", || !has_none(solo.status().problem))
+        .await;
     solo.faults(Faults::default());
     solo.until_idle_with_update().await;
-    solo.until("all is well", |status| status.problem.is_none()).await;
+    solo.until("all is well", |status| status.problem.is_none())
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_host_with_one_partition_set_has_no_in_place_updates() {
     for prefetch in [false, true] {
-        let mut solo = Solo::new(Durations::default(), if prefetch { &["--prefetch"] } else { &[] });
-        solo.faults(Faults::failing(Command::Prepare, "Could not find inactive partition set"));
+        let mut solo = Solo::new(
+            Durations::default(),
+            if prefetch { &["--prefetch"] } else { &[] },
+        );
+        solo.faults(Faults::failing(
+            Command::Prepare,
+            "Could not find inactive partition set",
+        ));
         solo.start();
         solo.until_idle_with_update().await;
         if !prefetch {
@@ -215,10 +365,21 @@ async fn a_host_with_one_partition_set_has_no_in_place_updates() {
             solo.until_at(1, State::Idle).await;
         }
         let has_none = |problem| problem == Some(Problem::NoInPlaceUpdates);
-        let status = solo.until("no in-place updates", |status| has_none(status.problem)).await;
-        assert!(status.message.unwrap().ends_with(": Could not find inactive partition set"));
+        let status = solo
+            .until("no in-place updates", |status| has_none(status.problem))
+            .await;
+        assert!(
+            status
+                .message
+                .unwrap()
+                .ends_with(": Could not find inactive partition set")
+        );
         let looked = solo.count("refresh-updates");
-        solo.never("another word", || !has_none(solo.status().problem)).await;
-        assert!(solo.count("refresh-updates") > looked, "although it looks for updates, and finds one");
+        solo.never("another word", || !has_none(solo.status().problem))
+            .await;
+        assert!(
+            solo.count("refresh-updates") > looked,
+            "although it looks for updates, and finds one"
+        );
     }
 }

@@ -22,7 +22,11 @@ fn assert_done(solo: &Solo, boots: usize, prepares: std::ops::RangeInclusive<usi
     let count = |action| solo.count(action);
     assert_eq!(solo.place.host.version(), NEW, "{what}");
     assert_eq!(count("reboot"), boots, "{what}");
-    assert!(prepares.contains(&count("prepare-update")), "{what}: {:?}", solo.actions());
+    assert!(
+        prepares.contains(&count("prepare-update")),
+        "{what}: {:?}",
+        solo.actions()
+    );
     assert_eq!(count("activate-update"), 1, "{what}: {:?}", solo.actions());
     assert_eq!(count("deactivate-update"), 0, "{what}");
     for status in solo.statuses() {
@@ -58,7 +62,14 @@ async fn killed_at_every_call_of_the_host() {
     ];
     for (call, name) in calls {
         let reboot = Duration::from_mins(1);
-        let mut solo = Solo::idle_with(Durations { reboot, ..Durations::default() }, &[]).await;
+        let mut solo = Solo::idle_with(
+            Durations {
+                reboot,
+                ..Durations::default()
+            },
+            &[],
+        )
+        .await;
         let before = solo.count(name);
         // The host does what it is asked, and the agent is gone before it hears so.
         solo.faults(Faults::answer(call, Answer::Lost));
@@ -89,7 +100,10 @@ async fn a_store_that_has_gone_back_is_believed() {
     solo.stage(1);
     solo.until_at(1, STAGED).await;
     solo.restore(snapshot);
-    solo.never("the forgotten attempt is reported", || solo.status().attempt == Some(1)).await;
+    solo.never("the forgotten attempt is reported", || {
+        solo.status().attempt == Some(1)
+    })
+    .await;
     solo.update().await;
     assert_eq!(solo.status().current_version.as_deref(), Some(NEW));
 }

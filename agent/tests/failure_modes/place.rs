@@ -16,7 +16,11 @@ impl Place {
     /// A host that runs 1.19.4, with 1.20.1 published.
     pub fn new(durations: Durations) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let unique = format!("brupop-agent-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let unique = format!(
+            "brupop-agent-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let directory = std::env::temp_dir().join(unique);
         std::fs::create_dir_all(&directory).unwrap();
         let host = Host::start(HostOptions {

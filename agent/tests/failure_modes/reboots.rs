@@ -10,7 +10,14 @@ use crate::solo::{NEW, STAGED, Solo};
 
 async fn staged() -> Solo {
     let reboot = Duration::from_mins(3);
-    let solo = Solo::idle_with(Durations { reboot, ..Durations::default() }, &[]).await;
+    let solo = Solo::idle_with(
+        Durations {
+            reboot,
+            ..Durations::default()
+        },
+        &[],
+    )
+    .await;
     solo.stage(1);
     solo.until_at(1, STAGED).await;
     solo
@@ -21,13 +28,17 @@ async fn an_inhibited_reboot_fails_quoting_the_host() {
     for more in [String::new(), "\n\0\u{1b}[2J no\n".repeat(60_000)] {
         let solo = staged().await;
         let boot = solo.place.host.boot_id();
-        solo.faults(Faults::answer(Call::Reboot, Answer::Refused(format!("inhibited by a shell{more}"))));
+        solo.faults(Faults::answer(
+            Call::Reboot,
+            Answer::Refused(format!("inhibited by a shell{more}")),
+        ));
         solo.grant();
         let status = solo.until_at(1, State::ErrorReset).await;
         assert_eq!(status.reboot_requested, None, "the claim is taken back");
         let message = status.message.unwrap();
         assert!(
-            message.starts_with("the host refuses to reboot: ") && message.contains("inhibited by a shell"),
+            message.starts_with("the host refuses to reboot: ")
+                && message.contains("inhibited by a shell"),
             "{message}"
         );
         assert!(solo.count("reboot") > 1, "it was tried more than once");
@@ -35,25 +46,38 @@ async fn an_inhibited_reboot_fails_quoting_the_host() {
         // Given up: what we activated is not booted by accident.
         solo.spec(&json!({"state": "Idle", "reboot_from_boot_id": null}));
         solo.until_at(1, State::Idle).await;
-        assert_eq!(solo.actions().last().map(String::as_str), Some("deactivate-update"));
+        assert_eq!(
+            solo.actions().last().map(String::as_str),
+            Some("deactivate-update")
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_reboot_is_repeated_in_this_boot() {
     let solo = staged().await;
-    solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
+    solo.faults(Faults {
+        reboot_ignored: true,
+        ..Faults::default()
+    });
     solo.grant();
     let began = tokio::time::Instant::now();
     solo.until_called("reboot", 3).await;
     assert!(began.elapsed() >= Duration::from_mins(2), "not in a flood");
     assert_eq!(solo.status().crash_count.unwrap_or(0), 0);
-    assert_eq!(solo.status().reboot_requested, Some(solo.place.host.boot_id()), "it may come at any moment");
+    assert_eq!(
+        solo.status().reboot_requested,
+        Some(solo.place.host.boot_id()),
+        "it may come at any moment"
+    );
     solo.faults(Faults::default());
     let status = solo.until_at(1, State::RebootedIntoUpdate).await;
     assert_eq!(status.current_version.as_deref(), Some(NEW));
     let reboots = solo.count("reboot");
-    solo.never("it asks in the next boot, too", || solo.count("reboot") > reboots).await;
+    solo.never("it asks in the next boot, too", || {
+        solo.count("reboot") > reboots
+    })
+    .await;
 }
 
 /// A person has deactivated the image: a reboot would come to nothing.
@@ -64,7 +88,10 @@ fn deactivate(solo: &Solo) -> (usize, tokio::time::Instant) {
 
 #[tokio::test(start_paused = true)]
 async fn a_deactivated_image_withdraws_the_reboot_claim() {
-    let ignored = Faults { reboot_ignored: true, ..Faults::default() };
+    let ignored = Faults {
+        reboot_ignored: true,
+        ..Faults::default()
+    };
     let refused = Faults::answer(Call::Reboot, Answer::Refused("inhibited by a shell".into()));
     for (faults, accepted) in [(ignored, true), (refused, false)] {
         let solo = staged().await;
@@ -74,12 +101,25 @@ async fn a_deactivated_image_withdraws_the_reboot_claim() {
         let (asked, since) = deactivate(&solo);
         let told = "1.20.1 is not what the host would boot next";
         let says = |message: &String| message.starts_with(told);
-        solo.until(told, |status| status.message.as_ref().is_some_and(says)).await;
-        assert!(since.elapsed() < Duration::from_mins(3), "{:?}", since.elapsed());
+        solo.until(told, |status| status.message.as_ref().is_some_and(says))
+            .await;
+        assert!(
+            since.elapsed() < Duration::from_mins(3),
+            "{:?}",
+            since.elapsed()
+        );
         let status = solo.until_at(1, State::ErrorReset).await;
-        assert_eq!((status.message.as_deref(), status.reboot_requested), (Some(told), None));
+        assert_eq!(
+            (status.message.as_deref(), status.reboot_requested),
+            (Some(told), None)
+        );
         // What the host has accepted may come for a while.
-        assert_eq!(since.elapsed() > Duration::from_mins(25), accepted, "{:?}", since.elapsed());
+        assert_eq!(
+            since.elapsed() > Duration::from_mins(25),
+            accepted,
+            "{:?}",
+            since.elapsed()
+        );
         assert_eq!(solo.count("reboot"), asked);
     }
 }
@@ -90,9 +130,19 @@ async fn a_deactivated_image_ends_the_attempt_before_its_drain() {
     let solo = staged().await;
     let (_, since) = deactivate(&solo);
     let status = solo.until_at(1, State::ErrorReset).await;
-    assert!(since.elapsed() <= Duration::from_mins(1), "{:?}", since.elapsed());
-    assert_eq!(status.message.as_deref(), Some("1.20.1 is not what the host would boot next"));
-    assert_eq!((status.crash_count, status.problem), (Some(1), Some(Problem::StepFailed)));
+    assert!(
+        since.elapsed() <= Duration::from_mins(1),
+        "{:?}",
+        since.elapsed()
+    );
+    assert_eq!(
+        status.message.as_deref(),
+        Some("1.20.1 is not what the host would boot next")
+    );
+    assert_eq!(
+        (status.crash_count, status.problem),
+        (Some(1), Some(Problem::StepFailed))
+    );
 }
 
 /// What was known before the boot is why it came to nothing.
@@ -100,11 +150,17 @@ async fn a_deactivated_image_ends_the_attempt_before_its_drain() {
 async fn why_a_host_fell_back_survives_its_boot() {
     for restarted in [false, true] {
         let mut solo = staged().await;
-        solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
+        solo.faults(Faults {
+            reboot_ignored: true,
+            ..Faults::default()
+        });
         solo.grant();
         solo.until_called("reboot", 0).await;
         deactivate(&solo);
-        solo.until("said", |status| status.problem == Some(Problem::NotNextToBoot)).await;
+        solo.until("said", |status| {
+            status.problem == Some(Problem::NotNextToBoot)
+        })
+        .await;
         let before = solo.place.host.boot_id();
         solo.place.host.reboot_now();
         if restarted {
@@ -112,9 +168,14 @@ async fn why_a_host_fell_back_survives_its_boot() {
             solo.start();
         }
         let status = solo.until_at(1, State::ErrorReset).await;
-        let told =
-            "the host fell back to 1.19.4 when it rebooted: 1.20.1 is not what the host would boot next";
-        assert_eq!((status.problem, status.message.as_deref()), (Some(Problem::NotNextToBoot), Some(told)));
-        assert_eq!((status.crash_count, status.boot_id == Some(before)), (Some(1), false));
+        let told = "the host fell back to 1.19.4 when it rebooted: 1.20.1 is not what the host would boot next";
+        assert_eq!(
+            (status.problem, status.message.as_deref()),
+            (Some(Problem::NotNextToBoot), Some(told))
+        );
+        assert_eq!(
+            (status.crash_count, status.boot_id == Some(before)),
+            (Some(1), false)
+        );
     }
 }

@@ -33,7 +33,13 @@ impl Solo {
                     changed = died.changed() => changed.is_ok(),
                 }
             };
-            assert_eq!(timeout(DEADLINE, news).await, Ok(true), "{:#?} {:?}", self.status(), self.actions());
+            assert_eq!(
+                timeout(DEADLINE, news).await,
+                Ok(true),
+                "{:#?} {:?}",
+                self.status(),
+                self.actions()
+            );
         }
     }
 
@@ -47,15 +53,21 @@ impl Solo {
     fn react(&self) -> bool {
         let status = self.status();
         let goal = self.store.lock().unwrap().shadow["spec"]["state"].clone();
-        let reached =
-            status.attempt == Some(1) && status.current_state.is_some_and(|state| goal == state.as_str());
+        let reached = status.attempt == Some(1)
+            && status
+                .current_state
+                .is_some_and(|state| goal == state.as_str());
         match goal.as_str() {
             Some("Idle") if reached => return status.current_version.as_deref() == Some(NEW),
-            Some("Idle") if status.attempt.is_none() && status.target_version.as_deref() == Some(NEW) => {
+            Some("Idle")
+                if status.attempt.is_none() && status.target_version.as_deref() == Some(NEW) =>
+            {
                 self.stage(1);
             }
             Some("StagedAndPerformedUpdate") if reached => self.grant(),
-            Some("RebootedIntoUpdate") if reached => self.spec(&json!({"state": "MonitoringUpdate"})),
+            Some("RebootedIntoUpdate") if reached => {
+                self.spec(&json!({"state": "MonitoringUpdate"}))
+            }
             Some("MonitoringUpdate") if reached => self.spec(&json!({"state": "Idle"})),
             _ => {}
         }

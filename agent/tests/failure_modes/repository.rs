@@ -14,36 +14,52 @@ const DOWNLOAD: Duration = Duration::from_mins(30);
 const FAILS: &str = "activate failed with exit status 1: Failed to fetch";
 
 async fn solo(flags: &[&str]) -> Solo {
-    Solo::idle_with(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await
+    Solo::idle_with(
+        Durations {
+            prepare: DOWNLOAD,
+            ..Durations::default()
+        },
+        flags,
+    )
+    .await
 }
 
 /// The repository goes away between the last look for updates and the activate.
 async fn activate_fails(solo: &Solo) {
     solo.faults(Faults::failing(Command::Activate, "Failed to fetch"));
     solo.stage(1);
-    solo.until(FAILS, |status| status.message.as_deref() == Some(FAILS)).await;
+    solo.until(FAILS, |status| status.message.as_deref() == Some(FAILS))
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_activate_that_goes_on_failing_ends_the_attempt() {
     for away in [false, true] {
         let solo = solo(&["--prefetch"]).await;
-        solo.until("downloaded ahead", |status| status.staged.is_some()).await;
+        solo.until("downloaded ahead", |status| status.staged.is_some())
+            .await;
         activate_fails(&solo).await;
         let began = Instant::now();
         if away {
-            let choice = Choice { unreachable: true, ..Choice::default() };
+            let choice = Choice {
+                unreachable: true,
+                ..Choice::default()
+            };
             solo.faults(Faults::choice(choice));
         }
         let status = solo.until_at(1, State::ErrorReset).await;
         let took = began.elapsed();
         assert!((270..=400).contains(&took.as_secs()), "{took:?}");
         assert!(
-            status
-                .message
-                .is_some_and(|message| message.contains("failed with exit status 1: Failed to fetch"))
+            status.message.is_some_and(
+                |message| message.contains("failed with exit status 1: Failed to fetch")
+            )
         );
-        assert_eq!((solo.count("prepare-update"), status.crash_count), (1, Some(1)), "no second download");
+        assert_eq!(
+            (solo.count("prepare-update"), status.crash_count),
+            (1, Some(1)),
+            "no second download"
+        );
         assert!(solo.count("activate-update") < 20, "{:?}", solo.actions());
         // Nobody knows what keeps it from being activated: the next attempt has an image of its own.
         solo.faults(Faults::default());
@@ -63,10 +79,15 @@ async fn a_set_that_is_armed_unsaid_is_downloaded_over() {
     solo.faults(Faults::ending(Command::Activate, Ending::KilledLate(9)));
     solo.stage(1);
     solo.until_called("activate-update", 0).await;
-    solo.until("said", |status| status.problem == Some(Problem::StepFailed)).await;
+    solo.until("said", |status| status.problem == Some(Problem::StepFailed))
+        .await;
     solo.faults(Faults::default());
     let status = solo.until_at(1, State::ErrorReset).await;
-    assert!(status.message.is_some_and(|message| message.contains("already marked")));
+    assert!(
+        status
+            .message
+            .is_some_and(|message| message.contains("already marked"))
+    );
     let status = solo.second_attempt().await;
     assert_eq!(status.current_version.as_deref(), Some(NEW));
 }
@@ -76,20 +97,37 @@ async fn a_host_that_cannot_be_disarmed_says_so_until_it_is() {
     let mut solo = solo(&[]).await;
     solo.stage(1);
     solo.until_at(1, STAGED).await;
-    solo.faults(Faults::choice(Choice { unreachable: true, ..Choice::default() }));
+    solo.faults(Faults::choice(Choice {
+        unreachable: true,
+        ..Choice::default()
+    }));
     solo.spec(&json!({"state": "Idle"}));
-    let status = solo.until("armed", |status| status.problem == Some(Problem::CannotDisarm)).await;
+    let status = solo
+        .until("armed", |status| {
+            status.problem == Some(Problem::CannotDisarm)
+        })
+        .await;
     let told = "armed for 1.20.1, cannot be disarmed: deactivate failed with exit status 1: Failed to fetch";
-    assert!(status.message.is_some_and(|message| message.starts_with(told)));
+    assert!(
+        status
+            .message
+            .is_some_and(|message| message.starts_with(told))
+    );
     let words = solo.statuses().len();
-    solo.never("it is called Idle", || solo.status().current_state == Some(State::Idle)).await;
+    solo.never("it is called Idle", || {
+        solo.status().current_state == Some(State::Idle)
+    })
+    .await;
     assert!(solo.statuses().len() - words <= 120, "no flood of reports");
     assert_eq!(solo.status().problem, Some(Problem::CannotDisarm));
     solo.start();
     solo.faults(Faults::default());
     let status = solo.until_at(1, State::Idle).await;
     assert_eq!((status.problem, status.message), (None, None));
-    assert!(status.staged.is_some_and(|staged| staged.prefetched), "it waits for the next attempt");
+    assert!(
+        status.staged.is_some_and(|staged| staged.prefetched),
+        "it waits for the next attempt"
+    );
     solo.stage(2);
     solo.until_at(2, STAGED).await;
     assert_eq!(solo.count("prepare-update"), 1);
@@ -104,13 +142,21 @@ async fn a_host_that_chooses_an_older_version_goes_down() {
         let mut solo = Solo::new(Durations::default(), &[]);
         solo.place.host.publish("1.18.0").unwrap();
         if is_locked {
-            solo.faults(Faults::choice(Choice { version_lock: Some(older.clone()), ..Choice::default() }));
+            solo.faults(Faults::choice(Choice {
+                version_lock: Some(older.clone()),
+                ..Choice::default()
+            }));
         } else {
-            solo.place.host.change_repository(|it| it.set_max_version(Some(Version::new(1, 19, 0))));
+            solo.place
+                .host
+                .change_repository(|it| it.set_max_version(Some(Version::new(1, 19, 0))));
         }
         solo.start();
         let target = Some("1.18.0");
-        solo.until("an older version", |status| status.target_version.as_deref() == target).await;
+        solo.until("an older version", |status| {
+            status.target_version.as_deref() == target
+        })
+        .await;
         solo.stage(1);
         solo.spec(&json!({"version": target}));
         solo.until_at(1, STAGED).await;
@@ -125,20 +171,34 @@ async fn a_host_that_chooses_an_older_version_goes_down() {
 async fn a_host_that_is_locked_after_a_failure_says_so() {
     let solo = solo(&[]).await;
     solo.place.host.change_repository(|repository| {
-        repository.publish(Release { without_migrations: true, ..Release::new(NEW).unwrap() });
+        repository.publish(Release {
+            without_migrations: true,
+            ..Release::new(NEW).unwrap()
+        });
     });
     solo.stage(1);
     let status = solo.until_at(1, State::ErrorReset).await;
     assert_eq!(status.problem, Some(Problem::StepFailed));
-    let failures = json!({"count": 1, "attempt": 1, "at": "2026-11-21T04:00:00Z", "reason": "StepFailed"});
+    let failures =
+        json!({"count": 1, "attempt": 1, "at": "2026-11-21T04:00:00Z", "reason": "StepFailed"});
     solo.spec(&json!({"state": "Idle", "failures": failures}));
     solo.until_at(1, State::Idle).await;
     let lock = Version::parse(&solo.place.host.version()).ok();
-    solo.faults(Faults::choice(Choice { version_lock: lock, ..Choice::default() }));
-    let status = solo.until("locked", |status| status.problem == Some(Problem::NoUpdateChosen)).await;
+    solo.faults(Faults::choice(Choice {
+        version_lock: lock,
+        ..Choice::default()
+    }));
+    let status = solo
+        .until("locked", |status| {
+            status.problem == Some(Problem::NoUpdateChosen)
+        })
+        .await;
     assert_eq!(status.target_version, None);
     solo.faults(Faults::default());
-    solo.until("free again", |status| status.target_version.as_deref() == Some(NEW)).await;
+    solo.until("free again", |status| {
+        status.target_version.as_deref() == Some(NEW)
+    })
+    .await;
 }
 
 /// The host takes its time, and refuses to be asked again meanwhile.
@@ -147,8 +207,17 @@ async fn a_reboot_that_is_under_way_is_awaited() {
     let solo = solo(&[]).await;
     solo.stage(1);
     solo.until_at(1, STAGED).await;
-    solo.faults(Faults { reboot_delay: Duration::from_mins(12), ..Faults::default() });
+    solo.faults(Faults {
+        reboot_delay: Duration::from_mins(12),
+        ..Faults::default()
+    });
     solo.grant();
     let status = solo.until_at(1, State::RebootedIntoUpdate).await;
-    assert_eq!((status.current_version.as_deref(), status.crash_count.unwrap_or(0)), (Some(NEW), 0));
+    assert_eq!(
+        (
+            status.current_version.as_deref(),
+            status.crash_count.unwrap_or(0)
+        ),
+        (Some(NEW), 0)
+    );
 }

@@ -33,7 +33,10 @@ pub const STAGED: State = State::StagedAndPerformedUpdate;
 /// Has an Idle agent downloaded this version ahead of its turn?
 pub fn is_ahead(status: &BottlerocketShadowStatus, version: &str) -> bool {
     status.current_state == Some(State::Idle)
-        && status.staged.as_ref().is_some_and(|staged| staged.prefetched && staged.version == version)
+        && status
+            .staged
+            .as_ref()
+            .is_some_and(|staged| staged.prefetched && staged.version == version)
 }
 
 /// Awaits a condition, with looks that are rare enough for hours.
@@ -83,7 +86,10 @@ impl Solo {
         let mounted = self.mounted.then(|| mount.clone());
         let mut arguments = vec![
             "brupop-agent".to_owned(),
-            format!("--socket={}", mounted.as_ref().unwrap_or(&host_path).display()),
+            format!(
+                "--socket={}",
+                mounted.as_ref().unwrap_or(&host_path).display()
+            ),
             format!("--boot-id-file={}", place.boot_id_file().display()),
             "--start-jitter=0s".into(),
             "--poll-interval=30s".into(),
@@ -109,7 +115,13 @@ impl Solo {
                     std::fs::hard_link(&host_path, mount).unwrap();
                 }
                 let client = Client::new(service_of(&store), "ns");
-                let agent = Agent::new(options.clone(), client, "ns", "node-0", HostCalls::default());
+                let agent = Agent::new(
+                    options.clone(),
+                    client,
+                    "ns",
+                    "node-0",
+                    HostCalls::default(),
+                );
                 if agent.live(seen.clone(), shutdown.clone()).await.is_ok() {
                     return;
                 }
@@ -167,13 +179,17 @@ impl Solo {
     }
 
     pub fn status(&self) -> BottlerocketShadowStatus {
-        serde_json::from_value(self.store.lock().unwrap().shadow["status"].clone()).unwrap_or_default()
+        serde_json::from_value(self.store.lock().unwrap().shadow["status"].clone())
+            .unwrap_or_default()
     }
 
     /// Statuses in the order in which they were stored.
     pub fn statuses(&self) -> Vec<BottlerocketShadowStatus> {
         let statuses = self.store.lock().unwrap().statuses.clone();
-        statuses.into_iter().map(|status| serde_json::from_value(status).unwrap()).collect()
+        statuses
+            .into_iter()
+            .map(|status| serde_json::from_value(status).unwrap())
+            .collect()
     }
 
     /// Awaits a status.
@@ -184,10 +200,19 @@ impl Solo {
     ) -> BottlerocketShadowStatus {
         let mut seen = self.store.lock().unwrap().sender.subscribe();
         let hit = |seen: &Seen| {
-            seen.as_ref().is_some_and(|shadow| wanted(&shadow.status.clone().unwrap_or_default()))
+            seen.as_ref()
+                .is_some_and(|shadow| wanted(&shadow.status.clone().unwrap_or_default()))
         };
-        let found = timeout(DEADLINE, seen.wait_for(hit)).await.map(|found| found.is_ok());
-        assert_eq!(found, Ok(true), "{what}: {:#?} {:#?}", self.status(), self.actions());
+        let found = timeout(DEADLINE, seen.wait_for(hit))
+            .await
+            .map(|found| found.is_ok());
+        assert_eq!(
+            found,
+            Ok(true),
+            "{what}: {:#?} {:#?}",
+            self.status(),
+            self.actions()
+        );
         self.status()
     }
 
@@ -206,7 +231,8 @@ impl Solo {
 
     pub async fn until_idle_with_update(&self) -> BottlerocketShadowStatus {
         self.until("Idle, and an update", |status| {
-            status.current_state == Some(State::Idle) && status.target_version.as_deref() == Some(NEW)
+            status.current_state == Some(State::Idle)
+                && status.target_version.as_deref() == Some(NEW)
         })
         .await
     }
@@ -221,26 +247,40 @@ impl Solo {
     /// Awaits a call of the host that is made after this many others.
     pub async fn until_called(&self, path: &str, skip: usize) {
         let called = soon(Duration::from_secs(1), || self.count(path) > skip);
-        assert!(timeout(DEADLINE, called).await.is_ok(), "{path}: {:#?} {:?}", self.status(), self.actions());
+        assert!(
+            timeout(DEADLINE, called).await.is_ok(),
+            "{path}: {:#?} {:?}",
+            self.status(),
+            self.actions()
+        );
     }
 
     /// Awaits another boot.
     pub async fn until_booted(&self, before: &str) {
         let mut power = self.place.host.power();
-        let up = |power: &HostPower| matches!(power, HostPower::Up { boot_id, .. } if boot_id != before);
-        timeout(DEADLINE, power.wait_for(up)).await.unwrap().unwrap();
+        let up =
+            |power: &HostPower| matches!(power, HostPower::Up { boot_id, .. } if boot_id != before);
+        timeout(DEADLINE, power.wait_for(up))
+            .await
+            .unwrap()
+            .unwrap();
     }
 
     /// What was asked of the host, without the questions.
     pub fn actions(&self) -> Vec<String> {
         let calls = self.place.host.calls();
-        let actions = calls.iter().filter_map(|call| call.path.strip_prefix("/actions/"));
+        let actions = calls
+            .iter()
+            .filter_map(|call| call.path.strip_prefix("/actions/"));
         actions.map(str::to_owned).collect()
     }
 
     /// How often this action was asked for.
     pub fn count(&self, action: &str) -> usize {
-        self.actions().iter().filter(|asked| *asked == action).count()
+        self.actions()
+            .iter()
+            .filter(|asked| *asked == action)
+            .count()
     }
 
     /// From now on this goes wrong.
@@ -288,7 +328,12 @@ impl Solo {
     pub async fn never(&self, what: &str, condition: impl Fn() -> bool) {
         let hour = Duration::from_hours(1);
         let came = timeout(hour, soon(Duration::from_secs(10), condition)).await;
-        assert!(came.is_err(), "{what}: {:#?} {:?}", self.status(), self.actions());
+        assert!(
+            came.is_err(),
+            "{what}: {:#?} {:?}",
+            self.status(),
+            self.actions()
+        );
     }
 }
 

@@ -43,12 +43,22 @@ impl Store {
             "spec": {"state": "Idle"},
         });
         let (sender, died) = (watch::Sender::new(None), watch::Sender::new(false));
-        Self { shadow, sender, statuses: vec![], fuse: None, died }
+        Self {
+            shadow,
+            sender,
+            statuses: vec![],
+            fuse: None,
+            died,
+        }
     }
 
     /// Another revision, for those who watch.
     pub fn tell(&mut self) {
-        let revision: u64 = self.shadow["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        let revision: u64 = self.shadow["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
         self.shadow["metadata"]["resourceVersion"] = json!((revision + 1).to_string());
         self.show();
     }
@@ -75,7 +85,8 @@ impl Store {
 
     /// A patch of the status: all of it, or nothing.
     fn patch(&mut self, patch: &[u8]) -> Result<(), String> {
-        let Patch(mut operations) = serde_json::from_slice(patch).map_err(|error| error.to_string())?;
+        let Patch(mut operations) =
+            serde_json::from_slice(patch).map_err(|error| error.to_string())?;
         // To an API server, what is absent is null.
         operations.retain(|operation| {
             !matches!(operation, PatchOperation::Test(test)
@@ -84,7 +95,8 @@ impl Store {
         let patch = Patch(operations);
         let mut patched = self.shadow.clone();
         json_patch::patch(&mut patched, &patch).map_err(|error| error.to_string())?;
-        let status: BottlerocketShadowStatus = serde_json::from_value(patched["status"].clone()).unwrap();
+        let status: BottlerocketShadowStatus =
+            serde_json::from_value(patched["status"].clone()).unwrap();
         within_the_schema(&status)?;
         self.shadow["status"] = patched["status"].clone();
         self.statuses.push(self.shadow["status"].clone());
@@ -98,14 +110,22 @@ fn within_the_schema(status: &BottlerocketShadowStatus) -> Result<(), String> {
     let message = status.message.as_deref().unwrap_or_default();
     let boot_ids = [&status.boot_id, &status.reboot_requested];
     let sound = message.len() <= MESSAGE_MAX && is_printable(message);
-    if sound && boot_ids.into_iter().flatten().all(|boot_id| is_boot_id(boot_id)) {
+    if sound
+        && boot_ids
+            .into_iter()
+            .flatten()
+            .all(|boot_id| is_boot_id(boot_id))
+    {
         return Ok(());
     }
     Err(format!("status in body should match: {status:?}"))
 }
 
 /// Answers each request for the object.
-pub async fn answer(store: Arc<Mutex<Store>>, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
+pub async fn answer(
+    store: Arc<Mutex<Store>>,
+    request: Request<Body>,
+) -> Result<Response<Body>, kube::Error> {
     if request.method() == Method::PATCH {
         if store.lock().unwrap().burns(Death::Before) {
             std::future::pending::<()>().await;

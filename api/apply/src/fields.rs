@@ -48,18 +48,25 @@ fn take<T: DeserializeOwned>(object: &mut T, Document(json): Document) {
 
 /// Null takes away. The API server keeps no empty labels, annotations and lists of taints.
 fn put(object: &mut Json, pointer: &str, value: Json) {
-    let Some((parent, key)) = pointer.rsplit_once('/') else { return };
+    let Some((parent, key)) = pointer.rsplit_once('/') else {
+        return;
+    };
     if object.pointer(parent).is_none_or(Json::is_null) {
         if value.is_null() {
             return;
         }
         put(object, parent, json!({}));
     }
-    let Some(members) = object.pointer_mut(parent).and_then(Json::as_object_mut) else { return };
+    let Some(members) = object.pointer_mut(parent).and_then(Json::as_object_mut) else {
+        return;
+    };
     let key = key.replace("~1", "/").replace("~0", "~");
     if !value.is_null() {
         members.insert(key, value);
-    } else if members.remove(&key).is_some() && members.is_empty() && parent.matches('/').count() > 1 {
+    } else if members.remove(&key).is_some()
+        && members.is_empty()
+        && parent.matches('/').count() > 1
+    {
         put(object, parent, Json::Null);
     }
 }

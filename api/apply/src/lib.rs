@@ -27,7 +27,9 @@ pub trait Fields {
             value: format!("{value:?}"),
         };
         for (field, expected) in &write.tests {
-            let found = self.get(*field).ok_or_else(|| missing("test", *field, expected))?;
+            let found = self
+                .get(*field)
+                .ok_or_else(|| missing("test", *field, expected))?;
             if found != *expected {
                 return Err(NotApplied::Unmet(Unmet {
                     field: format!("{field:?}"),
@@ -37,7 +39,8 @@ pub trait Fields {
             }
         }
         for (field, value) in &write.sets {
-            self.get(*field).ok_or_else(|| missing("set", *field, value))?;
+            self.get(*field)
+                .ok_or_else(|| missing("set", *field, value))?;
         }
         for (field, value) in &write.sets {
             self.set(*field, value);

@@ -9,8 +9,8 @@ use std::slice;
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::shadow::{Failures, Staged};
 use brupop_api::{
-    BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, BottlerocketShadowSpec, Marker, Object,
-    Problem, State, names,
+    BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, BottlerocketShadowSpec, Marker,
+    Object, Problem, State, names,
 };
 use json_patch::{Patch, PatchOperation, TestOperation};
 use k8s_openapi::api::core::v1::Node;
@@ -25,15 +25,27 @@ use super::*;
 type Row = (Field<'static>, Value<'static>, Value<'static>);
 
 fn texts(field: Field<'static>) -> Row {
-    (field, Value::Text(format!("{field:?}").into()), Value::text("two"))
+    (
+        field,
+        Value::Text(format!("{field:?}").into()),
+        Value::text("two"),
+    )
 }
 
 fn numbers(field: Field<'static>) -> Row {
-    (field, Value::Number(format!("{field:?}").len() as u64), Value::Number(99))
+    (
+        field,
+        Value::Number(format!("{field:?}").len() as u64),
+        Value::Number(99),
+    )
 }
 
 fn states(field: Field<'static>) -> Row {
-    (field, Value::State(State::MonitoringUpdate), Value::State(State::RebootedIntoUpdate))
+    (
+        field,
+        Value::State(State::MonitoringUpdate),
+        Value::State(State::RebootedIntoUpdate),
+    )
 }
 
 fn flags(field: Field<'static>) -> Row {
@@ -41,12 +53,22 @@ fn flags(field: Field<'static>) -> Row {
 }
 
 fn records(field: Field<'static>) -> Row {
-    let record = |succeeded| Value::VersionRecord(VersionRecord { succeeded, ..VersionRecord::default() });
+    let record = |succeeded| {
+        Value::VersionRecord(VersionRecord {
+            succeeded,
+            ..VersionRecord::default()
+        })
+    };
     (field, record(1), record(2))
 }
 
 fn spec_rows() -> Vec<Row> {
-    let failures = |count| Value::Failures(Failures { count, ..Failures::default() });
+    let failures = |count| {
+        Value::Failures(Failures {
+            count,
+            ..Failures::default()
+        })
+    };
     vec![
         states(Field::SpecState),
         texts(Field::SpecTransitionTimestamp),
@@ -60,7 +82,12 @@ fn spec_rows() -> Vec<Row> {
 }
 
 fn status_rows() -> Vec<Row> {
-    let staged = |prefetched| Value::Staged(Staged { prefetched, ..Staged::default() });
+    let staged = |prefetched| {
+        Value::Staged(Staged {
+            prefetched,
+            ..Staged::default()
+        })
+    };
     vec![
         texts(Field::CurrentVersion),
         texts(Field::TargetVersion),
@@ -71,14 +98,23 @@ fn status_rows() -> Vec<Row> {
         texts(Field::StatusBootId),
         (Field::StatusStaged, staged(true), staged(false)),
         texts(Field::StatusRebootRequested),
-        (Field::StatusProblem, Value::Problem(Problem::StepFailed), Value::Problem(Problem::HostUnreachable)),
+        (
+            Field::StatusProblem,
+            Value::Problem(Problem::StepFailed),
+            Value::Problem(Problem::HostUnreachable),
+        ),
         texts(Field::StatusProblemSince),
         texts(Field::StatusMessage),
     ]
 }
 
 fn node_rows() -> Vec<Row> {
-    let marker = |attempt| Value::Marker(Cow::Owned(Marker { attempt, ..Marker::default() }));
+    let marker = |attempt| {
+        Value::Marker(Cow::Owned(Marker {
+            attempt,
+            ..Marker::default()
+        }))
+    };
     vec![
         flags(Field::Unschedulable),
         flags(Field::ExcludedFromLoadBalancers),
@@ -92,7 +128,12 @@ fn node_rows() -> Vec<Row> {
 }
 
 fn ledger_rows() -> Vec<Row> {
-    let slot = |attempt| Value::Slot(Slot { attempt, ..Slot::default() });
+    let slot = |attempt| {
+        Value::Slot(Slot {
+            attempt,
+            ..Slot::default()
+        })
+    };
     vec![
         numbers(Field::Term),
         (Field::Slot("brs-a"), slot(1), slot(2)),
@@ -109,8 +150,15 @@ fn bare_shadow() -> BottlerocketShadow {
 }
 
 fn bare_node() -> Node {
-    let metadata = ObjectMeta { name: Some("n".into()), uid: Some("u-2".into()), ..ObjectMeta::default() };
-    Node { metadata, ..Node::default() }
+    let metadata = ObjectMeta {
+        name: Some("n".into()),
+        uid: Some("u-2".into()),
+        ..ObjectMeta::default()
+    };
+    Node {
+        metadata,
+        ..Node::default()
+    }
 }
 
 fn bare_fleet() -> BottlerocketFleet {
@@ -121,10 +169,18 @@ fn bare_fleet() -> BottlerocketFleet {
 
 /// The values that a field has in turn: each is set on the one before.
 fn in_turn((field, first, second): &Row) -> Vec<Value<'static>> {
-    let all =
-        vec![first.clone(), second.clone(), first.clone(), Value::Absent, second.clone(), Value::Absent];
+    let all = vec![
+        first.clone(),
+        second.clone(),
+        first.clone(),
+        Value::Absent,
+        second.clone(),
+        Value::Absent,
+    ];
     let stays = *field == Field::SpecState;
-    all.into_iter().filter(|value| !(stays && *value == Value::Absent)).collect()
+    all.into_iter()
+        .filter(|value| !(stays && *value == Value::Absent))
+        .collect()
 }
 
 /// Sets each field to each of its values in turn, beside fields that keep theirs.
@@ -142,12 +198,20 @@ where
             let others: Vec<_> = rows.iter().filter(|(other, ..)| *other != field).collect();
             for value in in_turn(row) {
                 let tests = vec![(field, now.get(field).unwrap())];
-                let write = Write { object, tests, sets: vec![(field, value.clone())] };
+                let write = Write {
+                    object,
+                    tests,
+                    sets: vec![(field, value.clone())],
+                };
                 let mut after = now.clone();
                 apply(&write, &mut after).unwrap();
                 assert_eq!(after.get(field), Some(value.clone()), "{field:?} is set");
                 for (other, ..) in &others {
-                    assert_eq!(after.get(*other), now.get(*other), "{other:?}, when {field:?} is set");
+                    assert_eq!(
+                        after.get(*other),
+                        now.get(*other),
+                        "{other:?}, when {field:?} is set"
+                    );
                 }
                 let read = json!(now);
                 let patch = write.patch(&read).unwrap();
@@ -177,15 +241,27 @@ where
         let mut changed = now.clone();
         changed.set(*field, other);
         let patch = write.patch(&read).unwrap();
-        assert!(patched::<T>(&json!(changed), &patch).is_err(), "{field:?} has become {other:?}: {patch}");
+        assert!(
+            patched::<T>(&json!(changed), &patch).is_err(),
+            "{field:?} has become {other:?}: {patch}"
+        );
 
-        let write = Write { tests: vec![(*field, other.clone())], ..write.clone() };
+        let write = Write {
+            tests: vec![(*field, other.clone())],
+            ..write.clone()
+        };
         let mut after = now.clone();
         let applied = apply(&write, &mut after);
-        assert!(matches!(applied, Err(NotApplied::Unmet(_))), "{field:?} is not {other:?}");
+        assert!(
+            matches!(applied, Err(NotApplied::Unmet(_))),
+            "{field:?} is not {other:?}"
+        );
         assert_eq!(after, *now, "a write whose test fails sets nothing");
         let patch = write.patch(&read).unwrap();
-        assert!(patched::<T>(&read, &patch).is_err(), "{field:?} is not {other:?}: {patch}");
+        assert!(
+            patched::<T>(&read, &patch).is_err(),
+            "{field:?} is not {other:?}: {patch}"
+        );
     }
 }
 
@@ -193,16 +269,23 @@ where
 fn patched<T: Serialize + DeserializeOwned>(read: &Json, patch: &Patch) -> Result<Json, String> {
     let mut document = read.clone();
     for operation in &patch.0 {
-        if let PatchOperation::Test(TestOperation { path, value: Json::Null }) = operation {
+        if let PatchOperation::Test(TestOperation {
+            path,
+            value: Json::Null,
+        }) = operation
+        {
             let parent = path.parent().ok_or("the whole document")?;
-            let parent = parent.resolve(&document).map_err(|error| error.to_string())?;
+            let parent = parent
+                .resolve(&document)
+                .map_err(|error| error.to_string())?;
             assert!(parent.is_object(), "{patch}");
             if path.resolve(&document).is_ok_and(|found| !found.is_null()) {
                 return Err(format!("something stands at {path}"));
             }
             continue;
         }
-        json_patch::patch(&mut document, slice::from_ref(operation)).map_err(|error| error.to_string())?;
+        json_patch::patch(&mut document, slice::from_ref(operation))
+            .map_err(|error| error.to_string())?;
     }
     let stored: T = serde_json::from_value(document).map_err(|error| error.to_string())?;
     Ok(settled(json!(stored)))
@@ -213,7 +296,9 @@ fn settled(value: Json) -> Json {
     let is_empty = |value: &Json| *value == json!({}) || *value == json!([]) || value.is_null();
     match value {
         Json::Object(members) => {
-            let members = members.into_iter().map(|(name, member)| (name, settled(member)));
+            let members = members
+                .into_iter()
+                .map(|(name, member)| (name, settled(member)));
             Json::Object(members.filter(|(_, member)| !is_empty(member)).collect())
         }
         value => value,
@@ -223,7 +308,11 @@ fn settled(value: Json) -> Json {
 #[test]
 fn a_shadow_takes_each_field_as_a_value_and_as_a_patch() {
     hold_against_each_other(Object::ShadowSpec("brs-n"), &bare_shadow(), &spec_rows());
-    hold_against_each_other(Object::ShadowStatus("brs-n"), &bare_shadow(), &status_rows());
+    hold_against_each_other(
+        Object::ShadowStatus("brs-n"),
+        &bare_shadow(),
+        &status_rows(),
+    );
 }
 
 #[test]

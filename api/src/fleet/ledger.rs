@@ -9,7 +9,9 @@ use crate::crds::{UID_MAX, VARIANTS_MAX};
 use crate::schema::{self, Counter, Time, Variant, Version, Word};
 
 /// The right to update one node, once.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub struct Slot {
     /// UID of the shadow, so that a recreated shadow has no slot.
     #[schemars(length(max = UID_MAX), regex(pattern = schema::UID))]
@@ -37,7 +39,10 @@ pub struct Slot {
     pub counted: bool,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
 fn is_false(flag: &bool) -> bool {
     !flag
 }
@@ -131,7 +136,9 @@ pub struct Halt {
 impl VersionRecord {
     /// Is the version halted for a node of this variant? One whose variant is not known is held by every halt.
     pub fn is_halted_for(&self, variant: Option<&str>) -> bool {
-        self.halted.as_ref().is_some_and(|halt| halt.covers(variant))
+        self.halted
+            .as_ref()
+            .is_some_and(|halt| halt.covers(variant))
     }
 
     /// Has a node of this variant reached the version? If the variant is not known: has any?
@@ -161,7 +168,10 @@ mod tests {
     #[test]
     fn a_halt_holds_its_variants_and_nodes_of_unknown_ones() {
         let record = |variants: Option<&[&str]>| VersionRecord {
-            halted: variants.map(|variants| Halt { variants: texts(variants), ..Halt::default() }),
+            halted: variants.map(|variants| Halt {
+                variants: texts(variants),
+                ..Halt::default()
+            }),
             ..VersionRecord::default()
         };
         for (variants, variant, held) in [
@@ -173,7 +183,11 @@ mod tests {
             (Some(&["metal-k8s", "aws-k8s"][..]), Some("aws-k8s"), true),
             (Some(&["metal-k8s"][..]), None, true),
         ] {
-            assert_eq!(record(variants).is_halted_for(variant), held, "{variants:?} {variant:?}");
+            assert_eq!(
+                record(variants).is_halted_for(variant),
+                held,
+                "{variants:?} {variant:?}"
+            );
         }
     }
 
@@ -186,16 +200,30 @@ mod tests {
             (1, &["aws-k8s"][..], Some("metal-k8s"), false),
             (1, &["aws-k8s"][..], None, true),
         ] {
-            let record =
-                VersionRecord { succeeded, proven_variants: texts(proven), ..VersionRecord::default() };
-            assert_eq!(record.is_proven_for(variant), expected, "{succeeded} {proven:?} {variant:?}");
+            let record = VersionRecord {
+                succeeded,
+                proven_variants: texts(proven),
+                ..VersionRecord::default()
+            };
+            assert_eq!(
+                record.is_proven_for(variant),
+                expected,
+                "{succeeded} {proven:?} {variant:?}"
+            );
         }
     }
 
     #[test]
     fn a_flag_of_a_slot_is_written_if_it_is_set() {
-        let slot = Slot { lost: true, counted: true, ..Slot::default() };
-        assert_eq!(json!(slot), json!({"uid": "", "attempt": 0, "lost": true, "counted": true}));
+        let slot = Slot {
+            lost: true,
+            counted: true,
+            ..Slot::default()
+        };
+        assert_eq!(
+            json!(slot),
+            json!({"uid": "", "attempt": 0, "lost": true, "counted": true})
+        );
         assert_eq!(json!(Slot::default()), json!({"uid": "", "attempt": 0}));
     }
 }

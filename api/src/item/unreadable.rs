@@ -57,11 +57,23 @@ mod tests {
         let secret = r#"{"password": "hunter2"}"#;
         let read = |text: &str| serde_json::from_str::<Vec<u8>>(text).unwrap_err();
         let typed = serde_json::from_value::<u8>("hunter2".into()).unwrap_err();
-        assert!(typed.to_string().contains("hunter2"), "serde quotes no longer: {typed}");
+        assert!(
+            typed.to_string().contains("hunter2"),
+            "serde quotes no longer: {typed}"
+        );
         for (error, expected) in [
-            (read(secret), "it is JSON of another shape (line 1, column 0)"),
-            (read("[\n 1, \"hunter2\"]"), "it is JSON of another shape (line 2, column 13)"),
-            (read("[1, hunter2]"), "it is not JSON, or nested too deeply (line 1, column 5)"),
+            (
+                read(secret),
+                "it is JSON of another shape (line 1, column 0)",
+            ),
+            (
+                read("[\n 1, \"hunter2\"]"),
+                "it is JSON of another shape (line 2, column 13)",
+            ),
+            (
+                read("[1, hunter2]"),
+                "it is not JSON, or nested too deeply (line 1, column 5)",
+            ),
             (read("[1,"), "it ends too early (line 1, column 3)"),
             (typed, "it is JSON of another shape"),
         ] {

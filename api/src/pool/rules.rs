@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::ZONE_LABEL;
 use crate::schema::{
-    self, DnsLabel, Duration, LabelKey, LabelValue, PoolName, Schedule, TimeZone, WrittenTime, WrittenVersion,
+    self, DnsLabel, Duration, LabelKey, LabelValue, PoolName, Schedule, TimeZone, WrittenTime,
+    WrittenVersion,
 };
 
 /// Which nodes a pool selects: those that meet all of this. It is a `LabelSelector` that always parses.
@@ -103,7 +104,10 @@ pub struct Topology {
 
 impl Default for Topology {
     fn default() -> Self {
-        Self { topology_key: ZONE_LABEL.to_owned(), mode: TopologyMode::Spread }
+        Self {
+            topology_key: ZONE_LABEL.to_owned(),
+            mode: TopologyMode::Spread,
+        }
     }
 }
 
@@ -158,7 +162,10 @@ pub struct Soak {
 
 impl Default for Soak {
     fn default() -> Self {
-        Self { ready_for: "1m".to_owned(), workloads_timeout: "15m".to_owned() }
+        Self {
+            ready_for: "1m".to_owned(),
+            workloads_timeout: "15m".to_owned(),
+        }
     }
 }
 
@@ -223,7 +230,11 @@ pub struct Versions {
 
 impl Default for Versions {
     fn default() -> Self {
-        Self { at_least: None, below: None, min_age: at_once() }
+        Self {
+            at_least: None,
+            below: None,
+            min_age: at_once(),
+        }
     }
 }
 

@@ -111,7 +111,11 @@ impl Place<'_> {
     fn pointer(&self) -> String {
         match self.key {
             None => self.path.to_owned(),
-            Some(key) => format!("{}/{}", self.path, key.replace('~', "~0").replace('/', "~1")),
+            Some(key) => format!(
+                "{}/{}",
+                self.path,
+                key.replace('~', "~0").replace('/', "~1")
+            ),
         }
     }
 }
@@ -134,15 +138,28 @@ impl<'a> Field<'a> {
     ];
 
     pub(super) fn place(self) -> Place<'a> {
-        let at = |part, kind, path| Place { part, kind, path, key: None };
-        let entry = |part, kind, path, key| Place { part, kind, path, key: Some(key) };
+        let at = |part, kind, path| Place {
+            part,
+            kind,
+            path,
+            key: None,
+        };
+        let entry = |part, kind, path, key| Place {
+            part,
+            kind,
+            path,
+            key: Some(key),
+        };
         let label = |kind, key: &'static str| entry(Part::Node, kind, "/metadata/labels", key);
-        let annotation = |kind, key: &'static str| entry(Part::Node, kind, "/metadata/annotations", key);
+        let annotation =
+            |kind, key: &'static str| entry(Part::Node, kind, "/metadata/annotations", key);
         match self {
             Self::Uid => at(Part::Identity, Kind::Text, "/metadata/uid"),
             Self::Generation => at(Part::Identity, Kind::Number, "/metadata/generation"),
             Self::SpecState => at(Part::Spec, Kind::State, "/spec/state"),
-            Self::SpecTransitionTimestamp => at(Part::Spec, Kind::Text, "/spec/state_transition_timestamp"),
+            Self::SpecTransitionTimestamp => {
+                at(Part::Spec, Kind::Text, "/spec/state_transition_timestamp")
+            }
             Self::SpecVersion => at(Part::Spec, Kind::Text, "/spec/version"),
             Self::SpecAttempt => at(Part::Spec, Kind::Number, "/spec/attempt"),
             Self::SpecLeaderTerm => at(Part::Spec, Kind::Number, "/spec/leader_term"),
@@ -153,9 +170,11 @@ impl<'a> Field<'a> {
             Self::TargetVersion => at(Part::Status, Kind::Text, "/status/target_version"),
             Self::CurrentState => at(Part::Status, Kind::State, "/status/current_state"),
             Self::CrashCount => at(Part::Status, Kind::Number, "/status/crash_count"),
-            Self::FailureTimestamp => {
-                at(Part::Status, Kind::Text, "/status/state_transition_failure_timestamp")
-            }
+            Self::FailureTimestamp => at(
+                Part::Status,
+                Kind::Text,
+                "/status/state_transition_failure_timestamp",
+            ),
             Self::StatusAttempt => at(Part::Status, Kind::Number, "/status/attempt"),
             Self::StatusBootId => at(Part::Status, Kind::Text, "/status/boot_id"),
             Self::StatusStaged => at(Part::Status, Kind::Staged, "/status/staged"),
@@ -175,7 +194,9 @@ impl<'a> Field<'a> {
             Self::Term => at(Part::Ledger, Kind::Number, "/status/term"),
             Self::Slots => at(Part::Ledger, Kind::Slots, "/status/slots"),
             Self::Slot(shadow) => entry(Part::Ledger, Kind::Slot, "/status/slots", shadow),
-            Self::VersionRecord(version) => entry(Part::Ledger, Kind::Record, "/status/versions", version),
+            Self::VersionRecord(version) => {
+                entry(Part::Ledger, Kind::Record, "/status/versions", version)
+            }
             Self::Seen(version) => entry(Part::Ledger, Kind::Text, "/status/seen", version),
             Self::LastFinished => at(Part::Ledger, Kind::Text, "/status/lastFinished"),
         }
@@ -191,9 +212,16 @@ impl<'a> Field<'a> {
     pub fn value_in(self, observed: &Json) -> Option<Value<'static>> {
         let place = self.place();
         let kind = place.kind;
-        let Some(found) = observed.pointer(&place.pointer()).filter(|found| !found.is_null()) else {
+        let Some(found) = observed
+            .pointer(&place.pointer())
+            .filter(|found| !found.is_null())
+        else {
             // No slots may be written as an empty map or as none.
-            return Some(if kind == Kind::Slots { Value::Slots(Cow::default()) } else { Value::Absent });
+            return Some(if kind == Kind::Slots {
+                Value::Slots(Cow::default())
+            } else {
+                Value::Absent
+            });
         };
         Some(match kind {
             Kind::Text => Value::Text(found.as_str()?.to_owned().into()),
@@ -208,12 +236,18 @@ impl<'a> Field<'a> {
             // One that cannot be read is a text.
             Kind::Marker => {
                 let text = found.as_str()?;
-                let marker = Marker::parse(text).ok().map(|marker| Value::Marker(Cow::Owned(marker)));
+                let marker = Marker::parse(text)
+                    .ok()
+                    .map(|marker| Value::Marker(Cow::Owned(marker)));
                 marker.unwrap_or_else(|| Value::Text(text.to_owned().into()))
             }
             Kind::Flag => Value::flag(*found == json!(true)),
             Kind::Key => Value::Set,
-            Kind::Taint => Value::flag(found.as_array().is_some_and(|taints| taints.iter().any(is_ours))),
+            Kind::Taint => Value::flag(
+                found
+                    .as_array()
+                    .is_some_and(|taints| taints.iter().any(is_ours)),
+            ),
         })
     }
 
@@ -221,7 +255,9 @@ impl<'a> Field<'a> {
     pub fn json(self, value: &Value<'_>, observed: &Json) -> Json {
         match self {
             Self::UpdatingTaint => taints(observed, *value == Value::Set),
-            Self::ExcludedFromLoadBalancers if *value == Value::Set => json!(names::EXCLUDE_FROM_LB_VALUE),
+            Self::ExcludedFromLoadBalancers if *value == Value::Set => {
+                json!(names::EXCLUDE_FROM_LB_VALUE)
+            }
             Self::DoNotDisrupt | Self::ScaleDownDisabled if *value == Value::Set => {
                 json!(names::KEPT_FROM_AUTOSCALERS)
             }
@@ -240,11 +276,18 @@ fn is_ours(taint: &Json) -> bool {
 
 /// The node's taints as read, with or without ours; null when none is left.
 fn taints(observed: &Json, ours: bool) -> Json {
-    let mut taints: Vec<Json> =
-        observed.pointer("/spec/taints").and_then(Json::as_array).cloned().unwrap_or_default();
+    let mut taints: Vec<Json> = observed
+        .pointer("/spec/taints")
+        .and_then(Json::as_array)
+        .cloned()
+        .unwrap_or_default();
     taints.retain(|taint| !is_ours(taint));
     if ours {
         taints.push(json!({"key": names::UPDATING_TAINT, "effect": names::UPDATING_TAINT_EFFECT}));
     }
-    if taints.is_empty() { Json::Null } else { Json::Array(taints) }
+    if taints.is_empty() {
+        Json::Null
+    } else {
+        Json::Array(taints)
+    }
 }

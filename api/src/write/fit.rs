@@ -35,7 +35,12 @@ impl Write<'_> {
 
     fn misfit(&self, verb: &'static str, field: Field<'_>, value: &Value<'_>) -> Misfit {
         let (object, field) = (format!("{:?}", self.object), format!("{field:?}"));
-        Misfit { object, field, verb, value: format!("{value:?}") }
+        Misfit {
+            object,
+            field,
+            verb,
+            value: format!("{value:?}"),
+        }
     }
 }
 
@@ -57,7 +62,11 @@ impl Object<&str> {
         let part = field.place().part;
         let only_tested = matches!(field, Field::OsImage | Field::Slots);
         let is_own = part == own;
-        if to_set { is_own && !only_tested } else { is_own || also_tested.contains(&part) }
+        if to_set {
+            is_own && !only_tested
+        } else {
+            is_own || also_tested.contains(&part)
+        }
     }
 }
 
@@ -93,8 +102,11 @@ mod tests {
 
     #[test]
     fn what_may_be_tested_is_told_by_the_object() {
-        let (spec, status, node) =
-            (Object::ShadowSpec("brs-n"), Object::ShadowStatus("brs-n"), Object::Node("n"));
+        let (spec, status, node) = (
+            Object::ShadowSpec("brs-n"),
+            Object::ShadowStatus("brs-n"),
+            Object::Node("n"),
+        );
         let (number, state) = (Value::Number(1), Value::State(State::Idle));
         let (slots, text) = (Value::Slots(Cow::default()), Value::text("?"));
         for (object, field, value, tested, set) in [
@@ -115,7 +127,15 @@ mod tests {
             (Object::Ledger, Field::Term, &number, true, true),
             (Object::Ledger, Field::SpecAttempt, &number, false, false),
         ] {
-            let fits = |tests, sets| Write { object, tests, sets }.fits().is_ok();
+            let fits = |tests, sets| {
+                Write {
+                    object,
+                    tests,
+                    sets,
+                }
+                .fits()
+                .is_ok()
+            };
             let row = vec![(field, value.clone())];
             let told = (fits(row.clone(), vec![]), fits(vec![], row));
             assert_eq!(told, (tested, set), "{object:?}, {field:?}: {value:?}");

@@ -3,7 +3,9 @@
 use std::hint::black_box;
 
 use brupop_agent_core::answer::{UpdateStatus, parse_os};
-use brupop_agent_core::step::{BegunCommand, Command, HostFacts, Prefetch, Step, StepMemory, Updates, step};
+use brupop_agent_core::step::{
+    BegunCommand, Command, HostFacts, Prefetch, Step, StepMemory, Updates, step,
+};
 use brupop_api::BottlerocketShadow;
 use brupop_api::facts::ShadowFacts;
 use serde_json::{Value, json};
@@ -28,13 +30,18 @@ impl Agent {
     pub fn that_waits() -> Self {
         let mut shadow = review::shadow();
         shadow["spec"]["state"] = json!("Idle");
-        Self::with(shadow, &status("Available", &Value::Null, "refresh"), StepMemory::default())
+        Self::with(
+            shadow,
+            &status("Available", &Value::Null, "refresh"),
+            StepMemory::default(),
+        )
     }
 
     /// Its host has activated the image that it staged.
     pub fn that_reports() -> Self {
         let mut shadow = review::shadow();
-        shadow["status"]["staged"] = json!({"version": "1.27.1", "at": "2026-11-20T09:15:01.123456789Z"});
+        shadow["status"]["staged"] =
+            json!({"version": "1.27.1", "at": "2026-11-20T09:15:01.123456789Z"});
         let image = json!({"image": image("1.27.1"), "next_to_boot": true});
         let asked = BegunCommand {
             command: Command::Activate,
@@ -53,7 +60,12 @@ impl Agent {
 
     fn with(read: Value, status: &Value, memory: StepMemory) -> Self {
         let shadow = serde_json::from_value(read.clone()).expect("a shadow");
-        Self { shadow, read, status: status.to_string().into_bytes(), memory }
+        Self {
+            shadow,
+            read,
+            status: status.to_string().into_bytes(),
+            memory,
+        }
     }
 
     /// What it sends to the API server now, if anything.
@@ -103,8 +115,9 @@ mod tests {
     fn one_waits_and_one_reports_the_state_that_it_has_reached() {
         assert_eq!(Agent::that_waits().step(), None);
         let patch: Value = serde_json::from_slice(&Agent::that_reports().step().unwrap()).unwrap();
-        let sets =
-            |operation: &&Value| operation["path"] == "/status/current_state" && operation["op"] != "test";
+        let sets = |operation: &&Value| {
+            operation["path"] == "/status/current_state" && operation["op"] != "test"
+        };
         let set = patch.as_array().unwrap().iter().find(sets).unwrap();
         assert_eq!(set["value"], "StagedAndPerformedUpdate");
     }

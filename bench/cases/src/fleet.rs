@@ -21,16 +21,28 @@ pub const NOW: &str = "2026-11-21T04:00:00Z";
 
 /// The same as it is written.
 pub fn now() -> Now<'static> {
-    Now { time: NOW.parse().expect("a time"), text: NOW }
+    Now {
+        time: NOW.parse().expect("a time"),
+        text: NOW,
+    }
 }
 
 /// Who looks at it.
-pub const LEADER: Leader<'_> = Leader { term: 4, enforced: true, alone: true, own_node: Some("node-0001") };
+pub const LEADER: Leader<'_> = Leader {
+    term: 4,
+    enforced: true,
+    alone: true,
+    own_node: Some("node-0001"),
+};
 
 /// How it is updated.
 pub fn policy() -> Policy {
-    let default_pool = Rules::of_settings(Limit::Percent(20), vec![], StepDurations::default(), false);
-    Policy { default_pool, ..Policy::default() }
+    let default_pool =
+        Rules::of_settings(Limit::Percent(20), vec![], StepDurations::default(), false);
+    Policy {
+        default_pool,
+        ..Policy::default()
+    }
 }
 
 /// The cluster with this number of pools, and what is known of it before a pass.
@@ -57,7 +69,11 @@ pub fn cluster() -> Cluster {
                 "nodeInfo": {"bootID": format!("boot-{number}"), "osImage": format!("Bottlerocket OS {version} (aws-k8s-1.29)")}},
         }))
         .expect("a Node");
-        let state = if runs { "StagedAndPerformedUpdate" } else { "Idle" };
+        let state = if runs {
+            "StagedAndPerformedUpdate"
+        } else {
+            "Idle"
+        };
         let object = json!({
             "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
             "metadata": {"name": shadow, "namespace": "ns", "uid": format!("uid-{shadow}"), "generation": 3,
@@ -68,15 +84,25 @@ pub fn cluster() -> Cluster {
                 "attempt": runs.then_some(1), "boot_id": format!("boot-{number}")},
         });
         if runs {
-            slots.insert(shadow.clone(), json!({"uid": format!("uid-{shadow}"), "attempt": 1}));
+            slots.insert(
+                shadow.clone(),
+                json!({"uid": format!("uid-{shadow}"), "attempt": 1}),
+            );
         }
-        let agent = AgentPod { node, readiness: Some(Readiness { ready: true, since: None }) };
+        let agent = AgentPod {
+            node,
+            readiness: Some(Readiness {
+                ready: true,
+                since: None,
+            }),
+        };
         let entry = cluster.entry(&shadow);
         entry.agents.insert("agent".to_owned(), agent);
         entry.node = Some(Arc::new(watched));
         entry.shadow = Some(Arc::new(serde_json::from_value(object).expect("a shadow")));
     }
-    let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4, "slots": slots}});
+    let ledger =
+        json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4, "slots": slots}});
     cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).expect("a ledger")));
     cluster
 }

@@ -2,7 +2,11 @@
 //!
 //! The benchmarks take times of these, which vary with the machine; `.ci/instructions` counts instructions, which do not.
 
-#![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a benchmark that cannot go on fails")]
+#![allow(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "a benchmark that cannot go on fails"
+)]
 
 pub mod agent;
 pub mod fleet;

@@ -15,9 +15,15 @@ fn condition(type_: &str) -> Value {
 }
 
 fn manager(name: &str, subresource: Option<&str>, fields: &[&str]) -> Value {
-    let half = if subresource.is_some() { "f:status" } else { "f:spec" };
-    let fields: serde_json::Map<_, _> =
-        fields.iter().map(|field| (format!("f:{field}"), json!({}))).collect();
+    let half = if subresource.is_some() {
+        "f:status"
+    } else {
+        "f:spec"
+    };
+    let fields: serde_json::Map<_, _> = fields
+        .iter()
+        .map(|field| (format!("f:{field}"), json!({})))
+        .collect();
     json!({"manager": name, "operation": "Update", "apiVersion": "brupop.bottlerocket.aws/v2",
         "time": "2026-11-20T09:15:02Z", "fieldsType": "FieldsV1", "subresource": subresource,
         "fieldsV1": {half: fields}})
@@ -25,10 +31,30 @@ fn manager(name: &str, subresource: Option<&str>, fields: &[&str]) -> Value {
 
 /// A shadow in the middle of an update, with six conditions and three managers of its fields.
 pub fn shadow() -> Value {
-    let spec =
-        ["state", "state_transition_timestamp", "version", "attempt", "leader_term", "baseline_boot_id"];
-    let status = ["current_version", "target_version", "current_state", "attempt", "boot_id", "staged"];
-    let types = ["Progressing", "Degraded", "Drained", "Reported", "Scheduled", "Soaked"];
+    let spec = [
+        "state",
+        "state_transition_timestamp",
+        "version",
+        "attempt",
+        "leader_term",
+        "baseline_boot_id",
+    ];
+    let status = [
+        "current_version",
+        "target_version",
+        "current_state",
+        "attempt",
+        "boot_id",
+        "staged",
+    ];
+    let types = [
+        "Progressing",
+        "Degraded",
+        "Drained",
+        "Reported",
+        "Scheduled",
+        "Soaked",
+    ];
     json!({
         "apiVersion": "brupop.bottlerocket.aws/v2",
         "kind": "BottlerocketShadow",
@@ -63,11 +89,12 @@ pub fn review(user: &str, message: &str) -> Vec<u8> {
 pub fn review_of(before: &Value, user: &str, message: &str) -> Vec<u8> {
     let mut staged = before.clone();
     staged["status"]["current_state"] = json!("StagedAndPerformedUpdate");
-    staged["status"]["staged"] = json!({"version": "1.27.1", "at": "2026-11-20T09:15:01.123456789Z"});
+    staged["status"]["staged"] =
+        json!({"version": "1.27.1", "at": "2026-11-20T09:15:01.123456789Z"});
     staged["status"]["message"] = json!(message);
-    let kind = json!({"group": "brupop.bottlerocket.aws", "version": "v2", "kind": "BottlerocketShadow"});
-    let resource =
-        json!({"group": "brupop.bottlerocket.aws", "version": "v2", "resource": "bottlerocketshadows"});
+    let kind =
+        json!({"group": "brupop.bottlerocket.aws", "version": "v2", "kind": "BottlerocketShadow"});
+    let resource = json!({"group": "brupop.bottlerocket.aws", "version": "v2", "resource": "bottlerocketshadows"});
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",

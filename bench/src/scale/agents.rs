@@ -64,7 +64,9 @@ async fn follow(
             let name = names::node_of_shadow(shadow.metadata.name.as_deref().unwrap_or_default());
             let nodes = Api::<Node>::all(client.clone());
             let params = PatchParams::default();
-            nodes.patch_status(name.unwrap_or_default(), &params, &Patch::Strategic(booted)).await?;
+            nodes
+                .patch_status(name.unwrap_or_default(), &params, &Patch::Strategic(booted))
+                .await?;
             report["boot_id"] = json!(boot_id);
             report["current_version"] = json!(version);
             report["target_version"] = Value::Null;
@@ -75,6 +77,8 @@ async fn follow(
 }
 
 async fn patch(shadows: &Api<BottlerocketShadow>, name: &str, status: &Value) -> Result<()> {
-    shadows.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
+    shadows
+        .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
+        .await?;
     Ok(())
 }

@@ -78,7 +78,10 @@ impl Asked {
         {
             return;
         }
-        self.writes.push(format!("{} {}/{}", event.verb, object.resource, object.subresource));
+        self.writes.push(format!(
+            "{} {}/{}",
+            event.verb, object.resource, object.subresource
+        ));
         if object.resource != "bottlerocketshadows" {
             return;
         }

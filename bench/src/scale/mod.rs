@@ -70,11 +70,16 @@ pub async fn measure(options: &Options) -> Result<Vec<Figure>> {
 }
 
 async fn fleet(nodes: usize, options: &Options) -> Result<Vec<Figure>> {
-    let (pods, budgets) = (usize::try_from(options.pods_per_node)?, usize::try_from(options.budgets)?);
+    let (pods, budgets) = (
+        usize::try_from(options.pods_per_node)?,
+        usize::try_from(options.budgets)?,
+    );
     // This node, and those after it, do not wait from the beginning. Those between have nothing to do all the time.
     let spare = nodes - RELEASES - 1;
     let waiting = nodes.div_ceil(20);
-    say(&format!("making {nodes} nodes, each with its shadow, its agent's pod, and {pods} pods of tenants"));
+    say(&format!(
+        "making {nodes} nodes, each with its shadow, its agent's pod, and {pods} pods of tenants"
+    ));
     let world = World::start().await?;
     world.populate(nodes, waiting).await?;
     tenants::make_pods(world.control_plane(), nodes, pods).await?;
@@ -84,7 +89,11 @@ async fn fleet(nodes: usize, options: &Options) -> Result<Vec<Figure>> {
     say("the first start: no shadow says yet why it does not move");
     let mut asked = Asked::from_now(world.control_plane());
     let (first, _) = start(&world, LIMIT, &mut asked).await?;
-    asked.until("every shadow says why", |asked| asked.conditions.len() >= nodes).await?;
+    asked
+        .until("every shadow says why", |asked| {
+            asked.conditions.len() >= nodes
+        })
+        .await?;
     let all_said = first.since.elapsed();
     asked.until_settled().await?;
     world.rests().await.with_context(|| first.tail())?;
@@ -117,29 +126,63 @@ async fn fleet(nodes: usize, options: &Options) -> Result<Vec<Figure>> {
     let fleet = format!("{nodes} nodes x {pods} pods");
     let (to_first_action, all_said) = (to_first_action.as_secs_f64(), all_said.as_secs_f64());
     Ok(vec![
-        Figure::new(format!("release known to an agent -> first spec moves, {fleet}"), known, "s")
-            .aim(known_aim(nodes))
-            .note(format!("median of {RELEASES}, nothing else goes on")),
-        Figure::new(format!("reconciler: start to first action, {fleet}"), to_first_action, "s")
-            .aim(FIRST_ACTION_SECONDS),
-        Figure::new(format!("reconciler: first start until every shadow says why, {fleet}"), all_said, "s"),
-        Figure::new(format!("reconciler: resident, idle, {fleet}"), idle.resident, "MiB"),
-        Figure::new(format!("reconciler: resident, at most, {fleet}"), later.peak.max(at_work.peak), "MiB")
-            .aim(memory_aim(nodes)),
-        Figure::new(format!("reconciler: writes while nothing is to be done, {fleet}"), writes, "")
-            .aim(0.0)
-            .note(format!("in {} s with {beats} heartbeats", quiet.as_secs())),
-        Figure::new(format!("reconciler: CPU while pods change, {fleet}"), cpu, "%")
-            .aim(CPU_OF_PODS)
-            .note(format!("{:.0} in a second", number(changes) / took)),
+        Figure::new(
+            format!("release known to an agent -> first spec moves, {fleet}"),
+            known,
+            "s",
+        )
+        .aim(known_aim(nodes))
+        .note(format!("median of {RELEASES}, nothing else goes on")),
+        Figure::new(
+            format!("reconciler: start to first action, {fleet}"),
+            to_first_action,
+            "s",
+        )
+        .aim(FIRST_ACTION_SECONDS),
+        Figure::new(
+            format!("reconciler: first start until every shadow says why, {fleet}"),
+            all_said,
+            "s",
+        ),
+        Figure::new(
+            format!("reconciler: resident, idle, {fleet}"),
+            idle.resident,
+            "MiB",
+        ),
+        Figure::new(
+            format!("reconciler: resident, at most, {fleet}"),
+            later.peak.max(at_work.peak),
+            "MiB",
+        )
+        .aim(memory_aim(nodes)),
+        Figure::new(
+            format!("reconciler: writes while nothing is to be done, {fleet}"),
+            writes,
+            "",
+        )
+        .aim(0.0)
+        .note(format!("in {} s with {beats} heartbeats", quiet.as_secs())),
+        Figure::new(
+            format!("reconciler: CPU while pods change, {fleet}"),
+            cpu,
+            "%",
+        )
+        .aim(CPU_OF_PODS)
+        .note(format!("{:.0} in a second", number(changes) / took)),
     ])
 }
 
 /// Starts the reconciler; returns when it has acted, and how long that took.
-pub async fn start(world: &World, limit: &str, asked: &mut Asked) -> Result<(Reconciler, Duration)> {
+pub async fn start(
+    world: &World,
+    limit: &str,
+    asked: &mut Asked,
+) -> Result<(Reconciler, Duration)> {
     let begun = asked.actions.len();
     let reconciler = Reconciler::start(world.control_plane(), limit).await?;
-    asked.until("the first action", |asked| asked.actions.len() > begun).await?;
+    asked
+        .until("the first action", |asked| asked.actions.len() > begun)
+        .await?;
     let took = reconciler.since.elapsed();
     Ok((reconciler, took))
 }
@@ -152,7 +195,9 @@ async fn releases(world: &World, asked: &mut Asked, nodes: usize) -> Result<f64>
         asked.read()?;
         let (acted, known) = (asked.actions.len(), Timestamp::now());
         world.is_known(nodes - nth).await?;
-        asked.until("a change of a spec", |asked| asked.actions.len() > acted).await?;
+        asked
+            .until("a change of a spec", |asked| asked.actions.len() > acted)
+            .await?;
         times.push(asked.actions[acted].duration_since(known).as_secs_f64());
         world.nothing_waits(nodes).await?;
         asked.until_settled().await?;

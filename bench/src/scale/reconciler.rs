@@ -25,7 +25,9 @@ impl Reconciler {
         let arguments = ["create", "token", "brupop-reconciler", "-n", NAMESPACE];
         let token = control_plane.kubectl(arguments).await?;
         let folder = control_plane.dir().join("reconciler");
-        let pod = control_plane.server().write_service_account(&folder, token.trim(), NAMESPACE)?;
+        let pod = control_plane
+            .server()
+            .write_service_account(&folder, token.trim(), NAMESPACE)?;
         let mut command = Command::new(program);
         command.env_clear().envs(pod).envs([
             ("POD_NAME", "bench"),
@@ -38,7 +40,11 @@ impl Reconciler {
         let since = Instant::now();
         let process = control_plane.sandbox().spawn("reconciler", command)?;
         let pid = process.id().context("no process")?;
-        Ok(Self { process, pid, since })
+        Ok(Self {
+            process,
+            pid,
+            since,
+        })
     }
 
     /// The end of its log.
@@ -50,7 +56,11 @@ impl Reconciler {
     pub async fn end(mut self) -> Result<()> {
         self.process.signal(Signal::TERM)?;
         let status = timeout(Duration::from_secs(30), self.process.wait()).await??;
-        ensure!(status.success(), "the reconciler ended with {status}: {}", self.process.tail());
+        ensure!(
+            status.success(),
+            "the reconciler ended with {status}: {}",
+            self.process.tail()
+        );
         Ok(())
     }
 

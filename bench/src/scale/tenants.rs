@@ -40,10 +40,17 @@ const CROWD_LABELS: usize = 128;
 pub async fn make_pods(control_plane: &ControlPlane, nodes: usize, per_node: usize) -> Result<()> {
     let client = &control_plane.client();
     make_namespace(client, TENANT).await?;
-    let (pods, mut first) = (Request::new(format!("/api/v1/namespaces/{TENANT}/pods")), vec![]);
+    let (pods, mut first) = (
+        Request::new(format!("/api/v1/namespaces/{TENANT}/pods")),
+        vec![],
+    );
     for number in 0..per_node {
         make_pod(client, number).await?;
-        first.push(client.request::<Json>(pods.get(&pod_name(0, number), &GetParams::default())?).await?);
+        first.push(
+            client
+                .request::<Json>(pods.get(&pod_name(0, number), &GetParams::default())?)
+                .await?,
+        );
     }
     let all = (1..nodes).flat_map(|node| (0..per_node).map(move |number| (node, number)));
     let mut copies: Vec<_> = all.collect();
@@ -54,15 +61,20 @@ pub async fn make_pods(control_plane: &ControlPlane, nodes: usize, per_node: usi
     if let Some((node, number)) = last {
         control_plane.store(&[of((node, number))]).await?;
         let last = pods.get(&pod_name(node, number), &GetParams::any())?;
-        await_within(DEADLINE, "the API server's cache has all pods", async || {
-            client.request::<Json>(last.clone()).await.ok()
-        })
+        await_within(
+            DEADLINE,
+            "the API server's cache has all pods",
+            async || client.request::<Json>(last.clone()).await.ok(),
+        )
         .await?;
     }
     Ok(())
 }
 
-async fn store(control_plane: &ControlPlane, pods: impl Iterator<Item = (String, Json)>) -> Result<()> {
+async fn store(
+    control_plane: &ControlPlane,
+    pods: impl Iterator<Item = (String, Json)>,
+) -> Result<()> {
     futures::stream::iter(pods)
         .chunks(STORED_AT_ONCE)
         .map(async |pods| control_plane.store(&pods).await)
@@ -98,10 +110,13 @@ pub async fn change_pods(
     time: Duration,
 ) -> Result<usize> {
     let began = Instant::now();
-    let ticks = futures::stream::unfold((interval(BETWEEN_CHANGES), 0), async |(mut ticks, number)| {
-        ticks.tick().await;
-        (began.elapsed() < time).then_some((number, (ticks, number + 1)))
-    });
+    let ticks = futures::stream::unfold(
+        (interval(BETWEEN_CHANGES), 0),
+        async |(mut ticks, number)| {
+            ticks.tick().await;
+            (began.elapsed() < time).then_some((number, (ticks, number + 1)))
+        },
+    );
     let changes = ticks.map(async |number| {
         let node = nodes.start + number % nodes.len();
         let (namespace, name) = match number % (per_node + 1) {
@@ -110,16 +125,22 @@ pub async fn change_pods(
         };
         let status = Patch::Merge(json!({"status": {"message": format!("change {number}")}}));
         let pods = Api::<Pod>::namespaced(client.clone(), namespace);
-        pods.patch_status(&name, &PatchParams::default(), &status).await.with_context(|| name.clone())
+        pods.patch_status(&name, &PatchParams::default(), &status)
+            .await
+            .with_context(|| name.clone())
     });
-    changes.buffer_unordered(PARALLEL).try_fold(0, async |sum, _| Ok(sum + 1)).await
+    changes
+        .buffer_unordered(PARALLEL)
+        .try_fold(0, async |sum, _| Ok(sum + 1))
+        .await
 }
 
 /// Makes a pod on the first node.
 async fn make_pod(client: &Client, number: usize) -> Result<()> {
     let name = pod_name(0, number);
-    let env: Vec<_> =
-        (0..20).map(|nth| json!({"name": format!("SETTING_{nth}"), "value": "x".repeat(40)})).collect();
+    let env: Vec<_> = (0..20)
+        .map(|nth| json!({"name": format!("SETTING_{nth}"), "value": "x".repeat(40)}))
+        .collect();
     let pod: Pod = from_value(json!({
         "metadata": {"name": name, "labels": {"app": "cart", "pod-template-hash": "5d8f"},
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "cart-5d8f", "uid": "u",
@@ -131,21 +152,32 @@ async fn make_pod(client: &Client, number: usize) -> Result<()> {
 }
 
 /// Makes this pod, and says that it runs and is Ready.
-pub(super) async fn make_running(client: &Client, namespace: &str, name: &str, pod: &Pod) -> Result<()> {
+pub(super) async fn make_running(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    pod: &Pod,
+) -> Result<()> {
     let pods = Api::<Pod>::namespaced(client.clone(), namespace);
-    pods.create(&PostParams::default(), pod).await.with_context(|| name.to_owned())?;
+    pods.create(&PostParams::default(), pod)
+        .await
+        .with_context(|| name.to_owned())?;
     let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": Timestamp::now()});
     let status = Patch::Merge(json!({"status": {"phase": "Running", "conditions": [ready]}}));
-    pods.patch_status(name, &PatchParams::default(), &status).await?;
+    pods.patch_status(name, &PatchParams::default(), &status)
+        .await?;
     Ok(())
 }
 
 /// Makes budgets that cover no pod, usual ones and large ones.
 pub async fn make_budgets(client: &Client, usual: usize, large: usize) -> Result<()> {
     make_namespace(client, HOARDER).await?;
-    let padding: BTreeMap<String, String> =
-        (0..LABELS).map(|number| (format!("{number:0>60}"), "x".repeat(63))).collect();
-    let all = (0..usual).map(|_| None).chain((0..large).map(|_| Some(&padding)));
+    let padding: BTreeMap<String, String> = (0..LABELS)
+        .map(|number| (format!("{number:0>60}"), "x".repeat(63)))
+        .collect();
+    let all = (0..usual)
+        .map(|_| None)
+        .chain((0..large).map(|_| Some(&padding)));
     futures::stream::iter(all.enumerate())
         .map(|(number, labels)| make_budget(client, number, labels))
         .buffer_unordered(8)
@@ -163,8 +195,14 @@ async fn make_budget(
         "metadata": {"name": name, "labels": labels},
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": format!("nobody-{number}")}}},
     }))?;
-    let budgets = Api::namespaced(client.clone(), if labels.is_some() { HOARDER } else { TENANT });
-    budgets.create(&PostParams::default(), &budget).await.with_context(|| name)?;
+    let budgets = Api::namespaced(
+        client.clone(),
+        if labels.is_some() { HOARDER } else { TENANT },
+    );
+    budgets
+        .create(&PostParams::default(), &budget)
+        .await
+        .with_context(|| name)?;
     Ok(())
 }
 
@@ -172,9 +210,13 @@ async fn make_budget(
 pub async fn make_crowd(control_plane: &ControlPlane, count: usize) -> Result<()> {
     let client = &control_plane.client();
     make_namespace(client, TENANT).await?;
-    let labels: BTreeMap<String, String> =
-        (0..CROWD_LABELS).map(|number| (format!("{number:0>30}"), "x".repeat(30))).collect();
-    let (pods, name) = (Api::<Pod>::namespaced(client.clone(), TENANT), pod_name(0, 0));
+    let labels: BTreeMap<String, String> = (0..CROWD_LABELS)
+        .map(|number| (format!("{number:0>30}"), "x".repeat(30)))
+        .collect();
+    let (pods, name) = (
+        Api::<Pod>::namespaced(client.clone(), TENANT),
+        pod_name(0, 0),
+    );
     let pod: Pod = from_value(json!({
         "metadata": {"name": name, "labels": labels,
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "cart-5d8f", "uid": "u",
@@ -182,17 +224,23 @@ pub async fn make_crowd(control_plane: &ControlPlane, count: usize) -> Result<()
         "spec": {"nodeName": "node-0", "containers": [{"name": "cart", "image": "example.org/cart:1"}]},
     }))?;
     pods.create(&PostParams::default(), &pod).await?;
-    let asked =
-        Request::new(format!("/api/v1/namespaces/{TENANT}/pods")).get(&name, &GetParams::default())?;
+    let asked = Request::new(format!("/api/v1/namespaces/{TENANT}/pods"))
+        .get(&name, &GetParams::default())?;
     let first = client.request::<Json>(asked).await?;
-    store(control_plane, (1..count).map(|number| copy(&first, 0, number))).await
+    store(
+        control_plane,
+        (1..count).map(|number| copy(&first, 0, number)),
+    )
+    .await
 }
 
 /// Makes this number of pools that select no node, as large as their schema takes them.
 pub async fn make_pools(client: &Client, count: usize) -> Result<()> {
     let values: Vec<String> = (0..32).map(|number| format!("{number:x>63}")).collect();
     let expressions: Vec<Json> = (0..16)
-        .map(|number| json!({"key": format!("nobody-{number}"), "operator": "In", "values": values}))
+        .map(
+            |number| json!({"key": format!("nobody-{number}"), "operator": "In", "values": values}),
+        )
         .collect();
     let gates: Vec<Json> = (0..4)
         .map(|number| {
@@ -208,9 +256,13 @@ pub async fn make_pools(client: &Client, count: usize) -> Result<()> {
     futures::stream::iter(0..count)
         .map(async |number| {
             let name = format!("pool-{number}");
-            let pool: BottlerocketPool = from_value(json!({"metadata": {"name": name}, "spec": spec}))?;
+            let pool: BottlerocketPool =
+                from_value(json!({"metadata": {"name": name}, "spec": spec}))?;
             let pools = Api::<BottlerocketPool>::namespaced(client.clone(), NAMESPACE);
-            pools.create(&PostParams::default(), &pool).await.with_context(|| name)?;
+            pools
+                .create(&PostParams::default(), &pool)
+                .await
+                .with_context(|| name)?;
             Ok(())
         })
         .buffer_unordered(8)
@@ -223,8 +275,11 @@ pub async fn change_budgets(client: &Client, count: usize) -> Result<()> {
     let budgets = Api::<PodDisruptionBudget>::namespaced(client.clone(), HOARDER);
     let change = Patch::Merge(json!({"metadata": {"annotations": {"changed": "true"}}}));
     let params = PatchParams::default();
-    let changes =
-        (0..count).map(async |number| budgets.patch(&format!("budget-{number}"), &params, &change).await);
+    let changes = (0..count).map(async |number| {
+        budgets
+            .patch(&format!("budget-{number}"), &params, &change)
+            .await
+    });
     futures::future::try_join_all(changes).await?;
     Ok(())
 }

@@ -39,8 +39,12 @@ impl World {
     /// nodes without a kubelet.
     pub async fn start() -> Result<Self> {
         let cluster = Cluster::start(2).await?;
-        cluster.control_plane.signal("kube-controller-manager", Signal::STOP)?;
-        cluster.control_plane.signal("kube-scheduler", Signal::STOP)?;
+        cluster
+            .control_plane
+            .signal("kube-controller-manager", Signal::STOP)?;
+        cluster
+            .control_plane
+            .signal("kube-scheduler", Signal::STOP)?;
         Ok(Self { cluster })
     }
 
@@ -60,9 +64,14 @@ impl World {
 
     /// Makes the nodes `node-0` and so on, with their shadows and agents' pods; for the first of them there is an update.
     pub async fn populate(&self, nodes: usize, waiting: usize) -> Result<()> {
-        let agents = Api::<DaemonSet>::namespaced(self.client(), NAMESPACE).get("brupop-agent").await?;
-        let owner = agents.controller_owner_ref(&()).context("a DaemonSet without UID")?;
-        let made = futures::stream::iter(0..nodes).map(|number| self.make(number, number < waiting, &owner));
+        let agents = Api::<DaemonSet>::namespaced(self.client(), NAMESPACE)
+            .get("brupop-agent")
+            .await?;
+        let owner = agents
+            .controller_owner_ref(&())
+            .context("a DaemonSet without UID")?;
+        let made = futures::stream::iter(0..nodes)
+            .map(|number| self.make(number, number < waiting, &owner));
         made.buffer_unordered(PARALLEL).try_collect().await
     }
 
@@ -72,7 +81,9 @@ impl World {
         let node = new.create(&client).await?;
         let images = Patch::Merge(json!({"status": {"images": images()}}));
         let params = PatchParams::default();
-        Api::<Node>::all(client.clone()).patch_status(&new.name, &params, &images).await?;
+        Api::<Node>::all(client.clone())
+            .patch_status(&new.name, &params, &images)
+            .await?;
         let name = names::shadow_name(&new.name);
         let shadow: BottlerocketShadow = from_value(json!({
             "metadata": {
@@ -81,12 +92,16 @@ impl World {
             },
             "spec": {"state": "Idle"},
         }))?;
-        self.shadows().create(&PostParams::default(), &shadow).await?;
+        self.shadows()
+            .create(&PostParams::default(), &shadow)
+            .await?;
         let status = json!({"status": {
             "current_state": State::Idle, "current_version": OLD, "target_version": waits.then_some(NEW),
             "boot_id": new.boot_id, "crash_count": 0,
         }});
-        self.shadows().patch_status(&name, &params, &Patch::Merge(status)).await?;
+        self.shadows()
+            .patch_status(&name, &params, &Patch::Merge(status))
+            .await?;
         agents_pod(&client, &new.name, agents).await
     }
 
@@ -94,7 +109,9 @@ impl World {
     pub async fn is_known(&self, node: usize) -> Result<()> {
         let name = names::shadow_name(&format!("node-{node}"));
         let status = Patch::Merge(json!({"status": {"target_version": NEW}}));
-        self.shadows().patch_status(&name, &PatchParams::default(), &status).await?;
+        self.shadows()
+            .patch_status(&name, &PatchParams::default(), &status)
+            .await?;
         Ok(())
     }
 
@@ -105,10 +122,18 @@ impl World {
         let list = shadows.list(&ListParams::default()).await?.items;
         anyhow::ensure!(list.len() == nodes, "{} shadows", list.len());
         let waits = |shadow: &BottlerocketShadow| {
-            shadow.status.as_ref().is_some_and(|status| status.target_version.is_some())
+            shadow
+                .status
+                .as_ref()
+                .is_some_and(|status| status.target_version.is_some())
         };
-        for shadow in list.iter().filter(|shadow| waits(shadow) && shadow.spec.state == State::Idle) {
-            shadows.patch_status(&shadow.name_any(), &PatchParams::default(), &none).await?;
+        for shadow in list
+            .iter()
+            .filter(|shadow| waits(shadow) && shadow.spec.state == State::Idle)
+        {
+            shadows
+                .patch_status(&shadow.name_any(), &PatchParams::default(), &none)
+                .await?;
         }
         self.rests().await
     }
@@ -118,7 +143,9 @@ impl World {
         let ledger = Api::<BottlerocketFleet>::namespaced(self.client(), NAMESPACE);
         await_within(DEADLINE, "nothing is updated any more", async || {
             let status = ledger.get(names::FLEET).await.ok()?.status?;
-            let done = status.counts.is_some_and(|counts| counts.pending == 0 && counts.in_use == 0);
+            let done = status
+                .counts
+                .is_some_and(|counts| counts.pending == 0 && counts.in_use == 0);
             (done && status.slots.is_empty()).then_some(())
         })
         .await
@@ -133,7 +160,8 @@ impl World {
             let name = format!("node-{}", beats % nodes);
             let now = json!({"type": "Ready", "lastHeartbeatTime": Timestamp::now()});
             let beat = Patch::Strategic(json!({"status": {"conditions": [now]}}));
-            api.patch_status(&name, &PatchParams::default(), &beat).await?;
+            api.patch_status(&name, &PatchParams::default(), &beat)
+                .await?;
             beats += 1;
         }
         Ok(beats)

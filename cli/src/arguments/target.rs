@@ -41,21 +41,29 @@ impl Target {
     /// The flags that name the cluster, as they were given, for commands that are pasted. Impersonation is left out: who may
     /// only look would be told to change something as such.
     pub fn flags(&self) -> String {
-        let kubeconfig = self.kubeconfig.as_ref().map(|file| file.to_string_lossy().into_owned());
+        let kubeconfig = self
+            .kubeconfig
+            .as_ref()
+            .map(|file| file.to_string_lossy().into_owned());
         let named = [
             ("kubeconfig", &kubeconfig),
             ("context", &self.context),
             ("cluster", &self.cluster),
             ("user", &self.user),
         ];
-        let named = named.into_iter().filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
-        named.flat_map(|(flag, value)| [" --", flag, " ", &quoted(value)].map(str::to_owned)).collect()
+        let named = named
+            .into_iter()
+            .filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
+        named
+            .flat_map(|(flag, value)| [" --", flag, " ", &quoted(value)].map(str::to_owned))
+            .collect()
     }
 }
 
 /// The word as shells read it.
 fn quoted(word: &str) -> String {
-    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@=+,%".contains(character);
+    let is_plain =
+        |character: char| character.is_ascii_alphanumeric() || "-_./:@=+,%".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
@@ -65,7 +73,11 @@ fn quoted(word: &str) -> String {
 /// How long to wait for an answer, as kubectl reads it: `0`, a number of seconds, or a duration.
 fn request_timeout(text: &str) -> Result<Duration, &'static str> {
     let seconds = text.parse().map(Duration::from_secs).ok();
-    let duration = || text.parse::<SignedDuration>().ok().and_then(|it| it.try_into().ok());
+    let duration = || {
+        text.parse::<SignedDuration>()
+            .ok()
+            .and_then(|it| it.try_into().ok())
+    };
     match seconds.or_else(duration) {
         Some(Duration::ZERO) => Ok(Duration::MAX),
         Some(limit) => Ok(limit),
@@ -102,7 +114,14 @@ mod tests {
         };
         assert_eq!(flags(&["-n", "ns", "--as", "jane"]), "");
         assert_eq!(
-            flags(&["--context", "arn:aws:eks:x:1:cluster/prod", "--kubeconfig", "it's", "--user", "a"]),
+            flags(&[
+                "--context",
+                "arn:aws:eks:x:1:cluster/prod",
+                "--kubeconfig",
+                "it's",
+                "--user",
+                "a"
+            ]),
             r" --kubeconfig 'it'\''s' --context arn:aws:eks:x:1:cluster/prod --user a"
         );
     }

@@ -21,7 +21,8 @@ impl OperatorApi {
         if let Some(warning) = Leads::of(lease.as_ref(), self.time().await).warning() {
             return Err(Error::NoLeader(warning));
         }
-        let missing = || Error::Missing("reconciler that leads: look at the reconciler's pods".to_owned());
+        let missing =
+            || Error::Missing("reconciler that leads: look at the reconciler's pods".to_owned());
         let holder = lease.and_then(|lease| lease.holder).ok_or_else(missing)?;
         let pod = if names::is_object_name(&holder) {
             get(&self.ours::<Item<ReconcilerPod>>(), &holder).await?
@@ -49,7 +50,9 @@ impl OperatorApi {
     /// The time of the API server, from the head of an answer; our own, if that has none.
     async fn time(&self) -> Timestamp {
         let told = async || {
-            let request = http::Request::get("/version").body(kube::client::Body::empty()).ok()?;
+            let request = http::Request::get("/version")
+                .body(kube::client::Body::empty())
+                .ok()?;
             let answer = self.client.send(request).await.ok()?;
             let date = answer.headers().get(http::header::DATE)?.to_str().ok()?;
             Some(rfc2822::parse(date).ok()?.timestamp())

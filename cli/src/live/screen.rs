@@ -31,17 +31,27 @@ pub(super) struct Screen {
 
 impl Screen {
     pub(super) fn new(output: Output, flags: String) -> Self {
-        Self { output, flags, last: String::new(), idle_ticks: 0 }
+        Self {
+            output,
+            flags,
+            last: String::new(),
+            idle_ticks: 0,
+        }
     }
 
     pub(super) fn draw(&mut self, brought: &mut Brought) -> Result<(), Error> {
         let size = terminal().filter(|_| self.output == Output::Table);
         self.idle_ticks += 1;
         let stale = size.is_some() && self.idle_ticks >= STALE;
-        let Some(fleet) = brought.fleet().filter(|_| brought.changed || stale) else { return Ok(()) };
+        let Some(fleet) = brought.fleet().filter(|_| brought.changed || stale) else {
+            return Ok(());
+        };
         (brought.changed, self.idle_ticks) = (false, 0);
-        let page =
-            Page { now: Timestamp::now(), columns: size.map(|size| size.columns), flags: self.flags.clone() };
+        let page = Page {
+            now: Timestamp::now(),
+            columns: size.map(|size| size.columns),
+            flags: self.flags.clone(),
+        };
         let mut text = rendered(&status::of(&fleet), self.output, &page)?;
         if let (Some(trouble), Output::Table) = (&brought.trouble, self.output) {
             text += "\n";
@@ -68,13 +78,22 @@ impl Screen {
 fn framed(text: &str, size: Size) -> String {
     let room = usize::from(size.rows).saturating_sub(1);
     let lines: Vec<&str> = text.lines().collect();
-    let shown = if lines.len() > room { room.saturating_sub(1) } else { lines.len() };
+    let shown = if lines.len() > room {
+        room.saturating_sub(1)
+    } else {
+        lines.len()
+    };
     let mut frame = BEGIN.to_owned();
     for line in &lines[..shown] {
         frame.extend([line, END_OF_LINE]);
     }
     if shown < lines.len() {
-        frame.extend(["… ", &(lines.len() - shown).to_string(), " more lines", END_OF_LINE]);
+        frame.extend([
+            "… ",
+            &(lines.len() - shown).to_string(),
+            " more lines",
+            END_OF_LINE,
+        ]);
     }
     frame + END
 }
@@ -87,8 +106,15 @@ mod tests {
     fn a_frame_fits_the_terminal() {
         let lines = |rows| {
             let frame = framed("a\nb\nc\n", Size { columns: 80, rows });
-            let inner = frame.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END)).unwrap().to_owned();
-            inner.split_terminator(END_OF_LINE).map(str::to_owned).collect::<Vec<_>>()
+            let inner = frame
+                .strip_prefix(BEGIN)
+                .and_then(|rest| rest.strip_suffix(END))
+                .unwrap()
+                .to_owned();
+            inner
+                .split_terminator(END_OF_LINE)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
         };
         assert_eq!(lines(4), ["a", "b", "c"]);
         assert_eq!(lines(3), ["a", "… 2 more lines"]);

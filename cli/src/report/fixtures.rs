@@ -13,7 +13,11 @@ pub(crate) const NS: &str = "brupop-bottlerocket-aws";
 
 /// What all tests take for the present.
 pub(crate) fn page() -> Page {
-    Page { now: "2026-11-21T04:00:00Z".parse().unwrap(), columns: None, flags: String::new() }
+    Page {
+        now: "2026-11-21T04:00:00Z".parse().unwrap(),
+        columns: None,
+        flags: String::new(),
+    }
 }
 
 pub(crate) fn shadow(
@@ -30,20 +34,27 @@ pub(crate) fn shadow(
 }
 
 pub(crate) fn item(node: &str, mut object: Value) -> Item<BottlerocketShadow> {
-    object["metadata"] = json!({"name": format!("brs-{node}"), "namespace": NS, "uid": "u", "generation": 4});
+    object["metadata"] =
+        json!({"name": format!("brs-{node}"), "namespace": NS, "uid": "u", "generation": 4});
     serde_json::from_value(object).unwrap()
 }
 
 /// A shadow whose node is idle, and runs the old version.
 pub(crate) fn idle(node: &str, progressing: [&str; 3]) -> Item<BottlerocketShadow> {
-    let status = json!({"current_state": "Idle", "current_version": "1.19.4", "target_version": "1.20.0"});
+    let status =
+        json!({"current_state": "Idle", "current_version": "1.19.4", "target_version": "1.20.0"});
     shadow(node, &json!({"state": "Idle"}), status, progressing)
 }
 
 /// A shadow whose node is up to date.
 pub(crate) fn updated(node: &str) -> Item<BottlerocketShadow> {
     let status = json!({"current_state": "Idle", "current_version": "1.20.0"});
-    shadow(node, &json!({"state": "Idle"}), status, ["False", "NoUpdate", "the host chooses no update"])
+    shadow(
+        node,
+        &json!({"state": "Idle"}),
+        status,
+        ["False", "NoUpdate", "the host chooses no update"],
+    )
 }
 
 /// A shadow whose node is being drained.
@@ -52,14 +63,20 @@ pub(crate) fn draining(node: &str) -> Item<BottlerocketShadow> {
         "state_transition_timestamp": "2026-11-21T03:50:00Z"});
     let status = json!({"current_state": "StagedAndPerformedUpdate", "current_version": "1.19.4",
         "target_version": "1.20.0", "attempt": 2});
-    shadow(node, &spec, status, ["True", "Draining", "pods are being evicted from the node"])
+    shadow(
+        node,
+        &spec,
+        status,
+        ["True", "Draining", "pods are being evicted from the node"],
+    )
 }
 
 /// A fleet with this spec and status.
 pub(crate) fn watched_fleet(spec: &Value, status: &Value) -> WatchedFleet {
     let metadata = json!({"name": "fleet", "namespace": NS, "uid": "f", "generation": 3});
     let item: Item<WatchedFleet> =
-        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap();
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status}))
+            .unwrap();
     item.body.unwrap()
 }
 
@@ -95,15 +112,19 @@ pub(crate) fn pool(name: &str) -> Item<Pool> {
     let status = json!({"nodes": 12, "updatedNodes": 6, "updatingNodes": 2, "pendingNodes": 3, "blockedNodes": 1,
         "unavailableNodes": 2, "unavailableLimit": 3, "conditions": [progressing]});
     let status = if name == "db" { json!({}) } else { status };
-    serde_json::from_value(json!({"metadata": {"name": name, "namespace": NS, "uid": "p"},
-        "spec": {"nodeSelector": {}}, "status": status}))
+    serde_json::from_value(
+        json!({"metadata": {"name": name, "namespace": NS, "uid": "p"},
+        "spec": {"nodeSelector": {}}, "status": status}),
+    )
     .unwrap()
 }
 
 /// A Node with these labels and annotations.
 pub(crate) fn node(labels: &Value, annotations: &Value) -> WatchedNode {
-    let metadata = json!({"name": "node-0", "uid": "n", "labels": labels, "annotations": annotations});
-    serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata})).unwrap()
+    let metadata =
+        json!({"name": "node-0", "uid": "n", "labels": labels, "annotations": annotations});
+    serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata}))
+        .unwrap()
 }
 
 pub(crate) fn event(kind: &str, name: &str, at: &str, reason: &str, message: &str) -> Event {
@@ -111,7 +132,12 @@ pub(crate) fn event(kind: &str, name: &str, at: &str, reason: &str, message: &st
         kind: kind.to_owned(),
         name: name.to_owned(),
         at: at.parse::<Timestamp>().ok(),
-        type_: if reason == "DrainBlocked" { "Warning" } else { "Normal" }.to_owned(),
+        type_: if reason == "DrainBlocked" {
+            "Warning"
+        } else {
+            "Normal"
+        }
+        .to_owned(),
         reason: reason.to_owned(),
         message: message.to_owned(),
         count: 1,

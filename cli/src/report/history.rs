@@ -62,12 +62,15 @@ pub(crate) fn of(past: &Past) -> History {
     let status = past.fleet.status.as_ref();
     let records = status.into_iter().flat_map(|status| &status.versions);
     let noted = |version: &str| status.and_then(|status| status.seen.get(version));
-    let outcome = |(version, record): (&String, &VersionRecord)| of_version(version, record, noted(version));
+    let outcome =
+        |(version, record): (&String, &VersionRecord)| of_version(version, record, noted(version));
     let mut versions: Vec<VersionHistory> = records.map(outcome).collect();
     versions.sort_by(|one, other| one.first_result.cmp(&other.first_result));
     History {
         versions,
-        last_finished: status.and_then(|status| status.last_finished.as_deref()).map(time),
+        last_finished: status
+            .and_then(|status| status.last_finished.as_deref())
+            .map(time),
         events: latest(past.events.clone(), EVENTS),
         notes: past.notes.clone(),
     }
@@ -82,7 +85,11 @@ fn of_version(of: &str, record: &VersionRecord, noted: Option<&String>) -> Versi
     });
     VersionHistory {
         version: version(of),
-        first_seen: noted.map(|at| time(at)).into_iter().chain(first_result.clone()).min(),
+        first_seen: noted
+            .map(|at| time(at))
+            .into_iter()
+            .chain(first_result.clone())
+            .min(),
         first_result,
         succeeded: record.succeeded,
         failures: failures.collect(),
@@ -98,9 +105,18 @@ impl View for History {
             || "No update has ended yet\n".to_owned(),
             |at| format!("The last update ended {} ago\n", age(at, page.now)),
         );
-        let rows: Vec<_> = self.versions.iter().map(|outcome| outcome.row(page)).collect();
-        let head =
-            [("VERSION", 0), ("FIRST SEEN", 1), ("FIRST RESULT", 2), ("REACHED BY", 0), ("FAILED ON", 0)];
+        let rows: Vec<_> = self
+            .versions
+            .iter()
+            .map(|outcome| outcome.row(page))
+            .collect();
+        let head = [
+            ("VERSION", 0),
+            ("FIRST SEEN", 1),
+            ("FIRST RESULT", 2),
+            ("REACHED BY", 0),
+            ("FAILED ON", 0),
+        ];
         let versions = table(&head, &rows, page);
         finished
             + &section("VERSIONS", &versions)
@@ -111,9 +127,14 @@ impl View for History {
 
 impl VersionHistory {
     fn row(&self, page: &Page) -> Vec<Cell> {
-        let failed = |it: &FailureRow| format!("{} ({}, {} ago)", it.node, it.reason, age(&it.at, page.now));
+        let failed =
+            |it: &FailureRow| format!("{} ({}, {} ago)", it.node, it.reason, age(&it.at, page.now));
         let failures: Vec<String> = self.failures.iter().map(failed).collect();
-        let failures = if failures.is_empty() { "-".to_owned() } else { failures.join(", ") };
+        let failures = if failures.is_empty() {
+            "-".to_owned()
+        } else {
+            failures.join(", ")
+        };
         let failures = shown(&failures, 2 * NAME_MAX);
         let failures = match (&self.halted, &self.acknowledged_at) {
             (Some(why), _) => Cell::toned(Tone::Bad, &format!("{failures}\nhalted: {why}")),

@@ -47,9 +47,15 @@ pub(crate) fn latest(mut events: Vec<Event>, most: usize) -> Vec<EventRow> {
     for event in events {
         let row = EventRow::of(&event);
         let soon_after = |later: Option<Timestamp>| {
-            later.zip(event.at).is_some_and(|(later, at)| later.duration_since(at) <= TOGETHER)
+            later
+                .zip(event.at)
+                .is_some_and(|(later, at)| later.duration_since(at) <= TOGETHER)
         };
-        let near = rows.iter().zip(&times).rev().take_while(|(_, later)| soon_after(**later));
+        let near = rows
+            .iter()
+            .zip(&times)
+            .rev()
+            .take_while(|(_, later)| soon_after(**later));
         if near.into_iter().all(|(later, _)| !later.repeats(&row)) {
             rows.push(row);
             times.push(event.at);
@@ -95,11 +101,20 @@ impl EventRow {
 /// Events as a table; of one node, without its name.
 pub(crate) fn events(rows: &[EventRow], of_one_node: bool, page: &Page) -> String {
     let row = |event: &EventRow| {
-        let again = if event.count > 1 { format!(" (x{})", event.count) } else { String::new() };
+        let again = if event.count > 1 {
+            format!(" (x{})", event.count)
+        } else {
+            String::new()
+        };
         let tone = (event.type_ == "Warning").then_some(Tone::Attention);
         let reason = event.reason.clone() + &again;
         vec![
-            Cell::new(event.at.as_deref().map_or("-".to_owned(), |at| age(at, page.now))),
+            Cell::new(
+                event
+                    .at
+                    .as_deref()
+                    .map_or("-".to_owned(), |at| age(at, page.now)),
+            ),
             Cell::new(if of_one_node { "" } else { event.about() }),
             tone.map_or_else(|| Cell::new(&reason), |tone| Cell::toned(tone, &reason)),
             Cell::new(&event.message),
@@ -111,7 +126,10 @@ pub(crate) fn events(rows: &[EventRow], of_one_node: bool, page: &Page) -> Strin
 
 /// Lines that say what could not be looked at.
 pub(crate) fn notes(notes: &[String], page: &Page) -> String {
-    notes.iter().map(|note| Tone::Attention.paragraph("Not shown:", note, page)).collect()
+    notes
+        .iter()
+        .map(|note| Tone::Attention.paragraph("Not shown:", note, page))
+        .collect()
 }
 
 /// The condition that says why a shadow's node moves or waits.
@@ -120,7 +138,12 @@ fn progressing(shadow: &BottlerocketShadow) -> Option<&Condition> {
 }
 
 fn condition<'a>(shadow: &'a BottlerocketShadow, type_: &str) -> Option<&'a Condition> {
-    shadow.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == type_)
+    shadow
+        .status
+        .as_ref()?
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == type_)
 }
 
 fn time(text: &str) -> String {
@@ -134,7 +157,11 @@ fn node_of(shadow: &str) -> String {
 
 /// The pool that steers this node; empty if none does, or nobody has said so yet.
 fn pool_of(shadow: &BottlerocketShadow) -> &str {
-    shadow.status.as_ref().and_then(|status| status.pool.as_deref()).unwrap_or_default()
+    shadow
+        .status
+        .as_ref()
+        .and_then(|status| status.pool.as_deref())
+        .unwrap_or_default()
 }
 
 /// The condition does not say it: thousands of shadows would be rewritten each time that a slot changes hands.
@@ -145,7 +172,11 @@ fn slots_in_use(its: &str, status: &BottlerocketFleetStatus, pools: &[Item<Pool>
         slots.map(|(shadow, _)| node_of(shadow)).collect()
     };
     let of_pool = nodes(&|slot| slot.pool.as_deref() == Some(its));
-    let found = pools.iter().find(|pool| pool.name() == its).and_then(Item::ok).map(|pool| &pool.stored);
+    let found = pools
+        .iter()
+        .find(|pool| pool.name() == its)
+        .and_then(Item::ok)
+        .map(|pool| &pool.stored);
     let full = found.filter(|it| {
         let used = it.counts.unavailable_nodes.max(of_pool.len() as u64);
         !it.conditions.is_empty() && used >= it.counts.unavailable_limit
@@ -153,15 +184,33 @@ fn slots_in_use(its: &str, status: &BottlerocketFleetStatus, pools: &[Item<Pool>
     let all = nodes(&|_| true);
     let fleet_has_room = status.limit.is_some_and(|limit| limit > all.len() as u64);
     let (nodes, limit, of) = match full {
-        Some(it) => (of_pool, it.counts.unavailable_limit.to_string(), format!(" in the pool {}", name(its))),
+        Some(it) => (
+            of_pool,
+            it.counts.unavailable_limit.to_string(),
+            format!(" in the pool {}", name(its)),
+        ),
         // Its limit is in the environment. The fleet's is that of all pools.
         None if fleet_has_room && its == names::DEFAULT_POOL && !pools.is_empty() => {
             let of_default = nodes(&|slot| slot.pool.as_deref().unwrap_or(its) == its);
-            (of_default, "MAX_CONCURRENT_UPDATE".to_owned(), format!(" in the pool {its}"))
+            (
+                of_default,
+                "MAX_CONCURRENT_UPDATE".to_owned(),
+                format!(" in the pool {its}"),
+            )
         }
-        None => (all, status.limit.map_or_else(|| "?".to_owned(), |limit| limit.to_string()), String::new()),
+        None => (
+            all,
+            status
+                .limit
+                .map_or_else(|| "?".to_owned(), |limit| limit.to_string()),
+            String::new(),
+        ),
     };
-    let by = if nodes.is_empty() { String::new() } else { format!(", by {}", some(&nodes, usize::MAX)) };
+    let by = if nodes.is_empty() {
+        String::new()
+    } else {
+        format!(", by {}", some(&nodes, usize::MAX))
+    };
     format!("{} of {limit} in use{of}{by}", nodes.len())
 }
 

@@ -156,12 +156,23 @@ mod tests {
 
     #[test]
     fn remedies_are_sentences_of_their_own() {
-        let named = Named { node: "node-0", version: "1.20.0", pool: "web", namespace: "ns" };
-        let remedies = Reason::WORDS.iter().filter_map(|word| Some(of(&Reason::of_word(word)?, &named)));
-        let mut remedies: Vec<String> = remedies.filter(|remedy| !remedy.starts_with("nothing: ")).collect();
+        let named = Named {
+            node: "node-0",
+            version: "1.20.0",
+            pool: "web",
+            namespace: "ns",
+        };
+        let remedies = Reason::WORDS
+            .iter()
+            .filter_map(|word| Some(of(&Reason::of_word(word)?, &named)));
+        let mut remedies: Vec<String> = remedies
+            .filter(|remedy| !remedy.starts_with("nothing: "))
+            .collect();
         assert!(remedies.len() > 30, "{}", remedies.len());
         assert!(
-            remedies.iter().all(|remedy| !remedy.ends_with('.') && !remedy.contains("  ")),
+            remedies
+                .iter()
+                .all(|remedy| !remedy.ends_with('.') && !remedy.contains("  ")),
             "{remedies:?}"
         );
         remedies.sort_unstable();
@@ -176,13 +187,22 @@ mod tests {
         assert!(command("NotLabelled").contains("interface-version=2.0.0 --overwrite`"));
         // The version that the node waits for has no record.
         let halted = command("TooManyVersionsHalted");
-        assert!(!halted.contains("1.20.0") && halted.contains("`kubectl brupop status -n ns`"), "{halted}");
-        assert!(halted.contains("`kubectl brupop resume-version VERSION -n ns`"), "{halted}");
+        assert!(
+            !halted.contains("1.20.0") && halted.contains("`kubectl brupop status -n ns`"),
+            "{halted}"
+        );
+        assert!(
+            halted.contains("`kubectl brupop resume-version VERSION -n ns`"),
+            "{halted}"
+        );
         for remedy in remedies.iter().filter(|remedy| **remedy != halted) {
             for (number, part) in remedy.split('`').enumerate() {
                 let is_command = number % 2 == 1;
                 assert!(is_command || !part.contains("kubectl"), "{remedy}");
-                assert!(!is_command || !part.contains("NODE") && !part.contains("VERSION"), "{remedy}");
+                assert!(
+                    !is_command || !part.contains("NODE") && !part.contains("VERSION"),
+                    "{remedy}"
+                );
             }
         }
     }

@@ -15,7 +15,9 @@ use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State};
 use brupop_core::decide::Reason;
 use brupop_core::pool::Pool;
 
-use super::{condition, name, node_of, pool_of, progressing, sentence, slots_in_use, time, version, word};
+use super::{
+    condition, name, node_of, pool_of, progressing, sentence, slots_in_use, time, version, word,
+};
 use crate::gather::Fleet;
 use view::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
 
@@ -24,16 +26,26 @@ const SILENT: &str = "-";
 
 /// The fleet at a glance.
 pub(crate) fn of(fleet: &Fleet) -> Glance {
-    let status = fleet.object.as_ref().and_then(|fleet| fleet.status.as_ref());
+    let status = fleet
+        .object
+        .as_ref()
+        .and_then(|fleet| fleet.status.as_ref());
     let counts = status.and_then(|status| status.counts).unwrap_or_default();
-    let without_shadow = usize::try_from(counts.nodes).unwrap_or(0).saturating_sub(fleet.shadows.len());
+    let without_shadow = usize::try_from(counts.nodes)
+        .unwrap_or(0)
+        .saturating_sub(fleet.shadows.len());
     let mut view = Glance {
         namespace: name(&fleet.namespace),
         paused: fleet.object.as_ref().is_some_and(|fleet| fleet.spec.paused),
         limit: status.and_then(|status| status.limit),
         in_use: status.map_or(0, |status| status.slots.len()),
         nodes: fleet.shadows.len() + without_shadow,
-        obstacles: fleet.leads.warning().into_iter().chain(obstacles(status)).collect(),
+        obstacles: fleet
+            .leads
+            .warning()
+            .into_iter()
+            .chain(obstacles(status))
+            .collect(),
         halted: halted(status),
         pools: fleet.pools.iter().map(pool).collect(),
         not_opted_in: counts.not_opted_in,
@@ -46,8 +58,11 @@ pub(crate) fn of(fleet: &Fleet) -> Glance {
     // Thousands may wait in a pool: its slots are counted once.
     let mut told = BTreeMap::<&str, String>::new();
     let mut slots_of = |pool| {
-        let told =
-            |status| told.entry(pool).or_insert_with(|| slots_in_use(pool, status, &fleet.pools)).clone();
+        let told = |status| {
+            told.entry(pool)
+                .or_insert_with(|| slots_in_use(pool, status, &fleet.pools))
+                .clone()
+        };
         status.map(told)
     };
     for item in &fleet.shadows {
@@ -60,25 +75,46 @@ pub(crate) fn of(fleet: &Fleet) -> Glance {
         match standing(shadow, slot) {
             Progress::UpToDate => {
                 view.up_to_date += 1;
-                let said = progressing(shadow).filter(|said| said.reason == Reason::NoUpdate.as_str());
+                let said =
+                    progressing(shadow).filter(|said| said.reason == Reason::NoUpdate.as_str());
                 if let Some((_, asked)) = said.and_then(|said| said.message.split_once("; ")) {
-                    left.entry(sentence(asked)).or_default().push(node_of(item.name()));
+                    left.entry(sentence(asked))
+                        .or_default()
+                        .push(node_of(item.name()));
                 }
             }
             Progress::Moves => view.moving.push(moving(item, shadow, slot)),
             Progress::Waits => {
-                waiting.entry(waits_for(shadow, &mut slots_of)).or_default().push(node_of(item.name()));
+                waiting
+                    .entry(waits_for(shadow, &mut slots_of))
+                    .or_default()
+                    .push(node_of(item.name()));
             }
         }
     }
-    view.states =
-        counts.into_iter().map(|((state, version), nodes)| Count { state, version, nodes }).collect();
+    view.states = counts
+        .into_iter()
+        .map(|((state, version), nodes)| Count {
+            state,
+            version,
+            nodes,
+        })
+        .collect();
     view.states.sort_by_key(|count| Reverse(count.nodes));
-    let groups =
-        waiting.into_iter().map(|((reason, message), nodes)| WaitingNodes { reason, nodes, message });
+    let groups = waiting
+        .into_iter()
+        .map(|((reason, message), nodes)| WaitingNodes {
+            reason,
+            nodes,
+            message,
+        });
     view.waiting = groups.collect();
-    view.waiting.sort_by_key(|waiting| Reverse(waiting.nodes.len()));
-    view.left_by_people = left.into_iter().map(|(message, nodes)| LeftByPeople { message, nodes }).collect();
+    view.waiting
+        .sort_by_key(|waiting| Reverse(waiting.nodes.len()));
+    view.left_by_people = left
+        .into_iter()
+        .map(|(message, nodes)| LeftByPeople { message, nodes })
+        .collect();
     view
 }
 
@@ -110,7 +146,11 @@ fn knows_an_update(shadow: &BottlerocketShadow) -> bool {
     ShadowFacts::of(shadow).is_some_and(|facts| facts.update().is_some())
 }
 
-fn moving(item: &Item<BottlerocketShadow>, shadow: &BottlerocketShadow, slot: Option<&Slot>) -> Moving {
+fn moving(
+    item: &Item<BottlerocketShadow>,
+    shadow: &BottlerocketShadow,
+    slot: Option<&Slot>,
+) -> Moving {
     let said = progressing(shadow);
     // While the spec is Idle, the update that the slot is for has not begun, or has ended.
     let to = match shadow.spec.state {
@@ -138,15 +178,24 @@ fn waits_for<'s>(
 ) -> (String, String) {
     let silent = |why: &str| (SILENT.to_owned(), why.to_owned());
     match progressing(shadow) {
-        None => silent("the reconciler has said nothing about these nodes yet: see whether one leads"),
-        Some(_) if says_no_update(shadow) => {
-            silent("their hosts know of an update; the reconciler has not said yet what they wait for")
+        None => {
+            silent("the reconciler has said nothing about these nodes yet: see whether one leads")
         }
+        Some(_) if says_no_update(shadow) => silent(
+            "their hosts know of an update; the reconciler has not said yet what they wait for",
+        ),
         Some(said) => {
             let waits_for_slot = said.reason == Reason::LimitReached.as_str();
-            let slots = if waits_for_slot { slots_of(pool_of(shadow)) } else { None };
+            let slots = if waits_for_slot {
+                slots_of(pool_of(shadow))
+            } else {
+                None
+            };
             let message = slots.map(|slots| format!("waiting for a free slot: {slots}"));
-            (word(&said.reason), message.unwrap_or_else(|| sentence(&said.message)))
+            (
+                word(&said.reason),
+                message.unwrap_or_else(|| sentence(&said.message)),
+            )
         }
     }
 }
@@ -163,10 +212,17 @@ fn obstacles(status: Option<&BottlerocketFleetStatus>) -> Vec<String> {
         _ => false,
     };
     let said = |condition: &Condition| {
-        let said = format!("{}: {}", word(&condition.type_), sentence(&condition.message));
+        let said = format!(
+            "{}: {}",
+            word(&condition.type_),
+            sentence(&condition.message)
+        );
         // Agents' reports pass the webhook; where it cannot be reached, there are none.
         let missing = (condition.type_ == ADMISSION_ENFORCED).then(|| {
-            format!("; since {} agents' reports may be missing", time(&condition.last_transition_time))
+            format!(
+                "; since {} agents' reports may be missing",
+                time(&condition.last_transition_time)
+            )
         });
         said + &missing.unwrap_or_default()
     };
@@ -177,15 +233,21 @@ fn halted(status: Option<&BottlerocketFleetStatus>) -> Vec<HaltedVersion> {
     let versions = status.into_iter().flat_map(|status| &status.versions);
     let halted = versions.filter_map(|(halted, record)| {
         let halt = record.halted.as_ref()?;
-        Some(HaltedVersion { version: version(halted), at: time(&halt.at), why: sentence(&halt.reason) })
+        Some(HaltedVersion {
+            version: version(halted),
+            at: time(&halt.at),
+            why: sentence(&halt.reason),
+        })
     });
     halted.collect()
 }
 
 fn pool(item: &Item<Pool>) -> PoolLine {
     let status = item.ok().map(|pool| &pool.stored);
-    let said = status.and_then(|status| status.conditions.iter().find(|it| it.type_ == PROGRESSING));
-    let unsaid = || "the reconciler has said nothing about this pool yet: see whether one leads".to_owned();
+    let said =
+        status.and_then(|status| status.conditions.iter().find(|it| it.type_ == PROGRESSING));
+    let unsaid =
+        || "the reconciler has said nothing about this pool yet: see whether one leads".to_owned();
     PoolLine {
         pool: name(item.name()),
         paused: item.ok().is_some_and(|pool| pool.paused),

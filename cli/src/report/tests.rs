@@ -39,8 +39,11 @@ fn about(shadow: brupop_api::Item<brupop_api::BottlerocketShadow>) -> AboutNode 
     }
 }
 
-const LIMIT: [&str; 3] =
-    ["False", "LimitReached", "waiting for a free slot (`kubectl brupop status` shows who has them)"];
+const LIMIT: [&str; 3] = [
+    "False",
+    "LimitReached",
+    "waiting for a free slot (`kubectl brupop status` shows who has them)",
+];
 
 fn halted() -> Fleet {
     Fleet {
@@ -62,9 +65,19 @@ fn what_happened() {
             "VersionHalted",
             "1.19.9: too many nodes failed",
         ),
-        event("BottlerocketShadow", "brs-node-2", "2026-11-21T03:44:00Z", "Updated", "the node runs 1.20.0"),
+        event(
+            "BottlerocketShadow",
+            "brs-node-2",
+            "2026-11-21T03:44:00Z",
+            "Updated",
+            "the node runs 1.20.0",
+        ),
     ];
-    let view = history::of(&Past { fleet: fleet(), events, notes: vec![] });
+    let view = history::of(&Past {
+        fleet: fleet(),
+        events,
+        notes: vec![],
+    });
     assert_snapshot!("history", text(&view));
     assert_snapshot!("history_yaml", yaml(&view));
 }
@@ -80,22 +93,44 @@ fn a_version_is_not_seen_after_its_first_result() {
         (Some(late), None, Some(late)),
         (None, None, None),
     ] {
-        let seen: serde_json::Map<_, _> =
-            noted.map(|at| ("1.20.0".to_owned(), json!(at))).into_iter().collect();
+        let seen: serde_json::Map<_, _> = noted
+            .map(|at| ("1.20.0".to_owned(), json!(at)))
+            .into_iter()
+            .collect();
         let record = json!({"firstSeen": result, "succeeded": 1});
         let status = json!({"slots": {}, "versions": {"1.20.0": record}, "seen": seen});
         let fleet = watched_fleet(&json!({}), &status).object;
-        let view = history::of(&Past { fleet, events: vec![], notes: vec![] });
-        assert_eq!(view.versions[0].first_seen.as_deref(), expected, "{noted:?}, {result:?}");
+        let view = history::of(&Past {
+            fleet,
+            events: vec![],
+            notes: vec![],
+        });
+        assert_eq!(
+            view.versions[0].first_seen.as_deref(),
+            expected,
+            "{noted:?}, {result:?}"
+        );
         assert_eq!(view.versions[0].first_result.as_deref(), result);
     }
 }
 
 #[test]
 fn the_latest_events_are_kept_in_order() {
-    let events =
-        (0..5).map(|minute| event("Node", "n", &format!("2026-11-21T03:0{minute}:00Z"), "R", "m")).rev();
-    let at: Vec<_> = latest(events.collect(), 2).into_iter().filter_map(|event| event.at).collect();
+    let events = (0..5)
+        .map(|minute| {
+            event(
+                "Node",
+                "n",
+                &format!("2026-11-21T03:0{minute}:00Z"),
+                "R",
+                "m",
+            )
+        })
+        .rev();
+    let at: Vec<_> = latest(events.collect(), 2)
+        .into_iter()
+        .filter_map(|event| event.at)
+        .collect();
     assert_eq!(at, ["2026-11-21T03:03:00Z", "2026-11-21T03:04:00Z"]);
 }
 
@@ -113,32 +148,76 @@ fn what_is_told_on_shadow_and_node_is_told_once() {
         told(shadow, "brs-a", "2026-11-21T03:00:10Z", "for 1"),
     ];
     let rows = latest(events, 9);
-    let said: Vec<_> = rows.iter().map(|row| (row.about(), row.message.as_str())).collect();
-    assert_eq!(said, [("b", "for 1"), ("a", "for 1"), ("a", "for 2"), ("a", "for 1"), ("a", "for 1")]);
+    let said: Vec<_> = rows
+        .iter()
+        .map(|row| (row.about(), row.message.as_str()))
+        .collect();
+    assert_eq!(
+        said,
+        [
+            ("b", "for 1"),
+            ("a", "for 1"),
+            ("a", "for 2"),
+            ("a", "for 1"),
+            ("a", "for 1")
+        ]
+    );
 }
 
 /// Agents write versions and messages, and anyone who creates Events writes all of them.
 #[test]
 fn nobody_else_drives_the_terminal() {
     let evil = "a\u{1b}[2J\nb\u{202e}c";
-    let status =
-        json!({"current_state": "Idle", "current_version": evil, "target_version": evil, "message": evil});
-    let shadow =
-        || shadow(evil, &json!({"state": "Idle", "version": evil}), status.clone(), ["False", evil, evil]);
+    let status = json!({"current_state": "Idle", "current_version": evil, "target_version": evil, "message": evil});
+    let shadow = || {
+        shadow(
+            evil,
+            &json!({"state": "Idle", "version": evil}),
+            status.clone(),
+            ["False", evil, evil],
+        )
+    };
     let mut object = fleet();
-    let record = object.status.as_mut().unwrap().versions.remove("1.19.9").unwrap();
-    object.status.as_mut().unwrap().versions.insert(evil.to_owned(), record);
+    let record = object
+        .status
+        .as_mut()
+        .unwrap()
+        .versions
+        .remove("1.19.9")
+        .unwrap();
+    object
+        .status
+        .as_mut()
+        .unwrap()
+        .versions
+        .insert(evil.to_owned(), record);
     let mut found = about(shadow());
     found.events = vec![event(evil, evil, "2026-11-21T03:00:00Z", evil, evil)];
-    let past = Past { fleet: object.clone(), events: found.events.clone(), notes: vec![] };
+    let past = Past {
+        fleet: object.clone(),
+        events: found.events.clone(),
+        notes: vec![],
+    };
     let shadows = vec![shadow(), draining(evil), item(evil, json!({}))];
-    let fleet = Fleet { object: Some(object), shadows, pools: vec![pool(evil)], ..halted() };
-    let (status, why, history) = (status::of(&fleet), why::of(evil, &found).unwrap(), history::of(&past));
+    let fleet = Fleet {
+        object: Some(object),
+        shadows,
+        pools: vec![pool(evil)],
+        ..halted()
+    };
+    let (status, why, history) = (
+        status::of(&fleet),
+        why::of(evil, &found).unwrap(),
+        history::of(&past),
+    );
     let texts = [text(&status), text(&why), text(&history)];
     let programs = [&yaml(&status), &yaml(&why), &yaml(&history)].map(String::clone);
     for shown in texts.iter().chain(&programs) {
         assert!(shown.contains("u{1b}"), "{shown}");
-        let lines: Vec<&str> = shown.lines().filter(|line| line.contains(is_unprintable)).collect();
+        let lines: Vec<&str> = shown
+            .lines()
+            .filter(|line| line.contains(is_unprintable))
+            .collect();
         assert_eq!(lines, [""; 0]);
         // The line break is none.
         assert!(shown.lines().all(|line| !line.starts_with('b')), "{shown}");
@@ -155,7 +234,10 @@ fn no_command_holds_what_others_wrote() {
     let mut record = status.versions.remove("1.19.9").unwrap();
     record.halted.as_mut().unwrap().reason.clone_from(&words);
     status.versions.insert(evil.to_owned(), record);
-    let (spec, says) = (json!({"state": "Idle", "version": evil}), ["False", "VersionHalted", &words]);
+    let (spec, says) = (
+        json!({"state": "Idle", "version": evil}),
+        ["False", "VersionHalted", &words],
+    );
     let agents = json!({"current_state": "Idle", "target_version": evil, "message": words});
     let shadow = || {
         let mut shadow = shadow("node-1", &spec, agents.clone(), says);
@@ -164,19 +246,37 @@ fn no_command_holds_what_others_wrote() {
     };
     let mut found = about(shadow());
     found.events = vec![event("Node", "node-1", "2026-11-21T03:00:00Z", "R", &words)];
-    let page = Page { flags: " --kubeconfig mine".to_owned(), ..page() };
-    let fleet = Fleet { object: Some(object), shadows: vec![shadow()], pools: vec![], ..halted() };
-    let views = [status::of(&fleet).text(&page), why::of("node-1", &found).unwrap().text(&page)];
+    let page = Page {
+        flags: " --kubeconfig mine".to_owned(),
+        ..page()
+    };
+    let fleet = Fleet {
+        object: Some(object),
+        shadows: vec![shadow()],
+        pools: vec![],
+        ..halted()
+    };
+    let views = [
+        status::of(&fleet).text(&page),
+        why::of("node-1", &found).unwrap().text(&page),
+    ];
     for shown in views.map(|text| strip_str(&text).to_string()) {
         let commands: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
-        assert!(commands.contains(&"kubectl brupop --kubeconfig mine resume-version VERSION"), "{shown}");
+        assert!(
+            commands.contains(&"kubectl brupop --kubeconfig mine resume-version VERSION"),
+            "{shown}"
+        );
         for command in commands {
             assert!(
-                command.starts_with("kubectl brupop --kubeconfig mine ") && !command.contains("touch"),
+                command.starts_with("kubectl brupop --kubeconfig mine ")
+                    && !command.contains("touch"),
                 "{shown}"
             );
         }
-        assert!(shown.contains("'kubectl brupop resume-version $(touch x)'"), "as they wrote it: {shown}");
+        assert!(
+            shown.contains("'kubectl brupop resume-version $(touch x)'"),
+            "as they wrote it: {shown}"
+        );
         assert!(shown.contains("\"$(touch x)\""), "{shown}");
     }
 }

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::remedy::Named;
 use super::{
-    EventRow, condition, events, latest, name, notes, or_dash, pool_of, progressing, remedy, sentence,
-    slots_in_use, time, version, word,
+    EventRow, condition, events, latest, name, notes, or_dash, pool_of, progressing, remedy,
+    sentence, slots_in_use, time, version, word,
 };
 use crate::Error;
 use crate::gather::AboutNode;
@@ -106,8 +106,17 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
     let said = progressing(shadow);
     let silent = "the reconciler has said nothing about this node yet: see whether one leads";
     let failure = shadow.spec.failures.as_ref();
-    let wanted = status.target_version.as_deref().or(shadow.spec.version.as_deref()).unwrap_or_default();
-    let named = Named { node, version: wanted, pool: pool_of(shadow), namespace };
+    let wanted = status
+        .target_version
+        .as_deref()
+        .or(shadow.spec.version.as_deref())
+        .unwrap_or_default();
+    let named = Named {
+        node,
+        version: wanted,
+        pool: pool_of(shadow),
+        namespace,
+    };
     let reason = said.and_then(|said| Reason::of_word(&said.reason));
     let remedy = reason.map(|reason| remedy::of(&reason, &named));
     Why {
@@ -121,9 +130,14 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
         target: status.target_version.as_deref().map(version),
         state: status.current_state.map(State::as_str),
         goal: Some(shadow.spec.state.as_str()),
-        pool: Some(pool_of(shadow)).filter(|pool| !pool.is_empty()).map(name),
+        pool: Some(pool_of(shadow))
+            .filter(|pool| !pool.is_empty())
+            .map(name),
         // A version lock is no problem; the sentence is shown all the same.
-        problem: status.problem.filter(|it| *it != Problem::NoUpdateChosen).map(Problem::as_str),
+        problem: status
+            .problem
+            .filter(|it| *it != Problem::NoUpdateChosen)
+            .map(Problem::as_str),
         agent_says: status.message.as_deref().map(sentence),
         last_failure: failure.map(|failed| LastFailure {
             reason: word(&failed.reason),
@@ -149,7 +163,12 @@ fn without_shadow(
     namespace: &str,
     seen: &Result<Option<WatchedNode>, String>,
 ) -> Result<Why, Error> {
-    let named = Named { node, version: "", pool: "", namespace };
+    let named = Named {
+        node,
+        version: "",
+        pool: "",
+        namespace,
+    };
     let of_reason = |reason: Reason<'_>| Why {
         reason: Some(reason.as_str().to_owned()),
         message: reason.message().into_owned(),
@@ -177,7 +196,11 @@ impl View for Why {
     fn text(&self, page: &Page) -> String {
         let reason = or_dash(self.reason.as_deref());
         let message = wrapped(&page.pasteable(&self.message), page.width()).join("\n");
-        let mut text = format!("{}: {}\n{message}\n", self.node, self.standing().0.paint(reason));
+        let mut text = format!(
+            "{}: {}\n{message}\n",
+            self.node,
+            self.standing().0.paint(reason)
+        );
         if let Some(warning) = &self.no_leader {
             text += &Tone::Bad.paragraph("Nothing starts:", warning, page);
         }
@@ -185,7 +208,10 @@ impl View for Why {
         let lines = self.lines(page);
         let width = lines.iter().map(|(key, ..)| key.len()).max().unwrap_or(0);
         for (key, value, tone) in lines {
-            let wrapped = wrapped(&page.pasteable(&value), page.width().saturating_sub(width + 2));
+            let wrapped = wrapped(
+                &page.pasteable(&value),
+                page.width().saturating_sub(width + 2),
+            );
             for (number, line) in wrapped.iter().enumerate() {
                 let key = if number == 0 { key } else { "" };
                 let line = tone.map_or_else(|| line.clone(), |tone| tone.paint(line));
@@ -213,27 +239,50 @@ impl Why {
         let version = || {
             let runs = self.runs.as_deref()?;
             let other = self.target.as_deref().filter(|target| *target != runs);
-            Some(other.map_or(runs.to_owned(), |to| format!("{runs}, and the host would update to {to}")))
+            Some(other.map_or(runs.to_owned(), |to| {
+                format!("{runs}, and the host would update to {to}")
+            }))
         };
         let state = || {
             let goal = self.goal?;
             let state = or_dash(self.state);
-            Some(if state == goal { state.to_owned() } else { format!("{state}, and is to reach {goal}") })
+            Some(if state == goal {
+                state.to_owned()
+            } else {
+                format!("{state}, and is to reach {goal}")
+            })
         };
         let failed = |it: &LastFailure| {
-            format!("{} ({}), {} since the last success", it.reason, age(&it.at, page.now), it.count)
+            format!(
+                "{} ({}), {} since the last success",
+                it.reason,
+                age(&it.at, page.now),
+                it.count
+            )
         };
         [
             ("to go on", self.remedy.clone(), None),
             ("slots", self.slots.clone(), None),
             (self.standing().1, self.since.as_ref().map(since), None),
-            ("updating for", self.updating_since.as_ref().map(since), None),
+            (
+                "updating for",
+                self.updating_since.as_ref().map(since),
+                None,
+            ),
             ("overdue", self.overdue.clone(), Some(Tone::Bad)),
             ("runs", version(), None),
             ("state", state(), None),
             ("pool", self.pool.clone(), None),
-            ("problem", self.problem.map(str::to_owned), Some(Tone::Attention)),
-            ("agent says", self.agent_says.as_ref().map(|words| format!("\"{words}\"")), None),
+            (
+                "problem",
+                self.problem.map(str::to_owned),
+                Some(Tone::Attention),
+            ),
+            (
+                "agent says",
+                self.agent_says.as_ref().map(|words| format!("\"{words}\"")),
+                None,
+            ),
             ("last failure", self.last_failure.as_ref().map(failed), None),
         ]
         .into_iter()

@@ -4,7 +4,9 @@ use super::*;
 use crate::report::fixtures::{NS, item, node, pool, shadow, watched_fleet};
 
 fn merged(change: &PlannedChange) -> &Value {
-    let Some(Patch::Merge(patch)) = &change.body else { panic!("{change:?}") };
+    let Some(Patch::Merge(patch)) = &change.body else {
+        panic!("{change:?}")
+    };
     patch
 }
 
@@ -16,8 +18,14 @@ fn a_pause_is_written_once() {
         json!({"metadata": {"uid": "f"}, "spec": {"paused": true}})
     );
     let says = pause_fleet(&fleet(false), true).says;
-    assert!(says.ends_with("and what is cordoned is finished"), "{says}: what is not is given up");
-    assert_eq!(merged(&pause_fleet(&fleet(true), false))["spec"], json!({"paused": false}));
+    assert!(
+        says.ends_with("and what is cordoned is finished"),
+        "{says}: what is not is given up"
+    );
+    assert_eq!(
+        merged(&pause_fleet(&fleet(true), false))["spec"],
+        json!({"paused": false})
+    );
     assert_eq!(
         pause_fleet(&fleet(true), true),
         PlannedChange::none("the fleet is paused already".to_owned())
@@ -40,34 +48,67 @@ fn a_pause_during_the_reboot_comes_too_late() {
     let shadow = |state: &str, granted: &str, claimed: Option<&str>, boot: &str| {
         let spec = json!({"state": state, "reboot_from_boot_id": granted});
         let status = json!({"reboot_requested": claimed, "boot_id": boot});
-        item("node-0", json!({"spec": spec, "status": status})).body.unwrap()
+        item("node-0", json!({"spec": spec, "status": status}))
+            .body
+            .unwrap()
     };
     for (says, shadow, expected) in [
-        ("it reboots", shadow("RebootedIntoUpdate", "b1", Some("b1"), "b1"), true),
-        ("it may reboot", shadow("RebootedIntoUpdate", "b1", None, "b1"), false),
-        ("it is back", shadow("RebootedIntoUpdate", "b1", Some("b1"), "b2"), false),
-        ("of an earlier update", shadow("StagedAndPerformedUpdate", "b1", Some("b1"), "b1"), false),
-        ("of an earlier grant", shadow("RebootedIntoUpdate", "b2", Some("b1"), "b2"), false),
+        (
+            "it reboots",
+            shadow("RebootedIntoUpdate", "b1", Some("b1"), "b1"),
+            true,
+        ),
+        (
+            "it may reboot",
+            shadow("RebootedIntoUpdate", "b1", None, "b1"),
+            false,
+        ),
+        (
+            "it is back",
+            shadow("RebootedIntoUpdate", "b1", Some("b1"), "b2"),
+            false,
+        ),
+        (
+            "of an earlier update",
+            shadow("StagedAndPerformedUpdate", "b1", Some("b1"), "b1"),
+            false,
+        ),
+        (
+            "of an earlier grant",
+            shadow("RebootedIntoUpdate", "b2", Some("b1"), "b2"),
+            false,
+        ),
     ] {
         assert_eq!(reboots(&shadow), expected, "{says}");
     }
     let node = node(&json!({}), &json!({}));
     let (late, timely) = (pause_node(&node, true), pause_node(&node, false));
     assert_eq!(late.body, timely.body);
-    assert!(late.says.ends_with("too late") && timely.says == "the node node-0 is paused", "{}", late.says);
+    assert!(
+        late.says.ends_with("too late") && timely.says == "the node node-0 is paused",
+        "{}",
+        late.says
+    );
 }
 
 #[test]
 fn what_is_said_can_be_pasted_for_this_namespace() {
     let node = node(&json!({}), &json!({}));
-    for (namespace, command) in
-        [("ns", "`kubectl brupop why node-0 -n ns`"), (NS, "`kubectl brupop why node-0`")]
-    {
+    for (namespace, command) in [
+        ("ns", "`kubectl brupop why node-0 -n ns`"),
+        (NS, "`kubectl brupop why node-0`"),
+    ] {
         let says = update_now(&node, namespace).says;
         assert!(says.contains(command), "{says}");
     }
-    let no_room = NotSteered::NoRoom { namespace: "ns".to_owned() }.to_string();
-    assert!(no_room.contains("`kubectl edit brf fleet -n ns`"), "{no_room}");
+    let no_room = NotSteered::NoRoom {
+        namespace: "ns".to_owned(),
+    }
+    .to_string();
+    assert!(
+        no_room.contains("`kubectl edit brf fleet -n ns`"),
+        "{no_room}"
+    );
 }
 
 #[test]
@@ -75,13 +116,21 @@ fn annotations_are_written_where_they_change_something() {
     let (pause, now) = (names::PAUSE_ANNOTATION, names::UPDATE_NOW_ANNOTATION);
     let cases: [(Steers, Value, Option<Value>); 14] = [
         (paused, json!({}), Some(json!({pause: "true"}))),
-        (paused, json!({pause: "false"}), Some(json!({pause: "true"}))),
+        (
+            paused,
+            json!({pause: "false"}),
+            Some(json!({pause: "true"})),
+        ),
         (paused, json!({pause: "true"}), None),
         // Whatever else stands there pauses the node, too.
         (paused, json!({pause: "by eve"}), None),
         (resume_node, json!({}), None),
         (resume_node, json!({pause: "false"}), None),
-        (resume_node, json!({pause: "true"}), Some(json!({pause: null}))),
+        (
+            resume_node,
+            json!({pause: "true"}),
+            Some(json!({pause: null})),
+        ),
         (resume_node, json!({pause: ""}), Some(json!({pause: null}))),
         (asked, json!({pause: "true"}), Some(json!({now: "true"}))),
         (asked, json!({now: "soon"}), Some(json!({now: "true"}))),
@@ -92,36 +141,70 @@ fn annotations_are_written_where_they_change_something() {
     ];
     for (number, (steer, annotations, expected)) in cases.into_iter().enumerate() {
         let change = steer(&node(&json!({}), &annotations));
-        let expected =
-            expected.map(|annotations| json!({"metadata": {"uid": "n", "annotations": annotations}}));
+        let expected = expected
+            .map(|annotations| json!({"metadata": {"uid": "n", "annotations": annotations}}));
         assert_eq!(change.body, expected.map(Patch::Merge), "case {number}");
     }
 }
 
 #[test]
 fn retry_names_the_attempt_that_failed() {
-    let failures = json!({"count": 2, "attempt": 5, "at": "2026-11-21T03:00:00Z", "reason": "DrainTimedOut"});
+    let failures =
+        json!({"count": 2, "attempt": 5, "at": "2026-11-21T03:00:00Z", "reason": "DrainTimedOut"});
     let failed = |state: &str| {
-        item("node-0", json!({"spec": {"state": state, "attempt": 5, "failures": failures}})).body.unwrap()
+        item(
+            "node-0",
+            json!({"spec": {"state": state, "attempt": 5, "failures": failures}}),
+        )
+        .body
+        .unwrap()
     };
     let given_up = |reason| {
         let (spec, status) = (json!({"state": "Idle", "attempt": 5}), json!({}));
-        shadow("node-0", &spec, status, ["False", reason, "m"]).body.unwrap()
+        shadow("node-0", &spec, status, ["False", reason, "m"])
+            .body
+            .unwrap()
     };
     let is_written = |retry: &str| Some(json!({names::RETRY_ANNOTATION: retry}));
     for (says, shadow, annotated, expected) in [
-        ("is ended: it is updated", Some(failed("Idle")), None, is_written("5")),
-        ("is ended: it is updated", Some(failed("Idle")), Some("4"), is_written("5")),
+        (
+            "is ended: it is updated",
+            Some(failed("Idle")),
+            None,
+            is_written("5"),
+        ),
+        (
+            "is ended: it is updated",
+            Some(failed("Idle")),
+            Some("4"),
+            is_written("5"),
+        ),
         ("is ended already", Some(failed("Idle")), Some("5"), None),
-        ("is ended: it is updated", Some(given_up("BackingOff")), None, is_written("5")),
-        ("does not back off: no attempt has failed", Some(given_up("NoUpdate")), None, None),
-        ("does not back off: it is being updated", Some(failed("StagedAndPerformedUpdate")), None, None),
+        (
+            "is ended: it is updated",
+            Some(given_up("BackingOff")),
+            None,
+            is_written("5"),
+        ),
+        (
+            "does not back off: no attempt has failed",
+            Some(given_up("NoUpdate")),
+            None,
+            None,
+        ),
+        (
+            "does not back off: it is being updated",
+            Some(failed("StagedAndPerformedUpdate")),
+            None,
+            None,
+        ),
         ("does not back off: it has no shadow", None, None, None),
     ] {
-        let annotations = annotated.map_or(json!({}), |retry| json!({names::RETRY_ANNOTATION: retry}));
+        let annotations =
+            annotated.map_or(json!({}), |retry| json!({names::RETRY_ANNOTATION: retry}));
         let change = retry(&node(&json!({}), &annotations), shadow.as_ref(), NS);
-        let expected =
-            expected.map(|annotations| json!({"metadata": {"uid": "n", "annotations": annotations}}));
+        let expected = expected
+            .map(|annotations| json!({"metadata": {"uid": "n", "annotations": annotations}}));
         assert!(change.says.contains(says), "{says}: {}", change.says);
         assert_eq!(change.body, expected.map(Patch::Merge), "{says}");
     }
@@ -130,7 +213,10 @@ fn retry_names_the_attempt_that_failed() {
 fn halted(acknowledged: &Value) -> WatchedFleet {
     let halt = json!({"halted": {"at": "2026-11-21T03:00:00Z", "reason": "r"}});
     let status = json!({"slots": {}, "versions": {"1.20.0": halt, "1.21.0": {"succeeded": 3}}});
-    watched_fleet(&json!({"paused": false, "acknowledgedHalts": acknowledged}), &status)
+    watched_fleet(
+        &json!({"paused": false, "acknowledgedHalts": acknowledged}),
+        &status,
+    )
 }
 
 fn lifted(version: &str) -> Value {
@@ -143,17 +229,23 @@ fn a_halt_is_lifted_as_it_was_read() {
     for (before, after) in [
         (json!(null), json!([lifted("1.20.0")])),
         (json!([earlier]), json!([lifted("1.20.0")])),
-        (json!([lifted("1.18.0")]), json!([lifted("1.18.0"), lifted("1.20.0")])),
+        (
+            json!([lifted("1.18.0")]),
+            json!([lifted("1.18.0"), lifted("1.20.0")]),
+        ),
     ] {
         let mut fleet = halted(&json!([]));
-        fleet.object.spec.acknowledged_halts = serde_json::from_value(before.clone()).unwrap_or_default();
+        fleet.object.spec.acknowledged_halts =
+            serde_json::from_value(before.clone()).unwrap_or_default();
         if before.is_null() {
             fleet.quoted["spec"] = json!({});
         } else {
             fleet.quoted["spec"]["acknowledgedHalts"] = before.clone();
         }
         let change = resume_version(&fleet, "1.20.0").unwrap();
-        let Some(Patch::Json(patch)) = change.body else { panic!("{change:?}") };
+        let Some(Patch::Json(patch)) = change.body else {
+            panic!("{change:?}")
+        };
         let test = |path: &str, value: Value| json!({"op": "test", "path": path, "value": value});
         assert_eq!(
             json!(patch),
@@ -165,32 +257,60 @@ fn a_halt_is_lifted_as_it_was_read() {
             ])
         );
     }
-    assert_eq!(resume_version(&halted(&json!([lifted("1.20.0")])), "1.20.0").unwrap().body, None);
+    assert_eq!(
+        resume_version(&halted(&json!([lifted("1.20.0")])), "1.20.0")
+            .unwrap()
+            .body,
+        None
+    );
 }
 
 #[test]
 fn a_version_that_is_not_halted_is_not_lifted() {
-    let refused = |version| resume_version(&halted(&json!([])), version).unwrap_err().to_string();
-    assert_eq!(refused("1.21.0"), "the version 1.21.0 is not halted; halted are: 1.20.0");
-    assert_eq!(refused("9.9.9"), "the version 9.9.9 is not halted; halted are: 1.20.0");
-    let none = resume_version(&watched_fleet(&json!({}), &json!({})), "1.0.0").unwrap_err().to_string();
+    let refused = |version| {
+        resume_version(&halted(&json!([])), version)
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        refused("1.21.0"),
+        "the version 1.21.0 is not halted; halted are: 1.20.0"
+    );
+    assert_eq!(
+        refused("9.9.9"),
+        "the version 9.9.9 is not halted; halted are: 1.20.0"
+    );
+    let none = resume_version(&watched_fleet(&json!({}), &json!({})), "1.0.0")
+        .unwrap_err()
+        .to_string();
     assert_eq!(none, "the version 1.0.0 is not halted; halted are: none");
 }
 
 #[test]
 fn a_full_list_loses_what_nothing_rests_on() {
-    let forgotten: Vec<Value> =
-        (0..ACKNOWLEDGED_HALTS_MAX).map(|minor| lifted(&format!("1.{minor}.9"))).collect();
+    let forgotten: Vec<Value> = (0..ACKNOWLEDGED_HALTS_MAX)
+        .map(|minor| lifted(&format!("1.{minor}.9")))
+        .collect();
     let change = resume_version(&halted(&json!(forgotten)), "1.20.0").unwrap();
-    let Some(Patch::Json(patch)) = change.body else { panic!("{change:?}") };
+    let Some(Patch::Json(patch)) = change.body else {
+        panic!("{change:?}")
+    };
     assert_eq!(json!(patch)[3]["value"], json!([lifted("1.20.0")]));
 
     let mut full = halted(&json!(forgotten));
     let versions = &mut full.object.status.as_mut().unwrap().versions;
     for entry in &full.object.spec.acknowledged_halts {
-        versions.insert(entry.version.clone(), brupop_api::fleet::VersionRecord::default());
+        versions.insert(
+            entry.version.clone(),
+            brupop_api::fleet::VersionRecord::default(),
+        );
     }
-    assert_eq!(resume_version(&full, "1.20.0"), Err(NotSteered::NoRoom { namespace: NS.to_owned() }));
+    assert_eq!(
+        resume_version(&full, "1.20.0"),
+        Err(NotSteered::NoRoom {
+            namespace: NS.to_owned()
+        })
+    );
 }
 
 #[test]
@@ -201,8 +321,12 @@ fn a_pool_is_paused_once() {
         pool
     };
     let change = pause_pool(&paused(false), true);
-    assert_eq!(*merged(&change), json!({"metadata": {"uid": "p"}, "spec": {"paused": true}}));
-    let says = "the pool web is paused: no update of its nodes starts, and what is cordoned is finished";
+    assert_eq!(
+        *merged(&change),
+        json!({"metadata": {"uid": "p"}, "spec": {"paused": true}})
+    );
+    let says =
+        "the pool web is paused: no update of its nodes starts, and what is cordoned is finished";
     assert_eq!(change.says, says);
     assert_eq!(pause_pool(&paused(true), true).body, None);
 }

@@ -17,9 +17,10 @@ const OUT_OF_SERVICE: &str = "nodes of a pool that are out of service never exce
 pub(super) fn all(config: &Config) -> Vec<Property<Config>> {
     let mut all = vec![];
     if config.pools.is_some() {
-        all.push(Property::always("slots of a pool never exceed its limit", |_, world: &World| {
-            (0..2).all(|pool| world.ledger.in_use_of(pool) <= POOL_LIMIT)
-        }));
+        all.push(Property::always(
+            "slots of a pool never exceed its limit",
+            |_, world: &World| (0..2).all(|pool| world.ledger.in_use_of(pool) <= POOL_LIMIT),
+        ));
         all.push(Property::always(
             "reboots in a pool never exceed its limit",
             |config: &Config, world: &World| {
@@ -31,38 +32,65 @@ pub(super) fn all(config: &Config) -> Vec<Property<Config>> {
     // lingers, may cordon a node that has given it back; the next pass uncordons it.
     let sees_now = config.faults.stale_leaders == 0 || config.without == Some(Safeguard::SeenNow);
     if config.pools.is_some() && sees_now {
-        all.push(Property::always(OUT_OF_SERVICE, |config: &Config, world: &World| {
-            let out = |place: &Place| place.is_cordoned_by_us() || place.is_granted();
-            (0..2).all(|pool| world.count_in(config, pool, out) <= POOL_LIMIT)
-        }));
+        all.push(Property::always(
+            OUT_OF_SERVICE,
+            |config: &Config, world: &World| {
+                let out = |place: &Place| place.is_cordoned_by_us() || place.is_granted();
+                (0..2).all(|pool| world.count_in(config, pool, out) <= POOL_LIMIT)
+            },
+        ));
     }
     if config.only_pools_change() {
-        all.push(Property::always("no node fails for what is said of its pool", |_, world: &World| {
-            world.places.iter().all(|place| place.shadow.is_none_or(|shadow| shadow.failures.is_none()))
-        }));
+        all.push(Property::always(
+            "no node fails for what is said of its pool",
+            |_, world: &World| {
+                world
+                    .places
+                    .iter()
+                    .all(|place| place.shadow.is_none_or(|shadow| shadow.failures.is_none()))
+            },
+        ));
     }
-    let Faults { pauses, pool_pauses, windows, .. } = config.faults;
+    let Faults {
+        pauses,
+        pool_pauses,
+        windows,
+        ..
+    } = config.faults;
     if pauses + pool_pauses + windows > 0 {
         all.push(Property::sometimes(
             "a slot is given back for a pause",
             |config: &Config, world: &World| {
                 world.places.iter().enumerate().any(|(at, place)| {
-                    let shadow = place.shadow.filter(|it| it.state == State::Idle && it.version == Some(1));
+                    let shadow = place
+                        .shadow
+                        .filter(|it| it.state == State::Idle && it.version == Some(1));
                     let pool = |node: Node| steering(config, world.pools, Some(node.pool));
                     let paused = place.node.is_some_and(|node| held(world.pools, pool(node)));
                     let paused = paused || world.ledger.paused;
-                    shadow.is_some() && paused && place.host.version == 0 && world.ledger.slots[at].is_none()
+                    shadow.is_some()
+                        && paused
+                        && place.host.version == 0
+                        && world.ledger.slots[at].is_none()
                 })
             },
         ));
     }
     if config.faults.pool_deletions > 0 {
-        all.push(Property::sometimes("a host reboots whose pool is gone", |_, world: &World| {
-            world.places.iter().zip(&world.ledger.slots).any(|(place, slot)| {
-                let pool = slot.and_then(|held| held.pool);
-                place.host.rebooting && pool.is_some_and(|pool| world.pools[usize::from(pool)].gone)
-            })
-        }));
+        all.push(Property::sometimes(
+            "a host reboots whose pool is gone",
+            |_, world: &World| {
+                world
+                    .places
+                    .iter()
+                    .zip(&world.ledger.slots)
+                    .any(|(place, slot)| {
+                        let pool = slot.and_then(|held| held.pool);
+                        place.host.rebooting
+                            && pool.is_some_and(|pool| world.pools[usize::from(pool)].gone)
+                    })
+            },
+        ));
     }
     all
 }
@@ -75,7 +103,12 @@ pub(crate) struct Judged<'s> {
 
 impl Judged<'_> {
     /// Why this change of the ledger is wrong, if it is.
-    pub(crate) fn wrong(&self, config: &Config, before: &Ledger, after: &Ledger) -> Option<&'static str> {
+    pub(crate) fn wrong(
+        &self,
+        config: &Config,
+        before: &Ledger,
+        after: &Ledger,
+    ) -> Option<&'static str> {
         self.too_many(before, after)
             .or_else(|| self.began_though_held(before, after))
             .or_else(|| self.began_out_of_turn(config, before, after))
@@ -91,7 +124,9 @@ impl Judged<'_> {
     /// For each node: does its update only begin with these slots?
     fn begins(&self, before: &Ledger, after: &Ledger) -> impl Iterator<Item = usize> {
         let begins = |(at, view): (usize, &NodeView<'_>)| {
-            let idle = view.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle);
+            let idle = view
+                .shadow
+                .is_some_and(|shadow| shadow.spec.state == State::Idle);
             (idle && before.slots[at].is_none() && after.slots[at].is_some()).then_some(at)
         };
         self.views.iter().enumerate().filter_map(begins)
@@ -109,8 +144,14 @@ impl Judged<'_> {
             let counts = |(other, held): (usize, &Option<Held>)| {
                 held.is_some_and(|held| held.pool == is.pool || self.pool(other) == is.pool)
             };
-            let used = after.slots.iter().enumerate().filter(|it| counts(*it)).count() as u64;
-            if kept.is_none() && is.pool.is_some() && is.pool == self.pool(at) && used > POOL_LIMIT {
+            let used = after
+                .slots
+                .iter()
+                .enumerate()
+                .filter(|it| counts(*it))
+                .count() as u64;
+            if kept.is_none() && is.pool.is_some() && is.pool == self.pool(at) && used > POOL_LIMIT
+            {
                 return Some("an update begins in a pool that has as many as it may");
             }
         }
@@ -118,14 +159,24 @@ impl Judged<'_> {
     }
 
     fn began_though_held(&self, before: &Ledger, after: &Ledger) -> Option<&'static str> {
-        let wrong = self.begins(before, after).any(|at| held(self.pools, self.views[at].steering));
+        let wrong = self
+            .begins(before, after)
+            .any(|at| held(self.pools, self.views[at].steering));
         wrong.then_some("an update begins although its pool is paused, or gone")
     }
 
     /// The second pool begins before the first is done, by what the ledger has noted.
-    fn began_out_of_turn(&self, config: &Config, before: &Ledger, after: &Ledger) -> Option<&'static str> {
+    fn began_out_of_turn(
+        &self,
+        config: &Config,
+        before: &Ledger,
+        after: &Ledger,
+    ) -> Option<&'static str> {
         let done = before.record.is_some_and(|record| record.done.is_some());
-        let second = || self.begins(before, after).any(|at| self.pool(at) == Some(1));
+        let second = || {
+            self.begins(before, after)
+                .any(|at| self.pool(at) == Some(1))
+        };
         (config.order && !done && second())
             .then_some("an update begins before the pool that goes first is done with it")
     }
@@ -137,7 +188,12 @@ impl Judged<'_> {
         if since(before).is_some() || since(after).is_none() {
             return None;
         }
-        let first = || self.views.iter().enumerate().filter(|(at, _)| self.pool(*at) == Some(0));
+        let first = || {
+            self.views
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| self.pool(*at) == Some(0))
+        };
         let runs = first().filter_map(|(_, view)| view.node).any(|node| {
             node.version == Some(VERSIONS[1])
                 && node.ready
@@ -146,7 +202,9 @@ impl Judged<'_> {
         });
         let wants = first().any(|(at, view)| {
             let wanted = view.shadow.and_then(|shadow| shadow.status.target_version);
-            let updated = view.node.is_none_or(|node| node.version == Some(VERSIONS[1]));
+            let updated = view
+                .node
+                .is_none_or(|node| node.version == Some(VERSIONS[1]));
             after.slots[at].is_some() || !updated && wanted == Some(VERSIONS[1])
         });
         (!runs || wants).then_some("a pool is noted as done that is not")
@@ -161,10 +219,19 @@ impl Judged<'_> {
 }
 
 /// Why it is wrong that the second pool waits, if it does: the first was done with the update, by the ledger.
-pub(crate) fn waits_again(config: &Config, seen: &Ledger, pools: &[PoolFacts<'_>]) -> Option<&'static str> {
+pub(crate) fn waits_again(
+    config: &Config,
+    seen: &Ledger,
+    pools: &[PoolFacts<'_>],
+) -> Option<&'static str> {
     let done: Option<DonePool> = seen.record.and_then(|record| record.done);
     let second = pools.iter().find(|pool| pool.name == POOLS[1])?;
-    let waits = || second.waits_for.get(VERSIONS[1]).is_some_and(Option::is_some);
+    let waits = || {
+        second
+            .waits_for
+            .get(VERSIONS[1])
+            .is_some_and(Option::is_some)
+    };
     (config.order && done.is_some() && waits()).then_some("a pool waits for one that was done")
 }
 
@@ -193,8 +260,15 @@ pub(crate) struct Saw {
 
 /// Why this change of a Node is wrong, if it is: its drain begins though the leader saw that the fleet or its pool is paused,
 /// or outside its window, or gone with nobody to steer it.
-pub(crate) fn wrong_cordon(before: Option<Node>, after: Option<Node>, saw: Saw) -> Option<&'static str> {
-    let started = |node: Option<Node>| node.and_then(|node| node.marker).is_some_and(|mark| mark.started);
+pub(crate) fn wrong_cordon(
+    before: Option<Node>,
+    after: Option<Node>,
+    saw: Saw,
+) -> Option<&'static str> {
+    let started = |node: Option<Node>| {
+        node.and_then(|node| node.marker)
+            .is_some_and(|mark| mark.started)
+    };
     (saw.held && started(after) && !started(before))
         .then_some("a node is cordoned although its pool is paused")
 }
@@ -220,7 +294,10 @@ pub(crate) fn wrong_spec(
 /// Does the pool of this node keep it from its update, or the pool that goes first, which may have lost its nodes?
 pub(super) fn holds_back(config: &Config, world: &World, place: &Place) -> bool {
     let steering = steering(config, world.pools, place.node.map(|node| node.pool));
-    let done = world.ledger.record.is_some_and(|record| record.done.is_some());
+    let done = world
+        .ledger
+        .record
+        .is_some_and(|record| record.done.is_some());
     let second = || steered_by(world.pools, steering) == Some(1);
     held(world.pools, steering) || config.order && !done && second()
 }
@@ -230,21 +307,30 @@ impl World {
     fn count_in(&self, config: &Config, pool: u8, is_such: impl Fn(&Place) -> bool) -> u64 {
         let counts_in = |at: usize, place: &Place| match self.ledger.slots[at] {
             Some(held) => held.pool,
-            None => steered_by(self.pools, steering(config, self.pools, place.node.map(|node| node.pool))),
+            None => steered_by(
+                self.pools,
+                steering(config, self.pools, place.node.map(|node| node.pool)),
+            ),
         };
         let places = self.places.iter().enumerate();
-        places.filter(|(at, place)| is_such(place) && counts_in(*at, place) == Some(pool)).count() as u64
+        places
+            .filter(|(at, place)| is_such(place) && counts_in(*at, place) == Some(pool))
+            .count() as u64
     }
 }
 
 impl Place {
     fn is_cordoned_by_us(&self) -> bool {
-        let mark = self.node.filter(|node| node.unschedulable).and_then(|node| node.marker);
+        let mark = self
+            .node
+            .filter(|node| node.unschedulable)
+            .and_then(|node| node.marker);
         mark.is_some_and(|mark| mark.cordoned)
     }
 
     /// May its host reboot now, or is it about to?
     fn is_granted(&self) -> bool {
-        self.shadow.is_some_and(|shadow| shadow.grant == Some(self.host.boot))
+        self.shadow
+            .is_some_and(|shadow| shadow.grant == Some(self.host.boot))
     }
 }

@@ -64,16 +64,22 @@ impl Entry {
 
     /// The agent's pod. During a rollout of the `DaemonSet` a node may have two: one that is Ready wins.
     pub fn agent(&self) -> Option<&AgentPod> {
-        self.agents.values().find(|agent| agent.is_ready()).or_else(|| self.agents.values().next_back())
+        self.agents
+            .values()
+            .find(|agent| agent.is_ready())
+            .or_else(|| self.agents.values().next_back())
     }
 
     /// Whether we have cordoned the node, and its drain goes on: it has neither ended nor been given up, and the node is Ready.
     pub fn is_being_drained(&self) -> bool {
-        let drains = |marker: &Marker| marker.drain_started_at.is_some() && marker.drained_at.is_none();
+        let drains =
+            |marker: &Marker| marker.drain_started_at.is_some() && marker.drained_at.is_none();
         let readiness = self.node.as_ref().and_then(|node| node.facts.readiness);
         self.marker().is_some_and(drains)
             && readiness.is_some_and(|readiness| readiness.ready)
-            && self.shadow().is_some_and(|shadow| shadow.spec.state != State::Idle)
+            && self
+                .shadow()
+                .is_some_and(|shadow| shadow.spec.state != State::Idle)
     }
 
     fn is_empty(&self) -> bool {
@@ -134,12 +140,16 @@ impl Cluster {
 
     /// The Nodes, by the name that their shadow has or would have.
     pub fn nodes(&self) -> impl Iterator<Item = (&str, &Arc<WatchedNode>)> {
-        self.entries.iter().filter_map(|(name, entry)| Some((name.as_str(), entry.node.as_ref()?)))
+        self.entries
+            .iter()
+            .filter_map(|(name, entry)| Some((name.as_str(), entry.node.as_ref()?)))
     }
 
     /// The shadows, including those that cannot be read.
     pub fn shadows(&self) -> impl Iterator<Item = &Item<BottlerocketShadow>> {
-        self.entries.values().filter_map(|entry| entry.shadow.as_deref())
+        self.entries
+            .values()
+            .filter_map(|entry| entry.shadow.as_deref())
     }
 
     /// The Node of the shadow of this name.
@@ -149,7 +159,9 @@ impl Cluster {
 
     /// Is there a shadow of this name?
     pub fn has_shadow(&self, name: &str) -> bool {
-        self.entries.get(name).is_some_and(|entry| entry.shadow.is_some())
+        self.entries
+            .get(name)
+            .is_some_and(|entry| entry.shadow.is_some())
     }
 
     /// How many agents' pods cannot be read.
@@ -176,7 +188,10 @@ impl Cluster {
     /// true.
     pub fn normal_nodes(&self) -> Vec<&str> {
         let normal = self.entries.values().filter_map(|entry| {
-            let node = entry.node.as_ref().filter(|node| node.marker().is_ok() && !node.facts.overgrown)?;
+            let node = entry
+                .node
+                .as_ref()
+                .filter(|node| node.marker().is_ok() && !node.facts.overgrown)?;
             entry.shadow().map(|_| node.name())
         });
         normal.collect()
@@ -187,10 +202,17 @@ impl Cluster {
     pub fn busy_nodes(&self, slots: &BTreeMap<String, Slot>) -> usize {
         let is_busy = |entry: &Entry| {
             let shadow = entry.shadow.as_ref();
-            entry.node.as_ref().is_some_and(|node| !matches!(node.marker(), Ok(None)))
-                || shadow.is_some_and(|item| item.ok().is_none_or(|it| it.spec.state != State::Idle))
+            entry
+                .node
+                .as_ref()
+                .is_some_and(|node| !matches!(node.marker(), Ok(None)))
+                || shadow
+                    .is_some_and(|item| item.ok().is_none_or(|it| it.spec.state != State::Idle))
         };
-        let without_slot = self.entries.iter().filter(|(name, _)| !slots.contains_key(*name));
+        let without_slot = self
+            .entries
+            .iter()
+            .filter(|(name, _)| !slots.contains_key(*name));
         slots.len() + without_slot.filter(|(_, entry)| is_busy(entry)).count()
     }
 
@@ -201,18 +223,29 @@ impl Cluster {
 
     /// What all gates ask.
     pub fn gate_queries(&self) -> BTreeSet<&GateQuery> {
-        self.pools.values().flat_map(WatchedPool::gates).map(|gate| &gate.query).collect()
+        self.pools
+            .values()
+            .flat_map(WatchedPool::gates)
+            .map(|gate| &gate.query)
+            .collect()
     }
 
     /// The gates of these pools (by index), with the names of their pools.
     pub fn gates_of(&self, pools: &BTreeSet<usize>) -> impl Iterator<Item = (&str, &PoolGate)> {
-        let of = self.pools.values().enumerate().filter(|(index, _)| pools.contains(index));
+        let of = self
+            .pools
+            .values()
+            .enumerate()
+            .filter(|(index, _)| pools.contains(index));
         of.flat_map(|(_, pool)| pool.gates().iter().map(|gate| (pool.item.name(), gate)))
     }
 
     /// The labels that say in which zones the nodes of each pool are, where these are not the well-known one.
     pub(crate) fn topology_keys(&self) -> Vec<Option<&str>> {
-        self.pools.values().map(|pool| pool.rules()?.topology_key()).collect()
+        self.pools
+            .values()
+            .map(|pool| pool.rules()?.topology_key())
+            .collect()
     }
 }
 

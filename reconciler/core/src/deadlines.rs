@@ -94,7 +94,9 @@ impl Gated {
     pub(crate) fn of(pool: Option<&PoolFacts<'_>>) -> Self {
         match pool {
             Some(PoolFacts { gate: Some(_), .. }) => Self::Closed,
-            Some(PoolFacts { has_gates: true, .. }) => Self::Open,
+            Some(PoolFacts {
+                has_gates: true, ..
+            }) => Self::Open,
             _ => Self::No,
         }
     }
@@ -115,33 +117,50 @@ impl<'t> Times<'t> {
         let node_uid = entry.node.as_ref().map_or("", |node| node.uid());
         let mut read = |readiness: Option<Readiness>, field| {
             let mut readiness = readiness?;
-            readiness.since = readiness.since.map(|time| clock.since([node_uid, field], time));
+            readiness.since = readiness
+                .since
+                .map(|time| clock.since([node_uid, field], time));
             Some(readiness)
         };
         let node_readiness = read(node.and_then(|node| node.readiness), "Ready");
-        let readiness = read(entry.agent().and_then(|agent| agent.readiness), "agent's Ready");
+        let readiness = read(
+            entry.agent().and_then(|agent| agent.readiness),
+            "agent's Ready",
+        );
         let ready = node_readiness.and_then(Readiness::ready_since);
-        let counts = if ready.is_some() { readiness } else { node_readiness };
+        let counts = if ready.is_some() {
+            readiness
+        } else {
+            node_readiness
+        };
         let spec = shadow.and(entry.shadow()).map(|shadow| &shadow.spec);
         Self {
             durations,
             steps,
             shadow,
             transition: spec.zip(shadow).and_then(|(spec, shadow)| {
-                clock.read([shadow.uid, TRANSITION], spec.state_transition_timestamp.as_deref())
+                clock.read(
+                    [shadow.uid, TRANSITION],
+                    spec.state_transition_timestamp.as_deref(),
+                )
             }),
             marker,
             slot,
             node_uid,
             is_gone: node.is_none(),
-            created: node.and_then(|node| node.created).map(|time| clock.since([node_uid, "created"], time)),
+            created: node
+                .and_then(|node| node.created)
+                .map(|time| clock.since([node_uid, "created"], time)),
             retry: node.and_then(|node| node.retry),
             cordoned: known.cordoned.filter(|_| {
                 let ours = marker.is_some_and(|marker| marker.cordoned_at.is_some());
                 // What is about to go gets its successor first.
                 !ours && node.is_some_and(|node| node.unschedulable && !node.leaving)
             }),
-            empty: known.drain.and_then(|drain| drain.empty).map(|empty| empty.since),
+            empty: known
+                .drain
+                .and_then(|drain| drain.empty)
+                .map(|empty| empty.since),
             is_blocked: matches!(known.obstacle, Some(Obstacle::Budget { .. })),
             pods_known: known.drain.is_some(),
             ready,
@@ -164,18 +183,29 @@ impl Clock<'_> {
     pub(crate) fn facts(&mut self, times: &Times<'_>) -> TimeFacts {
         let durations = times.durations;
         let exclude = times.steps.exclusion.is_positive();
-        let mut facts = TimeFacts { exclude, exclusion_over: true, ..TimeFacts::default() };
+        let mut facts = TimeFacts {
+            exclude,
+            exclusion_over: true,
+            ..TimeFacts::default()
+        };
         self.marked(times, &mut facts);
         if let Some(shadow) = times.shadow {
             self.step(shadow, times, &mut facts);
         }
         let since = times.cordoned;
-        facts.cordoned_lately = since.is_some_and(|since| !self.is_older(since, durations.others_cordon));
-        facts.removed_soon =
-            times.is_gone && times.transition.is_some_and(|since| !self.is_older(since, durations.stage));
-        facts.young = times.created.is_some_and(|created| !self.is_older(created, durations.min_node_age));
+        facts.cordoned_lately =
+            since.is_some_and(|since| !self.is_older(since, durations.others_cordon));
+        facts.removed_soon = times.is_gone
+            && times
+                .transition
+                .is_some_and(|since| !self.is_older(since, durations.stage));
+        facts.young = times
+            .created
+            .is_some_and(|created| !self.is_older(created, durations.min_node_age));
         if let Some(slot) = times.slot {
-            facts.slot_seconds = self.held_since(slot).and_then(|since| self.seconds_since(since));
+            facts.slot_seconds = self
+                .held_since(slot)
+                .and_then(|since| self.seconds_since(since));
             facts.slot_overdue = self.slot_overdue(slot, times);
         }
         facts.trial_overdue =
@@ -185,7 +215,11 @@ impl Clock<'_> {
 
     /// What the current step has to wait for, and how long it may take.
     fn step(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>, facts: &mut TimeFacts) {
-        let Times { transition, durations, .. } = *times;
+        let Times {
+            transition,
+            durations,
+            ..
+        } = *times;
         match shadow.spec.state {
             State::Idle | State::ErrorReset => {
                 facts.backing_off = self.backing_off(shadow, times);
@@ -200,7 +234,9 @@ impl Clock<'_> {
                 facts.host_silent = !shadow.is_claimed() && self.host_silent(shadow, durations);
                 facts.step_overdue = self.reboot_overdue(shadow, times);
                 facts.not_ready_for_long = times.ready.is_none()
-                    && times.not_ready.is_some_and(|since| self.is_older(since, LOST))
+                    && times
+                        .not_ready
+                        .is_some_and(|since| self.is_older(since, LOST))
                     && self.passed(transition, LOST);
             }
             State::MonitoringUpdate => self.monitoring(times, facts),
@@ -210,7 +246,9 @@ impl Clock<'_> {
     /// What the marker's times say.
     fn marked(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
         let Some(marker) = times.marker else { return };
-        let Times { durations, steps, .. } = *times;
+        let Times {
+            durations, steps, ..
+        } = *times;
         if marker.is_kept() {
             let lost = |since| self.is_older(since, LOST);
             facts.kept_is_lost = times.ready.is_none() && times.not_ready.is_some_and(lost);
@@ -225,9 +263,16 @@ impl Clock<'_> {
         // knows what the drain fails on, or whether only volumes are waited for. If they are not known by then, the leader
         // gives the update up.
         let more = marker.drained_at.is_some() || times.empty.is_some() || !times.pods_known;
-        let settle = if more { durations.settle } else { SignedDuration::ZERO };
+        let settle = if more {
+            durations.settle
+        } else {
+            SignedDuration::ZERO
+        };
         let detached = times.empty.map_or(SignedDuration::ZERO, |_| DETACHED);
-        let started = self.read([times.node_uid, DRAIN_STARTED], marker.drain_started_at.as_deref());
+        let started = self.read(
+            [times.node_uid, DRAIN_STARTED],
+            marker.drain_started_at.as_deref(),
+        );
         facts.volumes_overdue = times.empty.is_some_and(|since| {
             self.is_older(since, DETACHED) || self.passed(started, steps.drain + DETACHED)
         });
@@ -236,12 +281,22 @@ impl Clock<'_> {
     }
 
     fn staging_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
-        let Times { durations, steps, transition, not_ready, marker, .. } = *times;
+        let Times {
+            durations,
+            steps,
+            transition,
+            not_ready,
+            marker,
+            ..
+        } = *times;
         let drains = marker.and_then(|marker| marker.drain_started_at.as_deref());
         let drains = self.read([times.node_uid, DRAIN_STARTED], drains);
         let (since, wait) = if shadow.reached() {
             // What follows staging has deadlines of its own; this one is for a node that stands still in between.
-            (drains.or(transition), durations.stage + steps.exclusion + steps.drain * 2)
+            (
+                drains.or(transition),
+                durations.stage + steps.exclusion + steps.drain * 2,
+            )
         } else if shadow.status.attempt == shadow.spec.attempt {
             (transition, durations.stage)
         } else {
@@ -258,13 +313,24 @@ impl Clock<'_> {
     /// Agents end such an attempt themselves, unless they, too, come and go with the host's API.
     fn host_silent(&mut self, shadow: &ShadowFacts<'_>, durations: &Durations) -> bool {
         let since = self.read([shadow.uid, "problem_since"], shadow.status.problem_since);
-        shadow.status.problem == Some(Problem::HostUnreachable) && self.passed(since, durations.settle)
+        shadow.status.problem == Some(Problem::HostUnreachable)
+            && self.passed(since, durations.settle)
     }
 
     fn reboot_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
-        let Times { durations, steps, transition, ready, .. } = *times;
+        let Times {
+            durations,
+            steps,
+            transition,
+            ready,
+            ..
+        } = *times;
         let granted = shadow.spec.reboot_from_boot_id.is_some();
-        let emptying = if granted { SignedDuration::ZERO } else { steps.exclusion + steps.drain };
+        let emptying = if granted {
+            SignedDuration::ZERO
+        } else {
+            steps.exclusion + steps.drain
+        };
         // A host that comes back late has time to report: its update is not given up the moment it is there.
         let had_time = ready.is_none_or(|since| self.is_older(since, durations.settle));
         let wait = durations.reboot + emptying;
@@ -273,12 +339,25 @@ impl Clock<'_> {
     }
 
     fn monitoring(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
-        let Times { durations, steps, transition, marker, all_ready, not_ready, gated, .. } = *times;
+        let Times {
+            durations,
+            steps,
+            transition,
+            marker,
+            all_ready,
+            not_ready,
+            gated,
+            ..
+        } = *times;
         let watched = self.passed_or_unknown(transition, steps.soak);
         let ready = all_ready.is_some_and(|since| self.is_older(since, steps.soak));
         facts.soak_over = watched && ready;
         let owners = marker.is_some_and(|marker| !marker.evicted_owners.is_empty());
-        let workloads = if owners { steps.workloads } else { SignedDuration::ZERO };
+        let workloads = if owners {
+            steps.workloads
+        } else {
+            SignedDuration::ZERO
+        };
         let wait = steps.soak + durations.settle + workloads;
         let spell_overdue = if let Some(since) = not_ready {
             self.is_older(since, durations.settle) && self.passed(transition, durations.settle)
@@ -306,8 +385,10 @@ impl Clock<'_> {
                 return true;
             }
         }
-        let failed =
-            shadow.spec.failures.is_some_and(|failures| Some(failures.attempt) == shadow.spec.attempt);
+        let failed = shadow
+            .spec
+            .failures
+            .is_some_and(|failures| Some(failures.attempt) == shadow.spec.attempt);
         let succeeded = shadow.spec.version == shadow.status.current_version;
         shadow.spec.attempt.is_some()
             && shadow.spec.version.is_some()
@@ -341,6 +422,10 @@ impl DrainTime {
         let started = ahead.read([node_uid, DRAIN_STARTED], started, now);
         let mut clock = Clock::new(now, ahead);
         let first_over = clock.passed(started, drain / FIRST_PART);
-        Self { first_over, is_over: clock.passed(started, drain), next: clock.next }
+        Self {
+            first_over,
+            is_over: clock.passed(started, drain),
+            next: clock.next,
+        }
     }
 }

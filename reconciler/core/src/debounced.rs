@@ -37,7 +37,11 @@ impl<W: PartialEq> Debounced<W> {
         };
         let due = (since + SETTLED).min(waiting_since + WRITTEN_AT_LATEST);
         let waiting_since = if now < due { waiting_since } else { now };
-        self.0 = Some(Wanted { what: wanted, since, waiting_since });
+        self.0 = Some(Wanted {
+            what: wanted,
+            since,
+            waiting_since,
+        });
         (now < due).then_some(due)
     }
 
@@ -56,10 +60,18 @@ mod tests {
         let ms = Duration::from_millis;
         let mut debounced = Debounced::default();
         assert_eq!(debounced.waits_until(1, ms(0)), Some(ms(1000)));
-        assert_eq!(debounced.waits_until(2, ms(100)), Some(ms(1100)), "another reason begins again");
+        assert_eq!(
+            debounced.waits_until(2, ms(100)),
+            Some(ms(1100)),
+            "another reason begins again"
+        );
         assert_eq!(debounced.waits_until(2, ms(1099)), Some(ms(1100)));
         assert_eq!(debounced.waits_until(2, ms(1100)), None);
-        assert_eq!(debounced.waits_until(2, ms(1150)), None, "as long as it is not written");
+        assert_eq!(
+            debounced.waits_until(2, ms(1150)),
+            None,
+            "as long as it is not written"
+        );
         debounced.forget();
         assert_eq!(debounced.waits_until(2, ms(1200)), Some(ms(2200)));
     }
@@ -71,6 +83,9 @@ mod tests {
             let now = Duration::from_millis(100) * *tick;
             debounced.waits_until(*tick, now).is_none()
         });
-        assert_eq!(due.collect::<Vec<_>>(), (1..12).map(|nth| nth * 50).collect::<Vec<_>>());
+        assert_eq!(
+            due.collect::<Vec<_>>(),
+            (1..12).map(|nth| nth * 50).collect::<Vec<_>>()
+        );
     }
 }

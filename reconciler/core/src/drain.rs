@@ -51,13 +51,19 @@ pub struct PodKey {
 impl PodKey {
     /// The key of this pod.
     pub fn of(pod: &PodItem) -> Self {
-        Self { namespace: pod.namespace().to_owned(), name: pod.name().to_owned(), uid: pod.uid().to_owned() }
+        Self {
+            namespace: pod.namespace().to_owned(),
+            name: pod.name().to_owned(),
+            uid: pod.uid().to_owned(),
+        }
     }
 }
 
 /// What to tell people about a pod without a controller, which holds a drain up.
 pub fn unmanaged(namespace: &str, name: &str) -> String {
-    format!("{namespace}/{name} has no controller that would recreate it elsewhere: delete it by hand")
+    format!(
+        "{namespace}/{name} has no controller that would recreate it elsewhere: delete it by hand"
+    )
 }
 
 /// What to tell people about a pod that cannot be read, which holds a drain up.
@@ -116,18 +122,25 @@ impl DrainPlan {
         marker: Option<&Marker>,
         overlooked: Option<Timestamp>,
     ) -> Self {
-        let mut plan = Self { overlooked, ..Self::default() };
-        let (listed, left) =
-            marker.map_or((&[][..], &[][..]), |marker| (&marker.operator_pods, &marker.left_owners));
+        let mut plan = Self {
+            overlooked,
+            ..Self::default()
+        };
+        let (listed, left) = marker.map_or((&[][..], &[][..]), |marker| {
+            (&marker.operator_pods, &marker.left_owners)
+        });
         for pod in pods {
             let (ours, action) = (is_operator_pod(pod), drain_action(pod, orphaned(pod)));
-            let came_back = ours && !listed.is_empty() && !listed.iter().any(|uid| uid == pod.uid());
+            let came_back =
+                ours && !listed.is_empty() && !listed.iter().any(|uid| uid == pod.uid());
             let stays = match action {
                 DrainAction::Stays => true,
                 DrainAction::Unreadable(_) => false,
                 // A terminating webhook serves a little longer. Nobody has to wait for that: its budget has seen to
                 // another one that is Ready, and a reboot ends its connections no worse than its own end does.
-                DrainAction::Leaving => ours || overlooked.is_some_and(|before| gone_by(pod) <= before),
+                DrainAction::Leaving => {
+                    ours || overlooked.is_some_and(|before| gone_by(pod) <= before)
+                }
                 DrainAction::Evicted if came_back => true,
                 DrainAction::Evicted | DrainAction::Unmanaged => {
                     !left.is_empty() && left.contains(&identity(pod))
@@ -153,7 +166,8 @@ impl DrainPlan {
         plan.evict.sort_unstable();
         plan.leaving.sort_unstable();
         plan.unmanaged.sort_unstable();
-        plan.unreadable.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        plan.unreadable
+            .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         plan
     }
 
@@ -178,12 +192,18 @@ impl DrainPlan {
 
     /// The pods about which a person has to decide, each as a sentence.
     pub fn for_people(&self) -> impl Iterator<Item = String> {
-        let unreadable = self.unreadable.iter().map(|(pod, why)| unreadable(&pod.namespace, &pod.name, *why));
+        let unreadable = self
+            .unreadable
+            .iter()
+            .map(|(pod, why)| unreadable(&pod.namespace, &pod.name, *why));
         let asking = self.undisturbed.iter().map(|(pod, annotation)| {
             let asks = asks(&pod.namespace, &pod.name, annotation);
             format!("{asks} allows no disruption, so the drain waits for the pod's end")
         });
-        let unmanaged = self.unmanaged.iter().map(|pod| unmanaged(&pod.namespace, &pod.name));
+        let unmanaged = self
+            .unmanaged
+            .iter()
+            .map(|pod| unmanaged(&pod.namespace, &pod.name));
         unmanaged.chain(unreadable).chain(asking)
     }
 
@@ -191,8 +211,10 @@ impl DrainPlan {
     #[must_use]
     pub fn forced(mut self) -> Self {
         self.evict.append(&mut self.unmanaged);
-        self.evict.extend(self.unreadable.drain(..).map(|(pod, _)| pod));
-        self.evict.extend(self.undisturbed.drain(..).map(|(pod, _)| pod));
+        self.evict
+            .extend(self.unreadable.drain(..).map(|(pod, _)| pod));
+        self.evict
+            .extend(self.undisturbed.drain(..).map(|(pod, _)| pod));
         self.evict.sort_unstable();
         self
     }
@@ -202,9 +224,13 @@ impl DrainPlan {
         if self.evict_operator_pods {
             return;
         }
-        let asking = pods.into_iter().filter_map(|pod| Some((pod.uid(), pod.ok().and_then(asks_for)?)));
+        let asking = pods
+            .into_iter()
+            .filter_map(|pod| Some((pod.uid(), pod.ok().and_then(asks_for)?)));
         let asking: BTreeMap<&str, &'static str> = asking.collect();
-        let Self { evict, undisturbed, .. } = self;
+        let Self {
+            evict, undisturbed, ..
+        } = self;
         evict.retain(|pod| match asking.get(pod.uid.as_str()) {
             Some(annotation) => {
                 undisturbed.push((pod.clone(), annotation));
@@ -221,10 +247,15 @@ impl DrainPlan {
             return;
         }
         let leaving = self.leaving.iter().map(|(_, pod)| pod);
-        self.first_left =
-            self.evict.iter().chain(&self.held).chain(leaving).any(|pod| first.contains(&pod.uid));
+        self.first_left = self
+            .evict
+            .iter()
+            .chain(&self.held)
+            .chain(leaving)
+            .any(|pod| first.contains(&pod.uid));
         if self.first_left && alone {
-            self.held.extend(self.evict.extract_if(.., |pod| !first.contains(&pod.uid)));
+            self.held
+                .extend(self.evict.extract_if(.., |pod| !first.contains(&pod.uid)));
         }
     }
 
@@ -237,7 +268,9 @@ impl DrainPlan {
     /// Notes how many pods of each owner are available, and leaves out owners that cannot be looked at.
     pub fn note_available(&mut self, found: impl Fn(&str) -> Option<FoundWorkload>) {
         self.owners.retain(|owner, available| {
-            let Some(FoundWorkload::There(scale)) = found(owner) else { return false };
+            let Some(FoundWorkload::There(scale)) = found(owner) else {
+                return false;
+            };
             *available = scale.available();
             true
         });
@@ -274,7 +307,10 @@ pub fn drain_action(item: &PodItem, orphaned: bool) -> DrainAction {
 }
 
 /// The first time after `now` at which one of these pods becomes overdue.
-pub fn next_overdue<'p>(pods: impl Iterator<Item = &'p PodItem>, now: Timestamp) -> Option<Timestamp> {
+pub fn next_overdue<'p>(
+    pods: impl Iterator<Item = &'p PodItem>,
+    now: Timestamp,
+) -> Option<Timestamp> {
     let leaving = pods.filter(|pod| drain_action(pod, false) == DrainAction::Leaving);
     let late = leaving.filter_map(|pod| gone_by(pod).checked_add(LATE).ok());
     late.filter(|at| *at > now).min()
@@ -287,12 +323,16 @@ fn is_overdue(pod: &PodItem, now: Timestamp) -> bool {
 
 /// What to tell people about a pod that should have ended.
 pub fn overdue(namespace: &str, name: &str, by: Timestamp) -> String {
-    format!("{namespace}/{name} should have ended by {by}: see its finalizers, and its node's kubelet")
+    format!(
+        "{namespace}/{name} should have ended by {by}: see its finalizers, and its node's kubelet"
+    )
 }
 
 /// When the pod's termination grace period ends.
 fn gone_by(pod: &PodItem) -> Timestamp {
-    pod.ok().and_then(|pod| pod.gone_by).unwrap_or(Timestamp::MAX)
+    pod.ok()
+        .and_then(|pod| pod.gone_by)
+        .unwrap_or(Timestamp::MAX)
 }
 
 /// What makes this pod again, in the words of [`owner`]: of a pod without a controller, a pod of this name.

@@ -115,7 +115,10 @@ pub(crate) fn in_order<'a, T>(
 impl<'a> FleetFacts<'a> {
     /// The `BottlerocketPool` of this name.
     pub(crate) fn pool(&self, name: &str) -> Option<&'a PoolFacts<'a>> {
-        self.pools.binary_search_by_key(&name, |pool| pool.name).ok().and_then(|at| self.pools.get(at))
+        self.pools
+            .binary_search_by_key(&name, |pool| pool.name)
+            .ok()
+            .and_then(|at| self.pools.get(at))
     }
 
     /// The pool that steers this node.
@@ -130,14 +133,20 @@ impl<'a> FleetFacts<'a> {
     /// Whether this version is halted for the variant of this node.
     pub(crate) fn is_halted_for(&self, view: &NodeView<'_>, version: &str) -> bool {
         let variant = view.node.and_then(|node| node.variant);
-        self.versions.get(version).is_some_and(|record| record.is_halted_for(variant))
+        self.versions
+            .get(version)
+            .is_some_and(|record| record.is_halted_for(variant))
     }
 
     /// How many nodes may be updated at once in all: never more than the ledger has room for.
     pub fn total_limit(&self) -> u64 {
         let all = self.pools.iter().chain([self.default_pool]);
         let with_nodes = all.filter(|pool| pool.nodes > 0 || self.pools.is_empty());
-        with_nodes.map(|pool| pool.limit).fold(0, u64::saturating_add).min(self.ceiling).min(SLOTS_MAX)
+        with_nodes
+            .map(|pool| pool.limit)
+            .fold(0, u64::saturating_add)
+            .min(self.ceiling)
+            .min(SLOTS_MAX)
     }
 
     /// Does this node wait because an update ended not long ago, or because one ends now?

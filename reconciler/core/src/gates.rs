@@ -49,9 +49,17 @@ impl Heard {
     /// Notes whether it matters. What was heard before that changed says nothing of how the gate is now.
     fn note(&mut self, matters: bool) {
         if self.matters != matters {
-            let Self { under_way, failed, .. } = *self;
+            let Self {
+                under_way, failed, ..
+            } = *self;
             let asked = self.asked.filter(|_| under_way || !matters);
-            *self = Self { asked, under_way, failed, matters, ..Self::default() };
+            *self = Self {
+                asked,
+                under_way,
+                failed,
+                matters,
+                ..Self::default()
+            };
         }
     }
 
@@ -79,7 +87,11 @@ impl Heard {
 
     /// Until when it is known, or was.
     fn lasts_until(&self, holds_for: Duration) -> Option<Duration> {
-        if self.state == GateState::Unknown { self.lasted_until } else { self.until(holds_for) }
+        if self.state == GateState::Unknown {
+            self.lasted_until
+        } else {
+            self.until(holds_for)
+        }
     }
 
     /// Takes in the answer to the last query.
@@ -97,7 +109,16 @@ impl Heard {
         let lasted_until = self.lasts_until(holds_for).map(|until| until.min(at));
         let failed = answer == GateAnswer::Unknown;
         let (answered, asked) = (Some(at), Some(at));
-        *self = Self { state, good, lasted_until, answered, asked, under_way: false, failed, ..*self };
+        *self = Self {
+            state,
+            good,
+            lasted_until,
+            answered,
+            asked,
+            under_way: false,
+            failed,
+            ..*self
+        };
     }
 }
 
@@ -113,7 +134,11 @@ pub struct Gates {
 impl Gates {
     /// From now on each query is asked, and again after each interval.
     pub fn new(interval: Duration, now: Duration) -> Self {
-        Self { interval, since: now, known: BTreeMap::new() }
+        Self {
+            interval,
+            since: now,
+            known: BTreeMap::new(),
+        }
     }
 
     fn holds_for(&self) -> Duration {
@@ -131,7 +156,9 @@ impl Gates {
 
     /// Until when this is waited for if it is not known.
     fn awaited_until(&self, known: &Heard) -> Duration {
-        let since = known.lasts_until(self.holds_for()).map_or(self.since, |until| until.max(self.since));
+        let since = known
+            .lasts_until(self.holds_for())
+            .map_or(self.since, |until| until.max(self.since));
         since + self.interval * AWAITED_INTERVALS
     }
 
@@ -151,23 +178,37 @@ impl Gates {
         });
         let mut under_way = self.known.values().filter(|known| known.under_way).count();
         let (mut due, mut next) = (Vec::new(), None);
-        let mut look_again = |at: Duration| next = Some(next.map_or(at, |next: Duration| next.min(at)));
+        let mut look_again =
+            |at: Duration| next = Some(next.map_or(at, |next: Duration| next.min(at)));
         let (interval, holds_for) = (self.interval, self.holds_for());
         // What matters comes first, and of that what has waited longest, or a source that does not answer would keep the others
         // from being asked.
-        let mut in_turn: Vec<(bool, &GateQuery)> = others.into_iter().map(|query| (false, query)).collect();
+        let mut in_turn: Vec<(bool, &GateQuery)> =
+            others.into_iter().map(|query| (false, query)).collect();
         in_turn.extend(matter.iter().map(|query| (true, *query)));
-        in_turn
-            .sort_by_key(|(matters, query)| (!matters, self.known.get(query).and_then(|known| known.asked)));
+        in_turn.sort_by_key(|(matters, query)| {
+            (
+                !matters,
+                self.known.get(query).and_then(|known| known.asked),
+            )
+        });
         for (matters, query) in in_turn {
             if !self.known.contains_key(query) && self.known.len() >= QUERIES_MAX {
                 continue;
             }
-            let known = self.known.entry(query.clone()).or_insert(Heard { matters, ..Heard::default() });
-            if let Some(until) = known.until(holds_for).filter(|until| matters && now < *until) {
+            let known = self.known.entry(query.clone()).or_insert(Heard {
+                matters,
+                ..Heard::default()
+            });
+            if let Some(until) = known
+                .until(holds_for)
+                .filter(|until| matters && now < *until)
+            {
                 look_again(until);
             }
-            let Some(at) = known.due(interval, now).filter(|_| !known.under_way) else { continue };
+            let Some(at) = known.due(interval, now).filter(|_| !known.under_way) else {
+                continue;
+            };
             if now < at {
                 look_again(at);
             } else if under_way < AT_ONCE {
@@ -190,13 +231,20 @@ impl Gates {
 
 /// The pools (by index) for which gates matter now: those with something to update, or with an update under way.
 pub fn matter(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> BTreeSet<usize> {
-    let gated: BTreeSet<usize> =
-        fleet.pools.iter().enumerate().filter(|(_, pool)| pool.has_gates).map(|(index, _)| index).collect();
+    let gated: BTreeSet<usize> = fleet
+        .pools
+        .iter()
+        .enumerate()
+        .filter(|(_, pool)| pool.has_gates)
+        .map(|(index, _)| index)
+        .collect();
     if gated.is_empty() {
         return gated;
     }
     let busy = views.iter().filter_map(|view| {
-        let Steering::Pool(index) = view.steering else { return None };
+        let Steering::Pool(index) = view.steering else {
+            return None;
+        };
         let has_update = || {
             let labelled = view.node.is_some_and(|node| node.labelled);
             labelled && view.shadow.is_some_and(|shadow| shadow.update().is_some())

@@ -114,12 +114,27 @@ impl Known {
     ) {
         let before = std::mem::take(&mut self.drains);
         let drains = plans.map(|(name, plan, held_up_by)| {
-            let node = cluster.entries.get(&name).and_then(|entry| entry.node.as_ref());
+            let node = cluster
+                .entries
+                .get(&name)
+                .and_then(|entry| entry.node.as_ref());
             let volumes = node.map_or(0, |node| node.facts.volumes_in_use);
             let before = before.get(&name).and_then(|before| before.empty);
             let as_before = before.filter(|before| before.volumes <= volumes);
-            let empty = plan.is_done().then(|| as_before.unwrap_or(Empty { since: now, volumes }));
-            (name, KnownDrain { plan, empty, held_up_by })
+            let empty = plan.is_done().then(|| {
+                as_before.unwrap_or(Empty {
+                    since: now,
+                    volumes,
+                })
+            });
+            (
+                name,
+                KnownDrain {
+                    plan,
+                    empty,
+                    held_up_by,
+                },
+            )
         });
         self.drains = drains.collect();
     }
@@ -127,10 +142,16 @@ impl Known {
     /// Notes which Nodes are seen cordoned now. The time of the taint says since when, so that a new leader knows it, too.
     pub fn note_cordons(&mut self, cluster: &Cluster, now: Timestamp) {
         let before = std::mem::take(&mut self.cordoned);
-        let cordoned = cluster.nodes().filter(|(_, node)| node.facts.unschedulable).map(|(name, node)| {
-            let tainted = node.facts.cordoned_at.filter(|since| *since <= now);
-            (name.to_owned(), tainted.or(before.get(name).copied()).unwrap_or(now))
-        });
+        let cordoned = cluster
+            .nodes()
+            .filter(|(_, node)| node.facts.unschedulable)
+            .map(|(name, node)| {
+                let tainted = node.facts.cordoned_at.filter(|since| *since <= now);
+                (
+                    name.to_owned(),
+                    tainted.or(before.get(name).copied()).unwrap_or(now),
+                )
+            });
         self.cordoned = cordoned.collect();
     }
 
@@ -144,7 +165,10 @@ impl Known {
         let owners = cluster.entries.iter().filter_map(|(name, entry)| {
             let watched = entry.shadow()?.spec.state == State::MonitoringUpdate
                 && !rules.of(self.owner(name)).durations.workloads.is_zero();
-            Some((name.clone(), entry.marker().filter(|_| watched)?.evicted_owners.clone()))
+            Some((
+                name.clone(),
+                entry.marker().filter(|_| watched)?.evicted_owners.clone(),
+            ))
         });
         owners.collect()
     }

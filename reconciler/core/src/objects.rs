@@ -40,13 +40,22 @@ impl Readable for WatchedFleet {
             #[serde(default)]
             status: Option<Value>,
         }
-        let Shape { metadata, spec, status } = serde_json::from_str(json)?;
+        let Shape {
+            metadata,
+            spec,
+            status,
+        } = serde_json::from_str(json)?;
         let object = BottlerocketFleet {
             metadata: metadata.into(),
             spec: BottlerocketFleetSpec::deserialize(&spec)?,
-            status: status.as_ref().map(BottlerocketFleetStatus::deserialize).transpose()?,
+            status: status
+                .as_ref()
+                .map(BottlerocketFleetStatus::deserialize)
+                .transpose()?,
         };
-        let ObjectMeta { uid, generation, .. } = &object.metadata;
+        let ObjectMeta {
+            uid, generation, ..
+        } = &object.metadata;
         let mut quoted = json!({"metadata": {"uid": uid, "generation": generation}, "spec": spec});
         if let Some(status) = status {
             quoted["status"] = status;
@@ -76,8 +85,13 @@ struct ReadCondition {
 
 impl Readiness {
     fn among(conditions: &[ReadCondition]) -> Option<Self> {
-        let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
-        Some(Self { ready: ready.status == "True", since: ready.last_transition_time })
+        let ready = conditions
+            .iter()
+            .find(|condition| condition.type_ == "Ready")?;
+        Some(Self {
+            ready: ready.status == "True",
+            since: ready.last_transition_time,
+        })
     }
 
     /// Since when it has been Ready without interruption, if it is.

@@ -14,8 +14,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::cluster::Cluster;
 use crate::deadlines::Clock;
 use crate::facts::{
-    BetweenUpdates, FleetFacts, NO_ZONE, NodeView, Observed, PoolFacts, Pools, Steering, UnmanagedNode,
-    in_order, is_unavailable,
+    BetweenUpdates, FleetFacts, NO_ZONE, NodeView, Observed, PoolFacts, Pools, Steering,
+    UnmanagedNode, in_order, is_unavailable,
 };
 use crate::known::{Known, RulesByOwner};
 use crate::objects::runs_bottlerocket;
@@ -63,8 +63,11 @@ pub fn observe<'a>(
     leader: &Leader<'a>,
     now: Now<'a>,
 ) -> Observed<'a> {
-    let mut clock =
-        Clock { next: pools.next, ahead: pools.ahead.clone(), ..Clock::new(now.time, &known.ahead) };
+    let mut clock = Clock {
+        next: pools.next,
+        ahead: pools.ahead.clone(),
+        ..Clock::new(now.time, &known.ahead)
+    };
     let fleet = fleet_facts(cluster, pools, policy, leader, now, &mut clock);
     let mut nodes = Observer {
         durations: &policy.durations,
@@ -98,13 +101,25 @@ pub fn observe<'a>(
     note_busy_zones(&pools.all, fleet.slots, &mut views);
     note_control_plane(cluster, fleet.slots, &mut views);
     let Clock { next, ahead, .. } = nodes.clock;
-    Observed { fleet, views, unreadable, too_long, not_opted_in, next, ahead }
+    Observed {
+        fleet,
+        views,
+        unreadable,
+        too_long,
+        not_opted_in,
+        next,
+        ahead,
+    }
 }
 
 /// Notes which node this process runs on. Views are in the order of their names.
 fn note_own_node(own_node: Option<&str>, views: &mut [NodeView<'_>]) {
-    let Some(own) = own_node.map(shadow_name) else { return };
-    let at = views.binary_search_by(|view| view.shadow_name.cmp(&own)).ok();
+    let Some(own) = own_node.map(shadow_name) else {
+        return;
+    };
+    let at = views
+        .binary_search_by(|view| view.shadow_name.cmp(&own))
+        .ok();
     if let Some(node) = at.and_then(|at| views[at].node.as_mut()) {
         node.runs_this_process = true;
     }
@@ -112,7 +127,11 @@ fn note_own_node(own_node: Option<&str>, views: &mut [NodeView<'_>]) {
 
 /// Notes, where pools keep zones apart, which nodes must not be taken out of service because of another zone: one with a node
 /// that is out of service; or else the first zone with a slot, if slots are in several.
-fn note_busy_zones<'a>(pools: &[PoolFacts<'a>], slots: &BTreeMap<String, Slot>, views: &mut [NodeView<'a>]) {
+fn note_busy_zones<'a>(
+    pools: &[PoolFacts<'a>],
+    slots: &BTreeMap<String, Slot>,
+    views: &mut [NodeView<'a>],
+) {
     let place = |view: &NodeView<'a>| match view.steering {
         Steering::Pool(pool) if pools.get(pool).is_some_and(|pool| pool.one_zone_at_a_time) => {
             Some((pool, view.node?.zone))
@@ -127,7 +146,9 @@ fn note_busy_zones<'a>(pools: &[PoolFacts<'a>], slots: &BTreeMap<String, Slot>, 
     let mut slot_of = in_order(slots);
     for view in views.iter() {
         let has_slot = slot_of(view.shadow_name).is_some();
-        let Some((pool, zone)) = place(view) else { continue };
+        let Some((pool, zone)) = place(view) else {
+            continue;
+        };
         if is_unavailable(view) {
             busy.entry(pool).or_default().insert(zone);
         }
@@ -136,10 +157,15 @@ fn note_busy_zones<'a>(pools: &[PoolFacts<'a>], slots: &BTreeMap<String, Slot>, 
         }
     }
     for view in views {
-        let Some((pool, zone)) = place(view) else { continue };
+        let Some((pool, zone)) = place(view) else {
+            continue;
+        };
         let other = match busy.get(&pool) {
             Some(busy) => busy.iter().find(|busy| **busy != zone),
-            None => with_slots.get(&pool).and_then(BTreeSet::first).filter(|first| **first < zone),
+            None => with_slots
+                .get(&pool)
+                .and_then(BTreeSet::first)
+                .filter(|first| **first < zone),
         };
         view.busy_zone = other.map(|zone| zone.unwrap_or(NO_ZONE));
     }
@@ -147,11 +173,25 @@ fn note_busy_zones<'a>(pools: &[PoolFacts<'a>], slots: &BTreeMap<String, Slot>, 
 
 /// Notes which other node of the control plane keeps each of its nodes in service: one that is out of service, opted in or
 /// not; or else the first with a slot, if both have one.
-fn note_control_plane<'a>(cluster: &'a Cluster, slots: &BTreeMap<String, Slot>, views: &mut [NodeView<'a>]) {
-    let all: Vec<_> = cluster.nodes().filter(|(_, node)| node.facts.control_plane).collect();
-    let away: Vec<_> = all.iter().filter(|(_, node)| node.is_away()).take(2).collect();
+fn note_control_plane<'a>(
+    cluster: &'a Cluster,
+    slots: &BTreeMap<String, Slot>,
+    views: &mut [NodeView<'a>],
+) {
+    let all: Vec<_> = cluster
+        .nodes()
+        .filter(|(_, node)| node.facts.control_plane)
+        .collect();
+    let away: Vec<_> = all
+        .iter()
+        .filter(|(_, node)| node.is_away())
+        .take(2)
+        .collect();
     let first = all.iter().find(|(name, _)| slots.contains_key(*name));
-    for view in views.iter_mut().filter(|view| view.node.is_some_and(|node| node.control_plane)) {
+    for view in views
+        .iter_mut()
+        .filter(|view| view.node.is_some_and(|node| node.control_plane))
+    {
         let own = view.shadow_name;
         let busy = match &away[..] {
             [] => first.filter(|(name, _)| *name < own && slots.contains_key(own)),
@@ -163,7 +203,11 @@ fn note_control_plane<'a>(cluster: &'a Cluster, slots: &BTreeMap<String, Slot>, 
 
 /// What becomes of nodes that no pool owns.
 fn unpooled(cluster: &Cluster) -> UnpooledNodes {
-    cluster.fleet().map_or_else(UnpooledNodes::default, |fleet| fleet.object.spec.unpooled_nodes)
+    cluster
+        .fleet()
+        .map_or_else(UnpooledNodes::default, |fleet| {
+            fleet.object.spec.unpooled_nodes
+        })
 }
 
 fn fleet_facts<'a>(
@@ -247,7 +291,10 @@ impl Cluster {
             uid: node.uid(),
             label: node.opt_in_label(),
             os_image: &node.facts.os_image,
-            young: node.facts.created.is_some_and(|created| !clock.is_older(created, min_node_age)),
+            young: node
+                .facts
+                .created
+                .is_some_and(|created| !clock.is_older(created, min_node_age)),
         });
         let unmanaged = unmanaged.collect();
         (unmanaged, clock.next)

@@ -62,7 +62,9 @@ const OTHER: &str = "Other";
 pub fn results() -> impl Iterator<Item = &'static str> {
     let failures = Abort::WORDS.iter().copied();
     let failures = failures.filter(|word| Abort::of_word(word).is_some_and(Abort::is_failure));
-    [UPDATED, GIVEN_UP, NOT_BEGUN, NODE_GONE, NOT_RETURNED, OTHER].into_iter().chain(failures)
+    [UPDATED, GIVEN_UP, NOT_BEGUN, NODE_GONE, NOT_RETURNED, OTHER]
+        .into_iter()
+        .chain(failures)
 }
 
 /// What is over once this decision is carried out, if anything is; updates are over with their slots.
@@ -72,14 +74,22 @@ pub fn ended_by(
     view: &NodeView<'_>,
     decision: &Decision<'_>,
 ) -> Option<Ended> {
-    let (now, entry) = (times::read(Some(fleet.now))?, cluster.entries.get(view.shadow_name)?);
+    let (now, entry) = (
+        times::read(Some(fleet.now))?,
+        cluster.entries.get(view.shadow_name)?,
+    );
     let spec = &entry.shadow()?.spec;
     let transition = || times::read(spec.state_transition_timestamp.as_deref());
     let slot_since = || times::read(view.slot(fleet)?.since.as_deref());
     let (phase, since, until) = match (&decision.effect, decision.reason, decision.milestone) {
         (Some(Effect::Write(_)), Reason::Starting(_), Some(Milestone::Started)) => {
-            let known = update_known_since(entry.shadow()?).and_then(|since| times::read(Some(since)))?;
-            (Phase::Waiting, known.max(transition().unwrap_or(known)), slot_since()?)
+            let known =
+                update_known_since(entry.shadow()?).and_then(|since| times::read(Some(since)))?;
+            (
+                Phase::Waiting,
+                known.max(transition().unwrap_or(known)),
+                slot_since()?,
+            )
         }
         (Some(Effect::Write(_)), Reason::ExcludedFromLoadBalancers | Reason::Cordoning, _)
             if node_changed_since(entry).is_none() =>
@@ -94,9 +104,11 @@ pub fn ended_by(
         (Some(Effect::Write(_)), Reason::Monitoring, _) if spec.reboot_from_boot_id.is_some() => {
             (Phase::Rebooting, transition()?, now)
         }
-        (Some(Effect::Write(_)), _, Some(Milestone::Updated | Milestone::UpdatedWithoutWorkloads)) => {
-            (Phase::Soaking, transition()?, now)
-        }
+        (
+            Some(Effect::Write(_)),
+            _,
+            Some(Milestone::Updated | Milestone::UpdatedWithoutWorkloads),
+        ) => (Phase::Soaking, transition()?, now),
         (_, _, Some(Milestone::Removed)) => return Some(Ended::Removed),
         _ => return None,
     };
@@ -110,7 +122,8 @@ pub fn without_workloads(
     decision: &Decision<'_>,
 ) -> Option<Ended> {
     let pool = || fleet.pool_of(view).map_or("", |pool| pool.name).to_owned();
-    (decision.milestone == Some(Milestone::UpdatedWithoutWorkloads)).then(|| Ended::WithoutWorkloads(pool()))
+    (decision.milestone == Some(Milestone::UpdatedWithoutWorkloads))
+        .then(|| Ended::WithoutWorkloads(pool()))
 }
 
 /// The updates that are over once these slots are given back.
@@ -120,18 +133,26 @@ pub fn updates_of(fleet: &FleetFacts<'_>, views: &[NodeView<'_>], slots: &Slots<
         let slot = fleet.slots.get(name)?;
         let result = result(slot, index.and_then(|index| views.get(index)));
         let since = times::read(slot.since.as_deref()).filter(|_| result == UPDATED);
-        Some(Ended::Update { result, took: since.zip(now).map(|(since, now)| lasted(since, now)) })
+        Some(Ended::Update {
+            result,
+            took: since.zip(now).map(|(since, now)| lasted(since, now)),
+        })
     });
     over.collect()
 }
 
 /// What became of the update that had this slot.
 fn result(slot: &Slot, view: Option<&NodeView<'_>>) -> &'static str {
-    let shadow = view.and_then(|view| view.shadow).filter(|shadow| shadow.uid == slot.uid);
+    let shadow = view
+        .and_then(|view| view.shadow)
+        .filter(|shadow| shadow.uid == slot.uid);
     let (Some(shadow), Some(node)) = (shadow, view.and_then(|view| view.node)) else {
         return if slot.lost { NOT_RETURNED } else { NODE_GONE };
     };
-    let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
+    let failure = shadow
+        .spec
+        .failures
+        .filter(|failures| failures.attempt == slot.attempt);
     if let Some(failure) = failure {
         return Abort::of_word(&failure.reason).map_or(OTHER, |abort| abort.as_str());
     }
@@ -146,7 +167,9 @@ fn result(slot: &Slot, view: Option<&NodeView<'_>>) -> &'static str {
 /// Since when the host of this shadow has known of an update that it does not run yet, as its condition says.
 pub fn update_known_since(shadow: &BottlerocketShadow) -> Option<&str> {
     let conditions = shadow_conditions(shadow).iter();
-    let known = conditions.into_iter().find(|condition| condition.type_ == UPDATE_AVAILABLE);
+    let known = conditions
+        .into_iter()
+        .find(|condition| condition.type_ == UPDATE_AVAILABLE);
     let known = known.filter(|known| known.status == ConditionStatus::True);
     known.map(|condition| condition.last_transition_time.as_str())
 }
@@ -154,7 +177,12 @@ pub fn update_known_since(shadow: &BottlerocketShadow) -> Option<&str> {
 /// Since when the Node carries a change for its update.
 fn node_changed_since(entry: &Entry) -> Option<Timestamp> {
     let marker = entry.marker()?;
-    times::read(marker.excluded_at.as_deref().or(marker.drain_started_at.as_deref()))
+    times::read(
+        marker
+            .excluded_at
+            .as_deref()
+            .or(marker.drain_started_at.as_deref()),
+    )
 }
 
 /// The clocks of two leaders may differ, so an end may lie before its beginning.

@@ -59,7 +59,13 @@ impl Pool {
 
     /// Forgets which nodes it selects, too.
     pub(crate) fn forget_selector(&mut self) {
-        self.bytes -= self.selector.take().into_iter().flatten().map(|it| weight_of(&it)).sum::<usize>();
+        self.bytes -= self
+            .selector
+            .take()
+            .into_iter()
+            .flatten()
+            .map(|it| weight_of(&it))
+            .sum::<usize>();
         (self.requirements, self.priority) = (0, u64::MAX);
         self.rules = Err(Invalid::new("spec", TOO_MUCH_LEFT));
     }
@@ -91,11 +97,22 @@ impl Readable for Pool {
             #[serde(borrow, default)]
             status: Option<&'j RawValue>,
         }
-        let Shape { metadata, spec, status } = serde_json::from_str(json)?;
+        let Shape {
+            metadata,
+            spec,
+            status,
+        } = serde_json::from_str(json)?;
         // Nobody bounds its owners, and nothing is asked of them.
-        let metadata = ObjectMeta { owner_references: None, ..metadata.into() };
-        let spec: Result<BottlerocketPoolSpec, _> = serde_json::from_str(spec.map_or("null", RawValue::get));
-        let selector: Option<Vec<_>> = spec.as_ref().ok().map(|spec| requirements(&spec.node_selector));
+        let metadata = ObjectMeta {
+            owner_references: None,
+            ..metadata.into()
+        };
+        let spec: Result<BottlerocketPoolSpec, _> =
+            serde_json::from_str(spec.map_or("null", RawValue::get));
+        let selector: Option<Vec<_>> = spec
+            .as_ref()
+            .ok()
+            .map(|spec| requirements(&spec.node_selector));
         let rules = spec
             .as_ref()
             .map_err(|error| Invalid::new("spec", Unreadable::from(error).to_string()))
@@ -106,7 +123,9 @@ impl Readable for Pool {
             + rules.as_ref().map_or(0, Rules::weight);
         Ok(Self {
             metadata,
-            stored: status.and_then(|status| serde_json::from_str(status.get()).ok()).unwrap_or_default(),
+            stored: status
+                .and_then(|status| serde_json::from_str(status.get()).ok())
+                .unwrap_or_default(),
             requirements: selector.as_ref().map_or(0, Vec::len),
             selector: selector.map(Selector::from_iter),
             priority: spec.as_ref().map_or(u64::MAX, |spec| spec.priority),
@@ -131,10 +150,15 @@ fn weight_of(requirement: &Expression) -> usize {
 }
 
 fn requirements(selector: &NodeSelector) -> Vec<Expression> {
-    let labels =
-        selector.match_labels.iter().map(|(key, value)| Expression::Equal(key.clone(), value.clone()));
+    let labels = selector
+        .match_labels
+        .iter()
+        .map(|(key, value)| Expression::Equal(key.clone(), value.clone()));
     let expressions = selector.match_expressions.iter().map(|requirement| {
-        let (key, values) = (requirement.key.clone(), requirement.values.iter().cloned().collect());
+        let (key, values) = (
+            requirement.key.clone(),
+            requirement.values.iter().cloned().collect(),
+        );
         match requirement.operator {
             Operator::In => Expression::In(key, values),
             Operator::NotIn => Expression::NotIn(key, values),

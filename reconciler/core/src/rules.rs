@@ -42,7 +42,9 @@ impl Rules {
     pub(crate) fn weight(&self) -> usize {
         let after = self.after.iter().map(|(pool, _)| pool);
         let gates = self.gates.iter().flat_map(|PoolGate { name, query }| {
-            [name, &query.source, &query.expression].into_iter().chain(&query.requires)
+            [name, &query.source, &query.expression]
+                .into_iter()
+                .chain(&query.requires)
         });
         let texts = after.chain(gates).chain([&self.topology.topology_key]);
         self.windows.iter().map(Schedule::weight).sum::<usize>()
@@ -67,7 +69,13 @@ impl Rules {
         durations: StepDurations,
         respect_do_not_disrupt: bool,
     ) -> Self {
-        Self { limit, windows, durations, respect_do_not_disrupt, ..Self::default() }
+        Self {
+            limit,
+            windows,
+            durations,
+            respect_do_not_disrupt,
+            ..Self::default()
+        }
     }
 
     /// Will an update ever be allowed to start, at this time or later? Not if each expression names only years gone by.
@@ -86,7 +94,8 @@ impl Rules {
             Starts::Paused
         } else if let Some(end) = self.frozen_until(now) {
             Starts::Frozen(Until::At(end))
-        } else if self.windows.is_empty() || window.is_some_and(|span| window::is_open(span, now, remaining))
+        } else if self.windows.is_empty()
+            || window.is_some_and(|span| window::is_open(span, now, remaining))
         {
             Starts::Open
         } else {
@@ -97,7 +106,10 @@ impl Rules {
     /// When the freeze, or freezes that follow each other without a gap, is over.
     fn frozen_until(&self, now: Timestamp) -> Option<Timestamp> {
         let after = |at: Timestamp| {
-            let covers = self.freezes.iter().filter(|(start, end)| *start <= at && at < *end);
+            let covers = self
+                .freezes
+                .iter()
+                .filter(|(start, end)| *start <= at && at < *end);
             covers.map(|(_, end)| *end).max()
         };
         let mut until = after(now)?;
@@ -118,8 +130,11 @@ impl Rules {
         let of_window = window.into_iter().flat_map(|(start, end)| {
             // With exactly so much left, updates still start.
             let last = end.checked_sub(remaining).ok();
-            let too_late = last.and_then(|last| last.checked_add(SignedDuration::from_nanos(1)).ok());
-            [Some(start), too_late.filter(|at| *at < end), Some(end)].into_iter().flatten()
+            let too_late =
+                last.and_then(|last| last.checked_add(SignedDuration::from_nanos(1)).ok());
+            [Some(start), too_late.filter(|at| *at < end), Some(end)]
+                .into_iter()
+                .flatten()
         });
         of_freezes.chain(of_window).filter(|at| *at > now).min()
     }
@@ -151,7 +166,9 @@ impl Rules {
         if self.at_least.is_none() && self.below.is_none() {
             return true;
         }
-        let Ok(version) = Version::parse(version) else { return false };
+        let Ok(version) = Version::parse(version) else {
+            return false;
+        };
         self.at_least.as_ref().is_none_or(|least| version >= *least)
             && self.below.as_ref().is_none_or(|bound| version < *bound)
     }
@@ -240,7 +257,10 @@ pub struct FailureBudget {
 
 impl FailureBudget {
     /// A version is halted by the first failure, or by the second once a node has reached it.
-    pub const DEFAULT: Self = Self { unproven: Some(1), proven: Some(2) };
+    pub const DEFAULT: Self = Self {
+        unproven: Some(1),
+        proven: Some(2),
+    };
 }
 
 impl Default for FailureBudget {

@@ -9,8 +9,8 @@ mod progress;
 use std::collections::BTreeMap;
 
 use brupop_api::conditions::{
-    ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, IDLE, OTHER_OPERATOR, OVERDUE, PROGRESSING,
-    UPDATE_AVAILABLE,
+    ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, IDLE, OTHER_OPERATOR, OVERDUE,
+    PROGRESSING, UPDATE_AVAILABLE,
 };
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::facts::ShadowFacts;
@@ -37,7 +37,9 @@ pub fn left_by_people(view: &NodeView<'_>) -> Option<&'static str> {
             "a person has paused the node (annotation brupop.bottlerocket.aws/pause), and asked for its update at once \
              (brupop.bottlerocket.aws/update-now)",
         ),
-        (true, false) => Some("a person has paused the node (annotation brupop.bottlerocket.aws/pause)"),
+        (true, false) => {
+            Some("a person has paused the node (annotation brupop.bottlerocket.aws/pause)")
+        }
         (false, true) => Some(
             "a person has asked for its next update at once (annotation brupop.bottlerocket.aws/update-now)",
         ),
@@ -72,8 +74,18 @@ impl DesiredCondition {
     }
 
     /// The message is made printable: it may hold the words of agents, hosts and API servers.
-    fn of(type_: &'static str, status: ConditionStatus, reason: &'static str, message: &str) -> Self {
-        Self { type_, status, reason, message: printable(message, MESSAGE_MAX).into_owned() }
+    fn of(
+        type_: &'static str,
+        status: ConditionStatus,
+        reason: &'static str,
+        message: &str,
+    ) -> Self {
+        Self {
+            type_,
+            status,
+            reason,
+            message: printable(message, MESSAGE_MAX).into_owned(),
+        }
     }
 
     /// The condition Overdue of a shadow whose update holds its slot for too long, from its condition Progressing.
@@ -95,7 +107,11 @@ impl DesiredCondition {
                 "TargetDiffers",
                 "the host chooses an update (status.target_version), and does not run it yet",
             ),
-            None => (ConditionStatus::False, "NoneChosen", "the host chooses no update"),
+            None => (
+                ConditionStatus::False,
+                "NoneChosen",
+                "the host chooses no update",
+            ),
         };
         Some(Self::of(UPDATE_AVAILABLE, status, reason, message))
     }
@@ -103,9 +119,11 @@ impl DesiredCondition {
     /// The condition `AdmissionEnforced` of the fleet; `Err` says what was seen instead of a refusal.
     pub fn admission(enforced: Result<(), &str>) -> Self {
         let (status, reason, message) = match enforced {
-            Ok(()) => {
-                (ConditionStatus::True, "Refused", "webhook and policy refused the dry runs, as they must")
-            }
+            Ok(()) => (
+                ConditionStatus::True,
+                "Refused",
+                "webhook and policy refused the dry runs, as they must",
+            ),
             Err(why) => (ConditionStatus::False, "NotRefused", why),
         };
         Self::of(ADMISSION_ENFORCED, status, reason, message)
@@ -114,7 +132,11 @@ impl DesiredCondition {
     /// The condition `OtherOperator` of the fleet; `Err` says which one is here, or why that is not known.
     pub fn other_operator(alone: Result<(), &str>) -> Self {
         let (status, reason, message) = match alone {
-            Ok(()) => (ConditionStatus::False, "NoneFound", "upstream's operator is not installed"),
+            Ok(()) => (
+                ConditionStatus::False,
+                "NoneFound",
+                "upstream's operator is not installed",
+            ),
             Err(why) => (ConditionStatus::True, "NotRuledOut", why),
         };
         Self::of(OTHER_OPERATOR, status, reason, message)
@@ -132,12 +154,25 @@ impl DesiredCondition {
         };
         let why: Vec<String> = versions.iter().filter_map(why).collect();
         if why.is_empty() {
-            return Self::of(HALTED, ConditionStatus::False, "WithinFailureBudget", "no version is halted");
+            return Self::of(
+                HALTED,
+                ConditionStatus::False,
+                "WithinFailureBudget",
+                "no version is halted",
+            );
         }
-        let records: Vec<_> = versions.iter().map(|(version, record)| (version.as_str(), record)).collect();
+        let records: Vec<_> = versions
+            .iter()
+            .map(|(version, record)| (version.as_str(), record))
+            .collect();
         let how = how_to_lift(namespace, &records, acknowledged);
         let why = printable(&why.join("; "), MESSAGE_MAX.saturating_sub(how.len())).into_owned();
-        Self::of(HALTED, ConditionStatus::True, "FailureBudgetSpent", &(why + &how))
+        Self::of(
+            HALTED,
+            ConditionStatus::True,
+            "FailureBudgetSpent",
+            &(why + &how),
+        )
     }
 
     /// The condition `Idle` of the fleet, in which this many nodes are busy. The message changes only with that number.
@@ -146,17 +181,21 @@ impl DesiredCondition {
             0 => (
                 ConditionStatus::True,
                 "NothingInProgress",
-                "no node is being updated, and no change of the operator is left on any Node".to_owned(),
+                "no node is being updated, and no change of the operator is left on any Node"
+                    .to_owned(),
             ),
             1 => (
                 ConditionStatus::False,
                 "InProgress",
-                "1 node is being updated, carries changes of the operator, or cannot be read".to_owned(),
+                "1 node is being updated, carries changes of the operator, or cannot be read"
+                    .to_owned(),
             ),
             many => (
                 ConditionStatus::False,
                 "InProgress",
-                format!("{many} nodes are being updated, carry changes of the operator, or cannot be read"),
+                format!(
+                    "{many} nodes are being updated, carry changes of the operator, or cannot be read"
+                ),
             ),
         };
         Self::of(IDLE, status, reason, &message)
@@ -165,28 +204,40 @@ impl DesiredCondition {
     /// Does this stand among these conditions, of this generation of the spec?
     fn is_stored_in(&self, conditions: &[Condition], generation: Option<u64>) -> bool {
         self.found(conditions).is_some_and(|found| {
-            (found.status, &*found.reason, &found.message) == (self.status, self.reason, &self.message)
+            (found.status, &*found.reason, &found.message)
+                == (self.status, self.reason, &self.message)
                 && found.observed_generation == generation
         })
     }
 
     /// The stored one of this type. One whose time nobody can read, as of the year 10000, counts as none, and is written again.
     fn found<'c>(&self, conditions: &'c [Condition]) -> Option<&'c Condition> {
-        let found = conditions.iter().find(|condition| condition.type_ == self.type_)?;
+        let found = conditions
+            .iter()
+            .find(|condition| condition.type_ == self.type_)?;
         times::read(Some(&found.last_transition_time)).and(Some(found))
     }
 
     /// The condition of this generation of the spec as it is to be stored over these, with the time at which its status
     /// last changed.
-    fn stored_over(&self, conditions: &[Condition], generation: Option<u64>, now: &str) -> Condition {
-        let kept = self.found(conditions).filter(|found| found.status == self.status);
+    fn stored_over(
+        &self,
+        conditions: &[Condition],
+        generation: Option<u64>,
+        now: &str,
+    ) -> Condition {
+        let kept = self
+            .found(conditions)
+            .filter(|found| found.status == self.status);
         Condition {
             type_: self.type_.to_owned(),
             status: self.status,
             reason: self.reason.to_owned(),
             message: self.message.clone(),
             observed_generation: generation,
-            last_transition_time: kept.map_or(now, |found| &found.last_transition_time).to_owned(),
+            last_transition_time: kept
+                .map_or(now, |found| &found.last_transition_time)
+                .to_owned(),
         }
     }
 }
@@ -198,17 +249,25 @@ pub(crate) fn generation(metadata: &ObjectMeta) -> Option<u64> {
 
 /// The conditions of a shadow.
 pub fn shadow_conditions(shadow: &BottlerocketShadow) -> &[Condition] {
-    shadow.status.as_ref().map_or(&[], |status| &status.conditions)
+    shadow
+        .status
+        .as_ref()
+        .map_or(&[], |status| &status.conditions)
 }
 
 /// Are this pool and these conditions of the shadow, as its spec is now, stored already, and no others of ours?
 pub fn shadow_has(shadow: &BottlerocketShadow, pool: &str, wanted: &[DesiredCondition]) -> bool {
-    let stored_pool = shadow.status.as_ref().and_then(|status| status.pool.as_deref());
+    let stored_pool = shadow
+        .status
+        .as_ref()
+        .and_then(|status| status.pool.as_deref());
     let (stored, generation) = (shadow_conditions(shadow), generation(&shadow.metadata));
     let types = [PROGRESSING, OVERDUE, UPDATE_AVAILABLE];
     let ours = |condition: &&Condition| types.contains(&condition.type_.as_str());
     stored_pool.unwrap_or_default() == pool
-        && wanted.iter().all(|wanted| wanted.is_stored_in(stored, generation))
+        && wanted
+            .iter()
+            .all(|wanted| wanted.is_stored_in(stored, generation))
         && stored.iter().filter(ours).count() == wanted.len()
 }
 
@@ -221,9 +280,15 @@ pub fn shadow_patch(
     now: &str,
 ) -> Value {
     let (stored, generation) = (shadow_conditions(shadow), generation(&shadow.metadata));
-    let conditions: Vec<Condition> =
-        wanted.iter().map(|wanted| wanted.stored_over(stored, generation, now)).collect();
-    let status = BottlerocketShadowStatus { pool: Some(pool.to_owned()), conditions, ..Default::default() };
+    let conditions: Vec<Condition> = wanted
+        .iter()
+        .map(|wanted| wanted.stored_over(stored, generation, now))
+        .collect();
+    let status = BottlerocketShadowStatus {
+        pool: Some(pool.to_owned()),
+        conditions,
+        ..Default::default()
+    };
     json!({
         "apiVersion": BottlerocketShadow::api_version(&()),
         "kind": BottlerocketShadow::kind(&()),

@@ -17,7 +17,10 @@ impl Ahead {
 
     /// Returns since when a time counts that stands in a field of an object; `of` is the object's UID, and the field.
     pub fn since(&self, of: [&str; 2], time: Timestamp, now: Timestamp) -> Timestamp {
-        let seen = self.0.get(&time).and_then(|seen| seen.get(&of.map(str::to_owned)));
+        let seen = self
+            .0
+            .get(&time)
+            .and_then(|seen| seen.get(&of.map(str::to_owned)));
         seen.copied().unwrap_or(time.min(now))
     }
 
@@ -28,7 +31,10 @@ impl Ahead {
 
     /// Notes that this time was first seen then.
     pub(crate) fn note(&mut self, of: [&str; 2], time: Timestamp, seen: Timestamp) {
-        self.0.entry(time).or_default().insert(of.map(str::to_owned), seen);
+        self.0
+            .entry(time)
+            .or_default()
+            .insert(of.map(str::to_owned), seen);
     }
 }
 

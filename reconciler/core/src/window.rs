@@ -47,14 +47,17 @@ enum ScheduleKind {
 }
 
 /// The length of each window of an expression whose fire times are at least `gap` apart; without it, there is but one.
-fn length(gap: Option<SignedDuration>, duration: Option<SignedDuration>) -> Result<SignedDuration, String> {
+fn length(
+    gap: Option<SignedDuration>,
+    duration: Option<SignedDuration>,
+) -> Result<SignedDuration, String> {
     match duration {
         Some(duration) => Ok(duration),
-        None if gap.is_some_and(|gap| gap <= ONE_SHOT) => {
-            Err("it fires again within a day, so say how long each window stays open: set \
+        None if gap.is_some_and(|gap| gap <= ONE_SHOT) => Err(
+            "it fires again within a day, so say how long each window stays open: set \
                  SCHEDULER_WINDOW_DURATION, such as 4h"
-                .to_owned())
-        }
+                .to_owned(),
+        ),
         None => Ok(ONE_SHOT),
     }
 }
@@ -64,7 +67,8 @@ fn length(gap: Option<SignedDuration>, duration: Option<SignedDuration>) -> Resu
 /// # Errors
 /// What to write, if there is none.
 pub fn time_zone(name: &str) -> Result<TimeZone, String> {
-    TimeZone::get(name).map_err(|_| "write a name of the IANA database, such as Europe/Berlin or UTC".into())
+    TimeZone::get(name)
+        .map_err(|_| "write a name of the IANA database, such as Europe/Berlin or UTC".into())
 }
 
 /// When updates may start.
@@ -84,7 +88,11 @@ pub fn windows(
     duration: Option<SignedDuration>,
 ) -> Result<Vec<Schedule>, String> {
     let always = duration.is_none() && text.split_whitespace().eq(ALWAYS.split_whitespace());
-    if always { Ok(vec![]) } else { Ok(vec![Schedule::new(text, zone, duration)?]) }
+    if always {
+        Ok(vec![])
+    } else {
+        Ok(vec![Schedule::new(text, zone, duration)?])
+    }
 }
 
 impl Schedule {
@@ -92,7 +100,11 @@ impl Schedule {
     ///
     /// # Errors
     /// What is wrong with the expression, and what to write instead.
-    pub fn new(text: &str, zone: TimeZone, duration: Option<SignedDuration>) -> Result<Self, String> {
+    pub fn new(
+        text: &str,
+        zone: TimeZone,
+        duration: Option<SignedDuration>,
+    ) -> Result<Self, String> {
         let fields = text.split_whitespace().count();
         let hint = match duration {
             Some(_) if fields == 5 => FIVE_FIELDS,
@@ -104,7 +116,11 @@ impl Schedule {
         }
         // With these options croner accepts what upstream's parser accepts, with the same meaning.
         let parser = CronParser::builder()
-            .seconds(if fields == 5 { Seconds::Disallowed } else { Seconds::Required })
+            .seconds(if fields == 5 {
+                Seconds::Disallowed
+            } else {
+                Seconds::Required
+            })
             .year(Year::Optional)
             .alternative_weekdays(fields == 7)
             .dom_and_dow(fields == 7)
@@ -112,29 +128,42 @@ impl Schedule {
             .build();
         let cron = parser.parse(text).map_err(|error| {
             let error = error.to_string();
-            let error = error.strip_prefix("Component error: ").unwrap_or(&error).trim_end_matches('.');
+            let error = error
+                .strip_prefix("Component error: ")
+                .unwrap_or(&error)
+                .trim_end_matches('.');
             let (first, rest) = error.split_at_checked(1).unwrap_or((error, ""));
             format!("{}{rest}: {hint}", first.to_lowercase())
         })?;
         // Any start will do: a pattern of seconds repeats in each minute that matches, and days without a year do so
         // within decades. Later, less is searched in if it never fires.
-        let start = DateTime::constant(if fields == 5 { LATE_YEAR } else { 2020 }, 1, 1, 0, 0, 0, 0);
+        let start =
+            DateTime::constant(if fields == 5 { LATE_YEAR } else { 2020 }, 1, 1, 0, 0, 0, 0);
         let compared = if fields == 5 { 1 } else { FIRES_COMPARED };
         let fires: Vec<DateTime> = cron.iter_after(start).take(compared).collect();
         if fires.is_empty() {
             return Err("it never fires: there is no such day".to_owned());
         }
-        let gap = fires.windows(2).map(|pair| pair[1].duration_since(pair[0])).min();
+        let gap = fires
+            .windows(2)
+            .map(|pair| pair[1].duration_since(pair[0]))
+            .min();
         let kind = match (gap == Some(SignedDuration::from_secs(1)), duration) {
             (true, None) => ScheduleKind::WhileMatching(cron),
             (true, Some(_)) => {
-                return Err(format!("it fires each second, so it has no times at which to open: {hint}"));
+                return Err(format!(
+                    "it fires each second, so it has no times at which to open: {hint}"
+                ));
             }
             (false, _) => {
                 let times = fields / 2;
                 let midnight = std::iter::repeat_n("0", times);
-                let days: Vec<&str> = midnight.chain(text.split_whitespace().skip(times)).collect();
-                let days = parser.parse(&days.join(" ")).map_err(|error| format!("{error}: {hint}"))?;
+                let days: Vec<&str> = midnight
+                    .chain(text.split_whitespace().skip(times))
+                    .collect();
+                let days = parser
+                    .parse(&days.join(" "))
+                    .map_err(|error| format!("{error}: {hint}"))?;
                 ScheduleKind::After(Windows::new(days, &cron, length(gap, duration)?))
             }
         };
@@ -153,30 +182,44 @@ impl Schedule {
     /// Is so much left of a window, among the first ones, when it opens? Also if there is none at all.
     pub fn leaves(&self, remaining: SignedDuration) -> bool {
         let from = |at| span(std::slice::from_ref(self), at);
-        let start =
-            self.zone.to_timestamp(DateTime::constant(2020, 1, 1, 0, 0, 0, 0)).unwrap_or(Timestamp::MIN);
+        let start = self
+            .zone
+            .to_timestamp(DateTime::constant(2020, 1, 1, 0, 0, 0, 0))
+            .unwrap_or(Timestamp::MIN);
         let windows = std::iter::successors(from(start), |(_, end)| from(*end));
         let mut windows = windows.take(RUNS_TRIED).peekable();
-        windows.peek().is_none() || windows.any(|(start, end)| remaining <= end.duration_since(start))
+        windows.peek().is_none()
+            || windows.any(|(start, end)| remaining <= end.duration_since(start))
     }
 
     /// Does the expression match this second of the clock on the wall?
     fn matches(&self, cron: &Cron, at: Timestamp) -> bool {
-        cron.is_time_matching(&self.zone.to_datetime(at)).unwrap_or(false)
+        cron.is_time_matching(&self.zone.to_datetime(at))
+            .unwrap_or(false)
     }
 
     /// The first time after this one that the expression matches, if there is one. Times that the clock skips do not come.
     fn next(&self, cron: &Cron, after: Timestamp) -> Option<Timestamp> {
         // If the clock was put back in between, the same times on the wall come once more.
-        let earlier = after.saturating_sub(LARGEST_SHIFT).unwrap_or(Timestamp::MIN);
+        let earlier = after
+            .saturating_sub(LARGEST_SHIFT)
+            .unwrap_or(Timestamp::MIN);
         let shifted = self.zone.to_offset(earlier) != self.zone.to_offset(after);
         let from = self.zone.to_datetime(if shifted { earlier } else { after });
         let first = |instant: fn(AmbiguousTimestamp) -> Result<Timestamp, jiff::Error>| {
-            let fires = cron.iter_after(from).map(|fires| self.zone.to_ambiguous_timestamp(fires));
-            let fires = fires.filter(|fires| !matches!(fires.offset(), AmbiguousOffset::Gap { .. }));
-            fires.filter_map(|fires| instant(fires).ok()).find(|fires| *fires > after)
+            let fires = cron
+                .iter_after(from)
+                .map(|fires| self.zone.to_ambiguous_timestamp(fires));
+            let fires =
+                fires.filter(|fires| !matches!(fires.offset(), AmbiguousOffset::Gap { .. }));
+            fires
+                .filter_map(|fires| instant(fires).ok())
+                .find(|fires| *fires > after)
         };
-        let both = [first(AmbiguousTimestamp::earlier), first(AmbiguousTimestamp::later)];
+        let both = [
+            first(AmbiguousTimestamp::earlier),
+            first(AmbiguousTimestamp::later),
+        ];
         both.into_iter().flatten().min()
     }
 
@@ -187,8 +230,14 @@ impl Schedule {
 
     /// If updates may start while the expression matches: from when, and until when. It is asked from now on.
     fn matching(&self, now: Timestamp) -> Option<Span> {
-        let ScheduleKind::WhileMatching(cron) = &self.kind else { return None };
-        let start = if self.matches(cron, now) { now } else { self.matches_next(cron, now)? };
+        let ScheduleKind::WhileMatching(cron) = &self.kind else {
+            return None;
+        };
+        let start = if self.matches(cron, now) {
+            now
+        } else {
+            self.matches_next(cron, now)?
+        };
         Some((start, self.matches_until(cron, start, LONGEST_WINDOW)))
     }
 
@@ -196,23 +245,33 @@ impl Schedule {
     /// later, if it matches until there.
     fn matches_until(&self, cron: &Cron, start: Timestamp, longest: SignedDuration) -> Timestamp {
         let each = |values: Vec<u16>| values.len() == 60;
-        let (each_second, each_minute) =
-            (each(cron.pattern.seconds.values()), each(cron.pattern.minutes.values()));
+        let (each_second, each_minute) = (
+            each(cron.pattern.seconds.values()),
+            each(cron.pattern.minutes.values()),
+        );
         let (minute, hour) = (SignedDuration::from_mins(1), SignedDuration::from_hours(1));
-        let mut end =
-            start.checked_sub(SignedDuration::from_nanos(start.subsec_nanosecond().into())).unwrap_or(start);
+        let mut end = start
+            .checked_sub(SignedDuration::from_nanos(start.subsec_nanosecond().into()))
+            .unwrap_or(start);
         while self.matches(cron, end) && end.duration_since(start) < longest {
             let wall = self.zone.to_datetime(end);
-            let an_hour_later =
-                |at: Timestamp| wall.checked_add(hour).is_ok_and(|wall| self.zone.to_datetime(at) == wall);
+            let an_hour_later = |at: Timestamp| {
+                wall.checked_add(hour)
+                    .is_ok_and(|wall| self.zone.to_datetime(at) == wall)
+            };
             let step = if !each_second || wall.second() != 0 {
                 SignedDuration::from_secs(1)
-            } else if each_minute && wall.minute() == 0 && end.checked_add(hour).is_ok_and(an_hour_later) {
+            } else if each_minute
+                && wall.minute() == 0
+                && end.checked_add(hour).is_ok_and(an_hour_later)
+            {
                 hour
             } else {
                 minute
             };
-            let Ok(later) = end.checked_add(step) else { break };
+            let Ok(later) = end.checked_add(step) else {
+                break;
+            };
             end = later;
         }
         end
@@ -222,7 +281,11 @@ impl Schedule {
     fn matches_next(&self, cron: &Cron, after: Timestamp) -> Option<Timestamp> {
         let next = self.next(cron, after);
         // An hour that comes twice opens the window once more, although the times on the wall are past.
-        let turn = self.zone.following(after).next().map(|turn| turn.timestamp());
+        let turn = self
+            .zone
+            .following(after)
+            .next()
+            .map(|turn| turn.timestamp());
         let is_near = |turn: &Timestamp| turn.duration_since(after) < LARGEST_SHIFT;
         match turn.filter(|turn| is_near(turn) && next.is_none_or(|next| *turn < next)) {
             Some(turn) if self.matches(cron, turn) => Some(turn),
@@ -240,7 +303,11 @@ pub(crate) fn is_open((start, end): Span, now: Timestamp, remaining: SignedDurat
 /// When the first of these windows opens after this time; if one is open, the first after that.
 pub(crate) fn opens(schedules: &[Schedule], after: Timestamp) -> Option<Timestamp> {
     let (start, end) = span(schedules, after)?;
-    if start > after { Some(start) } else { span(schedules, end).map(|(start, _)| start.max(end)) }
+    if start > after {
+        Some(start)
+    } else {
+        span(schedules, end).map(|(start, _)| start.max(end))
+    }
 }
 
 /// A time that comes, as the end of a sentence.

@@ -72,7 +72,11 @@ impl Workload {
             (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         let kind = WorkloadKind::of(api_version, kind)?;
         let named = is_object_name(namespace) && is_object_name(name);
-        named.then(|| Self { kind, namespace: namespace.to_owned(), name: name.to_owned() })
+        named.then(|| Self {
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
     }
 }
 
@@ -116,7 +120,11 @@ impl Readable for Scale {
             available_replicas: Option<i64>,
         }
 
-        let Shape { metadata, spec, status } = serde_json::from_str(json)?;
+        let Shape {
+            metadata,
+            spec,
+            status,
+        } = serde_json::from_str(json)?;
         let number = |replicas: i64| u32::try_from(replicas).unwrap_or(0);
         Ok(Self {
             is_leaving: metadata.deletion_timestamp.is_some(),
@@ -154,7 +162,10 @@ impl FoundWorkload {
     pub fn of(object: Option<&Item<Scale>>) -> Self {
         match object.map(|object| &object.body) {
             Some(Err(_)) => Self::Unknown,
-            None | Some(Ok(Scale { is_leaving: true, .. })) => Self::Gone,
+            None
+            | Some(Ok(Scale {
+                is_leaving: true, ..
+            })) => Self::Gone,
             Some(Ok(scale)) => Self::There(*scale),
         }
     }
@@ -163,19 +174,25 @@ impl FoundWorkload {
 /// Has this pod lost the `DaemonSet` that made it? `found` as in [`evicted`].
 pub fn orphaned(pod: &PodItem, found: impl Fn(&str) -> Option<FoundWorkload>) -> bool {
     owner(pod).is_some_and(|owner| {
-        let daemon = Workload::parse(&owner).is_some_and(|workload| workload.kind == WorkloadKind::DaemonSet);
+        let daemon = Workload::parse(&owner)
+            .is_some_and(|workload| workload.kind == WorkloadKind::DaemonSet);
         daemon && found(&owner) == Some(FoundWorkload::Gone)
     })
 }
 
 /// Returns the state of these owners of evicted pods, each with the number of its pods that were available before. `found`
 /// returns what was found of an owner, or `None` as long as that is not known; then the result is unknown, too.
-pub fn evicted(owners: &BTreeMap<String, u32>, found: impl Fn(&str) -> Option<FoundWorkload>) -> Evicted<'_> {
+pub fn evicted(
+    owners: &BTreeMap<String, u32>,
+    found: impl Fn(&str) -> Option<FoundWorkload>,
+) -> Evicted<'_> {
     let mut evicted = Evicted::Back;
     for (owner, before) in owners {
         match found(owner) {
             None => return Evicted::Unknown,
-            Some(FoundWorkload::There(scale)) if evicted == Evicted::Back && !scale.is_back(*before) => {
+            Some(FoundWorkload::There(scale))
+                if evicted == Evicted::Back && !scale.is_back(*before) =>
+            {
                 evicted = Evicted::Missing(owner);
             }
             Some(_) => {}
@@ -186,13 +203,23 @@ pub fn evicted(owners: &BTreeMap<String, u32>, found: impl Fn(&str) -> Option<Fo
 
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}/{}", self.kind.full_name().kind, self.namespace, self.name)
+        write!(
+            f,
+            "{} {}/{}",
+            self.kind.full_name().kind,
+            self.namespace,
+            self.name
+        )
     }
 }
 
 /// The workload that controls this pod, as `<apiVersion>/<kind>/<namespace>/<name>`; `None` if there is none.
 pub fn owner(pod: &PodItem) -> Option<String> {
-    let Controller { api_version, kind, name } = pod.ok()?.controller.as_ref()?;
+    let Controller {
+        api_version,
+        kind,
+        name,
+    } = pod.ok()?.controller.as_ref()?;
     Some(format!("{api_version}/{kind}/{}/{name}", pod.namespace()))
 }
 

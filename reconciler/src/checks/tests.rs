@@ -36,20 +36,35 @@ fn retries_slow_down_to_the_interval() {
 fn a_doubt_counts_while_no_check_is_made() {
     let mut admission = Check::new(s(60));
     admission.doubt("nobody listens".into(), s(1));
-    assert_eq!((admission.holds(), admission.due()), (Err("nobody listens"), Some(s(0))));
+    assert_eq!(
+        (admission.holds(), admission.due()),
+        (Err("nobody listens"), Some(s(0)))
+    );
     admission.doubt("no answer".into(), s(60));
-    assert_eq!(admission.holds(), Err("nobody listens"), "not a sentence for each request");
+    assert_eq!(
+        admission.holds(),
+        Err("nobody listens"),
+        "not a sentence for each request"
+    );
     admission.doubt("no answer".into(), s(61));
     assert_eq!(admission.holds(), Err("no answer"));
     admission.begin();
     admission.found(finding(&Met::Refusal), s(62));
     admission.doubt("a late answer".into(), s(181));
-    assert_eq!(admission.holds(), Ok(()), "the next check is due, and may be about to begin");
+    assert_eq!(
+        admission.holds(),
+        Ok(()),
+        "the next check is due, and may be about to begin"
+    );
     admission.doubt("all shadows are gone".into(), s(182));
     assert_eq!(admission.holds(), Err("all shadows are gone"));
     admission.begin();
     admission.doubt("a late answer".into(), s(500));
-    assert_eq!(admission.holds(), Err("all shadows are gone"), "one is under way");
+    assert_eq!(
+        admission.holds(),
+        Err("all shadows are gone"),
+        "one is under way"
+    );
 }
 
 #[test]
@@ -68,7 +83,10 @@ fn an_operator_found_counts_before_all_is_known() {
     assert_eq!(other_operator(&[], None).holds, Ok(()));
     let both = other_operator(&["a/brupop-apiserver".to_owned()], Some("timeout"));
     let why = both.holds.unwrap_err();
-    assert!(why.contains("a/brupop-apiserver") && why.contains("docs/migrating.md"), "{why}");
+    assert!(
+        why.contains("a/brupop-apiserver") && why.contains("docs/migrating.md"),
+        "{why}"
+    );
     assert!(!both.is_unknown);
     let silent = other_operator(&[], Some("timeout"));
     assert!(silent.is_unknown && silent.holds.unwrap_err().contains("too: timeout"));
@@ -77,11 +95,21 @@ fn an_operator_found_counts_before_all_is_known() {
 #[test]
 fn only_a_refusal_of_our_own_rule_counts() {
     let status = |code, message: &str| {
-        Err(Error::Api(Status { code, message: message.into(), ..Status::default() }.boxed()))
+        Err(Error::Api(
+            Status {
+                code,
+                message: message.into(),
+                ..Status::default()
+            }
+            .boxed(),
+        ))
     };
     let webhook = |answer| met(answer, is_our_webhook);
     let denied = |by: &str, rule: &str| {
-        status(403, &format!(r#"admission webhook "{by}" denied the request: {rule} (status.message): x"#))
+        status(
+            403,
+            &format!(r#"admission webhook "{by}" denied the request: {rule} (status.message): x"#),
+        )
     };
     let policy = |rule: &str| {
         let message = format!(
@@ -93,10 +121,16 @@ fn only_a_refusal_of_our_own_rule_counts() {
     for (met, expected) in [
         (webhook(denied(ours, "reconciler-check")), "Refusal"),
         (webhook(denied(ours, "agent-own-fields")), "Else"),
-        (webhook(denied("no-dry-runs.example.org", "ask the platform team")), "Else"),
+        (
+            webhook(denied("no-dry-runs.example.org", "ask the platform team")),
+            "Else",
+        ),
         (webhook(Ok(())), "Nobody"),
         (webhook(status(403, "User cannot patch resource")), "Else"),
-        (webhook(status(500, "failed calling webhook: connection refused")), "Else"),
+        (
+            webhook(status(500, "failed calling webhook: connection refused")),
+            "Else",
+        ),
         (webhook(status(404, "not found")), "Nothing"),
         (webhook(status(429, "too many requests")), "Nothing"),
         (policy("reconciler-node-annotations"), "Refusal"),
@@ -119,9 +153,15 @@ fn only_a_refusal_of_our_own_rule_counts() {
 async fn one_odd_object_says_nothing_of_the_rules() {
     let odd = || Met::Else("the cost limit is exceeded".into());
     let first = |answers: [Met; 3]| first_conclusive(stream::iter(answers));
-    assert_eq!(first([odd(), Met::Refusal, Met::Nobody]).await, Met::Refusal);
+    assert_eq!(
+        first([odd(), Met::Refusal, Met::Nobody]).await,
+        Met::Refusal
+    );
     assert_eq!(first([odd(), Met::Nobody, Met::Refusal]).await, Met::Nobody);
-    assert_eq!(first([odd(), Met::Nothing(String::new()), odd()]).await, odd());
+    assert_eq!(
+        first([odd(), Met::Nothing(String::new()), odd()]).await,
+        odd()
+    );
 }
 
 #[test]
@@ -139,9 +179,15 @@ fn all_rules_must_be_in_force() {
     assert_eq!(admission([&refusal; 3]).holds, Ok(()));
     let why = admission([&through, &refusal, &refusal]).holds.unwrap_err();
     assert!(why.contains("webhook") && !why.contains("Policy"), "{why}");
-    for of_policy in [[&refusal, &through, &refusal], [&refusal, &refusal, &through]] {
+    for of_policy in [
+        [&refusal, &through, &refusal],
+        [&refusal, &refusal, &through],
+    ] {
         let why = admission(of_policy).holds.unwrap_err();
-        assert!(why.contains("ValidatingAdmissionPolicy") && !why.contains("webhook"), "{why}");
+        assert!(
+            why.contains("ValidatingAdmissionPolicy") && !why.contains("webhook"),
+            "{why}"
+        );
     }
 }
 
@@ -157,7 +203,10 @@ fn bad_news_of_one_half_is_enough() {
         (Met::Refusal, Met::Nobody, false),
         (Met::Refusal, Met::Refusal, false),
     ] {
-        for met in [[&webhook, &policy, &Met::Refusal], [&webhook, &Met::Refusal, &policy]] {
+        for met in [
+            [&webhook, &policy, &Met::Refusal],
+            [&webhook, &Met::Refusal, &policy],
+        ] {
             let finding = admission(met);
             assert_eq!(finding.is_unknown, unknown, "{finding:?}");
         }
@@ -169,7 +218,10 @@ fn a_ca_bundle_of_somebody_else_is_named() {
     let answer = "failed calling webhook \"w\": tls: failed to verify certificate: x509: certificate signed by unknown authority";
     let says = |answer: &str| finding(&Met::Else(answer.into())).holds.unwrap_err();
     let said = says(answer);
-    assert!(said.contains("remove the annotation cert-manager.io/inject-ca-from"), "{said}");
+    assert!(
+        said.contains("remove the annotation cert-manager.io/inject-ca-from"),
+        "{said}"
+    );
     assert!(said.ends_with(answer), "{said}");
     let said = says("failed calling webhook \"w\": connection refused");
     assert!(!said.contains("caBundle"), "{said}");

@@ -2,44 +2,77 @@ use super::*;
 use serde_json::json;
 
 fn pod(name: &str) -> PodKey {
-    PodKey { namespace: "shop".into(), name: name.into(), uid: format!("uid-{name}") }
+    PodKey {
+        namespace: "shop".into(),
+        name: name.into(),
+        uid: format!("uid-{name}"),
+    }
 }
 
 #[test]
 fn an_eviction_names_the_uid_of_its_pod() {
     let eviction = serde_json::to_value(eviction(&pod("a"))).unwrap();
-    assert_eq!(eviction["deleteOptions"], json!({"preconditions": {"uid": "uid-a"}}));
-    assert_eq!((&eviction["apiVersion"], &eviction["kind"]), (&"policy/v1".into(), &"Eviction".into()));
+    assert_eq!(
+        eviction["deleteOptions"],
+        json!({"preconditions": {"uid": "uid-a"}})
+    );
+    assert_eq!(
+        (&eviction["apiVersion"], &eviction["kind"]),
+        (&"policy/v1".into(), &"Eviction".into())
+    );
 }
 
 #[test]
 fn each_answer_is_understood() {
     let status = |code, cause: Option<&str>| -> Status {
-        let causes: Vec<_> =
-            cause.map(|cause| json!({"reason": cause, "message": "the cause"})).into_iter().collect();
+        let causes: Vec<_> = cause
+            .map(|cause| json!({"reason": cause, "message": "the cause"}))
+            .into_iter()
+            .collect();
         let details = json!({"causes": causes, "retryAfterSeconds": 10});
-        serde_json::from_value(json!({"code": code, "message": "the message", "details": details})).unwrap()
+        serde_json::from_value(json!({"code": code, "message": "the message", "details": details}))
+            .unwrap()
     };
     let wait = Duration::from_secs(10);
     for (code, cause, answer) in [
         (404, None, EvictionAnswer::Gone),
         (409, None, EvictionAnswer::Gone),
-        (429, Some("DisruptionBudget"), EvictionAnswer::Blocked("the cause".into(), wait)),
+        (
+            429,
+            Some("DisruptionBudget"),
+            EvictionAnswer::Blocked("the cause".into(), wait),
+        ),
         (429, None, EvictionAnswer::Failed("the message".into())),
         (403, Some("NamespaceTerminating"), EvictionAnswer::Leaving),
         (403, None, EvictionAnswer::Refused("the message".into())),
         (500, None, EvictionAnswer::Failed("the message".into())),
         (503, None, EvictionAnswer::Failed("the message".into())),
     ] {
-        assert_eq!(EvictionAnswer::of(&status(code, cause)), answer, "{code} {cause:?}");
+        assert_eq!(
+            EvictionAnswer::of(&status(code, cause)),
+            answer,
+            "{code} {cause:?}"
+        );
     }
-    let hostile = Status { code: 500, message: "\u{1b}[2J\n".repeat(200), ..Status::default() };
-    let EvictionAnswer::Failed(why) = EvictionAnswer::of(&hostile) else { panic!("it fails") };
-    assert!(why.starts_with("\\u{1b}[2J\\n\\u{1b}") && why.len() <= MAX_MESSAGE, "{why}");
+    let hostile = Status {
+        code: 500,
+        message: "\u{1b}[2J\n".repeat(200),
+        ..Status::default()
+    };
+    let EvictionAnswer::Failed(why) = EvictionAnswer::of(&hostile) else {
+        panic!("it fails")
+    };
+    assert!(
+        why.starts_with("\\u{1b}[2J\\n\\u{1b}") && why.len() <= MAX_MESSAGE,
+        "{why}"
+    );
 }
 
 fn plan(names: &[&str]) -> DrainPlan {
-    DrainPlan { evict: names.iter().map(|name| pod(name)).collect(), ..DrainPlan::default() }
+    DrainPlan {
+        evict: names.iter().map(|name| pod(name)).collect(),
+        ..DrainPlan::default()
+    }
 }
 
 /// The pod has been asked to go at this time, with this answer. Returns whether that is news.
@@ -68,27 +101,54 @@ fn a_blocked_pod_holds_up_no_other() {
     assert_eq!(evictions.due(&plan, ms(4999)), [&pod("b")]);
     let now = RETRY;
     assert_eq!(evictions.due(&plan, now).len(), 2);
-    assert!(!evicted(&mut evictions, "a", &blocked(), now), "the same again is no news");
+    assert!(
+        !evicted(&mut evictions, "a", &blocked(), now),
+        "the same again is no news"
+    );
     assert_eq!(evictions.next(&plan, now), Some(now + RETRY));
     let held_up_by = evictions.held_up_by(&plan, Timestamp::MIN).unwrap();
     assert_eq!(held_up_by, "shop/a is not evicted: budget cart needs 2");
-    assert!(evicted(&mut evictions, "a", &EvictionAnswer::Accepted, now), "that it goes now is news");
+    assert!(
+        evicted(&mut evictions, "a", &EvictionAnswer::Accepted, now),
+        "that it goes now is news"
+    );
     assert_eq!(evictions.held_up_by(&plan, Timestamp::MIN), None);
 }
 
 #[test]
 fn only_a_refusal_that_lasts_is_worth_a_warning() {
     let (mut evictions, plan) = (Evictions::default(), plan(&["a", "b"]));
-    let warned = |evictions: &Evictions| evictions.lasting_refusal(&plan).map(|(pod, _)| pod.name.clone());
+    let warned = |evictions: &Evictions| {
+        evictions
+            .lasting_refusal(&plan)
+            .map(|(pod, _)| pod.name.clone())
+    };
     for seconds in [0, 5, 29] {
-        let news = evicted(&mut evictions, "b", &blocked(), Duration::from_secs(seconds));
-        assert_eq!((news, warned(&evictions)), (seconds == 0, None), "{seconds}");
+        let news = evicted(
+            &mut evictions,
+            "b",
+            &blocked(),
+            Duration::from_secs(seconds),
+        );
+        assert_eq!(
+            (news, warned(&evictions)),
+            (seconds == 0, None),
+            "{seconds}"
+        );
     }
     // Another pod, refused just now, is named as what holds the drain up, and does not hide the one of which to warn.
     evicted(&mut evictions, "a", &blocked(), LASTING);
-    assert!(evicted(&mut evictions, "b", &blocked(), LASTING), "that it lasts is news");
+    assert!(
+        evicted(&mut evictions, "b", &blocked(), LASTING),
+        "that it lasts is news"
+    );
     assert_eq!(warned(&evictions).as_deref(), Some("b"));
-    assert!(evictions.held_up_by(&plan, Timestamp::MIN).unwrap().starts_with("shop/a "));
+    assert!(
+        evictions
+            .held_up_by(&plan, Timestamp::MIN)
+            .unwrap()
+            .starts_with("shop/a ")
+    );
     evicted(&mut evictions, "b", &EvictionAnswer::Accepted, LASTING * 2);
     evicted(&mut evictions, "b", &blocked(), LASTING * 3);
     assert_eq!(warned(&evictions), None, "it is refused again");
@@ -120,7 +180,10 @@ fn a_refusal_that_crosses_a_budget_waits_shortly() {
     }
     evictions.begin(pod("a"));
     evictions.retry("shop", now);
-    assert!(evictions.due(&plan, now).is_empty(), "its call is on its way");
+    assert!(
+        evictions.due(&plan, now).is_empty(),
+        "its call is on its way"
+    );
     evictions.answered(&pod("a"), &blocked(), now);
     assert_eq!(evictions.next(&plan, now), Some(now + RETRY));
 }
@@ -134,8 +197,12 @@ fn answers_without_a_budget_are_asked_again_with_a_back_off() {
         evicted(&mut evictions, "a", answer, ms(0));
         evictions.next(&plan, ms(0)).unwrap().as_secs()
     };
-    let (failing, budget): (Vec<_>, _) = ((0..5).map(|_| waits(&away)).collect(), waits(&blocked()));
-    assert_eq!((failing, budget, waits(&away)), (vec![5, 10, 20, 40, 40], 5, 5));
+    let (failing, budget): (Vec<_>, _) =
+        ((0..5).map(|_| waits(&away)).collect(), waits(&blocked()));
+    assert_eq!(
+        (failing, budget, waits(&away)),
+        (vec![5, 10, 20, 40, 40], 5, 5)
+    );
 }
 
 #[test]
@@ -150,18 +217,34 @@ fn no_eviction_is_repeated_while_the_pod_leaves() {
 #[test]
 fn a_pod_that_stays_too_long_is_named() {
     let by: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
-    let plan = DrainPlan { leaving: vec![(by, pod("cart"))], ..DrainPlan::default() };
-    let said = |seconds| Evictions::default().held_up_by(&plan, by + SignedDuration::from_secs(seconds));
+    let plan = DrainPlan {
+        leaving: vec![(by, pod("cart"))],
+        ..DrainPlan::default()
+    };
+    let said =
+        |seconds| Evictions::default().held_up_by(&plan, by + SignedDuration::from_secs(seconds));
     assert_eq!((said(29), said(-119)), (None, None));
-    assert_eq!(said(-120).unwrap(), "shop/cart is terminating, and has until 2026-11-21T04:00:00Z to end");
-    assert!(said(30).unwrap().starts_with("shop/cart should have ended by 2026-11-21T04:00:00Z"));
+    assert_eq!(
+        said(-120).unwrap(),
+        "shop/cart is terminating, and has until 2026-11-21T04:00:00Z to end"
+    );
+    assert!(
+        said(30)
+            .unwrap()
+            .starts_with("shop/cart should have ended by 2026-11-21T04:00:00Z")
+    );
     assert_eq!(said(30), said(1000), "the same words as long as it stands");
 }
 
 #[test]
 fn an_unmanaged_pod_is_named() {
-    let plan = DrainPlan { unmanaged: vec![pod("debug")], ..DrainPlan::default() };
-    let why = Evictions::default().held_up_by(&plan, Timestamp::MIN).unwrap();
+    let plan = DrainPlan {
+        unmanaged: vec![pod("debug")],
+        ..DrainPlan::default()
+    };
+    let why = Evictions::default()
+        .held_up_by(&plan, Timestamp::MIN)
+        .unwrap();
     assert!(why.contains("shop/debug has no controller"), "{why}");
 }
 
@@ -173,7 +256,11 @@ fn pods_that_are_gone_are_forgotten() {
     }
     evictions.answered(&pod("a"), &blocked(), ms(0));
     evictions.retain([].into_iter());
-    assert_eq!(evictions.tried.keys().collect::<Vec<_>>(), [&pod("b")], "a call on its way is kept");
+    assert_eq!(
+        evictions.tried.keys().collect::<Vec<_>>(),
+        [&pod("b")],
+        "a call on its way is kept"
+    );
 }
 
 #[test]
@@ -189,7 +276,10 @@ fn the_wait_that_is_asked_for_is_kept() {
 #[test]
 fn a_deletion_by_force_is_remembered() {
     let mut evictions = Evictions::default();
-    let plan = DrainPlan { undisturbed: vec![(pod("a"), "b")], ..DrainPlan::default() };
+    let plan = DrainPlan {
+        undisturbed: vec![(pod("a"), "b")],
+        ..DrainPlan::default()
+    };
     let forced = plan.clone().forced();
     assert_eq!(evictions.due(&forced, ms(0)), [&pod("a")]);
     evicted(&mut evictions, "a", &EvictionAnswer::Accepted, ms(0));

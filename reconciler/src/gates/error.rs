@@ -34,7 +34,9 @@ pub enum AskError {
     )]
     Url(String),
     /// There is no authority to tell the source by.
-    #[error("{0} of the Secret brupop-gate-sources has to hold the authorities for an https URL, as PEM")]
+    #[error(
+        "{0} of the Secret brupop-gate-sources has to hold the authorities for an https URL, as PEM"
+    )]
     Authority(String),
     /// The token would be sent in clear text.
     #[error("{0} of the Secret brupop-gate-sources is sent by TLS only: write an https URL")]
@@ -58,7 +60,9 @@ pub enum AskError {
     #[error("it did not answer in {} s", TIMEOUT.as_secs())]
     TimedOut,
     /// It does not like the expression of this field.
-    #[error("it refuses the expression of prometheus.{field} ({why}): try it on the source's own page")]
+    #[error(
+        "it refuses the expression of prometheus.{field} ({why}): try it on the source's own page"
+    )]
     Refused {
         /// Which one.
         field: &'static str,

@@ -25,7 +25,8 @@ impl Folder {
     fn with(files: &[(&str, &str)]) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("brupop-gates-{}-{number}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("brupop-gates-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         let folder = Self(path);
         for (name, text) in files {
@@ -62,21 +63,30 @@ struct Server {
 
 /// An HTTP answer with this status and body.
 fn http(status: &str, body: &str) -> String {
-    format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 impl Server {
     /// By TLS, if there is a certificate.
-    async fn start(certificate: Option<&CertifiedKey<rcgen::KeyPair>>, answers: &[(&str, String)]) -> Self {
+    async fn start(
+        certificate: Option<&CertifiedKey<rcgen::KeyPair>>,
+        answers: &[(&str, String)],
+    ) -> Self {
         brupop_runtime::client::install_crypto_provider();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, heads) = (listener.local_addr().unwrap(), Heads::default());
-        let answers: BTreeMap<String, String> =
-            answers.iter().map(|(query, answer)| ((*query).to_owned(), answer.clone())).collect();
+        let answers: BTreeMap<String, String> = answers
+            .iter()
+            .map(|(query, answer)| ((*query).to_owned(), answer.clone()))
+            .collect();
         let tls = certificate.map(|CertifiedKey { cert, signing_key }| {
             let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
-            let config =
-                ServerConfig::builder().with_no_client_auth().with_single_cert(vec![cert.der().clone()], key);
+            let config = ServerConfig::builder()
+                .with_no_client_auth()
+                .with_single_cert(vec![cert.der().clone()], key);
             TlsAcceptor::from(Arc::new(config.unwrap()))
         });
         let kept = Arc::clone(&heads);
@@ -122,16 +132,36 @@ async fn serve(
 
 #[tokio::test]
 async fn a_source_is_asked_for_both_expressions() {
-    let answers =
-        [("bad%7Ba%3D%22b%20c%22%7D", http("200 OK", NOTHING)), ("Watchdog", http("200 OK", SOMETHING))];
+    let answers = [
+        ("bad%7Ba%3D%22b%20c%22%7D", http("200 OK", NOTHING)),
+        ("Watchdog", http("200 OK", SOMETHING)),
+    ];
     let server = Server::start(None, &answers).await;
-    let folder = Folder::with(&[("main.url", &format!("http://{}/prometheus/\n", server.address))]);
-    assert_eq!(folder.ask("bad{a=\"b c\"}", Some("Watchdog")).await.unwrap(), GateAnswer::Good);
+    let folder = Folder::with(&[(
+        "main.url",
+        &format!("http://{}/prometheus/\n", server.address),
+    )]);
+    assert_eq!(
+        folder
+            .ask("bad{a=\"b c\"}", Some("Watchdog"))
+            .await
+            .unwrap(),
+        GateAnswer::Good
+    );
     let head = server.head("bad%7Ba%3D%22b%20c%22%7D");
-    assert!(head.starts_with("GET /prometheus/api/v1/query?limit=1&timeout=5s&query=bad%7B"), "{head}");
+    assert!(
+        head.starts_with("GET /prometheus/api/v1/query?limit=1&timeout=5s&query=bad%7B"),
+        "{head}"
+    );
     assert!(!head.to_lowercase().contains("authorization"), "{head}");
     assert_eq!(folder.ask("Watchdog", None).await.unwrap(), GateAnswer::Bad);
-    assert_eq!(folder.ask("bad{a=\"b c\"}", Some("bad{a=\"b c\"}")).await.unwrap(), GateAnswer::Bad);
+    assert_eq!(
+        folder
+            .ask("bad{a=\"b c\"}", Some("bad{a=\"b c\"}"))
+            .await
+            .unwrap(),
+        GateAnswer::Bad
+    );
 }
 
 #[tokio::test]
@@ -141,15 +171,26 @@ async fn a_token_is_sent_to_who_has_the_certificate_and_to_nobody_else() {
     let server = Server::start(Some(&certificate), &[("up", http("200 OK", NOTHING))]).await;
     let url = format!("https://{}", server.address);
     let ask = async |authority: &str| {
-        let files = [("main.url", url.as_str()), ("main.ca", authority), ("main.token", "s3cret\n")];
+        let files = [
+            ("main.url", url.as_str()),
+            ("main.ca", authority),
+            ("main.token", "s3cret\n"),
+        ];
         Folder::with(&files).ask("up", None).await
     };
     let refused = describe(&ask(&other.cert.pem()).await.unwrap_err());
-    assert!(refused.starts_with("it cannot be reached: none of the authorities"), "{refused}");
+    assert!(
+        refused.starts_with("it cannot be reached: none of the authorities"),
+        "{refused}"
+    );
     assert!(server.heads.lock().unwrap().is_empty(), "it was asked");
     let both = format!("{}{}", other.cert.pem(), certificate.cert.pem());
     assert_eq!(ask(&both).await.unwrap(), GateAnswer::Good);
-    assert!(server.head("up").contains("authorization: Bearer s3cret\r\n"));
+    assert!(
+        server
+            .head("up")
+            .contains("authorization: Bearer s3cret\r\n")
+    );
     for (authority, key) in [("", "main.ca"), ("no PEM", "main.ca")] {
         let why = ask(authority).await.unwrap_err().to_string();
         assert!(why.starts_with(key), "{why}");
@@ -158,15 +199,33 @@ async fn a_token_is_sent_to_who_has_the_certificate_and_to_nobody_else() {
 
 #[tokio::test]
 async fn what_is_no_answer_says_nothing() {
-    let huge = format!("HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n{}", "x".repeat(200_000));
+    let huge = format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n{}",
+        "x".repeat(200_000)
+    );
     let answers = [
-        ("refused", http("400 Bad Request", r#"{"status":"error","error":"hush"}"#)),
-        ("up%20%3D", http("400 Bad Request", r#"{"errorType":"bad_data","error":"1:4: parse error"}"#)),
+        (
+            "refused",
+            http("400 Bad Request", r#"{"status":"error","error":"hush"}"#),
+        ),
+        (
+            "up%20%3D",
+            http(
+                "400 Bad Request",
+                r#"{"errorType":"bad_data","error":"1:4: parse error"}"#,
+            ),
+        ),
         ("busy", http("503 Service Unavailable", "hush")),
-        ("login", http("302 Found", "hush").replacen("\r\n", "\r\nlocation: http://127.0.0.1:1/\r\n", 1)),
+        (
+            "login",
+            http("302 Found", "hush").replacen("\r\n", "\r\nlocation: http://127.0.0.1:1/\r\n", 1),
+        ),
         ("html", http("200 OK", "<html>hush</html>")),
         ("huge", huge),
-        ("half", "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhush".to_owned()),
+        (
+            "half",
+            "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhush".to_owned(),
+        ),
         // More than the bytes that are read.
         ("early", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(100_000)),
         ("no%20HTTP", "hush\r\n\r\n".to_owned()),
@@ -175,31 +234,56 @@ async fn what_is_no_answer_says_nothing() {
     let server = Server::start(None, &answers).await;
     let folder = Folder::with(&[("main.url", &format!("http://{}", server.address))]);
     for (query, expected) in [
-        ("refused", "it refuses the expression of prometheus.query (HTTP status 400 Bad Request)"),
-        ("up =", r#"it refuses the expression of prometheus.query (bad_data: "1:4: parse error")"#),
+        (
+            "refused",
+            "it refuses the expression of prometheus.query (HTTP status 400 Bad Request)",
+        ),
+        (
+            "up =",
+            r#"it refuses the expression of prometheus.query (bad_data: "1:4: parse error")"#,
+        ),
         ("busy", "it answers with the HTTP status 503"),
         ("login", "it answers with the HTTP status 302"),
         ("html", "its answer is not that of a Prometheus"),
         ("huge", "its answer is longer than 64 KiB"),
         ("unanswered", "its answer broke off"),
-        ("early", "its answer broke off, is not HTTP, or has more than 256 KiB"),
+        (
+            "early",
+            "its answer broke off, is not HTTP, or has more than 256 KiB",
+        ),
         ("no HTTP", "its answer broke off, is not HTTP"),
     ] {
         let why = describe(&folder.ask(query, None).await.unwrap_err());
-        assert!(why.starts_with(expected) && !why.contains("hush"), "{query}: {why}");
+        assert!(
+            why.starts_with(expected) && !why.contains("hush"),
+            "{query}: {why}"
+        );
         // Each of both expressions has to have an answer.
         let why = describe(&folder.ask("good", Some(query)).await.unwrap_err());
-        assert!(why.starts_with(&expected.replace(".query", ".requires")), "{query}: {why}");
+        assert!(
+            why.starts_with(&expected.replace(".query", ".requires")),
+            "{query}: {why}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_source_is_not_waited_for() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let folder = Folder::with(&[("main.url", &format!("http://{}", listener.local_addr().unwrap()))]);
+    let folder = Folder::with(&[(
+        "main.url",
+        &format!("http://{}", listener.local_addr().unwrap()),
+    )]);
     let started = tokio::time::Instant::now();
-    assert!(matches!(folder.ask("up", None).await, Err(AskError::TimedOut)));
-    assert!(started.elapsed() <= TIMEOUT + Duration::from_secs(1), "{:?}", started.elapsed());
+    assert!(matches!(
+        folder.ask("up", None).await,
+        Err(AskError::TimedOut)
+    ));
+    assert!(
+        started.elapsed() <= TIMEOUT + Duration::from_secs(1),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -208,16 +292,34 @@ async fn what_is_wrong_with_a_source_is_said() {
     let good = "http://127.0.0.1:1";
     for (files, expected) in [
         (&[][..], "names no such source: it has no key main.url"),
-        (&[("other.url", good)], "names no such source: it has no key main.url"),
-        (&[("main.url", "")], "main.url of the Secret brupop-gate-sources: write a URL"),
+        (
+            &[("other.url", good)],
+            "names no such source: it has no key main.url",
+        ),
+        (
+            &[("main.url", "")],
+            "main.url of the Secret brupop-gate-sources: write a URL",
+        ),
         (&[("main.url", "prometheus:9090")], "write a URL"),
         (&[("main.url", "ftp://prometheus")], "write a URL"),
-        (&[("main.url", "https://user:s3cret@prometheus")], "write a URL"),
+        (
+            &[("main.url", "https://user:s3cret@prometheus")],
+            "write a URL",
+        ),
         (&[("main.url", "https://prometheus/?a=b")], "write a URL"),
         (&[("main.url", "https://prometheus/#a")], "write a URL"),
-        (&[("main.url", &long)], "main.url of the Secret brupop-gate-sources is too long"),
-        (&[("main.url", "https://prometheus")], "main.ca of the Secret brupop-gate-sources has to hold"),
-        (&[("main.url", "https://prometheus"), ("main.ca", &long)], "main.ca of the Secret"),
+        (
+            &[("main.url", &long)],
+            "main.url of the Secret brupop-gate-sources is too long",
+        ),
+        (
+            &[("main.url", "https://prometheus")],
+            "main.ca of the Secret brupop-gate-sources has to hold",
+        ),
+        (
+            &[("main.url", "https://prometheus"), ("main.ca", &long)],
+            "main.ca of the Secret",
+        ),
         (
             &[("main.url", good), ("main.token", "s3cret")],
             "main.token of the Secret brupop-gate-sources is sent by TLS",
@@ -226,7 +328,10 @@ async fn what_is_wrong_with_a_source_is_said() {
             &[("main.url", "https://p"), ("main.token", " \n")],
             "main.token of the Secret brupop-gate-sources is no token",
         ),
-        (&[("main.url", "https://p"), ("main.token", "s3\ncret")], "is no token"),
+        (
+            &[("main.url", "https://p"), ("main.token", "s3\ncret")],
+            "is no token",
+        ),
         (
             &[("main.url", "http://prometheus.invalid:9090/xxx")],
             "the host prometheus.invalid cannot be reached: dns error: ",
@@ -241,14 +346,20 @@ async fn what_is_wrong_with_a_source_is_said() {
     // What is no text.
     let folder = Folder::with(&[]);
     std::fs::write(folder.0.join("main.url"), [0xff, 0xfe]).unwrap();
-    assert!(matches!(folder.ask("up", None).await, Err(AskError::File { .. })));
+    assert!(matches!(
+        folder.ask("up", None).await,
+        Err(AskError::File { .. })
+    ));
     // As kubelets write it: all files of one version, behind one link.
     let folder = Folder::with(&[("main.url", "of another version")]);
     let version = folder.0.join("..2026_11_21");
     std::fs::create_dir(&version).unwrap();
     std::fs::write(version.join("main.url"), good).unwrap();
     std::os::unix::fs::symlink("..2026_11_21", folder.0.join("..data")).unwrap();
-    assert!(matches!(folder.ask("up", None).await, Err(AskError::Unreachable { .. })));
+    assert!(matches!(
+        folder.ask("up", None).await,
+        Err(AskError::Unreachable { .. })
+    ));
 }
 
 /// What a certificate says is the other side's choice.
@@ -257,9 +368,15 @@ async fn no_name_of_a_certificate_is_told() {
     let certificate = generate_simple_self_signed(vec!["hush.example".to_owned()]).unwrap();
     let server = Server::start(Some(&certificate), &[]).await;
     let url = format!("https://{}", server.address);
-    let files = [("main.url", url.as_str()), ("main.ca", &certificate.cert.pem())];
+    let files = [
+        ("main.url", url.as_str()),
+        ("main.ca", &certificate.cert.pem()),
+    ];
     let why = describe(&Folder::with(&files).ask("up", None).await.unwrap_err());
-    assert_eq!(why, "it cannot be reached: its certificate is for another name");
+    assert_eq!(
+        why,
+        "it cannot be reached: its certificate is for another name"
+    );
     // Who does not speak TLS.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
@@ -267,16 +384,25 @@ async fn no_name_of_a_certificate_is_told() {
         let (mut stream, _) = listener.accept().await.unwrap();
         stream.write_all(b"hush hush hush\r\n").await.unwrap();
     });
-    let files = [("main.url", url.as_str()), ("main.ca", &certificate.cert.pem())];
+    let files = [
+        ("main.url", url.as_str()),
+        ("main.ca", &certificate.cert.pem()),
+    ];
     let why = describe(&Folder::with(&files).ask("up", None).await.unwrap_err());
-    assert_eq!(why, "it cannot be reached: it does not speak TLS as it should");
+    assert_eq!(
+        why,
+        "it cannot be reached: it does not speak TLS as it should"
+    );
 }
 
 /// Whatever a source does with its connection is done on another thread than the loop's.
 #[tokio::test]
 async fn a_question_is_asked_while_the_thread_of_the_loop_is_held_up() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let folder = Folder::with(&[("main.url", &format!("http://{}", listener.local_addr().unwrap()))]);
+    let folder = Folder::with(&[(
+        "main.url",
+        &format!("http://{}", listener.local_addr().unwrap()),
+    )]);
     let (sender, asked) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
@@ -289,6 +415,10 @@ async fn a_question_is_asked_while_the_thread_of_the_loop_is_held_up() {
     // This holds up the thread of the test.
     assert!(asked.recv_timeout(TIMEOUT).unwrap() > 0);
     // On a busy machine the answer may be there before the first look is over.
-    let answer = if let Poll::Ready(answer) = early { answer } else { asking.await };
+    let answer = if let Poll::Ready(answer) = early {
+        answer
+    } else {
+        asking.await
+    };
     assert_eq!(answer.unwrap(), GateAnswer::Good);
 }

@@ -16,7 +16,10 @@ pub const LONGEST: Duration = Duration::from_mins(5);
 
 /// This record as the election sees it; `ours` is the duration of a Lease of ours.
 pub fn seen(record: &LeaseRecord, ours: Duration) -> SeenLease<'_> {
-    SeenLease { holder: record.holder.as_deref(), duration: record.duration.unwrap_or(ours).min(LONGEST) }
+    SeenLease {
+        holder: record.holder.as_deref(),
+        duration: record.duration.unwrap_or(ours).min(LONGEST),
+    }
 }
 
 /// The Lease to write, so that it is held by `us` from now on.
@@ -41,5 +44,8 @@ pub fn replacement(read: Option<&Item<LeaseRecord>>, name: &str, spec: LeaseSpec
         resource_version: read.and_then(|lease| lease.metadata.resource_version.clone()),
         ..ObjectMeta::default()
     };
-    Lease { metadata, spec: Some(spec) }
+    Lease {
+        metadata,
+        spec: Some(spec),
+    }
 }

@@ -21,37 +21,73 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "a Lease that is there, among those that are not")]
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "a Lease that is there, among those that are not"
+)]
 fn held_by(holder: &str) -> Option<SeenLease<'_>> {
-    Some(SeenLease { holder: Some(holder), duration: seconds(15) })
+    Some(SeenLease {
+        holder: Some(holder),
+        duration: seconds(15),
+    })
 }
 
 #[test]
 fn when_the_lease_is_written() {
-    let seen = |first_seen| ElectionState { first_seen: seconds(first_seen), ..ElectionState::default() };
-    let renewed = |at| ElectionState { renewed: Some(seconds(at)), ..ElectionState::default() };
-    let failed = |until| ElectionState { not_before: seconds(until), ..seen(0) };
-    let of_nobody = Some(SeenLease { holder: None, duration: seconds(15) });
+    let seen = |first_seen| ElectionState {
+        first_seen: seconds(first_seen),
+        ..ElectionState::default()
+    };
+    let renewed = |at| ElectionState {
+        renewed: Some(seconds(at)),
+        ..ElectionState::default()
+    };
+    let failed = |until| ElectionState {
+        not_before: seconds(until),
+        ..seen(0)
+    };
+    let of_nobody = Some(SeenLease {
+        holder: None,
+        duration: seconds(15),
+    });
     for (what, lease, state, expected) in [
         ("none yet", None, seen(9), 0),
         ("released", held_by(""), seen(9), 0),
         ("no holder", of_nobody, seen(9), 0),
         ("another's", held_by("other"), seen(100), 115),
-        ("another's, and our last call failed", held_by("other"), failed(20), 20),
+        (
+            "another's, and our last call failed",
+            held_by("other"),
+            failed(20),
+            20,
+        ),
         ("ours", held_by(US), renewed(100), 105),
         ("ours, before a restart", held_by(US), seen(100), 0),
     ] {
-        assert_eq!(write_at(lease, &state, US, &timing()), seconds(expected), "{what}");
+        assert_eq!(
+            write_at(lease, &state, US, &timing()),
+            seconds(expected),
+            "{what}"
+        );
     }
 }
 
 #[test]
 fn we_lead_by_renewing_our_own_lease() {
-    let renewed = ElectionState { renewed: Some(seconds(100)), ..ElectionState::default() };
-    assert_eq!(leads_until(held_by(US), &renewed, US, &timing()), Some(seconds(110)));
+    let renewed = ElectionState {
+        renewed: Some(seconds(100)),
+        ..ElectionState::default()
+    };
+    assert_eq!(
+        leads_until(held_by(US), &renewed, US, &timing()),
+        Some(seconds(110))
+    );
     assert_eq!(leads_until(held_by("other"), &renewed, US, &timing()), None);
     assert_eq!(leads_until(None, &renewed, US, &timing()), None);
-    assert_eq!(leads_until(held_by(US), &ElectionState::default(), US, &timing()), None);
+    assert_eq!(
+        leads_until(held_by(US), &ElectionState::default(), US, &timing()),
+        None
+    );
 }
 
 proptest! {
@@ -111,9 +147,15 @@ fn a_replacement_carries_nothing_planted() {
     let item = read(&json!({"holderIdentity": "other", "leaseTransitions": 3, "strategy": "x"}));
     let spec = super::held_by(item.ok().unwrap(), "us", OURS, Timestamp::UNIX_EPOCH);
     let lease = serde_json::to_value(replacement(Some(&item), "l", spec)).unwrap();
-    assert_eq!(lease["metadata"], json!({"name": "l", "uid": "u", "resourceVersion": "7"}));
+    assert_eq!(
+        lease["metadata"],
+        json!({"name": "l", "uid": "u", "resourceVersion": "7"})
+    );
     let kept = ["holderIdentity", "leaseTransitions"].map(|field| lease["spec"][field].clone());
-    assert_eq!((kept, lease["spec"].get("strategy")), ([json!("us"), json!(4)], None));
+    assert_eq!(
+        (kept, lease["spec"].get("strategy")),
+        ([json!("us"), json!(4)], None)
+    );
 }
 
 /// Plays an API server with one Lease, of which it stores what is put with the version that it has.
@@ -121,7 +163,10 @@ pub(crate) fn api_server(lease: Arc<Mutex<Value>>) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let lease = Arc::clone(&lease);
         async move {
-            let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            let watches = request
+                .uri()
+                .query()
+                .is_some_and(|query| query.contains("watch=true"));
             if watches {
                 return std::future::pending().await;
             }
@@ -138,11 +183,17 @@ pub(crate) fn api_server(lease: Arc<Mutex<Value>>) -> Client {
                     stored["metadata"]["resourceVersion"] = json!(next.to_string());
                     (200, stored.clone())
                 } else {
-                    (409, json!({"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict"}))
+                    (
+                        409,
+                        json!({"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict"}),
+                    )
                 }
             } else if is_list {
                 let metadata = json!({"resourceVersion": version});
-                (200, json!({"kind": "LeaseList", "items": [stored.clone()], "metadata": metadata}))
+                (
+                    200,
+                    json!({"kind": "LeaseList", "items": [stored.clone()], "metadata": metadata}),
+                )
             } else {
                 (200, stored.clone())
             };
@@ -162,7 +213,12 @@ pub(crate) fn of_another(version: &str) -> Value {
 /// How this candidate competes for that Lease.
 pub(crate) fn election(us: &str, duration: Duration) -> Election {
     let (namespace, lease, us) = ("ns".to_owned(), "l".to_owned(), us.to_owned());
-    Election { namespace, lease, us, timing: Timing::of(duration) }
+    Election {
+        namespace,
+        lease,
+        us,
+        timing: Timing::of(duration),
+    }
 }
 
 const FOREVER: Duration = Duration::from_hours(1);
@@ -177,11 +233,16 @@ async fn somebody_leads_after_etcd_was_restored() {
     let running = tokio::spawn(run(election(US, OURS), client, shutdown, heartbeat, sender));
     let leads = async |elected: &mut Elected| {
         let limit = Duration::from_mins(2);
-        timeout(limit, elected.wait_for(Option::is_some)).await.is_ok_and(|leads| leads.is_ok())
+        timeout(limit, elected.wait_for(Option::is_some))
+            .await
+            .is_ok_and(|leads| leads.is_ok())
     };
     assert!(leads(&mut elected).await);
     *lease.lock().unwrap() = of_another("7");
-    timeout(Duration::from_mins(1), elected.wait_for(Option::is_none)).await.unwrap().unwrap();
+    timeout(Duration::from_mins(1), elected.wait_for(Option::is_none))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(leads(&mut elected).await, "{}", lease.lock().unwrap());
     running.abort();
 }
@@ -194,14 +255,26 @@ async fn another_leads_soon_after_a_loop_is_stuck() {
     let candidate = |us, heartbeat| {
         let (sender, elected) = watch::channel(None);
         let client = api_server(Arc::clone(&lease));
-        tokio::spawn(run(election(us, OURS), client, shutdown.clone(), heartbeat, sender));
+        tokio::spawn(run(
+            election(us, OURS),
+            client,
+            shutdown.clone(),
+            heartbeat,
+            sender,
+        ));
         elected
     };
     let heartbeat = Heartbeat::new(crate::process::STUCK);
     let mut first = candidate("first", heartbeat.clone());
-    timeout(FOREVER, heartbeat.during(first.wait_for(Option::is_some))).await.unwrap().unwrap();
+    timeout(FOREVER, heartbeat.during(first.wait_for(Option::is_some)))
+        .await
+        .unwrap()
+        .unwrap();
     let (stuck, mut second) = (Instant::now(), candidate("second", Heartbeat::new(FOREVER)));
-    timeout(FOREVER, second.wait_for(Option::is_some)).await.unwrap().unwrap();
+    timeout(FOREVER, second.wait_for(Option::is_some))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(leads_now(&first).is_none() && leads_now(&second).is_some());
     assert!(stuck.elapsed() <= seconds(30), "{:?}", stuck.elapsed());
 }

@@ -59,19 +59,28 @@ pub fn leads_until(
     timing: &Timing,
 ) -> Option<Duration> {
     let ours = lease.is_some_and(|lease| lease.holder == Some(us));
-    state.renewed.filter(|_| ours).map(|renewed| renewed + timing.renew_deadline)
+    state
+        .renewed
+        .filter(|_| ours)
+        .map(|renewed| renewed + timing.renew_deadline)
 }
 
 /// When to write the Lease next: to create it, to take it over from its last holder, or to renew ours.
-pub fn write_at(lease: Option<SeenLease<'_>>, state: &ElectionState, us: &str, timing: &Timing) -> Duration {
+pub fn write_at(
+    lease: Option<SeenLease<'_>>,
+    state: &ElectionState,
+    us: &str,
+    timing: &Timing,
+) -> Duration {
     let due = match lease {
         // If it is ours from before a restart, it can be renewed at once: nobody else uses our name.
-        Some(lease) if lease.holder == Some(us) => {
-            state.renewed.map_or(Duration::ZERO, |renewed| renewed + timing.renew_after)
-        }
-        Some(SeenLease { holder: Some(holder), duration }) if !holder.is_empty() => {
-            state.first_seen + duration
-        }
+        Some(lease) if lease.holder == Some(us) => state
+            .renewed
+            .map_or(Duration::ZERO, |renewed| renewed + timing.renew_after),
+        Some(SeenLease {
+            holder: Some(holder),
+            duration,
+        }) if !holder.is_empty() => state.first_seen + duration,
         _ => Duration::ZERO,
     };
     due.max(state.not_before)

@@ -13,9 +13,19 @@ const MAX_FAILURES: usize = 32;
 pub(super) fn register(registry: &mut Registry, cluster: &Cluster) {
     let readable = || cluster.shadows().filter_map(|shadow| shadow.ok());
     let reported = || readable().filter_map(|shadow| shadow.status.as_ref());
-    let in_state = |state| reported().filter(|status| status.current_state == Some(state)).count();
-    let states = State::ALL.into_iter().map(|state| (state.as_str(), in_state(state)));
-    registry.register("brupop_hosts_state", "Bottlerocket hosts by state", gauges("state", states));
+    let in_state = |state| {
+        reported()
+            .filter(|status| status.current_state == Some(state))
+            .count()
+    };
+    let states = State::ALL
+        .into_iter()
+        .map(|state| (state.as_str(), in_state(state)));
+    registry.register(
+        "brupop_hosts_state",
+        "Bottlerocket hosts by state",
+        gauges("state", states),
+    );
     let versions = reported().filter_map(|status| status.current_version.as_deref());
     registry.register(
         "brupop_hosts_version",
@@ -24,11 +34,15 @@ pub(super) fn register(registry: &mut Registry, cluster: &Cluster) {
     );
     // A node that failed after it had reached the version has nothing to try again.
     let reached = |shadow: &BottlerocketShadow| {
-        let current = shadow.status.as_ref().and_then(|status| status.current_version.as_ref());
+        let current = shadow
+            .status
+            .as_ref()
+            .and_then(|status| status.current_version.as_ref());
         current.is_some() && current == shadow.spec.version.as_ref()
     };
     let failures = readable().filter(|shadow| !reached(shadow));
-    let failures = failures.filter_map(|shadow| Some(shadow.spec.failures.as_ref()?.reason.as_str()));
+    let failures =
+        failures.filter_map(|shadow| Some(shadow.spec.failures.as_ref()?.reason.as_str()));
     registry.register(
         "brupop_nodes_failed",
         "Nodes whose last update failed and that do not run its version, by reason",

@@ -25,14 +25,23 @@ pub(super) struct Named<'n>(BTreeSet<&'n str>);
 
 impl<'n> Named<'n> {
     /// The `most` frequent of these names, each with its number; among equals those that come first.
-    pub(super) fn most_frequent(names: impl IntoIterator<Item = (&'n str, i64)>, most: usize) -> Self {
+    pub(super) fn most_frequent(
+        names: impl IntoIterator<Item = (&'n str, i64)>,
+        most: usize,
+    ) -> Self {
         let mut counts = BTreeMap::<&str, i64>::new();
         for (name, number) in names {
             *counts.entry(name).or_default() += number;
         }
         let mut counts: Vec<_> = counts.into_iter().collect();
         counts.sort_by_key(|(_, count)| Reverse(*count));
-        Self(counts.into_iter().take(most).map(|(name, _)| name).collect())
+        Self(
+            counts
+                .into_iter()
+                .take(most)
+                .map(|(name, _)| name)
+                .collect(),
+        )
     }
 
     /// The first `most` of these names, sorted.
@@ -49,12 +58,19 @@ impl<'n> Named<'n> {
 
     /// The label's value for this name.
     pub(super) fn label(&self, name: &str) -> String {
-        if self.0.contains(name) { label(name) } else { OTHER.to_owned() }
+        if self.0.contains(name) {
+            label(name)
+        } else {
+            OTHER.to_owned()
+        }
     }
 }
 
 /// Counts by name, as the value of a label. The `most` frequent names are told apart.
-pub(super) fn tally<'n>(names: impl Iterator<Item = &'n str>, most: usize) -> BTreeMap<String, i64> {
+pub(super) fn tally<'n>(
+    names: impl Iterator<Item = &'n str>,
+    most: usize,
+) -> BTreeMap<String, i64> {
     let mut counts = BTreeMap::<&str, i64>::new();
     for name in names {
         *counts.entry(name).or_default() += 1;
@@ -74,7 +90,11 @@ pub(super) struct CountsByPool(BTreeMap<String, u64>);
 
 impl Default for CountsByPool {
     fn default() -> Self {
-        Self([DEFAULT_POOL, OTHER].map(|pool| (pool.to_owned(), 0)).into())
+        Self(
+            [DEFAULT_POOL, OTHER]
+                .map(|pool| (pool.to_owned(), 0))
+                .into(),
+        )
     }
 }
 
@@ -90,14 +110,20 @@ impl CountsByPool {
 
     /// Counts one of this pool.
     pub(super) fn count(&mut self, pool: &str) {
-        let pool = if self.0.contains_key(pool) { label(pool) } else { OTHER.to_owned() };
+        let pool = if self.0.contains_key(pool) {
+            label(pool)
+        } else {
+            OTHER.to_owned()
+        };
         *self.0.entry(pool).or_default() += 1;
     }
 
     pub(super) fn series(&self) -> Family<[(&'static str, String); 1], Counter> {
         let family = Family::<[(&'static str, String); 1], Counter>::default();
         for (pool, count) in &self.0 {
-            family.get_or_create_owned(&[("pool", pool.clone())]).inc_by(*count);
+            family
+                .get_or_create_owned(&[("pool", pool.clone())])
+                .inc_by(*count);
         }
         family
     }

@@ -18,8 +18,13 @@ use super::{Labelled, MAX_POOLS, MAX_VERSIONS, gauge, gauges};
 /// The most gates of pools that get series of their own: those of the first pools by name.
 const MAX_GATES: usize = 128;
 /// The kinds of objects that may be left alone because they cannot be read.
-const SKIPPED_KINDS: [&str; 5] =
-    ["BottlerocketPool", "BottlerocketShadow", "Node", "Pod", "PodDisruptionBudget"];
+const SKIPPED_KINDS: [&str; 5] = [
+    "BottlerocketPool",
+    "BottlerocketShadow",
+    "Node",
+    "Pod",
+    "PodDisruptionBudget",
+];
 
 /// What the last pass knows.
 #[derive(Clone, Debug, Default)]
@@ -82,14 +87,20 @@ impl LastPass {
         let mut counts = BTreeMap::<(&str, &'static str, &str), i64>::new();
         let mut waiting = BTreeMap::<(&str, &'static str), &str>::new();
         for (view, reason) in nodes {
-            let entry = entries.find(|(name, _)| *name == view.shadow_name).map(|(_, entry)| entry);
+            let entry = entries
+                .find(|(name, _)| *name == view.shadow_name)
+                .map(|(_, entry)| entry);
             let pool = fleet.pool_of(view).map_or("", |pool| pool.name);
             let word = reason.as_str();
             let version = view.shadow.and_then(|shadow| shadow.status.current_version);
-            *counts.entry((pool, word, version.unwrap_or_default())).or_default() += 1;
+            *counts
+                .entry((pool, word, version.unwrap_or_default()))
+                .or_default() += 1;
             let waits = view.shadow.is_some_and(|shadow| shadow.update().is_some())
                 && reason.status() != ConditionStatus::True;
-            if waits && let Some(since) = entry.and_then(|entry| update_known_since(entry.shadow()?)) {
+            if waits
+                && let Some(since) = entry.and_then(|entry| update_known_since(entry.shadow()?))
+            {
                 // All of them are written alike, so they compare as texts.
                 let oldest = waiting.entry((pool, word)).or_insert(since);
                 *oldest = since.min(*oldest);
@@ -103,14 +114,25 @@ impl LastPass {
             }
         }
         let counts = counts.into_iter().map(|((pool, reason, version), nodes)| {
-            (NodeGroup { pool: pool.to_owned(), reason, version: version.to_owned() }, nodes)
+            (
+                NodeGroup {
+                    pool: pool.to_owned(),
+                    reason,
+                    version: version.to_owned(),
+                },
+                nodes,
+            )
         });
         self.nodes = counts.collect();
-        let halted = fleet.versions.iter().filter(|(_, record)| record.halted.is_some());
+        let halted = fleet
+            .versions
+            .iter()
+            .filter(|(_, record)| record.halted.is_some());
         self.halted = halted.map(|(version, _)| version.clone()).collect();
         let waiting = waiting.into_iter();
-        self.waiting =
-            waiting.map(|((pool, reason), since)| ((pool.to_owned(), reason), since.to_owned())).collect();
+        self.waiting = waiting
+            .map(|((pool, reason), since)| ((pool.to_owned(), reason), since.to_owned()))
+            .collect();
     }
 
     /// The pools of its nodes, sorted.
@@ -141,7 +163,11 @@ impl LastPass {
             "1 for the state of each gate of a pool that has something to update, 0 for all others",
             self.gates(),
         );
-        registry.register("brupop_slots_limit", "Most updates at once", gauge(self.limit));
+        registry.register(
+            "brupop_slots_limit",
+            "Most updates at once",
+            gauge(self.limit),
+        );
         registry.register(
             "brupop_nodes_not_opted_in",
             "Nodes that run Bottlerocket and are not opted in, so that they are not updated",
@@ -150,7 +176,10 @@ impl LastPass {
         registry.register(
             "brupop_skipped_objects",
             "Objects that cannot be read, by kind",
-            gauges("kind", SKIPPED_KINDS.map(|kind| (kind, self.skipped.get(kind).copied().unwrap_or(0)))),
+            gauges(
+                "kind",
+                SKIPPED_KINDS.map(|kind| (kind, self.skipped.get(kind).copied().unwrap_or(0))),
+            ),
         );
         registry.register(
             "brupop_halted_versions",
@@ -160,7 +189,10 @@ impl LastPass {
         registry.register(
             "brupop_version_halted",
             "1 for each version that is halted",
-            gauges("bottlerocket_version", self.halted.iter().map(|version| (label(version), 1))),
+            gauges(
+                "bottlerocket_version",
+                self.halted.iter().map(|version| (label(version), 1)),
+            ),
         );
         registry.register(
             "brupop_admission_enforced",
@@ -181,16 +213,33 @@ impl LastPass {
 
     fn register_nodes(&self, registry: &mut Registry, now: Timestamp) {
         let pools = Named::first(self.pools(), MAX_POOLS).and(DEFAULT_POOL);
-        let of_versions = self.nodes.iter().map(|(group, nodes)| (group.version.as_str(), *nodes));
+        let of_versions = self
+            .nodes
+            .iter()
+            .map(|(group, nodes)| (group.version.as_str(), *nodes));
         let versions = Named::most_frequent(of_versions, MAX_VERSIONS);
         let (nodes, mut reasons) = (Labelled::<3>::default(), BTreeMap::<&str, i64>::new());
-        for (NodeGroup { pool, reason, version }, number) in &self.nodes {
+        for (
+            NodeGroup {
+                pool,
+                reason,
+                version,
+            },
+            number,
+        ) in &self.nodes
+        {
             let (pool, version) = (pools.label(pool), versions.label(version));
-            let of = [("pool", pool), ("reason", (*reason).to_owned()), ("bottlerocket_version", version)];
+            let of = [
+                ("pool", pool),
+                ("reason", (*reason).to_owned()),
+                ("bottlerocket_version", version),
+            ];
             nodes.get_or_create_owned(&of).inc_by(*number);
             *reasons.entry(reason).or_default() += number;
         }
-        let reasons = Reason::WORDS.iter().map(|&word| (word, reasons.get(word).copied().unwrap_or(0)));
+        let reasons = Reason::WORDS
+            .iter()
+            .map(|&word| (word, reasons.get(word).copied().unwrap_or(0)));
         registry.register(
             "brupop_nodes_reason",
             "Nodes, by the reason why their update progresses or waits",
@@ -203,9 +252,13 @@ impl LastPass {
         );
         let waiting = Labelled::default();
         for ((pool, reason), since) in &self.waiting {
-            let Ok(since) = since.parse::<Timestamp>() else { continue };
-            let oldest =
-                waiting.get_or_create_owned(&[("pool", pools.label(pool)), ("reason", (*reason).to_owned())]);
+            let Ok(since) = since.parse::<Timestamp>() else {
+                continue;
+            };
+            let oldest = waiting.get_or_create_owned(&[
+                ("pool", pools.label(pool)),
+                ("reason", (*reason).to_owned()),
+            ]);
             oldest.set(oldest.get().max(now.duration_since(since).as_secs()));
         }
         registry.register(
@@ -220,8 +273,14 @@ impl LastPass {
         let family = Labelled::default();
         for (pool, gate, is) in self.gates.iter().take(MAX_GATES) {
             for state in GateState::ALL {
-                let of = [("pool", label(pool)), ("gate", label(gate)), ("state", state.as_str().to_owned())];
-                family.get_or_create(&of).set((state.as_str() == is.as_str()).into());
+                let of = [
+                    ("pool", label(pool)),
+                    ("gate", label(gate)),
+                    ("state", state.as_str().to_owned()),
+                ];
+                family
+                    .get_or_create(&of)
+                    .set((state.as_str() == is.as_str()).into());
             }
         }
         family

@@ -21,16 +21,26 @@ fn told(metrics: &Metrics, cluster: &Cluster, watch_failures: u64) -> String {
 #[track_caller]
 fn has_lines(text: &str, lines: &[&str]) {
     for line in lines {
-        assert!(text.lines().any(|found| found == *line), "{line} is not in\n{text}");
+        assert!(
+            text.lines().any(|found| found == *line),
+            "{line} is not in\n{text}"
+        );
     }
 }
 
 fn group(pool: &str, reason: &'static str, version: &str) -> NodeGroup {
-    NodeGroup { pool: pool.to_owned(), reason, version: version.to_owned() }
+    NodeGroup {
+        pool: pool.to_owned(),
+        reason,
+        version: version.to_owned(),
+    }
 }
 
 /// A shadow that says this beside its wanted state.
-#[allow(clippy::needless_pass_by_value, reason = "it is written where it is used")]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "it is written where it is used"
+)]
 fn shadow(more: serde_json::Value) -> Arc<Item<BottlerocketShadow>> {
     let mut shadow = json!({
         "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow", "metadata": {},
@@ -51,13 +61,21 @@ fn cluster(hosts: impl IntoIterator<Item = (&'static str, String)>) -> Cluster {
 
 #[test]
 fn hosts_are_counted_as_upstreams_users_know_it() {
-    let hosts = [("Idle", "1.0.0"), ("Idle", "1.1.0"), ("MonitoringUpdate", "1.1.0"), ("Dreaming", "1.1.0")];
+    let hosts = [
+        ("Idle", "1.0.0"),
+        ("Idle", "1.1.0"),
+        ("MonitoringUpdate", "1.1.0"),
+        ("Dreaming", "1.1.0"),
+    ];
     let cluster = cluster(hosts.map(|(state, version)| (state, version.to_owned())));
     let metrics = Metrics::default();
     metrics.passed(Some(LastPass {
         limit: 3,
         at: "2026-11-21T03:59:50Z".parse().unwrap(),
-        nodes: BTreeMap::from([(group("web", "NoUpdate", "1.0.0"), 1), (group("", "NoUpdate", ""), 1)]),
+        nodes: BTreeMap::from([
+            (group("web", "NoUpdate", "1.0.0"), 1),
+            (group("", "NoUpdate", ""), 1),
+        ]),
         waiting: BTreeMap::new(),
         not_opted_in: 2,
         skipped: BTreeMap::from([("Pod", 1)]),
@@ -67,7 +85,11 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
         denied_out_of_service: 1,
         admission_enforced: true,
         other_operator: true,
-        gates: vec![("web".to_owned(), "no-critical".to_owned(), GateState::Closed)],
+        gates: vec![(
+            "web".to_owned(),
+            "no-critical".to_owned(),
+            GateState::Closed,
+        )],
     }));
     metrics.wrote("ledger", "written");
     let text = told(&metrics, &cluster, 5);
@@ -101,7 +123,11 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
         r#"brupop_writes_total{object="ledger",result="written"} 1"#,
     ];
     has_lines(&text, &lines);
-    let built = concat!("brupop_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1");
+    let built = concat!(
+        "brupop_build_info{version=\"",
+        env!("CARGO_PKG_VERSION"),
+        "\"} 1"
+    );
     has_lines(&text, &[built]);
 }
 
@@ -109,9 +135,18 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
 fn failures_are_counted_by_node_and_by_version() {
     let mut cluster = cluster([]);
     for (name, failures) in [
-        ("a", json!({"count": 1, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"})),
-        ("b", json!({"count": 3, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"})),
-        ("c", json!({"count": 1, "at": "2026-11-21T04:00:00Z", "reason": "DrainTimedOut"})),
+        (
+            "a",
+            json!({"count": 1, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"}),
+        ),
+        (
+            "b",
+            json!({"count": 3, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"}),
+        ),
+        (
+            "c",
+            json!({"count": 1, "at": "2026-11-21T04:00:00Z", "reason": "DrainTimedOut"}),
+        ),
         ("d", json!(null)),
     ] {
         cluster.entry(name).shadow = Some(shadow(json!({"spec": {"failures": failures}})));
@@ -138,8 +173,14 @@ fn without_the_lead_only_hosts_are_counted() {
     metrics.passed(Some(LastPass::default()));
     metrics.passed(None);
     let text = told(&metrics, &cluster([("Idle", "1.0.0".to_owned())]), 0);
-    assert!(text.contains("brupop_leader 0\n") && !text.contains("brupop_nodes_reason"), "{text}");
-    assert!(text.contains("brupop_hosts_version{bottlerocket_version=\"1.0.0\"} 1\n"), "{text}");
+    assert!(
+        text.contains("brupop_leader 0\n") && !text.contains("brupop_nodes_reason"),
+        "{text}"
+    );
+    assert!(
+        text.contains("brupop_hosts_version{bottlerocket_version=\"1.0.0\"} 1\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -156,20 +197,35 @@ fn versions_do_not_grow_without_bound() {
     for (version, number) in [("9.0.0", 2), ("9.0.2", 2), ("1.0.0", 1), ("other", 71)] {
         hosts(version, number);
     }
-    assert_eq!(text.matches("\nbrupop_hosts_version{").count(), MAX_VERSIONS + 1, "{text}");
+    assert_eq!(
+        text.matches("\nbrupop_hosts_version{").count(),
+        MAX_VERSIONS + 1,
+        "{text}"
+    );
 }
 
 #[test]
 fn labels_are_printable_whatever_agents_say() {
-    let hostile = ["1.0.0\u{1b}[2J\n\"} 1\nbrupop_leader 7", "\u{202e}", &"9".repeat(5000)];
+    let hostile = [
+        "1.0.0\u{1b}[2J\n\"} 1\nbrupop_leader 7",
+        "\u{202e}",
+        &"9".repeat(5000),
+    ];
     let cluster = cluster(hostile.map(|version| ("Idle", version.to_owned())));
     let text = told(&Metrics::default(), &cluster, 0);
-    assert!(text.contains(r#"{bottlerocket_version="\\u{202e}"} 1"#), "{text}");
+    assert!(
+        text.contains(r#"{bottlerocket_version="\\u{202e}"} 1"#),
+        "{text}"
+    );
     assert!(
         text.contains(r#"{bottlerocket_version="1.0.0\\u{1b}[2J\\n\"} 1\\nbrupop_leader 7"} 1"#),
         "{text}"
     );
-    assert!(text.lines().all(|line| is_printable(line) && line.len() < 200), "{text}");
+    assert!(
+        text.lines()
+            .all(|line| is_printable(line) && line.len() < 200),
+        "{text}"
+    );
     assert_eq!(text.matches("\nbrupop_leader ").count(), 1, "{text}");
 }
 
@@ -187,8 +243,14 @@ fn updates_are_told_before_the_first_one() {
     has_lines(&text, &lines);
     let minutes = SignedDuration::from_mins;
     for ended in [
-        Ended::Update { result: "Updated", took: Some(minutes(6)) },
-        Ended::Update { result: "FellBack", took: None },
+        Ended::Update {
+            result: "Updated",
+            took: Some(minutes(6)),
+        },
+        Ended::Update {
+            result: "FellBack",
+            took: None,
+        },
         Ended::Phase(Phase::Draining, minutes(2)),
         Ended::Phase(Phase::Draining, minutes(3)),
     ] {
@@ -213,23 +275,45 @@ fn updates_are_told_before_the_first_one() {
 fn updates_without_workloads_are_counted_by_pool_within_a_bound() {
     let metrics = Metrics::default();
     let pass = |pools: &[String]| {
-        let nodes = pools.iter().map(|pool| (group(pool, "NoUpdate", "1.0.0"), 1)).collect();
-        metrics.passed(Some(LastPass { nodes, ..LastPass::default() }));
+        let nodes = pools
+            .iter()
+            .map(|pool| (group(pool, "NoUpdate", "1.0.0"), 1))
+            .collect();
+        metrics.passed(Some(LastPass {
+            nodes,
+            ..LastPass::default()
+        }));
     };
     let text = || metrics.render(None, 0, NOW.parse().unwrap());
-    let line =
-        |pool: &str, count: u64| format!("brupop_updated_without_workloads_total{{pool=\"{pool}\"}} {count}");
+    let line = |pool: &str, count: u64| {
+        format!("brupop_updated_without_workloads_total{{pool=\"{pool}\"}} {count}")
+    };
     pass(&["web".to_owned()]);
-    has_lines(&text(), &[&line("web", 0), &line("default", 0), &line("other", 0)]);
+    has_lines(
+        &text(),
+        &[&line("web", 0), &line("default", 0), &line("other", 0)],
+    );
     // Others come and go.
     for round in 0..3 {
-        pass(&(0..40).map(|number| format!("pool-{round}-{number:02}")).collect::<Vec<_>>());
+        pass(
+            &(0..40)
+                .map(|number| format!("pool-{round}-{number:02}"))
+                .collect::<Vec<_>>(),
+        );
     }
     for pool in ["web", "default", "pool-2-39", "pool-2-38"] {
         metrics.ended(&Ended::WithoutWorkloads(pool.to_owned()));
     }
-    has_lines(&text(), &[&line("web", 1), &line("default", 1), &line("other", 2)]);
-    assert_eq!(text().matches("brupop_updated_without_workloads_total{").count(), MAX_POOLS);
+    has_lines(
+        &text(),
+        &[&line("web", 1), &line("default", 1), &line("other", 2)],
+    );
+    assert_eq!(
+        text()
+            .matches("brupop_updated_without_workloads_total{")
+            .count(),
+        MAX_POOLS
+    );
 }
 
 #[test]
@@ -237,10 +321,15 @@ fn pools_do_not_grow_without_bound() {
     let pools = (0..60).map(|number| format!("pool-{number:02}"));
     let waiting = pools.clone().enumerate().map(|(number, pool)| {
         // The later the pool by its name, the longer its update has been known.
-        ((pool, "OutsideWindow"), format!("2026-11-21T03:{:02}:00Z", 59 - number))
+        (
+            (pool, "OutsideWindow"),
+            format!("2026-11-21T03:{:02}:00Z", 59 - number),
+        )
     });
     let pass = LastPass {
-        nodes: pools.map(|pool| (group(&pool, "OutsideWindow", "1.0.0"), 1)).collect(),
+        nodes: pools
+            .map(|pool| (group(&pool, "OutsideWindow", "1.0.0"), 1))
+            .collect(),
         waiting: waiting.collect(),
         ..LastPass::default()
     };
@@ -260,22 +349,41 @@ fn pools_do_not_grow_without_bound() {
     }
     metrics.passed(Some(LastPass::default()));
     let text = told(&metrics, &Cluster::default(), 0);
-    assert!(!text.contains("pool-49"), "what is gone is told no more:\n{text}");
+    assert!(
+        !text.contains("pool-49"),
+        "what is gone is told no more:\n{text}"
+    );
 }
 
 #[test]
 fn a_time_that_cannot_be_read_is_left_out() {
     let waiting = |since: &str| BTreeMap::from([((String::new(), "NodePaused"), since.to_owned())]);
-    for (since, told_seconds) in [("soon", None), ("2026-11-21T05:00:00Z", Some(0)), (NOW, Some(0))] {
+    for (since, told_seconds) in [
+        ("soon", None),
+        ("2026-11-21T05:00:00Z", Some(0)),
+        (NOW, Some(0)),
+    ] {
         let metrics = Metrics::default();
         let nodes = BTreeMap::from([(group("", "NodePaused", ""), 1)]);
-        metrics.passed(Some(LastPass { nodes, waiting: waiting(since), ..LastPass::default() }));
+        metrics.passed(Some(LastPass {
+            nodes,
+            waiting: waiting(since),
+            ..LastPass::default()
+        }));
         let text = told(&metrics, &Cluster::default(), 0);
         let line = told_seconds.map(|seconds| {
-            format!("brupop_oldest_waiting_update_seconds{{pool=\"\",reason=\"NodePaused\"}} {seconds}")
+            format!(
+                "brupop_oldest_waiting_update_seconds{{pool=\"\",reason=\"NodePaused\"}} {seconds}"
+            )
         });
-        let lines = text.lines().filter(|line| line.starts_with("brupop_oldest_waiting_update_seconds"));
-        assert_eq!(lines.collect::<Vec<_>>(), line.iter().map(String::as_str).collect::<Vec<_>>(), "{since}");
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("brupop_oldest_waiting_update_seconds"));
+        assert_eq!(
+            lines.collect::<Vec<_>>(),
+            line.iter().map(String::as_str).collect::<Vec<_>>(),
+            "{since}"
+        );
     }
 }
 
@@ -288,33 +396,60 @@ fn a_pass_counts_who_waits_and_since_when() {
             "lastTransitionTime": format!("2026-11-21T03:{minute:02}:00Z")});
         let waits = json!({"type": "Progressing", "status": "False", "reason": "LimitReached", "message": "m",
             "lastTransitionTime": NOW});
-        let behind = shadow(json!({"metadata": {"name": name, "uid": name, "generation": 1}, "status": {
-            "current_version": "1.19.4", "target_version": "1.20.0", "conditions": [waits, known]}}));
+        let behind = shadow(
+            json!({"metadata": {"name": name, "uid": name, "generation": 1}, "status": {
+            "current_version": "1.19.4", "target_version": "1.20.0", "conditions": [waits, known]}}),
+        );
         cluster.entry(name).shadow = Some(behind);
     }
     // It has no shadow, and is no view.
     cluster.entry("brs-bb");
     let view = |name| {
-        let shadow = cluster.shadow(name).and_then(brupop_api::facts::ShadowFacts::of);
-        NodeView { shadow, ..NodeView::nothing(name) }
+        let shadow = cluster
+            .shadow(name)
+            .and_then(brupop_api::facts::ShadowFacts::of);
+        NodeView {
+            shadow,
+            ..NodeView::nothing(name)
+        }
     };
     let views = ["brs-a", "brs-b", "brs-c", "brs-d"].map(view);
-    let reasons = [Reason::LimitReached, Reason::LimitReached, Reason::NodePaused, Reason::Rebooting];
+    let reasons = [
+        Reason::LimitReached,
+        Reason::LimitReached,
+        Reason::NodePaused,
+        Reason::Rebooting,
+    ];
     let mut pass = LastPass::default();
     pass.count(&cluster, &FleetFacts::EXAMPLE, views.iter().zip(&reasons));
     let of_default = |reason| group("default", reason, "1.19.4");
     let counts = [("LimitReached", 2), ("NodePaused", 1), ("Rebooting", 1)];
-    assert_eq!(pass.nodes, counts.map(|(reason, nodes)| (of_default(reason), nodes)).into());
+    assert_eq!(
+        pass.nodes,
+        counts
+            .map(|(reason, nodes)| (of_default(reason), nodes))
+            .into()
+    );
     // What moves does not wait, however long its update has been known.
-    let since = [("LimitReached", "2026-11-21T03:05:00Z"), ("NodePaused", "2026-11-21T03:20:00Z")];
+    let since = [
+        ("LimitReached", "2026-11-21T03:05:00Z"),
+        ("NodePaused", "2026-11-21T03:20:00Z"),
+    ];
     let since = since.map(|(reason, since)| (("default".to_owned(), reason), since.to_owned()));
     assert_eq!(pass.waiting, since.into());
 }
 
 #[test]
 fn a_pool_that_is_not_known_is_none() {
-    let view = NodeView { steering: Steering::Pool(7), ..NodeView::nothing("brs-a") };
+    let view = NodeView {
+        steering: Steering::Pool(7),
+        ..NodeView::nothing("brs-a")
+    };
     let mut pass = LastPass::default();
-    pass.count(&Cluster::default(), &FleetFacts::EXAMPLE, [(&view, &Reason::NodeGone)].into_iter());
+    pass.count(
+        &Cluster::default(),
+        &FleetFacts::EXAMPLE,
+        [(&view, &Reason::NodeGone)].into_iter(),
+    );
     assert_eq!(pass.nodes, BTreeMap::from([(group("", "NodeGone", ""), 1)]));
 }

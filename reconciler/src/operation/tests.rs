@@ -14,8 +14,7 @@ use super::*;
 
 /// Plays an API server on which no pod is left, and of which a rule refuses patches of objects with this in their path.
 fn api_server(frozen: &'static str) -> ApiServer {
-    let pods =
-        json!({"kind": "PodList", "apiVersion": "v1", "items": [], "metadata": {"resourceVersion": "9"}});
+    let pods = json!({"kind": "PodList", "apiVersion": "v1", "items": [], "metadata": {"resourceVersion": "9"}});
     let refused = json!({"kind": "Status", "status": "Failure", "code": 422, "message": "frozen", "reason": "Invalid",
         "details": {"causes": [{"message": "frozen"}]}});
     let written = json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "10"}});
@@ -31,20 +30,44 @@ fn server(answer: impl Fn(&Request<Body>) -> (u16, String) + Send + Sync + 'stat
     let service = tower::service_fn(move |request: Request<Body>| {
         let (code, answer) = answer(&request);
         async move {
-            let response = Response::builder().status(code).body(Full::<Bytes>::from(answer)).unwrap();
+            let response = Response::builder()
+                .status(code)
+                .body(Full::<Bytes>::from(answer))
+                .unwrap();
             Ok::<_, Infallible>(response)
         }
     });
-    ApiServer { client: Client::new(service, "ns"), namespace: "ns".into(), own_node: None }
+    ApiServer {
+        client: Client::new(service, "ns"),
+        namespace: "ns".into(),
+        own_node: None,
+    }
 }
 
 #[tokio::test]
 async fn a_denial_is_of_node_or_shadow() {
     let patch = || JsonPatch(vec![]);
-    let confirm = || Box::new(Confirm { node: "n".into(), patch: patch(), marker: None, overlooked: None });
+    let confirm = || {
+        Box::new(Confirm {
+            node: "n".into(),
+            patch: patch(),
+            marker: None,
+            overlooked: None,
+        })
+    };
     let node = || (Object::Node("n".into()), Operation::Patch(patch()));
-    let shadow = || (Object::ShadowSpec("brs-n".into()), Operation::Patch(patch()));
-    let grant = || (Object::ShadowSpec("brs-n".into()), Operation::Grant(confirm(), patch()));
+    let shadow = || {
+        (
+            Object::ShadowSpec("brs-n".into()),
+            Operation::Patch(patch()),
+        )
+    };
+    let grant = || {
+        (
+            Object::ShadowSpec("brs-n".into()),
+            Operation::Grant(confirm(), patch()),
+        )
+    };
     let denied = || Reply::Denied("frozen".into());
     let node_denied = || Reply::NodeDenied("frozen".into());
     let done = || Reply::Written(Some(10));
@@ -55,7 +78,14 @@ async fn a_denial_is_of_node_or_shadow() {
         ("/bottlerocketshadows/", grant(), denied()),
         ("/bottlerocketshadows/", shadow(), denied()),
         ("/bottlerocketshadows/", node(), done()),
-        ("/nothing/", grant(), Reply::Granted { node: Some(10), shadow: Some(10) }),
+        (
+            "/nothing/",
+            grant(),
+            Reply::Granted {
+                node: Some(10),
+                shadow: Some(10),
+            },
+        ),
     ] {
         let answered = api_server(frozen).send(&object, &operation).await;
         assert_eq!(answered, reply, "{frozen}: {object:?}: {operation:?}");
@@ -73,15 +103,31 @@ async fn grant_overlooking(pods: &str, overlooked: Option<Timestamp>) -> (Reply,
     let written = Arc::clone(&writes);
     let server = server(move |request: &Request<Body>| {
         if request.method() == Method::GET {
-            assert_eq!(request.uri(), "/api/v1/pods?&fieldSelector=spec.nodeName%3Dn");
+            assert_eq!(
+                request.uri(),
+                "/api/v1/pods?&fieldSelector=spec.nodeName%3Dn"
+            );
             return (200, pods.clone());
         }
         written.fetch_add(1, Ordering::Relaxed);
-        (200, json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "10"}}).to_string())
+        (
+            200,
+            json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "10"}}).to_string(),
+        )
     });
     let patch = || JsonPatch(vec![]);
-    let confirm = Box::new(Confirm { node: "n".into(), patch: patch(), marker: None, overlooked });
-    let reply = server.send(&Object::ShadowSpec("brs-n".into()), &Operation::Grant(confirm, patch())).await;
+    let confirm = Box::new(Confirm {
+        node: "n".into(),
+        patch: patch(),
+        marker: None,
+        overlooked,
+    });
+    let reply = server
+        .send(
+            &Object::ShadowSpec("brs-n".into()),
+            &Operation::Grant(confirm, patch()),
+        )
+        .await;
     (reply, writes.load(Ordering::Relaxed))
 }
 
@@ -98,36 +144,66 @@ async fn no_reboot_is_granted_without_a_whole_list_of_pods_that_may_stay() {
         pod
     };
     let stays = pod("DaemonSet", json!({}));
-    let list = |metadata: Value, items: Value| json!({"metadata": metadata, "items": items}).to_string();
+    let list =
+        |metadata: Value, items: Value| json!({"metadata": metadata, "items": items}).to_string();
     let whole = |items: Value| list(json!({"resourceVersion": "9"}), items);
-    let granted = Reply::Granted { node: Some(10), shadow: Some(10) };
-    assert_eq!(grant_beside(&whole(json!([stays]))).await, (granted.clone(), 2));
+    let granted = Reply::Granted {
+        node: Some(10),
+        shadow: Some(10),
+    };
+    assert_eq!(
+        grant_beside(&whole(json!([stays]))).await,
+        (granted.clone(), 2)
+    );
     assert_eq!(grant_beside(&whole(json!([]))).await, (granted.clone(), 2));
-    let stuck =
-        json!([pod("ReplicaSet", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}))]);
-    for (overlooked, expected) in
-        [("2025-12-31T23:59:59Z", (Reply::NotConfirmed, 0)), ("2026-01-01T00:00:00Z", (granted, 2))]
-    {
+    let stuck = json!([pod(
+        "ReplicaSet",
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    )]);
+    for (overlooked, expected) in [
+        ("2025-12-31T23:59:59Z", (Reply::NotConfirmed, 0)),
+        ("2026-01-01T00:00:00Z", (granted, 2)),
+    ] {
         let overlooked = Some(overlooked.parse().unwrap());
-        assert_eq!(grant_overlooking(&whole(stuck.clone()), overlooked).await, expected, "{overlooked:?}");
+        assert_eq!(
+            grant_overlooking(&whole(stuck.clone()), overlooked).await,
+            expected,
+            "{overlooked:?}"
+        );
     }
     for items in [
         json!([stays, pod("ReplicaSet", json!({}))]),
-        json!([pod("ReplicaSet", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}))]),
-        json!([pod("DaemonSet", json!({"metadata": {"ownerReferences": "unreadable"}}))]),
+        json!([pod(
+            "ReplicaSet",
+            json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+        )]),
+        json!([pod(
+            "DaemonSet",
+            json!({"metadata": {"ownerReferences": "unreadable"}})
+        )]),
         json!([{}]),
     ] {
-        assert_eq!(grant_beside(&whole(items.clone())).await, (Reply::NotConfirmed, 0), "{items}");
+        assert_eq!(
+            grant_beside(&whole(items.clone())).await,
+            (Reply::NotConfirmed, 0),
+            "{items}"
+        );
     }
     // The first pod that has to go is enough: there may be any number of them.
     let endless = whole(json!([pod("ReplicaSet", json!({})), stays]));
-    assert_eq!(grant_beside(&endless[..endless.len() - 3]).await, (Reply::NotConfirmed, 0));
+    assert_eq!(
+        grant_beside(&endless[..endless.len() - 3]).await,
+        (Reply::NotConfirmed, 0)
+    );
     let all = whole(json!([stays, stays]));
     for answer in [
         &all[..all.len() / 2],
         &all[..all.len() - 1],
         "",
-        &list(json!({"resourceVersion": "9", "continue": "more"}), json!([stays])),
+        &list(
+            json!({"resourceVersion": "9", "continue": "more"}),
+            json!([stays]),
+        ),
         &list(json!({}), json!([])),
         &whole(json!([null])),
         &json!({"kind": "Status", "status": "Failure", "code": 500, "items": null}).to_string(),
@@ -145,25 +221,73 @@ fn a_denial_is_not_a_failed_test() {
     let webhook = "admission webhook \"w.example.com\" denied the request: nodes are frozen";
     let test = "the server rejected our request due to an error in our request";
     for (says, code, message, causes, denied) in [
-        ("a policy without a reason", 422, policy, cause(policy), true),
-        ("a schema", 422, "Node \"n\" is invalid: metadata.labels: too long", cause("too long"), true),
+        (
+            "a policy without a reason",
+            422,
+            policy,
+            cause(policy),
+            true,
+        ),
+        (
+            "a schema",
+            422,
+            "Node \"n\" is invalid: metadata.labels: too long",
+            cause("too long"),
+            true,
+        ),
         ("a webhook", 409, webhook, json!([]), true),
         ("a test", 422, test, json!([]), false),
-        ("another has written it", 409, "the object has been modified", json!([]), false),
+        (
+            "another has written it",
+            409,
+            "the object has been modified",
+            json!([]),
+            false,
+        ),
         ("it is gone", 404, "nodes \"n\" not found", json!([]), false),
-        ("it cannot be taken back", 400, "unable to parse", json!([]), true),
+        (
+            "it cannot be taken back",
+            400,
+            "unable to parse",
+            json!([]),
+            true,
+        ),
         ("RBAC", 403, "User cannot patch resource", json!([]), true),
-        ("a webhook that is down", 500, "failed calling webhook \"w\": connection refused", json!([]), true),
-        ("a server that is busy", 429, "too many requests", json!([]), false),
+        (
+            "a webhook that is down",
+            500,
+            "failed calling webhook \"w\": connection refused",
+            json!([]),
+            true,
+        ),
+        (
+            "a server that is busy",
+            429,
+            "too many requests",
+            json!([]),
+            false,
+        ),
     ] {
         let status = json!({"code": code, "message": message, "details": {"causes": causes}});
-        assert_eq!(is_denied(&serde_json::from_value(status).unwrap()), denied, "{says}");
+        assert_eq!(
+            is_denied(&serde_json::from_value(status).unwrap()),
+            denied,
+            "{says}"
+        );
     }
 }
 
 #[test]
 fn a_refusal_is_not_a_failure() {
-    let of = |code| failure(&Error::Api(Status { code, ..Status::default() }.boxed()));
+    let of = |code| {
+        failure(&Error::Api(
+            Status {
+                code,
+                ..Status::default()
+            }
+            .boxed(),
+        ))
+    };
     for code in [404, 409, 422] {
         assert!(matches!(of(code), Reply::Refused(_)), "{code}");
     }

@@ -11,7 +11,9 @@ use brupop_core::gates::answer::GateAnswer;
 use brupop_core::gates::{self, QUERIES_MAX};
 use brupop_core::kept::{KeptBudgets, KeptPods};
 use brupop_core::known::{Known, KnownDrain, RulesByOwner};
-use brupop_core::objects::{Budget, LeaseRecord, PodItem, WatchedFleet, WatchedNode, is_operator_pod};
+use brupop_core::objects::{
+    Budget, LeaseRecord, PodItem, WatchedFleet, WatchedNode, is_operator_pod,
+};
 use brupop_core::policy::Policy;
 use brupop_core::pool::Pool;
 use brupop_core::rules::{GateQuery, GateState};
@@ -29,34 +31,67 @@ use crate::gates::Sources;
 use crate::watches::{MAX_WORKLOAD_WATCHES, on_node};
 
 /// The node of the reconciler that leads. Its turn comes last.
-pub(super) async fn leaders_node(client: &Client, namespace: &str) -> Result<Option<String>, PlanError> {
-    let failed = |source| PlanError::Read { what: "the Lease and its holder", source: Box::new(source) };
+pub(super) async fn leaders_node(
+    client: &Client,
+    namespace: &str,
+) -> Result<Option<String>, PlanError> {
+    let failed = |source| PlanError::Read {
+        what: "the Lease and its holder",
+        source: Box::new(source),
+    };
     let leases = Api::<Item<LeaseRecord>>::namespaced(client.clone(), namespace);
     let lease = leases.get_opt(names::LEASE).await.map_err(failed)?;
     let holder = lease.and_then(|lease| lease.ok()?.holder.clone());
-    let Some(holder) = holder.filter(|holder| names::is_object_name(holder)) else { return Ok(None) };
+    let Some(holder) = holder.filter(|holder| names::is_object_name(holder)) else {
+        return Ok(None);
+    };
     let pods = Api::<PodItem>::namespaced(client.clone(), namespace);
-    Ok(pods.get_opt(&holder).await.map_err(failed)?.and_then(|pod| pod.ok()?.node.clone()))
+    Ok(pods
+        .get_opt(&holder)
+        .await
+        .map_err(failed)?
+        .and_then(|pod| pod.ok()?.node.clone()))
 }
 
 /// The objects that the reconciler watches.
 pub(super) async fn cluster(client: &Client, namespace: &str) -> Result<Cluster, PlanError> {
     let any = ListParams::default;
     let nodes: Vec<WatchedNode> = all("the Nodes", &Api::all(client.clone()), any()).await?;
-    let shadows: Vec<Item<BottlerocketShadow>> =
-        all("the shadows", &Api::namespaced(client.clone(), namespace), any()).await?;
-    let fleets: Vec<Item<WatchedFleet>> =
-        all("the fleet", &Api::namespaced(client.clone(), namespace), any()).await?;
+    let shadows: Vec<Item<BottlerocketShadow>> = all(
+        "the shadows",
+        &Api::namespaced(client.clone(), namespace),
+        any(),
+    )
+    .await?;
+    let fleets: Vec<Item<WatchedFleet>> = all(
+        "the fleet",
+        &Api::namespaced(client.clone(), namespace),
+        any(),
+    )
+    .await?;
     let of_agents = any().labels(&format!("{}=agent", names::COMPONENT_LABEL));
-    let pools: Vec<Item<Pool>> = all("the pools", &Api::namespaced(client.clone(), namespace), any()).await?;
-    let agents: Vec<PodItem> =
-        all("the agents' pods", &Api::namespaced(client.clone(), namespace), of_agents).await?;
+    let pools: Vec<Item<Pool>> = all(
+        "the pools",
+        &Api::namespaced(client.clone(), namespace),
+        any(),
+    )
+    .await?;
+    let agents: Vec<PodItem> = all(
+        "the agents' pods",
+        &Api::namespaced(client.clone(), namespace),
+        of_agents,
+    )
+    .await?;
     let mut cluster = Cluster::default();
     cluster.replace(nodes);
     cluster.replace(shadows);
     cluster.replace(agents);
     cluster.replace(pools);
-    cluster.replace(fleets.into_iter().filter(|fleet| fleet.name() == names::FLEET));
+    cluster.replace(
+        fleets
+            .into_iter()
+            .filter(|fleet| fleet.name() == names::FLEET),
+    );
     Ok(cluster)
 }
 
@@ -77,26 +112,44 @@ impl PodLook<'_> {
         known: &mut Known,
         shadows: Vec<String>,
     ) -> Result<(), PlanError> {
-        let Self { client, namespace, policy, time, ref mut daemon_sets } = *self;
+        let Self {
+            client,
+            namespace,
+            policy,
+            time,
+            ref mut daemon_sets,
+        } = *self;
         let mut budgets = KeptBudgets::default();
         budgets.list_begins();
         let every = Api::<Item<Budget>>::all(client.clone());
-        each("the PodDisruptionBudgets", &every, ListParams::default(), |budget| {
-            budgets.listed(budget);
-            true
-        })
+        each(
+            "the PodDisruptionBudgets",
+            &every,
+            ListParams::default(),
+            |budget| {
+                budgets.listed(budget);
+                true
+            },
+        )
         .await?;
         budgets.list_ends();
         let (all_budgets, rules) = (budgets.all(), RulesByOwner::new(cluster, policy));
         for shadow in shadows {
-            let Some(node) = names::node_of_shadow(&shadow) else { continue };
+            let Some(node) = names::node_of_shadow(&shadow) else {
+                continue;
+            };
             let mut kept = KeptPods::default();
             kept.want([(shadow.as_str(), false)]);
             kept.list_begins(&shadow, &budgets);
-            each("the pods", &Api::<PodItem>::all(client.clone()), on_node(node), |pod| {
-                kept.listed(&shadow, pod, &budgets);
-                !kept.has_dropped()
-            })
+            each(
+                "the pods",
+                &Api::<PodItem>::all(client.clone()),
+                on_node(node),
+                |pod| {
+                    kept.listed(&shadow, pod, &budgets);
+                    !kept.has_dropped()
+                },
+            )
             .await?;
             kept.list_ends(&shadow);
             if kept.has_dropped() {
@@ -108,12 +161,22 @@ impl PodLook<'_> {
             daemon_sets.find(client, pods()).await?;
             let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
             let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
-            let Some(entry) = cluster.entries.get(&shadow) else { continue };
+            let Some(entry) = cluster.entries.get(&shadow) else {
+                continue;
+            };
             let respects = rules.of(known.owner(&shadow)).respect_do_not_disrupt;
             let obstacle = drain::obstacle(pods, &all_budgets, ours, orphaned, respects, time);
-            known.obstacles.extend(obstacle.map(|obstacle| (shadow.clone(), obstacle)));
+            known
+                .obstacles
+                .extend(obstacle.map(|obstacle| (shadow.clone(), obstacle)));
             let plan = Arc::new(DrainPlan::of(pods(), ours, orphaned, entry.marker(), None));
-            known.drains.insert(shadow, KnownDrain { plan, ..KnownDrain::default() });
+            known.drains.insert(
+                shadow,
+                KnownDrain {
+                    plan,
+                    ..KnownDrain::default()
+                },
+            );
         }
         Ok(())
     }
@@ -144,7 +207,10 @@ async fn each<K>(
 where
     K: Resource + Clone + DeserializeOwned,
 {
-    let failed = |source| PlanError::Read { what, source: Box::new(source) };
+    let failed = |source| PlanError::Read {
+        what,
+        source: Box::new(source),
+    };
     let mut listing = Listing::begin(api, &params).await.map_err(failed)?;
     while let Some(object) = listing.next().await.map_err(failed)? {
         if !go_on(object) {
@@ -162,10 +228,15 @@ pub(super) async fn look_at_workloads(
     policy: &Policy,
 ) -> Result<(), PlanError> {
     let monitored = known.monitored(cluster, &RulesByOwner::new(cluster, policy));
-    let owners: BTreeSet<&String> = monitored.values().flatten().map(|(owner, _)| owner).collect();
+    let owners: BTreeSet<&String> = monitored
+        .values()
+        .flatten()
+        .map(|(owner, _)| owner)
+        .collect();
     let mut found = BTreeMap::new();
     for owner in owners {
-        let Some(workload) = Workload::parse(owner).filter(|_| found.len() < MAX_WORKLOAD_WATCHES) else {
+        let Some(workload) = Workload::parse(owner).filter(|_| found.len() < MAX_WORKLOAD_WATCHES)
+        else {
             continue;
         };
         found.insert(owner.as_str(), find(client, &workload).await?);
@@ -179,7 +250,11 @@ pub(super) async fn look_at_workloads(
 /// Asks each gate once, and takes one good answer for as many as open a gate. What the leader was told is nowhere to be read;
 /// where there are no sources, as on the machine of a person, nobody knows.
 pub(super) async fn look_at_gates(sources: &Sources, cluster: &Cluster, known: &mut Known) {
-    let queries = cluster.gate_queries().into_iter().take(QUERIES_MAX).cloned();
+    let queries = cluster
+        .gate_queries()
+        .into_iter()
+        .take(QUERIES_MAX)
+        .cloned();
     let asked = stream::iter(queries).map(|query| async move {
         let state = match sources.ask(&query).await {
             Ok(GateAnswer::Good) => GateState::Open,
@@ -188,8 +263,11 @@ pub(super) async fn look_at_gates(sources: &Sources, cluster: &Cluster, known: &
         };
         (query, state)
     });
-    let states: BTreeMap<GateQuery, GateState> = asked.buffer_unordered(gates::AT_ONCE).collect().await;
-    known.note_gates(cluster, |query| states.get(query).copied().unwrap_or_default());
+    let states: BTreeMap<GateQuery, GateState> =
+        asked.buffer_unordered(gates::AT_ONCE).collect().await;
+    known.note_gates(cluster, |query| {
+        states.get(query).copied().unwrap_or_default()
+    });
 }
 
 /// The `DaemonSet`s that made pods, as far as they were looked for, by owner.
@@ -204,7 +282,8 @@ impl DaemonSets {
         pods: impl Iterator<Item = &'p PodItem>,
     ) -> Result<(), PlanError> {
         for owner in pods.filter_map(owner) {
-            let Some(workload) = Workload::parse(&owner).filter(|it| it.kind == WorkloadKind::DaemonSet)
+            let Some(workload) =
+                Workload::parse(&owner).filter(|it| it.kind == WorkloadKind::DaemonSet)
             else {
                 continue;
             };
@@ -229,6 +308,9 @@ async fn find(client: &Client, workload: &Workload) -> Result<FoundWorkload, Pla
     match api.list(&named).await {
         Ok(list) => Ok(FoundWorkload::of(list.items.first())),
         Err(Error::Api(status)) if status.code == 403 => Ok(FoundWorkload::Unknown),
-        Err(source) => Err(PlanError::Read { what: "the workloads", source: Box::new(source) }),
+        Err(source) => Err(PlanError::Read {
+            what: "the workloads",
+            source: Box::new(source),
+        }),
     }
 }

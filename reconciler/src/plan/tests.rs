@@ -36,8 +36,15 @@ fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
             },
         }),
         owner_uid: Some(name),
-        pods: PodFacts { known: true, drained: true, ..PodFacts::default() },
-        time: TimeFacts { exclusion_over: true, ..TimeFacts::default() },
+        pods: PodFacts {
+            known: true,
+            drained: true,
+            ..PodFacts::default()
+        },
+        time: TimeFacts {
+            exclusion_over: true,
+            ..TimeFacts::default()
+        },
         ..NodeView::nothing(shadow)
     }
 }
@@ -47,10 +54,26 @@ fn observed<'a>(
     slots: &'a BTreeMap<String, Slot>,
     versions: &'a BTreeMap<String, VersionRecord>,
 ) -> Observed<'a> {
-    let two = Box::leak(Box::new(PoolFacts { limit: 2, ..PoolFacts::DEFAULT }));
-    let fleet = FleetFacts { slots, versions, default_pool: two, ..FleetFacts::EXAMPLE };
+    let two = Box::leak(Box::new(PoolFacts {
+        limit: 2,
+        ..PoolFacts::DEFAULT
+    }));
+    let fleet = FleetFacts {
+        slots,
+        versions,
+        default_pool: two,
+        ..FleetFacts::EXAMPLE
+    };
     let (unreadable, too_long) = (BTreeMap::new(), vec![]);
-    Observed { fleet, views, unreadable, too_long, not_opted_in: 0, next: None, ahead: Ahead::default() }
+    Observed {
+        fleet,
+        views,
+        unreadable,
+        too_long,
+        not_opted_in: 0,
+        next: None,
+        ahead: Ahead::default(),
+    }
 }
 
 #[test]
@@ -64,7 +87,8 @@ fn rows_say_who_runs_starts_and_waits() {
         ..SpecFacts::default()
     };
     let mut stuck = node("brs-c", false);
-    stuck.pods.undrainable = Some("the PodDisruptionBudget shop/cart wants all of its 2 pods healthy");
+    stuck.pods.undrainable =
+        Some("the PodDisruptionBudget shop/cart wants all of its 2 pods healthy");
     let views = vec![
         node("brs-a", false),
         node("brs-b", true),
@@ -75,11 +99,19 @@ fn rows_say_who_runs_starts_and_waits() {
     ];
     let slots = BTreeMap::from([(
         "brs-e".to_owned(),
-        Slot { uid: "brs-e".to_owned(), attempt: 1, ..Slot::default() },
+        Slot {
+            uid: "brs-e".to_owned(),
+            attempt: 1,
+            ..Slot::default()
+        },
     )]);
     let versions = BTreeMap::new();
     let plan = plan(&observed(views, &slots, &versions));
-    let rows: Vec<_> = plan.nodes.iter().map(|row| (row.node.as_str(), row.next, row.reason)).collect();
+    let rows: Vec<_> = plan
+        .nodes
+        .iter()
+        .map(|row| (row.node.as_str(), row.next, row.reason))
+        .collect();
     assert_eq!(
         rows,
         [
@@ -94,9 +126,15 @@ fn rows_say_who_runs_starts_and_waits() {
     let text = table(&plan);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "1 of 2 in update");
-    assert!(lines[4].starts_with("d     1.19.4   1.20.0  waits (1)  LimitReached"), "{text}");
+    assert!(
+        lines[4].starts_with("d     1.19.4   1.20.0  waits (1)  LimitReached"),
+        "{text}"
+    );
     let json = serde_json::to_value(&plan).unwrap();
-    assert_eq!(json["nodes"][2]["next"], serde_json::json!({"what": "waits", "turn": 1}));
+    assert_eq!(
+        json["nodes"][2]["next"],
+        serde_json::json!({"what": "waits", "turn": 1})
+    );
 }
 
 /// As a terminal would be driven, and a table forged, by a stolen agent, kubelet or marker.
@@ -104,8 +142,15 @@ fn rows_say_who_runs_starts_and_waits() {
 fn a_plan_is_printable_whatever_agents_say() {
     const HOSTILE: &str = "1.0.0\u{1b}[2J\nnode-9  1.20.0\u{9b}\u{202e}";
     let (slots, long) = (BTreeMap::new(), HOSTILE.repeat(200));
-    let halted = Some(Halt { at: String::new(), reason: HOSTILE.to_owned(), ..Halt::default() });
-    let record = VersionRecord { halted, ..VersionRecord::default() };
+    let halted = Some(Halt {
+        at: String::new(),
+        reason: HOSTILE.to_owned(),
+        ..Halt::default()
+    });
+    let record = VersionRecord {
+        halted,
+        ..VersionRecord::default()
+    };
     let versions = BTreeMap::from([(HOSTILE.to_owned(), record)]);
     let mut lies = node("brs-a", false);
     let status = &mut lies.shadow.as_mut().unwrap().status;
@@ -115,14 +160,25 @@ fn a_plan_is_printable_whatever_agents_say() {
     (status.problem, status.message) = (Some(brupop_api::Problem::RefreshFailed), Some(HOSTILE));
     let mut stuck = node("brs-c", false);
     stuck.pods.undrainable = Some(HOSTILE);
-    let mut observed = observed(vec![lies, fails, stuck, node("brs-d", false)], &slots, &versions);
+    let mut observed = observed(
+        vec![lies, fails, stuck, node("brs-d", false)],
+        &slots,
+        &versions,
+    );
     observed.unreadable.insert(3, HOSTILE.to_owned());
     let plan = plan(&observed);
     let text = table(&plan);
-    assert!(text.lines().all(is_printable) && text.lines().count() == 6, "{text}");
+    assert!(
+        text.lines().all(is_printable) && text.lines().count() == 6,
+        "{text}"
+    );
     let shown = r"1.0.0\u{1b}[2J\nnode-9  1.20.0\u{9b}\u{202e}";
     // The first line names the halted version, and each node's has something to tell.
-    assert_eq!(text.lines().filter(|line| line.contains(shown)).count(), 5, "{text}");
+    assert_eq!(
+        text.lines().filter(|line| line.contains(shown)).count(),
+        5,
+        "{text}"
+    );
     assert!(text.lines().all(|line| line.len() < 4096), "{text}");
     assert!(is_printable(&serde_json::to_string(&plan).unwrap()));
 }

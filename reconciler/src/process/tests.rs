@@ -24,7 +24,11 @@ pub(crate) fn holds_up(writes: UnboundedSender<Method>, go_on: mpsc::Receiver<()
     let service = tower::service_fn(move |request: Request<Body>| {
         let (writes, go_on) = (writes.clone(), Arc::clone(&go_on));
         async move {
-            if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+            if request
+                .uri()
+                .query()
+                .is_some_and(|query| query.contains("watch=true"))
+            {
                 return std::future::pending().await;
             }
             let list = json!({"kind": "List", "items": [], "metadata": {"resourceVersion": "1"}});
@@ -33,7 +37,10 @@ pub(crate) fn holds_up(writes: UnboundedSender<Method>, go_on: mpsc::Receiver<()
             } else {
                 writes.send(request.method().clone()).unwrap();
                 let _ = go_on.lock().unwrap().recv();
-                (StatusCode::SERVICE_UNAVAILABLE, json!({"kind": "Status", "code": 503}))
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    json!({"kind": "Status", "code": 503}),
+                )
             };
             let answer = Full::<Bytes>::from(answer.to_string());
             Ok::<_, Infallible>(Response::builder().status(status).body(answer).unwrap())
@@ -44,14 +51,32 @@ pub(crate) fn holds_up(writes: UnboundedSender<Method>, go_on: mpsc::Receiver<()
 
 pub(crate) fn reconciler(client: Client, elected: Elected) -> Reconciler {
     let watches = Arc::new(Watches::start(&client, "ns"));
-    let recorder = Recorder::new(client.clone(), Reporter { controller: "c".into(), instance: None });
+    let recorder = Recorder::new(
+        client.clone(),
+        Reporter {
+            controller: "c".into(),
+            instance: None,
+        },
+    );
     let asking = Asking {
         check_interval: DEADLINE,
         gate_interval: DEADLINE,
         sources: Sources::new(std::path::Path::new("/nowhere")),
     };
-    let api = ApiServer { client, namespace: "ns".to_owned(), own_node: None };
-    Reconciler::new(Policy::default(), asking, api, recorder, watches, elected, Metrics::default())
+    let api = ApiServer {
+        client,
+        namespace: "ns".to_owned(),
+        own_node: None,
+    };
+    Reconciler::new(
+        Policy::default(),
+        asking,
+        api,
+        recorder,
+        watches,
+        elected,
+        Metrics::default(),
+    )
 }
 
 async fn until(holds: impl Fn() -> bool) {
@@ -75,18 +100,26 @@ async fn the_lease_is_held_up_by_nothing_but_a_stuck_loop() {
     let the_loop = thread::spawn({
         let (lease, heartbeat) = (Arc::clone(&lease), heartbeat.clone());
         move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             let beside = OwnThread::start("lease").unwrap();
             let of_lease = beside.make(|| api_server(lease));
             let us = election("us", LEASE);
             let client = runtime.block_on(async { holds_up(wrote, held) });
             let reconciler = |elected| reconciler(client, elected);
-            runtime.block_on(lead_in_turn(&beside, us, of_lease, heartbeat, reconciler, shutdown));
+            runtime.block_on(lead_in_turn(
+                &beside, us, of_lease, heartbeat, reconciler, shutdown,
+            ));
         }
     });
     let version = || {
         let lease = lease.lock().unwrap();
-        lease["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse::<u64>().ok()).unwrap()
+        lease["metadata"]["resourceVersion"]
+            .as_str()
+            .and_then(|text| text.parse::<u64>().ok())
+            .unwrap()
     };
     timeout(DEADLINE, writes.recv()).await.unwrap().unwrap();
     let (held_up, before) = (Instant::now(), version());
@@ -96,8 +129,17 @@ async fn the_lease_is_held_up_by_nothing_but_a_stuck_loop() {
     let (sender, mut other) = watch::channel(None);
     let (_resign, competes) = Shutdown::by_hand();
     let (well, client) = (Heartbeat::new(2 * DEADLINE), api_server(Arc::clone(&lease)));
-    tokio::spawn(leadership::run(election("other", LEASE), client, competes, well, sender));
-    timeout(DEADLINE, other.wait_for(Option::is_some)).await.unwrap().unwrap();
+    tokio::spawn(leadership::run(
+        election("other", LEASE),
+        client,
+        competes,
+        well,
+        sender,
+    ));
+    timeout(DEADLINE, other.wait_for(Option::is_some))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(heartbeat.is_stuck());
 
     drop(go_on);
@@ -105,5 +147,9 @@ async fn the_lease_is_held_up_by_nothing_but_a_stuck_loop() {
     assert!(leadership::leads_now(&other).is_some());
     end.request();
     until(|| the_loop.is_finished()).await;
-    assert_eq!(writes.recv().await, None, "it has written after it had lost the Lease");
+    assert_eq!(
+        writes.recv().await,
+        None,
+        "it has written after it had lost the Lease"
+    );
 }

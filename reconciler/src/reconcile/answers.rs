@@ -24,7 +24,9 @@ impl Reconciler {
             Completed::Probe(finding) => self.probe_completed(finding),
             Completed::LookedAround(looked) => self.looked_around(looked),
             Completed::GateAnswer(query, answer) => {
-                self.leading.gates.answered(&query, answer, self.epoch.elapsed());
+                self.leading
+                    .gates
+                    .answered(&query, answer, self.epoch.elapsed());
             }
         }
     }
@@ -41,18 +43,27 @@ impl Reconciler {
         if !matches!(reply, Reply::Written(_) | Reply::Granted { .. }) {
             self.metrics.wrote(object, reply.as_str());
         }
-        let logged = matches!(reply, Reply::Removed) && self.leading.memory.may_log(&call.object, now);
+        let logged =
+            matches!(reply, Reply::Removed) && self.leading.memory.may_log(&call.object, now);
         let in_flight = self.leading.memory.in_flight(&call.object);
         let Context { node, reason, .. } = &call.context;
         match reply {
             Reply::Written(version) => self.written(call, version),
-            Reply::Granted { node: of_node, shadow } => {
-                self.leading.memory.note_node_written(&call.object, of_node, now);
+            Reply::Granted {
+                node: of_node,
+                shadow,
+            } => {
+                self.leading
+                    .memory
+                    .note_node_written(&call.object, of_node, now);
                 self.written(call, shadow);
             }
             Reply::Removed => {
                 in_flight.removed(call.seen, now);
-                call.context.ended.iter().for_each(|ended| self.metrics.ended(ended));
+                call.context
+                    .ended
+                    .iter()
+                    .for_each(|ended| self.metrics.ended(ended));
                 if logged {
                     tracing::info!(node, reason, object, "removed");
                     self.publisher.publish(call.context);
@@ -80,7 +91,9 @@ impl Reconciler {
     /// Dry runs need a shadow. Where the webhook cannot be reached there may never be one, and this is all that tells.
     fn doubt_admission(&mut self, call: &Call, why: &str, now: Duration) {
         if let (Object::ShadowSpec(_), Ok(Operation::Create(_))) = (&call.object, &call.operation) {
-            self.leading.admission.doubt(format!("a shadow could not be created: {why}"), now);
+            self.leading
+                .admission
+                .doubt(format!("a shadow could not be created: {why}"), now);
         }
     }
 
@@ -93,21 +106,50 @@ impl Reconciler {
             self.leading.opt_in_from = now + OPT_IN_PAUSE;
             self.not_opted_in(call.context, why);
         } else if news {
-            let Context { node, version, state, reason, .. } = &call.context;
+            let Context {
+                node,
+                version,
+                state,
+                reason,
+                ..
+            } = &call.context;
             let object = call.object.as_str();
-            tracing::warn!(node, version, state, reason, object, why, "a request failed; trying again");
+            tracing::warn!(
+                node,
+                version,
+                state,
+                reason,
+                object,
+                why,
+                "a request failed; trying again"
+            );
         }
     }
 
     /// A call changed its object, or nothing.
     fn written(&mut self, call: Call, version_written: Option<u64>) {
-        let Call { object, operation, seen, purpose, context } = call;
+        let Call {
+            object,
+            operation,
+            seen,
+            purpose,
+            context,
+        } = call;
         let now = self.now();
-        let Context { node, version, state, reason, .. } = &context;
+        let Context {
+            node,
+            version,
+            state,
+            reason,
+            ..
+        } = &context;
         let in_flight = self.leading.memory.in_flight(&object);
         // Conditions change with the words of agents, and have a brake of their own.
-        let written_for =
-            if matches!(object, Object::Node(_) | Object::ShadowSpec(_)) { *reason } else { "" };
+        let written_for = if matches!(object, Object::Node(_) | Object::ShadowSpec(_)) {
+            *reason
+        } else {
+            ""
+        };
         let content = operation.ok().and_then(|operation| operation.content());
         let wrote = in_flight.written(written_for, seen, version_written, content, now);
         log_write_without_effect(wrote, &context, object.as_str());
@@ -116,15 +158,28 @@ impl Reconciler {
             return;
         }
         self.metrics.wrote(object.as_str(), "written");
-        context.ended.iter().for_each(|ended| self.metrics.ended(ended));
-        let told = matches!(object, Object::Node(_) | Object::ShadowSpec(_) | Object::Ledger);
+        context
+            .ended
+            .iter()
+            .for_each(|ended| self.metrics.ended(ended));
+        let told = matches!(
+            object,
+            Object::Node(_) | Object::ShadowSpec(_) | Object::Ledger
+        );
         match purpose {
             Purpose::BeginTerm(term) => {
                 self.leading.term = Some(term);
                 tracing::info!(term, "this process leads");
             }
             _ if told && self.leading.memory.may_log(&object, now) => {
-                tracing::info!(node, version, state, reason, object = object.as_str(), "written");
+                tracing::info!(
+                    node,
+                    version,
+                    state,
+                    reason,
+                    object = object.as_str(),
+                    "written"
+                );
             }
             _ => {}
         }
@@ -140,8 +195,16 @@ impl Reconciler {
         let event = EventText::of_no_opt_in(why);
         if self.leading.memory.opt_in.is_new(&event.note) {
             let (node, says) = (&context.node, &event.note);
-            tracing::warn!(node, why, says, "a node was not labelled; trying again, later each time");
-            self.publisher.publish(Context { event: Some(event), ..context });
+            tracing::warn!(
+                node,
+                why,
+                says,
+                "a node was not labelled; trying again, later each time"
+            );
+            self.publisher.publish(Context {
+                event: Some(event),
+                ..context
+            });
         }
     }
 
@@ -153,16 +216,27 @@ impl Reconciler {
         if !self.leading.drainer.answered(&pod, &answer, now) {
             return;
         }
-        let PodKey { namespace, name, .. } = pod;
+        let PodKey {
+            namespace, name, ..
+        } = pod;
         match answer {
             EvictionAnswer::Accepted | EvictionAnswer::Gone => {
                 tracing::info!(namespace, name, "the pod can be evicted now");
             }
             EvictionAnswer::Leaving => {
-                tracing::info!(namespace, name, "the pod's namespace is being deleted, and the pod with it");
+                tracing::info!(
+                    namespace,
+                    name,
+                    "the pod's namespace is being deleted, and the pod with it"
+                );
             }
             EvictionAnswer::Blocked(why, _) => {
-                tracing::info!(namespace, name, why, "a PodDisruptionBudget blocks an eviction");
+                tracing::info!(
+                    namespace,
+                    name,
+                    why,
+                    "a PodDisruptionBudget blocks an eviction"
+                );
             }
             EvictionAnswer::Refused(why) | EvictionAnswer::Failed(why) => {
                 tracing::warn!(namespace, name, why, "an eviction failed; trying again");
@@ -215,10 +289,24 @@ fn log_write_without_effect(wrote: Wrote, Context { node, reason, .. }: &Context
 /// ours, or there is a rule against it.
 fn log_refusal(in_a_row: u32, call: &Call, why: &str) {
     let object = call.object.as_str();
-    let Context { node, version, state, reason, .. } = &call.context;
+    let Context {
+        node,
+        version,
+        state,
+        reason,
+        ..
+    } = &call.context;
     match in_a_row {
         1 => tracing::debug!(node, reason, object, why, "refused"),
-        3 => tracing::error!(node, version, state, reason, object, why, "refused three times in a row"),
+        3 => tracing::error!(
+            node,
+            version,
+            state,
+            reason,
+            object,
+            why,
+            "refused three times in a row"
+        ),
         _ => {}
     }
 }
@@ -239,10 +327,25 @@ mod tests {
         let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
         let name = "brs-a".to_owned();
         let operation = Ok(Operation::Delete(Preconditions::default()));
-        let context = Context { ended: vec![Ended::Removed], ..Context::default() };
+        let context = Context {
+            ended: vec![Ended::Removed],
+            ..Context::default()
+        };
         let (object, purpose) = (Object::ShadowSpec(name), Purpose::Other);
-        reconciler.replied(Call { object, operation, seen: Some(1), purpose, context }, Reply::Removed);
+        reconciler.replied(
+            Call {
+                object,
+                operation,
+                seen: Some(1),
+                purpose,
+                context,
+            },
+            Reply::Removed,
+        );
         let text = reconciler.metrics.render(None, 0, Timestamp::UNIX_EPOCH);
-        assert!(text.contains("brupop_updated_nodes_removed_total 1"), "{text}");
+        assert!(
+            text.contains("brupop_updated_nodes_removed_total 1"),
+            "{text}"
+        );
     }
 }

@@ -66,15 +66,24 @@ impl Context {
         let name = view.shadow_name;
         let shadow = cluster.shadow(name);
         let on_node = shadow.is_none() || event.as_ref().is_some_and(EventText::concerns_node);
-        let node = cluster.node(name).filter(|_| on_node).map(|node| node.object_ref(&()));
+        let node = cluster
+            .node(name)
+            .filter(|_| on_node)
+            .map(|node| node.object_ref(&()));
         let facts = view.shadow;
         Self {
             node: names::node_of_shadow(name).unwrap_or(name).to_owned(),
-            version: facts.and_then(|shadow| shadow.spec.version).unwrap_or_default().to_owned(),
+            version: facts
+                .and_then(|shadow| shadow.spec.version)
+                .unwrap_or_default()
+                .to_owned(),
             state: facts.map_or("", |shadow| shadow.spec.state.as_str()),
             reason,
             event,
-            objects: node.into_iter().chain(shadow.map(|shadow| shadow.object_ref(&()))).collect(),
+            objects: node
+                .into_iter()
+                .chain(shadow.map(|shadow| shadow.object_ref(&())))
+                .collect(),
             ended: vec![],
         }
     }
@@ -88,7 +97,13 @@ impl Call {
         operation: Result<Operation, Misfit>,
         context: Context,
     ) -> Self {
-        Self { seen: version_of(&object, cluster), object, operation, purpose: Purpose::Other, context }
+        Self {
+            seen: version_of(&object, cluster),
+            object,
+            operation,
+            purpose: Purpose::Other,
+            context,
+        }
     }
 }
 
@@ -109,12 +124,26 @@ pub(super) fn ledger(cluster: &Cluster, write: &Write<'_>, event: Option<EventTe
     let nothing = Value::Null;
     let quoted = cluster.fleet().map_or(&nothing, |fleet| &fleet.quoted);
     let reason = event.as_ref().map_or("", |event| event.reason);
-    let context = Context { reason, event, objects: of_fleet(cluster), ..Context::default() };
-    Call::about(cluster, Object::Ledger, write.patch(quoted).map(Operation::Patch), context)
+    let context = Context {
+        reason,
+        event,
+        objects: of_fleet(cluster),
+        ..Context::default()
+    };
+    Call::about(
+        cluster,
+        Object::Ledger,
+        write.patch(quoted).map(Operation::Patch),
+        context,
+    )
 }
 
 fn of_fleet(cluster: &Cluster) -> Vec<ObjectReference> {
-    cluster.fleet().map(|fleet| fleet.object.object_ref(&())).into_iter().collect()
+    cluster
+        .fleet()
+        .map(|fleet| fleet.object.object_ref(&()))
+        .into_iter()
+        .collect()
 }
 
 /// The call for what was decided for one node; `None` for evictions, which are many, and for what was not read.
@@ -130,14 +159,18 @@ pub(super) fn of(
         _ => Object::ShadowSpec(view.shadow_name),
     };
     let operation = operation(cluster, view, effect, fleet).transpose()?;
-    let event = decision.milestone.and_then(|milestone| EventText::of_milestone(view, milestone));
+    let event = decision
+        .milestone
+        .and_then(|milestone| EventText::of_milestone(view, milestone));
     let mut context = Context::of(cluster, view, decision.reason.as_str(), event);
     if decision.milestone == Some(Milestone::Removed) {
         // Nobody looks at the Events of objects that are gone.
         context.objects = of_fleet(cluster);
     }
     let ended = phases::ended_by(cluster, fleet, view, decision).into_iter();
-    context.ended = ended.chain(phases::without_workloads(fleet, view, decision)).collect();
+    context.ended = ended
+        .chain(phases::without_workloads(fleet, view, decision))
+        .collect();
     Some(Call::about(cluster, object.owned(), operation, context))
 }
 
@@ -151,7 +184,10 @@ fn operation(
     let shadow = view.shadow_name;
     Ok(match effect {
         Effect::Write(write) => patch(cluster, shadow, write)?.map(Operation::Patch),
-        Effect::Grant { confirm: write, grant } => confirm(cluster, view, write)?
+        Effect::Grant {
+            confirm: write,
+            grant,
+        } => confirm(cluster, view, write)?
             .zip(patch(cluster, shadow, grant)?)
             .map(|(confirm, patch)| Operation::Grant(Box::new(confirm), patch)),
         Effect::CreateShadow { attempt } => view.node.map(|node| {
@@ -159,10 +195,15 @@ fn operation(
             Operation::Create(json!(shadow))
         }),
         Effect::DeleteShadow { uid } => {
-            let read = cluster.shadow(shadow).and_then(|shadow| shadow.metadata.resource_version.clone());
+            let read = cluster
+                .shadow(shadow)
+                .and_then(|shadow| shadow.metadata.resource_version.clone());
             let delete = |version| {
                 let uid = Some((*uid).to_owned());
-                Operation::Delete(Preconditions { uid, resource_version: Some(version) })
+                Operation::Delete(Preconditions {
+                    uid,
+                    resource_version: Some(version),
+                })
             };
             read.map(delete)
         }
@@ -174,15 +215,25 @@ fn operation(
 fn patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Result<Option<JsonPatch>, Misfit> {
     match write.object {
         // The type knows every field that a patch quotes, and absent is as good as null to the API server.
-        Object::ShadowSpec(_) => cluster.shadow(name).map(|shadow| write.patch(&json!(shadow))).transpose(),
-        Object::Node(_) => cluster.node(name).map(|node| write.patch(&node.quoted())).transpose(),
+        Object::ShadowSpec(_) => cluster
+            .shadow(name)
+            .map(|shadow| write.patch(&json!(shadow)))
+            .transpose(),
+        Object::Node(_) => cluster
+            .node(name)
+            .map(|node| write.patch(&node.quoted()))
+            .transpose(),
         // The reconciler writes no status by conditional patches, and the ledger belongs to no node.
         _ => Ok(None),
     }
 }
 
 /// What confirms that the node is drained: the write of the Node, and the marker as it was read.
-fn confirm(cluster: &Cluster, view: &NodeView<'_>, write: &Write<'_>) -> Result<Option<Confirm>, Misfit> {
+fn confirm(
+    cluster: &Cluster,
+    view: &NodeView<'_>,
+    write: &Write<'_>,
+) -> Result<Option<Confirm>, Misfit> {
     let patch = patch(cluster, view.shadow_name, write)?;
     Ok(patch.zip(view.node).map(|(patch, node)| Confirm {
         node: node.name.to_owned(),
@@ -193,7 +244,11 @@ fn confirm(cluster: &Cluster, view: &NodeView<'_>, write: &Write<'_>) -> Result<
 }
 
 /// The call that labels this node.
-pub(super) fn opt_in(cluster: &Cluster, unmanaged: &UnmanagedNode<'_>, write: &Write<'_>) -> Option<Call> {
+pub(super) fn opt_in(
+    cluster: &Cluster,
+    unmanaged: &UnmanagedNode<'_>,
+    write: &Write<'_>,
+) -> Option<Call> {
     let node = cluster.node(unmanaged.shadow_name)?;
     let event = EventText::of_opt_in(unmanaged.name);
     let context = Context {
@@ -205,7 +260,10 @@ pub(super) fn opt_in(cluster: &Cluster, unmanaged: &UnmanagedNode<'_>, write: &W
     };
     let patch = write.patch(&node.quoted()).map(Operation::Patch);
     let call = Call::about(cluster, write.object.owned(), patch, context);
-    Some(Call { purpose: Purpose::OptIn, ..call })
+    Some(Call {
+        purpose: Purpose::OptIn,
+        ..call
+    })
 }
 
 #[cfg(test)]
@@ -231,8 +289,17 @@ mod tests {
             shadow: cluster.shadow("brs-n").and_then(ShadowFacts::of),
             ..NodeView::nothing("brs-n")
         };
-        let fleet = FleetFacts { now: NOW, term: 7, ledger_term: Some(7), ..FleetFacts::EXAMPLE };
-        let decision = Decision { effect: Some(effect), reason: Reason::NotLabelled, milestone: None };
+        let fleet = FleetFacts {
+            now: NOW,
+            term: 7,
+            ledger_term: Some(7),
+            ..FleetFacts::EXAMPLE
+        };
+        let decision = Decision {
+            effect: Some(effect),
+            reason: Reason::NotLabelled,
+            milestone: None,
+        };
         of(&cluster, &view, &decision, &fleet).map(|call| call.operation)
     }
 
@@ -257,7 +324,10 @@ mod tests {
             serde_json::to_value(preconditions).unwrap(),
             json!({"uid": "u", "resourceVersion": "41"})
         );
-        assert!(call(Some(shadow(&json!({}))), delete()).is_none(), "not without its version");
+        assert!(
+            call(Some(shadow(&json!({}))), delete()).is_none(),
+            "not without its version"
+        );
     }
 
     #[test]
@@ -276,7 +346,8 @@ mod tests {
 
     #[test]
     fn a_new_shadow_says_since_when_it_waits() {
-        let Some(Ok(Operation::Create(shadow))) = call(None, Effect::CreateShadow { attempt: Some(3) })
+        let Some(Ok(Operation::Create(shadow))) =
+            call(None, Effect::CreateShadow { attempt: Some(3) })
         else {
             panic!("it is created")
         };

@@ -63,19 +63,29 @@ impl Drainer {
         known: &mut Known,
         wake: &mut Wake,
     ) {
-        let &Around { api, watches, now, .. } = around;
+        let &Around {
+            api, watches, now, ..
+        } = around;
         self.note_dropped(self.pods.take_dropped(), now);
         let wanted = self.wanted(cluster).into_iter();
-        let wanted =
-            wanted.map(|(why, shadow, node)| WantedPods { shadow, node, spare: why == For::Another });
+        let wanted = wanted.map(|(why, shadow, node)| WantedPods {
+            shadow,
+            node,
+            spare: why == For::Another,
+        });
         self.pods.want(&api.client, watches, wanted, now);
         self.look_at_pods(around, cluster, known);
         self.watch_workloads(around, cluster, known);
         // The watches of workloads have just changed.
         self.look_at_pods(around, cluster, known);
-        known.note_drains(self.drains(around, cluster, wake).into_iter(), cluster, around.time);
+        known.note_drains(
+            self.drains(around, cluster, wake).into_iter(),
+            cluster,
+            around.time,
+        );
         known.obstacles = self.obstacles(around, cluster, known, wake);
-        self.evictions.retain(known.drains.values().map(|drain| &*drain.plan));
+        self.evictions
+            .retain(known.drains.values().map(|drain| &*drain.plan));
         self.returns.retain(|name| known.drains.contains_key(name));
         for namespace in self.pods.relaxed() {
             self.evictions.retry(&namespace, now);
@@ -104,7 +114,13 @@ impl Drainer {
         now: Duration,
         wake: &mut Wake,
     ) -> Vec<PodKey> {
-        let due: Vec<PodKey> = self.evictions.due(plan, now).into_iter().take(room).cloned().collect();
+        let due: Vec<PodKey> = self
+            .evictions
+            .due(plan, now)
+            .into_iter()
+            .take(room)
+            .cloned()
+            .collect();
         for pod in &due {
             self.evictions.begin(pod.clone());
             self.returns.eviction_begins(&pod.uid);
@@ -116,7 +132,12 @@ impl Drainer {
     }
 
     /// A removal was answered. Returns whether the answer is news.
-    pub(super) fn answered(&mut self, pod: &PodKey, answer: &EvictionAnswer, now: Duration) -> bool {
+    pub(super) fn answered(
+        &mut self,
+        pod: &PodKey,
+        answer: &EvictionAnswer,
+        now: Duration,
+    ) -> bool {
         self.evictions.answered(pod, answer, now)
     }
 
@@ -128,9 +149,21 @@ impl Drainer {
     /// Looks at the pods of the nodes where something has changed, in turn. However many there are, it does a bounded part of
     /// this at once, and then the loop goes on with it. Until then a node keeps what followed from its pods, unless its update has
     /// come further: then nothing is known. Returns whether anything else follows from pods than before.
-    pub(super) fn look_at_pods(&mut self, around: &Around<'_>, cluster: &Cluster, of_nodes: &Known) -> bool {
+    pub(super) fn look_at_pods(
+        &mut self,
+        around: &Around<'_>,
+        cluster: &Cluster,
+        of_nodes: &Known,
+    ) -> bool {
         let now = around.now;
-        let Self { pods: watched, workloads, node_pods, returns, looked_at, .. } = self;
+        let Self {
+            pods: watched,
+            workloads,
+            node_pods,
+            returns,
+            looked_at,
+            ..
+        } = self;
         let Some(budgets_revision) = watched.budgets_revision() else {
             return !std::mem::take(node_pods).is_empty();
         };
@@ -143,10 +176,15 @@ impl Drainer {
         for (name, pods) in after(&known, &looked_at.clone()) {
             let entry = cluster.entries.get(name);
             let revisions = [*pods, budgets_revision, workloads.revision()];
-            let from =
-                Basis::of(entry, revisions, rules.of(of_nodes.owner(name)), (&of_nodes.ahead, around.time));
+            let from = Basis::of(
+                entry,
+                revisions,
+                rules.of(of_nodes.owner(name)),
+                (&of_nodes.ahead, around.time),
+            );
             let before = node_pods.get(name);
-            if before.is_some_and(|it| it.from == from && it.until.is_none_or(|until| now < until)) {
+            if before.is_some_and(|it| it.from == from && it.until.is_none_or(|until| now < until))
+            {
                 continue;
             }
             if cost >= LOOKS_AT_ONCE {
@@ -156,9 +194,18 @@ impl Drainer {
                 continue;
             }
             looked_at.clone_from(name);
-            let (pods, budgets) = (watched.pods(name), budgets.get_or_insert_with(|| watched.budgets()));
+            let (pods, budgets) = (
+                watched.pods(name),
+                budgets.get_or_insert_with(|| watched.budgets()),
+            );
             cost += drain::cost(pods.iter().map(AsRef::as_ref), budgets);
-            let look = Look { name, around, pods: &pods, budgets, workloads };
+            let look = Look {
+                name,
+                around,
+                pods: &pods,
+                budgets,
+                workloads,
+            };
             let after = look.at(from, before, returns);
             changed |= before.is_none_or(|before| before.leads_to() != after.leads_to());
             node_pods.insert(name.clone(), after);
@@ -174,11 +221,17 @@ impl Drainer {
         wake: &mut Wake,
     ) -> Vec<(String, Arc<DrainPlan>, Option<String>)> {
         let mut drains = vec![];
-        for (name, found) in self.node_pods.iter().filter(|(name, _)| cluster.entries.contains_key(*name)) {
+        for (name, found) in self
+            .node_pods
+            .iter()
+            .filter(|(name, _)| cluster.entries.contains_key(*name))
+        {
             if let Some(until) = found.until {
                 wake.by(until);
             }
-            let Some(NodeDrain { plan, .. }) = &found.drain else { continue };
+            let Some(NodeDrain { plan, .. }) = &found.drain else {
+                continue;
+            };
             let held_up_by = || self.evictions.held_up_by(plan, around.time);
             let held_up_by = found.from.begun().and_then(|_| held_up_by());
             drains.push((name.clone(), Arc::clone(plan), held_up_by));
@@ -190,21 +243,32 @@ impl Drainer {
     fn watch_workloads(&mut self, around: &Around<'_>, cluster: &Cluster, known: &mut Known) {
         let evicted = known.monitored(cluster, &RulesByOwner::new(cluster, around.policy));
         let slots = cluster.ledger().map(|status| &status.slots);
-        let mut of_updates: BTreeSet<Workload> =
-            evicted.values().flatten().filter_map(|(owner, _)| Workload::parse(owner)).collect();
+        let mut of_updates: BTreeSet<Workload> = evicted
+            .values()
+            .flatten()
+            .filter_map(|(owner, _)| Workload::parse(owner))
+            .collect();
         let mut of_others = BTreeSet::new();
         for (name, node_pods) in &self.node_pods {
             let updates = slots.is_some_and(|slots| slots.contains_key(name));
-            let of = if updates { &mut of_updates } else { &mut of_others };
+            let of = if updates {
+                &mut of_updates
+            } else {
+                &mut of_others
+            };
             of.extend(node_pods.workloads.iter().cloned());
         }
-        self.workloads.want(&around.api.client, around.watches, [of_updates, of_others]);
+        self.workloads
+            .want(&around.api.client, around.watches, [of_updates, of_others]);
         known.note_evicted(&evicted, |owners| self.workloads.evicted(owners));
     }
 }
 
 /// All of them, and first those after the last one at which was looked.
-fn after<'k>(known: &'k BTreeMap<String, u64>, last: &str) -> impl Iterator<Item = (&'k String, &'k u64)> {
+fn after<'k>(
+    known: &'k BTreeMap<String, u64>,
+    last: &str,
+) -> impl Iterator<Item = (&'k String, &'k u64)> {
     let after_it = known.range::<str, _>((Bound::Excluded(last), Bound::Unbounded));
     after_it.chain(known.range::<str, _>((Bound::Unbounded, Bound::Included(last))))
 }

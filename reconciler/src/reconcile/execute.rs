@@ -25,26 +25,46 @@ enum Removal {
 
 impl Reconciler {
     /// Carries out what was decided for a node, unless a request for it is under way or its result was not seen yet.
-    pub(super) fn execute(&mut self, pass: &mut Pass<'_>, view: &NodeView<'_>, decision: &Decision<'_>) {
-        let Pass { cluster, known, observed, .. } = *pass;
+    pub(super) fn execute(
+        &mut self,
+        pass: &mut Pass<'_>,
+        view: &NodeView<'_>,
+        decision: &Decision<'_>,
+    ) {
+        let Pass {
+            cluster,
+            known,
+            observed,
+            ..
+        } = *pass;
         let name = view.shadow_name;
-        let Some(effect) = &decision.effect else { return };
+        let Some(effect) = &decision.effect else {
+            return;
+        };
         let plan = known.drain(name);
         if plan.is_none() && waits_for_pods(decision) {
             // The watch of its pods will wake the loop.
             return;
         }
         match (effect, plan) {
-            (Effect::Evict, Some(plan)) => return self.remove_pods(plan, Removal::Evict, &mut pass.wake),
+            (Effect::Evict, Some(plan)) => {
+                return self.remove_pods(plan, Removal::Evict, &mut pass.wake);
+            }
             (Effect::Delete, Some(plan)) => {
                 // The operator's own pods are evicted even now: if their budget forbids it, they are needed.
-                let removal = if plan.evict_operator_pods { Removal::Evict } else { Removal::Delete };
+                let removal = if plan.evict_operator_pods {
+                    Removal::Evict
+                } else {
+                    Removal::Delete
+                };
                 return self.remove_pods(&plan.clone().forced(), removal, &mut pass.wake);
             }
             (Effect::Evict | Effect::Delete, None) => return,
             _ => {}
         }
-        if !self.is_node_ready(pass, name) || !self.is_ready(pass, &Object::ShadowSpec(name.to_owned())) {
+        if !self.is_node_ready(pass, name)
+            || !self.is_ready(pass, &Object::ShadowSpec(name.to_owned()))
+        {
             return;
         }
         if let Some(mut call) = calls::of(cluster, view, decision, &observed.fleet) {
@@ -79,7 +99,8 @@ impl Reconciler {
 
     /// May a call about the Node of this shadow be made now? If not, the pass notes when it may.
     fn is_node_ready(&mut self, pass: &mut Pass<'_>, shadow: &str) -> bool {
-        names::node_of_shadow(shadow).is_none_or(|node| self.is_ready(pass, &Object::Node(node.to_owned())))
+        names::node_of_shadow(shadow)
+            .is_none_or(|node| self.is_ready(pass, &Object::Node(node.to_owned())))
     }
 }
 
@@ -92,7 +113,11 @@ fn waits_for_pods(decision: &Decision<'_>) -> bool {
         Some(Effect::Grant { .. }) => true,
         _ => false,
     };
-    let empties = [Reason::ExcludedFromLoadBalancers, Reason::Cordoning, Reason::Draining];
+    let empties = [
+        Reason::ExcludedFromLoadBalancers,
+        Reason::Cordoning,
+        Reason::Draining,
+    ];
     of_node && empties.contains(&decision.reason)
 }
 
@@ -109,8 +134,15 @@ mod tests {
         let (wrote, mut writes) = unbounded_channel();
         let (_, elected) = watch::channel(None);
         let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
-        let pod = PodKey { namespace: "n".into(), name: "p".into(), uid: "u".into() };
-        let plan = DrainPlan { evict: vec![pod], ..DrainPlan::default() };
+        let pod = PodKey {
+            namespace: "n".into(),
+            name: "p".into(),
+            uid: "u".into(),
+        };
+        let plan = DrainPlan {
+            evict: vec![pod],
+            ..DrainPlan::default()
+        };
         reconciler.remove_pods(&plan, Removal::Evict, &mut Wake::default());
         let (_, answer) = reconciler.evicting.join_next().await.unwrap().unwrap();
         assert_eq!((answer.as_str(), writes.try_recv().ok()), ("failed", None));
@@ -118,19 +150,41 @@ mod tests {
 
     #[test]
     fn only_emptying_waits_until_pods_are_known() {
-        let write = |object| Write { object, tests: vec![], sets: vec![] };
-        let (node, shadow) = (|| write(Object::Node("n")), || write(Object::ShadowSpec("brs-n")));
+        let write = |object| Write {
+            object,
+            tests: vec![],
+            sets: vec![],
+        };
+        let (node, shadow) = (
+            || write(Object::Node("n")),
+            || write(Object::ShadowSpec("brs-n")),
+        );
         for (effect, reason, waits) in [
-            (Effect::Write(node()), Reason::ExcludedFromLoadBalancers, true),
+            (
+                Effect::Write(node()),
+                Reason::ExcludedFromLoadBalancers,
+                true,
+            ),
             (Effect::Write(node()), Reason::Cordoning, true),
             (Effect::Write(node()), Reason::Starting("2.0.0"), false),
             (Effect::Write(node()), Reason::Draining, true),
             (Effect::Write(node()), Reason::ReturningToService, false),
             (Effect::Write(shadow()), Reason::Draining, false),
-            (Effect::Grant { confirm: node(), grant: shadow() }, Reason::Draining, true),
+            (
+                Effect::Grant {
+                    confirm: node(),
+                    grant: shadow(),
+                },
+                Reason::Draining,
+                true,
+            ),
             (Effect::Evict, Reason::Draining, false),
         ] {
-            let decision = Decision { effect: Some(effect), reason, milestone: None };
+            let decision = Decision {
+                effect: Some(effect),
+                reason,
+                milestone: None,
+            };
             assert_eq!(waits_for_pods(&decision), waits, "{decision:?}");
         }
     }

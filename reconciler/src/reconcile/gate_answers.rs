@@ -28,7 +28,10 @@ pub(super) struct GateAnswers {
 impl GateAnswers {
     /// From now on each query is asked, and again after each interval.
     pub(super) fn new(interval: Duration, now: Duration) -> Self {
-        Self { gates: Gates::new(interval, now), failures: BTreeMap::new() }
+        Self {
+            gates: Gates::new(interval, now),
+            failures: BTreeMap::new(),
+        }
     }
 
     /// What is known of this query now.
@@ -38,11 +41,20 @@ impl GateAnswers {
 
     /// Why this query has no answer, if it has none.
     pub(super) fn failure(&self, query: &GateQuery) -> Option<NoAnswer<'_>> {
-        self.failures.get(query).map_or(Some(NoAnswer::NotAsked), |log| log.reason().map(NoAnswer::Failed))
+        self.failures
+            .get(query)
+            .map_or(Some(NoAnswer::NotAsked), |log| {
+                log.reason().map(NoAnswer::Failed)
+            })
     }
 
     /// This is the answer to a query, or why there is none.
-    pub(super) fn answered(&mut self, query: &GateQuery, answer: Result<GateAnswer, String>, now: Duration) {
+    pub(super) fn answered(
+        &mut self,
+        query: &GateQuery,
+        answer: Result<GateAnswer, String>,
+        now: Duration,
+    ) {
         let (source, expression) = (&query.source, printable(&query.expression, QUERY_LOGGED));
         let log = self.failures.entry(query.clone()).or_default();
         match &answer {
@@ -54,7 +66,8 @@ impl GateAnswers {
             }
             _ => {}
         }
-        self.gates.answered(query, answer.unwrap_or(GateAnswer::Unknown), now);
+        self.gates
+            .answered(query, answer.unwrap_or(GateAnswer::Unknown), now);
     }
 }
 
@@ -63,10 +76,16 @@ impl Reconciler {
     pub(super) fn ask(&mut self, pass: &mut Pass<'_>) -> Vec<(String, String, GateState)> {
         let now = self.now();
         let matter = gates::matter(&pass.observed.fleet, &pass.observed.views);
-        let queries: BTreeSet<&GateQuery> =
-            pass.cluster.gates_of(&matter).map(|(_, gate)| &gate.query).collect();
+        let queries: BTreeSet<&GateQuery> = pass
+            .cluster
+            .gates_of(&matter)
+            .map(|(_, gate)| &gate.query)
+            .collect();
         let all = pass.cluster.gate_queries();
-        self.leading.gates.failures.retain(|query, _| all.contains(query));
+        self.leading
+            .gates
+            .failures
+            .retain(|query, _| all.contains(query));
         let (due, next) = self.leading.gates.gates.due(&queries, &all, now);
         if let Some(next) = next {
             pass.wake.by(next);
@@ -80,7 +99,11 @@ impl Reconciler {
             self.leading.under_way.push(asking.boxed());
         }
         let state = |(pool, gate): (&str, &PoolGate)| {
-            (pool.to_owned(), gate.name.clone(), self.leading.gates.state(&gate.query, now))
+            (
+                pool.to_owned(),
+                gate.name.clone(),
+                self.leading.gates.state(&gate.query, now),
+            )
         };
         pass.cluster.gates_of(&matter).map(state).collect()
     }

@@ -179,7 +179,9 @@ impl Memory {
                 memory.node_denials.denied(&format!("the Node: {why}"), now);
             }
             (_, Reply::Denied(why)) => {
-                memory.shadow_denials.denied(&format!("the node's shadow: {why}"), now);
+                memory
+                    .shadow_denials
+                    .denied(&format!("the node's shadow: {why}"), now);
             }
             (Object::Node(_), Reply::Written(_)) => memory.node_denials.resolved(),
             (_, Reply::Written(_) | Reply::Removed) => memory.shadow_denials.resolved(),
@@ -192,7 +194,12 @@ impl Memory {
     }
 
     /// A grant has written the Node in this version, too.
-    pub(super) fn note_node_written(&mut self, object: &Object<String>, version: Option<u64>, now: Duration) {
+    pub(super) fn note_node_written(
+        &mut self,
+        object: &Object<String>,
+        version: Option<u64>,
+        now: Duration,
+    ) {
         if let Object::ShadowSpec(shadow) = object {
             self.node(shadow).node.wait_for_version(version, false, now);
         }
@@ -213,12 +220,26 @@ impl Memory {
     /// What the API server takes no change of, by name of the shadow; and when the first of these denials is forgotten.
     pub(super) fn denied(&self, now: Duration) -> (BTreeMap<String, Denied>, Option<Duration>) {
         let (mut all, mut until) = (BTreeMap::new(), None);
-        for (name, NodeMemory { node_denials, shadow_denials, .. }) in &self.nodes {
-            let [node, shadow] = [node_denials, shadow_denials].map(|it| it.hold(now).then_some(it));
+        for (
+            name,
+            NodeMemory {
+                node_denials,
+                shadow_denials,
+                ..
+            },
+        ) in &self.nodes
+        {
+            let [node, shadow] =
+                [node_denials, shadow_denials].map(|it| it.hold(now).then_some(it));
             if node.or(shadow).is_none() {
                 continue;
             }
-            until = [node, shadow].into_iter().flatten().map(|it| it.until).chain(until).min();
+            until = [node, shadow]
+                .into_iter()
+                .flatten()
+                .map(|it| it.until)
+                .chain(until)
+                .min();
             let [node, shadow] = [node, shadow].map(|it| it.map(|it| it.why.clone()));
             all.insert(name.clone(), Denied { node, shadow });
         }
@@ -255,23 +276,33 @@ impl Memory {
 
     /// Forgets nodes, shadows and pools that are gone, and drains that have ended.
     pub(super) fn prune(&mut self, cluster: &Cluster, known: &Known) {
-        self.pools.retain(|name, memory| memory.status.is_under_way() || cluster.pools.contains_key(name));
+        self.pools.retain(|name, memory| {
+            memory.status.is_under_way() || cluster.pools.contains_key(name)
+        });
         self.nodes.retain(|name, memory| {
             let entry = cluster.entries.get(name);
             if entry.is_none_or(|entry| entry.shadow.is_none()) {
                 // Its kubelet can have the shadow made and deleted as often as it likes, by the opt-in label.
                 let Explained { quota, reason, .. } = memory.explained;
-                memory.explained = Explained { reason, quota, ..Explained::default() };
+                memory.explained = Explained {
+                    reason,
+                    quota,
+                    ..Explained::default()
+                };
                 memory.node_denials = Denials::default();
-                if !entry.and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.is_managed()) {
+                if !entry
+                    .and_then(|entry| entry.node.as_ref())
+                    .is_some_and(|node| node.is_managed())
+                {
                     memory.left_alone.resolved();
                 }
             }
             if known.drain(name).is_none() {
                 memory.refusals.clear();
             }
-            let under_way =
-                [&memory.node, &memory.shadow, &memory.condition].iter().any(|last| last.is_under_way());
+            let under_way = [&memory.node, &memory.shadow, &memory.condition]
+                .iter()
+                .any(|last| last.is_under_way());
             under_way || entry.is_some_and(|entry| entry.node.is_some() || entry.shadow.is_some())
         });
     }
@@ -280,8 +311,16 @@ impl Memory {
 impl Denials {
     /// A change was denied.
     pub(super) fn denied(&mut self, why: &str, now: Duration) {
-        let in_a_row = if now < self.until { self.in_a_row.saturating_add(1) } else { 1 };
-        *self = Self { in_a_row, why: why.to_owned(), until: now + DENIAL_HOLDS_FOR };
+        let in_a_row = if now < self.until {
+            self.in_a_row.saturating_add(1)
+        } else {
+            1
+        };
+        *self = Self {
+            in_a_row,
+            why: why.to_owned(),
+            until: now + DENIAL_HOLDS_FOR,
+        };
     }
 
     /// A change was made.

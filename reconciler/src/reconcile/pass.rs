@@ -65,20 +65,43 @@ impl Reconciler {
         drainer.watch(&around, &cluster, known, &mut wake);
         self.note_denials(known, &mut wake);
         known.note_cordons(&cluster, now);
-        let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
+        let rounding = TimestampRound::new()
+            .smallest(Unit::Millisecond)
+            .mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let own_node = self.api.own_node.clone();
-        known.note_gates(&cluster, |query| self.leading.gates.state(query, self.now()));
+        known.note_gates(&cluster, |query| {
+            self.leading.gates.state(query, self.now())
+        });
         let pools = pools_at(&cluster, known, &policy, now);
         let leader = self.leader(own_node.as_deref());
-        let observed = observe(&cluster, known, &pools, &policy, &leader, Now { time: now, text: &now_text });
+        let observed = observe(
+            &cluster,
+            known,
+            &pools,
+            &policy,
+            &leader,
+            Now {
+                time: now,
+                text: &now_text,
+            },
+        );
         wake.by_time(observed.next, now, self.now());
-        let mut pass = Pass { cluster: &cluster, known, observed: &observed, now, wake };
+        let mut pass = Pass {
+            cluster: &cluster,
+            known,
+            observed: &observed,
+            now,
+            wake,
+        };
         if self.ensure_term(&mut pass) {
             self.start_probe(&mut pass);
             self.look_around(&mut pass);
             let gates = self.ask(&mut pass);
-            let last_pass = LastPass { gates, ..self.decide(&mut pass) };
+            let last_pass = LastPass {
+                gates,
+                ..self.decide(&mut pass)
+            };
             self.metrics.passed(Some(last_pass));
             self.opt_in(&mut pass);
         }
@@ -102,7 +125,10 @@ impl Reconciler {
     /// Without the fleet nothing may be decided.
     fn cannot_read_fleet(&mut self, why: &str) {
         if self.fleet_log.is_new(why) {
-            tracing::error!(why, "the BottlerocketFleet cannot be read, so nothing is done");
+            tracing::error!(
+                why,
+                "the BottlerocketFleet cannot be read, so nothing is done"
+            );
         }
         self.metrics.passed(None);
     }
@@ -129,11 +155,19 @@ impl Reconciler {
     /// Is our term in the ledger? If not, sends the request that creates the ledger, or the one that writes a new term
     /// into it. Nothing else is written before that.
     fn ensure_term(&mut self, pass: &mut Pass<'_>) -> bool {
-        let Pass { cluster, observed, .. } = *pass;
+        let Pass {
+            cluster, observed, ..
+        } = *pass;
         if cluster.fleet().is_none() {
-            let fleet = json!(BottlerocketFleet::new(names::FLEET, BottlerocketFleetSpec::default()));
+            let fleet = json!(BottlerocketFleet::new(
+                names::FLEET,
+                BottlerocketFleetSpec::default()
+            ));
             let create = Ok(Operation::Create(fleet));
-            self.send(pass, Call::about(cluster, Object::Ledger, create, Context::default()));
+            self.send(
+                pass,
+                Call::about(cluster, Object::Ledger, create, Context::default()),
+            );
             return false;
         }
         if self.leading.term.is_some() && self.leading.term == observed.fleet.ledger_term {
@@ -141,14 +175,22 @@ impl Reconciler {
         }
         let (term, write) = decide::new_term(cluster.ledger(), &observed.views);
         let call = calls::ledger(cluster, &write, None);
-        self.send(pass, Call { purpose: Purpose::BeginTerm(term), ..call });
+        self.send(
+            pass,
+            Call {
+                purpose: Purpose::BeginTerm(term),
+                ..call
+            },
+        );
         false
     }
 
     /// Starts the dry runs that prove our admission rules to be in force, if they are due and there is a node with a
     /// shadow to make them on.
     fn start_probe(&mut self, pass: &mut Pass<'_>) {
-        let Some(due) = self.leading.admission.due() else { return };
+        let Some(due) = self.leading.admission.due() else {
+            return;
+        };
         let nodes = pass.cluster.normal_nodes();
         if nodes.is_empty() {
             return;
@@ -158,27 +200,42 @@ impl Reconciler {
             return;
         }
         let number = self.leading.admission.begin();
-        let tried_on = checks::spread(&nodes, number).into_iter().map(str::to_owned).collect();
+        let tried_on = checks::spread(&nodes, number)
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
         let (client, namespace) = (self.api.client.clone(), self.api.namespace.clone());
         let tried = checks::try_out_admission(client, namespace, tried_on);
-        self.leading.under_way.push(tried.map(Completed::Probe).boxed());
+        self.leading
+            .under_way
+            .push(tried.map(Completed::Probe).boxed());
     }
 
     /// Looks for another operator, if it is time to.
     fn look_around(&mut self, pass: &mut Pass<'_>) {
-        let Some(due) = self.leading.alone.due() else { return };
+        let Some(due) = self.leading.alone.due() else {
+            return;
+        };
         if self.now() < due {
             pass.wake.by(due);
             return;
         }
         self.leading.alone.begin();
-        let looked = checks::look_for_other_operator(self.api.client.clone(), self.api.namespace.clone());
-        self.leading.under_way.push(looked.map(Completed::LookedAround).boxed());
+        let looked =
+            checks::look_for_other_operator(self.api.client.clone(), self.api.namespace.clone());
+        self.leading
+            .under_way
+            .push(looked.map(Completed::LookedAround).boxed());
     }
 
     /// Labels the nodes that are to be opted in, if `AUTO_LABEL` wants it.
     pub(super) fn opt_in(&mut self, pass: &mut Pass<'_>) {
-        let Pass { cluster, observed, now, .. } = *pass;
+        let Pass {
+            cluster,
+            observed,
+            now,
+            ..
+        } = *pass;
         if !self.policy.auto_label {
             return;
         }
@@ -199,7 +256,12 @@ impl Reconciler {
 
     /// Decides for the ledger and for each node, and starts what may start now.
     fn decide(&mut self, pass: &mut Pass<'_>) -> LastPass {
-        let Observed { fleet, views, too_long, .. } = pass.observed;
+        let Observed {
+            fleet,
+            views,
+            too_long,
+            ..
+        } = pass.observed;
         let FleetDecision { slots, nodes } = decide::fleet(pass.observed);
         if let Some(write) = &slots.write {
             let event = EventText::of_halts(&slots.halted);
@@ -223,7 +285,11 @@ impl Reconciler {
             if let Reason::NotUnderstood(why) = decision.reason {
                 let of_shadow = pass.cluster.has_shadow(view.shadow_name)
                     && pass.cluster.shadow(view.shadow_name).is_none();
-                last_pass.skip(if of_shadow { "BottlerocketShadow" } else { "Node" });
+                last_pass.skip(if of_shadow {
+                    "BottlerocketShadow"
+                } else {
+                    "Node"
+                });
                 self.leave_alone(pass.cluster, view, why);
                 // Of a shadow that can be read: what stood there before says nothing any more.
                 self.explain(pass, view, &decision.reason);
@@ -246,13 +312,23 @@ impl Reconciler {
     /// How many of the pods and budgets that are watched now, and of the pools, cannot be read or understood.
     fn unreadable(&self, pass: &Pass<'_>) -> BTreeMap<&'static str, i64> {
         let Pass { cluster, known, .. } = *pass;
-        let of_drains: usize = known.drains.values().map(|drain| drain.plan.unreadable.len()).sum();
+        let of_drains: usize = known
+            .drains
+            .values()
+            .map(|drain| drain.plan.unreadable.len())
+            .sum();
         let budgets = self.leading.drainer.unreadable_budgets();
         let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
         BTreeMap::from([
             (
                 "BottlerocketPool",
-                number(cluster.pools.values().filter(|pool| pool.rules().is_none()).count()),
+                number(
+                    cluster
+                        .pools
+                        .values()
+                        .filter(|pool| pool.rules().is_none())
+                        .count(),
+                ),
             ),
             ("Pod", number(of_drains + cluster.unreadable_agents())),
             ("PodDisruptionBudget", number(budgets)),
@@ -272,7 +348,9 @@ impl Reconciler {
     /// Pods have changed: does anything else follow from them than before?
     pub(super) fn drains_changed(&mut self) -> bool {
         let watches = Arc::clone(&self.watches);
-        let Ok(cluster) = watches.cluster() else { return true };
+        let Ok(cluster) = watches.cluster() else {
+            return true;
+        };
         if !self.leading.known.is_of(&cluster) {
             return true;
         }
@@ -285,8 +363,19 @@ impl Reconciler {
 
     /// What a drainer needs to know at this time, and the drainer.
     fn around(&mut self, time: Timestamp) -> (Around<'_>, &mut Drainer) {
-        let Self { api, watches, policy, .. } = self;
-        let around = Around { api, watches, policy, now: self.epoch.elapsed(), time };
+        let Self {
+            api,
+            watches,
+            policy,
+            ..
+        } = self;
+        let around = Around {
+            api,
+            watches,
+            policy,
+            now: self.epoch.elapsed(),
+            time,
+        };
         (around, &mut self.leading.drainer)
     }
 }

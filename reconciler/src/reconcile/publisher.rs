@@ -24,7 +24,10 @@ pub(super) struct Publisher {
 
 impl Publisher {
     pub(super) fn new(recorder: Recorder) -> Self {
-        Self { recorder, under_way: JoinSet::new() }
+        Self {
+            recorder,
+            under_way: JoinSet::new(),
+        }
     }
 
     /// Publishes the Event of this context, if there is one, on each of its objects.
@@ -43,14 +46,21 @@ impl Publisher {
     fn publish_on(&mut self, object: ObjectReference, text: EventText) {
         while self.under_way.try_join_next().is_some() {}
         if self.under_way.len() >= MAX_EVENTS {
-            tracing::debug!(reason = text.reason, "too many Events are being published; one is dropped");
+            tracing::debug!(
+                reason = text.reason,
+                "too many Events are being published; one is dropped"
+            );
             return;
         }
         let recorder = self.recorder.clone();
         self.under_way.spawn(async move {
             let (note, action) = text.printable();
             let event = Event {
-                type_: if text.warning { EventType::Warning } else { EventType::Normal },
+                type_: if text.warning {
+                    EventType::Warning
+                } else {
+                    EventType::Normal
+                },
                 reason: text.reason.to_owned(),
                 note: Some(note),
                 action,
@@ -61,7 +71,11 @@ impl Publisher {
                 Ok(Err(error)) => describe(&error),
                 Err(_) => "no answer in time".to_owned(),
             };
-            tracing::debug!(reason = event.reason, error, "an Event could not be published");
+            tracing::debug!(
+                reason = event.reason,
+                error,
+                "an Event could not be published"
+            );
         });
     }
 }

@@ -20,13 +20,21 @@ impl Reconciler {
     pub(super) fn is_ready(&mut self, pass: &mut Pass<'_>, object: &Object<String>) -> bool {
         let (version, now) = (version_of(object, pass.cluster), self.now());
         if let Object::ShadowSpec(name) = object
-            && let of_node = pass.cluster.node(name).and_then(|node| resource_version(node.meta()))
+            && let of_node = pass
+                .cluster
+                .node(name)
+                .and_then(|node| resource_version(node.meta()))
             && let Some(until) = self.leading.memory.node_lags(name, of_node, now)
         {
             pass.wake.by(until);
             return false;
         }
-        match self.leading.memory.in_flight(object).readiness(version, now) {
+        match self
+            .leading
+            .memory
+            .in_flight(object)
+            .readiness(version, now)
+        {
             MaySend::Ready => true,
             MaySend::UnderWay => false,
             MaySend::Until(until) => {

@@ -25,17 +25,27 @@ impl Reconciler {
     /// Says, once, that a node cannot be interpreted and is left alone.
     pub(super) fn leave_alone(&mut self, cluster: &Cluster, view: &NodeView<'_>, why: &str) {
         let name = view.shadow_name;
-        if !self.leading.memory.leave_alone(name, why, self.epoch.elapsed()) {
+        if !self
+            .leading
+            .memory
+            .leave_alone(name, why, self.epoch.elapsed())
+        {
             return;
         }
-        tracing::error!(node = names::node_of_shadow(name), shadow = name, why, "this node is left alone");
+        tracing::error!(
+            node = names::node_of_shadow(name),
+            shadow = name,
+            why,
+            "this node is left alone"
+        );
         let event = EventText {
             reason: "NotUnderstood",
             warning: true,
             note: format!("this node is left alone: {why}"),
             action: "Observe".to_owned(),
         };
-        self.publisher.publish(Context::of(cluster, view, "NotUnderstood", Some(event)));
+        self.publisher
+            .publish(Context::of(cluster, view, "NotUnderstood", Some(event)));
     }
 
     /// Says, once, that a node cannot have a shadow.
@@ -44,19 +54,42 @@ impl Reconciler {
             "its name has more than {} characters, so no shadow can be named after it",
             names::NODE_NAME_MAX
         );
-        if !self.leading.memory.leave_alone(name, &note, self.epoch.elapsed()) {
+        if !self
+            .leading
+            .memory
+            .leave_alone(name, &note, self.epoch.elapsed())
+        {
             return;
         }
         let long = names::node_of_shadow(name).unwrap_or(name).to_owned();
         tracing::error!(node = long, note, "this node is left alone");
-        let event = EventText { reason: "NameTooLong", warning: true, note, action: "Observe".to_owned() };
-        let objects = cluster.node(name).map(|node| node.object_ref(&())).into_iter().collect();
-        self.publisher.publish(Context { node: long, event: Some(event), objects, ..Context::default() });
+        let event = EventText {
+            reason: "NameTooLong",
+            warning: true,
+            note,
+            action: "Observe".to_owned(),
+        };
+        let objects = cluster
+            .node(name)
+            .map(|node| node.object_ref(&()))
+            .into_iter()
+            .collect();
+        self.publisher.publish(Context {
+            node: long,
+            event: Some(event),
+            objects,
+            ..Context::default()
+        });
     }
 
     /// Says why the node moves or not: by a log line when the reason changes, and by the condition once it no longer
     /// changes.
-    pub(super) fn explain(&mut self, pass: &mut Pass<'_>, view: &NodeView<'_>, reason: &Reason<'_>) {
+    pub(super) fn explain(
+        &mut self,
+        pass: &mut Pass<'_>,
+        view: &NodeView<'_>,
+        reason: &Reason<'_>,
+    ) {
         let cluster = pass.cluster;
         let name = view.shadow_name;
         let Some(shadow) = cluster.shadow(name) else {
@@ -96,13 +129,26 @@ impl Reconciler {
         }
         let progressing = DesiredCondition::progressing(reason.status(), reason.as_str(), &message);
         self.log_reason(cluster, view, reason, &progressing);
-        let overdue = view.time.slot_overdue.then(|| DesiredCondition::overdue(&progressing));
-        let available = view.shadow.as_ref().and_then(DesiredCondition::update_available);
+        let overdue = view
+            .time
+            .slot_overdue
+            .then(|| DesiredCondition::overdue(&progressing));
+        let available = view
+            .shadow
+            .as_ref()
+            .and_then(DesiredCondition::update_available);
         let (why, reason) = (reason, progressing.reason);
-        let wanted: Vec<DesiredCondition> =
-            [progressing].into_iter().chain(overdue).chain(available).collect();
+        let wanted: Vec<DesiredCondition> = [progressing]
+            .into_iter()
+            .chain(overdue)
+            .chain(available)
+            .collect();
         let now = self.now();
-        let pool = pass.observed.fleet.pool_of(view).map_or("", |pool| pool.name);
+        let pool = pass
+            .observed
+            .fleet
+            .pool_of(view)
+            .map_or("", |pool| pool.name);
         let has_slot = pass.observed.fleet.slots.contains_key(name);
         let step = step(shadow, has_slot, why);
         let explained = &mut self.leading.memory.node(name).explained;
@@ -119,14 +165,24 @@ impl Reconciler {
             return;
         }
         let status = status::shadow_patch(shadow, pool, &wanted, &text(pass.now));
-        let context = Context { node: name.to_owned(), reason, ..Context::default() };
+        let context = Context {
+            node: name.to_owned(),
+            reason,
+            ..Context::default()
+        };
         self.apply(pass, Object::ShadowStatus(name.to_owned()), status, context);
     }
 
     /// Says why a node gets no shadow: a quota or a rule may refuse it.
-    fn explain_without_shadow(&mut self, cluster: &Cluster, view: &NodeView<'_>, reason: &Reason<'_>) {
+    fn explain_without_shadow(
+        &mut self,
+        cluster: &Cluster,
+        view: &NodeView<'_>,
+        reason: &Reason<'_>,
+    ) {
         if matches!(reason, Reason::NodeChangesDenied(_)) {
-            let told = DesiredCondition::progressing(reason.status(), reason.as_str(), &reason.message());
+            let told =
+                DesiredCondition::progressing(reason.status(), reason.as_str(), &reason.message());
             self.log_reason(cluster, view, reason, &told);
         } else {
             self.leading.memory.node(view.shadow_name).explained.reason = None;
@@ -150,35 +206,72 @@ impl Reconciler {
             return;
         }
         let logged = explained.quota.take(now);
-        let context = Context::of(cluster, view, wanted.reason, EventText::of_reason(view, reason));
+        let context = Context::of(
+            cluster,
+            view,
+            wanted.reason,
+            EventText::of_reason(view, reason),
+        );
         if let Some(left_out) = logged {
             let (left_out, says) = ((left_out > 0).then_some(left_out), &wanted.message);
-            let Context { node, version, state, .. } = &context;
-            tracing::info!(node, version, state, reason = wanted.reason, says, left_out, "Progressing");
+            let Context {
+                node,
+                version,
+                state,
+                ..
+            } = &context;
+            tracing::info!(
+                node,
+                version,
+                state,
+                reason = wanted.reason,
+                says,
+                left_out,
+                "Progressing"
+            );
         }
         self.publisher.publish(context);
     }
 
     /// What this process knows beyond the reason. The text changes no more often than the reason.
-    pub(super) fn detail(&self, pass: &Pass<'_>, view: &NodeView<'_>, reason: &Reason<'_>) -> Option<String> {
-        let Pass { cluster, known, now, .. } = *pass;
+    pub(super) fn detail(
+        &self,
+        pass: &Pass<'_>,
+        view: &NodeView<'_>,
+        reason: &Reason<'_>,
+    ) -> Option<String> {
+        let Pass {
+            cluster,
+            known,
+            now,
+            ..
+        } = *pass;
         let name = view.shadow_name;
         let transition = |shadow: &BottlerocketShadow| {
             let text = shadow.spec.state_transition_timestamp.as_deref();
-            known.ahead.read([shadow.metadata.uid.as_deref()?, TRANSITION], text, now)
+            known
+                .ahead
+                .read([shadow.metadata.uid.as_deref()?, TRANSITION], text, now)
         };
         match reason {
             Reason::Draining | Reason::Aborting(Abort::DrainBlocked | Abort::DrainTimedOut) => {
-                let held_up = known.drains.get(name).and_then(|drain| drain.held_up_by.clone());
+                let held_up = known
+                    .drains
+                    .get(name)
+                    .and_then(|drain| drain.held_up_by.clone());
                 held_up.or_else(|| left(cluster, name))
             }
             Reason::Starting(_) => {
                 let spec = &cluster.shadow(name)?.spec;
-                let since =
-                    spec.state_transition_timestamp.as_deref().filter(|_| spec.state != State::Idle)?;
+                let since = spec
+                    .state_transition_timestamp
+                    .as_deref()
+                    .filter(|_| spec.state != State::Idle)?;
                 Some(format!("it was asked to at {since}"))
             }
-            Reason::RebootGranted | Reason::Rebooting | Reason::RebootOverdue(_) => left(cluster, name),
+            Reason::RebootGranted | Reason::Rebooting | Reason::RebootOverdue(_) => {
+                left(cluster, name)
+            }
             Reason::Aborting(Abort::PodsComeBack) => known.drain(name)?.needed.clone(),
             Reason::Aborting(Abort::NodeChangesDenied) => {
                 let denied = known.denied.get(name)?;
@@ -201,15 +294,22 @@ impl Reconciler {
                     };
                     let why = self.leading.memory.given_up(name).or_else(told);
                     let why = why.map(|why| format!("({why:?}): {why}"));
-                    given_up_text(node, spec.version.as_deref()?, why.as_deref(), transition(shadow)?)
+                    given_up_text(
+                        node,
+                        spec.version.as_deref()?,
+                        why.as_deref(),
+                        transition(shadow)?,
+                    )
                 })
             }
-            Reason::Monitoring => {
-                soak_text(pass.observed.fleet.pool_of(view)?, transition(cluster.shadow(name)?)?)
-            }
-            Reason::WorkloadsUnavailable(_) => {
-                workloads_text(pass.observed.fleet.pool_of(view)?, transition(cluster.shadow(name)?)?)
-            }
+            Reason::Monitoring => soak_text(
+                pass.observed.fleet.pool_of(view)?,
+                transition(cluster.shadow(name)?)?,
+            ),
+            Reason::WorkloadsUnavailable(_) => workloads_text(
+                pass.observed.fleet.pool_of(view)?,
+                transition(cluster.shadow(name)?)?,
+            ),
             Reason::ExcludedFromLoadBalancers => {
                 let since = cluster.entries.get(name)?.marker()?.excluded_at.as_deref();
                 let since = known.ahead.read([view.node?.uid, EXCLUDED], since, now)?;
@@ -222,11 +322,20 @@ impl Reconciler {
     /// Publishes, once for each answer, why evictions of a drain have been refused for long.
     fn publish_refusal(&mut self, pass: &Pass<'_>, view: &NodeView<'_>) {
         let name = view.shadow_name;
-        let Some(plan) = pass.known.drain(name) else { return };
-        let Some((pod, why)) = self.leading.drainer.lasting_refusal(plan) else { return };
+        let Some(plan) = pass.known.drain(name) else {
+            return;
+        };
+        let Some((pod, why)) = self.leading.drainer.lasting_refusal(plan) else {
+            return;
+        };
         if self.leading.memory.refused(name, why) {
             let event = EventText::of_refusal(view, pod, why);
-            self.publisher.publish(Context::of(pass.cluster, view, Reason::Draining.as_str(), Some(event)));
+            self.publisher.publish(Context::of(
+                pass.cluster,
+                view,
+                Reason::Draining.as_str(),
+                Some(event),
+            ));
         }
     }
 
@@ -263,15 +372,26 @@ fn left(cluster: &Cluster, name: &str) -> Option<String> {
 
 /// The time as conditions record it, in whole seconds.
 pub(super) fn text(now: Timestamp) -> String {
-    now.round(TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Trunc)).unwrap_or(now).to_string()
+    now.round(
+        TimestampRound::new()
+            .smallest(Unit::Second)
+            .mode(RoundMode::Trunc),
+    )
+    .unwrap_or(now)
+    .to_string()
 }
 
 /// Why the node moves or not, as it was last told.
 fn told_progress(shadow: &BottlerocketShadow) -> Option<&Condition> {
-    status::shadow_conditions(shadow).iter().find(|told| told.type_ == PROGRESSING)
+    status::shadow_conditions(shadow)
+        .iter()
+        .find(|told| told.type_ == PROGRESSING)
 }
 
 /// Does this reason's message name why an update was given up, in our own words? Others quote hosts.
 fn tells_why(reason: &str) -> bool {
-    matches!(Reason::of_word(reason), Some(Reason::Aborting(_) | Reason::BackingOff))
+    matches!(
+        Reason::of_word(reason),
+        Some(Reason::Aborting(_) | Reason::BackingOff)
+    )
 }

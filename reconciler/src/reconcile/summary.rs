@@ -15,11 +15,15 @@ use super::status_writer::text;
 impl Reconciler {
     /// Writes the fleet's limit, counts and conditions, once they no longer change.
     pub(super) fn sum_up<'p>(&mut self, pass: &mut Pass<'p>, nodes: &[Decision<'p>]) {
-        let Pass { cluster, observed, .. } = *pass;
+        let Pass {
+            cluster, observed, ..
+        } = *pass;
         let Some(fleet) = cluster.fleet() else { return };
         let busy_nodes = cluster.busy_nodes(observed.fleet.slots);
         let versions = observed.fleet.versions;
-        let halted = versions.iter().filter(|(_, record)| record.halted.is_some());
+        let halted = versions
+            .iter()
+            .filter(|(_, record)| record.halted.is_some());
         let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
         let (admission, alone) = (&self.leading.admission, &self.leading.alone);
         let progress = Progress::of_fleet(observed, nodes);
@@ -36,25 +40,49 @@ impl Reconciler {
             },
             updated: progress.updated_condition("no node is opted in"),
             halted: status::halted_column(&halted),
-            halt: DesiredCondition::halted(&self.api.namespace, versions, observed.fleet.acknowledged),
-            halt_holds_nodes: nodes.iter().any(|it| matches!(it.reason, Reason::VersionHalted(_))),
+            halt: DesiredCondition::halted(
+                &self.api.namespace,
+                versions,
+                observed.fleet.acknowledged,
+            ),
+            halt_holds_nodes: nodes
+                .iter()
+                .any(|it| matches!(it.reason, Reason::VersionHalted(_))),
             idle: DesiredCondition::idle(busy_nodes),
-            admission: admission.is_known().then(|| DesiredCondition::admission(admission.holds())),
-            other_operator: alone.is_known().then(|| DesiredCondition::other_operator(alone.holds())),
+            admission: admission
+                .is_known()
+                .then(|| DesiredCondition::admission(admission.holds())),
+            other_operator: alone
+                .is_known()
+                .then(|| DesiredCondition::other_operator(alone.holds())),
         };
         if wanted.is_stored_in(&fleet.object) {
             self.leading.memory.debounced_fleet.forget();
             return;
         }
         let now = self.now();
-        if let Some(due) = self.leading.memory.debounced_fleet.waits_until(wanted.clone(), now) {
+        if let Some(due) = self
+            .leading
+            .memory
+            .debounced_fleet
+            .waits_until(wanted.clone(), now)
+        {
             pass.wake.by(due);
             return;
         }
         let status = wanted.patch(&fleet.object, observed.fleet.now);
         let event = wanted.new_obstacle(&fleet.object);
         let objects = vec![fleet.object.object_ref(&())];
-        self.apply(pass, Object::FleetStatus, status, Context { event, objects, ..Context::default() });
+        self.apply(
+            pass,
+            Object::FleetStatus,
+            status,
+            Context {
+                event,
+                objects,
+                ..Context::default()
+            },
+        );
     }
 
     /// Writes the statuses of the pools, once they no longer change.
@@ -74,7 +102,12 @@ impl Reconciler {
                 continue;
             }
             let status = wanted.patch(pool, &text(pass.now));
-            self.apply(pass, Object::PoolStatus(name.clone()), status, Context::default());
+            self.apply(
+                pass,
+                Object::PoolStatus(name.clone()),
+                status,
+                Context::default(),
+            );
         }
     }
 }

@@ -63,7 +63,12 @@ pub struct WantedPods<'a> {
 impl Default for PodWatches {
     fn default() -> Self {
         let turns = Arc::new(Semaphore::new(LISTS_AT_ONCE));
-        Self { turns, objects: Arc::default(), watches: BTreeMap::new(), budgets: None }
+        Self {
+            turns,
+            objects: Arc::default(),
+            watches: BTreeMap::new(),
+            budgets: None,
+        }
     }
 }
 
@@ -78,28 +83,46 @@ impl PodWatches {
     ) {
         let wanted: Vec<_> = wanted.take(MAX_POD_WATCHES).collect();
         let names: BTreeSet<&str> = wanted.iter().map(|wanted| wanted.shadow).collect();
-        self.watches.retain(|shadow, _| names.contains(shadow.as_str()));
+        self.watches
+            .retain(|shadow, _| names.contains(shadow.as_str()));
         if wanted.is_empty() {
             (self.budgets, self.objects) = (None, Arc::default());
             return;
         }
-        self.objects().pods.want(wanted.iter().map(|wanted| (wanted.shadow, wanted.spare)));
+        self.objects()
+            .pods
+            .want(wanted.iter().map(|wanted| (wanted.shadow, wanted.spare)));
         if !self.watch_budgets(client, watches, now) {
             // Nobody knows yet which labels matter.
             return;
         }
         for outdated in self.take_outdated() {
-            self.watches.get(&outdated).into_iter().for_each(Watch::refresh);
+            self.watches
+                .get(&outdated)
+                .into_iter()
+                .for_each(Watch::refresh);
         }
         for WantedPods { shadow, node, .. } in wanted {
-            let Self { turns, objects, watches: begun, .. } = self;
+            let Self {
+                turns,
+                objects,
+                watches: begun,
+                ..
+            } = self;
             begun.entry(shadow.to_owned()).or_insert_with(|| {
-                let (api, params, turns) =
-                    (Api::<PodItem>::all(client.clone()), on_node(node), Arc::clone(turns));
-                let pods = move || list_and_watch_in_turn(api.clone(), params.clone(), Arc::clone(&turns));
+                let (api, params, turns) = (
+                    Api::<PodItem>::all(client.clone()),
+                    on_node(node),
+                    Arc::clone(turns),
+                );
+                let pods =
+                    move || list_and_watch_in_turn(api.clone(), params.clone(), Arc::clone(&turns));
                 let (name, objects) = (shadow.to_owned(), Arc::clone(objects));
                 let keep = move |event| keep_pod(&name, &mut locked(&objects), event);
-                let signals = (Arc::clone(&watches.pods_changed), Arc::clone(&watches.failures));
+                let signals = (
+                    Arc::clone(&watches.pods_changed),
+                    Arc::clone(&watches.failures),
+                );
                 Watch::start("the pods of a node", pods, keep, signals)
             });
         }
@@ -107,15 +130,26 @@ impl PodWatches {
 
     /// Watches all budgets. Returns whether they are known.
     fn watch_budgets(&mut self, client: &Client, watches: &Watches, now: Duration) -> bool {
-        let Self { turns, objects, budgets, .. } = self;
+        let Self {
+            turns,
+            objects,
+            budgets,
+            ..
+        } = self;
         let budgets = budgets.get_or_insert_with(|| {
             let (api, turns) = (Api::<Item<Budget>>::all(client.clone()), Arc::clone(turns));
-            let all = move || list_and_watch_in_turn(api.clone(), ListParams::default(), Arc::clone(&turns));
+            let all = move || {
+                list_and_watch_in_turn(api.clone(), ListParams::default(), Arc::clone(&turns))
+            };
             let signals = (Arc::clone(&watches.changed), Arc::clone(&watches.failures));
             let kept = Arc::clone(objects);
             let keep = move |event| keep_budget(&mut locked(&kept).budgets, event);
             let watch = Watch::start("budgets", all, keep, signals);
-            BudgetWatch { watch, before: Budgets::default(), again: now + LOOK_AGAIN }
+            BudgetWatch {
+                watch,
+                before: Budgets::default(),
+                again: now + LOOK_AGAIN,
+            }
         });
         if now >= budgets.again && locked(objects).budgets.has_too_many() {
             budgets.again = now + LOOK_AGAIN;
@@ -151,20 +185,30 @@ impl PodWatches {
     /// The namespaces in which a budget allows more than at the last call.
     pub fn relaxed(&mut self) -> BTreeSet<String> {
         let found = self.budgets();
-        let Some(budgets) = &mut self.budgets else { return BTreeSet::new() };
+        let Some(budgets) = &mut self.budgets else {
+            return BTreeSet::new();
+        };
         budgets.before.relaxed(found.iter().map(AsRef::as_ref))
     }
 
     /// How many budgets cannot be read.
     pub fn unreadable_budgets(&self) -> usize {
-        self.budgets().iter().filter(|budget| budget.body.is_err()).count()
+        self.budgets()
+            .iter()
+            .filter(|budget| budget.body.is_err())
+            .count()
     }
 
     /// The nodes whose pods are known, by name of the shadow, each with a number that rises when its pods change.
     pub fn known(&self) -> BTreeMap<String, u64> {
         let objects = self.objects();
-        let fresh = self.watches.iter().filter(|(_, watch)| watch.synced() && watch.is_fresh());
-        fresh.filter_map(|(shadow, _)| Some((shadow.clone(), objects.pods.revision(shadow)?))).collect()
+        let fresh = self
+            .watches
+            .iter()
+            .filter(|(_, watch)| watch.synced() && watch.is_fresh());
+        fresh
+            .filter_map(|(shadow, _)| Some((shadow.clone(), objects.pods.revision(shadow)?)))
+            .collect()
     }
 
     /// A number that rises when budgets change; `None` as long as they are not known.
@@ -189,7 +233,11 @@ fn locked(objects: &Mutex<Objects>) -> MutexGuard<'_, Objects> {
 }
 
 /// Keeps a pod of the node of this shadow.
-fn keep_pod(shadow: &str, Objects { pods, budgets }: &mut Objects, event: watcher::Event<PodItem>) -> bool {
+fn keep_pod(
+    shadow: &str,
+    Objects { pods, budgets }: &mut Objects,
+    event: watcher::Event<PodItem>,
+) -> bool {
     match event {
         watcher::Event::Init => pods.list_begins(shadow, budgets),
         watcher::Event::InitApply(pod) => pods.listed(shadow, pod, budgets),

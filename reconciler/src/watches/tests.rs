@@ -7,8 +7,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Mutex;
 
 fn node(name: &str) -> Node {
-    let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
-    Node { metadata, ..Node::default() }
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        ..ObjectMeta::default()
+    };
+    Node {
+        metadata,
+        ..Node::default()
+    }
 }
 
 /// A new leader must not act on what a dead connection left behind.

@@ -44,7 +44,9 @@ impl WorkloadWatches {
     pub fn want(
         &mut self,
         client: &Client,
-        Watches { changed, failures, .. }: &Watches,
+        Watches {
+            changed, failures, ..
+        }: &Watches,
         wanted: [BTreeSet<Workload>; 2],
     ) {
         let revision = &self.revision;
@@ -57,7 +59,13 @@ impl WorkloadWatches {
                 revision.fetch_add(1, Ordering::Relaxed);
                 let (sender, found) = watch::channel(None);
                 let signals = (Arc::clone(changed), Arc::clone(failures));
-                let follow = follow(client.clone(), workload.clone(), sender, Arc::clone(revision), signals);
+                let follow = follow(
+                    client.clone(),
+                    workload.clone(),
+                    sender,
+                    Arc::clone(revision),
+                    signals,
+                );
                 let mut task = JoinSet::new();
                 task.spawn(follow);
                 WatchedWorkload { found, _task: task }
@@ -72,7 +80,9 @@ impl WorkloadWatches {
 
     /// What was found of this owner of pods; `None` until its watch has answered.
     pub fn found(&self, owner: &str) -> Option<FoundWorkload> {
-        let Some(workload) = Workload::parse(owner) else { return Some(FoundWorkload::Unknown) };
+        let Some(workload) = Workload::parse(owner) else {
+            return Some(FoundWorkload::Unknown);
+        };
         match self.watches.get(&workload) {
             Some(watched) => *watched.found.borrow(),
             None => (self.watches.len() >= MAX_WORKLOAD_WATCHES).then_some(FoundWorkload::Unknown),
@@ -91,7 +101,10 @@ impl WorkloadWatches {
 }
 
 /// As many as may be watched: first those of the first set, and of each set those that are watched already.
-fn choose(wanted: [BTreeSet<Workload>; 2], is_watched: impl Fn(&Workload) -> bool) -> BTreeSet<Workload> {
+fn choose(
+    wanted: [BTreeSet<Workload>; 2],
+    is_watched: impl Fn(&Workload) -> bool,
+) -> BTreeSet<Workload> {
     let mut chosen = BTreeSet::new();
     for set in wanted {
         let (watched, new): (Vec<_>, Vec<_>) = set.into_iter().partition(&is_watched);

@@ -27,9 +27,15 @@ pub struct Unknown {
 
 impl Unknown {
     /// Of one of a few replicas.
-    pub const OF_A_REPLICA: Self = Self { in_all: 100, of_peer: 5 };
+    pub const OF_A_REPLICA: Self = Self {
+        in_all: 100,
+        of_peer: 5,
+    };
     /// Where each node has such a process: a caller who goes from one to the next has the API server asked by all of them.
-    pub const OF_ONE_OF_MANY: Self = Self { in_all: 10, of_peer: 3 };
+    pub const OF_ONE_OF_MANY: Self = Self {
+        in_all: 10,
+        of_peer: 3,
+    };
 }
 
 /// SHA-256 of a token; the token itself is not kept.
@@ -82,11 +88,15 @@ struct RememberedToken {
 
 impl ReviewCache {
     pub(super) fn new(most_unknown: Unknown) -> Self {
-        Self { entries: HashMap::new(), most_unknown }
+        Self {
+            entries: HashMap::new(),
+            most_unknown,
+        }
     }
 
     pub(super) fn look_up(&mut self, token: Digest, peer: Peer, now: Instant) -> Lookup {
-        self.entries.retain(|_, entry| entry.answer.is_none() || now < entry.kept_until);
+        self.entries
+            .retain(|_, entry| entry.answer.is_none() || now < entry.kept_until);
         if let Some(entry) = self.entries.get_mut(&token) {
             return match entry.answer {
                 None => Lookup::Pending,
@@ -99,32 +109,49 @@ impl ReviewCache {
         }
         let unknown = || self.entries.values().filter(|entry| !entry.known);
         let of_peer = unknown().filter(|entry| entry.peer == peer);
-        let Unknown { in_all, of_peer: of_each } = self.most_unknown;
+        let Unknown {
+            in_all,
+            of_peer: of_each,
+        } = self.most_unknown;
         if unknown().count() >= in_all || of_peer.count() >= of_each {
             return Lookup::Known(Judgement::Limited);
         }
         self.entries.insert(
             token,
-            RememberedToken { peer, answer: None, holds_until: now, known: false, kept_until: now },
+            RememberedToken {
+                peer,
+                answer: None,
+                holds_until: now,
+                known: false,
+                kept_until: now,
+            },
         );
         Lookup::Ask
     }
 
     /// Keeps what the API server said.
     pub(super) fn store(&mut self, token: &Digest, outcome: Judgement, now: Instant) {
-        let Some(entry) = self.entries.get_mut(token) else { return };
+        let Some(entry) = self.entries.get_mut(token) else {
+            return;
+        };
         entry.answer = Some(outcome);
         if outcome == Judgement::Unavailable && entry.known {
             entry.holds_until = now + UNAVAILABLE_FOR;
             return;
         }
         entry.known = outcome == Judgement::Allowed;
-        let (holds, kept) = if entry.known { (ALLOWED_FOR, KNOWN_FOR) } else { (REFUSED_FOR, REFUSED_FOR) };
+        let (holds, kept) = if entry.known {
+            (ALLOWED_FOR, KNOWN_FOR)
+        } else {
+            (REFUSED_FOR, REFUSED_FOR)
+        };
         (entry.holds_until, entry.kept_until) = (now + holds, now + kept);
 
         let known = || self.entries.iter().filter(|(_, entry)| entry.known);
         if known().count() > MOST_KNOWN
-            && let Some(token) = known().min_by_key(|(_, entry)| entry.kept_until).map(|(token, _)| *token)
+            && let Some(token) = known()
+                .min_by_key(|(_, entry)| entry.kept_until)
+                .map(|(token, _)| *token)
         {
             self.entries.remove(&token);
         }

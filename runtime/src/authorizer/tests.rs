@@ -19,7 +19,11 @@ struct ApiServer {
 impl ApiServer {
     fn start() -> (Self, Client) {
         let turns = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
-        let server = Self { reviews: Arc::default(), away: Arc::default(), turns };
+        let server = Self {
+            reviews: Arc::default(),
+            away: Arc::default(),
+            turns,
+        };
         let answering = server.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = answering.clone();
@@ -36,7 +40,10 @@ impl ApiServer {
         if self.away.load(Ordering::SeqCst) {
             let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500,
                 "message": "away", "reason": "InternalError"});
-            return Response::builder().status(500).body(status.to_string().into_bytes().into()).unwrap();
+            return Response::builder()
+                .status(500)
+                .body(status.to_string().into_bytes().into())
+                .unwrap();
         }
         let status = if token_review {
             self.reviews.fetch_add(1, Ordering::SeqCst);
@@ -49,14 +56,23 @@ impl ApiServer {
             }
         } else {
             let spec = &asked["spec"];
-            assert_eq!(spec["nonResourceAttributes"], json!({"path": "/metrics", "verb": "get"}));
-            assert_eq!((&spec["uid"], &spec["groups"]), (&json!("u"), &json!(["g"])));
+            assert_eq!(
+                spec["nonResourceAttributes"],
+                json!({"path": "/metrics", "verb": "get"})
+            );
+            assert_eq!(
+                (&spec["uid"], &spec["groups"]),
+                (&json!("u"), &json!(["g"]))
+            );
             assert_eq!(spec["extra"], json!({"k": ["v"]}));
             json!({"allowed": spec["user"] == "good"})
         };
         let mut answer = asked;
         answer["status"] = status;
-        Response::builder().status(201).body(answer.to_string().into_bytes().into()).unwrap()
+        Response::builder()
+            .status(201)
+            .body(answer.to_string().into_bytes().into())
+            .unwrap()
     }
 
     fn asked(&self) -> usize {
@@ -70,7 +86,15 @@ fn with(authorization: &'static str) -> HeaderMap {
 
 fn authorizer(requirement: Requirement) -> (ApiServer, Arc<Authorizer>) {
     let (server, client) = ApiServer::start();
-    (server, Authorizer::new(client, requirement, Unknown::OF_A_REPLICA, Refusals::default()))
+    (
+        server,
+        Authorizer::new(
+            client,
+            requirement,
+            Unknown::OF_A_REPLICA,
+            Refusals::default(),
+        ),
+    )
 }
 
 #[tokio::test]
@@ -85,28 +109,64 @@ async fn callers_are_let_in_by_their_tokens() {
         ("Basic good", Err(StatusCode::UNAUTHORIZED)),
         ("good", Err(StatusCode::UNAUTHORIZED)),
     ] {
-        assert_eq!(authorizer.admit(peer(1), with(authorization)).await, expected, "{authorization}");
+        assert_eq!(
+            authorizer.admit(peer(1), with(authorization)).await,
+            expected,
+            "{authorization}"
+        );
     }
-    assert_eq!(authorizer.admit(peer(1), HeaderMap::new()).await, Err(StatusCode::UNAUTHORIZED));
+    assert_eq!(
+        authorizer.admit(peer(1), HeaderMap::new()).await,
+        Err(StatusCode::UNAUTHORIZED)
+    );
     let mut twice = with("Bearer poor");
     twice.append(AUTHORIZATION, HeaderValue::from_static("Bearer good"));
-    assert_eq!(authorizer.admit(peer(1), twice).await, Err(StatusCode::UNAUTHORIZED), "which of the two?");
-    assert_eq!(server.asked(), 3, "each token once, and nobody about what is no token");
-    let refused = |reason| authorizer.refusals.0.get_or_create(&[("reason", reason)]).get();
-    assert_eq!((refused("unauthenticated"), refused("forbidden"), refused("unavailable")), (6, 1, 0));
+    assert_eq!(
+        authorizer.admit(peer(1), twice).await,
+        Err(StatusCode::UNAUTHORIZED),
+        "which of the two?"
+    );
+    assert_eq!(
+        server.asked(),
+        3,
+        "each token once, and nobody about what is no token"
+    );
+    let refused = |reason| {
+        authorizer
+            .refusals
+            .0
+            .get_or_create(&[("reason", reason)])
+            .get()
+    };
+    assert_eq!(
+        (
+            refused("unauthenticated"),
+            refused("forbidden"),
+            refused("unavailable")
+        ),
+        (6, 1, 0)
+    );
 }
 
 #[tokio::test]
 async fn a_sufficient_token_needs_no_access_review() {
     let (_server, authorizer) = authorizer(Requirement::Token);
     assert_eq!(authorizer.admit(peer(1), with("Bearer poor")).await, Ok(()));
-    assert_eq!(authorizer.admit(peer(1), with("Bearer made-up")).await, Err(StatusCode::UNAUTHORIZED));
+    assert_eq!(
+        authorizer.admit(peer(1), with("Bearer made-up")).await,
+        Err(StatusCode::UNAUTHORIZED)
+    );
 }
 
 #[tokio::test]
 async fn callers_sharing_a_token_share_one_review() {
     let (server, authorizer) = authorizer(Requirement::Get("/metrics"));
-    let turns = server.turns.clone().acquire_many_owned(u32::MAX >> 3).await.unwrap();
+    let turns = server
+        .turns
+        .clone()
+        .acquire_many_owned(u32::MAX >> 3)
+        .await
+        .unwrap();
     let came: Vec<_> = (0..50)
         .map(|_| {
             let authorizer = Arc::clone(&authorizer);
@@ -130,12 +190,23 @@ async fn known_answers_hold_without_the_api_server() {
     assert_eq!(come("Bearer good").await, Ok(()));
     server.away.store(true, Ordering::SeqCst);
     assert_eq!(come("Bearer good").await, Ok(()));
-    assert_eq!(come("Bearer poor").await, Err(StatusCode::SERVICE_UNAVAILABLE));
+    assert_eq!(
+        come("Bearer poor").await,
+        Err(StatusCode::SERVICE_UNAVAILABLE)
+    );
     tokio::time::advance(Duration::from_mins(1)).await;
-    assert_eq!(come("Bearer good").await, Err(StatusCode::SERVICE_UNAVAILABLE), "its answer has expired");
+    assert_eq!(
+        come("Bearer good").await,
+        Err(StatusCode::SERVICE_UNAVAILABLE),
+        "its answer has expired"
+    );
     server.away.store(false, Ordering::SeqCst);
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert_eq!(come("Bearer good").await, Ok(()), "a known one is soon asked about again");
+    assert_eq!(
+        come("Bearer good").await,
+        Ok(()),
+        "a known one is soon asked about again"
+    );
     assert_eq!(come("Bearer poor").await, Err(StatusCode::FORBIDDEN));
 }
 

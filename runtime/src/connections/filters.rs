@@ -27,10 +27,14 @@ impl warp::reject::Reject for ErrorPage {}
 /// Answers refusals; warp answers its own.
 pub(super) fn with_refusals(pages: Pages) -> Pages {
     let answer = |rejection: Rejection| async move {
-        let Some(ErrorPage { status, says }) = rejection.find() else { return Err(rejection) };
+        let Some(ErrorPage { status, says }) = rejection.find() else {
+            return Err(rejection);
+        };
         let mut response = with_status(*says, *status).into_response();
         if *status == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            response
+                .headers_mut()
+                .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         Ok(response)
     };
@@ -51,12 +55,22 @@ pub fn admitted(
     let admit = move |headers: HeaderMap, permit: Arc<Permit>| {
         let authorizer = authorizer.clone();
         async move {
-            let Some(authorizer) = authorizer else { return Ok(()) };
+            let Some(authorizer) = authorizer else {
+                return Ok(());
+            };
             let admitted = authorizer.admit(permit.peer(), headers).await;
-            admitted.map_err(|status| Rejection::from(ErrorPage { status, says: says(status) }))
+            admitted.map_err(|status| {
+                Rejection::from(ErrorPage {
+                    status,
+                    says: says(status),
+                })
+            })
         }
     };
-    warp::header::headers_cloned().and(warp::ext::get()).and_then(admit).untuple_one()
+    warp::header::headers_cloned()
+        .and(warp::ext::get())
+        .and_then(admit)
+        .untuple_one()
 }
 
 /// The body of a request, in memory of its own. One that announces no length is refused, for there is nothing to believe then,
@@ -70,14 +84,20 @@ pub fn body(longest: u64) -> impl Filter<Extract = (Vec<u8>,), Error = Rejection
             permit.announce(length);
             let gathered = gather(length, body).await;
             permit.enter(ConnectionPhase::Answer);
-            let broken = ErrorPage { status: StatusCode::BAD_REQUEST, says: "the body broke off\n" };
+            let broken = ErrorPage {
+                status: StatusCode::BAD_REQUEST,
+                says: "the body broke off\n",
+            };
             gathered.map_err(|_| Rejection::from(broken))
         })
 }
 
 /// Copies a body of this length into memory of its own, frame by frame. A frame of one byte keeps the whole buffer that it was
 /// read into, so a body that is sent in small pieces would take thousands of times its length.
-async fn gather<E>(length: usize, body: impl Stream<Item = Result<impl Buf, E>>) -> Result<Vec<u8>, E> {
+async fn gather<E>(
+    length: usize,
+    body: impl Stream<Item = Result<impl Buf, E>>,
+) -> Result<Vec<u8>, E> {
     let (mut body, mut whole) = (pin!(body), Vec::with_capacity(length));
     while let Some(mut frame) = body.try_next().await? {
         while frame.has_remaining() {
@@ -98,12 +118,18 @@ mod tests {
     #[test]
     fn no_frame_of_a_body_is_kept() {
         // A frame is asked for only when the last one has been copied: then nobody else may hold on to the buffer.
-        let frames = stream::unfold((Bytes::from(vec![b'x'; 8192]), 0), |(buffer, sent)| async move {
-            assert!(buffer.is_unique(), "the frame before number {sent} is kept");
-            let frame = buffer.slice(sent..=sent);
-            (sent < 100).then_some((Ok::<_, ()>(frame), (buffer, sent + 1)))
-        });
-        assert_eq!(gather(100, frames).now_or_never(), Some(Ok(vec![b'x'; 100])));
+        let frames = stream::unfold(
+            (Bytes::from(vec![b'x'; 8192]), 0),
+            |(buffer, sent)| async move {
+                assert!(buffer.is_unique(), "the frame before number {sent} is kept");
+                let frame = buffer.slice(sent..=sent);
+                (sent < 100).then_some((Ok::<_, ()>(frame), (buffer, sent + 1)))
+            },
+        );
+        assert_eq!(
+            gather(100, frames).now_or_never(),
+            Some(Ok(vec![b'x'; 100]))
+        );
     }
 
     #[test]

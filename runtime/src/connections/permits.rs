@@ -20,8 +20,18 @@ const TIMEOUT: &str = "timeout";
 pub struct Drops(pub(crate) Family<[(&'static str, &'static str); 3], Counter>);
 
 impl Drops {
-    fn count(&self, port: &'static str, phase: ConnectionPhase, reason: &'static str, dropped: u64) {
-        let labels = [("port", port), ("phase", phase.as_str()), ("reason", reason)];
+    fn count(
+        &self,
+        port: &'static str,
+        phase: ConnectionPhase,
+        reason: &'static str,
+        dropped: u64,
+    ) {
+        let labels = [
+            ("port", port),
+            ("phase", phase.as_str()),
+            ("reason", reason),
+        ];
         self.0.get_or_create(&labels).inc_by(dropped);
     }
 }
@@ -50,15 +60,29 @@ impl Permits {
                 drops.count(limits.port, phase, reason, 0);
             }
         }
-        Self { tracker: Arc::new(Mutex::new(Tracker::new(limits))), port: limits.port, drops }
+        Self {
+            tracker: Arc::new(Mutex::new(Tracker::new(limits))),
+            port: limits.port,
+            drops,
+        }
     }
 
     /// A permit for a new connection. The connection must end when the receiver yields: then it has lost its permit.
-    pub(super) fn add(&self, peer: Peer, phase: ConnectionPhase) -> (Permit, oneshot::Receiver<Infallible>) {
+    pub(super) fn add(
+        &self,
+        peer: Peer,
+        phase: ConnectionPhase,
+    ) -> (Permit, oneshot::Receiver<Infallible>) {
         let (handle, lost) = oneshot::channel();
         let (id, dropped) = self.lock().add(peer, phase, handle, now());
         self.count(ROOM, dropped);
-        (Permit { permits: self.clone(), id }, lost)
+        (
+            Permit {
+                permits: self.clone(),
+                id,
+            },
+            lost,
+        )
     }
 
     /// Drops the connections that have come to the end of their time.

@@ -58,9 +58,25 @@ impl Echo {
                 format!("{} bytes!", body.len()).into_response()
             }
         };
-        let pages = admitted(authorizer, |_| "who are you?!").and(body(1000)).then(answer).boxed();
-        let task = tokio::spawn(serve(listener, None, limits, drops.clone(), pages, shutdown));
-        Self { address, drops, turns, trigger, task }
+        let pages = admitted(authorizer, |_| "who are you?!")
+            .and(body(1000))
+            .then(answer)
+            .boxed();
+        let task = tokio::spawn(serve(
+            listener,
+            None,
+            limits,
+            drops.clone(),
+            pages,
+            shutdown,
+        ));
+        Self {
+            address,
+            drops,
+            turns,
+            trigger,
+            task,
+        }
     }
 
     /// How many connections were dropped in this phase for this reason.
@@ -73,7 +89,9 @@ impl Echo {
 /// A connection of the caller at 127.0.0.`from`.
 async fn connect(to: SocketAddr, from: u8) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
-    socket.bind((Ipv4Addr::new(127, 0, 0, from), 0).into()).unwrap();
+    socket
+        .bind((Ipv4Addr::new(127, 0, 0, from), 0).into())
+        .unwrap();
     socket.connect(to).await.unwrap()
 }
 
@@ -82,7 +100,12 @@ async fn ask(stream: &mut TcpStream, request: &str) -> String {
     let _ = stream.write_all(request.as_bytes()).await;
     let mut answer = Vec::new();
     let whole = async {
-        while !answer.ends_with(b"!") && stream.read_buf(&mut answer).await.is_ok_and(|read| read > 0) {}
+        while !answer.ends_with(b"!")
+            && stream
+                .read_buf(&mut answer)
+                .await
+                .is_ok_and(|read| read > 0)
+        {}
     };
     timeout(DEADLINE, whole).await.unwrap();
     String::from_utf8(answer).unwrap()
@@ -90,7 +113,9 @@ async fn ask(stream: &mut TcpStream, request: &str) -> String {
 
 /// Waits until the server has ended a connection.
 async fn ended(stream: &mut TcpStream) {
-    let _ = timeout(DEADLINE, stream.read_to_end(&mut Vec::new())).await.unwrap();
+    let _ = timeout(DEADLINE, stream.read_to_end(&mut Vec::new()))
+        .await
+        .unwrap();
 }
 
 fn post(length: usize, body: &str) -> String {
@@ -105,7 +130,9 @@ async fn a_crowd_makes_room_for_others() {
     let mut crowd = Vec::new();
     for number in 0..9 {
         let mut one = connect(server.address, 2).await;
-        one.write_all(&post(3, "ab").as_bytes()[..number * 6]).await.unwrap();
+        one.write_all(&post(3, "ab").as_bytes()[..number * 6])
+            .await
+            .unwrap();
         crowd.push(one);
     }
     for _ in 0..9 {
@@ -133,7 +160,11 @@ async fn a_long_body_that_stalls_makes_room() {
     }
     let mut new = connect(server.address, 1).await;
     let body = "x".repeat(800);
-    assert!(ask(&mut new, &post(800, &body)).await.ends_with("800 bytes!"));
+    assert!(
+        ask(&mut new, &post(800, &body))
+            .await
+            .ends_with("800 bytes!")
+    );
     ended(&mut stalled[0]).await;
     assert!(server.dropped("body", "room") >= 1);
 }
@@ -142,7 +173,11 @@ async fn a_long_body_that_stalls_makes_room() {
 async fn each_phase_comes_to_its_end() {
     let server = Echo::start(LIMITS).await;
     let turn = server.turns.acquire().await.unwrap();
-    for (phase, sent) in [("head", "POST / HT"), ("body", &post(3, "ab")), ("answer", &post(3, "abc"))] {
+    for (phase, sent) in [
+        ("head", "POST / HT"),
+        ("body", &post(3, "ab")),
+        ("answer", &post(3, "abc")),
+    ] {
         let mut stream = connect(server.address, 1).await;
         stream.write_all(sent.as_bytes()).await.unwrap();
         ended(&mut stream).await;
@@ -166,7 +201,10 @@ async fn a_body_needs_a_length_within_the_limit() {
         let mut stream = connect(server.address, 1).await;
         let request = format!("POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{head}\r\n\r\n");
         let answer = ask(&mut stream, &request).await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{head}: {answer}");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {expected}")),
+            "{head}: {answer}"
+        );
     }
 }
 
@@ -182,16 +220,25 @@ async fn shutdown_closes_idle_connections_and_answers_the_rest() {
     server.trigger.request();
     ended(&mut idle).await;
     let answer = ask(&mut asking, "c").await;
-    assert!(answer.ends_with("3 bytes!") && answer.contains("connection: close"), "{answer}");
+    assert!(
+        answer.ends_with("3 bytes!") && answer.contains("connection: close"),
+        "{answer}"
+    );
     timeout(DEADLINE, server.task).await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn nobody_is_let_in_by_a_body() {
-    let asks_nobody =
-        tower::service_fn(|_: Request<Body>| async { Err::<http::Response<Body>, _>("nobody is asked") });
+    let asks_nobody = tower::service_fn(|_: Request<Body>| async {
+        Err::<http::Response<Body>, _>("nobody is asked")
+    });
     let client = Client::new(asks_nobody, "ns");
-    let authorizer = Authorizer::new(client, Requirement::Token, Unknown::OF_A_REPLICA, Refusals::default());
+    let authorizer = Authorizer::new(
+        client,
+        Requirement::Token,
+        Unknown::OF_A_REPLICA,
+        Refusals::default(),
+    );
     let server = Echo::start_for(PATIENT, Some(authorizer)).await;
     // Nothing of the body is waited for, and too long a one is no other error for those who are not let in.
     for length in [3, 1001] {

@@ -61,7 +61,11 @@ struct Open<H> {
 
 impl<H> Tracker<H> {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, next: 0, peers: BTreeMap::new() }
+        Self {
+            limits,
+            next: 0,
+            peers: BTreeMap::new(),
+        }
     }
 
     /// One more connection. If that is one too many, one has to go, perhaps this one: what it was doing is returned.
@@ -78,21 +82,40 @@ impl<H> Tracker<H> {
     ) -> (Id, Option<ConnectionPhase>) {
         let id = (peer, self.next);
         self.next += 1;
-        let open = Open { phase, since: now, body: 0, _handle: handle };
+        let open = Open {
+            phase,
+            since: now,
+            body: 0,
+            _handle: handle,
+        };
         self.peers.entry(peer).or_default().insert(id.1, open);
-        let crowded = self.peers.values().map(BTreeMap::len).sum::<usize>() > self.limits.connections;
-        (id, crowded.then(|| self.crowding()).flatten().and_then(|id| self.remove(id)))
+        let crowded =
+            self.peers.values().map(BTreeMap::len).sum::<usize>() > self.limits.connections;
+        (
+            id,
+            crowded
+                .then(|| self.crowding())
+                .flatten()
+                .and_then(|id| self.remove(id)),
+        )
     }
 
     fn crowding(&self) -> Option<Id> {
         let waiting = |of_peer: &OfPeer<H>| {
-            of_peer.values().filter(|open| open.phase != ConnectionPhase::Answer).count()
+            of_peer
+                .values()
+                .filter(|open| open.phase != ConnectionPhase::Answer)
+                .count()
         };
         let (peer, of_peer) = self.greatest(waiting)?;
         let in_phase = |phase| of_peer.iter().filter(move |(_, open)| open.phase == phase);
-        let phases = ConnectionPhase::ALL.into_iter().filter(|phase| *phase != ConnectionPhase::Answer);
+        let phases = ConnectionPhase::ALL
+            .into_iter()
+            .filter(|phase| *phase != ConnectionPhase::Answer);
         let phase = phases.max_by_key(|phase| in_phase(*phase).count())?;
-        in_phase(phase).min_by_key(|(_, open)| open.since).map(|(number, _)| (peer, *number))
+        in_phase(phase)
+            .min_by_key(|(_, open)| open.since)
+            .map(|(number, _)| (peer, *number))
     }
 
     /// A connection goes over to another phase.
@@ -124,7 +147,9 @@ impl<H> Tracker<H> {
     fn bulkiest(&self) -> Option<Id> {
         let (peer, of_peer) = self.greatest(bodies)?;
         let with_body = of_peer.iter().filter(|(_, open)| open.body > 0);
-        with_body.min_by_key(|(_, open)| open.since).map(|(number, _)| (peer, *number))
+        with_body
+            .min_by_key(|(_, open)| open.since)
+            .map(|(number, _)| (peer, *number))
     }
 
     /// Removes the connections that have been in their phase for too long: what they were doing.
@@ -132,7 +157,10 @@ impl<H> Tracker<H> {
         let limits = self.limits;
         let late = |_: &u64, open: &mut Open<H>| open.since + open.phase.longest(&limits) <= now;
         let of_peers = self.peers.values_mut();
-        let gone = of_peers.flat_map(|open| open.extract_if(.., late)).map(|(_, open)| open.phase).collect();
+        let gone = of_peers
+            .flat_map(|open| open.extract_if(.., late))
+            .map(|(_, open)| open.phase)
+            .collect();
         self.peers.retain(|_, open| !open.is_empty());
         gone
     }
@@ -153,7 +181,10 @@ impl<H> Tracker<H> {
 
     /// The peer that has most, by this measure. If several have, the one with the oldest connection.
     fn greatest(&self, measure: impl Fn(&OfPeer<H>) -> usize) -> Option<(Peer, &OfPeer<H>)> {
-        let greatest = self.peers.iter().max_by_key(|(_, open)| (measure(open), Reverse(open.keys().next())));
+        let greatest = self
+            .peers
+            .iter()
+            .max_by_key(|(_, open)| (measure(open), Reverse(open.keys().next())));
         greatest.map(|(peer, open)| (*peer, open))
     }
 }

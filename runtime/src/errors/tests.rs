@@ -21,7 +21,10 @@ pub(crate) fn client(status: u16, body: &'static str) -> Client {
 }
 
 async fn error_of(status: u16, body: &'static str) -> kube::Error {
-    Api::<Pod>::all(client(status, body)).list(&kube::api::ListParams::default()).await.unwrap_err()
+    Api::<Pod>::all(client(status, body))
+        .list(&kube::api::ListParams::default())
+        .await
+        .unwrap_err()
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -37,23 +40,55 @@ enum Ours {
 #[tokio::test]
 async fn no_error_quotes_what_a_server_answered() {
     for (status, body, expected) in [
-        (200, r#"{"items": "hunter2"}"#, "it is JSON of another shape (line 1, column 19)"),
-        (200, r#"{"metadata": {"resourceVersion": {}}, "hunter2": 1"#, "it is JSON of another shape"),
-        (200, "hunter2", "it is not JSON, or nested too deeply (line 1, column 1)"),
-        (502, "<p>hunter2</p>", "the answer has code 502 and is not a Status"),
+        (
+            200,
+            r#"{"items": "hunter2"}"#,
+            "it is JSON of another shape (line 1, column 19)",
+        ),
+        (
+            200,
+            r#"{"metadata": {"resourceVersion": {}}, "hunter2": 1"#,
+            "it is JSON of another shape",
+        ),
+        (
+            200,
+            "hunter2",
+            "it is not JSON, or nested too deeply (line 1, column 1)",
+        ),
+        (
+            502,
+            "<p>hunter2</p>",
+            "the answer has code 502 and is not a Status",
+        ),
         (404, "", "the answer has code 404 and is not a Status"),
     ] {
         let error = error_of(status, body).await;
-        assert!(!body.contains(SECRET) || error.to_string().contains(SECRET) || status == 200, "{error}");
-        let watched = kube::runtime::watcher::Error::InitialListFailed(error_of(status, body).await);
+        assert!(
+            !body.contains(SECRET) || error.to_string().contains(SECRET) || status == 200,
+            "{error}"
+        );
+        let watched =
+            kube::runtime::watcher::Error::InitialListFailed(error_of(status, body).await);
         let quiet = Ours::Quiet(Box::new(error_of(status, body).await));
         let loud = Ours::Loud(Arc::new(error_of(status, body).await));
-        let errors: [&(dyn Error + 'static); 5] =
-            [&error, &watched, &quiet, &loud, &Ours::Transparent(error_of(status, body).await)];
+        let errors: [&(dyn Error + 'static); 5] = [
+            &error,
+            &watched,
+            &quiet,
+            &loud,
+            &Ours::Transparent(error_of(status, body).await),
+        ];
         for error in errors {
             let described = describe(error);
-            assert!(described.contains(expected) && !described.contains(SECRET), "{described}");
-            assert_eq!(described.matches(expected).count(), 1, "said twice: {described}");
+            assert!(
+                described.contains(expected) && !described.contains(SECRET),
+                "{described}"
+            );
+            assert_eq!(
+                described.matches(expected).count(),
+                1,
+                "said twice: {described}"
+            );
         }
     }
 }
@@ -63,22 +98,37 @@ async fn a_refusal_keeps_the_servers_words() {
     let status = r#"{"kind": "Status", "status": "Failure", "message": "pods is forbidden", "reason": "Forbidden", "code": 403}"#;
     let error = error_of(403, status).await;
     assert_eq!(describe(&error), "ApiError: pods is forbidden (403)");
-    let kube::Error::Api(status) = &error else { panic!("{error}") };
+    let kube::Error::Api(status) = &error else {
+        panic!("{error}")
+    };
     assert_eq!(status_message(status), "pods is forbidden");
     let empty = kube::Error::Api(Status::default().boxed());
-    assert!(describe(&empty).starts_with("ApiError"), "{}", describe(&empty));
+    assert!(
+        describe(&empty).starts_with("ApiError"),
+        "{}",
+        describe(&empty)
+    );
 }
 
 #[test]
 fn an_object_that_a_message_quotes_is_left_out() {
     let said = |message: &str| {
-        status_message(&Status { message: message.to_owned(), ..Status::default() }).into_owned()
+        status_message(&Status {
+            message: message.to_owned(),
+            ..Status::default()
+        })
+        .into_owned()
     };
     assert_eq!(
-        said(r#"Node "n" is invalid: patch: Invalid value: "{\"a\":{\"b\":\"hunter2\"}}": parsing time"#),
+        said(
+            r#"Node "n" is invalid: patch: Invalid value: "{\"a\":{\"b\":\"hunter2\"}}": parsing time"#
+        ),
         r#"Node "n" is invalid: patch: Invalid value: "{…}": parsing time"#
     );
-    assert_eq!(said(r#"cannot decode {"a":"hunter2"}: parsing time"#), "cannot decode {…}: parsing time");
+    assert_eq!(
+        said(r#"cannot decode {"a":"hunter2"}: parsing time"#),
+        "cannot decode {…}: parsing time"
+    );
     assert_eq!(said(r#"cut off {"a":"hunter2"#), "cut off {…");
     assert_eq!(said("quota {cpu} is used up"), "quota {cpu} is used up");
 }

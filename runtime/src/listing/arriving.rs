@@ -40,7 +40,13 @@ impl<T: DeserializeOwned> Arriving<T> {
         cutter: Cutter,
     ) -> kube::Result<Self> {
         let body = Box::pin(client.request_stream(request).await?);
-        Ok(Self { body, cutter, room: None, found: VecDeque::new(), count: 0 })
+        Ok(Self {
+            body,
+            cutter,
+            room: None,
+            found: VecDeque::new(),
+            count: 0,
+        })
     }
 
     /// The next object; `None` at the end. One that is not whole then is none.
@@ -52,7 +58,9 @@ impl<T: DeserializeOwned> Arriving<T> {
             let arrived = self.body.fill_buf();
             let bytes = match self.room {
                 // Others wait for the room.
-                Some(_) => timeout(TIMEOUT, arrived).await.map_err(|_| AnswerError::Late)?,
+                Some(_) => timeout(TIMEOUT, arrived)
+                    .await
+                    .map_err(|_| AnswerError::Late)?,
                 None => arrived.await,
             };
             let bytes = bytes.map_err(Error::ReadEvents)?;

@@ -30,29 +30,47 @@ where
     K: Resource + Clone + DeserializeOwned,
 {
     /// Asks for the changes of objects that these parameters select, from this version on.
-    pub(super) async fn since(api: &Api<K>, params: &ListParams, version: &str) -> kube::Result<Self> {
+    pub(super) async fn since(
+        api: &Api<K>,
+        params: &ListParams,
+        version: &str,
+    ) -> kube::Result<Self> {
         let watch = WatchParams {
             label_selector: params.label_selector.clone(),
             field_selector: params.field_selector.clone(),
             ..WatchParams::default().timeout(WATCH_SECONDS)
         };
-        let request = Request::new(api.resource_url()).watch(&watch, version).map_err(Error::BuildRequest)?;
+        let request = Request::new(api.resource_url())
+            .watch(&watch, version)
+            .map_err(Error::BuildRequest)?;
         let events = Arriving::of(api.clone().into_client(), request, Cutter::of_watch());
         let events = until(Instant::now() + TIMEOUT, events).await?;
-        Ok(Self { events, began: Instant::now(), may_end: false })
+        Ok(Self {
+            events,
+            began: Instant::now(),
+            may_end: false,
+        })
     }
 
     /// The next change, after which all up to `known` are known; without a version, what was known is too old to go on from.
     /// `None` is the end.
-    pub(super) async fn next(&mut self, known: &mut Option<String>) -> Option<watcher::Result<Event<K>>> {
+    pub(super) async fn next(
+        &mut self,
+        known: &mut Option<String>,
+    ) -> Option<watcher::Result<Event<K>>> {
         let version = |object: &K| object.meta().resource_version.clone().unwrap_or_default();
         let end = self.began + Duration::from_secs(WATCH_SECONDS.into()) + OVERDUE;
         while known.is_some() {
-            let (version, event) = match timeout_at(end, self.events.next()).await.unwrap_or(Ok(None)) {
+            let (version, event) = match timeout_at(end, self.events.next())
+                .await
+                .unwrap_or(Ok(None))
+            {
                 Ok(Some(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
                     (version(&object), Some(Event::Apply(object)))
                 }
-                Ok(Some(WatchEvent::Deleted(object))) => (version(&object), Some(Event::Delete(object))),
+                Ok(Some(WatchEvent::Deleted(object))) => {
+                    (version(&object), Some(Event::Delete(object)))
+                }
                 Ok(Some(WatchEvent::Bookmark(mark))) => (mark.metadata.resource_version, None),
                 Ok(Some(WatchEvent::Error(status))) => {
                     known.take_if(|_| status.code == GONE);
@@ -61,7 +79,9 @@ where
                 // Otherwise whatever ends it would be asked again and again, without a pause.
                 Ok(None) if !self.may_end && self.began.elapsed() < SHORTEST => {
                     self.may_end = true;
-                    return Some(Err(watcher::Error::WatchFailed(AnswerError::ShortWatch.into())));
+                    return Some(Err(watcher::Error::WatchFailed(
+                        AnswerError::ShortWatch.into(),
+                    )));
                 }
                 Ok(None) => return None,
                 Err(error) => {

@@ -34,12 +34,23 @@ enum StringPart {
 impl Cutter {
     /// Cuts a list.
     pub(super) fn of_list() -> Self {
-        Self { depth: 0, around: 2, in_array: false, text: StringPart::Outside, object: vec![], rest: vec![] }
+        Self {
+            depth: 0,
+            around: 2,
+            in_array: false,
+            text: StringPart::Outside,
+            object: vec![],
+            rest: vec![],
+        }
     }
 
     /// Cuts what a watch brings.
     pub(super) fn of_watch() -> Self {
-        Self { around: 0, in_array: true, ..Self::of_list() }
+        Self {
+            around: 0,
+            in_array: true,
+            ..Self::of_list()
+        }
     }
 
     /// Takes in what has arrived, and hands over each object that is complete.

@@ -22,34 +22,55 @@ use tokio::time::timeout;
 /// What is told until `count` events have come, in short.
 async fn told(api: Api<Pod>, count: usize) -> Vec<String> {
     let name = |pod: Pod| pod.metadata.name.unwrap_or_default();
-    let params = ListParams::default().fields("spec.nodeName=n").labels("a=b");
-    let events = patient(list_and_watch(api, params)).take(count).map(|event| match event {
-        Ok(Event::Init) => "begin".to_owned(),
-        Ok(Event::InitApply(pod)) => format!("listed {}", name(pod)),
-        Ok(Event::InitDone) => "done".to_owned(),
-        Ok(Event::Apply(pod)) => format!("changed {}", name(pod)),
-        Ok(Event::Delete(pod)) => format!("deleted {}", name(pod)),
-        Err(watcher::Error::InitialListFailed(_)) => "no list".to_owned(),
-        Err(watcher::Error::WatchStartFailed(_)) => "no watch".to_owned(),
-        Err(watcher::Error::WatchError(status)) => format!("error {}", status.code),
-        Err(watcher::Error::WatchFailed(_)) => "watch failed".to_owned(),
-        Err(watcher::Error::NoResourceVersion) => "no version".to_owned(),
-    });
+    let params = ListParams::default()
+        .fields("spec.nodeName=n")
+        .labels("a=b");
+    let events = patient(list_and_watch(api, params))
+        .take(count)
+        .map(|event| match event {
+            Ok(Event::Init) => "begin".to_owned(),
+            Ok(Event::InitApply(pod)) => format!("listed {}", name(pod)),
+            Ok(Event::InitDone) => "done".to_owned(),
+            Ok(Event::Apply(pod)) => format!("changed {}", name(pod)),
+            Ok(Event::Delete(pod)) => format!("deleted {}", name(pod)),
+            Err(watcher::Error::InitialListFailed(_)) => "no list".to_owned(),
+            Err(watcher::Error::WatchStartFailed(_)) => "no watch".to_owned(),
+            Err(watcher::Error::WatchError(status)) => format!("error {}", status.code),
+            Err(watcher::Error::WatchFailed(_)) => "watch failed".to_owned(),
+            Err(watcher::Error::NoResourceVersion) => "no version".to_owned(),
+        });
     let longest = Duration::from_hours(1);
-    timeout(longest, events.collect()).await.expect("so many events")
+    timeout(longest, events.collect())
+        .await
+        .expect("so many events")
 }
 
 /// The versions from which watches began; `list` for a list.
 fn versions(asked: &Asked) -> Vec<String> {
     let version = |query: &String| {
         assert!(
-            query.contains("fieldSelector=spec.nodeName%3Dn") && query.contains("labelSelector=a%3Db"),
+            query.contains("fieldSelector=spec.nodeName%3Dn")
+                && query.contains("labelSelector=a%3Db"),
             "{query}"
         );
-        assert!(!query.contains("limit=") && !query.contains("continue="), "{query}");
-        let version = query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion="));
-        let watches = ["watch=true", "timeoutSeconds=290", "allowWatchBookmarks=true"];
-        assert!(watches.iter().all(|it| query.contains(it) == version.is_some()), "{query}");
+        assert!(
+            !query.contains("limit=") && !query.contains("continue="),
+            "{query}"
+        );
+        let version = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("resourceVersion="));
+        let watches = [
+            "watch=true",
+            "timeoutSeconds=290",
+            "allowWatchBookmarks=true",
+        ];
+        assert!(
+            watches
+                .iter()
+                .all(|it| query.contains(it) == version.is_some()),
+            "{query}"
+        );
         version.unwrap_or("list").to_owned()
     };
     asked.borrow().iter().map(version).collect()
@@ -65,8 +86,16 @@ async fn a_watch_goes_on_where_it_was() {
         Answer::status(500),
         Answer::watch(&[("MODIFIED", pod("b", "9"))]).that_stays(),
     ]);
-    let expected =
-        ["begin", "listed a", "listed b", "done", "changed c", "deleted a", "no watch", "changed b"];
+    let expected = [
+        "begin",
+        "listed a",
+        "listed b",
+        "done",
+        "changed c",
+        "deleted a",
+        "no watch",
+        "changed b",
+    ];
     assert_eq!(told(api, expected.len()).await, expected);
     assert_eq!(versions(&asked), ["list", "5", "7", "8", "8"]);
 }
@@ -82,8 +111,18 @@ async fn what_is_too_old_is_listed_anew() {
         Answer::list("7", &["b"]),
         Answer::watch(&[]).that_stays(),
     ]);
-    let expected =
-        ["begin", "listed a", "done", "error 410", "begin", "done", "no watch", "begin", "listed b", "done"];
+    let expected = [
+        "begin",
+        "listed a",
+        "done",
+        "error 410",
+        "begin",
+        "done",
+        "no watch",
+        "begin",
+        "listed b",
+        "done",
+    ];
     assert_eq!(told(api, expected.len()).await, expected);
     assert_eq!(versions(&asked), ["list", "5", "list", "6", "list"]);
 }
@@ -93,7 +132,10 @@ async fn what_is_too_old_is_listed_anew() {
 async fn what_is_not_the_whole_list_is_none() {
     let cut = |bytes: usize| {
         let whole = Answer::list("4", &["a", "b"]);
-        Answer { parts: whole.parts.into_iter().take(bytes / 7).collect(), ..whole }
+        Answer {
+            parts: whole.parts.into_iter().take(bytes / 7).collect(),
+            ..whole
+        }
     };
     let of = |metadata: Value, items: Value| {
         Answer::of(&json!({"metadata": metadata, "items": items}).to_string())
@@ -102,12 +144,21 @@ async fn what_is_not_the_whole_list_is_none() {
         Answer::list("3", &["a", "b"]).that_breaks_off(),
         cut(140),
         cut(0),
-        of(json!({"resourceVersion": "5", "continue": "t"}), json!([pod("a", "1")])),
+        of(
+            json!({"resourceVersion": "5", "continue": "t"}),
+            json!([pod("a", "1")]),
+        ),
         of(json!({}), json!([])),
         of(json!({"resourceVersion": ""}), json!([])),
-        of(json!({"resourceVersion": "5"}), json!([pod("a", "1"), null])),
+        of(
+            json!({"resourceVersion": "5"}),
+            json!([pod("a", "1"), null]),
+        ),
         of(json!({"resourceVersion": "5"}), json!([1, 2])),
-        of(json!({"resourceVersion": "5"}), json!([{"metadata": {"name": 3}}])),
+        of(
+            json!({"resourceVersion": "5"}),
+            json!([{"metadata": {"name": 3}}]),
+        ),
         Answer::of(&status(500).to_string()),
         Answer::status(429),
         Answer::list("3", &["a"]).that_breaks_off().that_stays(),
@@ -124,7 +175,10 @@ async fn what_is_not_the_whole_list_is_none() {
         .partition(|told| partly.contains(&told.as_str()));
     assert_eq!(
         (of_parts, told),
-        (partly.map(str::to_owned).to_vec(), expected.iter().map(ToString::to_string).collect())
+        (
+            partly.map(str::to_owned).to_vec(),
+            expected.iter().map(ToString::to_string).collect()
+        )
     );
     assert_eq!(versions(&asked), vec!["list"; count + 1]);
 }
@@ -143,7 +197,9 @@ async fn few_large_objects_are_in_memory_before_they_are_complete() {
             Ok(Frame::data(Bytes::from_static(&[b'x'; PART])))
         });
         let begin = stream::iter([Ok(Frame::data(Bytes::from_static(b"{\"a\": \"")))]);
-        let parts = begin.chain(parts.take(PARTS)).chain(stream::pending::<Part>());
+        let parts = begin
+            .chain(parts.take(PARTS))
+            .chain(stream::pending::<Part>());
         async move { Ok::<_, Infallible>(Response::new(StreamBody::new(parts).boxed_unsync())) }
     });
     let client = Client::new(service, "ns");
@@ -153,9 +209,16 @@ async fn few_large_objects_are_in_memory_before_they_are_complete() {
         events.await.unwrap().next().await
     };
     let all = futures::future::join_all((0..10).map(|_| line()));
-    assert!(timeout(TIMEOUT / 2, all).await.is_err(), "no object is complete");
+    assert!(
+        timeout(TIMEOUT / 2, all).await.is_err(),
+        "no object is complete"
+    );
     let read = read.load(Ordering::Relaxed);
-    assert!((2 * PARTS + 8 * 4..=2 * PARTS + 8 * 6).contains(&read), "{read} of {}", 10 * PARTS);
+    assert!(
+        (2 * PARTS + 8 * 4..=2 * PARTS + 8 * 6).contains(&read),
+        "{read} of {}",
+        10 * PARTS
+    );
 }
 
 /// Each may have a large object in memory. Anyone who is not asked any more leaves its turn to the next.
@@ -166,15 +229,29 @@ async fn lists_wait_for_their_turn() {
     let turns = Arc::new(Semaphore::new(2));
     let watch = || {
         let events = list_and_watch_in_turn(api.clone(), ListParams::default(), Arc::clone(&turns));
-        tokio::spawn(events.filter(|event| futures::future::ready(event.is_err())).take(1).count())
+        tokio::spawn(
+            events
+                .filter(|event| futures::future::ready(event.is_err()))
+                .take(1)
+                .count(),
+        )
     };
     let mut watches: VecDeque<_> = std::iter::repeat_with(watch).take(6).collect();
     let began = Instant::now();
     let more_than = |asked: usize| move |queries: &Vec<String>| queries.len() > asked;
-    assert!(timeout(TIMEOUT / 2, asked.wait_for(more_than(2))).await.is_err());
+    assert!(
+        timeout(TIMEOUT / 2, asked.wait_for(more_than(2)))
+            .await
+            .is_err()
+    );
     assert_eq!(asked.borrow().len(), 2);
     watches.pop_front().unwrap().abort();
-    for (expected, at) in [(3, TIMEOUT / 2), (4, TIMEOUT), (5, TIMEOUT * 3 / 2), (6, TIMEOUT * 2)] {
+    for (expected, at) in [
+        (3, TIMEOUT / 2),
+        (4, TIMEOUT),
+        (5, TIMEOUT * 3 / 2),
+        (6, TIMEOUT * 2),
+    ] {
         let next = timeout(TIMEOUT, asked.wait_for(more_than(expected - 1))).await;
         assert_eq!(next.unwrap().unwrap().len(), expected);
         assert_eq!(began.elapsed().as_secs(), at.as_secs());
@@ -196,8 +273,16 @@ async fn a_watch_that_fails_goes_on() {
         Answer::watch(&[]).that_stays(),
         Answer::watch(&[("ADDED", pod("c", "9"))]).that_stays(),
     ]);
-    let expected =
-        ["begin", "done", "no watch", "error 500", "changed a", "changed b", "watch failed", "changed c"];
+    let expected = [
+        "begin",
+        "done",
+        "no watch",
+        "error 500",
+        "changed a",
+        "changed b",
+        "watch failed",
+        "changed c",
+    ];
     assert_eq!(told(api, expected.len()).await, expected);
     assert_eq!(versions(&asked), ["list", "5", "5", "6", "7", "7"]);
 }
@@ -208,7 +293,11 @@ async fn a_watch_that_ends_within_a_line_goes_on_before_it() {
     let lines = [("ADDED", pod("a", "6")), ("ADDED", pod("b", "7"))];
     let mut within = Answer::watch(&lines);
     within.parts.truncate(within.parts.len() - 2);
-    let (api, asked) = pods([Answer::list("5", &[]), within, Answer::watch(&lines[1..]).that_stays()]);
+    let (api, asked) = pods([
+        Answer::list("5", &[]),
+        within,
+        Answer::watch(&lines[1..]).that_stays(),
+    ]);
     let expected = ["begin", "done", "changed a", "changed b"];
     assert_eq!(told(api, expected.len()).await, expected);
     assert_eq!(versions(&asked), ["list", "5", "6"]);
@@ -233,12 +322,21 @@ async fn a_watch_that_does_not_end_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn watches_that_end_at_once_are_not_asked_for_without_a_pause() {
     let bookmark = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "5"}});
-    let ends = (0..20).flat_map(|_| [Answer::watch(&[]), Answer::watch(&[("BOOKMARK", bookmark.clone())])]);
+    let ends = (0..20).flat_map(|_| {
+        [
+            Answer::watch(&[]),
+            Answer::watch(&[("BOOKMARK", bookmark.clone())]),
+        ]
+    });
     let (api, _) = pods([Answer::list("5", &[])].into_iter().chain(ends));
     let began = Instant::now();
     let told = told(api, 40).await;
     assert_eq!(told[2..], ["watch failed"; 38]);
-    assert!(began.elapsed() > Duration::from_mins(5), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() > Duration::from_mins(5),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,11 +351,17 @@ async fn what_cannot_be_gone_on_from_is_listed_anew() {
         Answer::list("7", &[]),
         Answer::watch(&[("BOOKMARK", bookmark)]),
         Answer::list("8", &[]),
-        Answer::watch(&[("DELETED", json!({"metadata": {"name": 3, "resourceVersion": "9"}}))]),
+        Answer::watch(&[(
+            "DELETED",
+            json!({"metadata": {"name": 3, "resourceVersion": "9"}}),
+        )]),
         Answer::list("9", &["a"]),
     ]);
     let mut expected = ["begin", "done", "no version"].repeat(3);
     expected.extend(["begin", "done", "watch failed", "begin", "listed a", "done"]);
     assert_eq!(told(api, expected.len()).await, expected);
-    assert_eq!(versions(&asked), ["list", "5", "list", "6", "list", "7", "list", "8", "list"]);
+    assert_eq!(
+        versions(&asked),
+        ["list", "5", "list", "6", "list", "7", "list", "8", "list"]
+    );
 }

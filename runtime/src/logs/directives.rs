@@ -5,7 +5,12 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
 /// Our crates that log.
-const CRATES: [&str; 4] = ["brupop_agent", "brupop_reconciler", "brupop_runtime", "brupop_webhook"];
+const CRATES: [&str; 4] = [
+    "brupop_agent",
+    "brupop_reconciler",
+    "brupop_runtime",
+    "brupop_webhook",
+];
 const VALID: &str = "a level (off, error, warn, info, debug, trace), and after it levels of modules such as \
                      info,brupop_agent=debug. Only brupop_agent, brupop_reconciler, brupop_runtime and brupop_webhook \
                      have any: nothing else is ever logged. Write that";
@@ -16,7 +21,11 @@ pub(super) fn targets(value: &str) -> Result<Targets, LogError> {
     let (mut all, mut modules) = (LevelFilter::INFO, Vec::new());
     for directive in value.split(',').map(str::trim) {
         let (module, level) = directive.split_once('=').unwrap_or(("", directive));
-        let level = level.parse().ok().filter(|_| !level.is_empty()).ok_or_else(refused)?;
+        let level = level
+            .parse()
+            .ok()
+            .filter(|_| !level.is_empty())
+            .ok_or_else(refused)?;
         match module {
             "" if directive.contains('=') => return Err(refused()),
             "" => all = level,
@@ -32,5 +41,6 @@ pub(super) fn targets(value: &str) -> Result<Targets, LogError> {
 fn is_ours(path: &str) -> bool {
     let mut names = path.split("::");
     names.next().is_some_and(|name| CRATES.contains(&name))
-        && names.all(|name| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_'))
+        && names
+            .all(|name| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_'))
 }

@@ -38,7 +38,8 @@ impl Recorded {
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
         // A name that is a word of Rust's is written so.
         let name = field.name();
-        self.values.push((name.strip_prefix("r#").unwrap_or(name), value.into()));
+        self.values
+            .push((name.strip_prefix("r#").unwrap_or(name), value.into()));
     }
 
     fn put_text(&mut self, field: &Field, text: &str) {
@@ -91,7 +92,11 @@ impl Write for Beginning {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = (VALUE_MAX + 1).saturating_sub(self.0.len());
         self.0.push_str(&text[..text.ceil_char_boundary(room)]);
-        if self.0.len() > VALUE_MAX { Err(fmt::Error) } else { Ok(()) }
+        if self.0.len() > VALUE_MAX {
+            Err(fmt::Error)
+        } else {
+            Ok(())
+        }
     }
 }
 

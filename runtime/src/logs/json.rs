@@ -21,7 +21,11 @@ impl<'w> FormatFields<'w> for Json {
         writer.write_str(&members(Recorded::of(&fields)))
     }
 
-    fn add_fields(&self, current: &'w mut FormattedFields<Self>, fields: &Record<'_>) -> fmt::Result {
+    fn add_fields(
+        &self,
+        current: &'w mut FormattedFields<Self>,
+        fields: &Record<'_>,
+    ) -> fmt::Result {
         if !current.is_empty() {
             current.fields.push(',');
         }
@@ -43,7 +47,12 @@ where
         let mut time = String::new();
         SystemTime.format_time(&mut Writer::new(&mut time))?;
         let (level, target) = (event.metadata().level().as_str(), event.metadata().target());
-        write!(writer, "{{{},{}", member("timestamp", time), member("level", level))?;
+        write!(
+            writer,
+            "{{{},{}",
+            member("timestamp", time),
+            member("level", level)
+        )?;
         for members in [members(Recorded::of(event)), member("target", target)] {
             if !members.is_empty() {
                 write!(writer, ",{members}")?;
@@ -53,13 +62,21 @@ where
         let spans: Vec<String> = scope
             .map(|span| {
                 let extensions = span.extensions();
-                let fields = extensions.get::<FormattedFields<Self>>().filter(|fields| !fields.is_empty());
-                let fields = fields.map(|fields| format!("{fields},")).unwrap_or_default();
+                let fields = extensions
+                    .get::<FormattedFields<Self>>()
+                    .filter(|fields| !fields.is_empty());
+                let fields = fields
+                    .map(|fields| format!("{fields},"))
+                    .unwrap_or_default();
                 format!("{{{fields}{}}}", member("name", span.name()))
             })
             .collect();
         if let Some(innermost) = spans.last() {
-            write!(writer, ",\"span\":{innermost},\"spans\":[{}]", spans.join(","))?;
+            write!(
+                writer,
+                ",\"span\":{innermost},\"spans\":[{}]",
+                spans.join(",")
+            )?;
         }
         writer.write_str("}\n")
     }
@@ -67,8 +84,15 @@ where
 
 fn members(recorded: Recorded) -> String {
     let message = recorded.message.map(|message| member("message", message));
-    let values = recorded.values.into_iter().map(|(name, value)| member(name, value));
-    message.into_iter().chain(values).collect::<Vec<_>>().join(",")
+    let values = recorded
+        .values
+        .into_iter()
+        .map(|(name, value)| member(name, value));
+    message
+        .into_iter()
+        .chain(values)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 fn member(name: &str, value: impl Into<Value>) -> String {

@@ -15,7 +15,13 @@ pub struct Quota {
 impl Quota {
     /// This many lines in each period.
     pub const fn new(most: u32, period: Duration) -> Self {
-        Self { most, period, since: Duration::ZERO, logged: 0, left_out: 0 }
+        Self {
+            most,
+            period,
+            since: Duration::ZERO,
+            logged: 0,
+            left_out: 0,
+        }
     }
 
     /// May a line be logged now? If so, returns how many were left out since the last one that was.
@@ -40,7 +46,21 @@ mod tests {
     fn what_is_beyond_the_quota_is_counted() {
         let s = Duration::from_secs;
         let mut quota = Quota::new(2, s(10));
-        let taken: Vec<_> = [1, 1, 2, 9, 10, 11, 12, 25].map(|at| quota.take(s(at))).into();
-        assert_eq!(taken, [Some(0), Some(0), None, None, Some(2), Some(0), None, Some(1)]);
+        let taken: Vec<_> = [1, 1, 2, 9, 10, 11, 12, 25]
+            .map(|at| quota.take(s(at)))
+            .into();
+        assert_eq!(
+            taken,
+            [
+                Some(0),
+                Some(0),
+                None,
+                None,
+                Some(2),
+                Some(0),
+                None,
+                Some(1)
+            ]
+        );
     }
 }

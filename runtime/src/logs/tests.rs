@@ -23,8 +23,12 @@ const FORMATTERS: [&str; 4] = ["full", "compact", "pretty", "json"];
 
 fn to(page: &Page, values: &[(&str, &str)]) -> Result<Dispatch, LogError> {
     let page = page.clone();
-    let value =
-        |name: &str| values.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+    let value = |name: &str| {
+        values
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| (*value).to_owned())
+    };
     dispatch(value, move || page.clone())
 }
 
@@ -36,13 +40,19 @@ fn logged(values: &[(&str, &str)], events: impl FnOnce()) -> String {
 }
 
 fn refusal(values: &[(&str, &str)]) -> String {
-    to(&Page::default(), values).map(drop).unwrap_err().to_string()
+    to(&Page::default(), values)
+        .map(drop)
+        .unwrap_err()
+        .to_string()
 }
 
 /// The line without its time.
 fn timeless(line: &str) -> String {
     let line = line.trim_end();
-    line.split_once("Z ").map_or(line, |(_, rest)| rest).trim_start().to_owned()
+    line.split_once("Z ")
+        .map_or(line, |(_, rest)| rest)
+        .trim_start()
+        .to_owned()
 }
 
 #[test]
@@ -68,7 +78,12 @@ fn the_four_layouts() {
         "INFO agent{node=node-0 n=7}: brupop_runtime: said\n    node=\"n 1\"\n    rule=r\n    ok=true\n    n=1.5\n    error=taken\n    state=Less"
     );
     let mut json: serde_json::Value = serde_json::from_str(&of("json")).unwrap();
-    assert!(json["timestamp"].take().as_str().is_some_and(|time| time.ends_with('Z')));
+    assert!(
+        json["timestamp"]
+            .take()
+            .as_str()
+            .is_some_and(|time| time.ends_with('Z'))
+    );
     let span = serde_json::json!({"name": "agent", "node": "node-0", "n": 7});
     assert_eq!(
         json,
@@ -79,7 +94,10 @@ fn the_four_layouts() {
         })
     );
     let coloured = logged(&[(ANSI_ENABLED, "true")], events);
-    assert!(coloured.contains("\u{1b}[3mrule\u{1b}[0m\u{1b}[2m=\u{1b}[0mr "), "{coloured}");
+    assert!(
+        coloured.contains("\u{1b}[3mrule\u{1b}[0m\u{1b}[2m=\u{1b}[0mr "),
+        "{coloured}"
+    );
 }
 
 /// One event at each of these levels and targets; what is logged of them.
@@ -98,7 +116,10 @@ fn heard(values: &[(&str, &str)]) -> String {
         tracing::error!(target: "rustls", "rustls");
     };
     let text = logged(values, events);
-    text.lines().filter_map(|line| line.rsplit(' ').next()).collect::<Vec<_>>().join(" ")
+    text.lines()
+        .filter_map(|line| line.rsplit(' ').next())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[test]
@@ -111,14 +132,30 @@ fn only_our_crates_are_heard() {
         ("3", info),
         ("off", ""),
         ("ERROR", "host-error"),
-        ("debug", "host-error host-info host-debug review-info connections-debug"),
-        ("trace", "host-error host-info host-debug host-trace review-info connections-debug"),
-        ("info,brupop_agent=debug", "host-error host-info host-debug review-info"),
-        ("brupop_agent::host=trace, error", "host-error host-info host-debug host-trace"),
+        (
+            "debug",
+            "host-error host-info host-debug review-info connections-debug",
+        ),
+        (
+            "trace",
+            "host-error host-info host-debug host-trace review-info connections-debug",
+        ),
+        (
+            "info,brupop_agent=debug",
+            "host-error host-info host-debug review-info",
+        ),
+        (
+            "brupop_agent::host=trace, error",
+            "host-error host-info host-debug host-trace",
+        ),
         ("brupop_agent=off", "review-info"),
         ("off,brupop_webhook::review=info", "review-info"),
     ] {
-        assert_eq!(heard(&[(FILTER_DIRECTIVE, directives)]), expected, "{directives}");
+        assert_eq!(
+            heard(&[(FILTER_DIRECTIVE, directives)]),
+            expected,
+            "{directives}"
+        );
     }
     assert_eq!(heard(&[]), info);
 }
@@ -130,21 +167,34 @@ fn a_bad_value_is_refused_with_advice() {
         info,[agent{node=a}]=debug|6";
     for value in directives.split('|') {
         let sentence = refusal(&[(FILTER_DIRECTIVE, value)]);
-        let told = ["off, error, warn, info, debug, trace", "info,brupop_agent=debug", FILTER_DIRECTIVE];
-        assert!(told.iter().all(|part| sentence.contains(part)), "{value}: {sentence}");
+        let told = [
+            "off, error, warn, info, debug, trace",
+            "info,brupop_agent=debug",
+            FILTER_DIRECTIVE,
+        ];
+        assert!(
+            told.iter().all(|part| sentence.contains(part)),
+            "{value}: {sentence}"
+        );
     }
-    for (variable, value, hint) in
-        [(FORMATTER, "xml", "full, compact, pretty or json"), (ANSI_ENABLED, "maybe", "true or false")]
-    {
+    for (variable, value, hint) in [
+        (FORMATTER, "xml", "full, compact, pretty or json"),
+        (ANSI_ENABLED, "maybe", "true or false"),
+    ] {
         let sentence = refusal(&[(variable, value)]);
-        assert!(sentence.contains(variable) && sentence.contains(hint), "{sentence}");
+        assert!(
+            sentence.contains(variable) && sentence.contains(hint),
+            "{sentence}"
+        );
     }
 }
 
 /// Without what colours are made of.
 fn without_colours(text: &str) -> String {
     let codes = ["0", "1", "2", "3", "31", "32", "33", "34", "35"];
-    codes.iter().fold(text.to_owned(), |text, code| text.replace(&format!("\u{1b}[{code}m"), ""))
+    codes.iter().fold(text.to_owned(), |text, code| {
+        text.replace(&format!("\u{1b}[{code}m"), "")
+    })
 }
 
 fn hostile() -> impl Strategy<Value = String> {
@@ -195,15 +245,24 @@ proptest! {
 #[test]
 fn quotes_keep_a_value_apart_from_its_neighbours() {
     for (value, expected) in [
-        ("a\" rule=agent-report x=\"", r#"value="a\" rule=agent-report x=\"""#),
+        (
+            "a\" rule=agent-report x=\"",
+            r#"value="a\" rule=agent-report x=\"""#,
+        ),
         ("a\\\" rule=x", r#"value="a\\\" rule=x""#),
         ("rule=x", r#"value="rule=x""#),
         ("", r#"value="""#),
         ("a\u{2003}b", "value=\"a\u{2003}b\""),
         ("word", "value=word"),
     ] {
-        let output = logged(&[], || tracing::info!(target: "brupop_runtime", value, "said"));
-        assert_eq!(timeless(&output), format!("INFO brupop_runtime: said {expected}"));
+        let output = logged(
+            &[],
+            || tracing::info!(target: "brupop_runtime", value, "said"),
+        );
+        assert_eq!(
+            timeless(&output),
+            format!("INFO brupop_runtime: said {expected}")
+        );
     }
 }
 
@@ -220,10 +279,18 @@ async fn calls_that_fail(status: u16, body: &'static str) {
         }
     };
     tracing::warn!(target: "brupop_runtime", error = &error as &dyn Error, "a watch");
-    let authorizer = Authorizer::new(client, Requirement::Token, Unknown::OF_A_REPLICA, Refusals::default());
+    let authorizer = Authorizer::new(
+        client,
+        Requirement::Token,
+        Unknown::OF_A_REPLICA,
+        Refusals::default(),
+    );
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer token"));
-    assert_eq!(authorizer.admit(peer(1), headers).await, Err(StatusCode::SERVICE_UNAVAILABLE));
+    assert_eq!(
+        authorizer.admit(peer(1), headers).await,
+        Err(StatusCode::SERVICE_UNAVAILABLE)
+    );
 }
 
 /// kube's client logs a response that it cannot read as a whole, as a warning.
@@ -243,7 +310,11 @@ async fn no_body_of_a_response_is_logged() {
             drop(logging);
             let output = page.text();
             assert!(!output.contains(SECRET), "{output}");
-            for told in ["a list", "a watch", "could not be asked whose token a caller has"] {
+            for told in [
+                "a list",
+                "a watch",
+                "could not be asked whose token a caller has",
+            ] {
                 assert!(output.contains(told), "{told} is missing: {output}");
             }
         }

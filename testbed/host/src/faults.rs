@@ -70,17 +70,26 @@ pub struct Faults {
 impl Faults {
     /// One false answer.
     pub fn answer(call: Call, answer: Answer) -> Self {
-        Self { answers: BTreeMap::from([(call, answer)]), ..Self::default() }
+        Self {
+            answers: BTreeMap::from([(call, answer)]),
+            ..Self::default()
+        }
     }
 
     /// What the host's settings let it choose.
     pub fn choice(choice: Choice) -> Self {
-        Self { choice, ..Self::default() }
+        Self {
+            choice,
+            ..Self::default()
+        }
     }
 
     /// One command that ends so.
     pub fn ending(command: Command, ending: Ending) -> Self {
-        Self { endings: BTreeMap::from([(command, ending)]), ..Self::default() }
+        Self {
+            endings: BTreeMap::from([(command, ending)]),
+            ..Self::default()
+        }
     }
 
     /// One command that fails.

@@ -131,8 +131,16 @@ impl Host {
         });
         let listener = shared.come_up(&options.socket, &options.boot_id_file)?;
         let mut life = JoinSet::new();
-        life.spawn(life::live(Arc::clone(&shared), listener, options.socket, options.boot_id_file));
-        Ok(Self { shared, _life: Arc::new(life) })
+        life.spawn(life::live(
+            Arc::clone(&shared),
+            listener,
+            options.socket,
+            options.boot_id_file,
+        ));
+        Ok(Self {
+            shared,
+            _life: Arc::new(life),
+        })
     }
 
     /// The version that runs, or that ran last while it is down.
@@ -239,7 +247,10 @@ impl Shared {
 
     /// Notes a call; returns the false answer that it is to get, if any.
     fn record(&self, path: &str, call: Option<Call>) -> Option<Answer> {
-        lock(&self.calls).push(Received { at: Instant::now(), path: path.to_owned() });
+        lock(&self.calls).push(Received {
+            at: Instant::now(),
+            path: path.to_owned(),
+        });
         lock(&self.faults).answers.get(&call?).cloned()
     }
 
@@ -251,12 +262,17 @@ impl Shared {
             machine.start(command, &faults.choice, self.now())?;
             machine.boots()
         };
-        let takes = self.durations.of(command) + faults.lasting.get(&command).copied().unwrap_or_default();
+        let takes =
+            self.durations.of(command) + faults.lasting.get(&command).copied().unwrap_or_default();
         let shared = Arc::clone(self);
         tokio::spawn(async move {
             tokio::time::sleep(takes).await;
             let faults = lock(&shared.faults).clone();
-            let ending = faults.endings.get(&command).cloned().unwrap_or(Ending::Success);
+            let ending = faults
+                .endings
+                .get(&command)
+                .cloned()
+                .unwrap_or(Ending::Success);
             let mut machine = shared.machine();
             if machine.boots() == boot {
                 machine.finish(ending, &faults.choice, shared.now());
@@ -275,7 +291,9 @@ impl Shared {
             return Ok(());
         }
         if self.requested.swap(true, Ordering::Relaxed) {
-            return Err(Refusal::Internal("Failed to reboot: another reboot is under way"));
+            return Err(Refusal::Internal(
+                "Failed to reboot: another reboot is under way",
+            ));
         }
         if delay.is_zero() {
             self.reboot.notify_one();

@@ -21,7 +21,10 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named after what a Node shows")]
 pub enum HostPower {
-    Up { boot_id: String, pretty_name: String },
+    Up {
+        boot_id: String,
+        pretty_name: String,
+    },
     Down,
 }
 
@@ -46,15 +49,23 @@ impl Shared {
     }
 
     /// A new boot id, then the socket, then the news.
-    pub(super) fn come_up(&self, socket: &Path, boot_id_file: &Path) -> anyhow::Result<UnixListener> {
-        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/uuid").context("a new boot id")?;
+    pub(super) fn come_up(
+        &self,
+        socket: &Path,
+        boot_id_file: &Path,
+    ) -> anyhow::Result<UnixListener> {
+        let boot_id =
+            std::fs::read_to_string("/proc/sys/kernel/random/uuid").context("a new boot id")?;
         std::fs::write(boot_id_file, &boot_id)
             .with_context(|| format!("boot id file {}", boot_id_file.display()))?;
         let listener = self.listen(socket)?;
         let pretty_name = self.machine().pretty_name();
         let boot_id = boot_id.trim().to_owned();
         lock(&self.boot_id).clone_from(&boot_id);
-        self.power.send_replace(HostPower::Up { boot_id, pretty_name });
+        self.power.send_replace(HostPower::Up {
+            boot_id,
+            pretty_name,
+        });
         Ok(listener)
     }
 }
@@ -98,7 +109,9 @@ pub(super) async fn live(
                 }
                 let faults = lock(&shared.faults).clone();
                 let mut machine = shared.machine();
-                let bad = machine.next().is_some_and(|next| faults.bad_images.contains(&next.to_string()));
+                let bad = machine
+                    .next()
+                    .is_some_and(|next| faults.bad_images.contains(&next.to_string()));
                 machine.boot(faults.falls_back_on_boot || bad);
                 drop(machine);
                 shared.come_up(&socket, &boot_id_file)

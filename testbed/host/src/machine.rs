@@ -70,7 +70,8 @@ impl Machine {
     pub fn new(version: &str, variant: &str) -> anyhow::Result<Self> {
         Ok(Self {
             variant: variant.to_owned(),
-            active: Version::parse(version).with_context(|| format!("the host's version {version:?}"))?,
+            active: Version::parse(version)
+                .with_context(|| format!("the host's version {version:?}"))?,
             inactive: None,
             inactive_is_next: false,
             repository: Repository::default(),
@@ -88,7 +89,10 @@ impl Machine {
 
     /// The version that it boots next, if that is another image.
     pub fn next(&self) -> Option<&Version> {
-        self.inactive.as_ref().filter(|_| self.inactive_is_next).map(|content| &content.version)
+        self.inactive
+            .as_ref()
+            .filter(|_| self.inactive_is_next)
+            .map(|content| &content.version)
     }
 
     /// How often the host has booted: a command that outlives its boot is lost.
@@ -116,7 +120,10 @@ impl Machine {
 
     /// A person makes the other set next to boot (`signpost rollback-to-inactive`), of which the status document says nothing.
     pub fn roll_back(&mut self) {
-        self.inactive_is_next = self.inactive.as_ref().is_some_and(|content| !content.damaged);
+        self.inactive_is_next = self
+            .inactive
+            .as_ref()
+            .is_some_and(|content| !content.damaged);
     }
 
     /// The answer of `GET /updates/status`.
@@ -124,14 +131,21 @@ impl Machine {
         if self.running.is_some() {
             return Err(Refusal::Locked);
         }
-        self.status.as_ref().ok_or(Refusal::NotFound("No update status found; refresh updates first"))
+        self.status.as_ref().ok_or(Refusal::NotFound(
+            "No update status found; refresh updates first",
+        ))
     }
 
     /// Starts a command; it holds the lock until [`Machine::finish`].
     ///
     /// A prepare asks the repository again, as `updog update-image` does: it writes what would be chosen now, whatever
     /// the status document says, or nothing. It fetches the migrations before it touches the inactive set.
-    pub fn start(&mut self, command: Command, choice: &Choice, now: Timestamp) -> Result<(), Refusal> {
+    pub fn start(
+        &mut self,
+        command: Command,
+        choice: &Choice,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
         if self.running.is_some() {
             return Err(Refusal::Locked);
         }
@@ -141,7 +155,11 @@ impl Machine {
             | (Command::Prepare, UpdateState::Available | UpdateState::Staged)
             | (Command::Activate, UpdateState::Staged)
             | (Command::Deactivate, UpdateState::Ready) => {}
-            _ => return Err(Refusal::NotAllowed("Update action not allowed according to update state")),
+            _ => {
+                return Err(Refusal::NotAllowed(
+                    "Update action not allowed according to update state",
+                ));
+            }
         }
         if command == Command::Prepare && status.chosen_update.is_none() {
             return Err(Refusal::NotFound("Chosen update does not exist"));
@@ -154,7 +172,10 @@ impl Machine {
             if !self.lacks_migrations() {
                 self.inactive_is_next = false;
                 // From here on the inactive set is being written to, whatever the status document says of it.
-                let content = self.writes.clone().map(|version| Content { version, damaged: true });
+                let content = self.writes.clone().map(|version| Content {
+                    version,
+                    damaged: true,
+                });
                 self.inactive = content.or_else(|| self.inactive.take());
             }
         }
@@ -164,9 +185,17 @@ impl Machine {
 
     /// The running command ends, and the lock is released.
     pub fn finish(&mut self, ending: Ending, choice: &Choice, now: Timestamp) {
-        let Some(command) = self.running.take().filter(|_| ending != Ending::Lost) else { return };
+        let Some(command) = self.running.take().filter(|_| ending != Ending::Lost) else {
+            return;
+        };
         let ending = self.failing_by_itself(command, choice).unwrap_or(ending);
-        if matches!((command, &ending), (Command::Activate | Command::Deactivate, Ending::KilledLate(_))) {
+        if matches!(
+            (command, &ending),
+            (
+                Command::Activate | Command::Deactivate,
+                Ending::KilledLate(_)
+            )
+        ) {
             self.inactive_is_next = command == Command::Activate;
         }
         let mut status = self.status.take().unwrap_or_else(Status::new);
@@ -174,11 +203,17 @@ impl Machine {
         match command {
             Command::Refresh if success => {
                 // Also what is older than what runs.
-                status.available_updates =
-                    self.repository.offered(choice, now).map(|release| release.version.clone()).collect();
+                status.available_updates = self
+                    .repository
+                    .offered(choice, now)
+                    .map(|release| release.version.clone())
+                    .collect();
                 let chosen = self.repository.choose(choice, &self.active, now);
                 status.chosen_update = chosen.map(|version| self.image(version));
-                if matches!(status.update_state, UpdateState::Idle | UpdateState::Available) {
+                if matches!(
+                    status.update_state,
+                    UpdateState::Idle | UpdateState::Available
+                ) {
                     status.update_state = match status.chosen_update {
                         Some(_) => UpdateState::Available,
                         None => UpdateState::Idle,
@@ -194,7 +229,10 @@ impl Machine {
                 }
                 // The label is the choice of the last refresh, as thar-be-updates has it.
                 let label = status.chosen_update.clone();
-                status.staging_partition = label.map(|image| Partition { image, next_to_boot: false });
+                status.staging_partition = label.map(|image| Partition {
+                    image,
+                    next_to_boot: false,
+                });
                 status.update_state = UpdateState::Staged;
             }
             Command::Activate | Command::Deactivate if success => {
@@ -202,16 +240,26 @@ impl Machine {
                 if let Some(staging) = status.staging_partition.as_mut() {
                     staging.next_to_boot = self.inactive_is_next;
                 }
-                status.update_state =
-                    if self.inactive_is_next { UpdateState::Ready } else { UpdateState::Staged };
+                status.update_state = if self.inactive_is_next {
+                    UpdateState::Ready
+                } else {
+                    UpdateState::Staged
+                };
             }
             _ => {}
         }
-        status.active_partition =
-            Some(Partition { image: self.image(self.active.clone()), next_to_boot: !self.inactive_is_next });
+        status.active_partition = Some(Partition {
+            image: self.image(self.active.clone()),
+            next_to_boot: !self.inactive_is_next,
+        });
         let (cmd_status, exit_status, stderr) = ending.told(command, self.writes.as_ref());
-        status.most_recent_command =
-            Some(CommandResult { cmd_type: command, cmd_status, timestamp: now, exit_status, stderr });
+        status.most_recent_command = Some(CommandResult {
+            cmd_type: command,
+            cmd_status,
+            timestamp: now,
+            exit_status,
+            stderr,
+        });
         self.status = Some(status);
     }
 
@@ -222,8 +270,12 @@ impl Machine {
         let words = match command {
             _ if choice.unreachable => "Failed to fetch https://updates.example/root.json",
             Command::Prepare if self.lacks_migrations() => "Migration not found in manifest",
-            Command::Activate if self.inactive_is_next => "Inactive partition is already marked for upgrade",
-            Command::Activate if damaged() => "Inactive partition has not been marked valid for upgrade",
+            Command::Activate if self.inactive_is_next => {
+                "Inactive partition is already marked for upgrade"
+            }
+            Command::Activate if damaged() => {
+                "Inactive partition has not been marked valid for upgrade"
+            }
             _ => return None,
         };
         Some(Ending::Failed(words.to_owned()))
@@ -245,11 +297,17 @@ impl Machine {
     }
 
     fn image(&self, version: Version) -> Image {
-        Image { arch: ARCH, version, variant: self.variant.clone() }
+        Image {
+            arch: ARCH,
+            version,
+            variant: self.variant.clone(),
+        }
     }
 
     /// Is there no way to migrate the host's settings to the version that a prepare wants to write?
     fn lacks_migrations(&self) -> bool {
-        self.writes.as_ref().is_some_and(|version| self.repository.lacks_migrations(version))
+        self.writes
+            .as_ref()
+            .is_some_and(|version| self.repository.lacks_migrations(version))
     }
 }

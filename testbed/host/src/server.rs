@@ -33,11 +33,15 @@ pub(super) async fn connection(stream: UnixStream, shared: Arc<Shared>) -> io::R
                     broken.notify_one();
                     std::future::pending().await
                 }
-                (_, Some(Answer::Refused(sentence))) => text(StatusCode::INTERNAL_SERVER_ERROR, &sentence),
+                (_, Some(Answer::Refused(sentence))) => {
+                    text(StatusCode::INTERNAL_SERVER_ERROR, &sentence)
+                }
                 (_, Some(Answer::NotFound(sentence))) => text(StatusCode::NOT_FOUND, &sentence),
                 (_, Some(Answer::NotAllowed(sentence))) => text(StatusCode::CONFLICT, &sentence),
                 (_, Some(Answer::Locked)) => refusal(Refusal::Locked),
-                (_, Some(Answer::Nonsense(body))) => body_of(StatusCode::OK, "application/json", body),
+                (_, Some(Answer::Nonsense(body))) => {
+                    body_of(StatusCode::OK, "application/json", body)
+                }
                 (Some(call), None) => answer(&shared, call),
                 (Some(call), Some(Answer::Lost)) => {
                     answer(&shared, call);
@@ -48,7 +52,10 @@ pub(super) async fn connection(stream: UnixStream, shared: Arc<Shared>) -> io::R
             })
         }
     });
-    http1::Builder::new().serve_connection(socket, service).await.map_err(io::Error::other)
+    http1::Builder::new()
+        .serve_connection(socket, service)
+        .await
+        .map_err(io::Error::other)
 }
 
 fn call(method: &Method, path: &str) -> Option<Call> {
@@ -85,7 +92,10 @@ fn refusal(why: Refusal) -> Response<Full<Bytes>> {
         Refusal::NotFound(sentence) => text(StatusCode::NOT_FOUND, sentence),
         Refusal::NotAllowed(sentence) => text(StatusCode::CONFLICT, sentence),
         Refusal::Internal(sentence) => text(StatusCode::INTERNAL_SERVER_ERROR, sentence),
-        Refusal::Locked => text(StatusCode::LOCKED, "Update lock held: another update command is running"),
+        Refusal::Locked => text(
+            StatusCode::LOCKED,
+            "Update lock held: another update command is running",
+        ),
     }
 }
 
@@ -100,7 +110,9 @@ fn text(status: StatusCode, sentence: &str) -> Response<Full<Bytes>> {
 fn body_of(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 

@@ -41,10 +41,14 @@ fn start(place: &Place, durations: Durations) -> Host {
 
 async fn exchange(place: &Place, method: &str, path: &str) -> String {
     let mut stream = UnixStream::connect(place.0.join("api.sock")).await.unwrap();
-    let request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    timeout(DEADLINE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+    timeout(DEADLINE, stream.read_to_string(&mut answer))
+        .await
+        .unwrap()
+        .unwrap();
     answer
 }
 
@@ -55,7 +59,11 @@ async fn code(place: &Place, method: &str, path: &str) -> u16 {
 
 /// Asks for a command and for the status until it is there.
 async fn run(place: &Place, action: &str) {
-    assert_eq!(code(place, "POST", &format!("/actions/{action}")).await, 204, "{action}");
+    assert_eq!(
+        code(place, "POST", &format!("/actions/{action}")).await,
+        204,
+        "{action}"
+    );
     let unlocked = async {
         while code(place, "GET", "/updates/status").await == 423 {
             tokio::task::yield_now().await;
@@ -69,8 +77,15 @@ async fn an_update_over_the_socket() {
     let place = Place::new("update");
     let host = start(&place, Durations::default());
     let first = host.boot_id();
-    assert_eq!(std::fs::read_to_string(place.0.join("boot_id")).unwrap(), format!("{first}\n"));
-    assert!(exchange(&place, "GET", "/os").await.contains(r#""version_id":"1.19.4""#));
+    assert_eq!(
+        std::fs::read_to_string(place.0.join("boot_id")).unwrap(),
+        format!("{first}\n")
+    );
+    assert!(
+        exchange(&place, "GET", "/os")
+            .await
+            .contains(r#""version_id":"1.19.4""#)
+    );
     assert_eq!(code(&place, "GET", "/updates/status").await, 404);
     assert_eq!(code(&place, "POST", "/actions/prepare-update").await, 409);
     for action in ["refresh-updates", "prepare-update", "activate-update"] {
@@ -88,8 +103,12 @@ async fn an_update_over_the_socket() {
     let mut power = host.power();
     power.mark_unchanged();
     assert_eq!(code(&place, "POST", "/actions/reboot").await, 204);
-    let up = |power: &HostPower| matches!(power, HostPower::Up { boot_id, .. } if *boot_id != first);
-    timeout(DEADLINE, power.wait_for(up)).await.unwrap().unwrap();
+    let up =
+        |power: &HostPower| matches!(power, HostPower::Up { boot_id, .. } if *boot_id != first);
+    timeout(DEADLINE, power.wait_for(up))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(host.version(), "1.20.1");
     assert_eq!(host.pretty_name(), "Bottlerocket OS 1.20.1 (aws-k8s-1.29)");
     assert_eq!(code(&place, "GET", "/updates/status").await, 404);
@@ -100,17 +119,42 @@ async fn an_update_over_the_socket() {
 async fn commands_need_the_lock_and_a_host_up() {
     let place = Place::new("down");
     let long = Duration::from_secs(4000);
-    let host = start(&place, Durations { refresh: long, reboot: long, ..Durations::default() });
+    let host = start(
+        &place,
+        Durations {
+            refresh: long,
+            reboot: long,
+            ..Durations::default()
+        },
+    );
     assert_eq!(code(&place, "POST", "/actions/refresh-updates").await, 204);
     assert_eq!(code(&place, "GET", "/updates/status").await, 423);
-    for action in ["refresh-updates", "prepare-update", "activate-update", "deactivate-update"] {
-        assert_eq!(code(&place, "POST", &format!("/actions/{action}")).await, 423, "{action}");
+    for action in [
+        "refresh-updates",
+        "prepare-update",
+        "activate-update",
+        "deactivate-update",
+    ] {
+        assert_eq!(
+            code(&place, "POST", &format!("/actions/{action}")).await,
+            423,
+            "{action}"
+        );
     }
-    assert_eq!(code(&place, "GET", "/os").await, 200, "the lock is of updates only");
+    assert_eq!(
+        code(&place, "GET", "/os").await,
+        200,
+        "the lock is of updates only"
+    );
     let mut power = host.power();
     host.reboot_now();
-    timeout(DEADLINE, power.wait_for(|power| *power == HostPower::Down)).await.unwrap().unwrap();
-    let refused = UnixStream::connect(place.0.join("api.sock")).await.unwrap_err();
+    timeout(DEADLINE, power.wait_for(|power| *power == HostPower::Down))
+        .await
+        .unwrap()
+        .unwrap();
+    let refused = UnixStream::connect(place.0.join("api.sock"))
+        .await
+        .unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
 }
 
@@ -118,15 +162,26 @@ async fn commands_need_the_lock_and_a_host_up() {
 async fn a_second_request_is_refused_while_a_reboot_is_under_way() {
     let place = Place::new("again");
     let host = start(&place, Durations::default());
-    host.set_faults(Faults { reboot_delay: Duration::from_mins(1), ..Faults::default() });
+    host.set_faults(Faults {
+        reboot_delay: Duration::from_mins(1),
+        ..Faults::default()
+    });
     let first = host.boot_id();
     for expected in [204, 500, 500] {
         assert_eq!(code(&place, "POST", "/actions/reboot").await, expected);
     }
     let mut power = host.power();
-    let up = |power: &HostPower| matches!(power, HostPower::Up { boot_id, .. } if *boot_id != first);
-    timeout(Duration::from_mins(2), power.wait_for(up)).await.unwrap().unwrap();
-    assert_eq!(code(&place, "POST", "/actions/reboot").await, 204, "in the next boot");
+    let up =
+        |power: &HostPower| matches!(power, HostPower::Up { boot_id, .. } if *boot_id != first);
+    timeout(Duration::from_mins(2), power.wait_for(up))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        code(&place, "POST", "/actions/reboot").await,
+        204,
+        "in the next boot"
+    );
 }
 
 #[tokio::test]
@@ -135,8 +190,12 @@ async fn a_call_whose_answer_is_lost_is_carried_out() {
     let host = start(&place, Durations::default());
     host.set_faults(Faults::answer(Call::Action(Command::Refresh), Answer::Lost));
     let lost = code(&place, "POST", "/actions/refresh-updates");
-    let refreshed =
-        async { while !exchange(&place, "GET", "/updates/status").await.contains("\"refresh\"") {} };
+    let refreshed = async {
+        while !exchange(&place, "GET", "/updates/status")
+            .await
+            .contains("\"refresh\"")
+        {}
+    };
     tokio::select! {
         code = lost => panic!("answered with {code}"),
         done = timeout(DEADLINE, refreshed) => done.unwrap(),
@@ -148,10 +207,17 @@ async fn a_command_that_takes_longer_keeps_the_lock() {
     let place = Place::new("lasting");
     let host = start(&place, Durations::default());
     let lasting = [(Command::Refresh, Duration::from_secs(30))].into();
-    host.set_faults(Faults { lasting, ..Faults::default() });
+    host.set_faults(Faults {
+        lasting,
+        ..Faults::default()
+    });
     assert_eq!(code(&place, "POST", "/actions/refresh-updates").await, 204);
     host.set_faults(Faults::default());
-    assert_eq!(code(&place, "GET", "/updates/status").await, 423, "it has been started");
+    assert_eq!(
+        code(&place, "GET", "/updates/status").await,
+        423,
+        "it has been started"
+    );
     tokio::time::sleep(Duration::from_secs(31)).await;
     assert_eq!(code(&place, "GET", "/updates/status").await, 200);
 }

@@ -33,7 +33,11 @@ impl ControlPlane {
     /// A client that tries nothing twice: of the bearer of this token, or of `admin`.
     pub async fn impatient_client(&self, token: Option<&str>) -> Result<Client> {
         let admin = self.authority.credential("admin");
-        let mut config = self.shared.server.config(&token.map_or(admin, Credential::Token)).await?;
+        let mut config = self
+            .shared
+            .server
+            .config(&token.map_or(admin, Credential::Token))
+            .await?;
         config.default_retry = false;
         Ok(Client::try_from(config)?)
     }
@@ -47,53 +51,84 @@ impl ControlPlane {
     pub fn kubeconfig_of_user(&self, to: &Path, user: &str, group: Option<&str>) -> Result<()> {
         let file = user.replace(':', "-");
         self.authority.client(&file, user, group)?;
-        self.shared.server.write_kubeconfig(to, &self.authority.credential(&file), "default")
+        self.shared
+            .server
+            .write_kubeconfig(to, &self.authority.credential(&file), "default")
     }
 
     /// A token of a service account that is bound to a pod of it, as the kubelet would ask for.
     pub async fn bound_token(&self, namespace: &str, account: &str, pod: &str) -> Result<String> {
-        let pod = Api::<Pod>::namespaced(self.client(), namespace).get(pod).await?;
+        let pod = Api::<Pod>::namespaced(self.client(), namespace)
+            .get(pod)
+            .await?;
         self.shared.bound_token(&pod, account, TOKEN_SECONDS).await
     }
 
     /// A token of a service account that is bound to this object of the core group.
-    pub async fn token_bound_to<K>(&self, namespace: &str, account: &str, object: &K) -> Result<String>
+    pub async fn token_bound_to<K>(
+        &self,
+        namespace: &str,
+        account: &str,
+        object: &K,
+    ) -> Result<String>
     where
         K: Resource<DynamicType = ()>,
     {
-        let spec =
-            TokenRequestSpec { bound_object_ref: Some(reference(object)), ..TokenRequestSpec::default() };
+        let spec = TokenRequestSpec {
+            bound_object_ref: Some(reference(object)),
+            ..TokenRequestSpec::default()
+        };
         self.shared.token(namespace, account, spec).await
     }
 
     /// A token of a service account that is bound to nothing.
     pub async fn token(&self, namespace: &str, account: &str) -> Result<String> {
-        self.shared.token(namespace, account, TokenRequestSpec::default()).await
+        self.shared
+            .token(namespace, account, TokenRequestSpec::default())
+            .await
     }
 
     /// Runs kubectl as `admin`.
-    pub async fn kubectl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String> {
+    pub async fn kubectl<S: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<String> {
         let output = self.kubectl_output(args).await?;
-        ensure!(output.status.success(), "kubectl: {}", String::from_utf8_lossy(&output.stderr));
+        ensure!(
+            output.status.success(),
+            "kubectl: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         Ok(String::from_utf8(output.stdout)?)
     }
 
     /// Runs kubectl as `admin` and returns its status and what it said, warnings included.
-    pub async fn kubectl_output<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<Output> {
-        self.kubectl_command(args).output().await.context("kubectl cannot be run")
+    pub async fn kubectl_output<S: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<Output> {
+        self.kubectl_command(args)
+            .output()
+            .await
+            .context("kubectl cannot be run")
     }
 
     /// Awaits that a workload, such as `deployment/cart`, is rolled out; returns what kubectl said.
     pub async fn until_rolled_out(&self, namespace: &str, workload: &str) -> Result<String> {
         let timeout = format!("--timeout={}s", DEADLINE.as_secs());
-        self.kubectl(["-n", namespace, "rollout", "status", workload, &timeout]).await
+        self.kubectl(["-n", namespace, "rollout", "status", workload, &timeout])
+            .await
     }
 
     /// `kubectl wait` for this condition of what the other arguments name.
     pub async fn wait_for_condition(&self, condition: &str, of: &[&str]) -> Result<()> {
-        let (condition, timeout) =
-            (format!("--for=condition={condition}"), format!("--timeout={}s", DEADLINE.as_secs()));
-        self.kubectl([&["wait", &condition, &timeout], of].concat()).await.map(drop)
+        let (condition, timeout) = (
+            format!("--for=condition={condition}"),
+            format!("--timeout={}s", DEADLINE.as_secs()),
+        );
+        self.kubectl([&["wait", &condition, &timeout], of].concat())
+            .await
+            .map(drop)
     }
 
     /// Runs the plugin of this path as `admin`, and returns what it printed.
@@ -113,7 +148,11 @@ impl ControlPlane {
         self.as_admin(&self.binaries.join("kubectl"), args)
     }
 
-    fn as_admin<S: AsRef<OsStr>>(&self, program: &Path, args: impl IntoIterator<Item = S>) -> Command {
+    fn as_admin<S: AsRef<OsStr>>(
+        &self,
+        program: &Path,
+        args: impl IntoIterator<Item = S>,
+    ) -> Command {
         let mut command = Command::new(program);
         command
             .args(args)
@@ -129,23 +168,40 @@ impl ControlPlane {
 
 impl Shared {
     /// A token for the pod, with node and pod in its claims.
-    pub(crate) async fn bound_token(&self, pod: &Pod, account: &str, seconds: i64) -> Result<String> {
+    pub(crate) async fn bound_token(
+        &self,
+        pod: &Pod,
+        account: &str,
+        seconds: i64,
+    ) -> Result<String> {
         let spec = TokenRequestSpec {
             audiences: Vec::new(),
             bound_object_ref: Some(reference(pod)),
             expiration_seconds: Some(seconds),
         };
-        self.token(&pod.namespace().unwrap_or_default(), account, spec).await
+        self.token(&pod.namespace().unwrap_or_default(), account, spec)
+            .await
     }
 
-    async fn token(&self, namespace: &str, account: &str, spec: TokenRequestSpec) -> Result<String> {
+    async fn token(
+        &self,
+        namespace: &str,
+        account: &str,
+        spec: TokenRequestSpec,
+    ) -> Result<String> {
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
-        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let request = TokenRequest {
+            spec,
+            ..TokenRequest::default()
+        };
         let answer = accounts
             .create_token_request(account, &PostParams::default(), &request)
             .await
             .with_context(|| format!("a token of {namespace}/{account}"))?;
-        Ok(answer.status.context("a token request was answered without a token")?.token)
+        Ok(answer
+            .status
+            .context("a token request was answered without a token")?
+            .token)
     }
 }
 

@@ -21,15 +21,25 @@ pub const BUMP: u64 = 1_000_000_000;
 impl ControlPlane {
     /// Kills one of the control plane's programs, and awaits its end. Until [`Self::start_program`] it is gone.
     pub async fn kill(&mut self, program: &str) -> Result<()> {
-        let position = self.processes.iter().position(|process| process.name() == program);
-        let mut process = self.processes.remove(position.with_context(|| format!("{program} does not run"))?);
+        let position = self
+            .processes
+            .iter()
+            .position(|process| process.name() == program);
+        let mut process = self
+            .processes
+            .remove(position.with_context(|| format!("{program} does not run"))?);
         process.signal(Signal::KILL)?;
         process.wait().await.map(drop)
     }
 
     /// Starts a program; one that was killed with the same command line, on the same files.
     pub fn start_program(&mut self, program: &str) -> Result<()> {
-        ensure!(self.processes.iter().all(|process| process.name() != program), "{program} runs");
+        ensure!(
+            self.processes
+                .iter()
+                .all(|process| process.name() != program),
+            "{program} runs"
+        );
         let admin = self.kubeconfig();
         let layout = self.layout(&admin);
         let command = match program {
@@ -74,7 +84,12 @@ impl ControlPlane {
     /// Puts etcd back to a snapshot, and starts all programs again: Kubernetes' own must not go by what is forgotten. Revisions
     /// go on from those of then by [`BUMP`]. Nodes have to be reported again ([`crate::host::Host::tell_again`]).
     pub async fn restore(&mut self, snapshot: &Path) -> Result<()> {
-        let clients = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"];
+        let clients = [
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kube-scheduler",
+            "kwok",
+        ];
         for program in clients {
             // It may be gone already.
             let _ = self.kill(program).await;
@@ -85,18 +100,34 @@ impl ControlPlane {
         }
         let (data, restored) = (self.dir().join("etcd"), self.dir().join("etcd-restored"));
         let admin = self.kubeconfig();
-        let output = self.layout(&admin).etcd_restore(snapshot, &restored, BUMP).output().await?;
-        ensure!(output.status.success(), "etcdutl: {}", String::from_utf8_lossy(&output.stderr));
+        let output = self
+            .layout(&admin)
+            .etcd_restore(snapshot, &restored, BUMP)
+            .output()
+            .await?;
+        ensure!(
+            output.status.success(),
+            "etcdutl: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         std::fs::remove_dir_all(&data).with_context(|| data.display().to_string())?;
         std::fs::rename(&restored, &data).with_context(|| restored.display().to_string())?;
-        ["etcd"].into_iter().chain(clients).try_for_each(|program| self.start_program(program))
+        ["etcd"]
+            .into_iter()
+            .chain(clients)
+            .try_for_each(|program| self.start_program(program))
     }
 
     /// Copies etcd's objects and the certificates into another folder; etcd must not run.
     pub(super) async fn copy_files(&self, to: &Path) -> Result<Authority> {
         // etcd makes room for 64 MB ahead.
         let files = [self.dir().join("etcd"), self.dir().join("pki")];
-        let copied = Command::new("cp").args(["-r", "--sparse=always"]).args(&files).arg(to).status().await?;
+        let copied = Command::new("cp")
+            .args(["-r", "--sparse=always"])
+            .args(&files)
+            .arg(to)
+            .status()
+            .await?;
         ensure!(copied.success(), "{files:?} cannot be copied: {copied}");
         Ok(self.authority.copied_to(&to.join("pki")))
     }

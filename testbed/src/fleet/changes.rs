@@ -19,7 +19,11 @@ impl Fleet {
     pub async fn join(&mut self, number: usize, durations: Durations) -> Result<()> {
         let node = NewNode::numbered(number)?;
         let host = self.boot(&node.name, number, durations)?;
-        let node = NewNode { os_image: host.pretty_name(), boot_id: host.boot_id(), ..node };
+        let node = NewNode {
+            os_image: host.pretty_name(),
+            boot_id: host.boot_id(),
+            ..node
+        };
         node.create(&self.client()).await?;
         self.kubelets.attach(&node.name, host.power());
         self.hosts.push(host);
@@ -28,8 +32,10 @@ impl Fleet {
 
     /// The host of this node, of the old version, with the variant of this number.
     pub fn boot(&self, node: &str, number: usize, durations: Durations) -> Result<Host> {
-        let variant =
-            self.variants.get(number % self.variants.len().max(1)).context("hosts have no variant")?;
+        let variant = self
+            .variants
+            .get(number % self.variants.len().max(1))
+            .context("hosts have no variant")?;
         Host::start(HostOptions {
             socket: self.kubelets.api_socket(node)?,
             socket_group: None,
@@ -43,10 +49,19 @@ impl Fleet {
     /// Another machine takes the place of this one, under the same name: the Node is deleted and made again, and what
     /// runs on it is started again.
     pub async fn replace(&self, number: usize) -> Result<()> {
-        let host = self.hosts.get(number).with_context(|| format!("host {number}"))?;
+        let host = self
+            .hosts
+            .get(number)
+            .with_context(|| format!("host {number}"))?;
         let (os_image, boot_id) = (host.pretty_name(), host.boot_id());
-        let node = NewNode { os_image, boot_id, ..NewNode::numbered(number)? };
-        Api::<Node>::all(self.client()).delete(&node.name, &DeleteParams::default()).await?;
+        let node = NewNode {
+            os_image,
+            boot_id,
+            ..NewNode::numbered(number)?
+        };
+        Api::<Node>::all(self.client())
+            .delete(&node.name, &DeleteParams::default())
+            .await?;
         node.create(&self.client()).await?;
         host.reboot_now();
         Ok(())
@@ -58,18 +73,27 @@ impl Fleet {
         let settings: BTreeMap<_, _> = settings.iter().copied().collect();
         let maps = Api::<ConfigMap>::namespaced(self.client(), NAMESPACE);
         let patch = Patch::Merge(json!({"data": settings}));
-        maps.patch(&configuration(&self.client()).await?, &PatchParams::default(), &patch).await?;
+        maps.patch(
+            &configuration(&self.client()).await?,
+            &PatchParams::default(),
+            &patch,
+        )
+        .await?;
         let before = self.term().await?;
-        let reconcilers = ListParams::default().labels(&format!("{}=reconciler", names::COMPONENT_LABEL));
+        let reconcilers =
+            ListParams::default().labels(&format!("{}=reconciler", names::COMPONENT_LABEL));
         let pods = Api::<Pod>::namespaced(self.client(), NAMESPACE);
-        pods.delete_collection(&DeleteParams::default(), &reconcilers).await?;
+        pods.delete_collection(&DeleteParams::default(), &reconcilers)
+            .await?;
         self.next_term(before).await.map(drop)
     }
 
     /// This many replicas of reconciler or webhook from now on; where that is none, returns when all have ended.
     pub async fn scale(&self, component: &str, replicas: usize) -> Result<()> {
-        self.kubectl(&format!("-n {NAMESPACE} scale deployment brupop-{component} --replicas={replicas}"))
-            .await?;
+        self.kubectl(&format!(
+            "-n {NAMESPACE} scale deployment brupop-{component} --replicas={replicas}"
+        ))
+        .await?;
         await_until(format!("the end of every {component}"), async || {
             (replicas > 0 || self.processes(component).is_empty()).then_some(())
         })
@@ -85,12 +109,20 @@ impl Fleet {
 
     /// From now on this goes wrong with every host, and nothing else.
     pub fn set_faults(&self, faults: &Faults) {
-        self.hosts.iter().for_each(|host| host.set_faults(faults.clone()));
+        self.hosts
+            .iter()
+            .for_each(|host| host.set_faults(faults.clone()));
     }
 
     /// A node's kubelet reports that it is Ready, or that it is not.
     pub async fn report_ready(&self, node: &str, ready: bool) -> Result<()> {
-        let condition = if ready { nodes::ready() } else { nodes::not_ready("a test wants it so") };
-        nodes::patch_status(&self.client(), node, &json!({"conditions": [condition]})).await.map(drop)
+        let condition = if ready {
+            nodes::ready()
+        } else {
+            nodes::not_ready("a test wants it so")
+        };
+        nodes::patch_status(&self.client(), node, &json!({"conditions": [condition]}))
+            .await
+            .map(drop)
     }
 }

@@ -15,8 +15,11 @@ impl Fleet {
     /// Awaits that a leader began after this term; returns its term.
     pub async fn next_term(&self, before: u64) -> Result<u64> {
         let later = |term: Option<u64>| term.is_some_and(|term| term > before);
-        let ledger =
-            self.until_ledger(&format!("a term after {before}"), |status| later(status.term)).await?;
+        let ledger = self
+            .until_ledger(&format!("a term after {before}"), |status| {
+                later(status.term)
+            })
+            .await?;
         ledger.term.context("no term")
     }
 }

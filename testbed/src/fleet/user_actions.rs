@@ -23,7 +23,9 @@ impl Fleet {
 
     /// `kubectl annotate node`: `key=value`, or `key-`.
     pub async fn annotate(&self, node: &str, annotation: &str) -> Result<()> {
-        self.kubectl(&format!("annotate node {node} --overwrite {annotation}")).await.map(drop)
+        self.kubectl(&format!("annotate node {node} --overwrite {annotation}"))
+            .await
+            .map(drop)
     }
 
     /// A person pauses this node, or lets it go on.
@@ -40,19 +42,24 @@ impl Fleet {
     /// A person changes this of the fleet's spec.
     pub async fn change(&self, spec: Value) -> Result<()> {
         let patch = Patch::Merge(json!({"spec": spec}));
-        self.ledger().patch(FLEET, &PatchParams::default(), &patch).await?;
+        self.ledger()
+            .patch(FLEET, &PatchParams::default(), &patch)
+            .await?;
         Ok(())
     }
 
     /// A person waits for at most so long until the fleet is idle, as before an uninstallation.
     pub async fn wait_until_idle(&self, timeout: &str) -> Result<()> {
-        let wait = format!("wait --for=condition=Idle brf/fleet -n {NAMESPACE} --timeout={timeout}");
+        let wait =
+            format!("wait --for=condition=Idle brf/fleet -n {NAMESPACE} --timeout={timeout}");
         self.kubectl(&wait).await.map(drop)
     }
 
     /// A person who may do anything pastes this into a shell at the root of the repository; what it said is returned.
     pub async fn paste(&self, commands: &str) -> Result<String> {
-        let (said, went_well) = self.shell(&self.control_plane.kubeconfig(), commands).await?;
+        let (said, went_well) = self
+            .shell(&self.control_plane.kubeconfig(), commands)
+            .await?;
         ensure!(went_well, "{commands}\n{said}");
         Ok(said)
     }
@@ -73,8 +80,13 @@ impl Fleet {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();
-        let output = timeout(DEADLINE, output).await.with_context(|| format!("no end: {commands}"))??;
+        let output = timeout(DEADLINE, output)
+            .await
+            .with_context(|| format!("no end: {commands}"))??;
         let said = [output.stdout, output.stderr].concat();
-        Ok((String::from_utf8_lossy(&said).into_owned(), output.status.success()))
+        Ok((
+            String::from_utf8_lossy(&said).into_owned(),
+            output.status.success(),
+        ))
     }
 }

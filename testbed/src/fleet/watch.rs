@@ -24,11 +24,18 @@ pub fn start(client: &Client, history: &Arc<Mutex<History>>) -> JoinSet<()> {
     let mut watching = JoinSet::new();
     let ledgers = Api::<Mended<BottlerocketFleet>>::namespaced(client.clone(), NAMESPACE);
     // What was taken of it stays the most that was ever taken.
-    let (seen, gone) =
-        (|history: &mut History, _, ledger: &_| history.ledger(ledger), |_: &mut History, _, _: &str| ());
+    let (seen, gone) = (
+        |history: &mut History, _, ledger: &_| history.ledger(ledger),
+        |_: &mut History, _, _: &str| (),
+    );
     watching.spawn(keep(ledgers, Arc::clone(history), seen, gone));
     let shadows = Api::<Mended<BottlerocketShadow>>::namespaced(client.clone(), NAMESPACE);
-    watching.spawn(keep(shadows, Arc::clone(history), History::shadow, History::no_shadow));
+    watching.spawn(keep(
+        shadows,
+        Arc::clone(history),
+        History::shadow,
+        History::no_shadow,
+    ));
     watching.spawn(keep(
         Api::<Mended<Node>>::all(client.clone()),
         Arc::clone(history),
@@ -47,7 +54,9 @@ async fn keep<K>(
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let mut events = watcher::watcher(api, watcher::Config::default()).default_backoff().boxed();
+    let mut events = watcher::watcher(api, watcher::Config::default())
+        .default_backoff()
+        .boxed();
     let (mut known, mut listed) = (BTreeSet::new(), BTreeSet::new());
     while let Some(event) = events.next().await {
         let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +68,9 @@ async fn keep<K>(
                 seen(&mut history, at, &object.0);
             }
             Ok(Event::InitDone) => {
-                known.difference(&listed).for_each(|name: &String| gone(&mut history, at, name));
+                known
+                    .difference(&listed)
+                    .for_each(|name: &String| gone(&mut history, at, name));
                 known.clone_from(&listed);
             }
             Ok(Event::Apply(object)) => {

@@ -18,18 +18,24 @@ const SHOP: &str = "shop";
 impl Fleet {
     /// `kubectl apply` of these objects.
     pub async fn apply(&self, objects: &[Json]) -> Result<()> {
-        objects::kubectl(&self.control_plane, &["apply"], objects).await.map(drop)
+        objects::kubectl(&self.control_plane, &["apply"], objects)
+            .await
+            .map(drop)
     }
 
     /// Awaits that all pods of a Deployment run.
     pub async fn until_rolled_out(&self, namespace: &str, name: &str) -> Result<()> {
-        self.control_plane.until_rolled_out(namespace, &format!("deployment/{name}")).await.map(drop)
+        self.control_plane
+            .until_rolled_out(namespace, &format!("deployment/{name}"))
+            .await
+            .map(drop)
     }
 
     /// A Deployment with a disruption budget in the namespace `shop`; returns when all of its pods run.
     pub async fn deploy(&self, name: &str, replicas: usize, max_unavailable: &str) -> Result<()> {
-        let max_unavailable =
-            max_unavailable.parse::<u32>().map_or_else(|_| json!(max_unavailable), |n| json!(n));
+        let max_unavailable = max_unavailable
+            .parse::<u32>()
+            .map_or_else(|_| json!(max_unavailable), |n| json!(n));
         let template = json!({"spec": {
             "terminationGracePeriodSeconds": 0,
             "topologySpreadConstraints": [{
@@ -48,10 +54,13 @@ impl Fleet {
 
     /// No pod comes into the namespace `shop` from now on while this many are there, until its quota `pods` is deleted.
     pub async fn limit_pods(&self, most: usize) -> Result<()> {
-        self.kubectl(&format!("create quota pods --hard=pods={most} -n {SHOP}")).await?;
+        self.kubectl(&format!("create quota pods --hard=pods={most} -n {SHOP}"))
+            .await?;
         let quotas = Api::<ResourceQuota>::namespaced(self.client(), SHOP);
-        await_until("the quota is in force", async || quotas.get("pods").await.ok()?.status?.hard.map(drop))
-            .await
+        await_until("the quota is in force", async || {
+            quotas.get("pods").await.ok()?.status?.hard.map(drop)
+        })
+        .await
     }
 
     /// One more pod under the budget of a Deployment made by [`Fleet::deploy`], for which there is no node; returns when
@@ -68,10 +77,14 @@ impl Fleet {
     /// Awaits that the budget of this Deployment allows no disruption, for one of its pods is away.
     async fn until_it_allows_none(&self, name: &str) -> Result<()> {
         let budgets = Api::<PodDisruptionBudget>::namespaced(self.client(), SHOP);
-        let none = await_until(format!("the budget of {name} allows no disruption"), async || {
-            let status = budgets.get(name).await.ok()?.status?;
-            (status.disruptions_allowed == 0 && status.expected_pods > status.current_healthy).then_some(())
-        });
+        let none = await_until(
+            format!("the budget of {name} allows no disruption"),
+            async || {
+                let status = budgets.get(name).await.ok()?.status?;
+                (status.disruptions_allowed == 0 && status.expected_pods > status.current_healthy)
+                    .then_some(())
+            },
+        );
         none.await
     }
 
@@ -79,8 +92,10 @@ impl Fleet {
     /// as a node is out of load balancers, which is before its pods are evicted, and too late for the node to wait for the
     /// budget. Needs an `EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC`.
     pub async fn hold_next_drain(&self, name: &str) -> Result<()> {
-        self.until("a node is out of load balancers", |history| history.now().any(|(_, seen)| seen.excluded))
-            .await?;
+        self.until("a node is out of load balancers", |history| {
+            history.now().any(|(_, seen)| seen.excluded)
+        })
+        .await?;
         self.signal("reconciler", Signal::STOP);
         let held = self.allow_none(name).await;
         self.signal("reconciler", Signal::CONT);
@@ -90,7 +105,11 @@ impl Fleet {
     /// Has the budget of this Deployment allow no disruption: by a spare pod that is away, the first time.
     async fn allow_none(&self, name: &str) -> Result<()> {
         let deployments = Api::<Deployment>::namespaced(self.client(), SHOP);
-        if deployments.get_opt(&format!("{name}-spare")).await?.is_none() {
+        if deployments
+            .get_opt(&format!("{name}-spare"))
+            .await?
+            .is_none()
+        {
             return self.deploy_spare(name).await;
         }
         self.allow_unavailable(name, 1).await?;

@@ -49,15 +49,30 @@ pub(super) type Objects = (Option<BottlerocketShadow>, Option<Node>);
 impl Seen {
     pub(super) fn of(objects: &Objects) -> Self {
         let (shadow, node) = objects;
-        let spec = shadow.as_ref().map(|shadow| shadow.spec.clone()).unwrap_or_default();
-        let status = shadow.as_ref().and_then(|shadow| shadow.status.clone()).unwrap_or_default();
-        let progressing = status.conditions.iter().find(|condition| condition.type_ == "Progressing");
+        let spec = shadow
+            .as_ref()
+            .map(|shadow| shadow.spec.clone())
+            .unwrap_or_default();
+        let status = shadow
+            .as_ref()
+            .and_then(|shadow| shadow.status.clone())
+            .unwrap_or_default();
+        let progressing = status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == "Progressing");
         let told = node.as_ref().and_then(|node| node.status.as_ref());
-        let mut conditions = told.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
+        let mut conditions = told
+            .and_then(|status| status.conditions.as_ref())
+            .into_iter()
+            .flatten();
         let annotations = node.as_ref().map(ResourceExt::annotations);
-        let marker =
-            annotations.and_then(|all| all.get(MARKER_ANNOTATION)).map(|text| Marker::parse(text).ok());
-        let unschedulable = node.as_ref().and_then(|node| node.spec.as_ref()?.unschedulable);
+        let marker = annotations
+            .and_then(|all| all.get(MARKER_ANNOTATION))
+            .map(|text| Marker::parse(text).ok());
+        let unschedulable = node
+            .as_ref()
+            .and_then(|node| node.spec.as_ref()?.unschedulable);
         let boot_id = told.and_then(|status| Some(status.node_info.as_ref()?.boot_id.clone()));
         Self {
             has_shadow: shadow.is_some(),
@@ -65,16 +80,25 @@ impl Seen {
             goal: spec.state,
             target: spec.version,
             reached: status.current_state,
-            reason: progressing.map(|condition| condition.reason.clone()).unwrap_or_default(),
+            reason: progressing
+                .map(|condition| condition.reason.clone())
+                .unwrap_or_default(),
             version: status.current_version,
             available: status.target_version,
             crashes: status.crash_count.unwrap_or(0),
             staged: status.staged.map(|staged| staged.version),
-            ready: conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True"),
+            ready: conditions
+                .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
             cordoned: unschedulable.unwrap_or(false),
-            excluded: node.as_ref().is_some_and(|node| node.labels().contains_key(EXCLUDE_FROM_LB_LABEL)),
-            marked: marker.as_ref().is_some_and(|read| !read.as_ref().is_some_and(Marker::is_kept)),
-            drained: marker.flatten().is_some_and(|read| read.drained_at.is_some()),
+            excluded: node
+                .as_ref()
+                .is_some_and(|node| node.labels().contains_key(EXCLUDE_FROM_LB_LABEL)),
+            marked: marker
+                .as_ref()
+                .is_some_and(|read| !read.as_ref().is_some_and(Marker::is_kept)),
+            drained: marker
+                .flatten()
+                .is_some_and(|read| read.drained_at.is_some()),
             boot_id: boot_id.unwrap_or_default(),
         }
     }
@@ -86,7 +110,10 @@ impl Seen {
 
     /// Idle, in service, on this version.
     pub fn runs(&self, version: &str) -> bool {
-        self.is_idle() && self.has_node && !self.is_unavailable() && self.version.as_deref() == Some(version)
+        self.is_idle()
+            && self.has_node
+            && !self.is_unavailable()
+            && self.version.as_deref() == Some(version)
     }
 
     /// Nothing of an update is left.

@@ -2,7 +2,9 @@ use super::*;
 
 fn past(rows: &[(u64, Seen)]) -> Vec<(Instant, Seen)> {
     let zero = Instant::now();
-    rows.iter().map(|(millis, seen)| (zero + Duration::from_millis(*millis), seen.clone())).collect()
+    rows.iter()
+        .map(|(millis, seen)| (zero + Duration::from_millis(*millis), seen.clone()))
+        .collect()
 }
 
 fn seen(goal: State, reached: State) -> Seen {
@@ -24,16 +26,52 @@ fn an_update_lasts_from_first_change_to_idle() {
     let past = past(&[
         (0, seen(Idle, Idle)),
         (100, seen(StagedAndPerformedUpdate, Idle)),
-        (300, Seen { cordoned: true, marked: true, ..staged() }),
-        (350, Seen { cordoned: true, marked: true, drained: true, ..staged() }),
-        (600, Seen { boot_id: "b".into(), ..seen(MonitoringUpdate, MonitoringUpdate) }),
-        (700, Seen { boot_id: "b".into(), ..seen(Idle, MonitoringUpdate) }),
-        (800, Seen { boot_id: "b".into(), ..seen(Idle, Idle) }),
+        (
+            300,
+            Seen {
+                cordoned: true,
+                marked: true,
+                ..staged()
+            },
+        ),
+        (
+            350,
+            Seen {
+                cordoned: true,
+                marked: true,
+                drained: true,
+                ..staged()
+            },
+        ),
+        (
+            600,
+            Seen {
+                boot_id: "b".into(),
+                ..seen(MonitoringUpdate, MonitoringUpdate)
+            },
+        ),
+        (
+            700,
+            Seen {
+                boot_id: "b".into(),
+                ..seen(Idle, MonitoringUpdate)
+            },
+        ),
+        (
+            800,
+            Seen {
+                boot_id: "b".into(),
+                ..seen(Idle, Idle)
+            },
+        ),
     ]);
     let outcome = outcome(&past);
     assert_eq!(outcome.duration, Some(Duration::from_millis(700)));
     assert_eq!(outcome.drain, Duration::from_millis(50));
-    assert_eq!(outcome.states[&StagedAndPerformedUpdate], Duration::from_millis(500));
+    assert_eq!(
+        outcome.states[&StagedAndPerformedUpdate],
+        Duration::from_millis(500)
+    );
     assert_eq!(outcome.boots, 2);
 }
 
@@ -42,7 +80,10 @@ fn updates_are_told_apart() {
     use State::{Idle, StagedAndPerformedUpdate};
     let zero = Instant::now();
     let at = |millis| zero + Duration::from_millis(millis);
-    let marked = Seen { marked: true, ..seen(Idle, Idle) };
+    let marked = Seen {
+        marked: true,
+        ..seen(Idle, Idle)
+    };
     let rows = [
         (0, seen(Idle, Idle)),
         (10, seen(StagedAndPerformedUpdate, Idle)),
@@ -53,8 +94,14 @@ fn updates_are_told_apart() {
         (60, seen(StagedAndPerformedUpdate, Idle)),
     ];
     let mut history = History::default();
-    history.nodes.insert("a".into(), rows.map(|(millis, seen)| (at(millis), seen)).into());
-    assert_eq!(history.updates("a"), [(at(10), Some(at(50))), (at(60), None)]);
+    history.nodes.insert(
+        "a".into(),
+        rows.map(|(millis, seen)| (at(millis), seen)).into(),
+    );
+    assert_eq!(
+        history.updates("a"),
+        [(at(10), Some(at(50))), (at(60), None)]
+    );
     assert_eq!(history.updates("b"), []);
 }
 
@@ -62,13 +109,41 @@ fn updates_are_told_apart() {
 fn unavailable_nodes_are_counted_at_every_moment() {
     let zero = Instant::now();
     let at = |millis| zero + Duration::from_millis(millis);
-    let away = |is| Seen { cordoned: is, ..seen(State::Idle, State::Idle) };
+    let away = |is| Seen {
+        cordoned: is,
+        ..seen(State::Idle, State::Idle)
+    };
     let mut history = History::default();
-    history.nodes.insert("a".into(), vec![(at(0), away(false)), (at(10), away(true)), (at(20), away(false))]);
-    history.nodes.insert("b".into(), vec![(at(0), away(false)), (at(20), away(true)), (at(40), away(false))]);
-    history.nodes.insert("c".into(), vec![(at(0), away(false)), (at(30), away(true)), (at(35), away(false))]);
+    history.nodes.insert(
+        "a".into(),
+        vec![
+            (at(0), away(false)),
+            (at(10), away(true)),
+            (at(20), away(false)),
+        ],
+    );
+    history.nodes.insert(
+        "b".into(),
+        vec![
+            (at(0), away(false)),
+            (at(20), away(true)),
+            (at(40), away(false)),
+        ],
+    );
+    history.nodes.insert(
+        "c".into(),
+        vec![
+            (at(0), away(false)),
+            (at(30), away(true)),
+            (at(35), away(false)),
+        ],
+    );
     assert_eq!(history.most_unavailable(), 2);
     assert_eq!(history.most_unavailable_since(at(34)), 2);
-    assert_eq!(history.most_unavailable_since(at(36)), 1, "what came before does not count");
+    assert_eq!(
+        history.most_unavailable_since(at(36)),
+        1,
+        "what came before does not count"
+    );
     assert_eq!(history.most_unavailable_since(at(40)), 0);
 }

@@ -38,13 +38,24 @@ impl Kubelet {
     /// What runs beside a pod's process as that one does: in its folder, with its environment.
     pub(super) fn command(&self, namespace: &str, pod: &str, words: &[String]) -> Result<Command> {
         let running = |entry: &PodEntry| {
-            entry.process.as_ref().filter(|_| entry.is(namespace, pod)).map(|process| process.pid)
+            entry
+                .process
+                .as_ref()
+                .filter(|_| entry.is(namespace, pod))
+                .map(|process| process.pid)
         };
-        let pid = self.lock().pods.values().find_map(running).context("the container is not running")?;
+        let pid = self
+            .lock()
+            .pods
+            .values()
+            .find_map(running)
+            .context("the container is not running")?;
         let (name, arguments) = words.split_first().context("no command")?;
         let program = self.program(name)?;
         let environment = std::fs::read_to_string(format!("/proc/{pid}/environ"))?;
-        let environment = environment.split('\0').filter_map(|variable| variable.split_once('='));
+        let environment = environment
+            .split('\0')
+            .filter_map(|variable| variable.split_once('='));
         let mut command = Command::new(&program.binary);
         command
             .args(arguments)
@@ -61,14 +72,24 @@ impl Kubelet {
 }
 
 /// Agrees to a WebSocket, and runs the command in it.
-pub(super) fn upgraded(mut request: Request<Incoming>, command: Result<Command>) -> Response<Full<Bytes>> {
+pub(super) fn upgraded(
+    mut request: Request<Incoming>,
+    command: Result<Command>,
+) -> Response<Full<Bytes>> {
     let headers = request.headers();
-    let protocols = headers.get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|it| it.to_str().ok());
-    let speaks = protocols.is_some_and(|it| it.split(',').any(|protocol| protocol.trim() == PROTOCOL));
+    let protocols = headers
+        .get(header::SEC_WEBSOCKET_PROTOCOL)
+        .and_then(|it| it.to_str().ok());
+    let speaks =
+        protocols.is_some_and(|it| it.split(',').any(|protocol| protocol.trim() == PROTOCOL));
     let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| speaks);
-    let accepted = key.and_then(|key| HeaderValue::try_from(derive_accept_key(key.as_bytes())).ok());
+    let accepted =
+        key.and_then(|key| HeaderValue::try_from(derive_accept_key(key.as_bytes())).ok());
     let Some(accepted) = accepted else {
-        return plain(StatusCode::BAD_REQUEST, "the test bed's kubelets speak v5.channel.k8s.io only");
+        return plain(
+            StatusCode::BAD_REQUEST,
+            "the test bed's kubelets speak v5.channel.k8s.io only",
+        );
     };
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
@@ -81,7 +102,10 @@ pub(super) fn upgraded(mut request: Request<Incoming>, command: Result<Command>)
     response.headers_mut().extend([
         (header::CONNECTION, HeaderValue::from_static("Upgrade")),
         (header::UPGRADE, HeaderValue::from_static("websocket")),
-        (header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL)),
+        (
+            header::SEC_WEBSOCKET_PROTOCOL,
+            HeaderValue::from_static(PROTOCOL),
+        ),
         (header::SEC_WEBSOCKET_ACCEPT, accepted),
     ]);
     response
@@ -89,21 +113,34 @@ pub(super) fn upgraded(mut request: Request<Incoming>, command: Result<Command>)
 
 /// Sends what the command says, and how it ended. It does not outlive the connection.
 async fn run(connection: Upgraded, command: Result<Command>) -> tungstenite::Result<()> {
-    let socket = WebSocketStream::from_raw_socket(TokioIo::new(connection), Role::Server, None).await;
+    let socket =
+        WebSocketStream::from_raw_socket(TokioIo::new(connection), Role::Server, None).await;
     let (mut to, from) = socket.split();
     let started = command.and_then(|mut command| Ok(command.spawn()?));
     let ran = async {
         let status = match started {
             Ok(mut child) => {
-                let out = child.stdout.take().map(|from| messages(Channel::Stdout, from).boxed());
-                let err = child.stderr.take().map(|from| messages(Channel::Stderr, from).boxed());
-                to.send_all(&mut stream::select_all(out.into_iter().chain(err))).await?;
+                let out = child
+                    .stdout
+                    .take()
+                    .map(|from| messages(Channel::Stdout, from).boxed());
+                let err = child
+                    .stderr
+                    .take()
+                    .map(|from| messages(Channel::Stderr, from).boxed());
+                to.send_all(&mut stream::select_all(out.into_iter().chain(err)))
+                    .await?;
                 status(child.wait().await?)
             }
             Err(error) => failure("InternalError", &format!("{error:#}")),
         };
-        to.send(message(Channel::Error, status.to_string().as_bytes())).await?;
-        to.send(Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }))).await
+        to.send(message(Channel::Error, status.to_string().as_bytes()))
+            .await?;
+        to.send(Message::Close(Some(CloseFrame {
+            code: CloseCode::Normal,
+            reason: "".into(),
+        })))
+        .await
     };
     // A client that closes only its standard input goes on to read.
     let gone = from.any(async |message| message.is_ok_and(|message| message.is_close()));
@@ -134,7 +171,10 @@ fn status(ended: ExitStatus) -> Value {
         return json!({"metadata": {}, "status": "Success"});
     }
     let code = ended.code().unwrap_or(137).to_string();
-    let mut status = failure("NonZeroExitCode", &format!("the command ended with {ended}"));
+    let mut status = failure(
+        "NonZeroExitCode",
+        &format!("the command ended with {ended}"),
+    );
     status["details"] = json!({"causes": [{"reason": "ExitCode", "message": code}]});
     status
 }

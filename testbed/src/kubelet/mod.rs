@@ -128,12 +128,20 @@ impl Kubelets {
     ) -> Self {
         let programs = programs.into_iter().collect();
         let shared = control_plane.shared();
-        let kubelet = Arc::new(Kubelet { shared, gateways, programs, state: Mutex::default() });
+        let kubelet = Arc::new(Kubelet {
+            shared,
+            gateways,
+            programs,
+            state: Mutex::default(),
+        });
         let asked = kubelet.shared.services.kubelets();
         let mut tasks = JoinSet::new();
         tasks.spawn(serving::serve(Arc::clone(&kubelet), asked));
         tasks.spawn(watch::pods(Arc::clone(&kubelet)));
-        Self { kubelet, tasks: Mutex::new(tasks) }
+        Self {
+            kubelet,
+            tasks: Mutex::new(tasks),
+        }
     }
 
     /// Where the host of a node puts the socket of its API: a container that mounts `/run/api.sock` finds it there.
@@ -143,20 +151,37 @@ impl Kubelets {
 
     /// Where the host of a node puts its boot id: the processes of its pods find it there.
     pub fn boot_id_file(&self, node: &str) -> Result<PathBuf> {
-        made_for(&self.kubelet.node_dir(node)?.join(BOOT_ID.trim_start_matches('/')))
+        made_for(
+            &self
+                .kubelet
+                .node_dir(node)?
+                .join(BOOT_ID.trim_start_matches('/')),
+        )
     }
 
     /// Lets a node follow its host.
     pub fn attach(&self, node: &str, power: Receiver<HostPower>) {
         let boot = self.kubelet.boot(node);
-        let following = node::follow(self.kubelet.shared.client.clone(), node.to_owned(), power, boot);
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(following);
+        let following = node::follow(
+            self.kubelet.shared.client.clone(),
+            node.to_owned(),
+            power,
+            boot,
+        );
+        self.tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .spawn(following);
     }
 
     /// The processes that run now, by node and pod.
     pub fn processes(&self) -> Vec<PodProcess> {
         let state = self.kubelet.lock();
-        let mut processes: Vec<_> = state.pods.values().filter_map(PodEntry::as_process).collect();
+        let mut processes: Vec<_> = state
+            .pods
+            .values()
+            .filter_map(PodEntry::as_process)
+            .collect();
         processes.sort_by(|a, b| (&a.node, &a.pod).cmp(&(&b.node, &b.pod)));
         processes
     }
@@ -184,7 +209,11 @@ impl PodEntry {
     }
 
     fn as_process(&self) -> Option<PodProcess> {
-        let RunsAs { pid, restarts, listens } = self.process.clone()?;
+        let RunsAs {
+            pid,
+            restarts,
+            listens,
+        } = self.process.clone()?;
         let pod = self.seen.borrow();
         Some(PodProcess {
             namespace: pod.namespace()?,
@@ -226,8 +255,17 @@ impl Kubelet {
     }
 
     fn boot(&self, node: &str) -> Sender<Boot> {
-        let up = || Sender::new(Boot { up: true, number: 0 });
-        self.lock().boots.entry(node.to_owned()).or_insert_with(up).clone()
+        let up = || {
+            Sender::new(Boot {
+                up: true,
+                number: 0,
+            })
+        };
+        self.lock()
+            .boots
+            .entry(node.to_owned())
+            .or_insert_with(up)
+            .clone()
     }
 
     /// Where this pod finds the API server.
@@ -235,7 +273,10 @@ impl Kubelet {
         let direct = self.shared.server.clone();
         match &self.gateways {
             None => Ok(direct),
-            Some(gateways) => Ok(Server { url: gateways.url(pod)?, ..direct }),
+            Some(gateways) => Ok(Server {
+                url: gateways.url(pod)?,
+                ..direct
+            }),
         }
     }
 
@@ -256,7 +297,9 @@ impl Kubelet {
     }
 
     fn program(&self, command: &str) -> Result<&Program> {
-        self.programs.get(command).with_context(|| format!("there is no program for the command {command:?}"))
+        self.programs
+            .get(command)
+            .with_context(|| format!("there is no program for the command {command:?}"))
     }
 
     fn set_process(&self, uid: &str, process: Option<RunsAs>) {

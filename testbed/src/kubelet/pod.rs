@@ -1,6 +1,8 @@
 //! One pod as a process: started, probed, restarted, ended.
 
-use super::container::{CommandLine, ConfigMaps, command_line, config_maps, host_paths, only_container};
+use super::container::{
+    CommandLine, ConfigMaps, command_line, config_maps, host_paths, only_container,
+};
 use super::node::Boot;
 use super::probe::Probe;
 use super::status::{self, Said, State};
@@ -83,11 +85,31 @@ impl PodTask {
             self.kubelet.set_process(&uid, None);
             match end {
                 End::Exited(why) => {
-                    failures = if began.elapsed() < RAN_WELL { failures + 1 } else { 1 };
-                    tracing::info!(pod = self.pod.borrow().name_any(), why, "a pod's process ended");
+                    failures = if began.elapsed() < RAN_WELL {
+                        failures + 1
+                    } else {
+                        1
+                    };
+                    tracing::info!(
+                        pod = self.pod.borrow().name_any(),
+                        why,
+                        "a pod's process ended"
+                    );
                     let pause = pause_before_restart(failures);
-                    let reason = if pause.is_zero() { "Restarting" } else { "CrashLoopBackOff" };
-                    self.say(State::Waiting { reason, message: why }, false, restarts + 1).await;
+                    let reason = if pause.is_zero() {
+                        "Restarting"
+                    } else {
+                        "CrashLoopBackOff"
+                    };
+                    self.say(
+                        State::Waiting {
+                            reason,
+                            message: why,
+                        },
+                        false,
+                        restarts + 1,
+                    )
+                    .await;
                     tokio::select! {
                         () = sleep(pause) => {}
                         _ = ended(&mut self.pod) => {}
@@ -106,22 +128,44 @@ impl PodTask {
         let pod = Arc::clone(&self.pod.borrow_and_update());
         let container = only_container(&pod)?;
         let (command, addresses) = self.command(&pod, container).await?;
-        let process = self.kubelet.shared.sandbox.spawn(&pod.name_any(), command)?;
+        let process = self
+            .kubelet
+            .shared
+            .sandbox
+            .spawn(&pod.name_any(), command)?;
         let uid = pod.uid().unwrap_or_default();
         for &(port, address) in &addresses {
-            self.kubelet.shared.services.listens(&uid, &self.ip, port, address);
+            self.kubelet
+                .shared
+                .services
+                .listens(&uid, &self.ip, port, address);
         }
         let listens = addresses.iter().copied().collect();
-        self.kubelet.set_process(&uid, process.id().map(|pid| RunsAs { pid, restarts, listens }));
+        self.kubelet.set_process(
+            &uid,
+            process.id().map(|pid| RunsAs {
+                pid,
+                restarts,
+                listens,
+            }),
+        );
         let probe = Probe::readiness(container).and_then(|probe| {
             let (_, address) = addresses.iter().find(|(port, _)| *port == probe.port)?;
             Some((probe, *address))
         });
-        Ok(Running { process, probe, since: Timestamp::now() })
+        Ok(Running {
+            process,
+            probe,
+            since: Timestamp::now(),
+        })
     }
 
     /// The process as the pod describes it, and which port of the container is where.
-    async fn command(&self, pod: &Pod, container: &Container) -> Result<(Command, Vec<(i32, SocketAddr)>)> {
+    async fn command(
+        &self,
+        pod: &Pod,
+        container: &Container,
+    ) -> Result<(Command, Vec<(i32, SocketAddr)>)> {
         let namespace = pod.namespace().unwrap_or_default();
         let api = Api::<ConfigMap>::namespaced(self.kubelet.shared.client.clone(), &namespace);
         let mut maps = ConfigMaps::new();
@@ -130,25 +174,47 @@ impl PodTask {
                 maps.insert(name, map.data.unwrap_or_default());
             }
         }
-        let command = container.command.iter().flatten().next().context("no command")?;
+        let command = container
+            .command
+            .iter()
+            .flatten()
+            .next()
+            .context("no command")?;
         let program = self.kubelet.program(command)?;
         let mut overrides = program.env.clone();
         let addresses = program.listen(container, &mut overrides)?;
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
+        let node = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.node_name.as_deref())
+            .unwrap_or_default();
         let paths = host_paths(pod, container, &self.kubelet.node_dir(node)?);
-        let CommandLine { command, environment } = command_line(pod, &maps, &overrides, &paths)?;
+        let CommandLine {
+            command,
+            environment,
+        } = command_line(pod, &maps, &overrides, &paths)?;
 
         let account = self.renew_token(pod).await?;
         let mut process = Command::new(&program.binary);
-        process.args(&command[1..]).env_clear().envs(environment).envs(account).current_dir(self.dir(pod)?);
+        process
+            .args(&command[1..])
+            .env_clear()
+            .envs(environment)
+            .envs(account)
+            .current_dir(self.dir(pod)?);
         Ok((process, addresses))
     }
 
     /// Writes what kubelets mount, and returns the variables that name it.
     async fn renew_token(&self, pod: &Pod) -> Result<PodVariables> {
         let shared = &self.kubelet.shared;
-        let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
-        let token = shared.bound_token(pod, account.unwrap_or("default"), TOKEN_SECONDS).await?;
+        let account = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.service_account_name.as_deref());
+        let token = shared
+            .bound_token(pod, account.unwrap_or("default"), TOKEN_SECONDS)
+            .await?;
         let server = self.kubelet.server(&pod.name_any())?;
         let folder = self.dir(pod)?.join(SERVICE_ACCOUNT);
         server.write_service_account(&folder, &token, &pod.namespace().unwrap_or_default())
@@ -156,7 +222,13 @@ impl PodTask {
 
     /// A folder of the pod's own.
     fn dir(&self, pod: &Pod) -> Result<PathBuf> {
-        let dir = self.kubelet.shared.sandbox.dir().join("pods").join(pod.uid().unwrap_or_default());
+        let dir = self
+            .kubelet
+            .shared
+            .sandbox
+            .dir()
+            .join("pods")
+            .join(pod.uid().unwrap_or_default());
         std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
         Ok(dir)
     }
@@ -164,8 +236,15 @@ impl PodTask {
     /// Writes the pod's status.
     async fn say(&self, state: State, ready: bool, restarts: i32) -> bool {
         let pod = Arc::clone(&self.pod.borrow());
-        let Ok(container) = only_container(&pod) else { return false };
-        let said = Said { state, ready, restarts, ip: self.ip.clone() };
+        let Ok(container) = only_container(&pod) else {
+            return false;
+        };
+        let said = Said {
+            state,
+            ready,
+            restarts,
+            ip: self.ip.clone(),
+        };
         status::patch(&self.kubelet.shared.client, &pod, &said.status(container)).await
     }
 
@@ -174,7 +253,10 @@ impl PodTask {
         let pod = Arc::clone(&self.pod.borrow());
         let client = self.kubelet.shared.client.clone();
         let pods = Api::<Pod>::namespaced(client, &pod.namespace().unwrap_or_default());
-        let same = Preconditions { uid: pod.uid(), resource_version: None };
+        let same = Preconditions {
+            uid: pod.uid(),
+            resource_version: None,
+        };
         let params = DeleteParams::default().grace_period(0).preconditions(same);
         while end == End::Deleting && up(&mut self.boot).await.is_some() {
             match pods.delete(&pod.name_any(), &params).await {
@@ -275,7 +357,10 @@ impl Running {
 
 /// Resolves when the pod is being deleted or has gone.
 async fn ended(pod: &mut watch::Receiver<Arc<Pod>>) -> End {
-    match pod.wait_for(|pod| pod.metadata.deletion_timestamp.is_some()).await {
+    match pod
+        .wait_for(|pod| pod.metadata.deletion_timestamp.is_some())
+        .await
+    {
         Ok(_) => End::Deleting,
         Err(_) => End::Gone,
     }
@@ -295,6 +380,8 @@ async fn another(boots: &mut watch::Receiver<Boot>, boot: Boot) {
 fn pause_before_restart(failures: u32) -> Duration {
     match failures {
         0 | 1 => Duration::ZERO,
-        n => FIRST_PAUSE.saturating_mul(1 << (n - 2).min(16)).min(LONGEST_PAUSE),
+        n => FIRST_PAUSE
+            .saturating_mul(1 << (n - 2).min(16))
+            .min(LONGEST_PAUSE),
     }
 }

@@ -36,7 +36,10 @@ impl Probe {
         };
         let seconds = |value: Option<i32>, default: u64| {
             Duration::from_secs(
-                value.and_then(|v| u64::try_from(v).ok()).filter(|&v| v > 0).unwrap_or(default),
+                value
+                    .and_then(|v| u64::try_from(v).ok())
+                    .filter(|&v| v > 0)
+                    .unwrap_or(default),
             )
         };
         Some(Self {
@@ -44,13 +47,20 @@ impl Probe {
             path: get.path.clone().unwrap_or_else(|| "/".to_owned()),
             period: seconds(probe.period_seconds, 10),
             timeout: seconds(probe.timeout_seconds, 1),
-            failures: probe.failure_threshold.and_then(|n| u32::try_from(n).ok()).unwrap_or(3),
+            failures: probe
+                .failure_threshold
+                .and_then(|n| u32::try_from(n).ok())
+                .unwrap_or(3),
         })
     }
 
     /// Time to the next look.
     pub(crate) fn pause(&self, was_ready: bool) -> Duration {
-        if was_ready { self.period } else { EAGER.min(self.period) }
+        if was_ready {
+            self.period
+        } else {
+            EAGER.min(self.period)
+        }
     }
 
     /// Asks once.
@@ -81,7 +91,9 @@ impl Probe {
 /// The number of a container's port.
 pub(crate) fn port_named(container: &Container, name: &str) -> Option<i32> {
     let mut ports = container.ports.iter().flatten();
-    ports.find(|port| port.name.as_deref() == Some(name)).map(|port| port.container_port)
+    ports
+        .find(|port| port.name.as_deref() == Some(name))
+        .map(|port| port.container_port)
 }
 
 #[cfg(test)]
@@ -106,8 +118,13 @@ mod tests {
                 stream.write_all(answer.as_bytes()).await.unwrap();
             });
             let second = Duration::from_secs(1);
-            let probe =
-                Probe { port: 1, path: "/readyz".to_owned(), period: second, timeout: second, failures: 3 };
+            let probe = Probe {
+                port: 1,
+                path: "/readyz".to_owned(),
+                period: second,
+                timeout: second,
+                failures: 3,
+            };
             assert_eq!(probe.ask(address).await.is_ok(), ready, "{answer}");
             server.await.unwrap();
         }

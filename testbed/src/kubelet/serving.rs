@@ -25,7 +25,9 @@ use tokio_rustls::TlsAcceptor;
 pub(super) async fn serve(kubelet: Arc<Kubelet>, mut connections: UnboundedReceiver<UnixStream>) {
     let acceptor = match acceptor() {
         Ok(acceptor) => acceptor,
-        Err(error) => return tracing::error!(error = format!("{error:#}"), "kubelets serve nothing"),
+        Err(error) => {
+            return tracing::error!(error = format!("{error:#}"), "kubelets serve nothing");
+        }
     };
     // They end with this task.
     let mut served = JoinSet::new();
@@ -45,7 +47,9 @@ fn acceptor() -> Result<TlsAcceptor> {
     let made = rcgen::generate_simple_self_signed(["kubelet".to_owned()])?;
     let key = rustls::pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
     let config = ServerConfig::builder().with_no_client_auth();
-    Ok(TlsAcceptor::from(Arc::new(config.with_single_cert(vec![made.cert.der().clone()], key)?)))
+    Ok(TlsAcceptor::from(Arc::new(
+        config.with_single_cert(vec![made.cert.der().clone()], key)?,
+    )))
 }
 
 async fn connected(kubelet: Arc<Kubelet>, acceptor: TlsAcceptor, stream: UnixStream) {
@@ -55,7 +59,12 @@ async fn connected(kubelet: Arc<Kubelet>, acceptor: TlsAcceptor, stream: UnixStr
             let answer = answer(&kubelet, request);
             async move { Ok::<_, Infallible>(answer) }
         });
-        anyhow::Ok(http1::Builder::new().serve_connection(stream, answer).with_upgrades().await?)
+        anyhow::Ok(
+            http1::Builder::new()
+                .serve_connection(stream, answer)
+                .with_upgrades()
+                .await?,
+        )
     };
     if let Err(error) = served.await {
         tracing::debug!(error = format!("{error:#}"), "API server to kubelet");
@@ -76,10 +85,15 @@ fn answer(kubelet: &Kubelet, request: Request<Incoming>) -> Response<Full<Bytes>
             )
         }
         ["", "exec", namespace, pod, _container] => {
-            let words = query.into_iter().filter_map(|(key, word)| (key == "command").then_some(word));
+            let words = query
+                .into_iter()
+                .filter_map(|(key, word)| (key == "command").then_some(word));
             let command = kubelet.command(namespace, pod, &words.collect::<Vec<_>>());
             upgraded(request, command)
         }
-        _ => plain(StatusCode::NOT_FOUND, "the test bed's kubelets serve logs and exec only"),
+        _ => plain(
+            StatusCode::NOT_FOUND,
+            "the test bed's kubelets serve logs and exec only",
+        ),
     }
 }

@@ -20,8 +20,13 @@ pub(crate) struct Said {
 /// State of the one container.
 #[derive(Clone, Debug)]
 pub(crate) enum State {
-    Running { since: Timestamp },
-    Waiting { reason: &'static str, message: String },
+    Running {
+        since: Timestamp,
+    },
+    Waiting {
+        reason: &'static str,
+        message: String,
+    },
 }
 
 impl Said {
@@ -31,8 +36,16 @@ impl Said {
             State::Running { since } => ("Running", true, json!({"running": {"startedAt": since}})),
             State::Waiting { reason, message } => {
                 // A pod that ran once stays in this phase while its container waits to be restarted.
-                let phase = if self.restarts > 0 { "Running" } else { "Pending" };
-                (phase, false, json!({"waiting": {"reason": reason, "message": message}}))
+                let phase = if self.restarts > 0 {
+                    "Running"
+                } else {
+                    "Pending"
+                };
+                (
+                    phase,
+                    false,
+                    json!({"waiting": {"reason": reason, "message": message}}),
+                )
             }
         };
         json!({
@@ -56,8 +69,13 @@ pub(crate) fn condition(kind: &str, status: bool) -> Value {
 
 /// Whether the API server's object says that the pod is ready.
 pub fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    let conditions = pod
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Merges into a pod's status, if it is still the same pod. Returns whether it is written; if not, it is logged.
@@ -65,7 +83,10 @@ pub(crate) async fn patch(client: &Client, pod: &Pod, status: &Value) -> bool {
     let api = Api::<Mended<Pod>>::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     // Kubernetes refuses a patch with another UID.
     let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": status}));
-    match api.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await {
+    match api
+        .patch_status(&pod.name_any(), &PatchParams::default(), &patch)
+        .await
+    {
         Ok(_) => true,
         // Deleted, or another pod by now: nothing is left to be said.
         Err(kube::Error::Api(error)) if error.code == 404 || error.code == 409 => true,

@@ -18,7 +18,9 @@ use tokio::task::JoinSet;
 impl Kubelet {
     /// Takes note of a pod; a new one of ours gets a task.
     fn seen(self: &Arc<Self>, pod: Pod, tasks: &mut JoinSet<()>) {
-        let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { return };
+        let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else {
+            return;
+        };
         let boot = self.boot(&node);
         if !pod.labels().contains_key(COMPONENT_LABEL) {
             if boot.borrow().up && node::is_played(&pod) && !is_ready(&pod) {
@@ -38,7 +40,14 @@ impl Kubelet {
         let [high, low] = state.addresses.to_be_bytes();
         let (seen, seen_by_task) = watch::channel(pod);
         let (signals, signals_to_task) = mpsc::unbounded_channel();
-        state.pods.insert(uid, PodEntry { seen, signals, process: None });
+        state.pods.insert(
+            uid,
+            PodEntry {
+                seen,
+                signals,
+                process: None,
+            },
+        );
         let task = PodTask {
             kubelet: Arc::clone(self),
             pod: seen_by_task,
@@ -77,7 +86,9 @@ pub(super) async fn pods(kubelet: Arc<Kubelet>) {
                 listed.extend(pod.uid());
                 kubelet.seen(pod, &mut tasks);
             }
-            Some(Ok(Event::InitDone)) => kubelet.retain(|uid| listed.iter().any(|listed| listed == uid)),
+            Some(Ok(Event::InitDone)) => {
+                kubelet.retain(|uid| listed.iter().any(|listed| listed == uid))
+            }
             Some(Ok(Event::Apply(Mended(pod)))) => kubelet.seen(pod, &mut tasks),
             Some(Ok(Event::Delete(Mended(pod)))) => {
                 let gone = pod.uid().unwrap_or_default();

@@ -41,7 +41,11 @@ pub(super) fn proxy_configuration(kubeconfig: &Path, node: &str) -> Value {
 }
 
 /// containerd's configuration (its version 3); `programs` holds the network plug-ins, too.
-pub(super) fn containerd_configuration(machine: &Path, programs: &Path, sandbox_image: &str) -> String {
+pub(super) fn containerd_configuration(
+    machine: &Path,
+    programs: &Path,
+    sandbox_image: &str,
+) -> String {
     let (machine, programs) = (machine.display(), programs.display());
     format!(
         r#"version = 3

@@ -19,10 +19,17 @@ impl Images {
 
     /// Builds what is missing; `archive` holds the operator's image, as `make image` writes it.
     pub async fn new(archive: &Path) -> Result<Self> {
-        ensure!(archive.is_file(), "there is no {}: `make image` writes it", archive.display());
+        ensure!(
+            archive.is_file(),
+            "there is no {}: `make image` writes it",
+            archive.display()
+        );
         let programs = node_programs().await?;
         let pause = programs.join("pause.oci.tar");
-        Ok(Self { programs, archives: vec![archive.canonicalize()?, pause] })
+        Ok(Self {
+            programs,
+            archives: vec![archive.canonicalize()?, pause],
+        })
     }
 
     /// Folder of kubelet, kube-proxy, containerd and what belongs to it.

@@ -8,7 +8,9 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::files::{containerd_configuration, kubelet_configuration, os_release, proxy_configuration};
+use super::files::{
+    containerd_configuration, kubelet_configuration, os_release, proxy_configuration,
+};
 use super::images::Images;
 use super::network::{self, BRIDGE, CONTROL_PLANE};
 use crate::ControlPlane;
@@ -66,10 +68,22 @@ impl Machine {
             std::fs::write(dir.join(file), text).with_context(|| format!("{file} of {name}"))
         };
         let authority = &control_plane.server().certificate_authority;
-        write("kubelet.json", kubelet_configuration(network::address(number), authority).to_string())?;
-        write("kube-proxy.json", proxy_configuration(&proxy, &name).to_string())?;
-        write("containerd.toml", containerd_configuration(&dir, images.programs(), Images::SANDBOX))?;
-        write("cni/pods.conflist", network::pod_network(number).to_string())?;
+        write(
+            "kubelet.json",
+            kubelet_configuration(network::address(number), authority).to_string(),
+        )?;
+        write(
+            "kube-proxy.json",
+            proxy_configuration(&proxy, &name).to_string(),
+        )?;
+        write(
+            "containerd.toml",
+            containerd_configuration(&dir, images.programs(), Images::SANDBOX),
+        )?;
+        write(
+            "cni/pods.conflist",
+            network::pod_network(number).to_string(),
+        )?;
         images.link(&dir.join("images"))?;
 
         let host = Host::start(HostOptions {
@@ -118,7 +132,11 @@ impl Drop for Machine {
 }
 
 /// Follows the host's power until one of the machine's programs ends by itself.
-async fn live(disk: Disk, sandbox: Arc<Sandbox>, mut power: watch::Receiver<HostPower>) -> Result<()> {
+async fn live(
+    disk: Disk,
+    sandbox: Arc<Sandbox>,
+    mut power: watch::Receiver<HostPower>,
+) -> Result<()> {
     loop {
         let now = power.borrow_and_update().clone();
         let mut running = match now {
@@ -149,7 +167,14 @@ impl Disk {
         std::fs::write(self.dir.join("os-release"), os_release(pretty_name))?;
         let mut command = Command::new("unshare");
         command
-            .args(["--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc"])
+            .args([
+                "--mount",
+                "--pid",
+                "--uts",
+                "--fork",
+                "--kill-child",
+                "--mount-proc",
+            ])
             .args(["--propagation", "private", "bash", "-c", INIT, "init"])
             .env("MACHINE", &self.dir)
             .env("NAME", &self.name)

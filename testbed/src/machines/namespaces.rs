@@ -21,8 +21,16 @@ const TOOLS: [(&str, &str); 6] = [
     ("buildah", "buildah"),
 ];
 /// For `unshare`.
-const NAMESPACES: [&str; 8] =
-    ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"];
+const NAMESPACES: [&str; 8] = [
+    "--net",
+    "--mount",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+    "--propagation",
+    "private",
+];
 /// What machines are made of, tried in namespaces that go at once.
 const TRIAL: &str = "ip link add brupop type bridge && ip link add brupop-0 type veth peer name brupop-1 && nft add table ip brupop";
 /// Folders of which each machine has its own.
@@ -65,11 +73,18 @@ pub async fn check(needed: &[&Path]) -> Result<(), Unfit> {
             return Err(Unfit::Hidden { path, below });
         }
     }
-    let trial =
-        Command::new("unshare").args(NAMESPACES).args(["bash", "-c", TRIAL]).stdin(Stdio::null()).output();
+    let trial = Command::new("unshare")
+        .args(NAMESPACES)
+        .args(["bash", "-c", TRIAL])
+        .stdin(Stdio::null())
+        .output();
     match trial.await {
         Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(Unfit::Kernel(String::from_utf8_lossy(&output.stderr).trim_end().to_owned())),
+        Ok(output) => Err(Unfit::Kernel(
+            String::from_utf8_lossy(&output.stderr)
+                .trim_end()
+                .to_owned(),
+        )),
         Err(error) => Err(Unfit::Kernel(error.to_string())),
     }
 }
@@ -114,9 +129,14 @@ impl Drop for Ground {
 /// Containers that were killed leave their control groups, empty. One in which something runs cannot be removed. Is none
 /// left?
 fn remove_control_groups() -> bool {
-    let controllers = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
+    let controllers = std::fs::read_dir("/sys/fs/cgroup")
+        .into_iter()
+        .flatten()
+        .flatten();
     let roots = controllers.map(|entry| entry.path().join(CONTAINERS));
-    let roots: Vec<PathBuf> = roots.chain([Path::new("/sys/fs/cgroup").join(CONTAINERS)]).collect();
+    let roots: Vec<PathBuf> = roots
+        .chain([Path::new("/sys/fs/cgroup").join(CONTAINERS)])
+        .collect();
     for root in &roots {
         for container in std::fs::read_dir(root).into_iter().flatten().flatten() {
             let _ = std::fs::remove_dir(container.path());

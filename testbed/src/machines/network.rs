@@ -42,7 +42,12 @@ impl Network {
         ip(&format!("address add {CONTROL_PLANE}/24 dev {BRIDGE}")).await?;
         ip(&format!("link set {BRIDGE} up")).await?;
         for number in 0..machines {
-            ip(&format!("route add {} via {}", pods(number), address(number))).await?;
+            ip(&format!(
+                "route add {} via {}",
+                pods(number),
+                address(number)
+            ))
+            .await?;
         }
         // What goes to a Service is translated on its way out, so there must be a way out.
         ip(&format!("route add {SERVICE_RANGE} dev {BRIDGE}")).await?;
@@ -61,7 +66,10 @@ impl Network {
         let kubeconfig = dir.join("kube-proxy.kubeconfig");
         control_plane.kubeconfig_of_user(&kubeconfig, "system:kube-proxy", None)?;
         let configuration = dir.join("kube-proxy.json");
-        std::fs::write(&configuration, proxy_configuration(&kubeconfig, node).to_string())?;
+        std::fs::write(
+            &configuration,
+            proxy_configuration(&kubeconfig, node).to_string(),
+        )?;
         let mut command = Command::new(programs.join("kube-proxy"));
         command.arg("--config").arg(&configuration);
         self.proxy = Some(control_plane.sandbox().spawn("kube-proxy", command)?);
@@ -76,8 +84,16 @@ impl Network {
 
 /// Runs `ip` of iproute2.
 async fn ip(arguments: &str) -> Result<()> {
-    let output = Command::new("ip").args(arguments.split(' ')).output().await.context("ip cannot be run")?;
-    ensure!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("ip")
+        .args(arguments.split(' '))
+        .output()
+        .await
+        .context("ip cannot be run")?;
+    ensure!(
+        output.status.success(),
+        "ip {arguments}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(())
 }
 

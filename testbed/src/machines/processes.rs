@@ -30,8 +30,9 @@ pub struct Confined {
 
 /// All processes that run this program, by the path that it has in its container.
 pub fn running(program: &str) -> Result<Vec<Confined>> {
-    let pids =
-        std::fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let pids = std::fs::read_dir("/proc")?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter(|&pid| runs(pid, program)).map(read).collect()
 }
 
@@ -46,9 +47,15 @@ fn read(pid: u32) -> Result<Confined> {
             .with_context(|| format!("{name} of process {pid}"))
     };
     let status = file("status")?;
-    let fields: BTreeMap<&str, &str> = status.lines().filter_map(|line| line.split_once(':')).collect();
+    let fields: BTreeMap<&str, &str> = status
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .collect();
     let field = |name: &str| {
-        fields.get(name).map(|value| value.trim()).with_context(|| format!("no {name} of {pid}"))
+        fields
+            .get(name)
+            .map(|value| value.trim())
+            .with_context(|| format!("no {name} of {pid}"))
     };
     let mut capabilities = 0;
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
@@ -64,17 +71,24 @@ fn read(pid: u32) -> Result<Confined> {
         seccomp: field("Seccomp")? == "2",
         read_only_root: read_only_root(&file("mountinfo")?),
         memory_limit: memory_limit(&file("cgroup")?),
-        resident: words("VmRSS")?.next().context("no memory")?.parse::<u64>()? * 1024,
+        resident: words("VmRSS")?
+            .next()
+            .context("no memory")?
+            .parse::<u64>()?
+            * 1024,
     })
 }
 
 /// By its mount options, not those of the file system that it is a part of.
 fn read_only_root(mounts: &str) -> bool {
-    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let fields = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>());
     let mut roots = fields.filter(|fields| fields.get(4) == Some(&"/"));
-    roots
-        .next_back()
-        .is_some_and(|root| root.get(5).is_some_and(|options| options.split(',').any(|o| o == "ro")))
+    roots.next_back().is_some_and(|root| {
+        root.get(5)
+            .is_some_and(|options| options.split(',').any(|o| o == "ro"))
+    })
 }
 
 /// By either version of control groups.
@@ -90,7 +104,9 @@ fn memory_limit(groups: &str) -> Option<u64> {
         })
     };
     let limit = match of("memory") {
-        Some(path) => Path::new("/sys/fs/cgroup/memory").join(path).join("memory.limit_in_bytes"),
+        Some(path) => Path::new("/sys/fs/cgroup/memory")
+            .join(path)
+            .join("memory.limit_in_bytes"),
         None => Path::new("/sys/fs/cgroup").join(of("")?).join("memory.max"),
     };
     std::fs::read_to_string(limit).ok()?.trim().parse().ok()

@@ -6,10 +6,20 @@ use serde_json::Value as Json;
 
 /// Sends `body` (null: none) and returns what is answered. The body of a PATCH is a JSON patch if it is a list, else a
 /// merge patch.
-pub async fn request(client: &Client, method: Method, path: &str, body: &Json) -> Result<Json, kube::Error> {
+pub async fn request(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: &Json,
+) -> Result<Json, kube::Error> {
     let kind = content_type(&method, body);
-    let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
-    client.request(request.body(bytes(body)).map_err(kube::Error::HttpError)?).await
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", kind);
+    client
+        .request(request.body(bytes(body)).map_err(kube::Error::HttpError)?)
+        .await
 }
 
 /// What the API server is told of a body.
@@ -22,5 +32,9 @@ pub fn content_type(method: &Method, body: &Json) -> &'static str {
 }
 
 pub fn bytes(body: &Json) -> Vec<u8> {
-    if body.is_null() { vec![] } else { body.to_string().into_bytes() }
+    if body.is_null() {
+        vec![]
+    } else {
+        body.to_string().into_bytes()
+    }
 }

@@ -13,20 +13,40 @@ use kube::api::{Api, ListParams};
 pub async fn went_well(fleet: &Fleet, limit: usize) -> Result<()> {
     let history = fleet.history().clone();
     for (node, outcome) in history.outcomes() {
-        ensure!(outcome.boots == 2, "{node} was rebooted {} times", outcome.boots - 1);
+        ensure!(
+            outcome.boots == 2,
+            "{node} was rebooted {} times",
+            outcome.boots - 1
+        );
     }
     let (away, slots) = (history.most_unavailable(), history.most_slots());
-    ensure!(away <= limit && slots == limit, "{away} nodes were away and {slots} slots taken at once");
+    ensure!(
+        away <= limit && slots == limit,
+        "{away} nodes were away and {slots} slots taken at once"
+    );
     let status = fleet.until_no_slot_is_taken().await?;
     let record = &status.versions[NEW];
     let nodes = u64::try_from(fleet.hosts.len())?;
-    ensure!(record.succeeded == nodes && record.failures.is_empty(), "{record:?}");
-    for node in Api::<Node>::all(fleet.client()).list(&ListParams::default()).await? {
+    ensure!(
+        record.succeeded == nodes && record.failures.is_empty(),
+        "{record:?}"
+    );
+    for node in Api::<Node>::all(fleet.client())
+        .list(&ListParams::default())
+        .await?
+    {
         fleet.assert_node_is_clean(&node.name_any()).await?;
     }
     for shadow in fleet.shadows().list(&ListParams::default()).await? {
-        let crashes = shadow.status.and_then(|status| status.crash_count).unwrap_or(0);
-        ensure!(crashes == 0 && shadow.spec.failures.is_none(), "{crashes} crashes: {:?}", shadow.spec);
+        let crashes = shadow
+            .status
+            .and_then(|status| status.crash_count)
+            .unwrap_or(0);
+        ensure!(
+            crashes == 0 && shadow.spec.failures.is_none(),
+            "{crashes} crashes: {:?}",
+            shadow.spec
+        );
     }
     for event in fleet.control_plane.audit().from_start().read()? {
         let refused = event.message().contains("'brupop-reconciler-records'");

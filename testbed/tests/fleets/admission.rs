@@ -20,13 +20,17 @@ fn policy(kind: &str, spec: Json) -> [Json; 2] {
     if kind == "ValidatingAdmissionPolicy" {
         binding["validationActions"] = json!(["Deny"]);
     }
-    [named(kind.to_owned(), spec), named(format!("{kind}Binding"), binding)]
+    [
+        named(kind.to_owned(), spec),
+        named(format!("{kind}Binding"), binding),
+    ]
 }
 
 /// Annotates each namespaced object at each write, as Gatekeeper's `AssignMetadata` does.
 fn annotates_everything() -> [Json; 2] {
     let patch = "[JSONPatch{op: 'add', path: '/metadata/annotations', value: {'example.org/owner': 'team'}}]";
-    let beside = "[JSONPatch{op: 'add', path: '/metadata/annotations/example.org~1owner', value: 'team'}]";
+    let beside =
+        "[JSONPatch{op: 'add', path: '/metadata/annotations/example.org~1owner', value: 'team'}]";
     let expression = format!("has(object.metadata.annotations) ? {beside} : {patch}");
     let rules = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"],
         "resources": ["*"], "scope": "Namespaced"}]);
@@ -56,8 +60,7 @@ fn freezes_staged() -> [Json; 2] {
 
 /// A webhook on Nodes that nobody listens for.
 fn dead_webhook() -> Json {
-    let rules =
-        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}]);
+    let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}]);
     json!({"apiVersion": GROUP, "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "others"}, "webhooks": [{
         "name": "nodes.example.org", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
         "clientConfig": {"url": "https://127.0.0.1:1/"}, "rules": rules}]})
@@ -67,7 +70,11 @@ const LET_GO: &str = "delete validatingadmissionpolicybinding others";
 
 /// This node waits, cordoned or not, and says in these words why.
 async fn until_denied(fleet: &Fleet, node: &str, words: &str) -> Result<()> {
-    fleet.until_node(node, "says what is denied", |seen| seen.reason == "NodeChangesDenied").await?;
+    fleet
+        .until_node(node, "says what is denied", |seen| {
+            seen.reason == "NodeChangesDenied"
+        })
+        .await?;
     let said = fleet.progressing(node).await?.message;
     ensure!(said.contains(words), "{said}");
     Ok(())
@@ -79,13 +86,21 @@ async fn a_mutation_that_annotates_everything_hinders_nothing() -> Result<()> {
     fleet.apply(&annotates_everything()).await?;
     let leases = Api::<Lease>::namespaced(fleet.client(), NAMESPACE);
     await_until("the Lease is annotated, and goes on", async || {
-        leases.get(LEASE).await.ok().filter(|lease| lease.annotations().contains_key(MARK))
+        leases
+            .get(LEASE)
+            .await
+            .ok()
+            .filter(|lease| lease.annotations().contains_key(MARK))
     })
     .await?;
-    fleet.shadows().delete("brs-node-1", &DeleteParams::default()).await?;
+    fleet
+        .shadows()
+        .delete("brs-node-1", &DeleteParams::default())
+        .await?;
     await_until("the shadow is made again", async || {
         let shadow = fleet.shadows().get("brs-node-1").await.ok()?;
-        (shadow.meta().deletion_timestamp.is_none() && shadow.annotations().contains_key(MARK)).then_some(())
+        (shadow.meta().deletion_timestamp.is_none() && shadow.annotations().contains_key(MARK))
+            .then_some(())
     })
     .await?;
     fleet.publish(NEW)?;
@@ -99,13 +114,26 @@ async fn a_denied_shadow_puts_its_node_back_before_it_is_drained() -> Result<()>
     fleet.apply(&freezes_staged()).await?;
     fleet.publish(NEW)?;
     let excluded = |reason: &str| reason == "ExcludedFromLoadBalancers";
-    fleet.until_node("node-0", "is out of load balancers", |seen| excluded(&seen.reason)).await?;
+    fleet
+        .until_node("node-0", "is out of load balancers", |seen| {
+            excluded(&seen.reason)
+        })
+        .await?;
     // So the update is to be given up.
     fleet.pause_node("node-0", true).await?;
     until_denied(&fleet, "node-0", "shadows are frozen").await?;
-    await_until("it is put back", async || fleet.assert_node_is_clean("node-0").await.ok()).await?;
+    await_until("it is put back", async || {
+        fleet.assert_node_is_clean("node-0").await.ok()
+    })
+    .await?;
     fleet.kubectl(LET_GO).await?;
-    fleet.until_node("node-0", "is given up", brupop_testbed::history::Seen::is_idle).await?;
+    fleet
+        .until_node(
+            "node-0",
+            "is given up",
+            brupop_testbed::history::Seen::is_idle,
+        )
+        .await?;
     fleet.check()
 }
 
@@ -115,10 +143,19 @@ async fn a_drained_node_waits_until_its_shadow_takes_changes() -> Result<()> {
     fleet.apply(&freezes_staged()).await?;
     fleet.publish(NEW)?;
     until_denied(&fleet, "node-0", "shadows are frozen").await?;
-    ensure!(fleet.seen("node-0")?.is_unavailable(), "a grant may be on its way");
-    fleet.wait_for_metrics("reconciler", &["brupop_denied_nodes_out_of_service 1"]).await?;
+    ensure!(
+        fleet.seen("node-0")?.is_unavailable(),
+        "a grant may be on its way"
+    );
+    fleet
+        .wait_for_metrics("reconciler", &["brupop_denied_nodes_out_of_service 1"])
+        .await?;
     fleet.kubectl(LET_GO).await?;
-    fleet.until_node("node-0", "is given up", |seen| seen.is_idle() && !seen.is_unavailable()).await?;
+    fleet
+        .until_node("node-0", "is given up", |seen| {
+            seen.is_idle() && !seen.is_unavailable()
+        })
+        .await?;
     fleet.check()
 }
 
@@ -127,18 +164,28 @@ async fn a_webhook_on_nodes_that_is_down_is_told() -> Result<()> {
     let mut fleet = Fleet::quick(2, &[]).await?;
     fleet.publish(NEW)?;
     fleet
-        .until("a host reboots", |history| history.now().any(|(_, seen)| seen.reason == "Rebooting"))
+        .until("a host reboots", |history| {
+            history.now().any(|(_, seen)| seen.reason == "Rebooting")
+        })
         .await?;
     fleet.apply(&[dead_webhook()]).await?;
     let of_reason = |fleet: &Fleet, reason: &str| {
-        fleet.history().now().find(|(_, seen)| seen.reason == reason).map(|(node, _)| node.to_owned())
+        fleet
+            .history()
+            .now()
+            .find(|(_, seen)| seen.reason == reason)
+            .map(|(node, _)| node.to_owned())
     };
     let denied = "NodeChangesDenied";
     let first = await_until("it cannot be put back", async || of_reason(&fleet, denied)).await?;
     let said = fleet.progressing(&first).await?.message;
     ensure!(said.contains("failed calling webhook"), "{said}");
-    fleet.wait_for_metrics("reconciler", &["brupop_denied_nodes_out_of_service 1"]).await?;
-    fleet.kubectl("delete validatingwebhookconfiguration others").await?;
+    fleet
+        .wait_for_metrics("reconciler", &["brupop_denied_nodes_out_of_service 1"])
+        .await?;
+    fleet
+        .kubectl("delete validatingwebhookconfiguration others")
+        .await?;
     fleet.until_updated(NEW).await?;
     fleet.check()
 }
@@ -148,9 +195,15 @@ async fn a_webhook_that_is_down_before_the_cordon_ends_the_update() -> Result<()
     let mut fleet = Fleet::quick(1, &[]).await?;
     fleet.apply(&[dead_webhook()]).await?;
     fleet.publish(NEW)?;
-    let failed = await_until("the update is given up", async || fleet.failures("node-0").await.ok()?).await?;
+    let failed = await_until("the update is given up", async || {
+        fleet.failures("node-0").await.ok()?
+    })
+    .await?;
     ensure!(failed.reason == "NodeChangesDenied", "{failed:?}");
-    ensure!(!fleet.seen("node-0")?.is_unavailable(), "nothing was done to the node");
+    ensure!(
+        !fleet.seen("node-0")?.is_unavailable(),
+        "nothing was done to the node"
+    );
     fleet.check()
 }
 
@@ -163,13 +216,25 @@ async fn a_quota_on_shadows_is_told() -> Result<()> {
         "metadata": {"name": "shadows", "namespace": NAMESPACE}, "spec": {"hard": hard}});
     fleet.apply(&[quota]).await?;
     await_until("the quota counts", async || {
-        let quota =
-            fleet.kubectl(&format!("get quota -n {NAMESPACE} shadows -o jsonpath={{.status.used}}")).await;
-        quota.ok().filter(|used| used.contains("bottlerocketshadows"))
+        let quota = fleet
+            .kubectl(&format!(
+                "get quota -n {NAMESPACE} shadows -o jsonpath={{.status.used}}"
+            ))
+            .await;
+        quota
+            .ok()
+            .filter(|used| used.contains("bottlerocketshadows"))
     })
     .await?;
     fleet.join(1, options.durations).await?;
-    fleet.wait_for_event("node-1", "NodeChangesDenied", "exceeded quota").await?;
-    fleet.wait_for_metrics("reconciler", &["brupop_nodes_reason{reason=\"NodeChangesDenied\"} 1"]).await?;
+    fleet
+        .wait_for_event("node-1", "NodeChangesDenied", "exceeded quota")
+        .await?;
+    fleet
+        .wait_for_metrics(
+            "reconciler",
+            &["brupop_nodes_reason{reason=\"NodeChangesDenied\"} 1"],
+        )
+        .await?;
     fleet.check()
 }

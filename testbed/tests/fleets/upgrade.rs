@@ -70,30 +70,55 @@ async fn upgrade(components: [&str; 3]) -> Result<()> {
 
 /// Gives a component the next image, and awaits that nothing of the image before runs for it.
 async fn roll_out(fleet: &Fleet, component: &str) -> Result<()> {
-    let kind = if component == AGENT { "daemonset" } else { "deployment" };
+    let kind = if component == AGENT {
+        "daemonset"
+    } else {
+        "deployment"
+    };
     let workload = format!("{kind}/brupop-{component}");
     let image = format!("*={NEXT_IMAGE}");
-    fleet.kubectl(&format!("-n {NAMESPACE} set image {workload} {image}")).await?;
-    fleet.control_plane.until_rolled_out(NAMESPACE, &workload).await?;
+    fleet
+        .kubectl(&format!("-n {NAMESPACE} set image {workload} {image}"))
+        .await?;
+    fleet
+        .control_plane
+        .until_rolled_out(NAMESPACE, &workload)
+        .await?;
     let pods = Api::<Pod>::namespaced(fleet.client(), NAMESPACE);
     let of_component = ListParams::default().labels(&format!("{COMPONENT_LABEL}={component}"));
     let is_next = |pod: &Pod| {
         let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-        containers.into_iter().all(|container| container.image.as_deref() == Some(NEXT_IMAGE))
+        containers
+            .into_iter()
+            .all(|container| container.image.as_deref() == Some(NEXT_IMAGE))
     };
     // Those that are replaced take their time to end.
-    await_until(format!("only {NEXT_IMAGE} runs for {workload}"), async || {
-        let next: Vec<_> = pods.list(&of_component).await.ok()?.into_iter().filter(is_next).collect();
-        let processes = fleet.processes(component);
-        let is_of_next = |name: &String| next.iter().any(|pod| pod.name_any() == *name);
-        (!processes.is_empty() && processes.iter().all(|process| is_of_next(&process.pod))).then_some(())
-    })
+    await_until(
+        format!("only {NEXT_IMAGE} runs for {workload}"),
+        async || {
+            let next: Vec<_> = pods
+                .list(&of_component)
+                .await
+                .ok()?
+                .into_iter()
+                .filter(is_next)
+                .collect();
+            let processes = fleet.processes(component);
+            let is_of_next = |name: &String| next.iter().any(|pod| pod.name_any() == *name);
+            (!processes.is_empty() && processes.iter().all(|process| is_of_next(&process.pod)))
+                .then_some(())
+        },
+    )
     .await
 }
 
 fn host<'a>(fleet: &'a Fleet, node: &str) -> Result<&'a Host> {
-    let number = node.strip_prefix("node-").and_then(|number| number.parse::<usize>().ok());
-    number.and_then(|number| fleet.hosts.get(number)).with_context(|| format!("no host of {node}"))
+    let number = node
+        .strip_prefix("node-")
+        .and_then(|number| number.parse::<usize>().ok());
+    number
+        .and_then(|number| fleet.hosts.get(number))
+        .with_context(|| format!("no host of {node}"))
 }
 
 /// All slots are taken. The last two of these nodes are drained, and their agents have claimed the reboot and ask for it; on
@@ -106,19 +131,30 @@ async fn one_downloads_and_two_wait_for_their_reboot(fleet: &Fleet) -> Result<[S
     fleet.publish(NEW)?;
     let moving = await_until("all slots are in use", async || {
         let history = fleet.history();
-        let moving = history.now().filter(|(_, seen)| seen.goal != Idle).map(|(node, _)| node.to_owned());
+        let moving = history
+            .now()
+            .filter(|(_, seen)| seen.goal != Idle)
+            .map(|(node, _)| node.to_owned());
         <[String; LIMIT]>::try_from(moving.collect::<Vec<_>>()).ok()
     })
     .await?;
-    let hosts = moving[1..].iter().map(|node| host(fleet, node)).collect::<Result<Vec<_>>>()?;
+    let hosts = moving[1..]
+        .iter()
+        .map(|node| host(fleet, node))
+        .collect::<Result<Vec<_>>>()?;
     for host in &hosts {
-        host.set_faults(Faults { reboot_ignored: true, ..Faults::default() });
+        host.set_faults(Faults {
+            reboot_ignored: true,
+            ..Faults::default()
+        });
     }
     fleet
         .until("two nodes wait for their reboot", |history| {
-            let waits = |seen: &Seen| seen.goal == RebootedIntoUpdate && seen.cordoned && seen.drained;
+            let waits =
+                |seen: &Seen| seen.goal == RebootedIntoUpdate && seen.cordoned && seen.drained;
             let asks = |host: &&Host| host.count("reboot") > 0;
-            history.now().filter(|(_, seen)| waits(seen)).count() == hosts.len() && hosts.iter().all(asks)
+            history.now().filter(|(_, seen)| waits(seen)).count() == hosts.len()
+                && hosts.iter().all(asks)
         })
         .await?;
     Ok(moving)

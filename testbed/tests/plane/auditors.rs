@@ -20,8 +20,13 @@ const POLICY: &str = "validation.policy.admission.k8s.io/validation_failure";
 fn shown(document: &str) -> Result<BTreeMap<String, Json>> {
     let mut blocks = document.split("\n```json ").skip(1).map(|block| {
         let (name, rest) = block.split_once('\n').context("no line behind a fence")?;
-        let (json, _) = rest.split_once("\n```").context("a fence that stays open")?;
-        Ok((name.to_owned(), serde_json::from_str(json).with_context(|| name.to_owned())?))
+        let (json, _) = rest
+            .split_once("\n```")
+            .context("a fence that stays open")?;
+        Ok((
+            name.to_owned(),
+            serde_json::from_str(json).with_context(|| name.to_owned())?,
+        ))
     });
     blocks.by_ref().collect()
 }
@@ -31,12 +36,16 @@ fn shown(document: &str) -> Result<BTreeMap<String, Json>> {
 fn unlike(at: &str, shown: &Json, real: &Json) -> Vec<String> {
     match (shown, real) {
         (Json::Object(shown), Json::Object(real)) => {
-            let missing = real.keys().filter(|key| at == "/annotations" && !shown.contains_key(*key));
+            let missing = real
+                .keys()
+                .filter(|key| at == "/annotations" && !shown.contains_key(*key));
             let missing = missing.map(|key| format!("{at}/{key} is missing"));
             let each = shown.iter().flat_map(|(key, value)| {
                 let at = format!("{at}/{key}");
-                real.get(key)
-                    .map_or_else(|| vec![format!("{at} is not there")], |real| unlike(&at, value, real))
+                real.get(key).map_or_else(
+                    || vec![format!("{at} is not there")],
+                    |real| unlike(&at, value, real),
+                )
             });
             missing.chain(each).collect()
         }
@@ -53,7 +62,10 @@ struct Bed {
 
 impl Bed {
     fn status(node: usize) -> String {
-        format!("{}/brs-node-{node}/status", BottlerocketShadow::url_path(&(), Some(NAMESPACE)))
+        format!(
+            "{}/brs-node-{node}/status",
+            BottlerocketShadow::url_path(&(), Some(NAMESPACE))
+        )
     }
 
     /// An agent's token, and a shadow for each node.
@@ -63,19 +75,29 @@ impl Bed {
         for node in &nodes {
             agents::idle_shadow(&control_plane, node).await?;
         }
-        Ok(Self { control_plane, agent, nodes })
+        Ok(Self {
+            control_plane,
+            agent,
+            nodes,
+        })
     }
 
     async fn as_agent(&self, node: usize, status: Json) -> Result<Json, kube::Error> {
-        raw::request(&self.agent, Method::PATCH, &Self::status(node), &json!({"status": status})).await
+        raw::request(
+            &self.agent,
+            Method::PATCH,
+            &Self::status(node),
+            &json!({"status": status}),
+        )
+        .await
     }
 
     /// An administrator pretends to be the agent on node-0.
     async fn as_if_agent(&self, status: Json) -> Result<()> {
         let uid = self.nodes[0].uid().context("no UID")?;
         let account = format!("system:serviceaccount:{NAMESPACE}:brupop-agent");
-        let mut request =
-            http::Request::patch(Self::status(0)).header("content-type", "application/merge-patch+json");
+        let mut request = http::Request::patch(Self::status(0))
+            .header("content-type", "application/merge-patch+json");
         for (key, value) in [
             ("user", account.as_str()),
             ("group", "system:authenticated"),
@@ -83,14 +105,24 @@ impl Bed {
         ] {
             request = request.header(format!("impersonate-{key}"), value);
         }
-        let extra =
-            [("node-name", "node-0"), ("node-uid", uid.as_str()), ("pod-name", "pod"), ("pod-uid", "uid")];
+        let extra = [
+            ("node-name", "node-0"),
+            ("node-uid", uid.as_str()),
+            ("pod-name", "pod"),
+            ("pod-uid", "uid"),
+        ];
         for (claim, value) in extra {
-            request =
-                request.header(format!("impersonate-extra-authentication.kubernetes.io%2f{claim}"), value);
+            request = request.header(
+                format!("impersonate-extra-authentication.kubernetes.io%2f{claim}"),
+                value,
+            );
         }
         let request = request.body(json!({"status": status}).to_string().into_bytes())?;
-        self.control_plane.client().request::<Json>(request).await.context("impersonated")?;
+        self.control_plane
+            .client()
+            .request::<Json>(request)
+            .await
+            .context("impersonated")?;
         Ok(())
     }
 
@@ -101,7 +133,9 @@ impl Bed {
         does().await?;
         let text = std::fs::read(&path)?;
         let text = String::from_utf8_lossy(&text[usize::try_from(before)?..]).into_owned();
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok());
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Json>(line).ok());
         let mut ours = lines.filter(|line| {
             line["objectRef"]["resource"] == "bottlerocketshadows"
                 && line["verb"] == "patch"
@@ -115,17 +149,32 @@ impl Bed {
 async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
     // By the audit policy that the document tells people to have.
     let document: &'static str = read(SECURITY)?.leak();
-    let audit_policy = Some(*blocks(document, "yaml").first().context("the document shows no audit policy")?);
-    let control_plane = ControlPlane::start(Options { audit_policy, ..Options::CLUSTER }).await?;
+    let audit_policy = Some(
+        *blocks(document, "yaml")
+            .first()
+            .context("the document shows no audit policy")?,
+    );
+    let control_plane = ControlPlane::start(Options {
+        audit_policy,
+        ..Options::CLUSTER
+    })
+    .await?;
     apply_overlay(&control_plane, "default").await?;
     let nodes = make_nodes(&control_plane.client(), 2).await?;
     let _kubelets = Kubelets::start(&control_plane, only(&["brupop-webhook"], &[])?);
     let bed = Bed::new(control_plane, nodes).await?;
     let report = json!({"current_state": "Idle", "current_version": "1.19.4", "boot_id": "b1"});
-    await_until("the webhook answers", async || bed.as_agent(0, report.clone()).await.ok()).await?;
+    await_until("the webhook answers", async || {
+        bed.as_agent(0, report.clone()).await.ok()
+    })
+    .await?;
 
     let refused = async |node: usize, status: Json, rule: &str| {
-        let message = bed.as_agent(node, status).await.err().map(|error| error.to_string());
+        let message = bed
+            .as_agent(node, status)
+            .await
+            .err()
+            .map(|error| error.to_string());
         let message = message.context("it was let through")?;
         ensure!(message.contains(rule), "{message}");
         Ok(())
@@ -134,22 +183,48 @@ async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
     let lie = json!({"current_version": "6.6.6"});
     let by_hand = async || {
         let body = json!({"status": {"message": "by hand"}});
-        raw::request(&bed.control_plane.client(), Method::PATCH, &Bed::status(0), &body).await?;
+        raw::request(
+            &bed.control_plane.client(),
+            Method::PATCH,
+            &Bed::status(0),
+            &body,
+        )
+        .await?;
         Ok(())
     };
     let found = BTreeMap::from([
-        ("refused-by-webhook", bed.line(403, async || refused(0, claim, "agent-claim").await).await?),
-        ("refused-by-policy", bed.line(403, async || refused(1, lie, "agent-own-node").await).await?),
-        ("impersonated", bed.line(200, async || bed.as_if_agent(json!({"message": "m"})).await).await?),
+        (
+            "refused-by-webhook",
+            bed.line(403, async || refused(0, claim, "agent-claim").await)
+                .await?,
+        ),
+        (
+            "refused-by-policy",
+            bed.line(403, async || refused(1, lie, "agent-own-node").await)
+                .await?,
+        ),
+        (
+            "impersonated",
+            bed.line(200, async || bed.as_if_agent(json!({"message": "m"})).await)
+                .await?,
+        ),
         ("by-hand", bed.line(200, by_hand).await?),
     ]);
     let shown = shown(document)?;
-    ensure!(shown.keys().eq(found.keys()), "shown: {:?}, made: {:?}", shown.keys(), found.keys());
+    ensure!(
+        shown.keys().eq(found.keys()),
+        "shown: {:?}, made: {:?}",
+        shown.keys(),
+        found.keys()
+    );
     // What is explained is not only of the same shape, but the same.
     for (name, annotation) in [
         ("refused-by-policy", POLICY),
         ("refused-by-webhook", "shadows.brupop.bottlerocket.aws/rule"),
-        ("refused-by-webhook", "shadows.brupop.bottlerocket.aws/changed"),
+        (
+            "refused-by-webhook",
+            "shadows.brupop.bottlerocket.aws/changed",
+        ),
         ("refused-by-webhook", "shadows.brupop.bottlerocket.aws/diff"),
         ("impersonated", "shadows.brupop.bottlerocket.aws/rule"),
         ("by-hand", POLICY),
@@ -164,13 +239,23 @@ async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
     }
     let mut wrong = Vec::new();
     for (name, real) in &found {
-        let differences =
-            shown.get(*name).map_or_else(|| vec!["not shown".to_owned()], |shown| unlike("", shown, real));
+        let differences = shown.get(*name).map_or_else(
+            || vec!["not shown".to_owned()],
+            |shown| unlike("", shown, real),
+        );
         if !differences.is_empty() {
             println!("{name}:\n{real:#}");
         }
-        wrong.extend(differences.into_iter().map(|difference| format!("{name}: {difference}")));
+        wrong.extend(
+            differences
+                .into_iter()
+                .map(|difference| format!("{name}: {difference}")),
+        );
     }
-    ensure!(wrong.is_empty(), "docs/security.md does not show what is:\n{}", wrong.join("\n"));
+    ensure!(
+        wrong.is_empty(),
+        "docs/security.md does not show what is:\n{}",
+        wrong.join("\n")
+    );
     Ok(())
 }

@@ -48,12 +48,22 @@ impl Agent {
         let shadow = agents::idle_shadow(control_plane, node).await?;
         let name = shadow.name_any();
         let all = Api::<BottlerocketShadow>::namespaced(control_plane.client(), NAMESPACE);
-        let status = Patch::Merge(json!({"status": {"current_state": "Idle", "current_version": "1.19.4"}}));
-        all.patch_status(&name, &PatchParams::default(), &status).await?;
+        let status =
+            Patch::Merge(json!({"status": {"current_state": "Idle", "current_version": "1.19.4"}}));
+        all.patch_status(&name, &PatchParams::default(), &status)
+            .await?;
         let token = agents::token(control_plane, &node.name_any()).await?;
-        let shadows = Api::namespaced(control_plane.impatient_client(Some(&token)).await?, NAMESPACE);
+        let shadows = Api::namespaced(
+            control_plane.impatient_client(Some(&token)).await?,
+            NAMESPACE,
+        );
         let (uid, generation) = (shadow.uid(), shadow.metadata.generation);
-        Ok(Self { shadows, name, uid: uid.context("uid")?, generation: generation.context("generation")? })
+        Ok(Self {
+            shadows,
+            name,
+            uid: uid.context("uid")?,
+            generation: generation.context("generation")?,
+        })
     }
 
     /// As the agent sends it: with tests.
@@ -64,7 +74,10 @@ impl Agent {
             {"op": "add", "path": "/status/message", "value": message},
         ]);
         let patch = Patch::<()>::Json(from_value(patch).map_err(kube::Error::SerdeError)?);
-        self.shadows.patch_status(&self.name, &PatchParams::default(), &patch).await.map(drop)
+        self.shadows
+            .patch_status(&self.name, &PatchParams::default(), &patch)
+            .await
+            .map(drop)
     }
 
     /// Reports until it is told to end; every report that did not get through, but for those that were cut off.
@@ -103,8 +116,11 @@ struct Done {
 
 /// Had the API server begun to write when the connection ended?
 fn is_cut_off(error: &kube::Error) -> bool {
-    let kube::Error::Api(status) = error else { return false };
-    status.message.contains("failed to call webhook") && status.message.ends_with("write: broken pipe")
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    status.message.contains("failed to call webhook")
+        && status.message.ends_with("write: broken pipe")
 }
 
 fn of(component: &str) -> ListParams {
@@ -116,10 +132,16 @@ fn taken_up(logs: &Path) -> Result<BTreeSet<String>> {
     let mut taken_up = BTreeSet::new();
     for entry in std::fs::read_dir(logs)? {
         let path = entry?.path();
-        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("brupop-webhook")) {
+        if path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("brupop-webhook"))
+        {
             let text = std::fs::read_to_string(&path)?;
-            let lines = text.lines().filter(|line| line.contains("serving certificate"));
-            let expiries = lines.filter_map(|line| line.split("not_after=").nth(1)?.split(' ').next());
+            let lines = text
+                .lines()
+                .filter(|line| line.contains("serving certificate"));
+            let expiries =
+                lines.filter_map(|line| line.split("not_after=").nth(1)?.split(' ').next());
             taken_up.extend(expiries.skip(1).map(str::to_owned));
         }
     }
@@ -145,11 +167,17 @@ impl Restarts<'_> {
     /// One round: all of them by a rolling update, then one more by hand.
     async fn round(&mut self) -> Result<()> {
         let deployment = "deployment/brupop-webhook";
-        self.control_plane.kubectl(["-n", NAMESPACE, "rollout", "restart", deployment]).await?;
-        self.control_plane.until_rolled_out(NAMESPACE, deployment).await?;
+        self.control_plane
+            .kubectl(["-n", NAMESPACE, "rollout", "restart", deployment])
+            .await?;
+        self.control_plane
+            .until_rolled_out(NAMESPACE, deployment)
+            .await?;
         let ready = self.two_are_ready(None).await?;
         let first = ready.first().context("no replica")?;
-        self.control_plane.kubectl(["-n", NAMESPACE, "delete", "pod", first, "--wait=false"]).await?;
+        self.control_plane
+            .kubectl(["-n", NAMESPACE, "delete", "pod", first, "--wait=false"])
+            .await?;
         self.two_are_ready(Some(first)).await?;
         Ok(())
     }
@@ -160,7 +188,9 @@ impl Restarts<'_> {
             let pods = self.pods.list(&of("webhook")).await.ok()?;
             let ready = |pod: &Pod| pod.metadata.deletion_timestamp.is_none() && is_ready(pod);
             let names = pods.iter().filter(|pod| ready(pod)).map(Pod::name_any);
-            let names: Vec<_> = names.filter(|name| without != Some(name.as_str())).collect();
+            let names: Vec<_> = names
+                .filter(|name| without != Some(name.as_str()))
+                .collect();
             (names.len() == 2).then_some(names)
         });
         let ready = ready.await?;
@@ -170,7 +200,10 @@ impl Restarts<'_> {
 
     fn running(&self) -> BTreeSet<u32> {
         let processes = self.kubelets.processes().into_iter();
-        processes.filter(|process| process.component == "webhook").map(|process| process.pid).collect()
+        processes
+            .filter(|process| process.component == "webhook")
+            .map(|process| process.pid)
+            .collect()
     }
 
     /// Processes that have come to their end.
@@ -181,7 +214,9 @@ impl Restarts<'_> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_report_is_lost_during_rotations_and_restarts() -> Result<()> {
-    let logs = tracing_subscriber::fmt().with_env_filter("warn,kube_client=off").with_test_writer();
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter("warn,kube_client=off")
+        .with_test_writer();
     let _ = logs.try_init();
     let control_plane = ControlPlane::start(Options::CLUSTER).await?;
     apply_overlay(&control_plane, "default").await?;
@@ -194,8 +229,12 @@ async fn no_report_is_lost_during_rotations_and_restarts() -> Result<()> {
         agents.push(Agent::of(&control_plane, node).await?);
     }
     let pods = Api::<Pod>::namespaced(client, NAMESPACE);
-    let mut restarts =
-        Restarts { control_plane: &control_plane, kubelets: &kubelets, pods, seen: BTreeSet::new() };
+    let mut restarts = Restarts {
+        control_plane: &control_plane,
+        kubelets: &kubelets,
+        pods,
+        seen: BTreeSet::new(),
+    };
     restarts.two_are_ready(None).await?;
     for agent in &agents {
         await_until("the first report", async || agent.report("here").await.ok()).await?;
@@ -212,9 +251,17 @@ async fn no_report_is_lost_during_rotations_and_restarts() -> Result<()> {
     let counts = loop {
         let known = bundle(&control_plane).await.context("caBundle")?;
         restarts.round().await?;
-        await_until("a rotation", async || bundle(&control_plane).await.filter(|bundle| *bundle != known))
-            .await?;
-        let counts = (done.reports.load(Ordering::Relaxed), taken_up(&logs)?.len(), restarts.ended());
+        await_until("a rotation", async || {
+            bundle(&control_plane)
+                .await
+                .filter(|bundle| *bundle != known)
+        })
+        .await?;
+        let counts = (
+            done.reports.load(Ordering::Relaxed),
+            taken_up(&logs)?.len(),
+            restarts.ended(),
+        );
         if counts.0 >= REPORTS && counts.1 >= ROTATIONS && counts.2 >= RESTARTS {
             break counts;
         }
@@ -226,15 +273,27 @@ async fn no_report_is_lost_during_rotations_and_restarts() -> Result<()> {
     };
     enough.store(true, Ordering::Relaxed);
     let failed = reporting.join_all().await.concat();
-    let (done, cut_off) = (done.reports.load(Ordering::Relaxed), done.cut_off.load(Ordering::Relaxed));
+    let (done, cut_off) = (
+        done.reports.load(Ordering::Relaxed),
+        done.cut_off.load(Ordering::Relaxed),
+    );
     println!(
         "{done} reports, {cut_off} cut off, {} rotations, {} restarts in {:.0} s",
         counts.1,
         counts.2,
         began.elapsed().as_secs_f32()
     );
-    ensure!(failed.is_empty(), "{} reports failed:\n{}", failed.len(), failed.join("\n"));
-    ensure!(cut_off * CUT_OFF_ONCE_IN <= counts.2, "{cut_off} reports were cut off in {} restarts", counts.2);
+    ensure!(
+        failed.is_empty(),
+        "{} reports failed:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+    ensure!(
+        cut_off * CUT_OFF_ONCE_IN <= counts.2,
+        "{cut_off} reports were cut off in {} restarts",
+        counts.2
+    );
 
     // The API server's own account of it: each one was reviewed by the webhook, and stored.
     let events = audit.read()?;
@@ -243,7 +302,9 @@ async fn no_report_is_lost_during_rotations_and_restarts() -> Result<()> {
             && event.verb == "patch"
     });
     let reviewed = reports.clone().filter(|event| {
-        let rule = event.annotations.get("shadows.brupop.bottlerocket.aws/rule");
+        let rule = event
+            .annotations
+            .get("shadows.brupop.bottlerocket.aws/rule");
         event.code() == 200 && rule.is_some_and(|rule| rule == "agent-report")
     });
     let (asked, reviewed) = (reports.count(), reviewed.count());

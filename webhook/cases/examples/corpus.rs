@@ -12,7 +12,11 @@ use std::{env, fs, io};
 const WORD_MAX: usize = 60;
 
 fn main() -> io::Result<()> {
-    let folder = PathBuf::from(env::args_os().nth(1).ok_or_else(|| io::Error::other("say where to"))?);
+    let folder = PathBuf::from(
+        env::args_os()
+            .nth(1)
+            .ok_or_else(|| io::Error::other("say where to"))?,
+    );
     let reviews: Vec<Value> = table().iter().filter_map(review).collect();
     for target in ["review", "verdict"] {
         fs::create_dir_all(folder.join(target))?;
@@ -20,13 +24,21 @@ fn main() -> io::Result<()> {
     let mut words = BTreeSet::new();
     for (row, review) in reviews.iter().enumerate() {
         // A review as it is; and the row's number, which is a row without edits.
-        fs::write(folder.join("review").join(format!("row-{row}")), review.to_string())?;
+        fs::write(
+            folder.join("review").join(format!("row-{row}")),
+            review.to_string(),
+        )?;
         let number = u16::try_from(row).map_err(io::Error::other)?;
-        fs::write(folder.join("verdict").join(format!("row-{row}")), number.to_le_bytes())?;
+        fs::write(
+            folder.join("verdict").join(format!("row-{row}")),
+            number.to_le_bytes(),
+        )?;
         words_of(review, &mut words);
     }
     let quoted = words.iter().filter(|word| word.len() <= WORD_MAX);
-    let lines: Vec<String> = quoted.map(|word| format!("\"{}\"", escaped(word))).collect();
+    let lines: Vec<String> = quoted
+        .map(|word| format!("\"{}\"", escaped(word)))
+        .collect();
     fs::write(folder.join("dictionary"), lines.join("\n") + "\n")
 }
 

@@ -101,8 +101,15 @@ impl Actor {
 
     /// `userInfo` of a review.
     pub(crate) fn user_info(self, world: &World) -> Value {
-        let namespace = if self == Self::Elsewhere { "elsewhere" } else { &world.namespace };
-        let Some(account) = self.account().or((self == Self::Elsewhere).then_some("brupop-agent")) else {
+        let namespace = if self == Self::Elsewhere {
+            "elsewhere"
+        } else {
+            &world.namespace
+        };
+        let Some(account) = self
+            .account()
+            .or((self == Self::Elsewhere).then_some("brupop-agent"))
+        else {
             return json!({"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]});
         };
         let groups = [
@@ -124,7 +131,11 @@ impl Actor {
             _ => Host::First,
         };
         let node = world.node(host);
-        let uid = if self.is_of_the_former_node() { &world.former_uid } else { &node.uid };
+        let uid = if self.is_of_the_former_node() {
+            &world.former_uid
+        } else {
+            &node.uid
+        };
         let values = |claim: &str| match claim {
             "node-name" if self == Self::ImpersonatorOfTwo => {
                 json!([node.name, world.node(Host::Second).name])
@@ -143,6 +154,13 @@ impl Actor {
             Self::NodeBound | Self::FormerNodeBound => &CLAIMS[..2],
             _ => &CLAIMS,
         };
-        told.iter().map(|claim| (format!("authentication.kubernetes.io/{claim}"), values(claim))).collect()
+        told.iter()
+            .map(|claim| {
+                (
+                    format!("authentication.kubernetes.io/{claim}"),
+                    values(claim),
+                )
+            })
+            .collect()
     }
 }

@@ -84,11 +84,24 @@ pub fn apply(review: &mut Value, place: Place, side: Side, edit: &Edit) {
     let pointer = OF_AN_OBJECT[index - OF_THE_REQUEST.len()];
     if *edit == Edit::Undo {
         let before = request["oldObject"].pointer(pointer).cloned();
-        return put(&mut request["object"], pointer, &before.map_or(Edit::Remove, Edit::Set), "");
+        return put(
+            &mut request["object"],
+            pointer,
+            &before.map_or(Edit::Remove, Edit::Set),
+            "",
+        );
     }
-    for (object, there) in [("object", side != Side::Old), ("oldObject", side != Side::New)] {
+    for (object, there) in [
+        ("object", side != Side::Old),
+        ("oldObject", side != Side::New),
+    ] {
         if there && request[object].is_object() {
-            put(&mut request[object], pointer, edit, &format!("/{object}{pointer}"));
+            put(
+                &mut request[object],
+                pointer,
+                edit,
+                &format!("/{object}{pointer}"),
+            );
         }
     }
 }
@@ -96,19 +109,29 @@ pub fn apply(review: &mut Value, place: Place, side: Side, edit: &Edit) {
 fn put(root: &mut Value, pointer: &str, edit: &Edit, in_the_request: &str) {
     match edit {
         Edit::Set(value) => set(root, pointer, Some(value.clone())),
-        Edit::AsIn(other) => set(root, pointer, other["request"].pointer(in_the_request).cloned()),
+        Edit::AsIn(other) => set(
+            root,
+            pointer,
+            other["request"].pointer(in_the_request).cloned(),
+        ),
         Edit::Remove | Edit::Undo => set(root, pointer, None),
     }
 }
 
 fn set(root: &mut Value, pointer: &str, value: Option<Value>) {
-    let steps: Vec<String> = pointer.split('/').skip(1).map(|step| step.replace("~1", "/")).collect();
+    let steps: Vec<String> = pointer
+        .split('/')
+        .skip(1)
+        .map(|step| step.replace("~1", "/"))
+        .collect();
     set_at(root, &steps, value);
 }
 
 /// Members on the way are made if they are missing; items of lists are not.
 fn set_at(here: &mut Value, steps: &[String], value: Option<Value>) {
-    let Some((step, rest)) = steps.split_first() else { return };
+    let Some((step, rest)) = steps.split_first() else {
+        return;
+    };
     if here.is_null() {
         *here = Map::new().into();
     }
@@ -129,7 +152,11 @@ fn set_at(here: &mut Value, steps: &[String], value: Option<Value>) {
             members.insert(step.clone(), value);
         }
         (Value::Object(members), value) => {
-            set_at(members.entry(step.clone()).or_insert(Value::Null), rest, value);
+            set_at(
+                members.entry(step.clone()).or_insert(Value::Null),
+                rest,
+                value,
+            );
         }
         _ => {}
     }
@@ -138,7 +165,13 @@ fn set_at(here: &mut Value, steps: &[String], value: Option<Value>) {
 /// Values that decide on something somewhere: names and UIDs of the table's world, states, counts, lists.
 pub fn telling_values() -> Vec<Value> {
     let world = World::on_paper();
-    let accounts = ["brupop-agent", "a-brupop-agent-2", "brupop-reconciler", "brupop-webhook", "default"];
+    let accounts = [
+        "brupop-agent",
+        "a-brupop-agent-2",
+        "brupop-reconciler",
+        "brupop-webhook",
+        "default",
+    ];
     let words = " status scale CREATE UPDATE DELETE CONNECT v1 v2 b1 b2 1.20.0 1.21.0 Idle StagedAndPerformedUpdate \
         RebootedIntoUpdate MonitoringUpdate ErrorReset RefreshFailed StepFailed Unheard 2026-01-01T00:00:00Z \
         2026-01-01T00:00:00.000Z brs- kubernetes-admin brupop-agent system:serviceaccount:elsewhere:brupop-agent \
@@ -157,8 +190,14 @@ pub fn telling_values() -> Vec<Value> {
         ]);
     }
     for account in accounts {
-        values.push(json!(format!("system:serviceaccount:{}:{account}", world.namespace)));
-        values.push(json!(format!("system:serviceaccount:{}:{account}:{account}", world.namespace)));
+        values.push(json!(format!(
+            "system:serviceaccount:{}:{account}",
+            world.namespace
+        )));
+        values.push(json!(format!(
+            "system:serviceaccount:{}:{account}:{account}",
+            world.namespace
+        )));
     }
     let condition = json!({"type": "Progressing", "status": "True", "reason": "Draining", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
@@ -206,7 +245,10 @@ mod tests {
     use super::*;
 
     fn place(pointer: &str) -> Place {
-        let index = OF_THE_REQUEST.iter().chain(&*OF_AN_OBJECT).position(|other| *other == pointer);
+        let index = OF_THE_REQUEST
+            .iter()
+            .chain(&*OF_AN_OBJECT)
+            .position(|other| *other == pointer);
         Place(u8::try_from(index.expect("a place of the list")).expect("a short list"))
     }
 
@@ -216,10 +258,34 @@ mod tests {
         let before = json!({"request": {"name": "a", "object": {"metadata": {"ownerReferences": [owner]}, "spec": {"attempt": 7}},
             "oldObject": {"metadata": {"ownerReferences": [owner]}, "spec": {"attempt": 6}}}});
         for (pointer, side, edit, at, expected) in [
-            ("/name", Side::New, Edit::Set(json!("b")), "/request/name", json!("b")),
-            ("/spec/attempt", Side::New, Edit::Set(json!(8)), "/request/object/spec/attempt", json!(8)),
-            ("/spec/attempt", Side::New, Edit::Undo, "/request/object/spec/attempt", json!(6)),
-            ("/spec/attempt", Side::Old, Edit::Remove, "/request/oldObject/spec", json!({})),
+            (
+                "/name",
+                Side::New,
+                Edit::Set(json!("b")),
+                "/request/name",
+                json!("b"),
+            ),
+            (
+                "/spec/attempt",
+                Side::New,
+                Edit::Set(json!(8)),
+                "/request/object/spec/attempt",
+                json!(8),
+            ),
+            (
+                "/spec/attempt",
+                Side::New,
+                Edit::Undo,
+                "/request/object/spec/attempt",
+                json!(6),
+            ),
+            (
+                "/spec/attempt",
+                Side::Old,
+                Edit::Remove,
+                "/request/oldObject/spec",
+                json!({}),
+            ),
             (
                 "/metadata/ownerReferences/0/uid",
                 Side::Old,
@@ -241,10 +307,21 @@ mod tests {
             let changed = json_patch::diff(&before, &after);
             assert_eq!(changed.0.len(), 1, "{pointer}, {edit:?}: {changed}");
         }
-        let (other, mut after) =
-            (json!({"request": {"oldObject": {"spec": {"attempt": 3}}}}), before.clone());
-        apply(&mut after, place("/spec/attempt"), Side::Both, &Edit::AsIn(other));
+        let (other, mut after) = (
+            json!({"request": {"oldObject": {"spec": {"attempt": 3}}}}),
+            before.clone(),
+        );
+        apply(
+            &mut after,
+            place("/spec/attempt"),
+            Side::Both,
+            &Edit::AsIn(other),
+        );
         assert_eq!(after["request"]["oldObject"]["spec"]["attempt"], 3);
-        assert_eq!(after["request"]["object"]["spec"], json!({}), "the other review has no new object");
+        assert_eq!(
+            after["request"]["object"]["spec"],
+            json!({}),
+            "the other review has no new object"
+        );
     }
 }

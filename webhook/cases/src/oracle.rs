@@ -77,9 +77,21 @@ fn text(value: &Value) -> &str {
 /// No control character, and none of those by which text is broken into lines, turned around or hidden. Unicode has more of
 /// these than are listed here.
 fn seen(character: char) -> bool {
-    let hidden = ['\u{ad}', '\u{61c}', '\u{180e}', '\u{2028}', '\u{2029}', '\u{feff}', '\u{e0001}'];
-    let ranges =
-        ['\u{200b}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{2060}'..='\u{2064}', '\u{2066}'..='\u{206f}'];
+    let hidden = [
+        '\u{ad}',
+        '\u{61c}',
+        '\u{180e}',
+        '\u{2028}',
+        '\u{2029}',
+        '\u{feff}',
+        '\u{e0001}',
+    ];
+    let ranges = [
+        '\u{200b}'..='\u{200f}',
+        '\u{202a}'..='\u{202e}',
+        '\u{2060}'..='\u{2064}',
+        '\u{2066}'..='\u{206f}',
+    ];
     let tags = '\u{e0020}'..='\u{e007f}';
     !character.is_control()
         && !hidden.contains(&character)
@@ -90,7 +102,9 @@ fn seen(character: char) -> bool {
 /// The one owner, if it is the Node of this name.
 fn owner_node<'a>(object: &'a Value, node: &str) -> Option<&'a str> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
-    let [owner] = owners.as_slice() else { return None };
+    let [owner] = owners.as_slice() else {
+        return None;
+    };
     let is_it = owner["apiVersion"] == "v1" && owner["kind"] == "Node" && owner["name"] == node;
     owner["uid"].as_str().filter(|uid| is_it && !uid.is_empty())
 }
@@ -100,14 +114,21 @@ fn owner_node<'a>(object: &'a Value, node: &str) -> Option<&'a str> {
 fn settled(object: &Value) -> Value {
     let mut object = without_null(object);
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        for kept in ["managedFields", "resourceVersion", "generation", "labels", "annotations"] {
+        for kept in [
+            "managedFields",
+            "resourceVersion",
+            "generation",
+            "labels",
+            "annotations",
+        ] {
             metadata.remove(kept);
         }
     }
     let empty = Value::from(Map::new());
     if let Some(members) = object.as_object_mut() {
-        members
-            .retain(|name, half| !["metadata", "spec", "status"].contains(&name.as_str()) || *half != empty);
+        members.retain(|name, half| {
+            !["metadata", "spec", "status"].contains(&name.as_str()) || *half != empty
+        });
     }
     object
 }
@@ -139,8 +160,20 @@ fn same_but_for(request: &Value, half: &str, own: &dyn Fn(&str) -> bool) -> Obje
     };
     let (old, new) = (rest(&request["oldObject"]), rest(&request["object"]));
     hold(old == new, || {
-        let differing = |half: &str| if old[half] == new[half] { None } else { Some(half.to_owned()) };
-        let named: Vec<_> = ["metadata", "spec", "status"].into_iter().filter_map(differing).collect();
-        format!("more changes than the caller's own fields of {half} ({})", named.join(", "))
+        let differing = |half: &str| {
+            if old[half] == new[half] {
+                None
+            } else {
+                Some(half.to_owned())
+            }
+        };
+        let named: Vec<_> = ["metadata", "spec", "status"]
+            .into_iter()
+            .filter_map(differing)
+            .collect();
+        format!(
+            "more changes than the caller's own fields of {half} ({})",
+            named.join(", ")
+        )
     })
 }

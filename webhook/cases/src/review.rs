@@ -61,5 +61,7 @@ pub fn review(row: &Row) -> Option<Value> {
     if !row.as_if.is_null() {
         request = merged(&request, &row.as_if);
     }
-    Some(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}))
+    Some(
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}),
+    )
 }

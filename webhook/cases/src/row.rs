@@ -108,7 +108,11 @@ impl Row {
 
     /// A dry run: nothing is stored.
     pub(crate) fn dry(self) -> Self {
-        Self { dry_run: true, stored: Stored::Unchanged, ..self }
+        Self {
+            dry_run: true,
+            stored: Stored::Unchanged,
+            ..self
+        }
     }
 
     pub(crate) fn of_version(self, version: &'static str) -> Self {
@@ -121,17 +125,26 @@ impl Row {
 
     /// Who refuses it behind RBAC or the schema.
     pub(crate) fn behind(self, behind: Verdict) -> Self {
-        Self { behind: Some(behind), ..self }
+        Self {
+            behind: Some(behind),
+            ..self
+        }
     }
 
     /// The rule by which the webhook decides.
     pub(crate) fn alone(self, rule: &'static str) -> Self {
-        Self { alone: Some(rule), ..self }
+        Self {
+            alone: Some(rule),
+            ..self
+        }
     }
 
     /// It is answered 200, and nothing is stored.
     pub(crate) fn stores_nothing(self) -> Self {
-        Self { stored: Stored::Unchanged, ..self }
+        Self {
+            stored: Stored::Unchanged,
+            ..self
+        }
     }
 
     /// Whether an API server can be asked this.
@@ -149,11 +162,12 @@ impl Row {
         if !self.passes_the_webhook() {
             return None;
         }
-        self.alone.or_else(|| match self.behind.unwrap_or(self.verdict) {
-            Verdict::ByWebhook(rule) | Verdict::ByBoth(rule) => Some(rule),
-            Verdict::Allowed | Verdict::ByPolicy(_) => Some(self.actor.allowing_rule()),
-            Verdict::ByRbac | Verdict::BySchema(_) | Verdict::ByServer(..) => None,
-        })
+        self.alone
+            .or_else(|| match self.behind.unwrap_or(self.verdict) {
+                Verdict::ByWebhook(rule) | Verdict::ByBoth(rule) => Some(rule),
+                Verdict::Allowed | Verdict::ByPolicy(_) => Some(self.actor.allowing_rule()),
+                Verdict::ByRbac | Verdict::BySchema(_) | Verdict::ByServer(..) => None,
+            })
     }
 
     /// The shadow as it is before anything is asked, without what the API server fills in.
@@ -170,7 +184,10 @@ impl Row {
             "spec": self.spec,
         });
         if !self.metadata.is_null() {
-            let text = self.metadata.to_string().replace("{former-uid}", &world.former_uid);
+            let text = self
+                .metadata
+                .to_string()
+                .replace("{former-uid}", &world.former_uid);
             let metadata: Value = serde_json::from_str(&text).unwrap_or_default();
             json_patch::merge(&mut shadow["metadata"], &metadata);
         }
@@ -194,33 +211,78 @@ impl Row {
         let (merge, json) = ("application/merge-patch+json", "application/json");
         let apply = "application/apply-patch+yaml";
         let (method, path, content_type, body) = match &self.ask {
-            Ask::Update { way: Way::Merge, body, .. } => (Method::PATCH, path, merge, body.to_string()),
-            Ask::Update { way: Way::JsonPatch, body, .. } => {
-                (Method::PATCH, path, "application/json-patch+json", body.to_string())
+            Ask::Update {
+                way: Way::Merge,
+                body,
+                ..
+            } => (Method::PATCH, path, merge, body.to_string()),
+            Ask::Update {
+                way: Way::JsonPatch,
+                body,
+                ..
+            } => (
+                Method::PATCH,
+                path,
+                "application/json-patch+json",
+                body.to_string(),
+            ),
+            Ask::Update {
+                way: Way::Put,
+                body,
+                ..
+            } => (Method::PUT, path, json, merged(before, body).to_string()),
+            Ask::Update {
+                way: Way::Apply,
+                body,
+                ..
             }
-            Ask::Update { way: Way::Put, body, .. } => {
-                (Method::PUT, path, json, merged(before, body).to_string())
-            }
-            Ask::Update { way: Way::Apply, body, .. } | Ask::ApplyNew(_, body) => {
+            | Ask::ApplyNew(_, body) => {
                 let named = json!({"apiVersion": before["apiVersion"], "kind": before["kind"], "metadata": {"name": name}});
                 (Method::PATCH, path, apply, merged(&named, body).to_string())
             }
-            Ask::Create(body) => (Method::POST, shadows, json, merged(before, body).to_string()),
+            Ask::Create(body) => (
+                Method::POST,
+                shadows,
+                json,
+                merged(before, body).to_string(),
+            ),
             Ask::Delete => (Method::DELETE, path, json, String::new()),
             Ask::DeleteAll => (Method::DELETE, shadows, json, String::new()),
             Ask::Text(text) => (Method::PATCH, path, merge, text.clone()),
             Ask::Other(method, path, body) => {
-                let kind = if *method == Method::PATCH { merge } else { json };
-                let body = if body.is_null() { String::new() } else { body.to_string() };
-                (method.clone(), path.replace("{namespace}", &world.namespace), kind, body)
+                let kind = if *method == Method::PATCH {
+                    merge
+                } else {
+                    json
+                };
+                let body = if body.is_null() {
+                    String::new()
+                } else {
+                    body.to_string()
+                };
+                (
+                    method.clone(),
+                    path.replace("{namespace}", &world.namespace),
+                    kind,
+                    body,
+                )
             }
         };
-        let options =
-            [("dryRun=All", self.dry_run), ("fieldManager=cases&force=true", content_type == apply)];
-        let options: Vec<_> =
-            options.into_iter().filter_map(|(option, given)| given.then_some(option)).collect();
+        let options = [
+            ("dryRun=All", self.dry_run),
+            ("fieldManager=cases&force=true", content_type == apply),
+        ];
+        let options: Vec<_> = options
+            .into_iter()
+            .filter_map(|(option, given)| given.then_some(option))
+            .collect();
         let mark = if options.is_empty() { "" } else { "?" };
-        Request { method, path: format!("{path}{mark}{}", options.join("&")), content_type, body }
+        Request {
+            method,
+            path: format!("{path}{mark}{}", options.join("&")),
+            content_type,
+            body,
+        }
     }
 
     /// The shadow as it would be stored, if nobody refused; null if it would be gone. None if the API server itself
@@ -228,7 +290,11 @@ impl Row {
     pub fn after(&self, before: &Value) -> Option<Value> {
         let mut after = before.clone();
         match &self.ask {
-            Ask::Update { way: Way::JsonPatch, body, .. } => {
+            Ask::Update {
+                way: Way::JsonPatch,
+                body,
+                ..
+            } => {
                 let patch: json_patch::Patch = serde_json::from_value(body.clone()).ok()?;
                 json_patch::patch(&mut after, &patch).ok()?;
             }

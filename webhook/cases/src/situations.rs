@@ -66,7 +66,11 @@ pub(crate) fn status(fields: Value) -> Ask {
 
 /// A merge patch of the whole object, through `/status`.
 pub(crate) fn through_status(body: Value) -> Ask {
-    Ask::Update { sub_resource: "status", way: Way::Merge, body }
+    Ask::Update {
+        sub_resource: "status",
+        way: Way::Merge,
+        body,
+    }
 }
 
 /// A merge patch of the status' message.
@@ -86,7 +90,11 @@ pub(crate) fn spec(fields: Value) -> Ask {
 
 /// A merge patch of the object.
 pub(crate) fn object(body: Value) -> Ask {
-    Ask::Update { sub_resource: "", way: Way::Merge, body }
+    Ask::Update {
+        sub_resource: "",
+        way: Way::Merge,
+        body,
+    }
 }
 
 /// Nothing is asked for, and the agent has reported.

@@ -42,7 +42,12 @@ impl World {
     /// The names of the nodes, in the order of [`Host::ALL`].
     pub fn node_names() -> [String; 4] {
         let longest = format!("{}.n", "n".repeat(247));
-        ["node-0".to_owned(), "node-1".to_owned(), "node-again".to_owned(), longest]
+        [
+            "node-0".to_owned(),
+            "node-1".to_owned(),
+            "node-again".to_owned(),
+            longest,
+        ]
     }
 
     /// A world for unit tests, in the default namespace, with made-up UIDs.
@@ -50,7 +55,10 @@ impl World {
         let mut number = 0;
         let nodes = Self::node_names().map(|name| {
             number += 1;
-            Node { name, uid: format!("00000000-0000-4000-8000-00000000000{number}") }
+            Node {
+                name,
+                uid: format!("00000000-0000-4000-8000-00000000000{number}"),
+            }
         });
         Self {
             namespace: "brupop-bottlerocket-aws".to_owned(),

@@ -20,7 +20,9 @@ fuzz_target!(|bytes: &[u8]| {
     };
     assert_eq!(flaw(&answer), None);
     // What the verdict has no use for is skipped, and may be such that no strict parser takes it.
-    let Ok(review) = serde_json::from_slice::<Value>(bytes) else { return };
+    let Ok(review) = serde_json::from_slice::<Value>(bytes) else {
+        return;
+    };
     let answer: Value = serde_json::from_str(&answer).expect("an answer is JSON");
 
     assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
@@ -29,17 +31,28 @@ fuzz_target!(|bytes: &[u8]| {
     let response = &answer["response"];
     assert!(review["request"]["uid"].is_string());
     assert_eq!(response["uid"], review["request"]["uid"]);
-    assert!(response["patch"].is_null(), "it validates, and changes nothing");
+    assert!(
+        response["patch"].is_null(),
+        "it validates, and changes nothing"
+    );
     for key in ["diff", "changed", "node", "rule"] {
-        assert!(response["auditAnnotations"][key].is_string(), "it leaves a trace: {key}");
+        assert!(
+            response["auditAnnotations"][key].is_string(),
+            "it leaves a trace: {key}"
+        );
     }
     match response["allowed"].as_bool().expect("it is allowed or not") {
         true => assert_eq!(objection(&review), None, "this is allowed: {review}"),
         false => {
             assert_eq!(response["status"]["code"], 403);
             let message = response["status"]["message"].as_str().unwrap_or_default();
-            let rule = response["auditAnnotations"]["rule"].as_str().unwrap_or_default();
-            assert!(message.starts_with(rule) && message.len() > rule.len(), "a refusal says why: {message}");
+            let rule = response["auditAnnotations"]["rule"]
+                .as_str()
+                .unwrap_or_default();
+            assert!(
+                message.starts_with(rule) && message.len() > rule.len(),
+                "a refusal says why: {message}"
+            );
         }
     }
 });

@@ -12,13 +12,26 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
-static REVIEWS: LazyLock<Vec<Value>> =
-    LazyLock::new(|| table().iter().filter_map(review).map(without_ballast).collect());
+static REVIEWS: LazyLock<Vec<Value>> = LazyLock::new(|| {
+    table()
+        .iter()
+        .filter_map(review)
+        .map(without_ballast)
+        .collect()
+});
 static VALUES: LazyLock<Vec<Value>> = LazyLock::new(telling_values);
 
 /// Names that a made-up object may have.
-const NAMES: [&str; 8] =
-    ["version", "at", "count", "uid", "name", "state", "authentication.kubernetes.io/node-name", "type"];
+const NAMES: [&str; 8] = [
+    "version",
+    "at",
+    "count",
+    "uid",
+    "name",
+    "state",
+    "authentication.kubernetes.io/node-name",
+    "type",
+];
 
 const EDITS_MAX: usize = 8;
 
@@ -70,7 +83,10 @@ fn any_json(bytes: &mut Unstructured<'_>, depth: u8) -> Result<Value> {
         2 => bytes.arbitrary::<u64>()?.into(),
         3 => bytes.arbitrary::<i64>()?.into(),
         4 => bytes.arbitrary::<f64>()?.into(),
-        6 if depth > 0 => (0..length).map(|_| any_json(bytes, depth - 1)).collect::<Result<Vec<_>>>()?.into(),
+        6 if depth > 0 => (0..length)
+            .map(|_| any_json(bytes, depth - 1))
+            .collect::<Result<Vec<_>>>()?
+            .into(),
         7 if depth > 0 => {
             let mut members = Map::new();
             for _ in 0..length {
@@ -85,7 +101,9 @@ fn any_json(bytes: &mut Unstructured<'_>, depth: u8) -> Result<Value> {
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(review) = edited(bytes) else { return };
-    let Ok(request) = ShadowRequest::deserialize(&review["request"]) else { return };
+    let Ok(request) = ShadowRequest::deserialize(&review["request"]) else {
+        return;
+    };
     if verdict(&request, &Change::of(&request)).outcome.is_ok() {
         assert_eq!(objection(&review), None, "this is allowed: {review}");
     }

@@ -34,9 +34,10 @@ pub fn issue(
         let authority_key = KeyPair::generate()?;
         let mut authority = dated(CertificateParams::default(), not_after);
         // The name differs from generation to generation: several of them stand in one `caBundle`.
-        authority
-            .distinguished_name
-            .push(DnType::CommonName, format!("brupop-webhook authority {}", now.as_millisecond()));
+        authority.distinguished_name.push(
+            DnType::CommonName,
+            format!("brupop-webhook authority {}", now.as_millisecond()),
+        );
         authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let authority_pem = authority.self_signed(&authority_key)?.pem();
@@ -44,7 +45,9 @@ pub fn issue(
 
         let key = KeyPair::generate()?;
         let mut serving = dated(CertificateParams::new(names)?, not_after);
-        serving.distinguished_name.push(DnType::CommonName, "brupop-webhook");
+        serving
+            .distinguished_name
+            .push(DnType::CommonName, "brupop-webhook");
         serving.use_authority_key_identifier_extension = true;
         serving.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         serving.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -57,7 +60,10 @@ pub fn issue(
             not_after,
         })
     };
-    make().map_err(|source| IssueError { names: names.join(", "), source })
+    make().map_err(|source| IssueError {
+        names: names.join(", "),
+        source,
+    })
 }
 
 fn dated(mut params: CertificateParams, not_after: Timestamp) -> CertificateParams {

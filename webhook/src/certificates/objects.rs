@@ -34,7 +34,9 @@ impl Readable for StoredSecret {
 impl StoredSecret {
     /// The value of this key, if it is there.
     pub(super) fn data(&self, key: &str) -> Option<Vec<u8>> {
-        ByteString::deserialize(self.0.get("data")?.get(key)?).ok().map(|bytes| bytes.0)
+        ByteString::deserialize(self.0.get("data")?.get(key)?)
+            .ok()
+            .map(|bytes| bytes.0)
     }
 
     /// The object with this value under that key, to be written.
@@ -90,9 +92,17 @@ impl Readable for Bundles {
         }
 
         let Shape { metadata, webhooks } = serde_json::from_str(json)?;
-        let bundles = webhooks.unwrap_or_default().into_iter().map(|entry| entry.client_config.ca_bundle);
-        let injector = INJECTORS.into_iter().find(|key| metadata["annotations"].get(key).is_some());
-        Ok(Self { of_entries: bundles.collect(), injector })
+        let bundles = webhooks
+            .unwrap_or_default()
+            .into_iter()
+            .map(|entry| entry.client_config.ca_bundle);
+        let injector = INJECTORS
+            .into_iter()
+            .find(|key| metadata["annotations"].get(key).is_some());
+        Ok(Self {
+            of_entries: bundles.collect(),
+            injector,
+        })
     }
 }
 
@@ -109,7 +119,11 @@ mod tests {
         for key in INJECTORS {
             assert_eq!(read(&json!({"a": "b", key: "ns/name"})), Some(key));
         }
-        for others in [json!({"cert-manager.io/issuer": "i"}), json!("garbage"), Value::Null] {
+        for others in [
+            json!({"cert-manager.io/issuer": "i"}),
+            json!("garbage"),
+            Value::Null,
+        ] {
             assert_eq!(read(&others), None);
         }
     }

@@ -19,7 +19,11 @@ pub(super) trait Store {
     /// The wall clock.
     fn now(&self) -> Timestamp;
     /// Makes a generation.
-    fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<CertificateGeneration, Self::Error>;
+    fn issue(
+        &self,
+        now: Timestamp,
+        serve_from: Timestamp,
+    ) -> Result<CertificateGeneration, Self::Error>;
     /// Reads the Secret and the usable generations in it, the newest last.
     async fn secret(&self) -> Result<(Self::Secret, Vec<CertificateGeneration>), Self::Error>;
     /// Replaces the Secret that was read; false if somebody else has changed it since.
@@ -86,13 +90,21 @@ pub(super) async fn pass<S: Store>(
     let configuration = store.configuration().await;
     let found = generations(store, names, lifetimes).await?;
     let now = store.now();
-    let RotationStep::Serve { generation, look_again } = plan(&found, names, lifetimes, now) else {
+    let RotationStep::Serve {
+        generation,
+        look_again,
+    } = plan(&found, names, lifetimes, now)
+    else {
         // It was renewed just now: the clock must have jumped in between.
         return Err(store.outrun());
     };
     let bundle = bundle(&found);
     let (trusted, injector, published) = match configuration {
-        Ok(read) => (S::trusted(&read), S::injector(&read), store.publish(&read, &bundle).await),
+        Ok(read) => (
+            S::trusted(&read),
+            S::injector(&read),
+            store.publish(&read, &bundle).await,
+        ),
         Err(error) => (String::new(), None, Err(error)),
     };
     let serve = match published {
@@ -106,11 +118,19 @@ pub(super) async fn pass<S: Store>(
         Ok(Publication::Overtaken) => Err(store.overtaken()),
         Ok(publication) => {
             let written = publication == Publication::Written;
-            Ok(Published { bundle, written, injector, look_again })
+            Ok(Published {
+                bundle,
+                written,
+                injector,
+                look_again,
+            })
         }
         Err(error) => Err(error),
     };
-    Ok(Passed { serve: serve.filter(|serve| Some(*serve) != serving).cloned(), published })
+    Ok(Passed {
+        serve: serve.filter(|serve| Some(*serve) != serving).cloned(),
+        published,
+    })
 }
 
 /// The generations in the Secret; if it is time, adds one first. If several replicas add one at the same time, the first

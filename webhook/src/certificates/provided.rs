@@ -87,7 +87,10 @@ impl Provided {
                 Some(Err(error)) => {
                     // What is served stays. The watch goes on without a sign, so each failure has a line of its own.
                     self.metrics.certificate_failures.inc();
-                    let error = ProvidedError::Watch { secret: secret(), source: Box::new(error) };
+                    let error = ProvidedError::Watch {
+                        secret: secret(),
+                        source: Box::new(error),
+                    };
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         "the watch of the Secret failed; the webhook watches it again"
@@ -106,7 +109,10 @@ impl Provided {
             Ok(changed) => {
                 self.health.ready();
                 if log.resolved() || changed {
-                    tracing::info!(secret = self.secret, "serving the certificate that was provided");
+                    tracing::info!(
+                        secret = self.secret,
+                        "serving the certificate that was provided"
+                    );
                 }
             }
             Err(error) => {
@@ -127,11 +133,17 @@ impl Provided {
         let certificate = text(secret, CERTIFICATE).ok_or_else(|| missing(name(), CERTIFICATE))?;
         let key = text(secret, KEY).ok_or_else(|| missing(name(), KEY))?;
         let expiry = checked(&certificate, &self.names).map_err(|wrong| match wrong {
-            Some(wrong) => ProvidedError::Name { secret: name(), name: wrong },
+            Some(wrong) => ProvidedError::Name {
+                secret: name(),
+                name: wrong,
+            },
             None => ProvidedError::NoCertificate { secret: name() },
         })?;
         let served = self.resolver.serve(&certificate, &key);
-        let changed = served.map_err(|source| ProvidedError::Tls { secret: name(), source })?;
+        let changed = served.map_err(|source| ProvidedError::Tls {
+            secret: name(),
+            source,
+        })?;
         self.metrics.certificate_expiry.set(expiry);
         Ok(changed)
     }
@@ -142,7 +154,9 @@ fn missing(secret: String, key: &'static str) -> ProvidedError {
 }
 
 fn text(secret: &Item<StoredSecret>, key: &str) -> Option<String> {
-    String::from_utf8(secret.ok()?.data(key)?).ok().filter(|text| !text.trim().is_empty())
+    String::from_utf8(secret.ok()?.data(key)?)
+        .ok()
+        .filter(|text| !text.trim().is_empty())
 }
 
 /// When the certificate expires, in seconds since 1970.
@@ -153,8 +167,8 @@ fn checked(certificate: &str, names: &[String]) -> Result<i64, Option<String>> {
     let leaf = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(|_| None)?;
     let parsed = ParsedCertificate::try_from(&leaf).map_err(|_| None)?;
     for name in names {
-        let good =
-            ServerName::try_from(name.as_str()).is_ok_and(|name| verify_server_name(&parsed, &name).is_ok());
+        let good = ServerName::try_from(name.as_str())
+            .is_ok_and(|name| verify_server_name(&parsed, &name).is_ok());
         if !good {
             return Err(Some(name.clone()));
         }
@@ -171,12 +185,25 @@ mod tests {
 
     #[test]
     fn a_certificates_names_and_expiry_are_checked() {
-        let (now, lifetimes) = (Timestamp::now(), Lifetimes::of_lifetime(SignedDuration::from_hours(2)));
+        let (now, lifetimes) = (
+            Timestamp::now(),
+            Lifetimes::of_lifetime(SignedDuration::from_hours(2)),
+        );
         let names = ["s.ns.svc".to_owned(), "10.0.0.1".to_owned()];
         let made = issue(&names, lifetimes, now, now).unwrap();
-        assert_eq!(checked(&made.certificate, &names), Ok(made.not_after.as_second()));
-        assert_eq!(checked(&made.certificate, &["t.ns.svc".to_owned()]), Err(Some("t.ns.svc".to_owned())));
-        for garbage in ["", "x", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+        assert_eq!(
+            checked(&made.certificate, &names),
+            Ok(made.not_after.as_second())
+        );
+        assert_eq!(
+            checked(&made.certificate, &["t.ns.svc".to_owned()]),
+            Err(Some("t.ns.svc".to_owned()))
+        );
+        for garbage in [
+            "",
+            "x",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        ] {
             assert_eq!(checked(garbage, &names), Err(None), "{garbage}");
         }
     }

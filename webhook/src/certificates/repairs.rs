@@ -21,12 +21,21 @@ impl Repairs {
     /// These repairs and one more, made now.
     pub(super) fn with_one(self, now: Instant) -> Self {
         let goes_on = self.last.is_some_and(|last| now < last + QUIET);
-        Self { in_a_row: if goes_on { self.in_a_row.saturating_add(1) } else { 1 }, last: Some(now) }
+        Self {
+            in_a_row: if goes_on {
+                self.in_a_row.saturating_add(1)
+            } else {
+                1
+            },
+            last: Some(now),
+        }
     }
 
     /// When the next may be made; `None` = at once.
     pub(super) fn next(self) -> Option<Instant> {
-        self.last.filter(|_| self.in_a_row >= AT_ONCE).map(|last| last + PAUSE)
+        self.last
+            .filter(|_| self.in_a_row >= AT_ONCE)
+            .map(|last| last + PAUSE)
     }
 }
 
@@ -54,7 +63,11 @@ mod tests {
             (39, None),
         ] {
             repairs = repairs.with_one(minute(made));
-            assert_eq!(repairs.next(), next.map(minute), "after the repair in minute {made}");
+            assert_eq!(
+                repairs.next(),
+                next.map(minute),
+                "after the repair in minute {made}"
+            );
         }
     }
 }

@@ -76,8 +76,20 @@ impl Rotator {
         metrics: Arc<Metrics>,
     ) -> Self {
         let (configurations, namespace) = (Api::all(client.clone()), namespace.to_owned());
-        let store = ClusterStore { client, namespace, configurations, targets, lifetimes };
-        Self { store, lifetimes, resolver, health, metrics }
+        let store = ClusterStore {
+            client,
+            namespace,
+            configurations,
+            targets,
+            lifetimes,
+        };
+        Self {
+            store,
+            lifetimes,
+            resolver,
+            health,
+            metrics,
+        }
     }
 
     /// Looks after the certificates until the shutdown is requested: when it is time, when the clock jumps, and whenever the
@@ -88,8 +100,12 @@ impl Rotator {
         let mut changes = std::pin::pin!(patient(watcher(self.store.configurations.clone(), ours)));
         let mut state = RotationState::default();
         loop {
-            let passing =
-                pass(&self.store, &self.store.targets.names, self.lifetimes, state.serving.as_ref());
+            let passing = pass(
+                &self.store,
+                &self.store.targets.names,
+                self.lifetimes,
+                state.serving.as_ref(),
+            );
             let passed = tokio::select! {
                 () = shutdown.requested() => return,
                 passed = tokio::time::timeout(PASS_TIMEOUT, passing) => passed,
@@ -98,8 +114,16 @@ impl Rotator {
             let outcome = passed.and_then(|passed| self.on_pass(passed, &mut state));
             let wait = self.on_outcome(outcome, &mut state);
             let soonest = Instant::now() + FIRST_PAUSE;
-            let floor = state.repairs.next().map_or(soonest, |next| next.max(soonest));
-            let waiting = self.wait(wait, &mut changes, state.failures == 0 || state.deleted, floor);
+            let floor = state
+                .repairs
+                .next()
+                .map_or(soonest, |next| next.max(soonest));
+            let waiting = self.wait(
+                wait,
+                &mut changes,
+                state.failures == 0 || state.deleted,
+                floor,
+            );
             tokio::select! {
                 () = shutdown.requested() => return,
                 () = waiting => {}
@@ -114,12 +138,20 @@ impl Rotator {
         state: &mut RotationState,
     ) -> Result<Timestamp, RotationError> {
         if let Some(generation) = passed.serve {
-            self.resolver.serve(&generation.certificate, &generation.key)?;
-            self.metrics.certificate_expiry.set(generation.not_after.as_second());
+            self.resolver
+                .serve(&generation.certificate, &generation.key)?;
+            self.metrics
+                .certificate_expiry
+                .set(generation.not_after.as_second());
             tracing::info!(not_after = %generation.not_after, names = %generation.names.join(","), "serving certificate");
             state.serving = Some(generation);
         }
-        let Published { bundle, written, injector, look_again } = passed.published?;
+        let Published {
+            bundle,
+            written,
+            injector,
+            look_again,
+        } = passed.published?;
         let configuration = &self.store.targets.configuration;
         if written && state.bundle.as_ref() == Some(&bundle) {
             self.metrics.ca_bundle_repairs.inc();
@@ -139,7 +171,11 @@ impl Rotator {
     }
 
     /// Logs what people should know. Returns what to wait for.
-    fn on_outcome(&self, outcome: Result<Timestamp, RotationError>, state: &mut RotationState) -> Sleep {
+    fn on_outcome(
+        &self,
+        outcome: Result<Timestamp, RotationError>,
+        state: &mut RotationState,
+    ) -> Sleep {
         match outcome {
             Ok(look_again) => {
                 if state.log.resolved() {
@@ -240,7 +276,16 @@ mod tests {
     async fn a_clock_set_back_wakes_the_rotator() {
         // Tokio's time runs ahead, the wall clock does not: as if it had been set back again and again.
         let began = Instant::now();
-        Sleep::UntilClock(super::super::later(Timestamp::now(), super::super::LOOK_EVERY)).elapse().await;
-        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        Sleep::UntilClock(super::super::later(
+            Timestamp::now(),
+            super::super::LOOK_EVERY,
+        ))
+        .elapse()
+        .await;
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            began.elapsed()
+        );
     }
 }

@@ -30,7 +30,11 @@ pub(super) fn write(
 /// configuration that was read, of this resource version.
 pub(super) fn publication(version: Option<&str>, read: &Bundles, bundle: &str) -> Option<Value> {
     let wanted = ByteString(bundle.as_bytes().to_vec());
-    let stale = read.of_entries.iter().enumerate().filter(|(_, found)| found.as_ref() != Some(&wanted));
+    let stale = read
+        .of_entries
+        .iter()
+        .enumerate()
+        .filter(|(_, found)| found.as_ref() != Some(&wanted));
     let mut patch: Vec<Value> = stale
         .map(|(index, _)| {
             json!({"op": "add", "path": format!("/webhooks/{index}/clientConfig/caBundle"), "value": wanted})
@@ -39,16 +43,21 @@ pub(super) fn publication(version: Option<&str>, read: &Bundles, bundle: &str) -
     if patch.is_empty() {
         return None;
     }
-    patch.insert(0, json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
+    patch.insert(
+        0,
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}),
+    );
     Some(patch.into())
 }
 
 /// The `caBundle` that all entries share; empty if they differ.
 pub(super) fn trusted(read: &Bundles) -> String {
-    let mut bundles = read
-        .of_entries
-        .iter()
-        .map(|found| found.as_ref().map(|bundle| bundle.0.as_slice()).unwrap_or_default());
+    let mut bundles = read.of_entries.iter().map(|found| {
+        found
+            .as_ref()
+            .map(|bundle| bundle.0.as_slice())
+            .unwrap_or_default()
+    });
     let first = bundles.next().unwrap_or_default();
     if bundles.all(|bundle| bundle == first) {
         String::from_utf8_lossy(first).into_owned()
@@ -59,7 +68,9 @@ pub(super) fn trusted(read: &Bundles) -> String {
 
 /// The generations in the Secret that can be used. Others are left out, so that new ones take their places.
 pub(super) fn read(secret: &Item<StoredSecret>) -> Vec<CertificateGeneration> {
-    let Some(data) = secret.ok().and_then(|secret| secret.data(DATA_KEY)) else { return Vec::new() };
+    let Some(data) = secret.ok().and_then(|secret| secret.data(DATA_KEY)) else {
+        return Vec::new();
+    };
     let entries: Vec<Value> = serde_json::from_slice(&data).unwrap_or_else(|error| {
         let why = Unreadable::from(error);
         tracing::warn!(secret = secret.name(), %why, "the certificates in the Secret cannot be read; a new one is made");
@@ -85,16 +96,28 @@ fn is_sound(generation: &CertificateGeneration) -> bool {
     let verify = || {
         let certified = tls::certified(&generation.certificate, &generation.key).ok()?;
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(generation.authority.as_bytes()).ok()?).ok()?;
-        let verifier = WebPkiServerVerifier::builder(Arc::new(roots)).build().ok()?;
+        roots
+            .add(CertificateDer::from_pem_slice(generation.authority.as_bytes()).ok()?)
+            .ok()?;
+        let verifier = WebPkiServerVerifier::builder(Arc::new(roots))
+            .build()
+            .ok()?;
         let (leaf, chain) = certified.cert.split_first()?;
-        let last = u64::try_from(generation.not_after.as_second()).ok()?.checked_sub(1)?;
+        let last = u64::try_from(generation.not_after.as_second())
+            .ok()?
+            .checked_sub(1)?;
         let last = UnixTime::since_unix_epoch(Duration::from_secs(last));
         let valid = |name: &String| {
             let name = ServerName::try_from(name.as_str()).ok()?;
-            verifier.verify_server_cert(leaf, chain, &name, &[], last).ok()
+            verifier
+                .verify_server_cert(leaf, chain, &name, &[], last)
+                .ok()
         };
-        generation.names.iter().all(|name| valid(name).is_some()).then_some(())
+        generation
+            .names
+            .iter()
+            .all(|name| valid(name).is_some())
+            .then_some(())
     };
     !generation.names.is_empty() && verify().is_some()
 }
@@ -128,9 +151,17 @@ mod tests {
 
     #[test]
     fn only_differing_entries_as_read_are_patched() {
-        assert_eq!(publication(Some("7"), &configuration(&[Some("ab")]), "ab"), None);
+        assert_eq!(
+            publication(Some("7"), &configuration(&[Some("ab")]), "ab"),
+            None
+        );
         assert_eq!(publication(Some("7"), &configuration(&[]), "ab"), None);
-        let patch = publication(Some("7"), &configuration(&[Some("ab"), None, Some("old")]), "ab").unwrap();
+        let patch = publication(
+            Some("7"),
+            &configuration(&[Some("ab"), None, Some("old")]),
+            "ab",
+        )
+        .unwrap();
         assert_eq!(
             patch,
             json!([
@@ -153,37 +184,100 @@ mod tests {
         brupop_runtime::install_crypto_provider();
         let lifetimes = Lifetimes::of_lifetime(SignedDuration::from_hours(1));
         let now = Timestamp::now();
-        let make = || issue(&["a.b.svc".to_owned(), "10.0.0.1".to_owned()], lifetimes, now, now).unwrap();
+        let make = || {
+            issue(
+                &["a.b.svc".to_owned(), "10.0.0.1".to_owned()],
+                lifetimes,
+                now,
+                now,
+            )
+            .unwrap()
+        };
         let (good, other) = (make(), make());
         let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
         for (says, damaged) in [
-            ("no authority", CertificateGeneration { authority: String::new(), ..good.clone() }),
-            ("garbage", CertificateGeneration { authority: garbage.clone(), ..good.clone() }),
+            (
+                "no authority",
+                CertificateGeneration {
+                    authority: String::new(),
+                    ..good.clone()
+                },
+            ),
+            (
+                "garbage",
+                CertificateGeneration {
+                    authority: garbage.clone(),
+                    ..good.clone()
+                },
+            ),
             (
                 "another's authority",
-                CertificateGeneration { authority: other.authority.clone(), ..good.clone() },
+                CertificateGeneration {
+                    authority: other.authority.clone(),
+                    ..good.clone()
+                },
             ),
-            ("no certificate", CertificateGeneration { certificate: String::new(), ..good.clone() }),
-            ("garbage", CertificateGeneration { certificate: garbage, ..good.clone() }),
-            ("another's key", CertificateGeneration { key: other.key.clone(), ..good.clone() }),
-            ("a name too many", CertificateGeneration { names: vec!["c.svc".to_owned()], ..good.clone() }),
-            ("no name", CertificateGeneration { names: vec![], ..good.clone() }),
+            (
+                "no certificate",
+                CertificateGeneration {
+                    certificate: String::new(),
+                    ..good.clone()
+                },
+            ),
+            (
+                "garbage",
+                CertificateGeneration {
+                    certificate: garbage,
+                    ..good.clone()
+                },
+            ),
+            (
+                "another's key",
+                CertificateGeneration {
+                    key: other.key.clone(),
+                    ..good.clone()
+                },
+            ),
+            (
+                "a name too many",
+                CertificateGeneration {
+                    names: vec!["c.svc".to_owned()],
+                    ..good.clone()
+                },
+            ),
+            (
+                "no name",
+                CertificateGeneration {
+                    names: vec![],
+                    ..good.clone()
+                },
+            ),
             (
                 "a longer life",
-                CertificateGeneration { not_after: now + SignedDuration::from_hours(2), ..good.clone() },
+                CertificateGeneration {
+                    not_after: now + SignedDuration::from_hours(2),
+                    ..good.clone()
+                },
             ),
         ] {
             let secret = holding(serde_json::to_vec(&[damaged, other.clone()]).unwrap());
             assert_eq!(read(&secret), std::slice::from_ref(&other), "{says}");
         }
-        let data = json!([{"authority": 1}, good, "x"]).to_string().into_bytes();
+        let data = json!([{"authority": 1}, good, "x"])
+            .to_string()
+            .into_bytes();
         assert_eq!(read(&holding(data)), [good]);
     }
 
     #[test]
     fn trusted_is_what_every_entry_trusts() {
         assert_eq!(trusted(&configuration(&[Some("ab"), Some("ab")])), "ab");
-        for bundles in [&[][..], &[None], &[Some("ab"), None], &[Some("ab"), Some("b")]] {
+        for bundles in [
+            &[][..],
+            &[None],
+            &[Some("ab"), None],
+            &[Some("ab"), Some("b")],
+        ] {
             assert_eq!(trusted(&configuration(bundles)), "", "{bundles:?}");
         }
     }
@@ -198,7 +292,10 @@ mod tests {
             "managedFields": [{"time": "10000-01-01T23:58:59Z"}]}, "type": "Opaque"});
         let shipped: Item<StoredSecret> = serde_json::from_value(shipped).unwrap();
         let written = write(shipped.body.unwrap(), &made).unwrap();
-        assert_eq!(written["metadata"], json!({"name": "s", "labels": {"a": "b"}}));
+        assert_eq!(
+            written["metadata"],
+            json!({"name": "s", "labels": {"a": "b"}})
+        );
         assert_eq!(read(&serde_json::from_value(written).unwrap()), made);
     }
 }

@@ -2,8 +2,10 @@ mod races;
 
 use super::*;
 
-const LIFETIMES: Lifetimes =
-    Lifetimes { lifetime: SignedDuration::from_hours(90), overlap: SignedDuration::from_mins(1) };
+const LIFETIMES: Lifetimes = Lifetimes {
+    lifetime: SignedDuration::from_hours(90),
+    overlap: SignedDuration::from_mins(1),
+};
 
 fn at(minutes: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_mins(1_000_000 + minutes)
@@ -26,8 +28,15 @@ fn summary(found: &[CertificateGeneration], names: &[&str], now: i64) -> String 
     let minute = |time: Timestamp| (time - at(0)).total(jiff::Unit::Minute).unwrap();
     match plan(found, &names, LIFETIMES, at(now)) {
         RotationStep::Renew { serve_from } => format!("renew, serve from {}", minute(serve_from)),
-        RotationStep::Serve { generation, look_again } => {
-            format!("serve {}, look at {}", generation.certificate, minute(look_again))
+        RotationStep::Serve {
+            generation,
+            look_again,
+        } => {
+            format!(
+                "serve {}, look at {}",
+                generation.certificate,
+                minute(look_again)
+            )
         }
     }
 }
@@ -39,9 +48,21 @@ fn the_plan_row_by_row() {
     let b = |serve_from| generation("b", serve_from, serve_from + month);
     let name: &[&str] = &["webhook.ns.svc"];
     for (case, found, names, now, expected) in [
-        ("the Secret as shipped", vec![], name, 0, "renew, serve from 0"),
+        (
+            "the Secret as shipped",
+            vec![],
+            name,
+            0,
+            "renew, serve from 0",
+        ),
         ("a fresh one", vec![a()], name, 10, "serve a, look at 15"),
-        ("close to renewal: woken for it", vec![a()], name, 3598, "serve a, look at 3600"),
+        (
+            "close to renewal: woken for it",
+            vec![a()],
+            name,
+            3598,
+            "serve a, look at 3600",
+        ),
         (
             "a third left: the old one goes on until the new one is known",
             vec![a()],
@@ -49,26 +70,95 @@ fn the_plan_row_by_row() {
             3600,
             "renew, serve from 3601",
         ),
-        ("published, not yet served", vec![a(), b(3601)], name, 3600, "serve a, look at 3601"),
-        ("the newest is the last", vec![b(2), a()], name, 10, "serve a, look at 15"),
-        ("served when due", vec![a(), b(3601)], name, 3601, "serve b, look at 3606"),
-        ("expired while nobody looked", vec![a()], name, month, "renew, serve from 5400"),
-        ("the old one expires beside the new one", vec![a(), b(3601)], name, month, "serve b, look at 5405"),
-        ("the clock went back before all of them", vec![b(3601)], name, 3000, "serve b, look at 3005"),
-        ("the newest was made by a clock far ahead", vec![a(), b(90_000)], name, 10, "serve b, look at 15"),
-        ("the newest was made by a clock far behind", vec![a(), b(-90_000)], name, 10, "serve a, look at 15"),
-        ("published by a clock that is ahead", vec![b(30)], name, 0, "serve b, look at 5"),
-        ("good for another name only", vec![a()], &["team-webhook.ns.svc"], 10, "renew, serve from 10"),
+        (
+            "published, not yet served",
+            vec![a(), b(3601)],
+            name,
+            3600,
+            "serve a, look at 3601",
+        ),
+        (
+            "the newest is the last",
+            vec![b(2), a()],
+            name,
+            10,
+            "serve a, look at 15",
+        ),
+        (
+            "served when due",
+            vec![a(), b(3601)],
+            name,
+            3601,
+            "serve b, look at 3606",
+        ),
+        (
+            "expired while nobody looked",
+            vec![a()],
+            name,
+            month,
+            "renew, serve from 5400",
+        ),
+        (
+            "the old one expires beside the new one",
+            vec![a(), b(3601)],
+            name,
+            month,
+            "serve b, look at 5405",
+        ),
+        (
+            "the clock went back before all of them",
+            vec![b(3601)],
+            name,
+            3000,
+            "serve b, look at 3005",
+        ),
+        (
+            "the newest was made by a clock far ahead",
+            vec![a(), b(90_000)],
+            name,
+            10,
+            "serve b, look at 15",
+        ),
+        (
+            "the newest was made by a clock far behind",
+            vec![a(), b(-90_000)],
+            name,
+            10,
+            "serve a, look at 15",
+        ),
+        (
+            "published by a clock that is ahead",
+            vec![b(30)],
+            name,
+            0,
+            "serve b, look at 5",
+        ),
+        (
+            "good for another name only",
+            vec![a()],
+            &["team-webhook.ns.svc"],
+            10,
+            "renew, serve from 10",
+        ),
         (
             "good for more names than needed",
-            vec![CertificateGeneration { names: vec!["webhook.ns.svc".into(), "::1".into()], ..a() }],
+            vec![CertificateGeneration {
+                names: vec!["webhook.ns.svc".into(), "::1".into()],
+                ..a()
+            }],
             name,
             10,
             "serve a, look at 15",
         ),
         (
             "two replicas that want different names keep one each",
-            vec![a(), CertificateGeneration { names: vec!["other".into()], ..b(5) }],
+            vec![
+                a(),
+                CertificateGeneration {
+                    names: vec!["other".into()],
+                    ..b(5)
+                },
+            ],
             name,
             10,
             "serve a, look at 15",
@@ -87,20 +177,34 @@ fn the_bundle_holds_all_authorities_at_any_time() {
 
 #[test]
 fn the_newest_are_retained() {
-    let found: Vec<_> = (1..=5).map(|n| generation(&n.to_string(), n, n * 100)).collect();
-    let ids: Vec<_> = retained(&found).into_iter().map(|it| it.certificate).collect();
+    let found: Vec<_> = (1..=5)
+        .map(|n| generation(&n.to_string(), n, n * 100))
+        .collect();
+    let ids: Vec<_> = retained(&found)
+        .into_iter()
+        .map(|it| it.certificate)
+        .collect();
     assert_eq!(ids, ["3", "4", "5"]);
     assert_eq!(retained(&found[..2]), found[..2]);
 }
 
 #[test]
 fn unpublished_certificates_are_served_as_last_resort() {
-    let (old, other, new) =
-        (generation("old", 0, 100), generation("other", 1, 200), generation("new", 2, 300));
+    let (old, other, new) = (
+        generation("old", 0, 100),
+        generation("other", 1, 200),
+        generation("new", 2, 300),
+    );
     let found = [old.clone(), other.clone(), new.clone()];
     let names = ["webhook.ns.svc".to_owned()];
     for (says, serving, published, now, expected) in [
-        ("it goes on with what is known", Some(&old), "authority of old\n", 10, None),
+        (
+            "it goes on with what is known",
+            Some(&old),
+            "authority of old\n",
+            10,
+            None,
+        ),
         (
             "what it serves is not known any more, another is",
             Some(&old),
@@ -108,10 +212,28 @@ fn unpublished_certificates_are_served_as_last_resort() {
             10,
             Some("other"),
         ),
-        ("a start: what is known comes before what is new", None, "authority of other\n", 10, Some("other")),
+        (
+            "a start: what is known comes before what is new",
+            None,
+            "authority of other\n",
+            10,
+            Some("other"),
+        ),
         ("a start, and nothing is known", None, "", 10, Some("new")),
-        ("nothing is known, and what it serves is as good", Some(&old), "", 10, None),
-        ("what it serves has expired", Some(&old), "authority of old\n", 150, Some("new")),
+        (
+            "nothing is known, and what it serves is as good",
+            Some(&old),
+            "",
+            10,
+            None,
+        ),
+        (
+            "what it serves has expired",
+            Some(&old),
+            "authority of old\n",
+            150,
+            Some("new"),
+        ),
         (
             "it has, and another is known",
             Some(&old),
@@ -129,9 +251,19 @@ fn unpublished_certificates_are_served_as_last_resort() {
 fn a_jump_is_what_no_clock_drifts_by() {
     let passed = SignedDuration::from_secs(60);
     let after = |seconds| at(0) + SignedDuration::from_secs(seconds);
-    for (seconds, expected) in [(60, false), (56, false), (65, false), (66, true), (54, true), (-3600, true)]
-    {
-        assert_eq!(jumped(at(0), passed, after(seconds)), expected, "{seconds} s");
+    for (seconds, expected) in [
+        (60, false),
+        (56, false),
+        (65, false),
+        (66, true),
+        (54, true),
+        (-3600, true),
+    ] {
+        assert_eq!(
+            jumped(at(0), passed, after(seconds)),
+            expected,
+            "{seconds} s"
+        );
     }
     assert!(jumped(at(0), passed, at(5_000_000)));
 }

@@ -9,14 +9,19 @@ use serde_json::{Value, json};
 
 /// The bytes of an allowed review, with `deep` as the message of the new status.
 fn with_message(deep: &str) -> String {
-    let row = table().into_iter().find(|row| row.says == "an agent's news").unwrap();
+    let row = table()
+        .into_iter()
+        .find(|row| row.says == "an agent's news")
+        .unwrap();
     let mut review = review(&row).unwrap();
     review["request"]["object"]["status"]["message"] = json!("MARK");
     review.to_string().replace("\"MARK\"", deep)
 }
 
 fn allowed(body: &str) -> bool {
-    let Ok(bytes) = answer(body.as_bytes(), &Metrics::default()) else { return false };
+    let Ok(bytes) = answer(body.as_bytes(), &Metrics::default()) else {
+        return false;
+    };
     let answer: Value = serde_json::from_slice(&bytes).unwrap();
     answer["response"]["allowed"] == true
 }
@@ -24,7 +29,10 @@ fn allowed(body: &str) -> bool {
 #[test]
 fn depth_is_limited_by_the_parser() {
     let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
-    assert!(allowed(&with_message("\"m\"")), "the review is one that is allowed");
+    assert!(
+        allowed(&with_message("\"m\"")),
+        "the review is one that is allowed"
+    );
     for levels in [1, 100, 10_000, 1_000_000] {
         assert!(!allowed(&with_message(&deep(levels))), "{levels} levels");
     }
@@ -36,10 +44,19 @@ fn depth_is_limited_by_the_parser() {
 fn objects_are_counted_before_they_are_parsed() {
     for part in ["{\"\":0}", "[0]"] {
         let list = |parts: usize| format!("[{}]", vec![part; parts].join(","));
-        let error = |parts| answer(with_message(&list(parts)).as_bytes(), &Metrics::default()).err();
-        assert!(error(19_000).is_none(), "{part}: it is a review, and refused");
-        let refused = error(20_000).map(|error| error.to_string()).unwrap_or_default();
-        assert!(refused.contains("more than 20000 objects and lists"), "{part}: {refused}");
+        let error =
+            |parts| answer(with_message(&list(parts)).as_bytes(), &Metrics::default()).err();
+        assert!(
+            error(19_000).is_none(),
+            "{part}: it is a review, and refused"
+        );
+        let refused = error(20_000)
+            .map(|error| error.to_string())
+            .unwrap_or_default();
+        assert!(
+            refused.contains("more than 20000 objects and lists"),
+            "{part}: {refused}"
+        );
     }
 }
 
@@ -55,16 +72,26 @@ fn an_error_quotes_nothing_of_the_review() {
         ("\"UPDATE\"", format!("\"{}\"", "CREATE".repeat(500_000))),
         ("\"AdmissionReview\"", format!("{{\"{HOSTILE}\": 1}}")),
         ("[\"node-0\"]", format!("\"{HOSTILE}\"")),
-        ("\"uid\":\"00000000-0000-4000-8000-0000000000cc\"", format!("\"uid\":\"{HOSTILE}\"")),
-        ("\"uid\":\"00000000-0000-4000-8000-0000000000cc\"", format!("\"uid\":\"{}\"", "u".repeat(129))),
+        (
+            "\"uid\":\"00000000-0000-4000-8000-0000000000cc\"",
+            format!("\"uid\":\"{HOSTILE}\""),
+        ),
+        (
+            "\"uid\":\"00000000-0000-4000-8000-0000000000cc\"",
+            format!("\"uid\":\"{}\"", "u".repeat(129)),
+        ),
         ("\"dryRun\":false", format!("\"dryRun\":\"{HOSTILE}\"")),
         ("\"request\"", format!("\"{HOSTILE}\":1,")),
     ] {
         let body = whole.replace(from, &to);
         assert_ne!(body, whole, "{from} is not in {whole}");
-        let sentence = answer(body.as_bytes(), &Metrics::default()).unwrap_err().to_string();
+        let sentence = answer(body.as_bytes(), &Metrics::default())
+            .unwrap_err()
+            .to_string();
         assert_eq!(flaw(&sentence), None);
-        let quoted = ["2J", "allowed", "CREATE", "uuu"].iter().any(|part| sentence.contains(part));
+        let quoted = ["2J", "allowed", "CREATE", "uuu"]
+            .iter()
+            .any(|part| sentence.contains(part));
         assert!(!quoted && sentence.len() < 200, "{sentence}");
     }
     let longest = whole.replace("00000000-0000-4000-8000-0000000000cc", &"u".repeat(128));
@@ -78,14 +105,29 @@ fn what_is_no_review_is_not_allowed() {
     for (says, body) in [
         ("nothing", String::new()),
         ("half of it", whole[..whole.len() / 2].to_owned()),
-        ("another version", replaced("admission.k8s.io/v1", "admission.k8s.io/v1beta1")),
-        ("another kind", replaced("\"AdmissionReview\"", "\"TokenReview\"")),
+        (
+            "another version",
+            replaced("admission.k8s.io/v1", "admission.k8s.io/v1beta1"),
+        ),
+        (
+            "another kind",
+            replaced("\"AdmissionReview\"", "\"TokenReview\""),
+        ),
         ("no request", replaced("\"request\"", "\"response\"")),
-        ("an operation that is not", replaced("\"UPDATE\"", "\"UPSERT\"")),
-        ("extras that are no lists", replaced("[\"node-0\"]", "\"node-0\"")),
+        (
+            "an operation that is not",
+            replaced("\"UPDATE\"", "\"UPSERT\""),
+        ),
+        (
+            "extras that are no lists",
+            replaced("[\"node-0\"]", "\"node-0\""),
+        ),
         (
             "a user name that is no text",
-            replaced("\"system:serviceaccount:brupop-bottlerocket-aws:brupop-agent\"", "7"),
+            replaced(
+                "\"system:serviceaccount:brupop-bottlerocket-aws:brupop-agent\"",
+                "7",
+            ),
         ),
     ] {
         assert_ne!(body, whole, "{says}");
@@ -96,10 +138,20 @@ fn what_is_no_review_is_not_allowed() {
 /// The schema drops it; without the schema, it would be a place for anything.
 #[test]
 fn staged_holds_version_and_time_only() {
-    let report = table().iter().filter(|row| row.rule() == Some("agent-report")).find_map(review).unwrap();
+    let report = table()
+        .iter()
+        .filter(|row| row.rule() == Some("agent-report"))
+        .find_map(review)
+        .unwrap();
     for (staged, rule) in [
-        (json!({"version": "1.20.0", "at": "2026-01-02T00:00:00Z"}), Rule::AgentReport),
-        (json!({"version": "1.20.0", "at": "2026-01-02T00:00:00Z", "more": "x"}), Rule::AgentOwnFields),
+        (
+            json!({"version": "1.20.0", "at": "2026-01-02T00:00:00Z"}),
+            Rule::AgentReport,
+        ),
+        (
+            json!({"version": "1.20.0", "at": "2026-01-02T00:00:00Z", "more": "x"}),
+            Rule::AgentOwnFields,
+        ),
     ] {
         let mut review = report.clone();
         review["request"]["object"]["status"]["staged"] = staged;

@@ -10,21 +10,33 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// The fields of a status that are the agent's.
-static OWN_FIELDS: LazyLock<Vec<String>> =
-    LazyLock::new(|| Field::OF_AGENTS.map(|field| field.pointer().replace("/status/", "")).into());
+static OWN_FIELDS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    Field::OF_AGENTS
+        .map(|field| field.pointer().replace("/status/", ""))
+        .into()
+});
 
 /// Most entries of managedFields after an agent's write: a few for each of our processes, and for people.
 const MANAGERS_MAX: usize = 16;
 
 pub(super) fn decide(request: &ShadowRequest, change: &Change<'_>) -> Result<Rule, Refusal> {
     let nothing = BTreeMap::new();
-    let me = pod_identity(request.user_info.extra.as_ref().unwrap_or(&nothing)).map_err(|error| {
-        Rule::AgentIdentity.refuse("", format!("{error}; use the token that is mounted into the agent's pod"))
-    })?;
-    let (Operation::Update, Some("status")) = (&request.operation, request.sub_resource.as_deref()) else {
+    let me =
+        pod_identity(request.user_info.extra.as_ref().unwrap_or(&nothing)).map_err(|error| {
+            Rule::AgentIdentity.refuse(
+                "",
+                format!("{error}; use the token that is mounted into the agent's pod"),
+            )
+        })?;
+    let (Operation::Update, Some("status")) = (&request.operation, request.sub_resource.as_deref())
+    else {
         return Err(Rule::AgentStatusOnly.refuse(
             "",
-            format!("the agent on {} may update the status of {} and nothing else", me.node_name, own(&me)),
+            format!(
+                "the agent on {} may update the status of {} and nothing else",
+                me.node_name,
+                own(&me)
+            ),
         ));
     };
     own_shadow(request, &me)?;
@@ -51,10 +63,18 @@ fn own_shadow(request: &ShadowRequest, me: &PodIdentity) -> Result<(), Refusal> 
     if request.name != own(me) {
         return Err(Rule::AgentOwnNode.refuse(
             "metadata.name",
-            format!("the agent on {} may update the status of {} only", me.node_name, own(me)),
+            format!(
+                "the agent on {} may update the status of {} only",
+                me.node_name,
+                own(me)
+            ),
         ));
     }
-    let owners = request.old_object.as_ref().map(ReviewedShadow::owners).unwrap_or_default();
+    let owners = request
+        .old_object
+        .as_ref()
+        .map(ReviewedShadow::owners)
+        .unwrap_or_default();
     if let [owner] = owners.as_slice()
         && is_node(owner, &me.node_name)
         && owner.uid == me.node_uid
@@ -71,7 +91,10 @@ fn own_shadow(request: &ShadowRequest, me: &PodIdentity) -> Result<(), Refusal> 
 }
 
 fn own_fields(change: &Change<'_>, me: &PodIdentity) -> Result<(), Refusal> {
-    let foreign = change.fields.iter().find(|field| !field.strip_prefix("status.").is_some_and(is_own));
+    let foreign = change
+        .fields
+        .iter()
+        .find(|field| !field.strip_prefix("status.").is_some_and(is_own));
     foreign.map_or(Ok(()), |field| {
         let allowed = format!(
             "the agent on {} may change these fields of the status only: {}",
@@ -88,7 +111,10 @@ fn is_own(field: &str) -> bool {
 
 fn managers(request: &ShadowRequest) -> Result<(), Refusal> {
     let count = |object: Option<&ReviewedShadow>| object.map_or(0, |object| object.managers);
-    let (old, new) = (count(request.old_object.as_ref()), count(request.object.as_ref()));
+    let (old, new) = (
+        count(request.old_object.as_ref()),
+        count(request.object.as_ref()),
+    );
     if new <= MANAGERS_MAX || new <= old {
         return Ok(());
     }
@@ -105,13 +131,19 @@ fn attempt(
     old: &BottlerocketShadowStatus,
     new: &BottlerocketShadowStatus,
 ) -> Result<(), Refusal> {
-    let (asked, before, echo) = (number(spec.attempt), number(old.attempt), number(new.attempt));
+    let (asked, before, echo) = (
+        number(spec.attempt),
+        number(old.attempt),
+        number(new.attempt),
+    );
     // One that stays is fine, even if the spec is elsewhere: only a change is this write's doing.
     if echo == before || (before..=asked).contains(&echo) || (echo == asked && before > asked) {
         return Ok(());
     }
-    Err(Rule::AgentAttempt
-        .refuse("status.attempt", format!("it was {before} and may become {asked}, which the spec asks for")))
+    Err(Rule::AgentAttempt.refuse(
+        "status.attempt",
+        format!("it was {before} and may become {asked}, which the spec asks for"),
+    ))
 }
 
 fn number(attempt: Option<u64>) -> u64 {
@@ -135,7 +167,11 @@ fn transition(
         _ if goal == State::Idle => {
             return refuse("the spec asks for Idle, so it may become Idle only".to_owned());
         }
-        _ => return refuse(format!("the spec asks for {goal}, so it may become {goal} or ErrorReset")),
+        _ => {
+            return refuse(format!(
+                "the spec asks for {goal}, so it may become {goal} or ErrorReset"
+            ));
+        }
     }
     if new.current_state == Some(State::Idle) || number(new.attempt) == number(spec.attempt) {
         return Ok(());
@@ -166,19 +202,23 @@ fn claim(
         if failed || spent || spec.state != State::RebootedIntoUpdate {
             return Ok(());
         }
-        return refuse("a claim is withdrawn together with ErrorReset, or from another boot".to_owned());
+        return refuse(
+            "a claim is withdrawn together with ErrorReset, or from another boot".to_owned(),
+        );
     };
     match &spec.reboot_from_boot_id {
-        _ if spec.state != State::RebootedIntoUpdate => {
-            refuse("a reboot may be claimed while the spec asks for RebootedIntoUpdate only".to_owned())
+        _ if spec.state != State::RebootedIntoUpdate => refuse(
+            "a reboot may be claimed while the spec asks for RebootedIntoUpdate only".to_owned(),
+        ),
+        None => {
+            refuse("no reboot is granted yet (spec.reboot_from_boot_id): wait for it".to_owned())
         }
-        None => refuse("no reboot is granted yet (spec.reboot_from_boot_id): wait for it".to_owned()),
-        Some(granted) if granted != claimed => {
-            refuse(format!("the reboot that is granted is that of boot {granted}"))
-        }
-        Some(granted) if new.boot_id.as_ref() != Some(granted) => {
-            refuse(format!("status.boot_id must be {granted}, the boot that the reboot is granted for"))
-        }
+        Some(granted) if granted != claimed => refuse(format!(
+            "the reboot that is granted is that of boot {granted}"
+        )),
+        Some(granted) if new.boot_id.as_ref() != Some(granted) => refuse(format!(
+            "status.boot_id must be {granted}, the boot that the reboot is granted for"
+        )),
         Some(_) if number(new.attempt) != number(spec.attempt) => refuse(format!(
             "a claim belongs to attempt {}, which the spec asks for: report that attempt first",
             number(spec.attempt)

@@ -5,13 +5,21 @@ use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State};
 
 /// An attempt begins from Idle, with the next number. While it runs it keeps its version and the boot that it began in. A
 /// shadow without an attempt may get one in any state.
-pub(super) fn attempt(old: &BottlerocketShadowSpec, new: &BottlerocketShadowSpec) -> Result<(), Refusal> {
+pub(super) fn attempt(
+    old: &BottlerocketShadowSpec,
+    new: &BottlerocketShadowSpec,
+) -> Result<(), Refusal> {
     let refuse = |field, allowed: String| Err(Rule::ReconcilerAttempt.refuse(field, allowed));
     let starts = old.state == State::Idle && new.state != State::Idle;
-    let next = old.attempt.map_or(new.attempt.or(Some(1)), |before| before.checked_add(1));
+    let next = old
+        .attempt
+        .map_or(new.attempt.or(Some(1)), |before| before.checked_add(1));
     if (starts || new.attempt != old.attempt) && new.attempt != next {
         let next = next.unwrap_or_default();
-        return refuse("spec.attempt", format!("attempts are counted: an update begins with attempt {next}"));
+        return refuse(
+            "spec.attempt",
+            format!("attempts are counted: an update begins with attempt {next}"),
+        );
     }
     let (
         State::StagedAndPerformedUpdate | State::RebootedIntoUpdate | State::MonitoringUpdate,
@@ -21,10 +29,16 @@ pub(super) fn attempt(old: &BottlerocketShadowSpec, new: &BottlerocketShadowSpec
         return Ok(());
     };
     if new.attempt != old.attempt {
-        return refuse("spec.attempt", format!("attempt {running} runs: go back to Idle before the next"));
+        return refuse(
+            "spec.attempt",
+            format!("attempt {running} runs: go back to Idle before the next"),
+        );
     }
     if new.version != old.version {
-        return refuse("spec.version", format!("attempt {running} runs and keeps its version"));
+        return refuse(
+            "spec.version",
+            format!("attempt {running} runs and keeps its version"),
+        );
     }
     if new.state != State::Idle && new.baseline_boot_id != old.baseline_boot_id {
         return refuse(
@@ -47,13 +61,16 @@ pub(super) fn grant(
     if new.reboot_from_boot_id.is_none() || new.reboot_from_boot_id.as_ref() == before {
         return Ok(());
     }
-    let refuse = |allowed: &str| Err(Rule::ReconcilerGrant.refuse("spec.reboot_from_boot_id", allowed));
+    let refuse =
+        |allowed: &str| Err(Rule::ReconcilerGrant.refuse("spec.reboot_from_boot_id", allowed));
     if new.state != State::RebootedIntoUpdate || new.attempt.is_none() {
         return refuse("a reboot is granted together with RebootedIntoUpdate, for an attempt");
     }
     let claimed = status.reboot_requested.as_ref();
     if claimed.is_some() && (claimed == new.reboot_from_boot_id.as_ref() || claimed == before) {
-        return refuse("a reboot is claimed already (status.reboot_requested): wait until the claim is gone");
+        return refuse(
+            "a reboot is claimed already (status.reboot_requested): wait until the claim is gone",
+        );
     }
     Ok(())
 }

@@ -46,9 +46,16 @@ impl<'a> Change<'a> {
 
     /// The changed fields in one printable line of limited length, for logs and the audit annotation.
     pub fn summary(&self) -> String {
-        let named = self.fields.iter().take(NAMED_MAX).map(|field| printable(field, NAME_MAX));
+        let named = self
+            .fields
+            .iter()
+            .take(NAMED_MAX)
+            .map(|field| printable(field, NAME_MAX));
         let more = self.fields.len().saturating_sub(NAMED_MAX);
-        named.chain((more > 0).then(|| format!("and {more} more").into())).collect::<Vec<_>>().join(",")
+        named
+            .chain((more > 0).then(|| format!("and {more} more").into()))
+            .collect::<Vec<_>>()
+            .join(",")
     }
 
     /// The change of spec and status as a JSON patch, in printable text. If it is too long for an audit log, its beginning and its size; if it
@@ -69,7 +76,9 @@ impl<'a> Change<'a> {
             return format!("(a change of {values} values is not shown)");
         }
         let half = |fields: &Map<_, _>, other: &Map<_, _>| -> Map<_, _> {
-            unlike(fields, other).map(|(field, value)| (field.clone(), value.clone())).collect()
+            unlike(fields, other)
+                .map(|(field, value)| (field.clone(), value.clone()))
+                .collect()
         };
         let halves = |object: &ReviewedShadow, other: &ReviewedShadow| {
             serde_json::json!({
@@ -80,12 +89,17 @@ impl<'a> Change<'a> {
         let patch = json_patch::diff(&halves(self.old, self.new), &halves(self.new, self.old));
         match serde_json::to_string(&patch) {
             Ok(text) => {
-                let shown = printable_json(&text[..text.floor_char_boundary(DIFF_MAX)]).into_owned();
+                let shown =
+                    printable_json(&text[..text.floor_char_boundary(DIFF_MAX)]).into_owned();
                 if text.len() <= DIFF_MAX && shown.len() <= DIFF_MAX {
                     return shown;
                 }
                 let shown = &shown[..shown.floor_char_boundary(DIFF_MAX)];
-                format!("{shown}… ({} operations in {} bytes)", patch.0.len(), text.len())
+                format!(
+                    "{shown}… ({} operations in {} bytes)",
+                    patch.0.len(),
+                    text.len()
+                )
             }
             Err(error) => Unreadable::from(&error).to_string(),
         }
@@ -97,7 +111,10 @@ fn differing<'a>(
     old: &'a Map<String, Value>,
     new: &'a Map<String, Value>,
 ) -> impl Iterator<Item = &'a String> {
-    let changed = old.iter().filter(|(field, value)| new.get(*field) != Some(*value)).map(|(field, _)| field);
+    let changed = old
+        .iter()
+        .filter(|(field, value)| new.get(*field) != Some(*value))
+        .map(|(field, _)| field);
     let added = new.keys().filter(|field| !old.contains_key(*field));
     let mut fields: Vec<_> = changed.chain(added).collect();
     fields.sort_unstable();
@@ -109,7 +126,9 @@ fn unlike<'a>(
     fields: &'a Map<String, Value>,
     other: &'a Map<String, Value>,
 ) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    fields.iter().filter(|(field, value)| other.get(*field) != Some(*value))
+    fields
+        .iter()
+        .filter(|(field, value)| other.get(*field) != Some(*value))
 }
 
 /// How many values this is, with all that are inside of it. The parser limits how deep they lie.
@@ -129,14 +148,24 @@ mod tests {
     fn diff(old: &Value, new: &Value) -> String {
         let object = |spec: &Value| serde_json::from_value(json!({"spec": spec})).unwrap();
         let (old, new): (ReviewedShadow, ReviewedShadow) = (object(old), object(new));
-        Change { fields: vec![], old: &old, new: &new }.diff()
+        Change {
+            fields: vec![],
+            old: &old,
+            new: &new,
+        }
+        .diff()
     }
 
     /// What is said of the change of this many fields.
     fn summary(fields: usize) -> String {
         let object: ReviewedShadow = serde_json::from_value(json!({})).unwrap();
         let fields = (1..=fields).map(|field| format!("spec.{field}")).collect();
-        Change { fields, old: &object, new: &object }.summary()
+        Change {
+            fields,
+            old: &object,
+            new: &object,
+        }
+        .summary()
     }
 
     #[test]
@@ -144,22 +173,44 @@ mod tests {
         assert_eq!(summary(0), "");
         assert_eq!(summary(2), "spec.1,spec.2");
         assert!(summary(16).ends_with(",spec.15,spec.16"), "{}", summary(16));
-        assert!(summary(17).ends_with(",spec.16,and 1 more"), "{}", summary(17));
+        assert!(
+            summary(17).ends_with(",spec.16,and 1 more"),
+            "{}",
+            summary(17)
+        );
     }
 
     #[test]
     fn a_diff_shows_a_bounded_difference() {
         let list = |length: usize| json!({"a": vec![0; length], "same": vec![0; 20_000]});
-        assert_eq!(diff(&list(1), &list(2)), r#"[{"op":"add","path":"/spec/a/1","value":0}]"#);
+        assert_eq!(
+            diff(&list(1), &list(2)),
+            r#"[{"op":"add","path":"/spec/a/1","value":0}]"#
+        );
         let long = diff(&list(0), &list(5_000));
-        assert!(long.ends_with("bytes)") && long.len() < 2 * DIFF_MAX, "{long}");
+        assert!(
+            long.ends_with("bytes)") && long.len() < 2 * DIFF_MAX,
+            "{long}"
+        );
         let hostile = diff(&json!({}), &json!({"a": "\u{1b}\n\u{202e}\u{7f}\u{e0041}"}));
-        assert_eq!(hostile, r#"[{"op":"add","path":"/spec/a","value":"\u001b\n\u202e\u007f\udb40\udc41"}]"#);
+        assert_eq!(
+            hostile,
+            r#"[{"op":"add","path":"/spec/a","value":"\u001b\n\u202e\u007f\udb40\udc41"}]"#
+        );
         let longer = diff(&json!({}), &json!({"a": "\u{7f}".repeat(1000)}));
-        assert!(longer.ends_with("(1 operations in 1042 bytes)") && longer.len() < 2 * DIFF_MAX, "{longer}");
+        assert!(
+            longer.ends_with("(1 operations in 1042 bytes)") && longer.len() < 2 * DIFF_MAX,
+            "{longer}"
+        );
         let most = diff(&json!({"a": vec![0; 9_998]}), &json!({"a": []}));
-        assert!(most.starts_with('['), "as many values as are compared are not too many: {most}");
-        assert_eq!(diff(&list(0), &list(10_000)), "(a change of 10002 values is not shown)");
+        assert!(
+            most.starts_with('['),
+            "as many values as are compared are not too many: {most}"
+        );
+        assert_eq!(
+            diff(&list(0), &list(10_000)),
+            "(a change of 10002 values is not shown)"
+        );
         assert_eq!(
             diff(&json!({"a": {"b": vec![1; 9_999]}}), &json!({})),
             "(a change of 10001 values is not shown)"

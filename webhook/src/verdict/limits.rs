@@ -11,11 +11,14 @@ use serde_json::Value;
 pub(super) fn staged(change: &Change<'_>) -> Result<(), Refusal> {
     let staged = change.new.status.get("staged");
     let known = |name: &String| ["version", "at", "prefetched"].contains(&name.as_str());
-    let more = staged.and_then(Value::as_object).is_some_and(|staged| !staged.keys().all(known));
+    let more = staged
+        .and_then(Value::as_object)
+        .is_some_and(|staged| !staged.keys().all(known));
     if more && staged != change.old.status.get("staged") {
-        return Err(
-            Rule::AgentOwnFields.refuse("status.staged", "it may hold version, at and prefetched only")
-        );
+        return Err(Rule::AgentOwnFields.refuse(
+            "status.staged",
+            "it may hold version, at and prefetched only",
+        ));
     }
     Ok(())
 }
@@ -24,10 +27,15 @@ pub(super) fn staged(change: &Change<'_>) -> Result<(), Refusal> {
 type Text<'a> = (&'static str, Option<&'a str>, usize, fn(&str) -> bool);
 
 /// Each field that changes must keep within its limit. A field that was beyond it before and stays is not this write's doing.
-pub(super) fn within(old: &BottlerocketShadowStatus, new: &BottlerocketShadowStatus) -> Result<(), Refusal> {
+pub(super) fn within(
+    old: &BottlerocketShadowStatus,
+    new: &BottlerocketShadowStatus,
+) -> Result<(), Refusal> {
     for (old, new) in texts(old).into_iter().zip(texts(new)) {
         let (field, text, limit, is_sound) = new;
-        let Some(text) = text.filter(|_| text != old.1) else { continue };
+        let Some(text) = text.filter(|_| text != old.1) else {
+            continue;
+        };
         let refuse = |allowed| Err(Rule::AgentLimits.refuse(format!("status.{field}"), allowed));
         let length = text.chars().count();
         if length > limit {
@@ -41,7 +49,10 @@ pub(super) fn within(old: &BottlerocketShadowStatus, new: &BottlerocketShadowSta
             );
         }
     }
-    let numbers = [("crash_count", old.crash_count, new.crash_count), ("attempt", old.attempt, new.attempt)];
+    let numbers = [
+        ("crash_count", old.crash_count, new.crash_count),
+        ("attempt", old.attempt, new.attempt),
+    ];
     for (field, old, new) in numbers {
         if old != new && new > Some(COUNTER_MAX) {
             let allowed = format!("it may be at most {COUNTER_MAX}");
@@ -55,14 +66,59 @@ fn texts(status: &BottlerocketShadowStatus) -> [Text<'_>; 9] {
     let staged = status.staged.as_ref();
     let failed_at = status.state_transition_failure_timestamp.as_deref();
     [
-        ("current_version", status.current_version.as_deref(), VERSION_MAX, is_printable),
-        ("target_version", status.target_version.as_deref(), VERSION_MAX, is_printable),
-        ("state_transition_failure_timestamp", failed_at, TIME_MAX, is_printable),
-        ("boot_id", status.boot_id.as_deref(), BOOT_ID_MAX, is_boot_id),
-        ("reboot_requested", status.reboot_requested.as_deref(), BOOT_ID_MAX, is_boot_id),
-        ("problem_since", status.problem_since.as_deref(), TIME_MAX, is_printable),
-        ("message", status.message.as_deref(), MESSAGE_MAX, is_printable),
-        ("staged.version", staged.map(|staged| staged.version.as_str()), VERSION_MAX, is_printable),
-        ("staged.at", staged.map(|staged| staged.at.as_str()), TIME_MAX, is_printable),
+        (
+            "current_version",
+            status.current_version.as_deref(),
+            VERSION_MAX,
+            is_printable,
+        ),
+        (
+            "target_version",
+            status.target_version.as_deref(),
+            VERSION_MAX,
+            is_printable,
+        ),
+        (
+            "state_transition_failure_timestamp",
+            failed_at,
+            TIME_MAX,
+            is_printable,
+        ),
+        (
+            "boot_id",
+            status.boot_id.as_deref(),
+            BOOT_ID_MAX,
+            is_boot_id,
+        ),
+        (
+            "reboot_requested",
+            status.reboot_requested.as_deref(),
+            BOOT_ID_MAX,
+            is_boot_id,
+        ),
+        (
+            "problem_since",
+            status.problem_since.as_deref(),
+            TIME_MAX,
+            is_printable,
+        ),
+        (
+            "message",
+            status.message.as_deref(),
+            MESSAGE_MAX,
+            is_printable,
+        ),
+        (
+            "staged.version",
+            staged.map(|staged| staged.version.as_str()),
+            VERSION_MAX,
+            is_printable,
+        ),
+        (
+            "staged.at",
+            staged.map(|staged| staged.at.as_str()),
+            TIME_MAX,
+            is_printable,
+        ),
     ]
 }

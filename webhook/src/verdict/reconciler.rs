@@ -38,9 +38,10 @@ fn create(request: &ShadowRequest, change: &Change<'_>) -> Result<Rule, Refusal>
         ));
     }
     if change.new.metadata.contains_key("finalizers") {
-        return Err(
-            Rule::ReconcilerMetadata.refuse("metadata.finalizers", "a shadow is created without finalizers")
-        );
+        return Err(Rule::ReconcilerMetadata.refuse(
+            "metadata.finalizers",
+            "a shadow is created without finalizers",
+        ));
     }
     let spec: BottlerocketShadowSpec = read(&change.new.spec, "spec")?;
     if spec.state != State::Idle {
@@ -58,9 +59,15 @@ fn update(change: &Change<'_>) -> Result<Rule, Refusal> {
             "owners never change: for another Node, delete the shadow and create it again",
         ));
     }
-    if let Some(field) = change.fields.iter().find(|field| !field.starts_with("spec.")) {
-        return Err(Rule::ReconcilerMetadata
-            .refuse(field, "of a shadow that exists, the reconciler may change the spec only"));
+    if let Some(field) = change
+        .fields
+        .iter()
+        .find(|field| !field.starts_with("spec."))
+    {
+        return Err(Rule::ReconcilerMetadata.refuse(
+            field,
+            "of a shadow that exists, the reconciler may change the spec only",
+        ));
     }
     let new: BottlerocketShadowSpec = read(&change.new.spec, "spec")?;
     // What another version left behind and nobody can read may still be put to Idle.
@@ -69,7 +76,10 @@ fn update(change: &Change<'_>) -> Result<Rule, Refusal> {
     if !spec_may_move(from, new.state) {
         return Err(Rule::ReconcilerTransition.refuse(
             "spec.state",
-            format!("from {from} it goes to the next step or back to Idle, not to {}", new.state),
+            format!(
+                "from {from} it goes to the next step or back to Idle, not to {}",
+                new.state
+            ),
         ));
     }
     if let Some(old) = &old {

@@ -78,12 +78,20 @@ pub(super) fn is_node(owner: &OwnerReference, name: &str) -> bool {
 ///
 /// # Errors
 /// It is not what a `BottlerocketShadow` v2 holds there.
-pub(super) fn read<T: DeserializeOwned>(map: &Map<String, Value>, half: &str) -> Result<T, Refusal> {
+pub(super) fn read<T: DeserializeOwned>(
+    map: &Map<String, Value>,
+    half: &str,
+) -> Result<T, Refusal> {
     let unreadable = |error: String| {
-        Rule::Unreadable.refuse(half, format!("it must read as a BottlerocketShadow v2, but: {error}"))
+        Rule::Unreadable.refuse(
+            half,
+            format!("it must read as a BottlerocketShadow v2, but: {error}"),
+        )
     };
     // serde takes `{"Idle": null}` for a state. Nobody else does.
-    let mut states = ["state", "current_state"].iter().filter_map(|field| map.get(*field));
+    let mut states = ["state", "current_state"]
+        .iter()
+        .filter_map(|field| map.get(*field));
     if let Some(state) = states.find(|state| !state.is_string()) {
         return Err(unreadable(format!("{state} is not a state")));
     }
@@ -124,8 +132,14 @@ struct ShadowMetadata {
 
 impl From<Members> for ReviewedShadow {
     fn from(members: Members) -> Self {
-        let (metadata, mut rest) = (members.metadata.unwrap_or_default(), without_null(members.rest));
-        let types = ["apiVersion", "kind"].into_iter().filter_map(|name| rest.remove_entry(name)).collect();
+        let (metadata, mut rest) = (
+            members.metadata.unwrap_or_default(),
+            without_null(members.rest),
+        );
+        let types = ["apiVersion", "kind"]
+            .into_iter()
+            .filter_map(|name| rest.remove_entry(name))
+            .collect();
         Self {
             types,
             managers: metadata.managed_fields.map_or(0, |entries| entries.len()),

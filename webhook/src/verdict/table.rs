@@ -16,14 +16,31 @@ fn judge(review: &Value) -> Verdict {
 fn wrong(verdict: &Verdict, rule: &str, says: &str) -> Option<String> {
     let allows = ["agent-report", "reconciler-steer", "outsider"].contains(&rule);
     let fits = verdict.rule().as_str() == rule && verdict.outcome.is_ok() == allows;
-    let sentence = verdict.outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
-    let field = verdict.outcome.as_ref().err().map(|refusal| refusal.field.as_str()).unwrap_or_default();
-    let names = fields(verdict.rule()).iter().any(|known| match known.strip_suffix('*') {
-        Some(half) => field.starts_with(half) && field.len() > half.len(),
-        None => field == *known,
-    });
-    let begins = if field.is_empty() { format!("{rule}: ") } else { format!("{rule} ({field}): ") };
-    let tells = allows || (sentence.starts_with(&begins) && sentence.len() > begins.len() + 10 && names);
+    let sentence = verdict
+        .outcome
+        .as_ref()
+        .err()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let field = verdict
+        .outcome
+        .as_ref()
+        .err()
+        .map(|refusal| refusal.field.as_str())
+        .unwrap_or_default();
+    let names = fields(verdict.rule())
+        .iter()
+        .any(|known| match known.strip_suffix('*') {
+            Some(half) => field.starts_with(half) && field.len() > half.len(),
+            None => field == *known,
+        });
+    let begins = if field.is_empty() {
+        format!("{rule}: ")
+    } else {
+        format!("{rule} ({field}): ")
+    };
+    let tells =
+        allows || (sentence.starts_with(&begins) && sentence.len() > begins.len() + 10 && names);
     (!fits || !tells).then(|| format!("{says}: not {rule}, but {:?}", verdict.outcome))
 }
 
@@ -65,7 +82,12 @@ fn every_row_is_decided_by_its_rule() {
         judged += 1;
     }
     println!("{judged} rows are judged by the verdict alone");
-    assert!(failures.is_empty(), "{} of {judged} rows:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {judged} rows:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
     assert!(judged >= 150, "{judged} rows only");
 }
 
@@ -74,14 +96,26 @@ fn a_refused_state_is_answered_with_those_that_are_allowed() {
     let mut goals = std::collections::BTreeSet::new();
     for row in table() {
         let Some(review) = review(&row) else { continue };
-        let Err(refusal) = judge(&review).outcome else { continue };
+        let Err(refusal) = judge(&review).outcome else {
+            continue;
+        };
         if refusal.rule != Rule::AgentTransition {
             continue;
         }
-        let goal = review["request"]["object"]["spec"]["state"].as_str().unwrap();
-        let allowed = if goal == "Idle" { "Idle only".to_owned() } else { format!("{goal} or ErrorReset") };
+        let goal = review["request"]["object"]["spec"]["state"]
+            .as_str()
+            .unwrap();
+        let allowed = if goal == "Idle" {
+            "Idle only".to_owned()
+        } else {
+            format!("{goal} or ErrorReset")
+        };
         let says = format!("the spec asks for {goal}, so it may become {allowed}");
-        assert!(refusal.to_string().ends_with(&says), "{}: {refusal}", row.says);
+        assert!(
+            refusal.to_string().ends_with(&says),
+            "{}: {refusal}",
+            row.says
+        );
         goals.insert(goal.to_owned());
     }
     assert!(goals.len() >= 4, "{goals:?} only");
@@ -89,7 +123,10 @@ fn a_refused_state_is_answered_with_those_that_are_allowed() {
 
 /// The review of the first row in which an agent reports, with this member of the object.
 fn edited(pointer: &str, value: &Value) -> Value {
-    let row = table().into_iter().find(|row| row.rule() == Some("agent-report")).unwrap();
+    let row = table()
+        .into_iter()
+        .find(|row| row.rule() == Some("agent-report"))
+        .unwrap();
     let mut review = review(&row).unwrap();
     let (parent, member) = pointer.rsplit_once('/').unwrap();
     review["request"]["object"].pointer_mut(parent).unwrap()[member] = value.clone();
@@ -119,11 +156,16 @@ fn what_names_the_type_is_metadata() {
 
 #[test]
 fn what_cannot_be_read_is_told() {
-    for (pointer, says) in [("/object", "expected an object"), ("/object/metadata", "expected metadata")] {
+    for (pointer, says) in [
+        ("/object", "expected an object"),
+        ("/object/metadata", "expected metadata"),
+    ] {
         let mut review = table().iter().find_map(review).unwrap();
         *review["request"].pointer_mut(pointer).unwrap() = "a text".into();
-        let error =
-            serde_json::from_value::<ShadowRequest>(review["request"].clone()).err().unwrap().to_string();
+        let error = serde_json::from_value::<ShadowRequest>(review["request"].clone())
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains(says), "{error}");
     }
 }
@@ -131,7 +173,9 @@ fn what_cannot_be_read_is_told() {
 #[test]
 fn a_dry_run_makes_no_difference() {
     for row in table() {
-        let Some(mut review) = review(&row) else { continue };
+        let Some(mut review) = review(&row) else {
+            continue;
+        };
         let verdict = judge(&review);
         review["request"]["dryRun"] = Value::Bool(!row.dry_run);
         assert_eq!(judge(&review), verdict, "{}", row.says);

@@ -30,7 +30,10 @@ fn a_status_document_is_read() {
         (UpdateState::Staged, Some("1.20.1"), Some("1.20.1"))
     );
     let last = facts.last.unwrap();
-    assert_eq!((last.kind, last.success, last.exit_status), (Some(Command::Prepare), true, Some(0)));
+    assert_eq!(
+        (last.kind, last.success, last.exit_status),
+        (Some(Command::Prepare), true, Some(0))
+    );
     assert_eq!(last.at.to_string(), "2024-10-01T12:00:00.123456789Z");
 }
 
@@ -39,7 +42,10 @@ fn the_newest_available_version_is_found() {
     let long = format!("9.0.0-{}", "a".repeat(64));
     for (available, newest) in [
         (json!(["1.9.0", "1.20.1", "1.20.0"]), Some("1.20.1")),
-        (json!([7, null, "newest", "\u{1b}[2J", [], long, "1.20.1"]), Some("1.20.1")),
+        (
+            json!([7, null, "newest", "\u{1b}[2J", [], long, "1.20.1"]),
+            Some("1.20.1"),
+        ),
         (json!([]), None),
         (json!("1.20.1"), None),
         (Value::Null, None),
@@ -55,7 +61,12 @@ fn the_newest_available_version_is_found() {
 
 #[test]
 fn null_and_absent_are_the_same() {
-    let fields = ["chosen_update", "active_partition", "staging_partition", "most_recent_command"];
+    let fields = [
+        "chosen_update",
+        "active_partition",
+        "staging_partition",
+        "most_recent_command",
+    ];
     let mut null = document();
     let mut absent = document();
     for field in fields {
@@ -69,16 +80,52 @@ fn null_and_absent_are_the_same() {
 #[test]
 fn nonsense_is_a_sentence() {
     let rows: [(&str, Value, &str); 10] = [
-        ("/update_state", json!("Confused"), "it is JSON of another shape (line 1, column "),
+        (
+            "/update_state",
+            json!("Confused"),
+            "it is JSON of another shape (line 1, column ",
+        ),
         ("/update_state", Value::Null, "(line 1, column "),
-        ("/chosen_update/version", json!("latest"), "\"latest\" is not a version"),
-        ("/chosen_update/version", json!("\u{1b}[2J\n"), r#""\u{1b}[2J\n" is not a version"#),
-        ("/chosen_update/version", json!("1.2.3".repeat(20)), "is not a version"),
-        ("/chosen_update/version", json!(format!("1.2.3-{}", "a".repeat(64))), "is not a version"),
-        ("/staging_partition/image/version", json!(7), "it is JSON of another shape"),
-        ("/most_recent_command/timestamp", json!("yesterday"), "\"yesterday\" is not a time"),
-        ("/most_recent_command/exit_status", json!(1u64 << 40), "it is JSON of another shape"),
-        ("/staging_partition", json!([]), "it is JSON of another shape"),
+        (
+            "/chosen_update/version",
+            json!("latest"),
+            "\"latest\" is not a version",
+        ),
+        (
+            "/chosen_update/version",
+            json!("\u{1b}[2J\n"),
+            r#""\u{1b}[2J\n" is not a version"#,
+        ),
+        (
+            "/chosen_update/version",
+            json!("1.2.3".repeat(20)),
+            "is not a version",
+        ),
+        (
+            "/chosen_update/version",
+            json!(format!("1.2.3-{}", "a".repeat(64))),
+            "is not a version",
+        ),
+        (
+            "/staging_partition/image/version",
+            json!(7),
+            "it is JSON of another shape",
+        ),
+        (
+            "/most_recent_command/timestamp",
+            json!("yesterday"),
+            "\"yesterday\" is not a time",
+        ),
+        (
+            "/most_recent_command/exit_status",
+            json!(1u64 << 40),
+            "it is JSON of another shape",
+        ),
+        (
+            "/staging_partition",
+            json!([]),
+            "it is JSON of another shape",
+        ),
     ];
     for (pointer, value, sentence) in rows {
         let mut document = document();
@@ -86,8 +133,19 @@ fn nonsense_is_a_sentence() {
         let error = parse(&document).unwrap_err();
         assert!(error.contains(sentence), "{pointer}: {error}");
     }
-    for garbage in ["", "<html>", "null", "[]", "{}", "{\"update_state\": \"Id", "\u{0}"] {
-        assert!(UpdateStatus::parse(garbage.as_bytes()).is_err(), "{garbage}");
+    for garbage in [
+        "",
+        "<html>",
+        "null",
+        "[]",
+        "{}",
+        "{\"update_state\": \"Id",
+        "\u{0}",
+    ] {
+        assert!(
+            UpdateStatus::parse(garbage.as_bytes()).is_err(),
+            "{garbage}"
+        );
         assert!(parse_os(garbage.as_bytes()).is_err(), "{garbage}");
     }
     assert!(parse_os(&[0xff, 0xfe]).is_err());
@@ -115,7 +173,10 @@ fn states_and_commands_have_the_hosts_names() {
     ] {
         let mut document = document();
         document["most_recent_command"]["cmd_type"] = json!(name);
-        assert_eq!(parse(&document).unwrap().facts().last.unwrap().kind, command);
+        assert_eq!(
+            parse(&document).unwrap().facts().last.unwrap().kind,
+            command
+        );
     }
 }
 
@@ -128,7 +189,10 @@ fn unknown_commands_and_outcomes_are_no_success() {
     document["most_recent_command"]["stderr"] = Value::Null;
     let status = parse(&document).unwrap();
     let last = status.facts().last.unwrap();
-    assert_eq!((last.kind, last.success, last.exit_status, last.stderr), (None, false, None, ""));
+    assert_eq!(
+        (last.kind, last.success, last.exit_status, last.stderr),
+        (None, false, None, "")
+    );
 }
 
 #[test]
@@ -148,8 +212,13 @@ fn any_document() -> impl Strategy<Value = Value> {
         any::<i64>().prop_map(Value::from),
         any::<f64>().prop_map(Value::from),
         ".{0,20}".prop_map(Value::from),
-        prop_oneof![Just("1.20.1"), Just("refresh"), Just("Ready"), Just("2024-10-01T00:00:00Z")]
-            .prop_map(Value::from),
+        prop_oneof![
+            Just("1.20.1"),
+            Just("refresh"),
+            Just("Ready"),
+            Just("2024-10-01T00:00:00Z")
+        ]
+        .prop_map(Value::from),
     ];
     let any = leaf.prop_recursive(3, 16, 4, |inner| {
         prop_oneof![

@@ -19,17 +19,31 @@ impl<'a> StepInput<'_, 'a> {
             match self.host.updates {
                 Updates::Busy => return NextAction::Poll,
                 Updates::Unknown => return NextAction::Command(Command::Refresh),
-                Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours(&known) => {
-                    if let Some(EndedCommand { command: Command::Deactivate, last, .. }) = self.ended {
-                        let (version, why) =
-                            (known.staged_version.unwrap_or(""), failure("deactivate", &last));
+                Updates::Known(known)
+                    if known.state == UpdateState::Ready && self.is_ours(&known) =>
+                {
+                    if let Some(EndedCommand {
+                        command: Command::Deactivate,
+                        last,
+                        ..
+                    }) = self.ended
+                    {
+                        let (version, why) = (
+                            known.staged_version.unwrap_or(""),
+                            failure("deactivate", &last),
+                        );
                         let sentence = format!("armed for {version}, cannot be disarmed: {why}");
                         report.problem(Problem::CannotDisarm, &sentence);
                     }
                     return NextAction::Command(Command::Deactivate);
                 }
                 // It may be carried out yet.
-                Updates::Known(_) if self.memory.asked.is_some_and(|it| it.command == Command::Activate) => {
+                Updates::Known(_)
+                    if self
+                        .memory
+                        .asked
+                        .is_some_and(|it| it.command == Command::Activate) =>
+                {
                     return NextAction::Poll;
                 }
                 Updates::Known(_) => {}
@@ -83,7 +97,10 @@ impl<'a> StepInput<'_, 'a> {
             self.keep_cause(report);
             return NextAction::Wait;
         }
-        if granted.is_none() && self.shadow.reports(State::StagedAndPerformedUpdate) && self.is_disarmed() {
+        if granted.is_none()
+            && self.shadow.reports(State::StagedAndPerformedUpdate)
+            && self.is_disarmed()
+        {
             report.failure(&self.not_next());
         }
         if granted != Some(self.host.boot_id) {
@@ -104,17 +121,26 @@ impl<'a> StepInput<'_, 'a> {
         match self.host.updates {
             Updates::Busy => NextAction::Poll,
             Updates::Unknown => NextAction::Command(Command::Refresh),
-            Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours_and_wanted(&known) => {
+            Updates::Known(known)
+                if known.state == UpdateState::Ready && self.is_ours_and_wanted(&known) =>
+            {
                 report.claim(Some(self.host.boot_id));
                 if self.reported_problem() == Some(Problem::NotNextToBoot) {
                     report.no_problem();
                 }
-                if claimed { NextAction::Reboot } else { NextAction::Wait }
+                if claimed {
+                    NextAction::Reboot
+                } else {
+                    NextAction::Wait
+                }
             }
             // The claim stays for as long as the node may go down.
             Updates::Known(_) if claimed && self.memory.reboot_may_come => {
                 if !self.host_api_fails() {
-                    let still = format!("{}; a reboot that was asked for may still come", self.not_next());
+                    let still = format!(
+                        "{}; a reboot that was asked for may still come",
+                        self.not_next()
+                    );
                     report.problem(Problem::NotNextToBoot, &still);
                 }
                 NextAction::Poll
@@ -183,8 +209,15 @@ impl<'a> StepInput<'_, 'a> {
     }
 
     fn fell_back(&self) -> String {
-        let fell_back = format!("the host fell back to {} when it rebooted", self.host.version);
-        if self.was_not_next() { format!("{fell_back}: {}", self.not_next()) } else { fell_back }
+        let fell_back = format!(
+            "the host fell back to {} when it rebooted",
+            self.host.version
+        );
+        if self.was_not_next() {
+            format!("{fell_back}: {}", self.not_next())
+        } else {
+            fell_back
+        }
     }
 
     /// Was it said before the reboot that the host would not boot the update?
@@ -202,7 +235,11 @@ impl<'a> StepInput<'_, 'a> {
     /// Is the update, which was next to boot, so no more? Somebody has deactivated it, or activated another. Whose image it
     /// is that upstream activated is decided once the reconciler has given the node an attempt.
     pub(super) fn is_disarmed(&self) -> bool {
-        self.shadow.spec.attempt.is_some() && self.host.known().is_some_and(|known| !self.is_armed(&known))
+        self.shadow.spec.attempt.is_some()
+            && self
+                .host
+                .known()
+                .is_some_and(|known| !self.is_armed(&known))
     }
 
     /// Is the update next to boot?
@@ -213,7 +250,9 @@ impl<'a> StepInput<'_, 'a> {
     /// With the host's own words, which were said before.
     pub(super) fn refuses(&self, what: &str) -> String {
         let status = &self.shadow.status;
-        let told = status.message.filter(|_| status.problem.is_some_and(Problem::is_of_host_api));
+        let told = status
+            .message
+            .filter(|_| status.problem.is_some_and(Problem::is_of_host_api));
         told.map_or_else(
             || format!("the host refuses {what}"),
             |words| format!("the host refuses {what}: {words}"),
@@ -224,8 +263,13 @@ impl<'a> StepInput<'_, 'a> {
     /// so. The claim, which goes with the same write, is there to say it once.
     fn fell_back_unreported(&self) -> bool {
         let spec = &self.shadow.spec;
-        self.shadow.status.reboot_requested.is_some_and(|claim| claim != self.host.boot_id)
-            && spec.failures.is_some_and(|failures| Some(failures.attempt) == spec.attempt)
+        self.shadow
+            .status
+            .reboot_requested
+            .is_some_and(|claim| claim != self.host.boot_id)
+            && spec
+                .failures
+                .is_some_and(|failures| Some(failures.attempt) == spec.attempt)
             && !self.runs_wanted()
             && !self.shadow.reports(State::ErrorReset)
     }

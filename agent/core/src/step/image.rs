@@ -21,7 +21,9 @@ pub(super) fn our_image_after(
     let follows = |ended: &EndedCommand<'_>| {
         ended.command != Command::Prepare && ended.before.is_some() && ended.before == at(staged)
     };
-    let Some(ended) = ended.filter(follows) else { return Some(staged.clone()) };
+    let Some(ended) = ended.filter(follows) else {
+        return Some(staged.clone());
+    };
     let doubtful = host.known().is_some_and(|known| {
         let chosen_still = known.chosen == Some(staged.version.as_str());
         known.state == UpdateState::Staged
@@ -29,7 +31,10 @@ pub(super) fn our_image_after(
             && ended.last.found_updates()
             && !chosen_still
     });
-    (!doubtful).then(|| Staged { at: ended.last.at.to_string(), ..staged.clone() })
+    (!doubtful).then(|| Staged {
+        at: ended.last.at.to_string(),
+        ..staged.clone()
+    })
 }
 
 /// Is this an image of an attempt that is over, which could not be activated? What keeps it from that may stand in the
@@ -41,9 +46,12 @@ pub(super) fn is_unfit(
     memory: &StepMemory,
 ) -> bool {
     let stands = |known: UpdateFacts<'_>| {
-        known.state == UpdateState::Staged && known.last.is_some_and(|last| at(image) == Some(last.at))
+        known.state == UpdateState::Staged
+            && known.last.is_some_and(|last| at(image) == Some(last.at))
     };
-    shadow.spec.state == State::Idle && memory.activate_failed.is_some() && host.known().is_some_and(stands)
+    shadow.spec.state == State::Idle
+        && memory.activate_failed.is_some()
+        && host.known().is_some_and(stands)
 }
 
 fn at(staged: &Staged) -> Option<Timestamp> {
@@ -60,7 +68,9 @@ impl<'a> StepInput<'_, 'a> {
 
     /// Is the staged image the one that an attempt of ours staged, and whole? Not if another prepare has run since.
     pub(super) fn is_ours(&self, known: &UpdateFacts<'_>) -> bool {
-        let Some(staged) = self.our_image.as_ref().filter(|staged| !staged.prefetched) else { return false };
+        let Some(staged) = self.our_image.as_ref().filter(|staged| !staged.prefetched) else {
+            return false;
+        };
         let untouched = match known.last {
             Some(last) if last.kind == Some(Command::Prepare) => {
                 last.prepared(&staged.version) && at(staged) == Some(last.at)
@@ -94,21 +104,26 @@ impl<'a> StepInput<'_, 'a> {
             Some(Command::Refresh | Command::Activate | Command::Deactivate) => true,
             None => false,
         };
-        let there =
-            known.state == UpdateState::Staged && known.staged_version == Some(staged.version.as_str());
+        let there = known.state == UpdateState::Staged
+            && known.staged_version == Some(staged.version.as_str());
         (there && harmless && at(staged) == Some(last.at)).then(|| staged.clone())
     }
 
     /// What a prepare of this process has staged, if it has just succeeded.
     pub(super) fn just_prepared(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
-        self.ended.filter(|ended| ended.command == Command::Prepare)?;
+        self.ended
+            .filter(|ended| ended.command == Command::Prepare)?;
         last_prepared(known)
     }
 
     /// What the process that began this attempt has staged, if it died before it could say so. If this process began the
     /// attempt, the image is somebody else's.
     fn predecessors(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
-        if self.memory.began == self.shadow.spec.attempt { None } else { last_prepared(known) }
+        if self.memory.began == self.shadow.spec.attempt {
+            None
+        } else {
+            last_prepared(known)
+        }
     }
 
     /// Upstream's agent, which knows no attempts, reported an image that is activated, and ours has not yet said anything.
@@ -121,10 +136,15 @@ impl<'a> StepInput<'_, 'a> {
 
     /// Takes what upstream's agent activated for ours, if the host would boot it next.
     pub(super) fn adopt(&self, known: &UpdateFacts<'a>, report: &mut Report<'a>) -> bool {
-        let wanted = known.state == UpdateState::Ready && known.staged_version == self.shadow.spec.version;
+        let wanted =
+            known.state == UpdateState::Ready && known.staged_version == self.shadow.spec.version;
         if let (true, Some(version), Some(last)) = (wanted, known.staged_version, known.last) {
             let at = last.at.to_string();
-            report.staged(Some(Staged { version: version.to_owned(), at, prefetched: false }));
+            report.staged(Some(Staged {
+                version: version.to_owned(),
+                at,
+                prefetched: false,
+            }));
             return true;
         }
         false
@@ -134,15 +154,28 @@ impl<'a> StepInput<'_, 'a> {
 /// What stands in the staging partition, if the last command is a prepare that succeeded and does not say that it wrote
 /// something else.
 fn last_prepared(known: &UpdateFacts<'_>) -> Option<Staged> {
-    let version = known.staged_version.filter(|_| known.state == UpdateState::Staged)?;
+    let version = known
+        .staged_version
+        .filter(|_| known.state == UpdateState::Staged)?;
     let last = known.last.filter(|last| last.prepared(version))?;
-    Some(Staged { version: version.to_owned(), at: last.at.to_string(), prefetched: false })
+    Some(Staged {
+        version: version.to_owned(),
+        at: last.at.to_string(),
+        prefetched: false,
+    })
 }
 
 /// What the host's last command, a prepare that anybody may have asked for, says itself that it wrote, if that is what the
 /// host chooses.
 pub(super) fn said_to_be_chosen(known: &UpdateFacts<'_>) -> Option<Staged> {
-    let says = |version: &&str| known.last.is_some_and(|last| last.says_it_prepared(version));
-    known.chosen.filter(says).filter(|chosen| known.staged_version == Some(chosen))?;
+    let says = |version: &&str| {
+        known
+            .last
+            .is_some_and(|last| last.says_it_prepared(version))
+    };
+    known
+        .chosen
+        .filter(says)
+        .filter(|chosen| known.staged_version == Some(chosen))?;
     last_prepared(known)
 }

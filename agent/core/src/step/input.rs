@@ -22,7 +22,10 @@ pub(super) type ProblemText = (Problem, String);
 impl StepInput<'_, '_> {
     /// What the status says is wrong, unless it is known from elsewhere that it no longer is.
     pub(super) fn reported_problem(&self) -> Option<Problem> {
-        self.shadow.status.problem.filter(|problem| !problem.is_of_host_api() || self.memory.host_api_fails)
+        self.shadow
+            .status
+            .problem
+            .filter(|problem| !problem.is_of_host_api() || self.memory.host_api_fails)
     }
 
     /// Does the status say what is wrong with the host's API, and still rightly? The shell says it, and would say it again.

@@ -10,7 +10,10 @@ use super::{Command, EndedCommand, HostCall, HostFacts, LastCommand, Step, Updat
 
 /// What this process remembers. If it is lost, something may be done twice, and nothing worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(clippy::struct_excessive_bools, reason = "each comes from elsewhere, and none excludes another")]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each comes from elsewhere, and none excludes another"
+)]
 pub struct StepMemory {
     /// The command that was begun and whose end was not seen.
     pub asked: Option<BegunCommand>,
@@ -106,7 +109,9 @@ impl StepMemory {
             NextAction::Wait => Step::Wait,
             NextAction::Poll => Step::Poll,
             NextAction::Reboot => Step::Call(HostCall::Reboot),
-            NextAction::Command(_) if self.asked.is_some() || host.updates == Updates::Busy => Step::Poll,
+            NextAction::Command(_) if self.asked.is_some() || host.updates == Updates::Busy => {
+                Step::Poll
+            }
             NextAction::Command(command) => {
                 self.asked = Some(BegunCommand {
                     command,
@@ -128,7 +133,11 @@ impl StepMemory {
         host: &HostFacts<'a>,
         shadow: &ShadowFacts<'_>,
     ) -> Option<EndedCommand<'a>> {
-        let BegunCommand { command, before, is_first_look } = self.asked?;
+        let BegunCommand {
+            command,
+            before,
+            is_first_look,
+        } = self.asked?;
         let last = host.last()?;
         // Not "later": a clock that was set back must not hide it.
         if last.kind != Some(command) || before == Some(last.at) {
@@ -149,6 +158,11 @@ impl StepMemory {
             Command::Prepare | Command::Activate => self.activate_failed = None,
             Command::Deactivate => {}
         }
-        Some(EndedCommand { command, before, is_first_look, last })
+        Some(EndedCommand {
+            command,
+            before,
+            is_first_look,
+            last,
+        })
     }
 }

@@ -21,21 +21,33 @@ impl StepInput<'_, '_> {
             Updates::Known(known) => {
                 let ours = self.whole(&known).or_else(|| self.just_prepared(&known));
                 let waits = ours.or_else(|| said_to_be_chosen(&known));
-                waits.map(|staged| Staged { prefetched: true, ..staged })
+                waits.map(|staged| Staged {
+                    prefetched: true,
+                    ..staged
+                })
             }
         }
     }
 
     /// Is the chosen update to be downloaded now? Not over an image that a person staged or activated.
     pub(super) fn prefetch_is_due(&self) -> bool {
-        let Some(known) = self.host.known().filter(|_| self.memory.prefetch == Prefetch::Due) else {
+        let Some(known) = self
+            .host
+            .known()
+            .filter(|_| self.memory.prefetch == Prefetch::Due)
+        else {
             return false;
         };
-        let Some(chosen) = known.chosen.filter(|chosen| *chosen != self.host.version) else { return false };
+        let Some(chosen) = known.chosen.filter(|chosen| *chosen != self.host.version) else {
+            return false;
+        };
         let free = match known.state {
             UpdateState::Available => true,
             UpdateState::Staged => {
-                self.is_distrusted() || self.prefetched().is_some_and(|staged| staged.version != chosen)
+                self.is_distrusted()
+                    || self
+                        .prefetched()
+                        .is_some_and(|staged| staged.version != chosen)
             }
             UpdateState::Idle | UpdateState::Ready => false,
         };
@@ -46,7 +58,9 @@ impl StepInput<'_, '_> {
     /// node's turn comes?
     fn is_in_the_way(&self) -> bool {
         let held = |known: &UpdateFacts<'_>| {
-            let wanted = known.chosen.is_some_and(|chosen| chosen != self.host.version);
+            let wanted = known
+                .chosen
+                .is_some_and(|chosen| chosen != self.host.version);
             wanted && matches!(known.state, UpdateState::Staged | UpdateState::Ready)
         };
         self.host.known().is_some_and(|known| held(&known))
@@ -67,16 +81,28 @@ impl StepInput<'_, '_> {
             return None;
         }
         match self.ended {
-            Some(EndedCommand { command: Command::Prepare, last, .. }) if !last.success => {
+            Some(EndedCommand {
+                command: Command::Prepare,
+                last,
+                ..
+            }) if !last.success => {
                 let nowhere = self.ended.is_some_and(EndedCommand::finds_no_partition);
-                let problem = if nowhere { Problem::NoInPlaceUpdates } else { Problem::PrefetchFailed };
+                let problem = if nowhere {
+                    Problem::NoInPlaceUpdates
+                } else {
+                    Problem::PrefetchFailed
+                };
                 return Some((problem, failure("prefetch", &last)));
             }
             _ => {}
         }
         if let Some(sentence) = self.wrote_instead() {
-            return Some((Problem::PrefetchFailed, format!("prefetch failed: {sentence}")));
+            return Some((
+                Problem::PrefetchFailed,
+                format!("prefetch failed: {sentence}"),
+            ));
         }
-        self.is_in_the_way().then(|| (Problem::PrefetchBlocked, IN_THE_WAY.to_owned()))
+        self.is_in_the_way()
+            .then(|| (Problem::PrefetchBlocked, IN_THE_WAY.to_owned()))
     }
 }

@@ -10,10 +10,13 @@ impl StepInput<'_, '_> {
     pub(super) fn report_idle_problem(&self, report: &mut Report<'_>) {
         // What made an attempt fail is worth more than a download that failed ahead of the next one. The spec keeps the
         // failure, so it does not hide that the host has been locked since.
-        let is_free =
-            !self.reported_problem().is_some_and(Problem::is_of_attempt) || self.failures_are_over();
+        let is_free = !self.reported_problem().is_some_and(Problem::is_of_attempt)
+            || self.failures_are_over();
         let prefetch = || self.prefetch_problem().filter(|_| is_free);
-        let found = self.refresh_problem().or_else(|| self.unchosen()).or_else(prefetch);
+        let found = self
+            .refresh_problem()
+            .or_else(|| self.unchosen())
+            .or_else(prefetch);
         self.report_problem(report, found);
     }
 
@@ -33,19 +36,26 @@ impl StepInput<'_, '_> {
         match self.reported_problem() {
             // That was over before, or what stands there is of an agent that said nothing but the sentence.
             None => self.shadow.status.problem.is_some() || self.failures_are_over(),
-            Some(Problem::HostUnreachable | Problem::CommandRefused | Problem::RebootRefused) => false,
+            Some(Problem::HostUnreachable | Problem::CommandRefused | Problem::RebootRefused) => {
+                false
+            }
             Some(Problem::RefreshFailed) => self.host.last().is_some(),
             // A look that ends well shows that there is an updater.
             Some(Problem::NoInPlaceUpdates) => {
-                !self.memory.no_in_place_updates && self.host.last().is_some_and(LastCommand::found_updates)
+                !self.memory.no_in_place_updates
+                    && self.host.last().is_some_and(LastCommand::found_updates)
             }
-            Some(Problem::NoUpdateChosen) => self.host.last().is_some_and(LastCommand::found_updates),
+            Some(Problem::NoUpdateChosen) => {
+                self.host.last().is_some_and(LastCommand::found_updates)
+            }
             Some(Problem::PrefetchFailed) => {
                 self.memory.prefetch == Prefetch::Off
                     || self.prefetched().is_some()
                     || known.is_some_and(|known| known.chosen.is_none())
             }
-            Some(Problem::PrefetchBlocked) => self.memory.prefetch == Prefetch::Off || known.is_some(),
+            Some(Problem::PrefetchBlocked) => {
+                self.memory.prefetch == Prefetch::Off || known.is_some()
+            }
             Some(Problem::StepFailed | Problem::NotNextToBoot) => self.failures_are_over(),
             // As long as it is so, nothing else is asked.
             Some(Problem::CannotDisarm) => true,

@@ -10,7 +10,10 @@ impl<'a> StepInput<'_, 'a> {
     /// An update is available which the host does not choose. Its refresh is a success all the same if it could not read its
     /// settings.
     pub(super) fn unchosen(&self) -> Option<ProblemText> {
-        let known = self.host.known().filter(|known| known.last.is_some_and(LastCommand::found_updates))?;
+        let known = self
+            .host
+            .known()
+            .filter(|known| known.last.is_some_and(LastCommand::found_updates))?;
         let newest = self.newer(&known).filter(|_| known.chosen.is_none())?;
         let sentence = format!(
             "the host does not choose {newest}, which its repository has: settings.updates.version-lock may hold it \
@@ -22,14 +25,16 @@ impl<'a> StepInput<'_, 'a> {
     /// The newest version that is available, if it is newer than what runs.
     fn newer(&self, known: &UpdateFacts<'a>) -> Option<&'a str> {
         let version = |text: &str| Version::parse(text).ok();
-        known.newest.filter(|newest| version(newest) > version(self.host.version))
+        known
+            .newest
+            .filter(|newest| version(newest) > version(self.host.version))
     }
 
     /// What holds the host's lock, if it has been held for long. A download ahead of the turn may well take hours.
     fn held_up(&self) -> Option<&'static str> {
         let asked = self.memory.asked.map(|asked| asked.command);
-        let may_be_download =
-            asked == Some(Command::Prepare) || (asked.is_none() && self.memory.prefetch != Prefetch::Off);
+        let may_be_download = asked == Some(Command::Prepare)
+            || (asked.is_none() && self.memory.prefetch != Prefetch::Off);
         if self.host.updates != Updates::Busy || !self.memory.busy_for_long || may_be_download {
             None
         } else if asked == Some(Command::Refresh) {
@@ -47,7 +52,9 @@ impl<'a> StepInput<'_, 'a> {
         } else if self.memory.refresh_lost {
             "refresh failed: the host does not say how it ended".to_owned()
         } else {
-            let why = self.held_up().filter(|_| self.reported_problem() != Some(Problem::RefreshFailed))?;
+            let why = self
+                .held_up()
+                .filter(|_| self.reported_problem() != Some(Problem::RefreshFailed))?;
             format!("refresh failed: {why}")
         };
         Some((Problem::RefreshFailed, sentence))
@@ -66,7 +73,9 @@ impl<'a> StepInput<'_, 'a> {
             Updates::Known(known) if known.last.is_some() || known.chosen.is_some() => {
                 report.target(known.chosen.filter(|chosen| *chosen != self.host.version));
             }
-            _ if self.shadow.status.target_version == Some(self.host.version) => report.target(None),
+            _ if self.shadow.status.target_version == Some(self.host.version) => {
+                report.target(None)
+            }
             _ => {}
         }
     }

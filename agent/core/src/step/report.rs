@@ -48,7 +48,11 @@ pub(super) struct Report<'a> {
 
 impl<'a> Report<'a> {
     pub(super) fn of(shadow: &ShadowFacts<'a>, now: &'a str) -> Self {
-        Self { shadow: *shadow, now, sets: vec![] }
+        Self {
+            shadow: *shadow,
+            now,
+            sets: vec![],
+        }
     }
 
     fn read(&self) -> &StatusFacts<'a> {
@@ -87,17 +91,33 @@ impl<'a> Report<'a> {
 
     pub(super) fn attempt(&mut self) {
         let read = Value::number_or_absent(self.read().attempt);
-        self.differ(Field::StatusAttempt, &read, Value::number_or_absent(self.shadow.spec.attempt));
+        self.differ(
+            Field::StatusAttempt,
+            &read,
+            Value::number_or_absent(self.shadow.spec.attempt),
+        );
     }
 
     pub(super) fn staged(&mut self, staged: Option<Staged>) {
-        let read = self.read().staged.cloned().map_or(Value::Absent, Value::Staged);
-        self.differ(Field::StatusStaged, &read, staged.map_or(Value::Absent, Value::Staged));
+        let read = self
+            .read()
+            .staged
+            .cloned()
+            .map_or(Value::Absent, Value::Staged);
+        self.differ(
+            Field::StatusStaged,
+            &read,
+            staged.map_or(Value::Absent, Value::Staged),
+        );
     }
 
     pub(super) fn claim(&mut self, boot_id: Option<&'a str>) {
         let read = Value::text_or_absent(self.read().reboot_requested);
-        self.differ(Field::StatusRebootRequested, &read, Value::text_or_absent(boot_id));
+        self.differ(
+            Field::StatusRebootRequested,
+            &read,
+            Value::text_or_absent(boot_id),
+        );
     }
 
     /// What is wrong: a word to decide on, and a sentence for people.
@@ -112,11 +132,27 @@ impl<'a> Report<'a> {
     }
 
     fn set_problem(&mut self, problem: Option<Problem>, message: Value<'a>) {
-        let StatusFacts { problem: read, problem_since, .. } = *self.read();
-        let since = problem.map(|_| problem_since.filter(|_| problem == read).unwrap_or(self.now));
-        self.differ(Field::StatusProblem, &Value::problem_or_absent(read), Value::problem_or_absent(problem));
+        let StatusFacts {
+            problem: read,
+            problem_since,
+            ..
+        } = *self.read();
+        let since = problem.map(|_| {
+            problem_since
+                .filter(|_| problem == read)
+                .unwrap_or(self.now)
+        });
+        self.differ(
+            Field::StatusProblem,
+            &Value::problem_or_absent(read),
+            Value::problem_or_absent(problem),
+        );
         let read = Value::text_or_absent(problem_since);
-        self.differ(Field::StatusProblemSince, &read, Value::text_or_absent(since));
+        self.differ(
+            Field::StatusProblemSince,
+            &read,
+            Value::text_or_absent(since),
+        );
         let read = Value::text_or_absent(self.read().message);
         self.differ(Field::StatusMessage, &read, message);
     }
@@ -147,7 +183,11 @@ impl<'a> Report<'a> {
     /// Nothing has failed since the last success.
     pub(super) fn no_failures(&mut self) {
         self.crash_count(0);
-        self.differ(Field::FailureTimestamp, &Value::text_or_absent(self.read().failed_at), Value::Absent);
+        self.differ(
+            Field::FailureTimestamp,
+            &Value::text_or_absent(self.read().failed_at),
+            Value::Absent,
+        );
     }
 
     /// The write, if anything differs.
@@ -161,8 +201,14 @@ impl<'a> Report<'a> {
             tests: vec![
                 (Field::Uid, Value::text(shadow.uid)),
                 (Field::Generation, Value::Number(shadow.generation)),
-                (Field::CurrentState, Value::state_or_absent(shadow.status.current_state)),
-                (Field::StatusRebootRequested, Value::text_or_absent(shadow.status.reboot_requested)),
+                (
+                    Field::CurrentState,
+                    Value::state_or_absent(shadow.status.current_state),
+                ),
+                (
+                    Field::StatusRebootRequested,
+                    Value::text_or_absent(shadow.status.reboot_requested),
+                ),
             ],
             sets: self.sets,
         })

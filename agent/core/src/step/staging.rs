@@ -61,7 +61,8 @@ impl<'a> StepInput<'_, 'a> {
             }
             Updates::Known(known) => {
                 self.report_problem(report, self.refresh_problem());
-                self.activate(&known, report).unwrap_or_else(|| self.prepare(&known, report))
+                self.activate(&known, report)
+                    .unwrap_or_else(|| self.prepare(&known, report))
             }
         }
     }
@@ -71,9 +72,16 @@ impl<'a> StepInput<'_, 'a> {
         if let Some(next) = self.take_over(report) {
             return next;
         }
-        if let Some(staged) = self.host.known().and_then(|known| self.just_prepared(&known)) {
+        if let Some(staged) = self
+            .host
+            .known()
+            .and_then(|known| self.just_prepared(&known))
+        {
             // The turn came when a download ahead of it had just ended.
-            report.staged(Some(Staged { prefetched: true, ..staged }));
+            report.staged(Some(Staged {
+                prefetched: true,
+                ..staged
+            }));
         }
         report.attempt();
         report.claim(None);
@@ -85,20 +93,33 @@ impl<'a> StepInput<'_, 'a> {
     /// of ours waits does not: it is repeated, so that no download is wasted. The step's deadline is the reconciler's.
     fn failed_for_good(&self) -> Option<(Command, LastCommand<'a>)> {
         let EndedCommand { command, last, .. } = self.ended.filter(|ended| !ended.last.success)?;
-        let waits = || self.host.known().is_some_and(|known| self.whole(&known).is_some());
-        (!matches!(command, Command::Refresh | Command::Activate) || !waits()).then_some((command, last))
+        let waits = || {
+            self.host
+                .known()
+                .is_some_and(|known| self.whole(&known).is_some())
+        };
+        (!matches!(command, Command::Refresh | Command::Activate) || !waits())
+            .then_some((command, last))
     }
 
     /// Why the attempt fails: the host refuses its commands, or no activate has succeeded for as long, which is said already.
     fn refused_for_good(&self) -> String {
-        let told = matches!(self.reported_problem(), Some(Problem::StepFailed | Problem::RefreshFailed));
-        let words = self.shadow.status.message.filter(|_| told && self.activate_fails());
+        let told = matches!(
+            self.reported_problem(),
+            Some(Problem::StepFailed | Problem::RefreshFailed)
+        );
+        let words = self
+            .shadow
+            .status
+            .message
+            .filter(|_| told && self.activate_fails());
         words.map_or_else(|| self.refuses("the commands of the update"), str::to_owned)
     }
 
     /// Has an activate failed in this attempt, and none succeeded since?
     fn activate_fails(&self) -> bool {
-        self.memory.activate_failed.is_some() && self.memory.activate_failed == self.shadow.spec.attempt
+        self.memory.activate_failed.is_some()
+            && self.memory.activate_failed == self.shadow.spec.attempt
     }
 
     /// Activates the image that waits, once the host has looked for updates after the prepare and still chooses it. `None`
@@ -109,14 +130,26 @@ impl<'a> StepInput<'_, 'a> {
             return Some(NextAction::Command(Command::Refresh));
         }
         let staged = self.whole_and_wanted(known)?;
-        if let Some(EndedCommand { command: command @ Command::Activate, last, .. }) = self.ended {
+        if let Some(EndedCommand {
+            command: command @ Command::Activate,
+            last,
+            ..
+        }) = self.ended
+        {
             report.problem(Problem::StepFailed, &failure(command.as_str(), &last));
         }
         let looked = self.has_looked(known);
         // Reported before it is activated: so a restarted agent, and a later Idle, know it for this attempt's. What was
         // downloaded ahead of the turn becomes this attempt's only now.
-        report.staged(Some(Staged { prefetched: staged.prefetched && !looked, ..staged }));
-        Some(NextAction::Command(if looked { Command::Activate } else { Command::Refresh }))
+        report.staged(Some(Staged {
+            prefetched: staged.prefetched && !looked,
+            ..staged
+        }));
+        Some(NextAction::Command(if looked {
+            Command::Activate
+        } else {
+            Command::Refresh
+        }))
     }
 
     /// Downloads the update, if the host still chooses `spec.version`.
@@ -125,7 +158,9 @@ impl<'a> StepInput<'_, 'a> {
             report.problem(Problem::StepFailed, &sentence);
         }
         let wrote_instead = self.memory.wrote_instead == self.shadow.spec.attempt;
-        if self.memory.refreshed != self.shadow.spec.attempt || (wrote_instead && !self.has_looked(known)) {
+        if self.memory.refreshed != self.shadow.spec.attempt
+            || (wrote_instead && !self.has_looked(known))
+        {
             return NextAction::Command(Command::Refresh);
         }
         self.report_target(report);
@@ -135,8 +170,11 @@ impl<'a> StepInput<'_, 'a> {
         }
         if wrote_instead {
             // The host still wants this version, and its updater another: a further prepare would go the same way.
-            let told =
-                self.shadow.status.message.filter(|_| self.reported_problem() == Some(Problem::StepFailed));
+            let told = self
+                .shadow
+                .status
+                .message
+                .filter(|_| self.reported_problem() == Some(Problem::StepFailed));
             let told = told.unwrap_or("prepare did not write what the host has chosen");
             report.failure(told);
             return NextAction::Wait;

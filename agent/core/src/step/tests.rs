@@ -40,12 +40,19 @@ fn time(second: i64) -> Timestamp {
 
 /// What our prepare at this second staged.
 fn staged(version: &str, second: i64) -> Staged {
-    Staged { version: version.into(), at: time(second).to_string(), prefetched: false }
+    Staged {
+        version: version.into(),
+        at: time(second).to_string(),
+        prefetched: false,
+    }
 }
 
 /// The same, downloaded ahead of its turn.
 fn ahead(version: &str, second: i64) -> Staged {
-    Staged { prefetched: true, ..staged(version, second) }
+    Staged {
+        prefetched: true,
+        ..staged(version, second)
+    }
 }
 
 /// A command that ended at this second.
@@ -65,11 +72,26 @@ fn known<'a>(
     staged_version: Option<&'a str>,
     last: LastCommand<'a>,
 ) -> Updates<'a> {
-    Updates::Known(UpdateFacts { state, chosen, newest: None, staged_version, last: Some(last) })
+    Updates::Known(UpdateFacts {
+        state,
+        chosen,
+        newest: None,
+        staged_version,
+        last: Some(last),
+    })
 }
 
-fn host(version: &'static str, boot_id: &'static str, updates: Updates<'static>) -> HostFacts<'static> {
-    HostFacts { boot_id, version, updates, now: NOW }
+fn host(
+    version: &'static str,
+    boot_id: &'static str,
+    updates: Updates<'static>,
+) -> HostFacts<'static> {
+    HostFacts {
+        boot_id,
+        version,
+        updates,
+        now: NOW,
+    }
 }
 
 /// A shadow at attempt 1, its status at the old version in the first boot, Idle, with an update.
@@ -108,7 +130,10 @@ fn words(step: &Step<'_>) -> String {
         Step::Wait => "wait".to_owned(),
         Step::Report(write) => {
             // It goes with the problem.
-            let sets = write.sets.iter().filter(|(field, _)| *field != Field::StatusProblemSince);
+            let sets = write
+                .sets
+                .iter()
+                .filter(|(field, _)| *field != Field::StatusProblemSince);
             let fields = sets.map(|(field, value)| match value {
                 Value::Absent => format!("-{field:?}"),
                 Value::State(state) => state.to_string(),
@@ -143,19 +168,31 @@ fn says(shadow: BottlerocketShadow, problem: Problem, sentence: &str) -> Bottler
 
 /// The last call that was to do something did not come off.
 fn call_fails() -> StepMemory {
-    StepMemory { host_api_fails: true, ..fresh() }
+    StepMemory {
+        host_api_fails: true,
+        ..fresh()
+    }
 }
 
 /// A host that knows of this version, and chooses none.
 fn unchosen(newest: &'static str) -> Updates<'static> {
     let last = Some(last(Command::Refresh, true, 1));
     let state = UpdateState::Idle;
-    Updates::Known(UpdateFacts { state, chosen: None, newest: Some(newest), staged_version: None, last })
+    Updates::Known(UpdateFacts {
+        state,
+        chosen: None,
+        newest: Some(newest),
+        staged_version: None,
+        last,
+    })
 }
 
 /// A prepare that ended well at this second, and said this.
 pub(super) fn saying(stderr: &'static str, second: i64) -> LastCommand<'static> {
-    LastCommand { stderr, ..last(Command::Prepare, true, second) }
+    LastCommand {
+        stderr,
+        ..last(Command::Prepare, true, second)
+    }
 }
 
 fn fresh() -> StepMemory {
@@ -164,27 +201,43 @@ fn fresh() -> StepMemory {
 
 /// This process began the attempt.
 fn began() -> StepMemory {
-    StepMemory { began: Some(1), ..StepMemory::default() }
+    StepMemory {
+        began: Some(1),
+        ..StepMemory::default()
+    }
 }
 
 /// This attempt's refresh was seen to succeed.
 fn refreshed() -> StepMemory {
-    StepMemory { refreshed: Some(1), ..began() }
+    StepMemory {
+        refreshed: Some(1),
+        ..began()
+    }
 }
 
 /// This command was begun when the last one, a refresh that succeeded, had ended at this second.
 fn call(command: Command, before: i64) -> BegunCommand {
-    BegunCommand { command, before: Some(time(before)), is_first_look: false }
+    BegunCommand {
+        command,
+        before: Some(time(before)),
+        is_first_look: false,
+    }
 }
 
 /// A refresh was begun when another command had ended at this second.
 fn first_look(before: i64) -> BegunCommand {
-    BegunCommand { is_first_look: true, ..call(Command::Refresh, before) }
+    BegunCommand {
+        is_first_look: true,
+        ..call(Command::Refresh, before)
+    }
 }
 
 /// See [`call`].
 fn asked(command: Command, before: i64) -> StepMemory {
-    StepMemory { asked: Some(call(command, before)), ..refreshed() }
+    StepMemory {
+        asked: Some(call(command, before)),
+        ..refreshed()
+    }
 }
 
 pub(super) fn old(updates: Updates<'static>) -> HostFacts<'static> {
@@ -192,7 +245,12 @@ pub(super) fn old(updates: Updates<'static>) -> HostFacts<'static> {
 }
 
 fn available() -> Updates<'static> {
-    known(UpdateState::Available, Some(NEW), None, last(Command::Refresh, true, 1))
+    known(
+        UpdateState::Available,
+        Some(NEW),
+        None,
+        last(Command::Refresh, true, 1),
+    )
 }
 
 pub(super) fn is_staged(command: LastCommand<'static>) -> Updates<'static> {

@@ -15,12 +15,16 @@ const STARTING: &str = "Starting update to ";
 const NOTHING: &str = "No update required";
 
 /// In the API server's sentence if the image has no updater, and in the updater's if the disk has no second partition set.
-const NO_IN_PLACE_UPDATES: [&str; 2] =
-    ["Unable to start the update dispatcher", "Could not find inactive partition set"];
+const NO_IN_PLACE_UPDATES: [&str; 2] = [
+    "Unable to start the update dispatcher",
+    "Could not find inactive partition set",
+];
 
 /// Do these words of the host mean that its image has no in-place updates?
 pub fn has_no_in_place_updates(words: &str) -> bool {
-    NO_IN_PLACE_UPDATES.iter().any(|sentence| words.contains(sentence))
+    NO_IN_PLACE_UPDATES
+        .iter()
+        .any(|sentence| words.contains(sentence))
 }
 
 /// What was written in place of the image that was asked for.
@@ -42,31 +46,39 @@ impl fmt::Display for Instead {
 impl LastCommand<'_> {
     /// Is it a prepare that went well, and says nothing else than that it wrote this version?
     pub(super) fn prepared(&self, version: &str) -> bool {
-        self.kind == Some(Command::Prepare) && self.success && self.wrote_instead_of(version).is_none()
+        self.kind == Some(Command::Prepare)
+            && self.success
+            && self.wrote_instead_of(version).is_none()
     }
 
     /// Is it a prepare that went well, and says itself that it wrote this version? So it is known without having asked for it.
     pub(super) fn says_it_prepared(&self, version: &str) -> bool {
         let begins = |line: &str| {
-            line.split_once(STARTING).map(|(_, rest)| rest.split_whitespace().next() == Some(version))
+            line.split_once(STARTING)
+                .map(|(_, rest)| rest.split_whitespace().next() == Some(version))
         };
         self.prepared(version) && self.stderr.lines().any(|line| begins(line) == Some(true))
     }
 
     /// What a prepare says that it wrote, if not this version.
     fn wrote_instead_of(&self, version: &str) -> Option<Instead> {
-        self.stderr.lines().find_map(|line| match line.split_once(STARTING) {
-            Some((_, rest)) => {
-                let written: Version = rest.split_whitespace().next()?.parse().ok()?;
-                (written.to_string() != version).then_some(Instead::Other(written))
-            }
-            None => line.contains(NOTHING).then_some(Instead::Nothing),
-        })
+        self.stderr
+            .lines()
+            .find_map(|line| match line.split_once(STARTING) {
+                Some((_, rest)) => {
+                    let written: Version = rest.split_whitespace().next()?.parse().ok()?;
+                    (written.to_string() != version).then_some(Instead::Other(written))
+                }
+                None => line.contains(NOTHING).then_some(Instead::Nothing),
+            })
     }
 }
 
 /// What a prepare of ours, which has just gone well, wrote in place of the image that the host shows.
-pub(super) fn written_instead(host: &HostFacts<'_>, ended: Option<EndedCommand<'_>>) -> Option<Instead> {
+pub(super) fn written_instead(
+    host: &HostFacts<'_>,
+    ended: Option<EndedCommand<'_>>,
+) -> Option<Instead> {
     let ended = ended.filter(|ended| ended.command == Command::Prepare && ended.last.success)?;
     ended.last.wrote_instead_of(host.known()?.staged_version?)
 }
@@ -82,7 +94,10 @@ mod tests {
             ("", None),
             ("Starting update to 1.20.1\n", None),
             ("12:00 [INFO] Starting update to 1.20.1\n", None),
-            ("Starting update to 1.20.2\n", Some(Instead::Other(Version::new(1, 20, 2)))),
+            (
+                "Starting update to 1.20.2\n",
+                Some(Instead::Other(Version::new(1, 20, 2))),
+            ),
             (
                 "12:00 [INFO] a\r\n12:00 [INFO] Starting update to 1.20.2 now\r\nb\r\n",
                 Some(Instead::Other(Version::new(1, 20, 2))),
@@ -116,10 +131,22 @@ mod tests {
             (Command::Refresh, true, false),
         ] {
             let last = ended(command, success);
-            let ended = EndedCommand { command, before: None, is_first_look: false, last };
+            let ended = EndedCommand {
+                command,
+                before: None,
+                is_first_look: false,
+                last,
+            };
             let host = old(is_staged(last));
-            assert_eq!(written_instead(&host, Some(ended)).is_some(), other, "{command:?} {success}");
+            assert_eq!(
+                written_instead(&host, Some(ended)).is_some(),
+                other,
+                "{command:?} {success}"
+            );
         }
-        assert_eq!(written_instead(&old(is_staged(ended(Command::Prepare, true))), None), None);
+        assert_eq!(
+            written_instead(&old(is_staged(ended(Command::Prepare, true))), None),
+            None
+        );
     }
 }

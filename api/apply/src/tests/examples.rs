@@ -31,22 +31,46 @@ fn each_field_has_its_place() {
         "seen": {"1.20.0": "Seen(\"1.20.0\")"},
         "lastFinished": "LastFinished",
     });
-    assert_eq!((&json!(shadow)["spec"], &json!(shadow)["status"]), (&spec, &status));
+    assert_eq!(
+        (&json!(shadow)["spec"], &json!(shadow)["status"]),
+        (&spec, &status)
+    );
     assert_eq!(json!(fleet)["status"], ledger);
     assert_eq!(
         fleet.get(Field::Slots),
-        Some(Value::Slots(Cow::Borrowed(&fleet.status.as_ref().unwrap().slots)))
+        Some(Value::Slots(Cow::Borrowed(
+            &fleet.status.as_ref().unwrap().slots
+        )))
     );
-    assert_eq!(bare_fleet().get(Field::Slots), Some(Value::Slots(Cow::default())));
+    assert_eq!(
+        bare_fleet().get(Field::Slots),
+        Some(Value::Slots(Cow::default()))
+    );
     for (uid, generation, found) in [
-        ("u-1", Value::Number(7), (shadow.get(Field::Uid), shadow.get(Field::Generation))),
-        ("u-2", Value::Absent, (node.get(Field::Uid), node.get(Field::Generation))),
-        ("u-3", Value::Number(8), (fleet.get(Field::Uid), fleet.get(Field::Generation))),
+        (
+            "u-1",
+            Value::Number(7),
+            (shadow.get(Field::Uid), shadow.get(Field::Generation)),
+        ),
+        (
+            "u-2",
+            Value::Absent,
+            (node.get(Field::Uid), node.get(Field::Generation)),
+        ),
+        (
+            "u-3",
+            Value::Number(8),
+            (fleet.get(Field::Uid), fleet.get(Field::Generation)),
+        ),
     ] {
         assert_eq!(found, (Some(Value::text(uid)), Some(generation)), "{uid}");
     }
     assert_eq!(node.get(Field::OsImage), Some(Value::Absent));
-    node.status.get_or_insert_default().node_info.get_or_insert_default().os_image = "Bottlerocket".into();
+    node.status
+        .get_or_insert_default()
+        .node_info
+        .get_or_insert_default()
+        .os_image = "Bottlerocket".into();
     assert_eq!(node.get(Field::OsImage), Some(Value::text("Bottlerocket")));
     node.spec.get_or_insert_default().unschedulable = Some(true);
     assert_eq!(node.get(Field::Unschedulable), Some(Value::Set));
@@ -96,19 +120,36 @@ fn a_list_of_taints_is_replaced_only_as_it_was_read() {
     let theirs = json!({"key": "theirs", "effect": "NoExecute"});
     let read = json!({"metadata": {"name": "n"}, "spec": {"taints": [theirs]}});
     let sets = vec![(Field::UpdatingTaint, Value::Set)];
-    let patch = Write { object: Object::Node("n"), tests: vec![], sets }.patch(&read).unwrap();
+    let patch = Write {
+        object: Object::Node("n"),
+        tests: vec![],
+        sets,
+    }
+    .patch(&read)
+    .unwrap();
     assert!(patched::<Node>(&read, &patch).is_ok());
     let mut meanwhile = read;
     meanwhile["spec"]["taints"] = json!([theirs, {"key": "new", "effect": "NoSchedule"}]);
-    assert!(patched::<Node>(&meanwhile, &patch).is_err(), "a taint of somebody else would be lost: {patch}");
+    assert!(
+        patched::<Node>(&meanwhile, &patch).is_err(),
+        "a taint of somebody else would be lost: {patch}"
+    );
 }
 
 /// Of labels and annotations that others may have set, too, only the key counts; of `unschedulable`, what it says.
 #[test]
 fn whose_words_count_is_told_by_the_field() {
     for (field, read, is_set) in [
-        (Field::ExcludedFromLoadBalancers, json!({"labels": {names::EXCLUDE_FROM_LB_LABEL: ""}}), true),
-        (Field::DoNotDisrupt, json!({"annotations": {names::DO_NOT_DISRUPT_ANNOTATION: "yes"}}), true),
+        (
+            Field::ExcludedFromLoadBalancers,
+            json!({"labels": {names::EXCLUDE_FROM_LB_LABEL: ""}}),
+            true,
+        ),
+        (
+            Field::DoNotDisrupt,
+            json!({"annotations": {names::DO_NOT_DISRUPT_ANNOTATION: "yes"}}),
+            true,
+        ),
         (
             Field::ScaleDownDisabled,
             json!({"annotations": {names::SCALE_DOWN_DISABLED_ANNOTATION: "1"}}),
@@ -118,8 +159,18 @@ fn whose_words_count_is_told_by_the_field() {
     ] {
         let read = json!({"metadata": read, "spec": {"unschedulable": false}});
         let tests = vec![(field, Value::Set)];
-        let patch = Write { object: Object::Node("n"), tests, sets: vec![] }.patch(&read).unwrap();
-        assert_eq!(patched::<Node>(&read, &patch).is_ok(), is_set, "{field:?}: {patch}");
+        let patch = Write {
+            object: Object::Node("n"),
+            tests,
+            sets: vec![],
+        }
+        .patch(&read)
+        .unwrap();
+        assert_eq!(
+            patched::<Node>(&read, &patch).is_ok(),
+            is_set,
+            "{field:?}: {patch}"
+        );
     }
 }
 
@@ -134,13 +185,26 @@ fn what_was_absent_is_tested_to_be_so_still() {
             Field::CurrentVersion,
             Value::text("1.20.0"),
         ),
-        ("it is taken away where it was not", Field::StatusMessage, Value::Absent),
+        (
+            "it is taken away where it was not",
+            Field::StatusMessage,
+            Value::Absent,
+        ),
     ] {
-        let write =
-            Write { object: Object::ShadowStatus("brs-n"), tests: vec![], sets: vec![(field, value)] };
+        let write = Write {
+            object: Object::ShadowStatus("brs-n"),
+            tests: vec![],
+            sets: vec![(field, value)],
+        };
         let patch = write.patch(&json!(read)).unwrap();
-        assert!(patched::<BottlerocketShadow>(&json!(read), &patch).is_ok(), "{says}: {patch}");
-        assert!(patched::<BottlerocketShadow>(&json!(since), &patch).is_err(), "{says}: {patch}");
+        assert!(
+            patched::<BottlerocketShadow>(&json!(read), &patch).is_ok(),
+            "{says}: {patch}"
+        );
+        assert!(
+            patched::<BottlerocketShadow>(&json!(since), &patch).is_err(),
+            "{says}: {patch}"
+        );
     }
 }
 
@@ -151,17 +215,31 @@ fn what_means_the_same_is_the_same() {
     let record = json!({"succeeded": 0, "failures": [], "halted": null});
     let read = json!({"metadata": {"name": "fleet"}, "spec": {},
         "status": {"slots": {"brs-a": slot}, "versions": {"1.20.0": record}}});
-    let slot = Slot { uid: "u".into(), attempt: 1, ..Slot::default() };
+    let slot = Slot {
+        uid: "u".into(),
+        attempt: 1,
+        ..Slot::default()
+    };
     let slots = BTreeMap::from([("brs-a".to_owned(), slot.clone())]);
     for (field, value) in [
         (Field::Slot("brs-a"), Value::Slot(slot)),
         (Field::Slots, Value::Slots(Cow::Owned(slots))),
-        (Field::VersionRecord("1.20.0"), Value::VersionRecord(VersionRecord::default())),
+        (
+            Field::VersionRecord("1.20.0"),
+            Value::VersionRecord(VersionRecord::default()),
+        ),
     ] {
-        let write = Write { object: Object::Ledger, tests: vec![(field, value)], sets: vec![] };
+        let write = Write {
+            object: Object::Ledger,
+            tests: vec![(field, value)],
+            sets: vec![],
+        };
         let patch = write.patch(&read).unwrap();
         let mut document = read.clone();
-        assert!(json_patch::patch(&mut document, &patch).is_ok(), "{field:?}: {patch}");
+        assert!(
+            json_patch::patch(&mut document, &patch).is_ok(),
+            "{field:?}: {patch}"
+        );
     }
 }
 
@@ -170,8 +248,15 @@ fn what_means_the_same_is_the_same() {
 fn what_does_not_fit_changes_nothing() {
     let shadow = bare_shadow();
     for (field, fits) in [(Field::SpecAttempt, true), (Field::StatusAttempt, false)] {
-        let sets = vec![(Field::SpecLeaderTerm, Value::Number(7)), (field, Value::Number(1))];
-        let write = Write { object: Object::ShadowSpec("brs-n"), tests: vec![], sets };
+        let sets = vec![
+            (Field::SpecLeaderTerm, Value::Number(7)),
+            (field, Value::Number(1)),
+        ];
+        let write = Write {
+            object: Object::ShadowSpec("brs-n"),
+            tests: vec![],
+            sets,
+        };
         let mut after = shadow.clone();
         assert_eq!(apply(&write, &mut after).is_ok(), fits, "{field:?}");
         assert_eq!(after == shadow, !fits, "{field:?}");

@@ -47,35 +47,67 @@ impl Glance {
         let mut text = if room < SHORTEST_BAR {
             wrapped(&counts, page.width()).join("\n")
         } else {
-            format!("{} {counts}", bar(room, self.up_to_date, self.moving.len(), self.nodes))
+            format!(
+                "{} {counts}",
+                bar(room, self.up_to_date, self.moving.len(), self.nodes)
+            )
         };
         text.push('\n');
-        let mut line = |tone: Tone, what: &str, about: &str| text += &tone.paragraph(what, about, page);
+        let mut line =
+            |tone: Tone, what: &str, about: &str| text += &tone.paragraph(what, about, page);
         if self.paused {
             let resume = brupop("resume", None, &self.namespace);
-            line(Tone::Attention, "Paused:", &format!("no update starts before {resume}"));
+            line(
+                Tone::Attention,
+                "Paused:",
+                &format!("no update starts before {resume}"),
+            );
         }
         let paused = self.pools.iter().filter(|line| line.paused);
-        let resume =
-            |line: &PoolLine| brupop("resume --pool", Some(Argument::Pool(&line.pool)), &self.namespace);
+        let resume = |line: &PoolLine| {
+            brupop(
+                "resume --pool",
+                Some(Argument::Pool(&line.pool)),
+                &self.namespace,
+            )
+        };
         let resume: Vec<String> = paused.map(resume).collect();
         if !resume.is_empty() {
-            let pools =
-                if resume.len() == 1 { "one pool".to_owned() } else { format!("{} pools", resume.len()) };
+            let pools = if resume.len() == 1 {
+                "one pool".to_owned()
+            } else {
+                format!("{} pools", resume.len())
+            };
             let resume = some(&resume, usize::MAX);
-            line(Tone::Attention, "Paused:", &format!("no update starts in {pools} before {resume}"));
+            line(
+                Tone::Attention,
+                "Paused:",
+                &format!("no update starts in {pools} before {resume}"),
+            );
         }
         for obstacle in &self.obstacles {
             line(Tone::Bad, "Nothing starts:", obstacle);
         }
         for HaltedVersion { version, at, why } in &self.halted {
             let age = age(at, page.now);
-            let resume = brupop("resume-version", Some(Argument::Version(version)), &self.namespace);
-            line(Tone::Bad, &format!("Halted {version}"), &format!("{age} ago: {why}; to go on: {resume}"));
+            let resume = brupop(
+                "resume-version",
+                Some(Argument::Version(version)),
+                &self.namespace,
+            );
+            line(
+                Tone::Bad,
+                &format!("Halted {version}"),
+                &format!("{age} ago: {why}; to go on: {resume}"),
+            );
         }
         for LeftByPeople { message, nodes } in &self.left_by_people {
             let nodes = some(nodes, usize::MAX);
-            line(Tone::Attention, "For the next update:", &format!("{message}: {nodes}"));
+            line(
+                Tone::Attention,
+                "For the next update:",
+                &format!("{message}: {nodes}"),
+            );
         }
         if self.not_opted_in > 0 {
             let about = format!(
@@ -100,9 +132,14 @@ impl Glance {
     }
 
     fn moving(&self, page: &Page) -> String {
-        let age = |since: Option<&String>| since.map_or("-".to_owned(), |since| age(since, page.now));
+        let age =
+            |since: Option<&String>| since.map_or("-".to_owned(), |since| age(since, page.now));
         let row = |moving: &Moving| {
-            let tone = if moving.overdue { Tone::Bad } else { Tone::Moving };
+            let tone = if moving.overdue {
+                Tone::Bad
+            } else {
+                Tone::Moving
+            };
             let overdue = if moving.overdue { " (overdue)" } else { "" };
             vec![
                 Cell::new(&moving.node),
@@ -111,7 +148,11 @@ impl Glance {
                 Cell::new(age(moving.since.as_ref())),
                 Cell::new(age(moving.updating_since.as_ref())),
                 Cell::new(moving.way()),
-                Cell::new(if moving.says_more() { moving.message.as_str() } else { "" }),
+                Cell::new(if moving.says_more() {
+                    moving.message.as_str()
+                } else {
+                    ""
+                }),
             ]
         };
         let head = [
@@ -123,7 +164,11 @@ impl Glance {
             ("FROM → TO", 2),
             ("WHY", 0),
         ];
-        table(&head, &self.moving.iter().map(row).collect::<Vec<_>>(), page)
+        table(
+            &head,
+            &self.moving.iter().map(row).collect::<Vec<_>>(),
+            page,
+        )
     }
 
     fn waiting(&self, page: &Page) -> String {
@@ -136,7 +181,12 @@ impl Glance {
         };
         let (mut rows, mut told) = (vec![], BTreeMap::<&str, usize>::new());
         let mut others = BTreeMap::<&str, Vec<String>>::new();
-        for WaitingNodes { reason, message, nodes } in &self.waiting {
+        for WaitingNodes {
+            reason,
+            message,
+            nodes,
+        } in &self.waiting
+        {
             let told = told.entry(reason).or_default();
             *told += 1;
             if *told <= ROWS_OF_REASON {
@@ -149,7 +199,11 @@ impl Glance {
             "each for a cause of its own, which {} tells",
             brupop("why", Some(Argument::Node("")), &self.namespace)
         );
-        rows.extend(others.iter().map(|(reason, nodes)| row(reason, &why, nodes)));
+        rows.extend(
+            others
+                .iter()
+                .map(|(reason, nodes)| row(reason, &why, nodes)),
+        );
         let head = [("REASON", 0), ("NODES", 1), ("WHY, AND WHICH", 0)];
         table(&head, &rows, page)
     }
@@ -159,9 +213,18 @@ impl Glance {
         let row = |line: &PoolLine| {
             let counts = &line.counts;
             let (updated, nodes) = (counts.updated_nodes, counts.nodes);
-            let bar = parts(POOL_BAR, number(updated), number(counts.updating_nodes), number(nodes)).concat();
+            let bar = parts(
+                POOL_BAR,
+                number(updated),
+                number(counts.updating_nodes),
+                number(nodes),
+            )
+            .concat();
             // What its nodes wait for stands above.
-            let told = self.waiting.iter().any(|group| group.message == line.message);
+            let told = self
+                .waiting
+                .iter()
+                .any(|group| group.message == line.message);
             let usual = ["Updating", Reason::NoUpdate.as_str()].contains(&line.reason.as_str());
             vec![
                 Cell::new(&line.pool),
@@ -169,9 +232,16 @@ impl Glance {
                 Cell::new(counts.updating_nodes.to_string()),
                 Cell::new(counts.pending_nodes.to_string()),
                 Cell::new(counts.blocked_nodes.to_string()),
-                Cell::new(format!("{} of {}", counts.unavailable_nodes, counts.unavailable_limit)),
+                Cell::new(format!(
+                    "{} of {}",
+                    counts.unavailable_nodes, counts.unavailable_limit
+                )),
                 Cell::toned(Tone::Attention, &line.reason),
-                Cell::new(if told || usual { "" } else { line.message.as_str() }),
+                Cell::new(if told || usual {
+                    ""
+                } else {
+                    line.message.as_str()
+                }),
             ]
         };
         let head = [
@@ -196,7 +266,11 @@ impl Glance {
             ]
         };
         let head = [("VERSION", 0), ("STATE", 0), ("NODES", 0)];
-        table(&head, &self.states.iter().map(row).collect::<Vec<_>>(), page)
+        table(
+            &head,
+            &self.states.iter().map(row).collect::<Vec<_>>(),
+            page,
+        )
     }
 }
 
@@ -236,12 +310,26 @@ impl Moving {
 /// How many are done, and how many are on their way.
 fn bar(length: usize, done: usize, moving: usize, all: usize) -> String {
     let [done, moving, rest] = parts(length, done, moving, all);
-    format!("{}{}{rest}", Tone::Good.paint(&done), Tone::Moving.paint(&moving))
+    format!(
+        "{}{}{rest}",
+        Tone::Good.paint(&done),
+        Tone::Moving.paint(&moving)
+    )
 }
 
 /// The done, the moving and the empty part of a bar of this many characters. The counts may come from a status that is not ours.
 fn parts(length: usize, done: usize, moving: usize, all: usize) -> [String; 3] {
-    let share = |part: usize| length.saturating_mul(part).checked_div(all).unwrap_or(0).min(length);
+    let share = |part: usize| {
+        length
+            .saturating_mul(part)
+            .checked_div(all)
+            .unwrap_or(0)
+            .min(length)
+    };
     let (done, begun) = (share(done), share(done.saturating_add(moving)));
-    ["█".repeat(done), "▒".repeat(begun - done), "░".repeat(length - begun)]
+    [
+        "█".repeat(done),
+        "▒".repeat(begun - done),
+        "░".repeat(length - begun),
+    ]
 }

@@ -6,14 +6,19 @@ use super::*;
 fn a_fleet_in_mid_update() {
     let rebooted = json!({"state": "RebootedIntoUpdate", "version": "1.20.0", "attempt": 1,
         "state_transition_timestamp": "2026-11-21T03:58:30Z"});
-    let runs = json!({"current_state": "RebootedIntoUpdate", "current_version": "1.20.0", "attempt": 1});
+    let runs =
+        json!({"current_state": "RebootedIntoUpdate", "current_version": "1.20.0", "attempt": 1});
     let mut shadows = vec![
         draining("node-0"),
         shadow(
             "node-1",
             &rebooted,
             runs,
-            ["True", "ReturningToService", "the node is being put back into service"],
+            [
+                "True",
+                "ReturningToService",
+                "the node is being put back into service",
+            ],
         ),
         updated("node-2"),
         updated("node-3"),
@@ -27,12 +32,23 @@ fn a_fleet_in_mid_update() {
                 "the host chooses no update; a person has paused the node (annotation brupop.bottlerocket.aws/pause)",
             ],
         ),
-        idle("node-4", ["False", "VersionHalted", "too many nodes failed to reach 1.19.9"]),
+        idle(
+            "node-4",
+            [
+                "False",
+                "VersionHalted",
+                "too many nodes failed to reach 1.19.9",
+            ],
+        ),
         item("node-5", json!({"spec": {"state": "Idle"}})),
         item("node-6", json!({"spec": {"state": "Dreaming"}})),
     ];
     shadows.extend((10..18).map(|number| idle(&format!("node-{number}"), LIMIT)));
-    let view = status::of(&Fleet { shadows, pools: vec![pool("web"), pool("db")], ..halted() });
+    let view = status::of(&Fleet {
+        shadows,
+        pools: vec![pool("web"), pool("db")],
+        ..halted()
+    });
     assert_eq!((view.nodes, view.up_to_date, view.moving.len()), (16, 3, 2));
     assert_snapshot!("status", text(&view));
     assert_snapshot!("status_yaml", yaml(&view));
@@ -43,10 +59,12 @@ fn a_fleet_in_mid_update() {
 fn a_terminal_shows_what_moves_first() {
     let of = |number: u8| format!("ip-10-0-12-{number}.eu-central-1.compute.internal");
     let waits = |number, reason, why| idle(&of(number), ["False", reason, why]);
-    let canary = "the pool canary-eu-central-1a goes first (spec.after): it is not done with this version";
+    let canary =
+        "the pool canary-eu-central-1a goes first (spec.after): it is not done with this version";
     let monitored = json!({"state": "MonitoringUpdate", "version": "1.20.0", "attempt": 1,
         "state_transition_timestamp": "2026-11-21T03:58:30Z"});
-    let runs = json!({"current_state": "MonitoringUpdate", "current_version": "1.20.0", "attempt": 1});
+    let runs =
+        json!({"current_state": "MonitoringUpdate", "current_version": "1.20.0", "attempt": 1});
     let said = [
         "True",
         "Monitoring",
@@ -60,11 +78,25 @@ fn a_terminal_shows_what_moves_first() {
         "OutsideWindow",
         "the maintenance window is closed; it opens at 2026-11-22T02:00:00Z",
     ));
-    let pools = ["canary-eu-central-1a", "workers-eu-central-1a", "workers-eu-central-1b", "gpu", "db"];
+    let pools = [
+        "canary-eu-central-1a",
+        "workers-eu-central-1a",
+        "workers-eu-central-1b",
+        "gpu",
+        "db",
+    ];
     let pools = pools.map(pool).to_vec();
-    let view = status::of(&Fleet { shadows, pools, ..halted() });
+    let view = status::of(&Fleet {
+        shadows,
+        pools,
+        ..halted()
+    });
     for columns in [60, 80, 120] {
-        let shown = strip_str(&view.text(&Page { columns: Some(columns), ..page() })).to_string();
+        let shown = strip_str(&view.text(&Page {
+            columns: Some(columns),
+            ..page()
+        }))
+        .to_string();
         let widest = shown.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(columns.into()), "{widest:?}: {shown}");
         for node in [of(0), of(10), of(20), of(50)] {
@@ -73,7 +105,10 @@ fn a_terminal_shows_what_moves_first() {
         // The reason why most wait is told once.
         assert_eq!(shown.matches("WaitingForPool").count(), 1, "{shown}");
         let at = |what: &str| shown.lines().position(|line| line == what).unwrap();
-        assert!(at("MOVING") < at("WAITING") && at("WAITING") < at("POOLS"), "{shown}");
+        assert!(
+            at("MOVING") < at("WAITING") && at("WAITING") < at("POOLS"),
+            "{shown}"
+        );
         assert!(columns < 80 || at("POOLS") < 23, "{shown}");
         assert_snapshot!(format!("status_{columns}"), shown);
     }
@@ -96,10 +131,17 @@ fn a_fleet_that_is_held_back() {
     let gone = "2026-11-21T03:00:00Z".parse().ok();
     assert_snapshot!(
         "status_held_back",
-        text(&status::of(&Fleet { object, leads: Leads::No(gone), ..halted() }))
+        text(&status::of(&Fleet {
+            object,
+            leads: Leads::No(gone),
+            ..halted()
+        }))
     );
     for object in [None, Some(new)] {
-        assert_snapshot!("status_without_operator", text(&status::of(&Fleet { object, ..halted() })));
+        assert_snapshot!(
+            "status_without_operator",
+            text(&status::of(&Fleet { object, ..halted() }))
+        );
     }
 }
 
@@ -113,11 +155,18 @@ fn a_paused_pool_is_told_while_it_is_up_to_date() {
             pool
         };
         let pools = (0..9).map(paused).collect();
-        let view = status::of(&Fleet { shadows: vec![updated("node-0")], pools, ..halted() });
+        let view = status::of(&Fleet {
+            shadows: vec![updated("node-0")],
+            pools,
+            ..halted()
+        });
         assert_eq!(view.pools.iter().filter(|line| line.paused).count(), count);
         let shown = text(&view);
-        let lines: Vec<String> =
-            shown.lines().filter(|line| line.starts_with("Paused:")).map(str::to_owned).collect();
+        let lines: Vec<String> = shown
+            .lines()
+            .filter(|line| line.starts_with("Paused:"))
+            .map(str::to_owned)
+            .collect();
         lines
     };
     assert_eq!(paused(0), [""; 0]);
@@ -127,11 +176,18 @@ fn a_paused_pool_is_told_while_it_is_up_to_date() {
     );
     assert_eq!(
         paused(2),
-        ["Paused: no update starts in 2 pools before `kubectl brupop resume --pool web-0`, \
-          `kubectl brupop resume --pool web-1`"]
+        [
+            "Paused: no update starts in 2 pools before `kubectl brupop resume --pool web-0`, \
+          `kubectl brupop resume --pool web-1`"
+        ]
     );
-    let [many] = &paused(9)[..] else { panic!("one line") };
-    assert!(many.contains("in 9 pools") && many.ends_with("--pool web-5` and 3 more"), "{many}");
+    let [many] = &paused(9)[..] else {
+        panic!("one line")
+    };
+    assert!(
+        many.contains("in 9 pools") && many.ends_with("--pool web-5` and 3 more"),
+        "{many}"
+    );
 }
 
 /// Conditions follow versions by seconds, and one reason can be about several things.
@@ -140,24 +196,46 @@ fn nodes_wait_for_what_their_sentence_says() {
     let waits = |node, why| idle(node, ["False", "WaitingForPool", why]);
     let shadows = vec![
         updated("node-5"),
-        idle("node-1", ["False", "NoUpdate", "the host chooses no update"]),
+        idle(
+            "node-1",
+            ["False", "NoUpdate", "the host chooses no update"],
+        ),
         waits("node-2", "the pool canary goes first"),
         waits("node-3", "the pool web goes first"),
         waits("node-4", "the pool web goes first"),
     ];
-    let status = status::of(&Fleet { shadows, ..halted() });
+    let status = status::of(&Fleet {
+        shadows,
+        ..halted()
+    });
     assert_eq!(status.up_to_date, 1);
-    let groups: Vec<_> =
-        status.waiting.iter().map(|group| (group.message.as_str(), group.nodes.len())).collect();
-    let not_said = "their hosts know of an update; the reconciler has not said yet what they wait for";
-    assert_eq!(groups, [("the pool web goes first", 2), (not_said, 1), ("the pool canary goes first", 1)]);
+    let groups: Vec<_> = status
+        .waiting
+        .iter()
+        .map(|group| (group.message.as_str(), group.nodes.len()))
+        .collect();
+    let not_said =
+        "their hosts know of an update; the reconciler has not said yet what they wait for";
+    assert_eq!(
+        groups,
+        [
+            ("the pool web goes first", 2),
+            (not_said, 1),
+            ("the pool canary goes first", 1)
+        ]
+    );
 }
 
 #[test]
 fn nodes_behind_are_not_called_up_to_date() {
     let says = |node: &str, reason, why| {
         let status = json!({"current_state": "Idle", "current_version": "1.19.4"});
-        shadow(node, &json!({"state": "Idle"}), status, ["False", reason, why])
+        shadow(
+            node,
+            &json!({"state": "Idle"}),
+            status,
+            ["False", reason, why],
+        )
     };
     let not_offered = "the host is not offered 1.20.0, which node-5 runs";
     let shadows = vec![
@@ -166,10 +244,16 @@ fn nodes_behind_are_not_called_up_to_date() {
         says("node-2", "NotOffered", not_offered),
         says("node-3", "NoUpdateChosen", "the host chooses no update"),
     ];
-    let status = status::of(&Fleet { shadows, ..halted() });
+    let status = status::of(&Fleet {
+        shadows,
+        ..halted()
+    });
     assert_eq!(status.up_to_date, 1);
-    let groups: Vec<_> =
-        status.waiting.iter().map(|group| (group.reason.as_str(), group.nodes.len())).collect();
+    let groups: Vec<_> = status
+        .waiting
+        .iter()
+        .map(|group| (group.reason.as_str(), group.nodes.len()))
+        .collect();
     assert_eq!(groups, [("NotOffered", 2), ("NoUpdateChosen", 1)]);
 }
 
@@ -180,11 +264,21 @@ fn many_causes_do_not_fill_the_screen() {
         let why = format!("the node waits until 2026-11-21T04:{number}:00Z");
         idle(&format!("node-{number}"), ["False", "BackingOff", &why])
     };
-    let shadows = (10..22).map(backs_off).chain([idle("node-1", LIMIT)]).collect();
-    let view = status::of(&Fleet { shadows, ..halted() });
+    let shadows = (10..22)
+        .map(backs_off)
+        .chain([idle("node-1", LIMIT)])
+        .collect();
+    let view = status::of(&Fleet {
+        shadows,
+        ..halted()
+    });
     assert_eq!(view.waiting.len(), 13);
     let shown = text(&view);
     assert_eq!(shown.matches("BackingOff").count(), 4, "{shown}");
-    let others = "BackingOff    9      each for a cause of its own, which `kubectl brupop why NODE` tells";
-    assert!(shown.contains(others) && shown.contains("LimitReached"), "{shown}");
+    let others =
+        "BackingOff    9      each for a cause of its own, which `kubectl brupop why NODE` tells";
+    assert!(
+        shown.contains(others) && shown.contains("LimitReached"),
+        "{shown}"
+    );
 }

@@ -39,13 +39,35 @@ fn a_node_that_waits() {
     let spec = json!({"state": "Idle", "failures": {"count": 2, "attempt": 3, "at": "2026-11-21T03:20:00Z", "reason": "FellBack"}});
     let status = json!({"current_state": "Idle", "current_version": "1.19.4", "target_version": "1.20.0",
         "problem": "RefreshFailed", "message": "the repository does not answer"});
-    let waits = shadow("node-1", &spec, status, ["False", "BackingOff", "the last attempt was given up"]);
-    assert_snapshot!("why_backing_off", text(&why::of("node-1", &about(waits)).unwrap()));
-    let unknown = idle("node-1", ["False", "OfAnotherRelease", "a later release has reasons of its own"]);
-    assert_snapshot!("why_of_another_release", text(&why::of("node-1", &about(unknown)).unwrap()));
+    let waits = shadow(
+        "node-1",
+        &spec,
+        status,
+        ["False", "BackingOff", "the last attempt was given up"],
+    );
+    assert_snapshot!(
+        "why_backing_off",
+        text(&why::of("node-1", &about(waits)).unwrap())
+    );
+    let unknown = idle(
+        "node-1",
+        [
+            "False",
+            "OfAnotherRelease",
+            "a later release has reasons of its own",
+        ],
+    );
+    assert_snapshot!(
+        "why_of_another_release",
+        text(&why::of("node-1", &about(unknown)).unwrap())
+    );
     let queued = why::of("node-1", &about(idle("node-1", LIMIT))).unwrap();
     assert_eq!(queued.slots.as_deref(), Some("1 of 2 in use, by node-0"));
-    assert!(text(&queued).contains("1 of 2 in use, by node-0"), "{}", text(&queued));
+    assert!(
+        text(&queued).contains("1 of 2 in use, by node-0"),
+        "{}",
+        text(&queued)
+    );
 }
 
 /// The condition Progressing is False while the node is idle, too.
@@ -55,7 +77,14 @@ fn a_node_waits_no_longer_than_its_update_is_known() {
         let mut shadow = idle("node-1", progressing);
         let [is, at] = known;
         let known = json!({"type": "UpdateAvailable", "status": is, "reason": "R", "message": "m", "lastTransitionTime": at});
-        let conditions = &mut shadow.body.as_mut().unwrap().status.as_mut().unwrap().conditions;
+        let conditions = &mut shadow
+            .body
+            .as_mut()
+            .unwrap()
+            .status
+            .as_mut()
+            .unwrap()
+            .conditions;
         conditions.push(serde_json::from_value(known).unwrap());
         let view = why::of("node-1", &about(shadow)).unwrap();
         let shown = text(&view);
@@ -74,7 +103,11 @@ fn a_node_waits_no_longer_than_its_update_is_known() {
         (draining, ["True", later], transition),
         (up_to_date, ["True", later], transition),
     ] {
-        assert_eq!(since(progressing, known), expected, "{progressing:?}, {known:?}");
+        assert_eq!(
+            since(progressing, known),
+            expected,
+            "{progressing:?}, {known:?}"
+        );
     }
 }
 
@@ -82,9 +115,17 @@ fn a_node_waits_no_longer_than_its_update_is_known() {
 #[test]
 fn a_node_is_told_whose_slots_are_in_use() {
     let fleet = |of_web: usize| {
-        let slot = |number| (format!("brs-node-{number}"), json!({"uid": "u", "attempt": 2, "pool": "web"}));
+        let slot = |number| {
+            (
+                format!("brs-node-{number}"),
+                json!({"uid": "u", "attempt": 2, "pool": "web"}),
+            )
+        };
         let mut slots: serde_json::Map<_, _> = (0..of_web).map(slot).collect();
-        slots.insert("brs-node-9".to_owned(), json!({"uid": "u", "attempt": 2, "pool": "db"}));
+        slots.insert(
+            "brs-node-9".to_owned(),
+            json!({"uid": "u", "attempt": 2, "pool": "db"}),
+        );
         watched_fleet(&json!({}), &json!({"term": 1, "limit": 8, "slots": slots})).object
     };
     let of_web = "3 of 3 in use in the pool web, by node-0, node-1, node-2";
@@ -92,34 +133,74 @@ fn a_node_is_told_whose_slots_are_in_use() {
         ("web", 3, of_web),
         ("web", 2, "3 of 8 in use, by node-0, node-1, node-9"),
         ("db", 1, "2 of 8 in use, by node-0, node-9"),
-        ("default", 1, "0 of MAX_CONCURRENT_UPDATE in use in the pool default"),
-        ("default", 7, "8 of 8 in use, by node-0, node-1, node-2, node-3, node-4, node-5 and 2 more"),
+        (
+            "default",
+            1,
+            "0 of MAX_CONCURRENT_UPDATE in use in the pool default",
+        ),
+        (
+            "default",
+            7,
+            "8 of 8 in use, by node-0, node-1, node-2, node-3, node-4, node-5 and 2 more",
+        ),
     ] {
         let mut waits = idle("node-7", LIMIT);
         waits.body.as_mut().unwrap().status.as_mut().unwrap().pool = Some(pool_of_node.to_owned());
         let pools = vec![pool("web"), pool("db")];
         let fleet = Some(fleet(slots));
         let (object, shadows) = (fleet.clone(), vec![waits.clone()]);
-        let glance = Fleet { object, shadows, pools: pools.clone(), ..halted() };
+        let glance = Fleet {
+            object,
+            shadows,
+            pools: pools.clone(),
+            ..halted()
+        };
         let shown = text(&status::of(&glance));
         assert!(shown.contains(expected), "{shown}");
-        let why = why::of("node-7", &AboutNode { fleet, pools, ..about(waits) }).unwrap();
-        assert_eq!((why.slots.as_deref(), why.pool.as_deref()), (Some(expected), Some(pool_of_node)));
+        let why = why::of(
+            "node-7",
+            &AboutNode {
+                fleet,
+                pools,
+                ..about(waits)
+            },
+        )
+        .unwrap();
+        assert_eq!(
+            (why.slots.as_deref(), why.pool.as_deref()),
+            (Some(expected), Some(pool_of_node))
+        );
     }
 }
 
 #[test]
 fn a_node_without_a_shadow() {
-    let without = |node| AboutNode { shadow: None, fleet: None, node, ..about(idle("node-0", LIMIT)) };
+    let without = |node| AboutNode {
+        shadow: None,
+        fleet: None,
+        node,
+        ..about(idle("node-0", LIMIT))
+    };
     let unlabelled = why::of("node-0", &without(Ok(Some(node(&json!({}), &json!({})))))).unwrap();
     assert_eq!(unlabelled.reason.as_deref(), Some("NotLabelled"));
     assert_snapshot!("why_not_labelled", text(&unlabelled));
-    let labelled = node(&json!({"bottlerocket.aws/updater-interface-version": "2.0.0"}), &json!({}));
+    let labelled = node(
+        &json!({"bottlerocket.aws/updater-interface-version": "2.0.0"}),
+        &json!({}),
+    );
     let labelled = why::of("node-0", &without(Ok(Some(labelled)))).unwrap();
-    assert_eq!((labelled.reason, labelled.message.contains("has not created its shadow")), (None, true));
+    assert_eq!(
+        (
+            labelled.reason,
+            labelled.message.contains("has not created its shadow")
+        ),
+        (None, true)
+    );
     let hidden = why::of("node-0", &without(Err("you may not get nodes".to_owned()))).unwrap();
     assert_eq!(hidden.notes, ["you may not get nodes"]);
-    let none = why::of("node-9", &without(Ok(None))).unwrap_err().to_string();
+    let none = why::of("node-9", &without(Ok(None)))
+        .unwrap_err()
+        .to_string();
     assert_eq!(none, "there is no Node node-9, and no shadow of it");
 }
 
@@ -127,9 +208,15 @@ fn a_node_without_a_shadow() {
 #[test]
 fn a_silent_agent_may_have_no_pod() {
     let silent = Reason::of_word("AgentSilent").unwrap();
-    let view =
-        why::of("node-1", &about(idle("node-1", ["False", "AgentSilent", &silent.message()]))).unwrap();
+    let view = why::of(
+        "node-1",
+        &about(idle("node-1", ["False", "AgentSilent", &silent.message()])),
+    )
+    .unwrap();
     for told in [view.message.as_str(), view.remedy.as_deref().unwrap()] {
-        assert!(told.contains("DaemonSet") && told.contains("if there is no pod"), "{told}");
+        assert!(
+            told.contains("DaemonSet") && told.contains("if there is no pod"),
+            "{told}"
+        );
     }
 }

@@ -8,19 +8,30 @@ use proptest::prelude::*;
 use serde_json::json;
 
 fn node(name: &str, is_ready: bool) -> WatchedNode {
-    world::node(name, world::ready(if is_ready { "True" } else { "False" }, None))
+    world::node(
+        name,
+        world::ready(if is_ready { "True" } else { "False" }, None),
+    )
 }
 
 fn shadow(name: &str, state: &str) -> Item<BottlerocketShadow> {
-    world::shadow(&names::shadow_name(name), json!({"state": state}), json!({}))
+    world::shadow(
+        &names::shadow_name(name),
+        json!({"state": state}),
+        json!({}),
+    )
 }
 
 /// An agent's pod; without a node it cannot be read.
 fn agent(name: &str, node: Option<&str>, ready: bool) -> PodItem {
     let status = if ready { "True" } else { "False" };
-    let condition = json!({"type": "Ready", "status": status, "lastTransitionTime": "2026-11-21T04:00:00Z"});
+    let condition =
+        json!({"type": "Ready", "status": status, "lastTransitionTime": "2026-11-21T04:00:00Z"});
     let spec = node.map_or_else(|| json!("?"), |node| json!({"nodeName": node}));
-    world::pod(name, json!({"spec": spec, "status": {"conditions": [condition]}}))
+    world::pod(
+        name,
+        json!({"spec": spec, "status": {"conditions": [condition]}}),
+    )
 }
 
 /// One event of a watch.
@@ -69,7 +80,13 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// What there is after these events, object by object.
-fn objects(events: &[Event]) -> (Vec<WatchedNode>, Vec<Item<BottlerocketShadow>>, Vec<PodItem>) {
+fn objects(
+    events: &[Event],
+) -> (
+    Vec<WatchedNode>,
+    Vec<Item<BottlerocketShadow>>,
+    Vec<PodItem>,
+) {
     let (mut nodes, mut shadows, mut agents) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for event in events {
         match event {
@@ -87,7 +104,11 @@ fn objects(events: &[Event]) -> (Vec<WatchedNode>, Vec<Item<BottlerocketShadow>>
             Event::AgentGone(of) => drop(agents.remove(of)),
         }
     }
-    (nodes.into_values().collect(), shadows.into_values().collect(), agents.into_values().collect())
+    (
+        nodes.into_values().collect(),
+        shadows.into_values().collect(),
+        agents.into_values().collect(),
+    )
 }
 
 proptest! {
@@ -140,7 +161,10 @@ fn of_two_agents_the_ready_one_counts() {
 fn a_readable_agents_pod_is_not_counted() {
     let mut cluster = Cluster::default();
     assert!(agent("a", None, true).put(&mut cluster));
-    assert!(!agent("a", None, false).put(&mut cluster), "it still cannot be read");
+    assert!(
+        !agent("a", None, false).put(&mut cluster),
+        "it still cannot be read"
+    );
     assert_eq!(cluster.unreadable_agents(), 1);
     assert!(world::pod("a", json!({"spec": {"nodeName": null}})).put(&mut cluster));
     assert_eq!(cluster.unreadable_agents(), 0);

@@ -55,7 +55,10 @@ impl Watched for WatchedNode {
     }
 
     fn names(cluster: &Cluster) -> BTreeSet<String> {
-        cluster.nodes().map(|(_, node)| node.name().to_owned()).collect()
+        cluster
+            .nodes()
+            .map(|(_, node)| node.name().to_owned())
+            .collect()
     }
 }
 
@@ -71,7 +74,10 @@ impl Watched for Item<BottlerocketShadow> {
     }
 
     fn names(cluster: &Cluster) -> BTreeSet<String> {
-        let with_shadow = cluster.entries.iter().filter(|(_, entry)| entry.shadow.is_some());
+        let with_shadow = cluster
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.shadow.is_some());
         with_shadow.map(|(name, _)| name.clone()).collect()
     }
 }
@@ -87,7 +93,11 @@ impl Watched for Item<WatchedFleet> {
     }
 
     fn names(cluster: &Cluster) -> BTreeSet<String> {
-        cluster.fleet.iter().map(|fleet| fleet.name().to_owned()).collect()
+        cluster
+            .fleet
+            .iter()
+            .map(|fleet| fleet.name().to_owned())
+            .collect()
     }
 }
 
@@ -102,10 +112,17 @@ impl Watched for PodItem {
             <Self as Watched>::remove(self.name(), cluster);
         }
         if counts {
-            cluster.agents.insert(self.name().to_owned(), shadow.clone());
+            cluster
+                .agents
+                .insert(self.name().to_owned(), shadow.clone());
         }
-        let Some((agent, shadow)) = agent.zip(shadow) else { return before != counts.then_some(None) };
-        let old = cluster.entry(&shadow).agents.insert(self.name().to_owned(), agent.clone());
+        let Some((agent, shadow)) = agent.zip(shadow) else {
+            return before != counts.then_some(None);
+        };
+        let old = cluster
+            .entry(&shadow)
+            .agents
+            .insert(self.name().to_owned(), agent.clone());
         old != Some(agent)
     }
 
@@ -129,9 +146,16 @@ impl Watched for Item<Pool> {
         let pool = cluster.in_place_of(before, self);
         cluster.pools.insert(name, pool);
         let Cluster { pools, said, .. } = cluster;
-        if pool::bound(pools.values_mut().filter_map(|pool| pool.item.body.as_mut().ok())) {
+        if pool::bound(
+            pools
+                .values_mut()
+                .filter_map(|pool| pool.item.body.as_mut().ok()),
+        ) {
             *said += 1;
-            pools.values_mut().filter(|pool| pool.is_given_up()).for_each(|pool| pool.said = *said);
+            pools
+                .values_mut()
+                .filter(|pool| pool.is_given_up())
+                .for_each(|pool| pool.said = *said);
         }
         true
     }

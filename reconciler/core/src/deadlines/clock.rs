@@ -18,7 +18,12 @@ pub struct Clock<'k> {
 impl<'k> Clock<'k> {
     /// A clock that knows which times earlier passes have seen ahead.
     pub fn new(now: Timestamp, known: &'k Ahead) -> Self {
-        Self { now, next: None, known, ahead: Ahead::default() }
+        Self {
+            now,
+            next: None,
+            known,
+            ahead: Ahead::default(),
+        }
     }
 
     /// Returns since when this time counts; see [`Ahead::since`].
@@ -46,7 +51,11 @@ impl<'k> Clock<'k> {
     }
 
     /// Has so much time passed since then? Yes, if there is no time, or it cannot be read.
-    pub(crate) fn passed_or_unknown(&mut self, since: Option<Timestamp>, wait: SignedDuration) -> bool {
+    pub(crate) fn passed_or_unknown(
+        &mut self,
+        since: Option<Timestamp>,
+        wait: SignedDuration,
+    ) -> bool {
         since.is_none_or(|since| self.is_older(since, wait))
     }
 
@@ -80,7 +89,9 @@ mod tests {
         assert!(Clock::new(next, Ahead::NONE).passed(since, half));
         // A time that cannot be read is not waited for.
         let mut clock = Clock::new(Timestamp::UNIX_EPOCH, Ahead::NONE);
-        assert!(clock.passed_or_unknown(times::read(Some("soon")), whole) && !clock.passed(None, whole));
+        assert!(
+            clock.passed_or_unknown(times::read(Some("soon")), whole) && !clock.passed(None, whole)
+        );
         assert_eq!(clock.next, None);
     }
 }

@@ -21,8 +21,16 @@ pub fn back_off_text(
 ) -> Option<String> {
     let since = ahead.read([uid, FAILED], Some(&failures.at), now)?;
     let until = until(since, back_off(base, failures, uid)).filter(|until| *until > now)?;
-    let times = if failures.count == 1 { "once".to_owned() } else { format!("{} times", failures.count) };
-    let on = failures.message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
+    let times = if failures.count == 1 {
+        "once".to_owned()
+    } else {
+        format!("{} times", failures.count)
+    };
+    let on = failures
+        .message
+        .as_ref()
+        .map(|message| format!(": {message}"))
+        .unwrap_or_default();
     Some(format!(
         "it failed {times}, the last time at {} ({}{on}), and waits until {until}{}",
         failures.at,
@@ -33,7 +41,12 @@ pub fn back_off_text(
 
 /// Why a node waits whose last attempt, begun for this version, has neither failed nor succeeded, and until when, as a part
 /// of a sentence.
-pub fn given_up_text(node: &str, version: &str, why: Option<&str>, transition: Timestamp) -> Option<String> {
+pub fn given_up_text(
+    node: &str,
+    version: &str,
+    why: Option<&str>,
+    transition: Timestamp,
+) -> Option<String> {
     let until = until(transition, OTHER_TARGET_BACK_OFF)?;
     let why = why.map(|why| format!(" {why}")).unwrap_or_default();
     Some(format!(
@@ -62,15 +75,25 @@ pub fn soak_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
 pub fn workloads_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
     let durations = pool.rules?.durations;
     let until = until(since, durations.soak + durations.workloads)?;
-    let setting = setting(pool, "spec.soak.workloadsTimeout", "WORKLOADS_DEADLINE_SECONDS");
-    Some(format!("it keeps its slot until {until} at the latest ({setting})"))
+    let setting = setting(
+        pool,
+        "spec.soak.workloadsTimeout",
+        "WORKLOADS_DEADLINE_SECONDS",
+    );
+    Some(format!(
+        "it keeps its slot until {until} at the latest ({setting})"
+    ))
 }
 
 /// Until when a node of this pool is excluded from load balancers before its drain, which has been so since then, and by
 /// which setting, as a part of a sentence; `None` if the pool has no rules.
 pub fn exclusion_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
     let until = until(since, pool.rules?.durations.exclusion)?;
-    let setting = setting(pool, "spec.drain.loadBalancerDelay", "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC");
+    let setting = setting(
+        pool,
+        "spec.drain.loadBalancerDelay",
+        "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC",
+    );
     Some(format!("its drain begins at {until} ({setting})"))
 }
 
@@ -81,7 +104,11 @@ fn until(since: Timestamp, wait: SignedDuration) -> Option<Timestamp> {
 
 /// Where it is said: in the field of a pool, or in the reconciler's environment.
 fn setting(pool: &PoolFacts<'_>, field: &str, variable: &str) -> String {
-    if pool.name == DEFAULT_POOL { variable.to_owned() } else { format!("{field} of the pool {}", pool.name) }
+    if pool.name == DEFAULT_POOL {
+        variable.to_owned()
+    } else {
+        format!("{field} of the pool {}", pool.name)
+    }
 }
 
 #[cfg(test)]
@@ -94,13 +121,18 @@ mod tests {
     fn steps_say_until_when_and_by_which_setting() {
         let rules = Rules::default();
         let text = |name, of: fn(&PoolFacts<'_>, Timestamp) -> Option<String>| {
-            let pool = PoolFacts { name, rules: Some(&rules), ..PoolFacts::DEFAULT };
+            let pool = PoolFacts {
+                name,
+                rules: Some(&rules),
+                ..PoolFacts::DEFAULT
+            };
             of(&pool, at("2026-11-21T04:00:00.250Z")).unwrap()
         };
         let soak = "that ends at 2026-11-21T04:01:00Z at the earliest";
-        for (name, setting) in
-            [(DEFAULT_POOL, "(SOAK_SECONDS)"), ("web", "(spec.soak.readyFor of the pool web)")]
-        {
+        for (name, setting) in [
+            (DEFAULT_POOL, "(SOAK_SECONDS)"),
+            ("web", "(spec.soak.readyFor of the pool web)"),
+        ] {
             let text = text(name, soak_text);
             assert!(text.starts_with(soak) && text.ends_with(setting), "{text}");
         }
@@ -112,7 +144,11 @@ mod tests {
             text("web", workloads_text),
             "it keeps its slot until 2026-11-21T04:16:00Z at the latest (spec.soak.workloadsTimeout of the pool web)"
         );
-        assert_eq!(soak_text(&PoolFacts::DEFAULT, at("2026-11-21T04:00:00Z")), None, "no rules");
+        assert_eq!(
+            soak_text(&PoolFacts::DEFAULT, at("2026-11-21T04:00:00Z")),
+            None,
+            "no rules"
+        );
     }
 
     #[test]
@@ -126,21 +162,42 @@ mod tests {
         };
         let now = "2026-11-21T04:01:00Z".parse().unwrap();
         let base = SignedDuration::from_mins(2);
-        let text = |failures: &Failures, now| back_off_text("n", failures, base, "", Ahead::NONE, now);
+        let text =
+            |failures: &Failures, now| back_off_text("n", failures, base, "", Ahead::NONE, now);
         let event = |count| text(&failures(count), now);
         let once = "it failed once, the last time at 2026-11-21T04:00:00.250Z (FellBack), and waits until ";
-        let once = event(1).unwrap().strip_prefix(once).map(str::to_owned).unwrap();
-        let end = once.strip_suffix(", or until `kubectl brupop retry n`").unwrap();
+        let once = event(1)
+            .unwrap()
+            .strip_prefix(once)
+            .map(str::to_owned)
+            .unwrap();
+        let end = once
+            .strip_suffix(", or until `kubectl brupop retry n`")
+            .unwrap();
         let end = end.parse::<Timestamp>().unwrap();
         let least = "2026-11-21T04:02:00Z".parse().unwrap();
-        assert!(end >= least && end <= least + SignedDuration::from_secs(16), "{end}");
+        assert!(
+            end >= least && end <= least + SignedDuration::from_secs(16),
+            "{end}"
+        );
         assert!(event(2).unwrap().starts_with("it failed 2 times, "));
-        let given_up = |why| given_up_text("n", "1.20.0", why, at("2026-11-21T04:00:00.250Z")).unwrap();
+        let given_up =
+            |why| given_up_text("n", "1.20.0", why, at("2026-11-21T04:00:00.250Z")).unwrap();
         let end = "; that is no failure, and the node waits until 2026-11-21T04:01:00Z, or until `kubectl brupop retry n`";
-        assert_eq!(given_up(None), format!("the update to 1.20.0 was given up{end}"));
+        assert_eq!(
+            given_up(None),
+            format!("the update to 1.20.0 was given up{end}")
+        );
         let paused = "the update to 1.20.0 was given up (NodePaused): a person paused this node";
-        assert_eq!(given_up(Some("(NodePaused): a person paused this node")), format!("{paused}{end}"));
+        assert_eq!(
+            given_up(Some("(NodePaused): a person paused this node")),
+            format!("{paused}{end}")
+        );
         assert_eq!(text(&Failures::default(), now), None, "no time");
-        assert_eq!(text(&failures(1), "2026-11-21T04:03:00Z".parse().unwrap()), None, "it is over");
+        assert_eq!(
+            text(&failures(1), "2026-11-21T04:03:00Z".parse().unwrap()),
+            None,
+            "it is over"
+        );
     }
 }

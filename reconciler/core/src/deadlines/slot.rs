@@ -10,7 +10,15 @@ use crate::policy::Durations;
 impl Times<'_> {
     /// The longest time for which a slot stays in this state, if the reconciler can do what the state's deadline asks for.
     fn longest(&self, state: State) -> SignedDuration {
-        let (Durations { stage, reboot, settle, .. }, steps) = (*self.durations, self.steps);
+        let (
+            Durations {
+                stage,
+                reboot,
+                settle,
+                ..
+            },
+            steps,
+        ) = (*self.durations, self.steps);
         let step = match state {
             State::Idle | State::ErrorReset => settle,
             State::StagedAndPerformedUpdate => stage + steps.exclusion + steps.drain * 2,

@@ -12,7 +12,12 @@ impl<'a> Case<'_, 'a> {
     /// cordon that is there before that is a person's. So is every cordon of a node without the label: the policy
     /// `brupop-reconciler` keeps such nodes from us, and the update is given up.
     pub(super) fn adopt(self) -> Decision<'a> {
-        let Self { fleet, node, shadow, .. } = self;
+        let Self {
+            fleet,
+            node,
+            shadow,
+            ..
+        } = self;
         let Some(slot) = self.slot else {
             return Decision::wait(match fleet.alone {
                 false => Reason::OtherOperator,
@@ -37,6 +42,7 @@ impl<'a> Case<'_, 'a> {
             ];
             return Decision::write(writes::mark(node, tests, [], marker), starting);
         }
-        Decision::write(writes::adopt(fleet, shadow, node, slot), starting).reaching(Milestone::Adopted)
+        Decision::write(writes::adopt(fleet, shadow, node, slot), starting)
+            .reaching(Milestone::Adopted)
     }
 }

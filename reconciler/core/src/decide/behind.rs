@@ -25,7 +25,10 @@ pub(super) fn name_missing<'a>(
     views: &[NodeView<'a>],
     decisions: &mut [Decision<'a>],
 ) {
-    if decisions.iter().all(|decision| decision.reason != Reason::NoUpdate) {
+    if decisions
+        .iter()
+        .all(|decision| decision.reason != Reason::NoUpdate)
+    {
         return;
     }
     let variants = variants(views);
@@ -41,13 +44,20 @@ pub(super) fn name_missing<'a>(
 fn variants<'a>(views: &[NodeView<'a>]) -> BTreeMap<Option<&'a str>, Variant<'a>> {
     let mut variants = BTreeMap::<_, Variant<'_>>::new();
     for view in views {
-        let Some(node) = view.node.filter(|node| node.labelled) else { continue };
+        let Some(node) = view.node.filter(|node| node.labelled) else {
+            continue;
+        };
         let variant = variants.entry(node.variant).or_default();
-        if let Some((text, runs)) = node.version.and_then(|text| Some((text, Version::parse(text).ok()?))) {
+        if let Some((text, runs)) = node
+            .version
+            .and_then(|text| Some((text, Version::parse(text).ok()?)))
+        {
             variant.run_by.entry(runs).or_insert((text, node.name));
         }
         let chosen = view.shadow.and_then(|shadow| shadow.update());
-        variant.chosen.extend(chosen.and_then(|chosen| Version::parse(chosen).ok()));
+        variant
+            .chosen
+            .extend(chosen.and_then(|chosen| Version::parse(chosen).ok()));
     }
     for variant in variants.values_mut() {
         variant.chosen.sort_unstable();
@@ -66,9 +76,14 @@ fn missing<'a>(
     let variant = variants.get(&node.variant)?;
     let rules = fleet.pool_of(view).and_then(|pool| pool.rules);
     // A release that was withdrawn: two hosts choose an older one in its place.
-    let is_withdrawn = |version: &Version| variant.chosen.get(1).is_some_and(|chosen| chosen < version);
+    let is_withdrawn =
+        |version: &Version| variant.chosen.get(1).is_some_and(|chosen| chosen < version);
     let is_halted = |text: &str| fleet.is_halted_for(view, text);
-    let mut newer = variant.run_by.iter().rev().take_while(|(version, _)| **version > runs);
+    let mut newer = variant
+        .run_by
+        .iter()
+        .rev()
+        .take_while(|(version, _)| **version > runs);
     let newest = newer.find(|(version, (text, _))| {
         !is_withdrawn(version) && !is_halted(text) && rules.is_none_or(|rules| rules.allow(text))
     });

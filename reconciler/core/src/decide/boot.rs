@@ -19,7 +19,10 @@ pub(super) enum Boot {
 
 /// In which boot the host of this node is.
 pub(super) fn boot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Boot {
-    let from = shadow.spec.reboot_from_boot_id.or(shadow.spec.baseline_boot_id);
+    let from = shadow
+        .spec
+        .reboot_from_boot_id
+        .or(shadow.spec.baseline_boot_id);
     match (from == Some(node.boot_id), node.version) {
         (true, _) => Boot::Same,
         (false, None) => Boot::IntoUnknown,

@@ -84,11 +84,19 @@ pub(super) struct Case<'c, 'a> {
 
 impl<'a> Decision<'a> {
     pub(super) fn wait(reason: Reason<'a>) -> Self {
-        Self { effect: None, reason, milestone: None }
+        Self {
+            effect: None,
+            reason,
+            milestone: None,
+        }
     }
 
     pub(super) fn carry_out(effect: Effect<'a>, reason: Reason<'a>) -> Self {
-        Self { effect: Some(effect), reason, milestone: None }
+        Self {
+            effect: Some(effect),
+            reason,
+            milestone: None,
+        }
     }
 
     pub(super) fn write(write: Write<'a>, reason: Reason<'a>) -> Self {
@@ -96,6 +104,9 @@ impl<'a> Decision<'a> {
     }
 
     pub(super) fn reaching(self, milestone: Milestone) -> Self {
-        Self { milestone: Some(milestone), ..self }
+        Self {
+            milestone: Some(milestone),
+            ..self
+        }
     }
 }

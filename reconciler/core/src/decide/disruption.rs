@@ -36,8 +36,13 @@ impl<'a> Waiting<'a> {
             return Self::none();
         }
         let waiting = views.iter().zip(held).zip(nodes);
-        let waiting = waiting.filter(|((_, slot), decision)| slot.is_some() || waits(&decision.reason));
-        Self(waiting.filter_map(|((view, _), _)| pool_and_version(view)).collect())
+        let waiting =
+            waiting.filter(|((_, slot), decision)| slot.is_some() || waits(&decision.reason));
+        Self(
+            waiting
+                .filter_map(|((view, _), _)| pool_and_version(view))
+                .collect(),
+        )
     }
 
     /// Is one of them in the node's pool, and is it to run what the node runs?
@@ -56,29 +61,46 @@ pub(super) fn release<'a>(
     waiting: &Waiting<'a>,
     decision: &mut Decision<'a>,
 ) {
-    let Some((node, marker)) = view.node.and_then(|node| Some((node, node.marker?))) else { return };
+    let Some((node, marker)) = view.node.and_then(|node| Some((node, node.marker?))) else {
+        return;
+    };
     let in_use = || slot.is_some() || (waiting.needs(view) && !view.time.kept_for_long);
     let waits = decision.effect.is_none() && decision.reason != Reason::NotLeading;
     if !waits || !marker.is_kept() || (!must_go(fleet, view) && in_use()) {
         return;
     }
     // Until its update is over, the owners that the marker names are watched.
-    let is_over = view.shadow.is_none_or(|shadow| shadow.spec.state == State::Idle);
-    let write =
-        if is_over { writes::undo(&node, marker) } else { writes::release_to_autoscalers(&node, marker) };
+    let is_over = view
+        .shadow
+        .is_none_or(|shadow| shadow.spec.state == State::Idle);
+    let write = if is_over {
+        writes::undo(&node, marker)
+    } else {
+        writes::release_to_autoscalers(&node, marker)
+    };
     decision.effect = Some(Effect::Write(write));
 }
 
 /// Do the annotations go, even if another node needs the node?
 fn must_go(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
     let Some(node) = view.node else { return false };
-    let pool_paused = fleet.pool_of(view).is_some_and(|pool| pool.starts == Starts::Paused);
-    let halted = node.version.is_some_and(|version| fleet.is_halted_for(view, version));
-    !node.labelled || fleet.starts == Starts::Paused || pool_paused || halted || view.time.kept_is_lost
+    let pool_paused = fleet
+        .pool_of(view)
+        .is_some_and(|pool| pool.starts == Starts::Paused);
+    let halted = node
+        .version
+        .is_some_and(|version| fleet.is_halted_for(view, version));
+    !node.labelled
+        || fleet.starts == Starts::Paused
+        || pool_paused
+        || halted
+        || view.time.kept_is_lost
 }
 
 fn is_kept(view: &NodeView<'_>) -> bool {
-    view.node.and_then(|node| node.marker).is_some_and(Marker::is_kept)
+    view.node
+        .and_then(|node| node.marker)
+        .is_some_and(Marker::is_kept)
 }
 
 /// Would the node begin if there was room, once others are done, or once something is over that ends by itself or that a new

@@ -10,13 +10,22 @@ impl<'a> Case<'_, 'a> {
     /// The next step on the way to an empty node; `None` once it is cordoned and no pod is left that has to go. Whether that
     /// is so is made sure of with the grant.
     pub(super) fn next_drain_step(self) -> Option<Decision<'a>> {
-        let Self { fleet, view, node, shadow, .. } = self;
+        let Self {
+            fleet,
+            view,
+            node,
+            shadow,
+            ..
+        } = self;
         let marker = node.marker.cloned().unwrap_or_else(|| Marker {
             shadow_uid: shadow.uid.to_owned(),
             attempt: shadow.spec.attempt.unwrap_or(0),
             ..Marker::default()
         });
-        let marker = Marker { term: fleet.term, ..marker };
+        let marker = Marker {
+            term: fleet.term,
+            ..marker
+        };
         if view.pods.too_many {
             return Some(self.abort(Abort::TooManyPods));
         }
@@ -30,7 +39,9 @@ impl<'a> Case<'_, 'a> {
     /// Up to the cordon, which starts the drain: checks that the node can be emptied, and takes it out of load
     /// balancers for as long as configured.
     fn begin_drain(self, marker: Marker) -> Decision<'a> {
-        let Self { fleet, view, node, .. } = self;
+        let Self {
+            fleet, view, node, ..
+        } = self;
         let now = || Some(fleet.now.to_owned());
         if !fleet.enforced {
             // Without the webhook we could empty the node, but neither grant its reboot nor give the update up.
@@ -51,7 +62,10 @@ impl<'a> Case<'_, 'a> {
             return Decision::wait(Reason::BudgetAllowsNone(why));
         }
         if view.time.exclude && !node.excluded && marker.excluded_at.is_none() {
-            let excluded = Marker { excluded_at: now(), ..marker };
+            let excluded = Marker {
+                excluded_at: now(),
+                ..marker
+            };
             let sets = [(Field::ExcludedFromLoadBalancers, Value::Set)];
             let tests = [(Field::ExcludedFromLoadBalancers, Value::Absent)];
             let write = writes::mark(node, tests, sets, excluded);
@@ -63,7 +77,11 @@ impl<'a> Case<'_, 'a> {
         let cordoned = Marker {
             drain_started_at: now(),
             // A cordon that was adopted stays ours; a person's never becomes ours.
-            cordoned_at: if node.unschedulable { marker.cordoned_at.clone() } else { now() },
+            cordoned_at: if node.unschedulable {
+                marker.cordoned_at.clone()
+            } else {
+                now()
+            },
             tainted: true,
             ..self.noting_pods(marker)
         };
@@ -85,12 +103,19 @@ impl<'a> Case<'_, 'a> {
 
     /// From the cordon on: evicts until no pod is left, and starts again if pods come back. `None` if none is left.
     fn drain_until_empty(self, marker: Marker) -> Option<Decision<'a>> {
-        let Self { fleet, view, node, .. } = self;
+        let Self {
+            fleet, view, node, ..
+        } = self;
         // A drained node that somebody uncordoned is drained again, with a deadline of its own.
-        let overdue = view.time.drain_overdue && (marker.drained_at.is_none() || node.unschedulable);
+        let overdue =
+            view.time.drain_overdue && (marker.drained_at.is_none() || node.unschedulable);
         if !fleet.force && (overdue || self.is_hopeless(&marker)) {
             let blocked = view.pods.is_blocked;
-            return Some(self.abort(if blocked { Abort::DrainBlocked } else { Abort::DrainTimedOut }));
+            return Some(self.abort(if blocked {
+                Abort::DrainBlocked
+            } else {
+                Abort::DrainTimedOut
+            }));
         }
         if !node.unschedulable {
             // Somebody uncordoned it meanwhile: pods may have come, so it has not been seen empty.
@@ -125,9 +150,16 @@ impl<'a> Case<'_, 'a> {
         if !view.pods.drained {
             // Pods have come since. Either somebody uncordoned the node and cordoned it again, unseen; or the pods
             // tolerate the cordon, so the deadline stays as it is.
-            let again = Marker { drained_at: None, was_drained: true, ..marker };
+            let again = Marker {
+                drained_at: None,
+                was_drained: true,
+                ..marker
+            };
             let tests = [(Field::Unschedulable, Value::Set)];
-            return Some(Decision::write(writes::mark(node, tests, [], again), Reason::Draining));
+            return Some(Decision::write(
+                writes::mark(node, tests, [], again),
+                Reason::Draining,
+            ));
         }
         None
     }
@@ -164,12 +196,19 @@ impl<'a> Case<'_, 'a> {
             });
         }
         if !pods.operator_pods.is_empty() {
-            return Some(note(Marker { operator_pods: pods.operator_pods.to_vec(), ..marker }));
+            return Some(note(Marker {
+                operator_pods: pods.operator_pods.to_vec(),
+                ..marker
+            }));
         }
         if pods.drained {
             return None;
         }
-        let effect = if overdue { Effect::Delete } else { Effect::Evict };
+        let effect = if overdue {
+            Effect::Delete
+        } else {
+            Effect::Evict
+        };
         Some(Decision::carry_out(effect, Reason::Draining))
     }
 }
@@ -189,8 +228,10 @@ fn cordon<'a>(node: &NodeFacts<'a>, marker: Marker) -> Decision<'a> {
         .into_iter()
         .filter(|(_, words)| words.is_none())
         .map(|(field, _)| field);
-    let tests: Vec<_> =
-        tests.into_iter().chain(missing.clone().map(|field| (field, Value::Absent))).collect();
+    let tests: Vec<_> = tests
+        .into_iter()
+        .chain(missing.clone().map(|field| (field, Value::Absent)))
+        .collect();
     sets.extend(missing.map(|field| (field, Value::Set)));
     let marker = Marker {
         do_not_disrupt: marker.do_not_disrupt || node.do_not_disrupt.is_none(),

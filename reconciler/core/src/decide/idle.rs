@@ -21,8 +21,17 @@ impl<'a> Case<'_, 'a> {
     /// Wanted: nothing. What is left of the last update is undone first; then the next one begins if the node has a
     /// slot.
     pub(super) fn idle(self) -> Decision<'a> {
-        let Self { fleet, view, node, shadow, slot } = self;
-        if node.marker.is_some_and(|marker| !marker.is_kept() || !node.labelled) {
+        let Self {
+            fleet,
+            view,
+            node,
+            shadow,
+            slot,
+        } = self;
+        if node
+            .marker
+            .is_some_and(|marker| !marker.is_kept() || !node.labelled)
+        {
             return undo_when_ready(node, Reason::Finishing);
         }
         if !node.labelled {
@@ -32,7 +41,11 @@ impl<'a> Case<'_, 'a> {
         let slot = match slot {
             Some(slot) if Some(slot.attempt) > shadow.spec.attempt => slot,
             Some(_) => return Decision::wait(finishing(shadow)),
-            None => return Decision::wait(startable(fleet, view).err().unwrap_or(Reason::LimitReached)),
+            None => {
+                return Decision::wait(
+                    startable(fleet, view).err().unwrap_or(Reason::LimitReached),
+                );
+            }
         };
         let skip = |reason| Decision::write(writes::skip_attempt(fleet, shadow, slot), reason);
         match able(fleet, view) {
@@ -52,7 +65,10 @@ impl<'a> Case<'_, 'a> {
 }
 
 /// The version to which this node could be updated now, or why not.
-pub(super) fn startable<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reason<'a>> {
+pub(super) fn startable<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+) -> Result<&'a str, Reason<'a>> {
     let version = able(fleet, view)?;
     match view.pods.blocked {
         Some(why) if !fleet.force && !view.pods.waited => Err(Reason::BudgetAllowsNone(why)),
@@ -63,7 +79,9 @@ pub(super) fn startable<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Resu
 /// The version to which the node could be updated, whatever budgets allow now, or why not: a node with a slot waits for
 /// budgets before its cordon.
 fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reason<'a>> {
-    let (Some(node), Some(shadow)) = (view.node, view.shadow) else { return Err(Reason::NodeGone) };
+    let (Some(node), Some(shadow)) = (view.node, view.shadow) else {
+        return Err(Reason::NodeGone);
+    };
     first([
         (!node.labelled, Reason::NotLabelled),
         (!node.ready, Reason::NodeNotReady),
@@ -81,15 +99,25 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         return Err(reason);
     }
     // The Node says which version runs, whatever its agent says: no node is updated to the version that it runs.
-    let update = shadow.update().filter(|version| Some(*version) != node.version);
+    let update = shadow
+        .update()
+        .filter(|version| Some(*version) != node.version);
     let version = update.ok_or_else(|| no_update(&shadow))?;
     first([
         (node.paused, Reason::NodePaused),
-        (fleet.is_halted_for(view, version), Reason::VersionHalted(version)),
-        (!fleet.versions.contains_key(version) && is_full(fleet), Reason::TooManyVersionsHalted),
+        (
+            fleet.is_halted_for(view, version),
+            Reason::VersionHalted(version),
+        ),
+        (
+            !fleet.versions.contains_key(version) && is_full(fleet),
+            Reason::TooManyVersionsHalted,
+        ),
     ])?;
-    let (allows, allows_version) =
-        (pool::allows(fleet, view, &node, Stage::Start), pool::allows_version(fleet, view, version));
+    let (allows, allows_version) = (
+        pool::allows(fleet, view, &node, Stage::Start),
+        pool::allows_version(fleet, view, version),
+    );
     // What a person has to lift is told before a window that is closed: the agent downloads nothing ahead meanwhile.
     for told in [&allows, &allows_version] {
         if let Err(reason) = told
@@ -98,10 +126,16 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
             return Err(*reason);
         }
     }
-    first([(fleet.starts == Starts::Paused, Reason::FleetPaused), (!fleet.alone, Reason::OtherOperator)])?;
+    first([
+        (fleet.starts == Starts::Paused, Reason::FleetPaused),
+        (!fleet.alone, Reason::OtherOperator),
+    ])?;
     allows.and(allows_version)?;
     first([
-        (fleet.starts == Starts::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
+        (
+            fleet.starts == Starts::AdmissionNotEnforced,
+            Reason::AdmissionNotEnforced,
+        ),
         // It ends by itself, so whatever else holds the node is told first.
         (view.time.backing_off, Reason::BackingOff),
         (view.time.young && !node.update_now, Reason::NodeTooYoung),
@@ -110,7 +144,9 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (Some(why), _) => Err(Reason::NodeChangesDenied(why)),
         _ if view.pods.too_many => Err(Reason::TooManyPods),
         (None, Some(why)) if !fleet.force => Err(Reason::CannotDrain(why)),
-        _ => view.busy_control_plane.map_or(Ok(version), |node| Err(Reason::ControlPlaneBusy(node))),
+        _ => view
+            .busy_control_plane
+            .map_or(Ok(version), |node| Err(Reason::ControlPlaneBusy(node))),
     }
 }
 
@@ -132,7 +168,10 @@ fn finishing<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
 
 /// The first of these obstacles that is there, as an error.
 fn first<'a>(obstacles: impl IntoIterator<Item = (bool, Reason<'a>)>) -> Result<(), Reason<'a>> {
-    obstacles.into_iter().find(|(is_there, _)| *is_there).map_or(Ok(()), |(_, reason)| Err(reason))
+    obstacles
+        .into_iter()
+        .find(|(is_there, _)| *is_there)
+        .map_or(Ok(()), |(_, reason)| Err(reason))
 }
 
 /// The nodes (by index into the views, which are sorted by name) that could start, in their order, regardless of the limit.
@@ -161,12 +200,23 @@ impl<'s, 'a> Candidates<'s, 'a> {
         has_slot: impl Fn(usize) -> bool,
         goes_on: impl Fn(&NodeView<'a>, &str) -> bool,
     ) -> Self {
-        let one_by_one = fleet.pools.iter().enumerate().filter(|(_, pool)| pool.one_zone_at_a_time);
+        let one_by_one = fleet
+            .pools
+            .iter()
+            .enumerate()
+            .filter(|(_, pool)| pool.one_zone_at_a_time);
         let zone_by_zone = one_by_one.map(|(index, _)| Some(index)).collect();
-        let mut candidates = Self { views, waiting: BTreeMap::new(), zone_by_zone, busy: BTreeMap::new() };
+        let mut candidates = Self {
+            views,
+            waiting: BTreeMap::new(),
+            zone_by_zone,
+            busy: BTreeMap::new(),
+        };
         let mut order: Vec<usize> = Vec::new();
         for (index, view) in views.iter().enumerate() {
-            let Some((node, shadow)) = view.node.zip(view.shadow) else { continue };
+            let Some((node, shadow)) = view.node.zip(view.shadow) else {
+                continue;
+            };
             if has_slot(index) {
                 *candidates.busy.entry(node.zone).or_default() += 1;
             } else if shadow.spec.state == State::Idle
@@ -179,7 +229,11 @@ impl<'s, 'a> Candidates<'s, 'a> {
         // Among equals they stay sorted by name. Most are equals, so there is little to sort.
         order.sort_by_key(|&index| candidates.rank(index));
         for index in order {
-            candidates.waiting.entry(Place::of(&views[index])).or_default().push_back(index);
+            candidates
+                .waiting
+                .entry(Place::of(&views[index]))
+                .or_default()
+                .push_back(index);
         }
         candidates
     }
@@ -190,7 +244,11 @@ impl<'s, 'a> Candidates<'s, 'a> {
         let firsts = with_room.filter_map(|(place, nodes)| Some((*place, *nodes.front()?)));
         let (place, _) = firsts.min_by_key(|&(place, index)| {
             let zone_by_zone = self.zone_by_zone.contains(&place.pool);
-            let going_on = self.busy.get(&place.zone).copied().filter(|_| !zone_by_zone);
+            let going_on = self
+                .busy
+                .get(&place.zone)
+                .copied()
+                .filter(|_| !zone_by_zone);
             let zone = place.zone.filter(|_| zone_by_zone);
             (self.rank(index), going_on.unwrap_or(0), zone, index)
         })?;
@@ -204,13 +262,23 @@ impl<'s, 'a> Candidates<'s, 'a> {
     }
 
     fn rank(&self, index: usize) -> (Reverse<bool>, bool, u64, bool, bool) {
-        let NodeView { node, shadow, pods, .. } = self.views[index];
+        let NodeView {
+            node, shadow, pods, ..
+        } = self.views[index];
         let asked_for = node.is_some_and(|node| node.update_now);
-        let failures = shadow.and_then(|shadow| shadow.spec.failures).map_or(0, |failures| failures.count);
+        let failures = shadow
+            .and_then(|shadow| shadow.spec.failures)
+            .map_or(0, |failures| failures.count);
         // An agent could have each attempt given up by reporting a new target: it must not keep others from their turn.
         let wanted = shadow.and_then(|shadow| shadow.spec.version);
         let had_no_effect = wanted.is_some() && wanted != node.and_then(|node| node.version);
         let is_own = node.is_some_and(|node| node.runs_this_process);
-        (Reverse(asked_for), pods.blocked.is_some(), failures, had_no_effect, is_own)
+        (
+            Reverse(asked_for),
+            pods.blocked.is_some(),
+            failures,
+            had_no_effect,
+            is_own,
+        )
     }
 }

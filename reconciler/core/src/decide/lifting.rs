@@ -29,18 +29,32 @@ pub fn how_to_lift(
         .filter(|(version, _)| is_known(version) && !is_halted.contains(version));
     let (mut items, mut lifted) = (String::new(), 0);
     let mut room = MESSAGE_MAX - WHY - command(namespace, "").len();
-    for (nth, (version, at)) in halts.iter().copied().chain(kept).filter(is_plain).enumerate() {
+    for (nth, (version, at)) in halts
+        .iter()
+        .copied()
+        .chain(kept)
+        .filter(is_plain)
+        .enumerate()
+    {
         let comma = if items.is_empty() { "" } else { "," };
         let item = format!(r#"{comma}{{"version":"{version}","haltedAt":"{at}"}}"#);
-        let Some(left) = room.checked_sub(item.len()).filter(|_| nth < ACKNOWLEDGED_HALTS_MAX) else { break };
+        let Some(left) = room
+            .checked_sub(item.len())
+            .filter(|_| nth < ACKNOWLEDGED_HALTS_MAX)
+        else {
+            break;
+        };
         (room, items) = (left, items + &item);
         lifted += usize::from(is_halted.contains(version));
     }
     if lifted == 0 {
         return String::new();
     }
-    let some =
-        if lifted < halts.len() { format!(" with {lifted} of {}", halts.len()) } else { String::new() };
+    let some = if lifted < halts.len() {
+        format!(" with {lifted} of {}", halts.len())
+    } else {
+        String::new()
+    };
     format!("; to go on{some}: {}", command(namespace, &items))
 }
 
@@ -55,5 +69,7 @@ fn command(namespace: &str, items: &str) -> String {
 /// nothing else stand there; but people paste this.
 pub(super) fn is_plain((version, at): &(&str, &str)) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:+-".contains(&byte);
-    [version, at].iter().all(|text| !text.is_empty() && text.bytes().all(plain))
+    [version, at]
+        .iter()
+        .all(|text| !text.is_empty() && text.bytes().all(plain))
 }

@@ -55,15 +55,24 @@ pub struct FleetDecision<'a> {
 
 /// What to do in the whole fleet now, and for each node why not more.
 pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
-    let Observed { fleet, views, unreadable, .. } = observed;
+    let Observed {
+        fleet,
+        views,
+        unreadable,
+        ..
+    } = observed;
     let holders = Holders::of(fleet, views);
     let with_slots = views.iter().zip(holders.held(views));
     let survey = Survey::of(fleet, with_slots.clone());
     let slots = slots::of_holders(fleet, views, &holders, &survey);
-    let mut nodes: Vec<Decision<'o>> =
-        with_slots.clone().map(|(view, slot)| node_holding(fleet, view, slot)).collect();
-    let starting =
-        slots.taken.iter().map(|&at| (at, Reason::Starting(version_for(&views[at]).unwrap_or(""))));
+    let mut nodes: Vec<Decision<'o>> = with_slots
+        .clone()
+        .map(|(view, slot)| node_holding(fleet, view, slot))
+        .collect();
+    let starting = slots
+        .taken
+        .iter()
+        .map(|&at| (at, Reason::Starting(version_for(&views[at]).unwrap_or(""))));
     for (at, reason) in slots.queued.iter().copied().chain(starting) {
         if nodes[at].effect.is_none() {
             nodes[at].reason = reason;
@@ -90,8 +99,12 @@ fn name_those_behind<'o>(
 ) {
     let mut behind = BTreeMap::new();
     for (decision, view) in nodes.iter_mut().zip(views) {
-        let Reason::WaitingForPool(first) = &mut decision.reason else { continue };
-        let Some(version) = version_for(view) else { continue };
+        let Reason::WaitingForPool(first) = &mut decision.reason else {
+            continue;
+        };
+        let Some(version) = version_for(view) else {
+            continue;
+        };
         let found = || survey.behind(first.pool, version, fleet.versions.get(version));
         if first.standing == FirstPoolStanding::NotDone
             && let Some(node) = *behind.entry((first.pool, version)).or_insert_with(found)
@@ -105,23 +118,37 @@ fn name_those_behind<'o>(
 pub fn node<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
     let slot = view.slot(fleet);
     let mut decision = node_holding(fleet, view, slot);
-    disruption::release(fleet, view, slot, &disruption::Waiting::none(), &mut decision);
+    disruption::release(
+        fleet,
+        view,
+        slot,
+        &disruption::Waiting::none(),
+        &mut decision,
+    );
     decision
 }
 
 /// Decides for a node that has this slot. What the API server does not let us undo, or write of the shadow, is told as that.
-fn node_holding<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slot>) -> Decision<'a> {
+fn node_holding<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+    slot: Option<&'a Slot>,
+) -> Decision<'a> {
     let mut decision = decided(fleet, view, slot);
     let write = match &mut decision.effect {
         Some(Effect::Write(write)) if matches!(write.object, Object::Node(_)) => Some(write),
         _ => None,
     };
     if let Some((write, past)) = write.zip(view.past_retry()) {
-        write.tests.push((Field::Retry, Value::Text(past.to_string().into())));
+        write
+            .tests
+            .push((Field::Retry, Value::Text(past.to_string().into())));
         write.sets.push((Field::Retry, Value::Absent));
     }
-    let undoes =
-        matches!(decision.reason, Reason::ReturningToService | Reason::Finishing | Reason::NotLabelled);
+    let undoes = matches!(
+        decision.reason,
+        Reason::ReturningToService | Reason::Finishing | Reason::NotLabelled
+    );
     let denied = match &decision.effect {
         None | Some(Effect::Evict | Effect::Delete) => None,
         Some(Effect::Write(write)) if matches!(write.object, Object::Node(_)) => {
@@ -130,7 +157,10 @@ fn node_holding<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'
         Some(_) => view.shadow_denied,
     };
     match denied {
-        Some(why) => Decision { reason: Reason::NodeChangesDenied(why), ..decision },
+        Some(why) => Decision {
+            reason: Reason::NodeChangesDenied(why),
+            ..decision
+        },
         None => decision,
     }
 }
@@ -138,23 +168,43 @@ fn node_holding<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'
 /// Stands in a sentence: a kubelet's first report may lack it, and then nobody knows whether the host has rebooted.
 const NO_BOOT_ID: &str = "its kubelet reports no boot ID (status.nodeInfo.bootID)";
 
-fn decided<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slot>) -> Decision<'a> {
+fn decided<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+    slot: Option<&'a Slot>,
+) -> Decision<'a> {
     if fleet.ledger_term != Some(fleet.term) {
         return Decision::wait(Reason::NotLeading);
     }
-    let Some(node) = view.node else { return without_node(view) };
-    let Some(shadow) = view.shadow else { return without_shadow(&node) };
+    let Some(node) = view.node else {
+        return without_node(view);
+    };
+    let Some(shadow) = view.shadow else {
+        return without_shadow(&node);
+    };
     if view.owner_uid.is_some_and(|owner| owner != node.uid) {
-        return Decision::carry_out(Effect::DeleteShadow { uid: shadow.uid }, Reason::NodeReplaced);
+        return Decision::carry_out(
+            Effect::DeleteShadow { uid: shadow.uid },
+            Reason::NodeReplaced,
+        );
     }
     // A shadow that is being adopted gets its marker first, and then the attempt of its slot.
-    let attempt = shadow.spec.attempt.or_else(|| slot.map(|slot| slot.attempt));
+    let attempt = shadow
+        .spec
+        .attempt
+        .or_else(|| slot.map(|slot| slot.attempt));
     if let Some(marker) = node.marker
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt)
     {
         return undo_when_ready(&node, Reason::ReturningToService);
     }
-    let case = Case { fleet, view, node: &node, shadow: &shadow, slot };
+    let case = Case {
+        fleet,
+        view,
+        node: &node,
+        shadow: &shadow,
+        slot,
+    };
     match shadow.spec.state {
         State::Idle | State::ErrorReset => case.idle(),
         State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if node.boot_id.is_empty() => {
@@ -169,13 +219,21 @@ fn decided<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slo
 
 /// The Node is gone, so its shadow is deleted: the garbage collector would do that, too, but perhaps much later.
 fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
-    let Some(shadow) = view.shadow else { return Decision::wait(Reason::NodeGone) };
+    let Some(shadow) = view.shadow else {
+        return Decision::wait(Reason::NodeGone);
+    };
     let in_service = matches!(shadow.spec.state, State::Idle | State::MonitoringUpdate);
-    let updated =
-        in_service && shadow.spec.version.is_some_and(|it| shadow.status.current_version == Some(it));
+    let updated = in_service
+        && shadow
+            .spec
+            .version
+            .is_some_and(|it| shadow.status.current_version == Some(it));
     let milestone = (updated && view.time.removed_soon).then_some(Milestone::Removed);
     let delete = Effect::DeleteShadow { uid: shadow.uid };
-    Decision { milestone, ..Decision::carry_out(delete, Reason::NodeGone) }
+    Decision {
+        milestone,
+        ..Decision::carry_out(delete, Reason::NodeGone)
+    }
 }
 
 /// A labelled node gets a shadow. On a node that lost both label and shadow, our changes are undone.
@@ -218,7 +276,10 @@ pub fn opt_in<'a>(fleet: &FleetFacts<'a>, node: &UnmanagedNode<'a>) -> Option<Wr
             (Field::OsImage, Value::text(node.os_image)),
             (Field::UpdaterInterface, Value::Absent),
         ],
-        sets: vec![(Field::UpdaterInterface, Value::text(names::UPDATER_INTERFACE_VERSION))],
+        sets: vec![(
+            Field::UpdaterInterface,
+            Value::text(names::UPDATER_INTERFACE_VERSION),
+        )],
     })
 }
 

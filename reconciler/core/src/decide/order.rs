@@ -28,19 +28,38 @@ pub(crate) fn notes<'a, 'r>(
     survey: &Survey<'a>,
     record: impl Fn(&'a str) -> Option<&'r VersionRecord>,
 ) -> BTreeMap<String, BTreeMap<String, Done>> {
-    let Survey { followed, standings, .. } = survey;
-    if followed.is_empty() && fleet.versions.values().all(|record| record.done_pools.is_empty()) {
+    let Survey {
+        followed,
+        standings,
+        ..
+    } = survey;
+    if followed.is_empty()
+        && fleet
+            .versions
+            .values()
+            .all(|record| record.done_pools.is_empty())
+    {
         return BTreeMap::new();
     }
-    let wanted = views.iter().filter(|view| waits(fleet, view)).filter_map(|view| view.shadow?.update());
-    let versions: BTreeSet<&'a str> = fleet.versions.keys().map(String::as_str).chain(wanted).collect();
+    let wanted = views
+        .iter()
+        .filter(|view| waits(fleet, view))
+        .filter_map(|view| view.shadow?.update());
+    let versions: BTreeSet<&'a str> = fleet
+        .versions
+        .keys()
+        .map(String::as_str)
+        .chain(wanted)
+        .collect();
     let mut changed = BTreeMap::new();
     for version in versions {
         let (stored, record) = (fleet.versions.get(version), record(version));
         let halt = record.and_then(|record| record.halted.as_ref());
         let halted_for_all = halt.is_some_and(|halt| halt.variants.is_empty());
         // Once a halt is lifted, what it held goes in the order of the pools again.
-        let lifted = stored.and_then(|stored| stored.halted.as_ref()).filter(|_| halt.is_none());
+        let lifted = stored
+            .and_then(|stored| stored.halted.as_ref())
+            .filter(|_| halt.is_none());
         let begins_again = |pool: &str| lifted.is_some_and(|halt| survey.holds_one_of(pool, halt));
         let wanted: BTreeMap<String, Done> = followed
             .iter()
@@ -49,15 +68,18 @@ pub(crate) fn notes<'a, 'r>(
             .filter_map(|pool| {
                 let before = stored.and_then(|stored| stored.done_pools.get(*pool));
                 let before = before.filter(|_| !begins_again(pool));
-                let is_left =
-                    survey.wants(pool, version, record) || survey.behind(pool, version, record).is_some();
+                let is_left = survey.wants(pool, version, record)
+                    || survey.behind(pool, version, record).is_some();
                 let service = service(standings, pool, version);
                 let has_been = |since: &str| {
                     let now = times::read(Some(fleet.now))?;
                     let since = fleet.ahead.read([pool, version], Some(since), now)?;
                     u64::try_from(now.duration_since(since).as_secs()).ok()
                 };
-                Some(((*pool).to_owned(), done(service, is_left, before, fleet.now, has_been)?))
+                Some((
+                    (*pool).to_owned(),
+                    done(service, is_left, before, fleet.now, has_been)?,
+                ))
             })
             .collect();
         if stored.map_or(!wanted.is_empty(), |stored| stored.done_pools != wanted) {
@@ -69,7 +91,10 @@ pub(crate) fn notes<'a, 'r>(
 
 /// Does this node wait for pools that go first?
 fn waits(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
-    fleet.pool_of(view).and_then(|pool| pool.rules).is_some_and(|rules| !rules.after.is_empty())
+    fleet
+        .pool_of(view)
+        .and_then(|pool| pool.rules)
+        .is_some_and(|rules| !rules.after.is_empty())
 }
 
 /// How a version serves in a pool.
@@ -83,16 +108,29 @@ enum Service {
     Nowhere,
 }
 
-fn service(standings: &BTreeMap<(&str, &str), VersionSurvey<'_>>, pool: &str, version: &str) -> Service {
-    if standings.get(&(pool, version)).is_some_and(|standing| standing.runs) {
+fn service(
+    standings: &BTreeMap<(&str, &str), VersionSurvey<'_>>,
+    pool: &str,
+    version: &str,
+) -> Service {
+    if standings
+        .get(&(pool, version))
+        .is_some_and(|standing| standing.runs)
+    {
         return Service::Runs;
     }
-    let Ok(than) = Version::parse(version) else { return Service::Nowhere };
+    let Ok(than) = Version::parse(version) else {
+        return Service::Nowhere;
+    };
     let later = |other: &str| Version::parse(other).is_ok_and(|other| other > than);
-    let left = standings
-        .iter()
-        .any(|((of, other), standing)| *of == pool && (standing.runs || standing.comes) && later(other));
-    if left { Service::Left } else { Service::Nowhere }
+    let left = standings.iter().any(|((of, other), standing)| {
+        *of == pool && (standing.runs || standing.comes) && later(other)
+    });
+    if left {
+        Service::Left
+    } else {
+        Service::Nowhere
+    }
 }
 
 /// What is to be noted of one pool and one version, if a node is left that has to get it (`is_left`) or not; `None` = nothing.
@@ -107,16 +145,23 @@ fn done(
     match before {
         None => {
             let begins = service == Service::Runs && !is_left;
-            begins.then(|| Done { since: Some(now.to_owned()), longest_seconds: 0 })
+            begins.then(|| Done {
+                since: Some(now.to_owned()),
+                longest_seconds: 0,
+            })
         }
         Some(before) if is_left || service == Service::Nowhere => {
             let span = before.since.as_deref().and_then(has_been);
             let longest_seconds = before.longest_seconds.max(span.unwrap_or(0));
-            Some(Done { since: None, longest_seconds })
+            Some(Done {
+                since: None,
+                longest_seconds,
+            })
         }
-        Some(before) if before.since.is_none() && service == Service::Runs => {
-            Some(Done { since: Some(now.to_owned()), ..before.clone() })
-        }
+        Some(before) if before.since.is_none() && service == Service::Runs => Some(Done {
+            since: Some(now.to_owned()),
+            ..before.clone()
+        }),
         Some(before) => Some(before.clone()),
     }
 }

@@ -72,7 +72,9 @@ pub(super) fn allows_version<'a>(
     view: &NodeView<'a>,
     version: &'a str,
 ) -> Result<(), Reason<'a>> {
-    let Some(pool) = fleet.pool_of(view) else { return Ok(()) };
+    let Some(pool) = fleet.pool_of(view) else {
+        return Ok(());
+    };
     if !pool.rules.is_none_or(|rules| rules.allow(version)) {
         return Err(Reason::VersionNotAllowed(version));
     }
@@ -84,13 +86,17 @@ pub(super) fn allows_version<'a>(
         return Err(Reason::WaitingForPool(first));
     }
     let asked_for = view.node.is_some_and(|node| node.update_now);
-    pool.ripens(version).filter(|_| !asked_for).map_or(Ok(()), |until| Err(Reason::VersionTooYoung(until)))
+    pool.ripens(version)
+        .filter(|_| !asked_for)
+        .map_or(Ok(()), |until| Err(Reason::VersionTooYoung(until)))
 }
 
 /// Does the node run a newer version than this one?
 pub(crate) fn goes_back(view: &NodeView<'_>, version: &str) -> bool {
     let runs = view.node.and_then(|node| node.version);
-    let both = runs.and_then(|runs| Version::parse(runs).ok()).zip(Version::parse(version).ok());
+    let both = runs
+        .and_then(|runs| Version::parse(runs).ok())
+        .zip(Version::parse(version).ok());
     both.is_some_and(|(runs, version)| version < runs)
 }
 
@@ -99,10 +105,16 @@ impl<'a> Case<'_, 'a> {
     /// allows it, or the whole fleet is paused, or because a node of another zone is out of service? Or does it wait for a
     /// gate?
     pub(super) fn closed(self) -> Option<Decision<'a>> {
-        let Self { fleet, view, node, shadow, .. } = self;
+        let Self {
+            fleet,
+            view,
+            node,
+            shadow,
+            ..
+        } = self;
         let version = shadow.spec.version.unwrap_or_default();
-        let still_allowed =
-            allows(fleet, view, node, Stage::Cordon).and_then(|()| allows_version(fleet, view, version));
+        let still_allowed = allows(fleet, view, node, Stage::Cordon)
+            .and_then(|()| allows_version(fleet, view, version));
         if still_allowed.is_err() || fleet.starts == Starts::Paused || view.busy_zone.is_some() {
             return Some(self.abort(Abort::PoolClosed));
         }

@@ -71,11 +71,17 @@ impl Detail for Until {
 }
 
 impl Detail for FirstPool<'_> {
-    const UNKNOWN: Self = Self { pool: "", standing: FirstPoolStanding::NotDone };
+    const UNKNOWN: Self = Self {
+        pool: "",
+        standing: FirstPoolStanding::NotDone,
+    };
 }
 
 impl Detail for UsedUp<'_> {
-    const UNKNOWN: Self = Self { node: "", limit: LimitScope::DefaultPool };
+    const UNKNOWN: Self = Self {
+        node: "",
+        limit: LimitScope::DefaultPool,
+    };
 }
 
 impl Detail for Missing<'_> {
@@ -87,7 +93,8 @@ impl Detail for Abort {
 }
 
 fn text(text: fmt::Arguments<'_>) -> Cow<'static, str> {
-    text.as_str().map_or_else(|| Cow::Owned(text.to_string()), Cow::Borrowed)
+    text.as_str()
+        .map_or_else(|| Cow::Owned(text.to_string()), Cow::Borrowed)
 }
 
 words! {
@@ -210,7 +217,9 @@ impl fmt::Display for Missing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RunBy { version, node } => write!(f, "{version}, which {node} runs"),
-            Self::AtLeast => f.write_str("a version that its pool asks for (spec.versions.atLeast)"),
+            Self::AtLeast => {
+                f.write_str("a version that its pool asks for (spec.versions.atLeast)")
+            }
         }
     }
 }
@@ -253,7 +262,9 @@ impl fmt::Display for FirstPool<'_> {
         let Self { pool, standing } = self;
         write!(f, "{pool} goes first (spec.after)")?;
         match standing {
-            FirstPoolStanding::Missing => f.write_str(", and there is no BottlerocketPool of this name"),
+            FirstPoolStanding::Missing => {
+                f.write_str(", and there is no BottlerocketPool of this name")
+            }
             FirstPoolStanding::NotDone => f.write_str(": it is not done with this version"),
             FirstPoolStanding::Behind(node) => write!(
                 f,
@@ -282,7 +293,10 @@ impl fmt::Display for Until {
 impl<'a> Reason<'a> {
     /// Does the host name no update?
     pub fn has_no_update(&self) -> bool {
-        matches!(self, Self::NoUpdate | Self::NotOffered(_) | Self::NoUpdateChosen(_))
+        matches!(
+            self,
+            Self::NoUpdate | Self::NotOffered(_) | Self::NoUpdateChosen(_)
+        )
     }
 
     /// What is wrong on the host, as its agent says, if that keeps an update from going on.
@@ -307,7 +321,10 @@ impl<'a> Reason<'a> {
     /// What is wrong on the host, if that keeps the agent from saying that an update is over.
     pub(crate) fn against_report(status: &StatusFacts<'a>) -> Option<Self> {
         Self::of_status(status).filter(|reason| {
-            matches!(reason, Self::HostUnreachable(_) | Self::CommandRefused(_) | Self::CannotDisarm(_))
+            matches!(
+                reason,
+                Self::HostUnreachable(_) | Self::CommandRefused(_) | Self::CannotDisarm(_)
+            )
         })
     }
 }

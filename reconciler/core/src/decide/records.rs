@@ -62,7 +62,9 @@ pub(super) fn halt<'a>(
     });
     let mut needed = needed(record, &budget);
     if needed.iter().filter(|needed| **needed).count() > FAILED_NODES_MAX {
-        let full = halt_where(now, version, record, |record, variant, _| budget(record, variant).is_some());
+        let full = halt_where(now, version, record, |record, variant, _| {
+            budget(record, variant).is_some()
+        });
         halted = full.or(halted);
         needed.fill(false);
     }
@@ -78,9 +80,13 @@ pub(super) fn halt<'a>(
 
 /// Which failures of this record may still halt the version somewhere: those that count for a variant with a budget, and for
 /// which it is not halted.
-fn needed(record: &VersionRecord, budget: impl Fn(&VersionRecord, Option<&str>) -> Option<u64>) -> Vec<bool> {
+fn needed(
+    record: &VersionRecord,
+    budget: impl Fn(&VersionRecord, Option<&str>) -> Option<u64>,
+) -> Vec<bool> {
     let is_halted = |variant: Option<&str>| {
-        let halted = |halt: &Halt| halt.variants.is_empty() || variant.is_some() && halt.covers(variant);
+        let halted =
+            |halt: &Halt| halt.variants.is_empty() || variant.is_some() && halt.covers(variant);
         record.halted.as_ref().is_some_and(halted)
     };
     let needed = |failure: &NodeFailure| {
@@ -99,31 +105,55 @@ fn halt_where<'a>(
 ) -> Option<Halted<'a>> {
     let counting = counting(record);
     let before = record.halted.clone();
-    let variants: BTreeSet<Option<&str>> =
-        counting.iter().map(|failure| failure.variant.as_deref()).collect();
+    let variants: BTreeSet<Option<&str>> = counting
+        .iter()
+        .map(|failure| failure.variant.as_deref())
+        .collect();
     let is_spent = |variant: Option<&str>| {
         let failed = number(&of_variant(&counting, variant));
         is_spent(record, variant, failed)
     };
-    let spent: BTreeSet<Option<&str>> = variants.into_iter().filter(|variant| is_spent(*variant)).collect();
+    let spent: BTreeSet<Option<&str>> = variants
+        .into_iter()
+        .filter(|variant| is_spent(*variant))
+        .collect();
     if before.is_none() && spent.is_empty() {
         return None;
     }
     let variants = halted_variants(before.as_ref(), &spent);
-    let covered = Halt { variants, ..Halt::default() };
-    let failed: Vec<_> =
-        counting.into_iter().filter(|failure| covered.covers(failure.variant.as_deref())).collect();
+    let covered = Halt {
+        variants,
+        ..Halt::default()
+    };
+    let failed: Vec<_> = counting
+        .into_iter()
+        .filter(|failure| covered.covers(failure.variant.as_deref()))
+        .collect();
     let since = before.as_ref().map_or(now, |halt| &halt.at);
-    let at = failed.iter().fold(since, |at, failure| later(at, &failure.at)).to_owned();
-    if before.as_ref().is_some_and(|halt| halt.at == at && halt.variants == covered.variants) {
+    let at = failed
+        .iter()
+        .fold(since, |at, failure| later(at, &failure.at))
+        .to_owned();
+    if before
+        .as_ref()
+        .is_some_and(|halt| halt.at == at && halt.variants == covered.variants)
+    {
         return None;
     }
     let nodes = failed_nodes(&failed);
     let Halt { variants, .. } = covered;
-    let of = if variants.is_empty() { String::new() } else { format!("nodes of {}: ", variants.join(", ")) };
+    let of = if variants.is_empty() {
+        String::new()
+    } else {
+        format!("nodes of {}: ", variants.join(", "))
+    };
     let why = format!("it failed on {of}{nodes}");
     let is_new = before.is_none_or(|before| before.variants != variants);
-    record.halted = Some(Halt { at, reason: printable(&why, HALT_REASON_MAX).into_owned(), variants });
+    record.halted = Some(Halt {
+        at,
+        reason: printable(&why, HALT_REASON_MAX).into_owned(),
+        variants,
+    });
     is_new.then_some(Halted { version, why })
 }
 
@@ -132,16 +162,30 @@ fn halted_variants(before: Option<&Halt>, spent: &BTreeSet<Option<&str>>) -> Vec
     if spent.contains(&None) || before.is_some_and(|halt| halt.variants.is_empty()) {
         return vec![];
     }
-    let before = before.into_iter().flat_map(|halt| &halt.variants).map(String::as_str);
+    let before = before
+        .into_iter()
+        .flat_map(|halt| &halt.variants)
+        .map(String::as_str);
     let all: BTreeSet<&str> = before.chain(spent.iter().copied().flatten()).collect();
-    if all.len() > VARIANTS_MAX { vec![] } else { all.into_iter().map(str::to_owned).collect() }
+    if all.len() > VARIANTS_MAX {
+        vec![]
+    } else {
+        all.into_iter().map(str::to_owned).collect()
+    }
 }
 
 /// The failures that count in this variant. Where it is not known, all of them do, and a failure of an unknown one
 /// counts everywhere.
-pub(super) fn of_variant<'f>(failures: &[&'f NodeFailure], variant: Option<&str>) -> Vec<&'f NodeFailure> {
+pub(super) fn of_variant<'f>(
+    failures: &[&'f NodeFailure],
+    variant: Option<&str>,
+) -> Vec<&'f NodeFailure> {
     let counts = |failure: &&&NodeFailure| {
-        failure.variant.as_deref().zip(variant).is_none_or(|(one, other)| one == other)
+        failure
+            .variant
+            .as_deref()
+            .zip(variant)
+            .is_none_or(|(one, other)| one == other)
     };
     failures.iter().filter(counts).copied().collect()
 }
@@ -161,19 +205,27 @@ pub(super) fn moment(now: &str, named: Option<Timestamp>, record: &VersionRecord
     let acknowledged = record.acknowledged_at.as_deref().and_then(time);
     // The record may have been forgotten since. A time that lies ahead must not lift, once it has come, what nobody saw.
     let last = [halted, acknowledged, named].into_iter().flatten().max();
-    let next = last.and_then(|last| last.checked_add(NEXT).ok()).filter(|next| Some(*next) > now);
+    let next = last
+        .and_then(|last| last.checked_add(NEXT).ok())
+        .filter(|next| Some(*next) > now);
     next.map_or_else(|| text.to_owned(), |next| next.to_string())
 }
 
 /// The failures that no person has acknowledged.
 pub(super) fn counting(record: &VersionRecord) -> Vec<&NodeFailure> {
-    record.failures.iter().filter(|failure| counts(record, failure)).collect()
+    record
+        .failures
+        .iter()
+        .filter(|failure| counts(record, failure))
+        .collect()
 }
 
 /// Has no person acknowledged this failure of the record? One whose time cannot be read counts.
 fn counts(record: &VersionRecord, failure: &NodeFailure) -> bool {
     let acknowledged = record.acknowledged_at.as_deref().and_then(time);
-    acknowledged.zip(time(&failure.at)).is_none_or(|(acknowledged, failed)| failed > acknowledged)
+    acknowledged
+        .zip(time(&failure.at))
+        .is_none_or(|(acknowledged, failed)| failed > acknowledged)
 }
 
 /// The later of these times, as it is written there.
@@ -199,27 +251,47 @@ pub(super) fn forgotten<'r>(
 ) -> Vec<&'r str> {
     let newest = newest_halts(records);
     let replaced = |version: &str, record: &VersionRecord| {
-        let by_newer = |node: &str| newest.get(node).is_some_and(|(_, newest)| *newest != version);
+        let by_newer = |node: &str| {
+            newest
+                .get(node)
+                .is_some_and(|(_, newest)| *newest != version)
+        };
         record.halted.is_some()
             && !record.failures.is_empty()
-            && record.failures.iter().all(|failure| by_newer(&failure.node))
+            && record
+                .failures
+                .iter()
+                .all(|failure| by_newer(&failure.node))
     };
-    let (mut forgotten, kept): (Vec<_>, Vec<_>) =
-        records.iter().map(|(version, record)| (*version, *record)).partition(|(v, r)| replaced(v, r));
+    let (mut forgotten, kept): (Vec<_>, Vec<_>) = records
+        .iter()
+        .map(|(version, record)| (*version, *record))
+        .partition(|(v, r)| replaced(v, r));
     let surplus = kept.len().saturating_sub(VERSION_RECORDS_MAX);
-    let (halts, mut others): (Vec<_>, Vec<_>) = kept.into_iter().partition(|(_, r)| r.halted.is_some());
+    let (halts, mut others): (Vec<_>, Vec<_>) =
+        kept.into_iter().partition(|(_, r)| r.halted.is_some());
     others.sort_by_key(|(version, record)| {
-        (!record.failures.is_empty(), runs(version), record.first_seen.as_deref())
+        (
+            !record.failures.is_empty(),
+            runs(version),
+            record.first_seen.as_deref(),
+        )
     });
     let without_room = surplus.saturating_sub(others.len());
     forgotten.extend(others.into_iter().take(surplus));
-    forgotten.extend(halts.into_iter().filter(|(version, _)| is_new(version)).take(without_room));
+    forgotten.extend(
+        halts
+            .into_iter()
+            .filter(|(version, _)| is_new(version))
+            .take(without_room),
+    );
     forgotten.into_iter().map(|(version, _)| version).collect()
 }
 
 /// Is the ledger full of halts? Then a version that it does not know may have failed, too, and no node begins with it.
 pub(super) fn is_full(fleet: &FleetFacts<'_>) -> bool {
-    fleet.versions.len() >= VERSION_RECORDS_MAX && fleet.versions.values().all(|it| it.halted.is_some())
+    fleet.versions.len() >= VERSION_RECORDS_MAX
+        && fleet.versions.values().all(|it| it.halted.is_some())
 }
 
 /// The newest halt of each node that failed, and its time.

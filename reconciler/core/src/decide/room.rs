@@ -29,8 +29,15 @@ impl<'a> Place<'a> {
             Steering::Pool(index) => Some(index),
             Steering::Default | Steering::Conflict(_) | Steering::Nobody => None,
         };
-        let control_plane = view.node.filter(|node| node.control_plane).map(|node| node.name);
-        Self { pool, zone: view.node.and_then(|node| node.zone), control_plane }
+        let control_plane = view
+            .node
+            .filter(|node| node.control_plane)
+            .map(|node| node.name);
+        Self {
+            pool,
+            zone: view.node.and_then(|node| node.zone),
+            control_plane,
+        }
     }
 }
 
@@ -70,7 +77,10 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     fn of(limit: u64) -> Self {
-        Self { limit, ..Self::default() }
+        Self {
+            limit,
+            ..Self::default()
+        }
     }
 
     fn note_unavailable(&mut self, node: &'a str) {
@@ -91,14 +101,28 @@ impl<'a> Room<'a> {
         fleet: &FleetFacts<'_>,
         slots: impl Iterator<Item = (&'s Slot, Place<'a>)>,
     ) -> Self {
-        let index: BTreeMap<&str, usize> =
-            fleet.pools.iter().enumerate().map(|(index, pool)| (pool.name, index)).collect();
-        let one_by_one = fleet.pools.iter().enumerate().filter(|(_, pool)| pool.one_zone_at_a_time);
+        let index: BTreeMap<&str, usize> = fleet
+            .pools
+            .iter()
+            .enumerate()
+            .map(|(index, pool)| (pool.name, index))
+            .collect();
+        let one_by_one = fleet
+            .pools
+            .iter()
+            .enumerate()
+            .filter(|(_, pool)| pool.one_zone_at_a_time);
         let mut room = Self {
             fleet: Places::of(fleet.ceiling),
             default_pool: Places::of(fleet.default_pool.limit),
-            pools: fleet.pools.iter().map(|pool| Places::of(pool.limit)).collect(),
-            busy: one_by_one.map(|(index, _)| (index, BTreeSet::new())).collect(),
+            pools: fleet
+                .pools
+                .iter()
+                .map(|pool| Places::of(pool.limit))
+                .collect(),
+            busy: one_by_one
+                .map(|(index, _)| (index, BTreeSet::new()))
+                .collect(),
             control_plane: None,
         };
         for (slot, now) in slots {
@@ -157,7 +181,9 @@ impl<'a> Room<'a> {
         let places = self.of(place.pool);
         let (full, limit) = match place.pool {
             // The fleet's may be the lower one, also for the default pool.
-            _ if !places.is_full() || (self.fleet.is_full() && self.fleet.limit <= places.limit) => {
+            _ if !places.is_full()
+                || (self.fleet.is_full() && self.fleet.limit <= places.limit) =>
+            {
                 (self.fleet, LimitScope::Fleet)
             }
             Some(_) => (places, LimitScope::Pool),
@@ -169,7 +195,10 @@ impl<'a> Room<'a> {
                 Reason::LimitUsedByUnavailableNodes(UsedUp { node, limit })
             });
         }
-        match (self.busy_elsewhere(place), self.control_plane.filter(|_| place.control_plane.is_some())) {
+        match (
+            self.busy_elsewhere(place),
+            self.control_plane.filter(|_| place.control_plane.is_some()),
+        ) {
             (Some(Zone::Of(zone)), _) => Reason::WaitingForZone(zone.unwrap_or(NO_ZONE)),
             (Some(Zone::Unknown), _) => Reason::WaitingForZone("of a node that has left the pool"),
             (None, Some(node)) => Reason::ControlPlaneBusy(node),
@@ -179,7 +208,11 @@ impl<'a> Room<'a> {
 
     /// Another zone than this, in a pool that keeps them apart, that has an unavailable node.
     fn busy_elsewhere(&self, place: Place<'a>) -> Option<Zone<'a>> {
-        self.busy.get(&place.pool?)?.iter().find(|zone| **zone != Zone::Of(place.zone)).copied()
+        self.busy
+            .get(&place.pool?)?
+            .iter()
+            .find(|zone| **zone != Zone::Of(place.zone))
+            .copied()
     }
 
     fn keep_busy(&mut self, pool: Option<usize>, zone: Zone<'a>) {
@@ -189,11 +222,14 @@ impl<'a> Room<'a> {
     }
 
     fn of(&self, pool: Option<usize>) -> Places<'a> {
-        pool.map_or(self.default_pool, |index| self.pools.get(index).copied().unwrap_or_default())
+        pool.map_or(self.default_pool, |index| {
+            self.pools.get(index).copied().unwrap_or_default()
+        })
     }
 
     fn places(&mut self, pool: Option<usize>) -> &mut Places<'a> {
         // A pool without facts has no limit to count against; the default pool has.
-        pool.and_then(|index| self.pools.get_mut(index)).unwrap_or(&mut self.default_pool)
+        pool.and_then(|index| self.pools.get_mut(index))
+            .unwrap_or(&mut self.default_pool)
     }
 }

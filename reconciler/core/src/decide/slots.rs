@@ -57,14 +57,24 @@ pub(super) fn of_holders<'a>(
     if fleet.ledger_term != Some(fleet.term) {
         return Slots::default();
     }
-    let over = holders.freed.iter().map(|&(name, index)| (name, index.and_then(|index| views.get(index))));
+    let over = holders
+        .freed
+        .iter()
+        .map(|&(name, index)| (name, index.and_then(|index| views.get(index))));
     let mut versions = VersionRecords::after(fleet, over, holders.kept(views));
     versions.note_done(fleet, views, survey);
     let canaries = Canaries::of(holders.kept(views));
-    let Choice { taken, queued, preflight } = choose(fleet, views, holders, &versions, canaries);
+    let Choice {
+        taken,
+        queued,
+        preflight,
+    } = choose(fleet, views, holders, &versions, canaries);
 
-    let mut sets: Vec<(Field<'a>, Value<'a>)> =
-        holders.freed.iter().map(|&(name, _)| (Field::Slot(name), Value::Absent)).collect();
+    let mut sets: Vec<(Field<'a>, Value<'a>)> = holders
+        .freed
+        .iter()
+        .map(|&(name, _)| (Field::Slot(name), Value::Absent))
+        .collect();
     sets.extend(taken.iter().filter_map(|&index| {
         let (view, shadow) = (&views[index], views[index].shadow?);
         let slot = Slot {
@@ -88,14 +98,27 @@ pub(super) fn of_holders<'a>(
             tests.push((Field::Uid, Value::text_or_absent(fleet.uid)));
             tests.push((Field::Generation, Value::number_or_absent(fleet.generation)));
         }
-        Write { object: Object::Ledger, tests, sets }
+        Write {
+            object: Object::Ledger,
+            tests,
+            sets,
+        }
     });
-    Slots { write, taken, queued, preflight, halted, freed: holders.freed.clone() }
+    Slots {
+        write,
+        taken,
+        queued,
+        preflight,
+        halted,
+        freed: holders.freed.clone(),
+    }
 }
 
 /// The `BottlerocketPool` in which a slot of this node is taken, as the ledger names it; nothing for the default pool.
 fn slot_pool(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> Option<String> {
-    let pool = fleet.pool_of(view).filter(|_| view.steering != Steering::Default);
+    let pool = fleet
+        .pool_of(view)
+        .filter(|_| view.steering != Steering::Default);
     pool.map(|pool| pool.name.to_owned())
 }
 
@@ -132,19 +155,36 @@ fn choose<'a>(
     versions: &VersionRecords<'a>,
     mut canaries: Canaries<'a>,
 ) -> Choice<'a> {
-    let Running { taken, left_over, mut room } = choose_running(fleet, views, holders);
-    let mut choice = Choice { taken, queued: vec![], preflight: vec![] };
-    let mut candidates =
-        Candidates::new(fleet, views, |at| holders.have(at), |view, version| !versions.halts(view, version));
+    let Running {
+        taken,
+        left_over,
+        mut room,
+    } = choose_running(fleet, views, holders);
+    let mut choice = Choice {
+        taken,
+        queued: vec![],
+        preflight: vec![],
+    };
+    let mut candidates = Candidates::new(
+        fleet,
+        views,
+        |at| holders.have(at),
+        |view, version| !versions.halts(view, version),
+    );
     while let Some(index) = candidates.next_of(|place| room.has(place)) {
         if let Some(version) = version_for(&views[index])
             && !canaries.take(fleet, versions, (version, variant_of(&views[index])))
         {
-            choice.queued.push((index, Reason::VersionUnproven(version)));
+            choice
+                .queued
+                .push((index, Reason::VersionUnproven(version)));
             continue;
         }
         room.take(Place::of(&views[index]));
-        if views[index].node.is_some_and(|node| fleet.must_pause(&node, versions.finished)) {
+        if views[index]
+            .node
+            .is_some_and(|node| fleet.must_pause(&node, versions.finished))
+        {
             choice.queued.push((index, Reason::PausingBetweenUpdates));
         } else if views[index].pods.known {
             choice.taken.push(index);
@@ -155,7 +195,9 @@ fn choose<'a>(
     }
     // Who follows is looked at while others are updated, so a slot is given back and taken again in one patch.
     for _ in 0..MAX_SUCCESSORS {
-        let Some(index) = candidates.next_of(|place| room.will_have(place)) else { break };
+        let Some(index) = candidates.next_of(|place| room.will_have(place)) else {
+            break;
+        };
         let place = Place::of(&views[index]);
         room.note_successor(place);
         choice.queued.push((index, room.why(place)));
@@ -163,7 +205,9 @@ fn choose<'a>(
         choice.preflight.push(index);
     }
     let rest = candidates.rest().chain(left_over);
-    choice.queued.extend(rest.map(|index| (index, room.why(Place::of(&views[index])))));
+    choice
+        .queued
+        .extend(rest.map(|index| (index, room.why(Place::of(&views[index])))));
     choice
 }
 
@@ -177,14 +221,24 @@ struct Running<'a> {
 
 /// Nodes down for other reasons use up the limit, but do not block a node that is already out of service; among those,
 /// one that only needs uncordoning goes first.
-fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &Holders<'a>) -> Running<'a> {
-    let mut room = Room::beside(fleet, holders.kept(views).map(|(view, (_, slot))| (slot, Place::of(view))));
+fn choose_running<'a>(
+    fleet: &FleetFacts<'a>,
+    views: &[NodeView<'a>],
+    holders: &Holders<'a>,
+) -> Running<'a> {
+    let mut room = Room::beside(
+        fleet,
+        holders
+            .kept(views)
+            .map(|(view, (_, slot))| (slot, Place::of(view))),
+    );
     let goes_on = |at: &usize| {
         let view = &views[*at];
         runs(view) && (fleet.alone || !is_others(view)) && !awaits_agent(view)
     };
     let running = (0..views.len()).filter(|at| !holders.have(*at) && goes_on(at));
-    let (mut at_once, mut others): (Vec<_>, Vec<_>) = running.partition(|&at| goes_on_at_once(&views[at]));
+    let (mut at_once, mut others): (Vec<_>, Vec<_>) =
+        running.partition(|&at| goes_on_at_once(&views[at]));
     at_once.sort_by_key(|&at| !only_comes_back(&views[at]));
     others.sort_by_key(|&at| is_unavailable(&views[at]));
     let (mut taken, mut left_over) = (vec![], vec![]);
@@ -198,9 +252,12 @@ fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &
             left_over.push(at);
         }
     }
-    let unavailable = |at: &usize| !holders.keep(*at) && is_unavailable(&views[*at]) && !taken.contains(at);
+    let unavailable =
+        |at: &usize| !holders.keep(*at) && is_unavailable(&views[*at]) && !taken.contains(at);
     for at in (0..views.len()).filter(unavailable) {
-        let name = views[at].node.map_or(views[at].shadow_name, |node| node.name);
+        let name = views[at]
+            .node
+            .map_or(views[at].shadow_name, |node| node.name);
         room.note_unavailable(Place::of(&views[at]), name);
     }
     for at in others {
@@ -212,31 +269,45 @@ fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &
             left_over.push(at);
         }
     }
-    Running { taken, left_over, room }
+    Running {
+        taken,
+        left_over,
+        room,
+    }
 }
 
 /// Does an update of this node run?
 fn runs(view: &NodeView<'_>) -> bool {
-    view.node.is_some() && view.shadow.is_some_and(|shadow| shadow.spec.state != State::Idle)
+    view.node.is_some()
+        && view
+            .shadow
+            .is_some_and(|shadow| shadow.spec.state != State::Idle)
 }
 
 /// Did another operator begin what runs on this node? It may still be at it.
 fn is_others(view: &NodeView<'_>) -> bool {
-    view.shadow.is_some_and(|shadow| shadow.spec.attempt.is_none())
+    view.shadow
+        .is_some_and(|shadow| shadow.spec.attempt.is_none())
 }
 
 /// Has another operator only staged an update on this node, and is no agent of ours there yet to take it up? A slot would begin
 /// the time in which the agent has to. Without the label none comes.
 pub(super) fn awaits_agent(view: &NodeView<'_>) -> bool {
-    let staged = view.shadow.is_some_and(|shadow| shadow.spec.state == State::StagedAndPerformedUpdate);
-    let away = view.node.is_some_and(|node| node.labelled && !node.agent_ready);
+    let staged = view
+        .shadow
+        .is_some_and(|shadow| shadow.spec.state == State::StagedAndPerformedUpdate);
+    let away = view
+        .node
+        .is_some_and(|node| node.labelled && !node.agent_ready);
     is_others(view) && staged && away && !goes_on_at_once(view)
 }
 
 /// Is the node of this running update out of service already, and Ready? Then it goes on at once, no matter how many
 /// others are down: that can only bring it back.
 fn goes_on_at_once(view: &NodeView<'_>) -> bool {
-    let Some((node, shadow)) = view.node.zip(view.shadow) else { return false };
+    let Some((node, shadow)) = view.node.zip(view.shadow) else {
+        return false;
+    };
     // Before the reboot is wanted, a cordon is a person's, and the node may be full of pods.
     let cordoned = node.unschedulable && shadow.spec.state != State::StagedAndPerformedUpdate;
     node.ready && (cordoned || view.marked() || only_comes_back(view))
@@ -280,7 +351,12 @@ impl<'a> Canaries<'a> {
     }
 
     /// May one more node begin with this version, by what becomes of its record in this pass? If so, it counts from now on.
-    fn take(&mut self, fleet: &FleetFacts<'a>, versions: &VersionRecords<'a>, release: Release<'a>) -> bool {
+    fn take(
+        &mut self,
+        fleet: &FleetFacts<'a>,
+        versions: &VersionRecords<'a>,
+        release: Release<'a>,
+    ) -> bool {
         let trying = self.trying.entry(release).or_default();
         let most = versions.may_still_fail(fleet, release);
         let takes = most.is_none_or(|most| *trying < most);

@@ -49,7 +49,11 @@ fn write<'d, 'a>(decision: &'d Decision<'a>) -> &'d Write<'a> {
 
 /// What a write sets a field to.
 fn sets<'a>(write: &Write<'a>, field: Field<'_>) -> Option<Value<'a>> {
-    write.sets.iter().find(|(set, _)| *set == field).map(|(_, value)| value.clone())
+    write
+        .sets
+        .iter()
+        .find(|(set, _)| *set == field)
+        .map(|(_, value)| value.clone())
 }
 
 /// The state that a decision moves the spec to.

@@ -33,7 +33,9 @@ impl<'a> Case<'_, 'a> {
     /// Why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent
     /// has claimed it, or after the host is back.
     fn given_up(self) -> Option<Abort> {
-        let Self { view, node, shadow, .. } = self;
+        let Self {
+            view, node, shadow, ..
+        } = self;
         let fails_for_ever = shadow.status.problem == Some(Problem::NoInPlaceUpdates);
         // What was said before a reboot says nothing of the host that is back.
         let silent = view.time.host_silent && self.boot() == Boot::Same;
@@ -56,8 +58,10 @@ impl<'a> Case<'_, 'a> {
 
     /// Is the reboot still to be granted?
     fn is_before_grant(self) -> bool {
-        let asks =
-            matches!(self.shadow.spec.state, State::StagedAndPerformedUpdate | State::RebootedIntoUpdate);
+        let asks = matches!(
+            self.shadow.spec.state,
+            State::StagedAndPerformedUpdate | State::RebootedIntoUpdate
+        );
         asks && self.shadow.spec.reboot_from_boot_id.is_none() && self.boot() == Boot::Same
     }
 
@@ -65,27 +69,45 @@ impl<'a> Case<'_, 'a> {
     /// nor given up. Once its marker has said *drained*, a grant may be on its way, and nothing but the shadow's write stops it.
     fn back_without_shadow(self) -> Option<Decision<'a>> {
         let Self { node, view, .. } = self;
-        let why = view.shadow_denied.filter(|_| node.ready && self.is_before_grant())?;
+        let why = view
+            .shadow_denied
+            .filter(|_| node.ready && self.is_before_grant())?;
         let ungranted = |marker: &Marker| marker.drained_at.is_none() && !marker.was_drained;
-        let marker = node.marker.filter(|marker| marker.holds_changes() && ungranted(marker))?;
-        Some(Decision::write(writes::undo(node, marker), Reason::NodeChangesDenied(why)))
+        let marker = node
+            .marker
+            .filter(|marker| marker.holds_changes() && ungranted(marker))?;
+        Some(Decision::write(
+            writes::undo(node, marker),
+            Reason::NodeChangesDenied(why),
+        ))
     }
 
     /// What the agent had said of it does not keep it from being counted: no word of an agent may hide a bad release.
     fn fell_back(self) -> Abort {
         let deactivated = self.shadow.status.problem == Some(Problem::NotNextToBoot);
-        if deactivated { Abort::FellBackDeactivated } else { Abort::FellBack }
+        if deactivated {
+            Abort::FellBackDeactivated
+        } else {
+            Abort::FellBack
+        }
     }
 
     /// Is the version halted? Then the update is given up, as long as the host does not run it.
     fn halted(self) -> Option<Abort> {
         let version = self.shadow.spec.version?;
-        self.fleet.is_halted_for(self.view, version).then_some(Abort::VersionHalted)
+        self.fleet
+            .is_halted_for(self.view, version)
+            .then_some(Abort::VersionHalted)
     }
 
     /// Wanted: the host has downloaded the image and boots it next. Then the node is emptied, and the reboot granted.
     pub(super) fn staged(self) -> Decision<'a> {
-        let Self { fleet, node, shadow, .. } = self;
+        let Self {
+            fleet,
+            node,
+            shadow,
+            ..
+        } = self;
         let version = shadow.spec.version.unwrap_or("");
         let boot = self.boot();
         if boot != Boot::Same
@@ -95,13 +117,19 @@ impl<'a> Case<'_, 'a> {
         }
         match boot {
             Boot::IntoUpdate => {
-                return Decision::write(writes::skip_reboot(fleet, shadow), Reason::ReturningToService);
+                return Decision::write(
+                    writes::skip_reboot(fleet, shadow),
+                    Reason::ReturningToService,
+                );
             }
             Boot::IntoOther if shadow.reached() => return self.abort(self.fell_back()),
             Boot::IntoOther | Boot::IntoUnknown => return self.abort(Abort::RebootedByItself),
             // Upstream's operator had begun, and the host came up with the update before we took it over.
             Boot::Same if node.version.is_some() && node.version == shadow.spec.version => {
-                return Decision::write(writes::skip_reboot(fleet, shadow), Reason::ReturningToService);
+                return Decision::write(
+                    writes::skip_reboot(fleet, shadow),
+                    Reason::ReturningToService,
+                );
             }
             Boot::Same => {}
         }
@@ -130,7 +158,9 @@ impl<'a> Case<'_, 'a> {
     /// anything else, because it needs neither the agent nor the webhook.
     fn back_into_service(self) -> Option<Decision<'a>> {
         let node = self.node;
-        let marker = node.marker.filter(|marker| node.ready && marker.holds_changes())?;
+        let marker = node
+            .marker
+            .filter(|marker| node.ready && marker.holds_changes())?;
         // It is empty, which is what autoscalers remove, and the pods of the next node go there. One that was empty before is
         // theirs.
         let kept = marker.emptied && node.version == self.shadow.spec.version;
@@ -139,7 +169,13 @@ impl<'a> Case<'_, 'a> {
     }
 
     fn empty_then_grant(self) -> Decision<'a> {
-        let Self { fleet, view, node, shadow, slot } = self;
+        let Self {
+            fleet,
+            view,
+            node,
+            shadow,
+            slot,
+        } = self;
         if slot.is_none_or(|slot| Some(slot.attempt) != shadow.spec.attempt) {
             return Decision::wait(Reason::LimitReached);
         }
@@ -156,7 +192,10 @@ impl<'a> Case<'_, 'a> {
         {
             return Decision::wait(Reason::VolumesInUse);
         }
-        let (confirm, grant) = (writes::drained(fleet, node), writes::grant(fleet, shadow, node));
+        let (confirm, grant) = (
+            writes::drained(fleet, node),
+            writes::grant(fleet, shadow, node),
+        );
         Decision::carry_out(Effect::Grant { confirm, grant }, Reason::Draining)
     }
 
@@ -183,7 +222,12 @@ impl<'a> Case<'_, 'a> {
     /// The node is in service with the new version: monitor it, once its agent has reported the reboot, too. A silent
     /// agent does not keep the slot for ever.
     fn watch_it(self) -> Decision<'a> {
-        let Self { fleet, node, shadow, .. } = self;
+        let Self {
+            fleet,
+            node,
+            shadow,
+            ..
+        } = self;
         if shadow.reached() {
             return Decision::write(writes::monitor(fleet, shadow), Reason::Monitoring);
         }
@@ -197,7 +241,9 @@ impl<'a> Case<'_, 'a> {
 
     /// The host reboots. If it does not come back, only a person can help.
     fn await_return(self) -> Decision<'a> {
-        let Self { view, node, shadow, .. } = self;
+        let Self {
+            view, node, shadow, ..
+        } = self;
         let in_same_boot = self.boot() == Boot::Same && node.ready && node.agent_ready;
         let wrong = Reason::of_status(&shadow.status).filter(|_| in_same_boot);
         // A host that goes down answers nothing, either.
@@ -205,7 +251,11 @@ impl<'a> Case<'_, 'a> {
         if !view.time.step_overdue {
             return Decision::wait(wrong.unwrap_or(Reason::Rebooting));
         }
-        let overdue = wrong.unwrap_or(Reason::RebootOverdue(if in_same_boot { STAYED } else { NOT_BACK }));
+        let overdue = wrong.unwrap_or(Reason::RebootOverdue(if in_same_boot {
+            STAYED
+        } else {
+            NOT_BACK
+        }));
         // Who repairs nodes by replacing them may do so from now on.
         match node.marker.filter(|marker| marker.keeps_autoscalers_away()) {
             Some(marker) => Decision::write(writes::release_to_autoscalers(node, marker), overdue),
@@ -214,7 +264,12 @@ impl<'a> Case<'_, 'a> {
     }
 
     fn before_reboot(self) -> Decision<'a> {
-        let Self { fleet, node, shadow, .. } = self;
+        let Self {
+            fleet,
+            node,
+            shadow,
+            ..
+        } = self;
         if shadow.status.reboot_requested == Some(node.boot_id) {
             return self.await_return();
         }
@@ -236,7 +291,9 @@ impl<'a> Case<'_, 'a> {
             }
             return self.empty_then_grant();
         }
-        let drained = node.marker.is_some_and(|marker| marker.drained_at.is_some());
+        let drained = node
+            .marker
+            .is_some_and(|marker| marker.drained_at.is_some());
         if !drained || !node.unschedulable {
             return Decision::write(writes::withdraw_grant(fleet, shadow), Reason::Draining);
         }
@@ -245,7 +302,13 @@ impl<'a> Case<'_, 'a> {
 
     /// Wanted: the node in service for a while with the new version.
     pub(super) fn monitoring(self) -> Decision<'a> {
-        let Self { fleet, view, node, shadow, .. } = self;
+        let Self {
+            fleet,
+            view,
+            node,
+            shadow,
+            ..
+        } = self;
         if !node.ready {
             // It was in service; whether it comes back is no longer a matter of this step alone.
             if view.time.step_overdue {
@@ -254,7 +317,11 @@ impl<'a> Case<'_, 'a> {
             return Decision::wait(Reason::NodeNotReady);
         }
         if node.version != shadow.spec.version {
-            return self.abort(if node.version.is_none() { Abort::NotBottlerocket } else { Abort::FellBack });
+            return self.abort(if node.version.is_none() {
+                Abort::NotBottlerocket
+            } else {
+                Abort::FellBack
+            });
         }
         if let Some(undo) = self.back_into_service() {
             return undo;
@@ -263,14 +330,16 @@ impl<'a> Case<'_, 'a> {
             let (waits, milestone) = match view.evicted {
                 Evicted::Back => (None, Milestone::Updated),
                 Evicted::Unknown => (Some(Reason::Monitoring), Milestone::Updated),
-                Evicted::Missing(owner) => {
-                    (Some(Reason::WorkloadsUnavailable(owner)), Milestone::UpdatedWithoutWorkloads)
-                }
+                Evicted::Missing(owner) => (
+                    Some(Reason::WorkloadsUnavailable(owner)),
+                    Milestone::UpdatedWithoutWorkloads,
+                ),
             };
             let closed = pool::well(fleet, view).err();
             return match waits.filter(|_| !view.time.workloads_overdue).or(closed) {
                 Some(reason) => Decision::wait(reason),
-                None => Decision::write(writes::finish(fleet, shadow), Reason::Finishing).reaching(milestone),
+                None => Decision::write(writes::finish(fleet, shadow), Reason::Finishing)
+                    .reaching(milestone),
             };
         }
         match self.given_up() {

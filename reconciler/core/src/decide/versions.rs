@@ -16,8 +16,8 @@ use super::Abort;
 use super::boot::has_begun_reboot;
 use super::order::{self, Survey};
 use super::records::{
-    Halted, Records, counting, forgotten, halt, is_counted, lifted, moment, note_failure, number, of_variant,
-    time,
+    Halted, Records, counting, forgotten, halt, is_counted, lifted, moment, note_failure, number,
+    of_variant, time,
 };
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView};
 use crate::rules::FailureBudget;
@@ -64,11 +64,24 @@ impl<'a> VersionRecords<'a> {
     }
 
     /// Notes which pools are done with which version, for those that come after them.
-    pub(super) fn note_done(&mut self, fleet: &FleetFacts<'a>, views: &[NodeView<'a>], survey: &Survey<'a>) {
+    pub(super) fn note_done(
+        &mut self,
+        fleet: &FleetFacts<'a>,
+        views: &[NodeView<'a>],
+        survey: &Survey<'a>,
+    ) {
         let notes = order::notes(fleet, views, survey, |version| self.record(fleet, version));
         for (version, done_pools) in notes {
-            let known = fleet.versions.get_key_value(&version).map(|(version, _)| version.as_str());
-            let wanted = || views.iter().filter_map(|view| view.shadow?.update()).find(|it| **it == *version);
+            let known = fleet
+                .versions
+                .get_key_value(&version)
+                .map(|(version, _)| version.as_str());
+            let wanted = || {
+                views
+                    .iter()
+                    .filter_map(|view| view.shadow?.update())
+                    .find(|it| **it == *version)
+            };
             if let Some(version) = known.or_else(wanted) {
                 self.change(fleet, version, |record| record.done_pools = done_pools);
             }
@@ -86,19 +99,31 @@ impl<'a> VersionRecords<'a> {
                 });
             } else if time(&halt.at).is_none() {
                 let at = moment(fleet.now, acknowledged, record);
-                self.change(fleet, version, |record| record.halted = Some(Halt { at, ..halt.clone() }));
+                self.change(fleet, version, |record| {
+                    record.halted = Some(Halt { at, ..halt.clone() })
+                });
             }
         }
     }
 
     /// The record of this version, as it will be.
     fn record(&self, fleet: &FleetFacts<'a>, version: &str) -> Option<&VersionRecord> {
-        self.changed.get(version).or_else(|| fleet.versions.get(version))
+        self.changed
+            .get(version)
+            .or_else(|| fleet.versions.get(version))
     }
 
-    fn change(&mut self, fleet: &FleetFacts<'a>, version: &'a str, change: impl FnOnce(&mut VersionRecord)) {
+    fn change(
+        &mut self,
+        fleet: &FleetFacts<'a>,
+        version: &'a str,
+        change: impl FnOnce(&mut VersionRecord),
+    ) {
         change(self.changed.entry(version).or_insert_with(|| {
-            let new = || VersionRecord { first_seen: Some(fleet.now.to_owned()), ..VersionRecord::default() };
+            let new = || VersionRecord {
+                first_seen: Some(fleet.now.to_owned()),
+                ..VersionRecord::default()
+            };
             fleet.versions.get(version).cloned().unwrap_or_else(new)
         }));
     }
@@ -106,15 +131,21 @@ impl<'a> VersionRecords<'a> {
     /// Do the changes of this pass halt this version for this node?
     pub(super) fn halts(&self, view: &NodeView<'a>, version: &str) -> bool {
         let variant = view.node.and_then(|node| node.variant);
-        self.changed.get(version).is_some_and(|record| record.is_halted_for(variant))
+        self.changed
+            .get(version)
+            .is_some_and(|record| record.is_halted_for(variant))
     }
 
     /// Counts an update that is over, whose slot has this name.
     fn count(&mut self, fleet: &FleetFacts<'a>, name: &'a str, view: Option<&NodeView<'a>>) {
-        let Some(slot) = fleet.slots.get(name) else { return };
+        let Some(slot) = fleet.slots.get(name) else {
+            return;
+        };
         let node = view.and_then(|view| view.node);
         let name = names::node_of_shadow(name).unwrap_or(name);
-        let shadow = view.and_then(|view| view.shadow).filter(|shadow| shadow.uid == slot.uid);
+        let shadow = view
+            .and_then(|view| view.shadow)
+            .filter(|shadow| shadow.uid == slot.uid);
         if slot.lost
             && !slot.counted
             && let Some(version) = slot.version.as_deref()
@@ -125,9 +156,14 @@ impl<'a> VersionRecords<'a> {
             self.failed(fleet, version, (name, None), NOT_RETURNED);
         }
         let Some(shadow) = shadow else { return };
-        let Some(version) = shadow.spec.version else { return };
+        let Some(version) = shadow.spec.version else {
+            return;
+        };
         self.finished = true;
-        let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
+        let failure = shadow
+            .spec
+            .failures
+            .filter(|failures| failures.attempt == slot.attempt);
         if let Some(failure) = failure {
             let record = fleet.versions.get(version);
             let known = record.is_some_and(|it| is_counted(fleet, it, name, &failure.at));
@@ -140,7 +176,9 @@ impl<'a> VersionRecords<'a> {
         if let Some(node) = node.filter(|node| node.version == Some(version)) {
             self.change(fleet, version, |record| {
                 record.succeeded += 1;
-                if let Some(variant) = node.variant.filter(|variant| !record.is_proven_for(Some(variant)))
+                if let Some(variant) = node
+                    .variant
+                    .filter(|variant| !record.is_proven_for(Some(variant)))
                     && record.proven_variants.len() < VARIANTS_MAX
                 {
                     record.proven_variants.push(variant.to_owned());
@@ -155,29 +193,53 @@ impl<'a> VersionRecords<'a> {
     /// for long, and no taint had announced its removal before. So replacing a broken host hides no
     /// failure, and removing a node makes none.
     fn note_lost(&mut self, view: &NodeView<'a>, (name, slot): NamedSlot<'a>) {
-        let (Some(node), Some(shadow)) = (view.node, view.shadow) else { return };
+        let (Some(node), Some(shadow)) = (view.node, view.shadow) else {
+            return;
+        };
         // Another machine may have come under the same name, before its shadow or after.
         if shadow.uid != slot.uid || view.owner_uid.is_some_and(|uid| uid != node.uid) {
             return;
         }
         let claimed = shadow.spec.reboot_from_boot_id.is_some()
             && shadow.spec.reboot_from_boot_id == shadow.status.reboot_requested;
-        let lost = !node.ready && (slot.lost || claimed && !node.leaving && view.time.not_ready_for_long);
+        let lost =
+            !node.ready && (slot.lost || claimed && !node.leaving && view.time.not_ready_for_long);
         if lost != slot.lost {
-            self.noted.insert(name, Slot { lost, ..slot.clone() });
+            self.noted.insert(
+                name,
+                Slot {
+                    lost,
+                    ..slot.clone()
+                },
+            );
         }
     }
 
     /// Counts a failure whose slot is kept: of a host that has been away for longer than a reboot may take, or of one
     /// that is given up but may be away for long. The slot notes that it is counted, so that it is counted once, however
     /// many nodes fail and whatever a person acknowledges meanwhile.
-    fn count_early(&mut self, fleet: &FleetFacts<'a>, view: &NodeView<'a>, (name, slot): NamedSlot<'a>) {
-        let (Some(node), Some(shadow)) = (view.node, view.shadow) else { return };
-        let Some(version) = shadow.spec.version.filter(|_| slot.uid == shadow.uid && !slot.counted) else {
+    fn count_early(
+        &mut self,
+        fleet: &FleetFacts<'a>,
+        view: &NodeView<'a>,
+        (name, slot): NamedSlot<'a>,
+    ) {
+        let (Some(node), Some(shadow)) = (view.node, view.shadow) else {
             return;
         };
-        let overdue = shadow.spec.state == State::RebootedIntoUpdate && !node.ready && view.time.step_overdue;
-        let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
+        let Some(version) = shadow
+            .spec
+            .version
+            .filter(|_| slot.uid == shadow.uid && !slot.counted)
+        else {
+            return;
+        };
+        let overdue =
+            shadow.spec.state == State::RebootedIntoUpdate && !node.ready && view.time.step_overdue;
+        let failure = shadow
+            .spec
+            .failures
+            .filter(|failures| failures.attempt == slot.attempt);
         match failure {
             Some(failure) if Abort::is_corroborated(&failure.reason) => {
                 self.failed(fleet, version, (node.name, Some(node)), &failure.reason);
@@ -187,7 +249,10 @@ impl<'a> VersionRecords<'a> {
             }
             _ => return,
         }
-        self.noted.entry(name).or_insert_with(|| slot.clone()).counted = true;
+        self.noted
+            .entry(name)
+            .or_insert_with(|| slot.clone())
+            .counted = true;
     }
 
     /// How many more nodes of this variant may fail before the version is halted for them; `None` = any number, and so if one
@@ -198,7 +263,9 @@ impl<'a> VersionRecords<'a> {
         (version, variant): (&str, Option<&str>),
     ) -> Option<u64> {
         let budget = fleet.budget.unproven?;
-        let Some(record) = self.record(fleet, version) else { return Some(budget) };
+        let Some(record) = self.record(fleet, version) else {
+            return Some(budget);
+        };
         let failed = || number(&of_variant(&counting(record), variant));
         (!record.is_proven_for(variant)).then(|| budget.saturating_sub(failed()))
     }
@@ -215,7 +282,15 @@ impl<'a> VersionRecords<'a> {
         let variant = node.and_then(|node| node.variant).map(str::to_owned);
         self.change(fleet, version, |record| {
             let at = moment(fleet.now, named, record);
-            note_failure(record, NodeFailure { node: name.into(), at, reason: reason.into(), variant });
+            note_failure(
+                record,
+                NodeFailure {
+                    node: name.into(),
+                    at,
+                    reason: reason.into(),
+                    variant,
+                },
+            );
         });
     }
 
@@ -223,7 +298,11 @@ impl<'a> VersionRecords<'a> {
     fn halt(&mut self, fleet: &FleetFacts<'a>) {
         let FailureBudget { proven, unproven } = fleet.budget;
         let budget = |record: &VersionRecord, variant: Option<&str>| {
-            if record.is_proven_for(variant) { proven } else { unproven }
+            if record.is_proven_for(variant) {
+                proven
+            } else {
+                unproven
+            }
         };
         for (version, record) in &mut self.changed {
             self.halted.extend(halt(fleet.now, version, record, budget));
@@ -237,16 +316,20 @@ impl<'a> VersionRecords<'a> {
         views: &[NodeView<'a>],
     ) -> Vec<(Field<'a>, Value<'a>)> {
         let noted = std::mem::take(&mut self.noted).into_iter();
-        let mut sets: Vec<(Field<'a>, Value<'a>)> =
-            noted.map(|(name, slot)| (Field::Slot(name), Value::Slot(slot))).collect();
+        let mut sets: Vec<(Field<'a>, Value<'a>)> = noted
+            .map(|(name, slot)| (Field::Slot(name), Value::Slot(slot)))
+            .collect();
         let forgotten = self.forgotten(fleet, views);
-        self.changed.retain(|version, _| forgotten.iter().all(|it| it != version));
-        let stored = forgotten.iter().filter_map(|version| fleet.versions.get_key_value(version));
+        self.changed
+            .retain(|version, _| forgotten.iter().all(|it| it != version));
+        let stored = forgotten
+            .iter()
+            .filter_map(|version| fleet.versions.get_key_value(version));
         sets.extend(stored.map(|(version, _)| (Field::VersionRecord(version), Value::Absent)));
         let changed = self.changed.into_iter();
-        sets.extend(
-            changed.map(|(version, record)| (Field::VersionRecord(version), Value::VersionRecord(record))),
-        );
+        sets.extend(changed.map(|(version, record)| {
+            (Field::VersionRecord(version), Value::VersionRecord(record))
+        }));
         if self.finished {
             sets.push((Field::LastFinished, Value::text(fleet.now)));
         }
@@ -258,19 +341,34 @@ impl<'a> VersionRecords<'a> {
         if self.changed.is_empty() {
             return vec![];
         }
-        let stored = fleet.versions.iter().map(|(version, record)| (version.as_str(), record));
-        let changed = self.changed.iter().map(|(version, record)| (*version, record));
+        let stored = fleet
+            .versions
+            .iter()
+            .map(|(version, record)| (version.as_str(), record));
+        let changed = self
+            .changed
+            .iter()
+            .map(|(version, record)| (*version, record));
         let records: Records<'_> = stored.chain(changed).collect();
         let runs = |version: &str| {
-            views.iter().filter_map(|view| view.node).any(|node| node.version == Some(version))
+            views
+                .iter()
+                .filter_map(|view| view.node)
+                .any(|node| node.version == Some(version))
         };
         let is_new = |version: &str| !fleet.versions.contains_key(version);
-        forgotten(&records, runs, is_new).into_iter().map(str::to_owned).collect()
+        forgotten(&records, runs, is_new)
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
     }
 }
 
 /// Returns the time up to which a person has acknowledged the halts of this version.
 fn acknowledged(fleet: &FleetFacts<'_>, version: &str) -> Option<Timestamp> {
-    let halt = fleet.acknowledged.iter().find(|halt| halt.version == version)?;
+    let halt = fleet
+        .acknowledged
+        .iter()
+        .find(|halt| halt.version == version)?;
     times::read(Some(&halt.halted_at))
 }

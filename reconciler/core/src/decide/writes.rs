@@ -28,24 +28,35 @@ pub(super) fn spec<'a>(
     tests: impl IntoIterator<Item = (Field<'a>, Value<'a>)>,
     sets: impl IntoIterator<Item = (Field<'a>, Value<'a>)>,
 ) -> Write<'a> {
-    let identity =
-        [(Field::Uid, Value::text(shadow.uid)), (Field::Generation, Value::Number(shadow.generation))];
+    let identity = [
+        (Field::Uid, Value::text(shadow.uid)),
+        (Field::Generation, Value::Number(shadow.generation)),
+    ];
     Write {
         object: Object::ShadowSpec(shadow.name),
         tests: identity.into_iter().chain(tests).collect(),
-        sets: [(Field::SpecLeaderTerm, Value::Number(fleet.term))].into_iter().chain(sets).collect(),
+        sets: [(Field::SpecLeaderTerm, Value::Number(fleet.term))]
+            .into_iter()
+            .chain(sets)
+            .collect(),
     }
 }
 
 /// A new state of the spec, and the time of the change.
 fn state<'a>(fleet: &FleetFacts<'a>, state: State) -> [(Field<'a>, Value<'a>); 2] {
-    [(Field::SpecState, Value::State(state)), (Field::SpecTransitionTimestamp, Value::text(fleet.now))]
+    [
+        (Field::SpecState, Value::State(state)),
+        (Field::SpecTransitionTimestamp, Value::text(fleet.now)),
+    ]
 }
 
 /// Tests that the agent's claim of a reboot is as it was read: absent, or spent in an earlier boot. A test for "absent"
 /// would have every grant refused, until the deadline, for an agent that never removes a spent claim.
 fn claim_as_read<'a>(shadow: &ShadowFacts<'a>) -> (Field<'a>, Value<'a>) {
-    (Field::StatusRebootRequested, Value::text_or_absent(shadow.status.reboot_requested))
+    (
+        Field::StatusRebootRequested,
+        Value::text_or_absent(shadow.status.reboot_requested),
+    )
 }
 
 /// The update begins: the slot is taken, the spec follows.
@@ -65,13 +76,22 @@ pub(super) fn stage<'a>(
     spec(
         fleet,
         shadow,
-        [(Field::CurrentState, Value::State(State::Idle)), (Field::TargetVersion, Value::text(version))],
-        state(fleet, State::StagedAndPerformedUpdate).into_iter().chain(sets),
+        [
+            (Field::CurrentState, Value::State(State::Idle)),
+            (Field::TargetVersion, Value::text(version)),
+        ],
+        state(fleet, State::StagedAndPerformedUpdate)
+            .into_iter()
+            .chain(sets),
     )
 }
 
 /// The slot is not used: the shadow takes the slot's attempt while Idle, so that the slot can be given back for good.
-pub(super) fn skip_attempt<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, slot: &Slot) -> Write<'a> {
+pub(super) fn skip_attempt<'a>(
+    fleet: &FleetFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+    slot: &Slot,
+) -> Write<'a> {
     let sets = [
         (Field::SpecAttempt, Value::Number(slot.attempt)),
         // The version is that of an earlier attempt, and must not make this one look like a success.
@@ -97,11 +117,21 @@ pub(super) fn adopt<'a>(
 }
 
 /// The node is drained in this boot: the agent may reboot it from here.
-pub(super) fn grant<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, node: &NodeFacts<'a>) -> Write<'a> {
+pub(super) fn grant<'a>(
+    fleet: &FleetFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+    node: &NodeFacts<'a>,
+) -> Write<'a> {
     spec(
         fleet,
         shadow,
-        [(Field::CurrentState, Value::state_or_absent(shadow.status.current_state)), claim_as_read(shadow)],
+        [
+            (
+                Field::CurrentState,
+                Value::state_or_absent(shadow.status.current_state),
+            ),
+            claim_as_read(shadow),
+        ],
         state(fleet, State::RebootedIntoUpdate)
             .into_iter()
             .chain([(Field::SpecRebootFromBootId, Value::text(node.boot_id))]),
@@ -110,18 +140,33 @@ pub(super) fn grant<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, node: 
 
 /// The host runs the update already, after a reboot of its own: no grant is needed.
 pub(super) fn skip_reboot<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Write<'a> {
-    spec(fleet, shadow, [claim_as_read(shadow)], state(fleet, State::RebootedIntoUpdate))
+    spec(
+        fleet,
+        shadow,
+        [claim_as_read(shadow)],
+        state(fleet, State::RebootedIntoUpdate),
+    )
 }
 
 /// The node is not drained any more: the grant is taken back, unless the agent has claimed its reboot meanwhile.
 pub(super) fn withdraw_grant<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Write<'a> {
-    spec(fleet, shadow, [claim_as_read(shadow)], [(Field::SpecRebootFromBootId, Value::Absent)])
+    spec(
+        fleet,
+        shadow,
+        [claim_as_read(shadow)],
+        [(Field::SpecRebootFromBootId, Value::Absent)],
+    )
 }
 
 /// The host is back: watch it.
 pub(super) fn monitor<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Write<'a> {
     let reached = (Field::CurrentState, Value::State(State::RebootedIntoUpdate));
-    spec(fleet, shadow, [reached], state(fleet, State::MonitoringUpdate))
+    spec(
+        fleet,
+        shadow,
+        [reached],
+        state(fleet, State::MonitoringUpdate),
+    )
 }
 
 /// The update is a success.
@@ -147,11 +192,17 @@ pub(super) fn abort<'a>(
     why: Abort,
     failed_on: Option<&str>,
 ) -> Write<'a> {
-    let mut sets =
-        vec![(Field::SpecRebootFromBootId, Value::Absent), (Field::SpecBaselineBootId, Value::Absent)];
+    let mut sets = vec![
+        (Field::SpecRebootFromBootId, Value::Absent),
+        (Field::SpecBaselineBootId, Value::Absent),
+    ];
     if why.is_failure() {
         let failures = Failures {
-            count: shadow.spec.failures.map_or(0, |failures| failures.count).saturating_add(1),
+            count: shadow
+                .spec
+                .failures
+                .map_or(0, |failures| failures.count)
+                .saturating_add(1),
             attempt: shadow.spec.attempt.unwrap_or(0),
             at: fleet.now.to_owned(),
             reason: why.as_str().to_owned(),
@@ -159,7 +210,12 @@ pub(super) fn abort<'a>(
         };
         sets.push((Field::SpecFailures, Value::Failures(failures)));
     }
-    spec(fleet, shadow, [claim_as_read(shadow)], state(fleet, State::Idle).into_iter().chain(sets))
+    spec(
+        fleet,
+        shadow,
+        [claim_as_read(shadow)],
+        state(fleet, State::Idle).into_iter().chain(sets),
+    )
 }
 
 /// A change of a Node and its marker. It tests that the marker is still as it was read.
@@ -169,10 +225,17 @@ pub(super) fn mark<'a>(
     sets: impl IntoIterator<Item = (Field<'a>, Value<'a>)>,
     marker: Marker,
 ) -> Write<'a> {
-    let read = node.marker.map_or(Value::Absent, |marker| Value::Marker(Cow::Borrowed(marker)));
+    let read = node
+        .marker
+        .map_or(Value::Absent, |marker| Value::Marker(Cow::Borrowed(marker)));
     let identity = [(Field::Uid, Value::text(node.uid)), (Field::Marker, read)];
-    let says_something = marker.holds_changes() || marker.is_kept() || !marker.evicted_owners.is_empty();
-    let marker = if says_something { Value::Marker(Cow::Owned(marker)) } else { Value::Absent };
+    let says_something =
+        marker.holds_changes() || marker.is_kept() || !marker.evicted_owners.is_empty();
+    let marker = if says_something {
+        Value::Marker(Cow::Owned(marker))
+    } else {
+        Value::Absent
+    };
     Write {
         object: Object::Node(node.name),
         tests: identity.into_iter().chain(tests).collect(),
@@ -183,7 +246,11 @@ pub(super) fn mark<'a>(
 /// The node is cordoned, and was seen empty now.
 pub(super) fn drained<'a>(fleet: &FleetFacts<'a>, node: &NodeFacts<'a>) -> Write<'a> {
     let marker = node.marker.cloned().unwrap_or_default();
-    let drained = Marker { drained_at: Some(fleet.now.to_owned()), term: fleet.term, ..marker };
+    let drained = Marker {
+        drained_at: Some(fleet.now.to_owned()),
+        term: fleet.term,
+        ..marker
+    };
     mark(node, [(Field::Unschedulable, Value::Set)], [], drained)
 }
 
@@ -200,46 +267,91 @@ pub(super) fn undo_and_keep_owners<'a>(
     marker: &'a Marker,
     kept: bool,
 ) -> Write<'a> {
-    let owners = Marker { evicted_owners: marker.evicted_owners.clone(), ..Marker::default() };
+    let owners = Marker {
+        evicted_owners: marker.evicted_owners.clone(),
+        ..Marker::default()
+    };
     if !kept || !marker.keeps_autoscalers_away() {
         return undo_but(node, marker, owners);
     }
-    let Marker { do_not_disrupt, scale_down_disabled, .. } = *marker;
+    let Marker {
+        do_not_disrupt,
+        scale_down_disabled,
+        ..
+    } = *marker;
     let kept_since = Some(fleet.now.to_owned());
-    undo_but(node, marker, Marker { do_not_disrupt, scale_down_disabled, kept_since, ..owners })
+    undo_but(
+        node,
+        marker,
+        Marker {
+            do_not_disrupt,
+            scale_down_disabled,
+            kept_since,
+            ..owners
+        },
+    )
 }
 
 /// Lets autoscalers have the node again. The rest stays as it is.
 pub(super) fn release_to_autoscalers<'a>(node: &NodeFacts<'a>, marker: &Marker) -> Write<'a> {
-    let sets = our_autoscaler_annotations(node, marker).into_iter().map(|field| (field, Value::Absent));
-    let rest =
-        Marker { do_not_disrupt: false, scale_down_disabled: false, kept_since: None, ..marker.clone() };
+    let sets = our_autoscaler_annotations(node, marker)
+        .into_iter()
+        .map(|field| (field, Value::Absent));
+    let rest = Marker {
+        do_not_disrupt: false,
+        scale_down_disabled: false,
+        kept_since: None,
+        ..marker.clone()
+    };
     mark(node, [], sets.collect::<Vec<_>>(), rest)
 }
 
 /// The annotations that keep autoscalers away, and who has written each.
 pub(super) fn autoscaler_annotations<'a>(node: &NodeFacts<'_>) -> [(Field<'a>, Option<Words>); 2] {
-    [(Field::DoNotDisrupt, node.do_not_disrupt), (Field::ScaleDownDisabled, node.scale_down_disabled)]
+    [
+        (Field::DoNotDisrupt, node.do_not_disrupt),
+        (Field::ScaleDownDisabled, node.scale_down_disabled),
+    ]
 }
 
 /// The annotations that keep autoscalers away, as far as we have written them, and nobody since.
 fn our_autoscaler_annotations<'a>(node: &NodeFacts<'_>, marker: &Marker) -> Vec<Field<'a>> {
     let set = [marker.do_not_disrupt, marker.scale_down_disabled];
     let all = autoscaler_annotations(node).into_iter().zip(set);
-    all.filter_map(|((field, words), set)| (set && words == Some(Words::Ours)).then_some(field)).collect()
+    all.filter_map(|((field, words), set)| (set && words == Some(Words::Ours)).then_some(field))
+        .collect()
 }
 
 fn undo_but<'a>(node: &NodeFacts<'a>, marker: &'a Marker, kept: Marker) -> Write<'a> {
     let undone = [
-        (Field::Unschedulable, marker.cordoned_at.is_some() && node.unschedulable),
-        (Field::ExcludedFromLoadBalancers, marker.excluded_at.is_some() && node.excluded),
+        (
+            Field::Unschedulable,
+            marker.cordoned_at.is_some() && node.unschedulable,
+        ),
+        (
+            Field::ExcludedFromLoadBalancers,
+            marker.excluded_at.is_some() && node.excluded,
+        ),
         (Field::UpdatingTaint, marker.tainted && node.tainted),
     ];
-    let rest =
-        Marker { shadow_uid: marker.shadow_uid.clone(), attempt: marker.attempt, term: marker.term, ..kept };
-    let undone = undone.into_iter().filter(|(_, set)| *set).map(|(field, _)| field);
-    let annotations = if rest.is_kept() { vec![] } else { our_autoscaler_annotations(node, marker) };
-    let sets = undone.chain(annotations).map(|field| (field, Value::Absent));
+    let rest = Marker {
+        shadow_uid: marker.shadow_uid.clone(),
+        attempt: marker.attempt,
+        term: marker.term,
+        ..kept
+    };
+    let undone = undone
+        .into_iter()
+        .filter(|(_, set)| *set)
+        .map(|(field, _)| field);
+    let annotations = if rest.is_kept() {
+        vec![]
+    } else {
+        our_autoscaler_annotations(node, marker)
+    };
+    let sets = undone
+        .chain(annotations)
+        .map(|field| (field, Value::Absent));
     mark(node, [], sets.collect::<Vec<_>>(), rest)
 }
 
@@ -265,7 +377,12 @@ pub fn new_shadow(
     };
     let metadata = ObjectMeta {
         name: Some(names::shadow_name(node)),
-        labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),
+        labels: Some(
+            labels
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
+        ),
         owner_references: Some(vec![OwnerReference {
             api_version: "v1".to_owned(),
             kind: "Node".to_owned(),
@@ -275,5 +392,9 @@ pub fn new_shadow(
         }]),
         ..ObjectMeta::default()
     };
-    BottlerocketShadow { metadata, spec, status: None }
+    BottlerocketShadow {
+        metadata,
+        spec,
+        status: None,
+    }
 }

@@ -17,12 +17,22 @@ pub struct Budgets {
 
 impl Budgets {
     /// Looks at all budgets. Returns the namespaces in which a budget allows more than before, or was deleted.
-    pub fn relaxed<'b>(&mut self, budgets: impl Iterator<Item = &'b Item<Budget>>) -> BTreeSet<String> {
+    pub fn relaxed<'b>(
+        &mut self,
+        budgets: impl Iterator<Item = &'b Item<Budget>>,
+    ) -> BTreeSet<String> {
         let now: BTreeMap<(String, String), i32> = budgets
-            .map(|budget| ((budget.namespace().to_owned(), budget.name().to_owned()), allowed(budget)))
+            .map(|budget| {
+                (
+                    (budget.namespace().to_owned(), budget.name().to_owned()),
+                    allowed(budget),
+                )
+            })
             .collect();
         let more = |(key, before): (&(String, String), &i32)| {
-            now.get(key).is_none_or(|now| now > before).then(|| key.0.clone())
+            now.get(key)
+                .is_none_or(|now| now > before)
+                .then(|| key.0.clone())
         };
         let relaxed = self.allowed.iter().filter_map(more).collect();
         self.allowed = now;
@@ -41,9 +51,14 @@ pub fn covered<'p>(
         budget.namespace() == pod.namespace() && selected().unwrap_or(true)
     };
     let why = pods.into_iter().filter_map(|pod| {
-        let budget = budgets.iter().map(AsRef::as_ref).find(|budget| covers(budget, pod))?;
+        let budget = budgets
+            .iter()
+            .map(AsRef::as_ref)
+            .find(|budget| covers(budget, pod))?;
         let (namespace, name, budget) = (pod.namespace(), pod.name(), budget.name());
-        Some(format!("{namespace}/{name}, which the PodDisruptionBudget {namespace}/{budget} covers"))
+        Some(format!(
+            "{namespace}/{name}, which the PodDisruptionBudget {namespace}/{budget} covers"
+        ))
     });
     why.min()
 }
@@ -74,8 +89,12 @@ pub(super) fn holds(budget: &Budget, pod: &Pod) -> bool {
 pub(super) fn allows_none(item: &Item<Budget>, budget: &Budget) -> String {
     let remedy = match budget.remedy {
         BudgetRemedy::Change => "it never does, however many pods there are, so change the budget",
-        BudgetRemedy::AddPod => "it wants all of its pods healthy, so add a pod or change the budget",
-        BudgetRemedy::Repair => "Kubernetes cannot compute it (SyncFailed): kubectl describe pdb says why",
+        BudgetRemedy::AddPod => {
+            "it wants all of its pods healthy, so add a pod or change the budget"
+        }
+        BudgetRemedy::Repair => {
+            "Kubernetes cannot compute it (SyncFailed): kubectl describe pdb says why"
+        }
         BudgetRemedy::Wait => "it waits for more of its pods to be healthy",
     };
     format!(
@@ -87,7 +106,10 @@ pub(super) fn allows_none(item: &Item<Budget>, budget: &Budget) -> String {
 
 /// Why the budgets of a pod's namespace never allow its eviction, whatever becomes of their pods; `None` if they may. The
 /// rules are those of the API server's eviction.
-pub(super) fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> Option<String> {
+pub(super) fn forbidden<'b>(
+    pod: &Pod,
+    budgets: impl Iterator<Item = &'b Item<Budget>>,
+) -> Option<String> {
     let (mut unread, mut selecting, mut requirements) = (vec![], vec![], 0);
     for item in budgets {
         match &item.body {
@@ -131,12 +153,20 @@ pub(super) fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Bu
 }
 
 pub(super) fn selects(budget: &Budget, pod: &Pod) -> bool {
-    budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+    budget
+        .selector
+        .as_ref()
+        .is_some_and(|selector| selector.matches(&pod.labels))
 }
 
 /// Did this budget change in a way that matters to a drain?
 pub fn matters(old: &Item<Budget>, new: &Item<Budget>) -> bool {
-    let shape = |item: &Item<Budget>| item.body.clone().map(|budget| Budget { allowed: 0, ..budget });
+    let shape = |item: &Item<Budget>| {
+        item.body.clone().map(|budget| Budget {
+            allowed: 0,
+            ..budget
+        })
+    };
     allowed(old) < allowed(new) || shape(old) != shape(new)
 }
 

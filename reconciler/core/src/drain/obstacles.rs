@@ -9,7 +9,8 @@ use super::budgets::{
     REQUIREMENTS_MAX, allows_none, forbidden, holds, is_budgeted, is_shut, selects, spares,
 };
 use super::{
-    DrainAction, Obstacle, asks, asks_for, drain_action, gone_by, is_overdue, overdue, unmanaged, unreadable,
+    DrainAction, Obstacle, asks, asks_for, drain_action, gone_by, is_overdue, overdue, unmanaged,
+    unreadable,
 };
 use crate::objects::{Budget, Pod, PodItem};
 
@@ -41,7 +42,12 @@ pub fn obstacle<'p, P: Iterator<Item = &'p PodItem>>(
     undrainable(pods(), &here, is_operator_pod, orphaned, now)
         .or_else(asking)
         .map(Obstacle::Never)
-        .or_else(|| Some(Obstacle::Budget { why: blocked(pods(), &here, is_operator_pod)?, waited: false }))
+        .or_else(|| {
+            Some(Obstacle::Budget {
+                why: blocked(pods(), &here, is_operator_pod)?,
+                waited: false,
+            })
+        })
 }
 
 /// The pods (UIDs) of a node whose eviction a budget refuses now.
@@ -55,11 +61,17 @@ pub fn blocked_pods<'p, P: Iterator<Item = &'p PodItem>>(
         return BTreeSet::new();
     }
     let is_blocked = |item: &&PodItem| {
-        let budgets = here.get(item.namespace()).into_iter().flat_map(|(_, budgets)| budgets);
+        let budgets = here
+            .get(item.namespace())
+            .into_iter()
+            .flat_map(|(_, budgets)| budgets);
         let mut pairs = budgets.filter_map(|budget| Some((budget.ok()?, item.ok()?)));
         pairs.any(|(budget, pod)| holds(budget, pod))
     };
-    evicted(pods(), is_operator_pod).filter(is_blocked).map(|item| item.uid().to_owned()).collect()
+    evicted(pods(), is_operator_pod)
+        .filter(is_blocked)
+        .map(|item| item.uid().to_owned())
+        .collect()
 }
 
 /// The namespaces of pods of one node: how many pods it has there, and their budgets.
@@ -84,13 +96,17 @@ fn by_namespace<'n>(
 /// How many comparisons a look at the pods of each namespace takes.
 fn comparisons<'h>(here: &'h ByNamespace<'_>) -> impl Iterator<Item = (&'h str, usize)> {
     let each = |budget: &&Item<Budget>| 1 + budget.ok().map_or(0, |budget| budget.requirements);
-    here.iter()
-        .map(move |(namespace, (pods, budgets))| (*namespace, pods * budgets.iter().map(each).sum::<usize>()))
+    here.iter().map(move |(namespace, (pods, budgets))| {
+        (*namespace, pods * budgets.iter().map(each).sum::<usize>())
+    })
 }
 
 /// Whether the pods of a node and the budgets of their namespaces are too many to be compared.
 fn is_incomparable(here: &ByNamespace<'_>) -> bool {
-    comparisons(here).map(|(_, compared)| compared).sum::<usize>() > COMPARED_MAX
+    comparisons(here)
+        .map(|(_, compared)| compared)
+        .sum::<usize>()
+        > COMPARED_MAX
 }
 
 /// How much a look at these pods of a node takes, in comparisons of a pod with a key of a selector: see [`LOOKS_AT_ONCE`].
@@ -99,7 +115,9 @@ pub fn cost<'p>(
     budgets: &'p [impl AsRef<Item<Budget>>],
 ) -> usize {
     let each = OF_POD * pods.len() + OF_BUDGET * budgets.len();
-    let compared: usize = comparisons(&by_namespace(pods, budgets)).map(|(_, compared)| compared).sum();
+    let compared: usize = comparisons(&by_namespace(pods, budgets))
+        .map(|(_, compared)| compared)
+        .sum();
     each + if compared > COMPARED_MAX { 0 } else { compared }
 }
 
@@ -130,10 +148,15 @@ fn undrainable<'p>(
         let namespace = item.namespace();
         match drain_action(item, orphaned(item)) {
             DrainAction::Unmanaged => why.push(unmanaged(namespace, item.name())),
-            DrainAction::Unreadable(problem) => why.push(unreadable(namespace, item.name(), problem)),
+            DrainAction::Unreadable(problem) => {
+                why.push(unreadable(namespace, item.name(), problem))
+            }
             DrainAction::Evicted => {
                 let here = budgets.get(namespace).map_or(&[][..], |(_, here)| here);
-                why.extend(item.ok().and_then(|pod| forbidden(pod, here.iter().copied())));
+                why.extend(
+                    item.ok()
+                        .and_then(|pod| forbidden(pod, here.iter().copied())),
+                );
             }
             DrainAction::Leaving if is_overdue(item, time) => {
                 why.push(overdue(namespace, item.name(), gone_by(item)));
@@ -159,7 +182,9 @@ fn blocked<'p>(
             evicted_from.entry(item.namespace()).or_default().push(pod);
         }
     }
-    let there = evicted_from.iter().filter_map(|(namespace, pods)| Some((pods, &budgets.get(namespace)?.1)));
+    let there = evicted_from
+        .iter()
+        .filter_map(|(namespace, pods)| Some((pods, &budgets.get(namespace)?.1)));
     let pairs = there.flat_map(|(pods, budgets)| budgets.iter().map(move |budget| (pods, *budget)));
     let why = pairs.filter_map(|(pods, item)| {
         let budget = item.ok().filter(|budget| is_shut(budget))?;
@@ -177,8 +202,9 @@ fn evicted<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     is_operator_pod: impl Fn(&PodItem) -> bool,
 ) -> impl Iterator<Item = &'p PodItem> {
-    let stays =
-        move |item: &PodItem| is_operator_pod(item) || drain_action(item, false) != DrainAction::Evicted;
+    let stays = move |item: &PodItem| {
+        is_operator_pod(item) || drain_action(item, false) != DrainAction::Evicted
+    };
     pods.into_iter().filter(move |item| !stays(item))
 }
 
@@ -188,7 +214,13 @@ fn undisturbed<'p>(
     is_operator_pod: impl Fn(&PodItem) -> bool,
 ) -> Option<String> {
     evicted(pods, is_operator_pod)
-        .filter_map(|item| Some(asks(item.namespace(), item.name(), item.ok().and_then(asks_for)?)))
+        .filter_map(|item| {
+            Some(asks(
+                item.namespace(),
+                item.name(),
+                item.ok().and_then(asks_for)?,
+            ))
+        })
         .min()
         .map(|asks| format!("{asks} allows no disruption; the node waits until that pod has ended"))
 }

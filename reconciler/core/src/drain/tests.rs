@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 
 fn pod(name: &str, owner: Option<&str>, phase: &str, more: &Value) -> PodItem {
     let owners = json!({"ownerReferences": owner.map(|kind| world::controlled_by(kind, "cart"))});
-    world::pod(name, json!({"metadata": world::with(owners, more), "status": {"phase": phase}}))
+    world::pod(
+        name,
+        json!({"metadata": world::with(owners, more), "status": {"phase": phase}}),
+    )
 }
 
 fn of<'p>(
@@ -18,7 +21,10 @@ fn of<'p>(
     listed: &[&str],
 ) -> DrainPlan {
     let operator_pods = listed.iter().map(|name| format!("uid-{name}")).collect();
-    let marker = Marker { operator_pods, ..Marker::default() };
+    let marker = Marker {
+        operator_pods,
+        ..Marker::default()
+    };
     DrainPlan::of(pods, is_operator_pod, |_| false, Some(&marker), None)
 }
 
@@ -31,29 +37,151 @@ fn the_table() {
     let none = json!({});
     let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
     let mirror = json!({"annotations": {"kubernetes.io/config.mirror": "x"}});
-    let owned =
-        json!({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o"}]});
+    let owned = json!({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o"}]});
     let (replica_set, daemon_set) = (Some("ReplicaSet"), Some("DaemonSet"));
     for (what, owner, phase, more, is_gone, expected) in [
-        ("of a ReplicaSet", replica_set, "Running", &none, false, DrainAction::Evicted),
-        ("of a ReplicaSet, pending", replica_set, "Pending", &none, false, DrainAction::Evicted),
-        ("of a Job, finished", Some("Job"), "Succeeded", &none, false, DrainAction::Evicted),
-        ("of a DaemonSet", daemon_set, "Running", &none, false, DrainAction::Stays),
-        ("of a DaemonSet, leaving", daemon_set, "Running", &leaving, false, DrainAction::Stays),
-        ("of a DaemonSet, failed", daemon_set, "Failed", &none, false, DrainAction::Evicted),
-        ("of a DaemonSet that is gone", daemon_set, "Running", &none, true, DrainAction::Unmanaged),
-        ("of one that is gone, leaving", daemon_set, "Running", &leaving, true, DrainAction::Leaving),
-        ("of one that is gone, finished", daemon_set, "Failed", &none, true, DrainAction::Evicted),
-        ("mirror", Some("Node"), "Running", &mirror, false, DrainAction::Stays),
-        ("leaving", replica_set, "Running", &leaving, false, DrainAction::Leaving),
-        ("finished, but held by a finalizer", Some("Job"), "Succeeded", &leaving, false, DrainAction::Stays),
-        ("failed, but held by a finalizer", None, "Failed", &leaving, false, DrainAction::Stays),
-        ("unmanaged", None, "Running", &none, false, DrainAction::Unmanaged),
-        ("unmanaged, finished", None, "Failed", &none, false, DrainAction::Evicted),
-        ("unmanaged, leaving", None, "Running", &leaving, false, DrainAction::Leaving),
-        ("owned, but not controlled", None, "Running", &owned, false, DrainAction::Unmanaged),
+        (
+            "of a ReplicaSet",
+            replica_set,
+            "Running",
+            &none,
+            false,
+            DrainAction::Evicted,
+        ),
+        (
+            "of a ReplicaSet, pending",
+            replica_set,
+            "Pending",
+            &none,
+            false,
+            DrainAction::Evicted,
+        ),
+        (
+            "of a Job, finished",
+            Some("Job"),
+            "Succeeded",
+            &none,
+            false,
+            DrainAction::Evicted,
+        ),
+        (
+            "of a DaemonSet",
+            daemon_set,
+            "Running",
+            &none,
+            false,
+            DrainAction::Stays,
+        ),
+        (
+            "of a DaemonSet, leaving",
+            daemon_set,
+            "Running",
+            &leaving,
+            false,
+            DrainAction::Stays,
+        ),
+        (
+            "of a DaemonSet, failed",
+            daemon_set,
+            "Failed",
+            &none,
+            false,
+            DrainAction::Evicted,
+        ),
+        (
+            "of a DaemonSet that is gone",
+            daemon_set,
+            "Running",
+            &none,
+            true,
+            DrainAction::Unmanaged,
+        ),
+        (
+            "of one that is gone, leaving",
+            daemon_set,
+            "Running",
+            &leaving,
+            true,
+            DrainAction::Leaving,
+        ),
+        (
+            "of one that is gone, finished",
+            daemon_set,
+            "Failed",
+            &none,
+            true,
+            DrainAction::Evicted,
+        ),
+        (
+            "mirror",
+            Some("Node"),
+            "Running",
+            &mirror,
+            false,
+            DrainAction::Stays,
+        ),
+        (
+            "leaving",
+            replica_set,
+            "Running",
+            &leaving,
+            false,
+            DrainAction::Leaving,
+        ),
+        (
+            "finished, but held by a finalizer",
+            Some("Job"),
+            "Succeeded",
+            &leaving,
+            false,
+            DrainAction::Stays,
+        ),
+        (
+            "failed, but held by a finalizer",
+            None,
+            "Failed",
+            &leaving,
+            false,
+            DrainAction::Stays,
+        ),
+        (
+            "unmanaged",
+            None,
+            "Running",
+            &none,
+            false,
+            DrainAction::Unmanaged,
+        ),
+        (
+            "unmanaged, finished",
+            None,
+            "Failed",
+            &none,
+            false,
+            DrainAction::Evicted,
+        ),
+        (
+            "unmanaged, leaving",
+            None,
+            "Running",
+            &leaving,
+            false,
+            DrainAction::Leaving,
+        ),
+        (
+            "owned, but not controlled",
+            None,
+            "Running",
+            &owned,
+            false,
+            DrainAction::Unmanaged,
+        ),
     ] {
-        assert_eq!(drain_action(&pod("a", owner, phase, more), is_gone), expected, "{what}");
+        assert_eq!(
+            drain_action(&pod("a", owner, phase, more), is_gone),
+            expected,
+            "{what}"
+        );
     }
 }
 
@@ -64,8 +192,13 @@ fn a_plan_notes_how_many_pods_are_available_even_if_fewer_than_wanted() {
             "spec": {"replicas": 2}, "status": {"availableReplicas": available}});
         FoundWorkload::of(Some(&serde_json::from_value(object).unwrap()))
     };
-    let owners = ["a", "b", "c", "d", "e"].map(|owner| (owner.to_owned(), 0)).into();
-    let mut plan = DrainPlan { owners, ..DrainPlan::default() };
+    let owners = ["a", "b", "c", "d", "e"]
+        .map(|owner| (owner.to_owned(), 0))
+        .into();
+    let mut plan = DrainPlan {
+        owners,
+        ..DrainPlan::default()
+    };
     plan.note_available(|owner| match owner {
         "a" => Some(FoundWorkload::Gone),
         "b" => Some(scale(1)),
@@ -73,7 +206,10 @@ fn a_plan_notes_how_many_pods_are_available_even_if_fewer_than_wanted() {
         "d" => Some(FoundWorkload::Unknown),
         _ => None,
     });
-    assert_eq!(plan.owners, [("b".to_owned(), 1), ("c".to_owned(), 2)].into());
+    assert_eq!(
+        plan.owners,
+        [("b".to_owned(), 1), ("c".to_owned(), 2)].into()
+    );
 }
 
 #[test]
@@ -83,14 +219,26 @@ fn a_plan_names_each_workload_once() {
         pod("a", Some("ReplicaSet"), "Running", &json!({})),
         pod("c", Some("DaemonSet"), "Running", &json!({})),
         pod("d", None, "Running", &json!({})),
-        pod("e", Some("StatefulSet"), "Running", &json!({"deletionTimestamp": "2026-11-21T04:00:00Z"})),
+        pod(
+            "e",
+            Some("StatefulSet"),
+            "Running",
+            &json!({"deletionTimestamp": "2026-11-21T04:00:00Z"}),
+        ),
     ];
     let plan = of(&pods, |_| false, &[]);
     assert_eq!(names(&plan.evict), ["a", "b"]);
-    let leaving: Vec<_> = plan.leaving.iter().map(|(by, pod)| (by.to_string(), &*pod.name)).collect();
+    let leaving: Vec<_> = plan
+        .leaving
+        .iter()
+        .map(|(by, pod)| (by.to_string(), &*pod.name))
+        .collect();
     assert_eq!(leaving, [("2026-11-21T04:00:00Z".to_owned(), "e")]);
     assert_eq!(names(&plan.unmanaged), ["d"]);
-    assert!(plan.owners.keys().eq(["apps/v1/ReplicaSet/shop/cart", "apps/v1/StatefulSet/shop/cart"]));
+    assert!(plan.owners.keys().eq([
+        "apps/v1/ReplicaSet/shop/cart",
+        "apps/v1/StatefulSet/shop/cart"
+    ]));
     assert!(!plan.is_done());
     let forced = plan.clone().forced();
     assert_eq!(names(&forced.evict), ["a", "b", "d"]);
@@ -101,41 +249,110 @@ fn a_plan_names_each_workload_once() {
 fn an_unreadable_pod_holds_its_drain_up() {
     let pods = [
         pod("a", Some("ReplicaSet"), "Running", &json!({})),
-        pod("bad", Some("ReplicaSet"), "Running", &json!({"labels": {"size": 3}})),
+        pod(
+            "bad",
+            Some("ReplicaSet"),
+            "Running",
+            &json!({"labels": {"size": 3}}),
+        ),
     ];
     let plan = of(&pods, |_| false, &[]);
-    assert_eq!((plan.evict.len(), plan.unreadable.len(), plan.is_done()), (1, 1, false));
+    assert_eq!(
+        (plan.evict.len(), plan.unreadable.len(), plan.is_done()),
+        (1, 1, false)
+    );
     assert!(!of(&pods[1..], |_| false, &[]).is_done());
     let says: Vec<_> = plan.for_people().collect();
-    assert!(matches!(&says[..], [one] if one.starts_with("the pod shop/bad cannot be read")), "{says:?}");
+    assert!(
+        matches!(&says[..], [one] if one.starts_with("the pod shop/bad cannot be read")),
+        "{says:?}"
+    );
     assert_eq!(plan.forced().evict.len(), 2);
 }
 
 #[test]
 fn only_our_listed_pods_go_last() {
     let cart = |more: &Value| pod("cart-0", Some("ReplicaSet"), "Running", more);
-    let [webhook, remade] =
-        ["brupop-webhook-0", "brupop-webhook-1"].map(|it| pod(it, Some("ReplicaSet"), "Running", &json!({})));
+    let [webhook, remade] = ["brupop-webhook-0", "brupop-webhook-1"]
+        .map(|it| pod(it, Some("ReplicaSet"), "Running", &json!({})));
     let ours = |pod: &PodItem| pod.name().starts_with("brupop");
     let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
     let (others, listed) = (cart(&json!({})), &["brupop-webhook-0"][..]);
     for (says, pods, listed, evicts, lists, done) in [
-        ("others go first", vec![&webhook, &others], &[][..], &["cart-0"][..], false, false),
-        ("and are waited for", vec![&webhook, &cart(&leaving)], &[], &[], false, false),
-        ("then ours are listed", vec![&webhook], &[], &[], true, false),
-        ("and evicted", vec![&webhook, &remade], listed, listed, false, false),
-        ("but not what comes back", vec![&remade], listed, &[], false, true),
-        ("which waits its turn", vec![&webhook, &others], listed, &["cart-0"], false, false),
+        (
+            "others go first",
+            vec![&webhook, &others],
+            &[][..],
+            &["cart-0"][..],
+            false,
+            false,
+        ),
+        (
+            "and are waited for",
+            vec![&webhook, &cart(&leaving)],
+            &[],
+            &[],
+            false,
+            false,
+        ),
+        (
+            "then ours are listed",
+            vec![&webhook],
+            &[],
+            &[],
+            true,
+            false,
+        ),
+        (
+            "and evicted",
+            vec![&webhook, &remade],
+            listed,
+            listed,
+            false,
+            false,
+        ),
+        (
+            "but not what comes back",
+            vec![&remade],
+            listed,
+            &[],
+            false,
+            true,
+        ),
+        (
+            "which waits its turn",
+            vec![&webhook, &others],
+            listed,
+            &["cart-0"],
+            false,
+            false,
+        ),
     ] {
         let plan = of(pods, ours, listed);
         assert_eq!(names(&plan.evict), evicts, "{says}");
-        assert_eq!((plan.operator_pods.len() == 1, plan.is_done()), (lists, done), "{says}");
-        assert_eq!(plan.evict_operator_pods, done || evicts == ["brupop-webhook-0"], "{says}");
+        assert_eq!(
+            (plan.operator_pods.len() == 1, plan.is_done()),
+            (lists, done),
+            "{says}"
+        );
+        assert_eq!(
+            plan.evict_operator_pods,
+            done || evicts == ["brupop-webhook-0"],
+            "{says}"
+        );
     }
     let lingering = pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &leaving);
     assert!(of(&[lingering], ours, &[]).is_done(), "is not waited for");
-    let many: Vec<_> =
-        (0..20).map(|it| pod(&format!("brupop-{it}"), Some("ReplicaSet"), "Running", &json!({}))).collect();
+    let many: Vec<_> = (0..20)
+        .map(|it| {
+            pod(
+                &format!("brupop-{it}"),
+                Some("ReplicaSet"),
+                "Running",
+                &json!({}),
+            )
+        })
+        .collect();
     assert_eq!(of(&many, ours, &[]).operator_pods.len(), OPERATOR_PODS_MAX);
 }
 
@@ -148,11 +365,20 @@ fn pods_of_workloads_that_are_left_stay() {
         pod("c", None, "Running", &json!({})),
         pod("d", Some("ReplicaSet"), "Running", &leaving),
     ];
-    let left_owners = ["apps/v1/ReplicaSet/shop/cart", "v1/Pod/shop/c"].map(str::to_owned).into();
-    let marker = Marker { left_owners, ..Marker::default() };
+    let left_owners = ["apps/v1/ReplicaSet/shop/cart", "v1/Pod/shop/c"]
+        .map(str::to_owned)
+        .into();
+    let marker = Marker {
+        left_owners,
+        ..Marker::default()
+    };
     let plan = DrainPlan::of(&pods, |_| false, |_| false, Some(&marker), None);
     assert_eq!(names(&plan.evict), ["b"]);
-    assert_eq!((plan.unmanaged.len(), plan.leaving.len()), (0, 1), "what leaves is waited for");
+    assert_eq!(
+        (plan.unmanaged.len(), plan.leaving.len()),
+        (0, 1),
+        "what leaves is waited for"
+    );
 }
 
 /// One that asks not to be disrupted.
@@ -178,12 +404,26 @@ fn pods_that_ask_for_it_are_waited_for() {
     let all = of(&pods, |_| false, &[]);
     let mut plan = all.clone();
     plan.respect(&pods);
-    assert_eq!(names(&plan.evict), ["a", "d", "e"], "those that do not ask, have not begun, or have ended");
-    let undisturbed: Vec<_> =
-        plan.undisturbed.iter().map(|(pod, annotation)| (&*pod.name, *annotation)).collect();
-    assert_eq!(undisturbed, [("b", DO_NOT_DISRUPT_ANNOTATION), ("c", SAFE_TO_EVICT_ANNOTATION)]);
+    assert_eq!(
+        names(&plan.evict),
+        ["a", "d", "e"],
+        "those that do not ask, have not begun, or have ended"
+    );
+    let undisturbed: Vec<_> = plan
+        .undisturbed
+        .iter()
+        .map(|(pod, annotation)| (&*pod.name, *annotation))
+        .collect();
+    assert_eq!(
+        undisturbed,
+        [
+            ("b", DO_NOT_DISRUPT_ANNOTATION),
+            ("c", SAFE_TO_EVICT_ANNOTATION)
+        ]
+    );
     assert!(
-        plan.for_people().any(|says| says.contains("shop/b") && says.contains(DO_NOT_DISRUPT_ANNOTATION))
+        plan.for_people()
+            .any(|says| says.contains("shop/b") && says.contains(DO_NOT_DISRUPT_ANNOTATION))
     );
     assert_eq!(plan.forced().evict, all.forced().evict, "force evicts them");
 
@@ -201,14 +441,26 @@ fn a_pod_that_asks_for_it_holds_its_node_as_long_as_it_runs() {
     let running = asking("a", "Running", SAFE_TO_EVICT_ANNOTATION, &none);
     let found = |pod: &PodItem, ours: bool, respects: bool| {
         let no_budgets: [std::sync::Arc<Item<Budget>>; 0] = [];
-        obstacle(|| std::iter::once(pod), &no_budgets, |_| ours, |_| false, respects, Timestamp::UNIX_EPOCH)
+        obstacle(
+            || std::iter::once(pod),
+            &no_budgets,
+            |_| ours,
+            |_| false,
+            respects,
+            Timestamp::UNIX_EPOCH,
+        )
     };
     let Some(Obstacle::Never(why)) = found(&running, false, true) else {
         panic!("{:?}", found(&running, false, true))
     };
-    let asks = format!("the annotation {SAFE_TO_EVICT_ANNOTATION} of the pod shop/a allows no disruption");
+    let asks =
+        format!("the annotation {SAFE_TO_EVICT_ANNOTATION} of the pod shop/a allows no disruption");
     assert!(why.starts_with(&asks), "{why}");
-    assert_eq!(found(&running, false, false), None, "not respected, as by kubectl drain");
+    assert_eq!(
+        found(&running, false, false),
+        None,
+        "not respected, as by kubectl drain"
+    );
     assert_eq!(found(&running, true, true), None, "ours");
     for phase in ["Pending", "Succeeded", "Failed"] {
         let pod = asking("a", phase, DO_NOT_DISRUPT_ANNOTATION, &none);
@@ -221,11 +473,34 @@ fn pods_that_a_budget_blocks_are_evicted_alone_at_first() {
     let none = json!({});
     let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
     let of_kind = |name, more| pod(name, Some("ReplicaSet"), "Running", more);
-    let (a, b, c) = (of_kind("a", &none), of_kind("b", &none), of_kind("c", &leaving));
-    let first = |names: &[&str]| names.iter().map(|name| format!("uid-{name}")).collect::<BTreeSet<_>>();
+    let (a, b, c) = (
+        of_kind("a", &none),
+        of_kind("b", &none),
+        of_kind("c", &leaving),
+    );
+    let first = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| format!("uid-{name}"))
+            .collect::<BTreeSet<_>>()
+    };
     for (says, pods, first, alone, evicts, left) in [
-        ("no budget blocks one", vec![&a, &b], first(&[]), true, vec!["a", "b"], false),
-        ("one is blocked", vec![&a, &b], first(&["b"]), true, vec!["b"], true),
+        (
+            "no budget blocks one",
+            vec![&a, &b],
+            first(&[]),
+            true,
+            vec!["a", "b"],
+            false,
+        ),
+        (
+            "one is blocked",
+            vec![&a, &b],
+            first(&["b"]),
+            true,
+            vec!["b"],
+            true,
+        ),
         (
             "and has not gone in its part of the time",
             vec![&a, &b],
@@ -234,12 +509,30 @@ fn pods_that_a_budget_blocks_are_evicted_alone_at_first() {
             vec!["a", "b"],
             true,
         ),
-        ("it terminates", vec![&a, &c], first(&["c"]), true, vec![], true),
-        ("it has gone", vec![&a], first(&["b"]), true, vec!["a"], false),
+        (
+            "it terminates",
+            vec![&a, &c],
+            first(&["c"]),
+            true,
+            vec![],
+            true,
+        ),
+        (
+            "it has gone",
+            vec![&a],
+            first(&["b"]),
+            true,
+            vec!["a"],
+            false,
+        ),
     ] {
         let mut plan = of(pods, |_| false, &[]);
         plan.put_first(&first, alone);
-        assert_eq!((names(&plan.evict), plan.first_left), (evicts, left), "{says}");
+        assert_eq!(
+            (names(&plan.evict), plan.first_left),
+            (evicts, left),
+            "{says}"
+        );
         assert!(!plan.is_done(), "{says}: those that wait are waited for");
     }
 }
@@ -260,8 +553,15 @@ fn a_drain_knows_whether_its_pods_use_claims() {
             json!([{"name": "scratch", "emptyDir": {}}, {"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]),
             true,
         ),
-        (json!([{"name": "d", "ephemeral": {"volumeClaimTemplate": {}}}]), true),
+        (
+            json!([{"name": "d", "ephemeral": {"volumeClaimTemplate": {}}}]),
+            true,
+        ),
     ] {
-        assert_eq!(of(&[with(volumes.clone())], |_| false, &[]).has_claims, claims, "{volumes}");
+        assert_eq!(
+            of(&[with(volumes.clone())], |_| false, &[]).has_claims,
+            claims,
+            "{volumes}"
+        );
     }
 }

@@ -211,12 +211,18 @@ pub struct TimeFacts {
 impl<'a> NodeView<'a> {
     /// Nothing is there of this name.
     pub fn nothing(shadow_name: &'a str) -> Self {
-        Self { shadow_name, ..Self::default() }
+        Self {
+            shadow_name,
+            ..Self::default()
+        }
     }
 
     /// The slot of this shadow, if the ledger's slot of that name has this shadow's UID.
     pub fn slot(&self, fleet: &FleetFacts<'a>) -> Option<&'a Slot> {
-        fleet.slots.get(self.shadow_name).filter(|slot| self.holds(slot))
+        fleet
+            .slots
+            .get(self.shadow_name)
+            .filter(|slot| self.holds(slot))
     }
 
     /// Is this slot, which has the shadow's name, for this very shadow?
@@ -227,7 +233,8 @@ impl<'a> NodeView<'a> {
     /// Whether a person has ended the back-off after the last failure. That is so until an attempt fails again.
     pub fn is_retried(&self) -> bool {
         let retry = self.node.and_then(|node| node.retry);
-        self.shadow.is_some_and(|shadow| shadow.spec.is_retried(retry))
+        self.shadow
+            .is_some_and(|shadow| shadow.spec.is_retried(retry))
     }
 
     /// The person's number, if it is of no more use: the node has failed again since, or succeeded.
@@ -245,7 +252,9 @@ impl<'a> NodeView<'a> {
 
     /// Does the node carry changes of ours that are not undone?
     pub fn marked(&self) -> bool {
-        self.node.and_then(|node| node.marker).is_some_and(Marker::holds_changes)
+        self.node
+            .and_then(|node| node.marker)
+            .is_some_and(Marker::holds_changes)
     }
 }
 
@@ -260,8 +269,11 @@ impl NodeFacts<'_> {
 pub(crate) fn is_unavailable(view: &NodeView<'_>) -> bool {
     // Nobody knows whether we have cordoned what cannot be read.
     let unknown = |node: NodeFacts<'_>| view.unreadable && node.unschedulable;
-    let by_itself = |node: NodeFacts<'_>| node.labelled && (!node.ready || view.time.cordoned_lately);
-    view.node.is_some_and(|node| by_itself(node) || unknown(node)) || view.marked()
+    let by_itself =
+        |node: NodeFacts<'_>| node.labelled && (!node.ready || view.time.cordoned_lately);
+    view.node
+        .is_some_and(|node| by_itself(node) || unknown(node))
+        || view.marked()
 }
 
 impl NodeFacts<'static> {

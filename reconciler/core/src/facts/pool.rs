@@ -62,11 +62,17 @@ impl<'a> PoolFacts<'a> {
     /// The pool that has to be done with this version first, if there is one that is not.
     pub(crate) fn waits_for(&self, version: &str) -> Option<FirstPool<'a>> {
         if let Some(pool) = self.missing {
-            return Some(FirstPool { pool, standing: FirstPoolStanding::Missing });
+            return Some(FirstPool {
+                pool,
+                standing: FirstPoolStanding::Missing,
+            });
         }
         let first = || {
             let pool = self.rules?.after.first()?.0.as_str();
-            Some(FirstPool { pool, standing: FirstPoolStanding::NotDone })
+            Some(FirstPool {
+                pool,
+                standing: FirstPoolStanding::NotDone,
+            })
         };
         self.waits_for.get(version).copied().unwrap_or_else(first)
     }

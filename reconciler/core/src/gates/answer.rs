@@ -26,7 +26,11 @@ pub enum GateAnswer {
 impl GateAnswer {
     /// Did the query find a series, and was one found of what it requires?
     pub fn of(query: bool, requires: Option<bool>) -> Self {
-        if !query && requires != Some(false) { Self::Good } else { Self::Bad }
+        if !query && requires != Some(false) {
+            Self::Good
+        } else {
+            Self::Bad
+        }
     }
 }
 
@@ -102,28 +106,39 @@ pub fn read(body: &[u8]) -> Result<bool, GateAnswerError> {
     if body.len() > ANSWER_MAX {
         return Err(GateAnswerError::TooLong);
     }
-    let PrometheusAnswer { status, data, warnings } =
-        serde_json::from_slice(body).map_err(|_| GateAnswerError::Unreadable)?;
+    let PrometheusAnswer {
+        status,
+        data,
+        warnings,
+    } = serde_json::from_slice(body).map_err(|_| GateAnswerError::Unreadable)?;
     if status != "success" {
         return Err(GateAnswerError::Failed);
     }
     let data = data.ok_or(GateAnswerError::Unreadable)?;
-    let Data { kind, result } = serde_json::from_str(data.get()).map_err(|_| GateAnswerError::Unreadable)?;
+    let Data { kind, result } =
+        serde_json::from_str(data.get()).map_err(|_| GateAnswerError::Unreadable)?;
     if kind != "vector" {
         return Err(GateAnswerError::NoVector);
     }
     let series: Vec<&RawValue> =
         serde_json::from_str(result.get()).map_err(|_| GateAnswerError::Unreadable)?;
     for series in series.iter().take(SERIES_MAX) {
-        let PrometheusSeries { value, histogram, .. } =
-            serde_json::from_str(series.get()).map_err(|_| GateAnswerError::Series)?;
-        let is_number = value.as_ref().is_some_and(|(_, value)| value.parse::<f64>().is_ok());
+        let PrometheusSeries {
+            value, histogram, ..
+        } = serde_json::from_str(series.get()).map_err(|_| GateAnswerError::Series)?;
+        let is_number = value
+            .as_ref()
+            .is_some_and(|(_, value)| value.parse::<f64>().is_ok());
         if !is_number && histogram.is_none() {
             return Err(GateAnswerError::Series);
         }
     }
     let warns = warnings.is_some_and(|warnings| !matches!(warnings.get(), "null" | "[]"));
-    if series.is_empty() && warns { Err(GateAnswerError::Incomplete) } else { Ok(!series.is_empty()) }
+    if series.is_empty() && warns {
+        Err(GateAnswerError::Incomplete)
+    } else {
+        Ok(!series.is_empty())
+    }
 }
 
 #[cfg(test)]

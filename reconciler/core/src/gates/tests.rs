@@ -11,7 +11,11 @@ const INTERVAL: Duration = Duration::from_secs(30);
 const NONE: BTreeSet<&GateQuery> = BTreeSet::new();
 
 fn query(query: &str) -> GateQuery {
-    GateQuery { source: "main".to_owned(), expression: query.to_owned(), requires: None }
+    GateQuery {
+        source: "main".to_owned(),
+        expression: query.to_owned(),
+        requires: None,
+    }
 }
 
 fn at(seconds: u64) -> Duration {
@@ -28,7 +32,10 @@ fn ask(gates: &mut Gates, query: &GateQuery, answer: GateAnswer, now: Duration) 
 /// Questions to a source that hangs have all places, again and again; one to another source has its turn all the same.
 #[test]
 fn a_source_that_hangs_keeps_no_other_from_being_asked() {
-    let hangs = |nth: usize| GateQuery { source: "a-dead".into(), ..query(&format!("up == {nth:02}")) };
+    let hangs = |nth: usize| GateQuery {
+        source: "a-dead".into(),
+        ..query(&format!("up == {nth:02}"))
+    };
     let all: Vec<GateQuery> = (0..AT_ONCE * 3).map(hangs).chain([query("up")]).collect();
     let matter: BTreeSet<&GateQuery> = all.iter().collect();
     let mut gates = Gates::new(INTERVAL, at(0));
@@ -68,11 +75,20 @@ fn one_bad_answer_closes_and_three_good_ones_open() {
     for (answers, expected) in [
         (&[Good, Good, Good, Good, Good][..], &[u, u, o, o, o][..]),
         (&[Bad, Good, Good, Good], &[c, c, c, o]),
-        (&[Good, Good, Good, Bad, Good, Good, Good], &[u, u, o, c, c, c, o]),
+        (
+            &[Good, Good, Good, Bad, Good, Good, Good],
+            &[u, u, o, c, c, c, o],
+        ),
         (&[Good, Good, Bad, Good, Good, Bad], &[u, u, c, c, c, c]),
-        (&[Good, Good, Good, Unknown, Good, Good, Good], &[u, u, o, u, u, u, o]),
+        (
+            &[Good, Good, Good, Unknown, Good, Good, Good],
+            &[u, u, o, u, u, u, o],
+        ),
         (&[Bad, Unknown, Bad, Unknown], &[c, u, c, u]),
-        (&[Unknown, Good, Good, Unknown, Good, Good, Good], &[u, u, u, u, u, u, o]),
+        (
+            &[Unknown, Good, Good, Unknown, Good, Good, Good],
+            &[u, u, u, u, u, u, o],
+        ),
     ] {
         assert_eq!(states(answers), expected, "{answers:?}");
     }
@@ -85,7 +101,10 @@ fn an_answer_grows_old() {
         ask(&mut gates, &up, Good, at(seconds));
     }
     // It counts from when it was asked, and nobody answers any more.
-    assert_eq!(gates.due(&BTreeSet::from([&up]), &NONE, at(90)), (vec![up.clone()], Some(at(150))));
+    assert_eq!(
+        gates.due(&BTreeSet::from([&up]), &NONE, at(90)),
+        (vec![up.clone()], Some(at(150)))
+    );
     assert_eq!(gates.state(&up, at(149)), GateState::Open);
     assert_eq!(gates.state(&up, at(150)), GateState::Awaited);
     gates.answered(&up, Good, at(155));
@@ -93,7 +112,11 @@ fn an_answer_grows_old() {
     assert_eq!(gates.state(&up, at(179)), GateState::Open);
     assert_eq!(gates.state(&up, at(180)), GateState::Awaited);
     // After the gap it has to be good three times again.
-    for (seconds, state) in [(200, GateState::Awaited), (230, GateState::Awaited), (260, GateState::Open)] {
+    for (seconds, state) in [
+        (200, GateState::Awaited),
+        (230, GateState::Awaited),
+        (260, GateState::Open),
+    ] {
         ask(&mut gates, &up, Good, at(seconds));
         assert_eq!(gates.state(&up, at(seconds)), state, "{seconds}");
     }
@@ -104,11 +127,18 @@ fn a_gate_that_is_not_known_is_awaited_for_a_while() {
     let (mut gates, up) = (Gates::new(INTERVAL, at(1000)), query("up"));
     let is = |gates: &Gates, seconds| gates.state(&up, at(seconds));
     // Since this leader leads, also before it has asked.
-    assert_eq!((is(&gates, 1000), is(&gates, 1119)), (GateState::Awaited, GateState::Awaited));
+    assert_eq!(
+        (is(&gates, 1000), is(&gates, 1119)),
+        (GateState::Awaited, GateState::Awaited)
+    );
     assert_eq!(is(&gates, 1120), GateState::Unknown);
     for seconds in [2000, 2030] {
         ask(&mut gates, &up, Good, at(seconds));
-        assert_eq!(is(&gates, seconds), GateState::Unknown, "it was never known");
+        assert_eq!(
+            is(&gates, seconds),
+            GateState::Unknown,
+            "it was never known"
+        );
     }
     ask(&mut gates, &up, Good, at(2060));
     // Since there is no answer that says anything.
@@ -116,14 +146,23 @@ fn a_gate_that_is_not_known_is_awaited_for_a_while() {
         ask(&mut gates, &up, Unknown, at(seconds));
         assert_eq!(is(&gates, seconds), GateState::Awaited, "{seconds}");
     }
-    assert_eq!((is(&gates, 2209), is(&gates, 2210)), (GateState::Awaited, GateState::Unknown));
+    assert_eq!(
+        (is(&gates, 2209), is(&gates, 2210)),
+        (GateState::Awaited, GateState::Unknown)
+    );
     ask(&mut gates, &up, Unknown, at(2210));
     assert_eq!(is(&gates, 2210), GateState::Unknown);
     // Since the last answer does not hold any more.
     ask(&mut gates, &up, Bad, at(3000));
-    assert_eq!((is(&gates, 3089), is(&gates, 3090)), (GateState::Closed, GateState::Awaited));
+    assert_eq!(
+        (is(&gates, 3089), is(&gates, 3090)),
+        (GateState::Closed, GateState::Awaited)
+    );
     ask(&mut gates, &up, Unknown, at(3100));
-    assert_eq!((is(&gates, 3209), is(&gates, 3210)), (GateState::Awaited, GateState::Unknown));
+    assert_eq!(
+        (is(&gates, 3209), is(&gates, 3210)),
+        (GateState::Awaited, GateState::Unknown)
+    );
 }
 
 #[test]
@@ -131,17 +170,31 @@ fn a_question_is_asked_once_an_interval() {
     let (mut gates, up) = (Gates::new(INTERVAL, at(0)), query("up"));
     let matter = BTreeSet::from([&up]);
     assert_eq!(gates.due(&matter, &NONE, at(5)), (vec![up.clone()], None));
-    assert_eq!(gates.due(&matter, &NONE, at(6)), (vec![], None), "it is under way");
+    assert_eq!(
+        gates.due(&matter, &NONE, at(6)),
+        (vec![], None),
+        "it is under way"
+    );
     gates.answered(&up, Bad, at(7));
     assert_eq!(gates.due(&matter, &NONE, at(7)), (vec![], Some(at(35))));
-    assert_eq!(gates.due(&matter, &NONE, at(35)).0, std::slice::from_ref(&up));
+    assert_eq!(
+        gates.due(&matter, &NONE, at(35)).0,
+        std::slice::from_ref(&up)
+    );
     gates.answered(&up, Bad, at(36));
     // What does not matter is not asked, and forgotten.
     assert_eq!(gates.due(&BTreeSet::new(), &NONE, at(36)), (vec![], None));
     assert_eq!(gates.state(&up, at(36)), GateState::Awaited);
-    assert_eq!(gates.due(&matter, &NONE, at(37)).0, std::slice::from_ref(&up));
+    assert_eq!(
+        gates.due(&matter, &NONE, at(37)).0,
+        std::slice::from_ref(&up)
+    );
     gates.answered(&query("another"), Good, at(38));
-    assert_eq!(gates.state(&query("another"), at(38)), GateState::Awaited, "nobody asked that");
+    assert_eq!(
+        gates.state(&query("another"), at(38)),
+        GateState::Awaited,
+        "nobody asked that"
+    );
 }
 
 /// Nobody waits for it, so one answer is enough; and who has mended a source hears of it.
@@ -149,17 +202,30 @@ fn a_question_is_asked_once_an_interval() {
 fn a_gate_that_nothing_waits_for_is_asked_once_and_until_there_is_an_answer() {
     let (mut gates, up, broken) = (Gates::new(INTERVAL, at(0)), query("up"), query("up ="));
     let both = BTreeSet::from([&up, &broken]);
-    assert_eq!(gates.due(&NONE, &both, at(5)).0, [up.clone(), broken.clone()]);
-    assert_eq!(gates.due(&NONE, &both, at(6)), (vec![], None), "they are under way");
+    assert_eq!(
+        gates.due(&NONE, &both, at(5)).0,
+        [up.clone(), broken.clone()]
+    );
+    assert_eq!(
+        gates.due(&NONE, &both, at(6)),
+        (vec![], None),
+        "they are under way"
+    );
     gates.answered(&up, Good, at(6));
     gates.answered(&broken, Unknown, at(6));
     assert_eq!(gates.due(&NONE, &both, at(7)), (vec![], Some(at(305))));
-    assert_eq!(gates.due(&NONE, &both, at(305)).0, std::slice::from_ref(&broken));
+    assert_eq!(
+        gates.due(&NONE, &both, at(305)).0,
+        std::slice::from_ref(&broken)
+    );
     gates.answered(&broken, Good, at(306));
     assert_eq!(gates.due(&NONE, &both, at(100_000)), (vec![], None));
     // It begins to matter, and is asked at once; it ends to, and is not.
     let (of_up, of_broken) = (BTreeSet::from([&up]), BTreeSet::from([&broken]));
-    assert_eq!(gates.due(&of_up, &both, at(100_010)).0, std::slice::from_ref(&up));
+    assert_eq!(
+        gates.due(&of_up, &both, at(100_010)).0,
+        std::slice::from_ref(&up)
+    );
     gates.answered(&up, Good, at(100_011));
     assert_eq!(gates.due(&NONE, &both, at(100_012)), (vec![], None));
     // A gate that is changed is another one; a pool that is made again, too.
@@ -181,7 +247,10 @@ fn asked_until_none_is_due(
             return asked;
         }
         assert!(due.len() <= AT_ONCE, "{} at once", due.len());
-        assert!(due.len() < AT_ONCE || gates.due(matter, others, now).0.is_empty(), "as many are under way");
+        assert!(
+            due.len() < AT_ONCE || gates.due(matter, others, now).0.is_empty(),
+            "as many are under way"
+        );
         for query in &due {
             gates.answered(query, Unknown, now);
         }
@@ -192,7 +261,9 @@ fn asked_until_none_is_due(
 /// There are 64 places, and those that matter have them first.
 #[test]
 fn gates_that_nothing_waits_for_take_no_place_from_those_that_matter() {
-    let many: Vec<GateQuery> = (0..200).map(|nth| query(&format!("up == {nth:03}"))).collect();
+    let many: Vec<GateQuery> = (0..200)
+        .map(|nth| query(&format!("up == {nth:03}")))
+        .collect();
     let mut gates = Gates::new(INTERVAL, at(0));
     let all = many.iter().collect();
     let mut ask_all =
@@ -205,7 +276,9 @@ fn gates_that_nothing_waits_for_take_no_place_from_those_that_matter() {
 #[test]
 fn questions_are_bounded() {
     let mut gates = Gates::new(INTERVAL, at(0));
-    let many: Vec<GateQuery> = (0..200).map(|nth| query(&format!("up == {nth:03}"))).collect();
+    let many: Vec<GateQuery> = (0..200)
+        .map(|nth| query(&format!("up == {nth:03}")))
+        .collect();
     let matter: BTreeSet<&GateQuery> = many.iter().collect();
     let asked = asked_until_none_is_due(&mut gates, &matter, &NONE, at(1));
     assert_eq!(asked, many[..QUERIES_MAX]);
@@ -214,7 +287,10 @@ fn questions_are_bounded() {
 
 fn answers() -> impl Strategy<Value = Vec<(GateAnswer, u64)>> {
     let answer = prop_oneof![3 => Just(Good), 1 => Just(Bad), 1 => Just(Unknown)];
-    prop::collection::vec((answer, prop_oneof![3 => 30_u64..40, 1 => 40_u64..300]), 0..40)
+    prop::collection::vec(
+        (answer, prop_oneof![3 => 30_u64..40, 1 => 40_u64..300]),
+        0..40,
+    )
 }
 
 proptest! {

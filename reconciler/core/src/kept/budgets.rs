@@ -77,7 +77,9 @@ impl KeptBudgets {
         self.revision += 1;
         let namespace = budget.namespace().to_owned();
         let before = self.now.get(&namespace, budget.name()).cloned();
-        let matters = before.as_ref().is_none_or(|before| drain::matters(before, &budget));
+        let matters = before
+            .as_ref()
+            .is_none_or(|before| drain::matters(before, &budget));
         let asks_for_more = before.is_none_or(|before| selector(&before) != selector(&budget));
         self.now.put(budget);
         if asks_for_more && let Some(now) = self.now.all.get_mut(&namespace) {
@@ -100,7 +102,12 @@ impl KeptBudgets {
 
     /// All of them. One that cannot be read stands for those of a namespace with too many.
     pub fn all(&self) -> Vec<Arc<Item<Budget>>> {
-        self.now.all.values().flat_map(|of| of.budgets.values()).cloned().collect()
+        self.now
+            .all
+            .values()
+            .flat_map(|of| of.budgets.values())
+            .cloned()
+            .collect()
     }
 
     /// Has a namespace too many? What becomes of them is learnt from a new list only.
@@ -143,8 +150,9 @@ impl Namespaces {
         }
         while self.bytes > OF_ALL_MAX {
             let readable = self.all.iter().filter(|(_, of)| !of.too_many);
-            let most =
-                readable.max_by_key(|(name, of)| (of.bytes, Reverse(*name))).map(|(name, _)| name.clone());
+            let most = readable
+                .max_by_key(|(name, of)| (of.bytes, Reverse(*name)))
+                .map(|(name, _)| name.clone());
             match most {
                 Some(most) => self.give_up(&most),
                 // Then not even that is kept of this one. The answer to an eviction says what its budgets allow.
@@ -173,8 +181,15 @@ impl Namespaces {
         {
             self.bytes -= of.bytes;
             let metadata = first.metadata.clone();
-            *of = OfNamespace { asked: of.asked, too_many: true, ..OfNamespace::default() };
-            self.bytes += of.insert(Item { metadata, body: Err(Unreadable::TooMany) });
+            *of = OfNamespace {
+                asked: of.asked,
+                too_many: true,
+                ..OfNamespace::default()
+            };
+            self.bytes += of.insert(Item {
+                metadata,
+                body: Err(Unreadable::TooMany),
+            });
         }
     }
 }
@@ -185,7 +200,8 @@ impl OfNamespace {
         budget.metadata.resource_version = None;
         let bytes = bytes(&budget);
         self.bytes += bytes;
-        self.budgets.insert(budget.name().to_owned(), Arc::new(budget));
+        self.budgets
+            .insert(budget.name().to_owned(), Arc::new(budget));
         bytes
     }
 
@@ -198,8 +214,10 @@ impl OfNamespace {
 
     /// Notes the labels that they ask for. If there are some for which they had not asked before, that is counted.
     fn ask(&mut self, keys_before: &BTreeSet<String>, asked_before: u64, asked: &mut u64) {
-        let expressions =
-            self.budgets.values().flat_map(|budget| selector(budget).cloned().into_iter().flatten());
+        let expressions = self
+            .budgets
+            .values()
+            .flat_map(|budget| selector(budget).cloned().into_iter().flatten());
         self.keys = expressions.map(key).collect();
         self.asked = asked_before;
         if !self.keys.is_subset(keys_before) {

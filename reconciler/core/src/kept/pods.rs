@@ -57,8 +57,9 @@ impl KeptPods {
     pub fn want<'n>(&mut self, nodes: impl IntoIterator<Item = (&'n str, bool)>) {
         let mut before = std::mem::take(&mut self.nodes);
         for (node, spare) in nodes {
-            let (name, of_node) =
-                before.remove_entry(node).unwrap_or_else(|| (node.to_owned(), OfNode::default()));
+            let (name, of_node) = before
+                .remove_entry(node)
+                .unwrap_or_else(|| (node.to_owned(), OfNode::default()));
             self.nodes.insert(name, OfNode { spare, ..of_node });
         }
         self.bytes = self.nodes.values().map(OfNode::bytes).sum();
@@ -136,7 +137,9 @@ impl KeptPods {
 
     /// The pods of this node.
     pub fn of(&self, node: &str) -> Vec<Arc<PodItem>> {
-        self.nodes.get(node).map_or_else(Vec::new, |of_node| of_node.now.all.values().cloned().collect())
+        self.nodes.get(node).map_or_else(Vec::new, |of_node| {
+            of_node.now.all.values().cloned().collect()
+        })
     }
 
     fn insert(
@@ -146,7 +149,9 @@ impl KeptPods {
         budgets: &KeptBudgets,
         among: fn(&mut OfNode) -> &mut Pods,
     ) {
-        let Some(of_node) = self.nodes.get_mut(node) else { return };
+        let Some(of_node) = self.nodes.get_mut(node) else {
+            return;
+        };
         strip(&mut pod, budgets);
         let pods = among(of_node);
         self.bytes -= pods.remove(&key(&pod));
@@ -155,9 +160,16 @@ impl KeptPods {
             self.drop_node(node, Dropped::TooMany);
         }
         while self.bytes > OF_ALL_MAX {
-            let most = self.nodes.iter().max_by_key(|(name, it)| (it.spare, it.bytes(), Reverse(*name)));
+            let most = self
+                .nodes
+                .iter()
+                .max_by_key(|(name, it)| (it.spare, it.bytes(), Reverse(*name)));
             let Some((name, of_node)) = most else { return };
-            let why = if of_node.spare { Dropped::MadeRoom } else { Dropped::TooMany };
+            let why = if of_node.spare {
+                Dropped::MadeRoom
+            } else {
+                Dropped::TooMany
+            };
             self.drop_node(&name.clone(), why);
         }
     }
@@ -203,8 +215,9 @@ fn strip(pod: &mut PodItem, budgets: &KeptBudgets) {
     let keys = budgets.keys(pod.metadata.namespace.as_deref().unwrap_or_default());
     if let Ok(pod) = &mut pod.body {
         let labels = std::mem::take(&mut pod.labels).into_iter();
-        let is_asked_for =
-            |key: &str| key == names::COMPONENT_LABEL || keys.is_some_and(|keys| keys.contains(key));
+        let is_asked_for = |key: &str| {
+            key == names::COMPONENT_LABEL || keys.is_some_and(|keys| keys.contains(key))
+        };
         pod.labels = labels.filter(|(key, _)| is_asked_for(key)).collect();
     }
 }
@@ -212,9 +225,17 @@ fn strip(pod: &mut PodItem, budgets: &KeptBudgets) {
 /// What a pod takes in memory, with its key, and with what is worked out from it.
 fn bytes(item: &PodItem) -> usize {
     let identity = weight_of_identity(item) + weight([item.namespace(), item.name()]);
-    let Some(pod) = item.ok() else { return identity };
-    let labels = pod.labels.iter().flat_map(|(key, value)| [key.as_str(), value]);
-    let controller = pod.controller.iter().flat_map(|it| [it.api_version.as_str(), &it.kind, &it.name]);
+    let Some(pod) = item.ok() else {
+        return identity;
+    };
+    let labels = pod
+        .labels
+        .iter()
+        .flat_map(|(key, value)| [key.as_str(), value]);
+    let controller = pod
+        .controller
+        .iter()
+        .flat_map(|it| [it.api_version.as_str(), &it.kind, &it.name]);
     identity + weight(labels) + weight(controller) + weight(pod.node.as_deref())
 }
 

@@ -7,8 +7,7 @@ use brupop_api::crds::DONE_POOLS_MAX;
 use crate::cluster::WatchedPool;
 
 /// Why pools that wait for each other are not understood; their names follow.
-const CIRCLE: &str =
-    "spec.after: these pools wait for each other, so none of them would ever begin; take one of them out: ";
+const CIRCLE: &str = "spec.after: these pools wait for each other, so none of them would ever begin; take one of them out: ";
 
 /// Why a pool is not understood that comes after one of too many. The number is [`DONE_POOLS_MAX`].
 const TOO_MANY: &str = "spec.after: more than 16 pools go before others, and the ledger has room for the first 16 by name; \
@@ -18,7 +17,10 @@ const TOO_MANY: &str = "spec.after: more than 16 pools go before others, and the
 pub(super) fn misplaced(pools: &BTreeMap<String, WatchedPool>) -> BTreeMap<&str, String> {
     let after = |name: &str| {
         let rules = pools.get(name).and_then(WatchedPool::rules);
-        rules.map_or(&[][..], |rules| &rules.after).iter().map(|(pool, _)| pool.as_str())
+        rules
+            .map_or(&[][..], |rules| &rules.after)
+            .iter()
+            .map(|(pool, _)| pool.as_str())
     };
     let known: BTreeSet<&str> = pools.keys().flat_map(|name| after(name)).collect();
     let known: BTreeSet<&str> = known.into_iter().take(DONE_POOLS_MAX).collect();
@@ -40,10 +42,19 @@ pub(super) fn misplaced(pools: &BTreeMap<String, WatchedPool>) -> BTreeMap<&str,
         None
     };
     let why = |name: &str| {
-        let too_many = || after(name).any(|pool| !known.contains(pool)).then(|| TOO_MANY.to_owned());
-        circle(name).map(|way| format!("{CIRCLE}{}", way.join(" after "))).or_else(too_many)
+        let too_many = || {
+            after(name)
+                .any(|pool| !known.contains(pool))
+                .then(|| TOO_MANY.to_owned())
+        };
+        circle(name)
+            .map(|way| format!("{CIRCLE}{}", way.join(" after ")))
+            .or_else(too_many)
     };
-    pools.keys().filter_map(|name| Some((name.as_str(), why(name)?))).collect()
+    pools
+        .keys()
+        .filter_map(|name| Some((name.as_str(), why(name)?)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -88,8 +88,14 @@ impl AtTime {
 
 impl KnownPool {
     /// A pool at which nobody has looked.
-    pub(crate) const UNKNOWN: Self =
-        Self { said: 0, invalid: None, misplaced: None, at: None, too_short: None, gates: vec![] };
+    pub(crate) const UNKNOWN: Self = Self {
+        said: 0,
+        invalid: None,
+        misplaced: None,
+        at: None,
+        too_short: None,
+        gates: vec![],
+    };
 
     /// May what the clock says have changed since the last time?
     fn is_due(&self, pool: &WatchedPool, now: Timestamp) -> bool {
@@ -99,9 +105,13 @@ impl KnownPool {
     /// Looks at the clock.
     fn look_at_clock(&mut self, pool: &WatchedPool, now: Timestamp, min_remaining: SignedDuration) {
         if self.at.is_none() {
-            self.too_short = pool.rules().and_then(|rules| rules.too_short(min_remaining, now));
+            self.too_short = pool
+                .rules()
+                .and_then(|rules| rules.too_short(min_remaining, now));
         }
-        self.at = pool.rules().map(|rules| AtTime::of(rules, now, min_remaining));
+        self.at = pool
+            .rules()
+            .map(|rules| AtTime::of(rules, now, min_remaining));
     }
 }
 
@@ -143,7 +153,13 @@ impl Known {
                     invalid: pool.invalid(),
                     ..KnownPool::default()
                 });
-                (name.clone(), KnownPool { misplaced: misplaced.remove(name.as_str()), ..known })
+                (
+                    name.clone(),
+                    KnownPool {
+                        misplaced: misplaced.remove(name.as_str()),
+                        ..known
+                    },
+                )
             });
             self.pools = pools.collect();
             self.owners.clear();
@@ -152,7 +168,11 @@ impl Known {
         if !self.default_pool.as_ref().is_some_and(|at| at.holds(now)) {
             self.default_pool = Some(AtTime::of(&policy.default_pool, now, min_remaining));
         }
-        let pools = self.pools.values_mut().zip(cluster.pools.values()).take(POOLS_MAX);
+        let pools = self
+            .pools
+            .values_mut()
+            .zip(cluster.pools.values())
+            .take(POOLS_MAX);
         let mut due = pools.filter(|(known, pool)| known.is_due(pool, now));
         for (known, pool) in due.by_ref().take(LOOKS_AT_ONCE) {
             known.look_at_clock(pool, now, min_remaining);
@@ -162,9 +182,12 @@ impl Known {
 
     /// Finds owners that are not known. Returns whether all are.
     fn find_owners(&mut self, cluster: &Cluster) -> bool {
-        let requirements = |pool: &WatchedPool| 1 + pool.item.ok().map_or(0, |pool| pool.requirements);
+        let requirements =
+            |pool: &WatchedPool| 1 + pool.item.ok().map_or(0, |pool| pool.requirements);
         let for_each: usize = cluster.pools.values().map(requirements).sum();
-        let at_once = COMPARED_AT_ONCE.checked_div(for_each).map_or(usize::MAX, |nodes| nodes.max(1));
+        let at_once = COMPARED_AT_ONCE
+            .checked_div(for_each)
+            .map_or(usize::MAX, |nodes| nodes.max(1));
         let mut owners = self.owners.iter_mut().peekable();
         let (mut without, mut gone) = (vec![], false);
         for (name, node) in cluster.nodes() {
@@ -182,7 +205,13 @@ impl Known {
         let all_at_once = without.len() <= at_once;
         for (name, node) in without.into_iter().take(at_once) {
             let owner = owner(node.all_labels(), &cluster.pools);
-            self.owners.insert(name.to_owned(), KnownOwner { owner, node: Arc::clone(node) });
+            self.owners.insert(
+                name.to_owned(),
+                KnownOwner {
+                    owner,
+                    node: Arc::clone(node),
+                },
+            );
         }
         all_at_once
     }
@@ -199,7 +228,12 @@ impl Known {
 
     /// Notes for each pool which of its gates is not open.
     pub fn note_gates(&mut self, cluster: &Cluster, state: impl Fn(&GateQuery) -> GateState) {
-        for (known, pool) in self.pools.values_mut().zip(cluster.pools.values()).take(POOLS_MAX) {
+        for (known, pool) in self
+            .pools
+            .values_mut()
+            .zip(cluster.pools.values())
+            .take(POOLS_MAX)
+        {
             known.gates = pool.gates().iter().map(|gate| state(&gate.query)).collect();
         }
     }
@@ -216,8 +250,14 @@ impl<'a> RulesByOwner<'a> {
     /// Of these pools, beside the default pool of this policy.
     pub fn new(cluster: &'a Cluster, policy: &'a Policy) -> Self {
         let default = &policy.default_pool;
-        let of_pools = cluster.pools.values().map(|pool| pool.rules().unwrap_or(default));
-        Self { of_pools: of_pools.collect(), default }
+        let of_pools = cluster
+            .pools
+            .values()
+            .map(|pool| pool.rules().unwrap_or(default));
+        Self {
+            of_pools: of_pools.collect(),
+            default,
+        }
     }
 
     /// For a node of this owner.
@@ -231,8 +271,13 @@ impl<'a> RulesByOwner<'a> {
 
 /// The owner of a node with these labels.
 fn owner(labels: &BTreeMap<String, String>, pools: &BTreeMap<String, WatchedPool>) -> Owner {
-    let mut selecting = pools.values().enumerate().filter(|(_, pool)| pool.selects(labels));
-    let Some(first) = selecting.next() else { return Owner::Nobody };
+    let mut selecting = pools
+        .values()
+        .enumerate()
+        .filter(|(_, pool)| pool.selects(labels));
+    let Some(first) = selecting.next() else {
+        return Owner::Nobody;
+    };
     let (mut highest, mut tied) = (first, None);
     for pool in selecting {
         match pool.1.priority().cmp(&highest.1.priority()) {
@@ -243,7 +288,11 @@ fn owner(labels: &BTreeMap<String, String>, pools: &BTreeMap<String, WatchedPool
     }
     match tied {
         None => Owner::Pool(highest.0),
-        Some((_, other)) => Owner::Conflict(format!("{} and {}", highest.1.item.name(), other.item.name())),
+        Some((_, other)) => Owner::Conflict(format!(
+            "{} and {}",
+            highest.1.item.name(),
+            other.item.name()
+        )),
     }
 }
 

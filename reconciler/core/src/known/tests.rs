@@ -13,8 +13,13 @@ fn earlier_updates_evictions_are_forgotten() {
     assert_eq!(seen(&known), Some(None));
     known.note_evicted(&monitored, |_| Evicted::Unknown);
     assert_eq!(seen(&known), None, "nobody knows now");
-    known.note_evicted(&monitored, |owners| Evicted::Missing(owners.keys().next().unwrap()));
-    assert_eq!(seen(&known), Some(Some("apps/v1/ReplicaSet/shop/cart".to_owned())));
+    known.note_evicted(&monitored, |owners| {
+        Evicted::Missing(owners.keys().next().unwrap())
+    });
+    assert_eq!(
+        seen(&known),
+        Some(Some("apps/v1/ReplicaSet/shop/cart".to_owned()))
+    );
     known.note_evicted(&BTreeMap::new(), |_| Evicted::Back);
     assert_eq!(seen(&known), None, "it is monitored no more");
 }
@@ -22,7 +27,11 @@ fn earlier_updates_evictions_are_forgotten() {
 #[test]
 fn an_empty_node_knows_since_when_no_volume_went() {
     let full = DrainPlan {
-        evict: vec![PodKey { namespace: "shop".into(), name: "a".into(), uid: "u".into() }],
+        evict: vec![PodKey {
+            namespace: "shop".into(),
+            name: "a".into(),
+            uid: "u".into(),
+        }],
         ..DrainPlan::default()
     };
     let at = |second: i64| Timestamp::from_second(second).unwrap();

@@ -98,18 +98,32 @@ impl Readable for Budget {
     type Kind = PodDisruptionBudget;
 
     fn read(json: &str) -> Result<Self, Unreadable> {
-        let BudgetShape { metadata, spec, status } = serde_json::from_str(json)?;
+        let BudgetShape {
+            metadata,
+            spec,
+            status,
+        } = serde_json::from_str(json)?;
         let status = status.unwrap_or_default();
-        let (selector, requirements) =
-            spec.selector.map(|selector| read_selector(&selector)).transpose()?.unzip();
+        let (selector, requirements) = spec
+            .selector
+            .map(|selector| read_selector(&selector))
+            .transpose()?
+            .unzip();
         Ok(Self {
             selector,
             requirements: requirements.unwrap_or(0),
             spares_ready_only: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
-            enough_healthy: status.desired_healthy > 0 && status.current_healthy >= status.desired_healthy,
+            enough_healthy: status.desired_healthy > 0
+                && status.current_healthy >= status.desired_healthy,
             allowed: status.disruptions_allowed,
-            remedy: remedy(spec.max_unavailable.as_ref(), spec.min_available.as_ref(), &status),
-            observed: status.observed_generation.is_none_or(|seen| Some(seen) == metadata.generation),
+            remedy: remedy(
+                spec.max_unavailable.as_ref(),
+                spec.min_available.as_ref(),
+                &status,
+            ),
+            observed: status
+                .observed_generation
+                .is_none_or(|seen| Some(seen) == metadata.generation),
         })
     }
 }
@@ -120,8 +134,13 @@ fn remedy(
     status: &BudgetStatus,
 ) -> BudgetRemedy {
     let percent = |percent: &str| IntOrString::String(percent.to_owned());
-    let zero = max_unavailable.is_some_and(|most| [IntOrString::Int(0), percent("0%")].contains(most));
-    if status.conditions.iter().any(|condition| condition.reason == SYNC_FAILED) {
+    let zero =
+        max_unavailable.is_some_and(|most| [IntOrString::Int(0), percent("0%")].contains(most));
+    if status
+        .conditions
+        .iter()
+        .any(|condition| condition.reason == SYNC_FAILED)
+    {
         BudgetRemedy::Repair
     } else if zero || min_available == Some(&percent("100%")) {
         BudgetRemedy::Change
@@ -138,8 +157,9 @@ fn read_selector(json: &RawValue) -> Result<(Selector, usize), Unreadable> {
     }
     let selector: LabelSelector = serde_json::from_str(json.get())?;
     let expressions = selector.match_expressions.iter().flatten();
-    let of_expressions: usize =
-        expressions.map(|expression| 1 + expression.values.as_ref().map_or(0, Vec::len)).sum();
+    let of_expressions: usize = expressions
+        .map(|expression| 1 + expression.values.as_ref().map_or(0, Vec::len))
+        .sum();
     let requirements = selector.match_labels.as_ref().map_or(0, BTreeMap::len) + of_expressions;
     if requirements > REQUIREMENTS_MAX {
         return Err(Unreadable::TooLong("selector"));

@@ -29,7 +29,10 @@ impl Kept {
     ///
     /// # Errors
     /// There were more than were to be kept. `what` says what they are, in the plural.
-    pub(super) fn complete(self, what: &'static str) -> Result<Option<BTreeMap<String, String>>, Unreadable> {
+    pub(super) fn complete(
+        self,
+        what: &'static str,
+    ) -> Result<Option<BTreeMap<String, String>>, Unreadable> {
         if self.entries.is_none() || self.is_complete {
             Ok(self.entries)
         } else {
@@ -78,6 +81,10 @@ impl<'de> Visitor<'de> for Keep {
                 entries.insert(key, value);
             }
         }
-        Ok(Kept { entries: Some(entries), is_complete: bytes <= self.most_bytes, count })
+        Ok(Kept {
+            entries: Some(entries),
+            is_complete: bytes <= self.most_bytes,
+            count,
+        })
     }
 }

@@ -44,7 +44,9 @@ impl Readable for LeaseRecord {
         }
 
         let Shape { spec } = serde_json::from_str(json)?;
-        let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let seconds = spec
+            .lease_duration_seconds
+            .and_then(|seconds| u64::try_from(seconds).ok());
         Ok(Self {
             holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
             duration: seconds.map(Duration::from_secs),

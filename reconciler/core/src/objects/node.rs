@@ -27,7 +27,11 @@ pub enum Words {
 impl Words {
     /// Reads the value.
     pub fn of(value: &str) -> Self {
-        if value == names::KEPT_FROM_AUTOSCALERS { Self::Ours } else { Self::Others }
+        if value == names::KEPT_FROM_AUTOSCALERS {
+            Self::Ours
+        } else {
+            Self::Others
+        }
     }
 }
 
@@ -46,7 +50,10 @@ impl From<Item<Shape>> for WatchedNode {
         if let Err(why) = item.body.and_then(|shape| facts.read(shape)) {
             facts.marker = Some(Err(format!("the Node cannot be read: {why}")));
         }
-        Self { metadata: item.metadata, facts }
+        Self {
+            metadata: item.metadata,
+            facts,
+        }
     }
 }
 
@@ -68,13 +75,22 @@ impl WatchedNode {
 
     /// The value of this annotation, if it is one of those that matter here.
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.facts.annotations.as_ref()?.get(key).map(String::as_str)
+        self.facts
+            .annotations
+            .as_ref()?
+            .get(key)
+            .map(String::as_str)
     }
 
     /// Is it out of service: not Ready, cordoned by anybody, or changed by us?
     pub(crate) fn is_away(&self) -> bool {
-        let is_ready = self.facts.readiness.is_some_and(|readiness| readiness.ready);
-        let is_changed = self.marker().map_or(true, |marker| marker.is_some_and(Marker::holds_changes));
+        let is_ready = self
+            .facts
+            .readiness
+            .is_some_and(|readiness| readiness.ready);
+        let is_changed = self
+            .marker()
+            .map_or(true, |marker| marker.is_some_and(Marker::holds_changes));
         !is_ready || self.facts.unschedulable || is_changed
     }
 
@@ -95,7 +111,11 @@ impl WatchedNode {
 
     /// The value of the opt-in label.
     pub(crate) fn opt_in_label(&self) -> Option<&str> {
-        self.facts.labels.as_ref()?.get(names::UPDATER_INTERFACE_LABEL).map(String::as_str)
+        self.facts
+            .labels
+            .as_ref()?
+            .get(names::UPDATER_INTERFACE_LABEL)
+            .map(String::as_str)
     }
 
     /// What we changed on it, from the marker annotation.

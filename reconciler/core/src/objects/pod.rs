@@ -15,10 +15,16 @@ use super::{ReadCondition, Readiness};
 /// Annotation of mirror pods, which a kubelet runs from its own files.
 const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Annotations by which a pod asks not to be disrupted, and their values.
-const DO_NOT_DISRUPT: [(&str, &str); 2] =
-    [(names::DO_NOT_DISRUPT_ANNOTATION, "true"), (names::SAFE_TO_EVICT_ANNOTATION, "false")];
+const DO_NOT_DISRUPT: [(&str, &str); 2] = [
+    (names::DO_NOT_DISRUPT_ANNOTATION, "true"),
+    (names::SAFE_TO_EVICT_ANNOTATION, "false"),
+];
 /// The annotations of a pod that matter here.
-const POD_ANNOTATIONS: [&str; 3] = [MIRROR_POD_ANNOTATION, DO_NOT_DISRUPT[0].0, DO_NOT_DISRUPT[1].0];
+const POD_ANNOTATIONS: [&str; 3] = [
+    MIRROR_POD_ANNOTATION,
+    DO_NOT_DISRUPT[0].0,
+    DO_NOT_DISRUPT[1].0,
+];
 /// Most bytes of labels. They are needed for the selectors of budgets; a pod of sane size has some hundred bytes.
 const LABELS_MAX: usize = 8 * 1024;
 /// Most labels.
@@ -130,32 +136,55 @@ struct PodStatus {
 
 impl OwnerReference {
     fn read(self) -> Controller {
-        let [api_version, kind, name] =
-            [self.api_version, self.kind, self.name].map(|text| printable(&text, OWNER_MAX).into_owned());
-        Controller { api_version, kind, name }
+        let [api_version, kind, name] = [self.api_version, self.kind, self.name]
+            .map(|text| printable(&text, OWNER_MAX).into_owned());
+        Controller {
+            api_version,
+            kind,
+            name,
+        }
     }
 }
 
 fn pod_labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
-    Keep { keys: None, most_bytes: LABELS_MAX }.read(deserializer)
+    Keep {
+        keys: None,
+        most_bytes: LABELS_MAX,
+    }
+    .read(deserializer)
 }
 
 fn pod_annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
-    Keep { keys: Some(&POD_ANNOTATIONS), most_bytes: LABELS_MAX }.read(deserializer)
+    Keep {
+        keys: Some(&POD_ANNOTATIONS),
+        most_bytes: LABELS_MAX,
+    }
+    .read(deserializer)
 }
 
 impl Readable for Pod {
     type Kind = k8s_openapi::api::core::v1::Pod;
 
     fn read(json: &str) -> Result<Self, Unreadable> {
-        let PodShape { metadata, spec, status } = serde_json::from_str(json)?;
+        let PodShape {
+            metadata,
+            spec,
+            status,
+        } = serde_json::from_str(json)?;
         if metadata.labels.count > LABELS_COUNT_MAX {
             return Err(Unreadable::TooLong("labels"));
         }
-        let controller = metadata.owner_references.into_iter().find(|owner| owner.controller);
-        let annotations = metadata.annotations.complete("annotations")?.unwrap_or_default();
-        let asks =
-            DO_NOT_DISRUPT.iter().find(|(key, value)| annotations.get(*key).is_some_and(|it| it == value));
+        let controller = metadata
+            .owner_references
+            .into_iter()
+            .find(|owner| owner.controller);
+        let annotations = metadata
+            .annotations
+            .complete("annotations")?
+            .unwrap_or_default();
+        let asks = DO_NOT_DISRUPT
+            .iter()
+            .find(|(key, value)| annotations.get(*key).is_some_and(|it| it == value));
         Ok(Self {
             node: spec.node_name,
             labels: metadata.labels.complete("labels")?.unwrap_or_default(),
@@ -163,10 +192,9 @@ impl Readable for Pod {
             is_mirror: annotations.contains_key(MIRROR_POD_ANNOTATION),
             do_not_disrupt: asks.map(|(key, _)| *key),
             gone_by: metadata.deletion_timestamp,
-            has_claim: spec
-                .volumes
-                .iter()
-                .any(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()),
+            has_claim: spec.volumes.iter().any(|volume| {
+                volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
+            }),
             finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
             pending: status.phase.as_deref() == Some("Pending"),
             readiness: Readiness::among(&status.conditions),
@@ -177,7 +205,9 @@ impl Readable for Pod {
 /// Is this one of the operator's own pods?
 pub fn is_operator_pod(pod: &PodItem, namespace: &str) -> bool {
     pod.namespace() == namespace
-        && pod.ok().is_some_and(|pod| pod.labels.contains_key(names::COMPONENT_LABEL))
+        && pod
+            .ok()
+            .is_some_and(|pod| pod.labels.contains_key(names::COMPONENT_LABEL))
 }
 
 /// An agent's pod: where it is, and whether it is Ready.
@@ -193,7 +223,10 @@ impl AgentPod {
     /// Reads this pod; `None` if it is on no node yet, or cannot be read.
     pub fn of(pod: &PodItem) -> Option<Self> {
         let pod = pod.ok()?;
-        Some(Self { node: pod.node.clone()?, readiness: pod.readiness.filter(|_| pod.gone_by.is_none()) })
+        Some(Self {
+            node: pod.node.clone()?,
+            readiness: pod.readiness.filter(|_| pod.gone_by.is_none()),
+        })
     }
 
     /// Is it Ready?

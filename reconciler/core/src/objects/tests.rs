@@ -12,7 +12,10 @@ fn node(json: Value) -> WatchedNode {
 fn the_version_is_read_out_of_the_image() {
     for (image, version) in [
         ("Bottlerocket OS 1.19.4 (aws-k8s-1.29)", Some("1.19.4")),
-        ("Bottlerocket OS 1.20.0-rc.1+b2 (metal-k8s-1.30)", Some("1.20.0-rc.1+b2")),
+        (
+            "Bottlerocket OS 1.20.0-rc.1+b2 (metal-k8s-1.30)",
+            Some("1.20.0-rc.1+b2"),
+        ),
         ("Bottlerocket OS 1.19.4", Some("1.19.4")),
         ("Bottlerocket OS ", None),
         ("Debian GNU/Linux 12", None),
@@ -73,8 +76,20 @@ fn an_unreadable_marker_is_an_error() {
     let with = |marker: &str| {
         node(json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: marker, "other": "x"}}}))
     };
-    assert!(with("[]").marker().unwrap_err().contains(names::MARKER_ANNOTATION));
-    assert_eq!(with(r#"{"shadow_uid":"u","attempt":3}"#).marker().unwrap().unwrap().attempt, 3);
+    assert!(
+        with("[]")
+            .marker()
+            .unwrap_err()
+            .contains(names::MARKER_ANNOTATION)
+    );
+    assert_eq!(
+        with(r#"{"shadow_uid":"u","attempt":3}"#)
+            .marker()
+            .unwrap()
+            .unwrap()
+            .attempt,
+        3
+    );
 }
 
 #[test]
@@ -96,8 +111,14 @@ fn soft_cluster_autoscaler_taint_does_not_hold_node() {
         ("karpenter.sh/disrupted", true),
         ("aws-node-termination-handler/spot-itn", true),
         ("aws-node-termination-handler/scheduled-maintenance", true),
-        ("aws-node-termination-handler/asg-lifecycle-termination", true),
-        ("aws-node-termination-handler/rebalance-recommendation", true),
+        (
+            "aws-node-termination-handler/asg-lifecycle-termination",
+            true,
+        ),
+        (
+            "aws-node-termination-handler/rebalance-recommendation",
+            true,
+        ),
         ("example.com/other", false),
     ] {
         let taints = json!([{"key": taint, "effect": "PreferNoSchedule"}]);
@@ -108,7 +129,11 @@ fn soft_cluster_autoscaler_taint_does_not_hold_node() {
 
 #[test]
 fn volumes_in_use_are_counted() {
-    for (volumes, in_use) in [(json!(null), 0), (json!([]), 0), (json!(["kubernetes.io/csi/a^b", "c"]), 2)] {
+    for (volumes, in_use) in [
+        (json!(null), 0),
+        (json!([]), 0),
+        (json!(["kubernetes.io/csi/a^b", "c"]), 2),
+    ] {
         let node = node(json!({"metadata": {}, "status": {"volumesInUse": volumes}}));
         assert_eq!(node.facts.volumes_in_use, in_use, "{volumes}");
     }
@@ -116,7 +141,10 @@ fn volumes_in_use_are_counted() {
 
 #[test]
 fn a_pod_asks_not_to_be_disrupted_in_the_words_of_autoscalers() {
-    let (karpenter, autoscaler) = (names::DO_NOT_DISRUPT_ANNOTATION, names::SAFE_TO_EVICT_ANNOTATION);
+    let (karpenter, autoscaler) = (
+        names::DO_NOT_DISRUPT_ANNOTATION,
+        names::SAFE_TO_EVICT_ANNOTATION,
+    );
     for (annotations, asks) in [
         (json!(null), None),
         (json!({"a": "true"}), None),
@@ -124,12 +152,19 @@ fn a_pod_asks_not_to_be_disrupted_in_the_words_of_autoscalers() {
         (json!({karpenter: "false"}), None),
         (json!({autoscaler: "false"}), Some(autoscaler)),
         (json!({autoscaler: "true"}), None),
-        (json!({autoscaler: "false", karpenter: "false"}), Some(autoscaler)),
+        (
+            json!({autoscaler: "false", karpenter: "false"}),
+            Some(autoscaler),
+        ),
     ] {
         let pod: Item<Pod> =
             serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap();
         let pod = pod.body.unwrap();
-        assert_eq!((pod.do_not_disrupt, pod.is_mirror), (asks, false), "{annotations}");
+        assert_eq!(
+            (pod.do_not_disrupt, pod.is_mirror),
+            (asks, false),
+            "{annotations}"
+        );
     }
 }
 

@@ -15,7 +15,9 @@ pub(crate) fn apply<'a>(
     clock: &mut Clock<'_>,
 ) {
     for pool in pools {
-        let min_age = pool.rules.map_or(SignedDuration::ZERO, |rules| rules.min_age);
+        let min_age = pool
+            .rules
+            .map_or(SignedDuration::ZERO, |rules| rules.min_age);
         if min_age.is_zero() {
             continue;
         }
@@ -24,7 +26,11 @@ pub(crate) fn apply<'a>(
             let ripe = since.and_then(|since| since.checked_add(min_age).ok());
             let waits = ripe.filter(|at| *at > clock.now);
             clock.wake_at(waits);
-            let until = if ripe.is_none() { Some(Until::Unknown) } else { waits.map(Until::At) };
+            let until = if ripe.is_none() {
+                Some(Until::Unknown)
+            } else {
+                waits.map(Until::At)
+            };
             pool.ripens.insert(version, until);
         }
     }

@@ -15,15 +15,21 @@ pub fn apply<'a>(
     clock: &mut Clock<'_>,
 ) {
     for pool in pools {
-        let Some(rules) = pool.rules.filter(|rules| !rules.after.is_empty()) else { continue };
+        let Some(rules) = pool.rules.filter(|rules| !rules.after.is_empty()) else {
+            continue;
+        };
         for (version, record) in versions.into_iter().flatten() {
             let mut first = None;
             for (name, soak) in &rules.after {
                 match over([name, version], record.done_pools.get(name), *soak, clock) {
                     Some(at) if at <= clock.now => {}
                     due => {
-                        let standing = due.map_or(FirstPoolStanding::NotDone, FirstPoolStanding::Soaking);
-                        first = first.or(Some(FirstPool { pool: name, standing }));
+                        let standing =
+                            due.map_or(FirstPoolStanding::NotDone, FirstPoolStanding::Soaking);
+                        first = first.or(Some(FirstPool {
+                            pool: name,
+                            standing,
+                        }));
                         clock.wake_at(due);
                     }
                 }
@@ -45,7 +51,10 @@ fn over(
     if i64::try_from(done.longest_seconds).ok()? >= soak.as_secs() {
         return Some(Timestamp::MIN);
     }
-    clock.read(of, done.since.as_deref())?.checked_add(soak).ok()
+    clock
+        .read(of, done.since.as_deref())?
+        .checked_add(soak)
+        .ok()
 }
 
 #[cfg(test)]

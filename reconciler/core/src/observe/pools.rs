@@ -22,11 +22,20 @@ pub(crate) const TOO_MANY: &str = "there are more than 128 pools, and only the f
 
 /// The pools as decisions see them, sorted by name, and the earliest time at which the clock alone changes one of them. One
 /// at which nobody has looked holds its nodes.
-pub fn pools_at<'a>(cluster: &'a Cluster, known: &'a Known, policy: &'a Policy, now: Timestamp) -> Pools<'a> {
+pub fn pools_at<'a>(
+    cluster: &'a Cluster,
+    known: &'a Known,
+    policy: &'a Policy,
+    now: Timestamp,
+) -> Pools<'a> {
     static UNKNOWN: KnownPool = KnownPool::UNKNOWN;
     let mut nodes = vec![0; cluster.pools.len()];
     let (mut labelled, mut unselected) = (0, 0);
-    for known in known.owners.values().filter(|known| known.node.facts.labelled) {
+    for known in known
+        .owners
+        .values()
+        .filter(|known| known.node.facts.labelled)
+    {
         labelled += 1;
         match known.owner {
             Owner::Pool(index) => {
@@ -44,21 +53,46 @@ pub fn pools_at<'a>(cluster: &'a Cluster, known: &'a Known, policy: &'a Policy, 
     let pools = cluster.pools.iter().zip(nodes).enumerate();
     let facts = pools.map(|(nth, ((name, pool), nodes))| {
         let known = known.pools.get(name).unwrap_or(&UNKNOWN);
-        let misplaced = if nth < POOLS_MAX { known.misplaced.as_deref() } else { Some(TOO_MANY) };
+        let misplaced = if nth < POOLS_MAX {
+            known.misplaced.as_deref()
+        } else {
+            Some(TOO_MANY)
+        };
         let facts = facts(pool, known, nodes, misplaced);
         let mut after = facts.rules.into_iter().flat_map(|rules| &rules.after);
         let missing = after.find(|(first, _)| !cluster.pools.contains_key(first));
-        PoolFacts { missing: missing.map(|(first, _)| first.as_str()), ..facts }
+        PoolFacts {
+            missing: missing.map(|(first, _)| first.as_str()),
+            ..facts
+        }
     });
     let mut all: Vec<_> = facts.collect();
     let counted = all.len().min(POOLS_MAX);
     let ledger = cluster.ledger();
     let mut clock = Clock::new(now, &known.ahead);
-    order::apply(&mut all[..counted], ledger.map(|ledger| &ledger.versions), &mut clock);
-    age::apply(&mut all[..counted], ledger.map(|ledger| &ledger.seen), &mut clock);
+    order::apply(
+        &mut all[..counted],
+        ledger.map(|ledger| &ledger.versions),
+        &mut clock,
+    );
+    age::apply(
+        &mut all[..counted],
+        ledger.map(|ledger| &ledger.seen),
+        &mut clock,
+    );
     let at = known.pools.values().filter_map(|pool| pool.at.as_ref());
-    clock.wake_at(at.chain(&known.default_pool).filter_map(|at| at.until).min());
-    Pools { default, all, ceiling: ceiling.unwrap_or(u64::MAX), next: clock.next, ahead: clock.ahead }
+    clock.wake_at(
+        at.chain(&known.default_pool)
+            .filter_map(|at| at.until)
+            .min(),
+    );
+    Pools {
+        default,
+        all,
+        ceiling: ceiling.unwrap_or(u64::MAX),
+        next: clock.next,
+        ahead: clock.ahead,
+    }
 }
 
 /// The most nodes that may be unavailable in the whole fleet of `labelled` nodes, if the fleet says so.
@@ -92,7 +126,11 @@ fn facts<'a>(
     misplaced: Option<&'a str>,
 ) -> PoolFacts<'a> {
     let (rules, at) = (pool.rules(), known.at.as_ref());
-    let invalid = known.invalid.as_deref().or(misplaced).or(known.too_short.as_deref());
+    let invalid = known
+        .invalid
+        .as_deref()
+        .or(misplaced)
+        .or(known.too_short.as_deref());
     let starts = |of: Option<Starts<'static>>| match (invalid, of) {
         (None, Some(starts)) => starts,
         (why, _) => Starts::Invalid(why.unwrap_or(NOT_LOOKED_AT)),
@@ -114,7 +152,12 @@ fn facts<'a>(
 
 /// Of its gates that are not open the worst one, and of these the first. Nobody knows of one that was not asked.
 fn closed_gate<'a>(pool: &'a WatchedPool, states: &[GateState]) -> Option<(GateState, &'a str)> {
-    let states = states.iter().copied().chain(std::iter::repeat(GateState::Unknown));
+    let states = states
+        .iter()
+        .copied()
+        .chain(std::iter::repeat(GateState::Unknown));
     let gates = states.zip(pool.gates().iter().map(|gate| gate.name.as_str()));
-    gates.filter(|(state, _)| *state != GateState::Open).min_by_key(|(state, _)| Reverse(*state))
+    gates
+        .filter(|(state, _)| *state != GateState::Open)
+        .min_by_key(|(state, _)| Reverse(*state))
 }

@@ -26,7 +26,10 @@ static POLICY: LazyLock<Policy> = LazyLock::new(policy);
 
 fn policy() -> Policy {
     let seconds = SignedDuration::from_secs;
-    let steps = StepDurations { exclusion: seconds(30), ..StepDurations::default() };
+    let steps = StepDurations {
+        exclusion: seconds(30),
+        ..StepDurations::default()
+    };
     Policy {
         default_pool: Rules::of_settings(Limit::Percent(50), vec![], steps, false),
         durations: Durations {
@@ -43,7 +46,10 @@ fn policy() -> Policy {
 
 /// Where the steps take so long.
 fn with_steps(steps: StepDurations) -> Policy {
-    Policy { default_pool: Rules::of_settings(Limit::Percent(50), vec![], steps, false), ..policy() }
+    Policy {
+        default_pool: Rules::of_settings(Limit::Percent(50), vec![], steps, false),
+        ..policy()
+    }
 }
 
 /// Where these times are so long.
@@ -56,7 +62,14 @@ fn with_times(change: impl FnOnce(&mut Durations)) -> Policy {
 /// A node of this kind in mid-update, whose spec wants this state since then, and whose agent has reached that one.
 fn updating(state: &str, since: &str, reached: &str, node: Value) -> Cluster {
     let spec = json!({"state": state, "state_transition_timestamp": since, "attempt": 7});
-    cluster([("n", node)], [("brs-n", spec, json!({"current_state": reached, "attempt": 7}))])
+    cluster(
+        [("n", node)],
+        [(
+            "brs-n",
+            spec,
+            json!({"current_state": reached, "attempt": 7}),
+        )],
+    )
 }
 
 /// A node that is watched since then.
@@ -75,17 +88,38 @@ fn observe_at<'a>(cluster: &'a Cluster, policy: &'a Policy, now: &'a str) -> Obs
 
 /// What is known where the pods of these nodes are, and none is left.
 fn with_drains(names: impl IntoIterator<Item: ToString>) -> Known {
-    let drains = names.into_iter().map(|name| (name.to_string(), KnownDrain::default())).collect();
-    Known { drains, ..Known::default() }
+    let drains = names
+        .into_iter()
+        .map(|name| (name.to_string(), KnownDrain::default()))
+        .collect();
+    Known {
+        drains,
+        ..Known::default()
+    }
 }
 
 #[test]
 fn the_fleet_is_seen() {
-    let mut cluster = cluster([("a", json!({})), ("b", json!({})), ("c", json!({})), ("n", json!({}))], []);
+    let mut cluster = cluster(
+        [
+            ("a", json!({})),
+            ("b", json!({})),
+            ("c", json!({})),
+            ("n", json!({})),
+        ],
+        [],
+    );
     assert_eq!(observe_at(&cluster, &POLICY, NOW).fleet.ledger_term, None);
-    put_ledger(&mut cluster, json!({}), json!({"slots": {"brs-a": {"uid": "u", "attempt": 1}}}));
+    put_ledger(
+        &mut cluster,
+        json!({}),
+        json!({"slots": {"brs-a": {"uid": "u", "attempt": 1}}}),
+    );
     let fleet = observe_at(&cluster, &POLICY, NOW).fleet;
-    assert_eq!((fleet.term, fleet.ledger_term, fleet.default_pool.limit), (4, Some(4), 2));
+    assert_eq!(
+        (fleet.term, fleet.ledger_term, fleet.default_pool.limit),
+        (4, Some(4), 2)
+    );
     assert_eq!(fleet.slots["brs-a"].attempt, 1);
 }
 
@@ -97,14 +131,22 @@ fn a_node_is_seen_with_its_shadow() {
             "labels": {"topology.kubernetes.io/zone": "z1"}},
         "spec": {"unschedulable": true, "taints": [{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]},
     });
-    let cluster = cluster([("n", more)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
+    let cluster = cluster(
+        [("n", more)],
+        [("brs-n", json!({"state": "Idle"}), json!({}))],
+    );
     let observed = observe_at(&cluster, &POLICY, NOW);
-    let [view] = observed.views.as_slice() else { panic!("one node") };
+    let [view] = observed.views.as_slice() else {
+        panic!("one node")
+    };
     let node = view.node.unwrap();
     assert!(node.labelled && node.ready && node.unschedulable && node.tainted && node.paused);
     assert!(node.runs_this_process);
     assert!(!node.excluded && !node.update_now);
-    assert_eq!((node.boot_id, node.version, node.zone), ("boot-1", Some("1.19.4"), Some("z1")));
+    assert_eq!(
+        (node.boot_id, node.version, node.zone),
+        ("boot-1", Some("1.19.4"), Some("z1"))
+    );
     assert_eq!(node.marker.unwrap().attempt, 7);
     assert_eq!(view.shadow.unwrap().generation, 3);
     assert_eq!(view.owner_uid, Some("node-n"));
@@ -113,11 +155,22 @@ fn a_node_is_seen_with_its_shadow() {
 #[test]
 fn only_nodes_ever_ours_are_looked_at() {
     let left_out = || opted("1.0.0");
-    let marked = with(left_out(), &marked(json!({"shadow_uid": "u", "attempt": 1})));
+    let marked = with(
+        left_out(),
+        &marked(json!({"shadow_uid": "u", "attempt": 1})),
+    );
     let idle = || json!({"state": "Idle"});
     let cluster = cluster(
-        [("a", json!({})), ("b", left_out()), ("c", marked), ("d", left_out())],
-        [("brs-d", idle(), json!({})), ("brs-gone", idle(), json!({}))],
+        [
+            ("a", json!({})),
+            ("b", left_out()),
+            ("c", marked),
+            ("d", left_out()),
+        ],
+        [
+            ("brs-d", idle(), json!({})),
+            ("brs-gone", idle(), json!({})),
+        ],
     );
     let observed = observe_at(&cluster, &POLICY, NOW);
     let seen: Vec<&str> = observed.views.iter().map(|view| view.shadow_name).collect();
@@ -129,18 +182,36 @@ fn only_nodes_ever_ours_are_looked_at() {
 fn what_cannot_be_read_is_left_alone() {
     let reported = json!({"current_version": "1.19.4", "boot_id": "boot-1"});
     let cluster = cluster(
-        [("a", json!({})), ("n", annotated(names::MARKER_ANNOTATION, "?")), ("o", json!({}))],
+        [
+            ("a", json!({})),
+            ("n", annotated(names::MARKER_ANNOTATION, "?")),
+            ("o", json!({})),
+        ],
         [
             ("brs-a", json!({"state": "Dreaming"}), json!({})),
-            ("brs-n", json!({"state": "Idle", "attempt": 1}), reported.clone()),
+            (
+                "brs-n",
+                json!({"state": "Idle", "attempt": 1}),
+                reported.clone(),
+            ),
             ("brs-o", json!({"state": "Idle"}), reported),
         ],
     );
     let mut observed = observe_at(&cluster, &POLICY, NOW);
     observed.fleet.ledger_term = Some(observed.fleet.term);
-    assert_eq!(observed.unreadable.keys().copied().collect::<Vec<_>>(), [0, 1]);
-    assert!(observed.unreadable[&0].starts_with("the shadow cannot be read"), "{:?}", observed.unreadable);
-    assert!(observed.views[1].node.unwrap().marker.is_some(), "the slot of an unread marker is kept");
+    assert_eq!(
+        observed.unreadable.keys().copied().collect::<Vec<_>>(),
+        [0, 1]
+    );
+    assert!(
+        observed.unreadable[&0].starts_with("the shadow cannot be read"),
+        "{:?}",
+        observed.unreadable
+    );
+    assert!(
+        observed.views[1].node.unwrap().marker.is_some(),
+        "the slot of an unread marker is kept"
+    );
     assert!(observed.views[2].shadow.is_some());
     // The marker that stands for it names nothing, so it would be removed, if not for this.
     let node = |at: usize| decide::node(&observed.fleet, &observed.views[at]).effect;
@@ -152,7 +223,9 @@ fn what_cannot_be_read_is_left_alone() {
         "what cannot be read does not count as up to date"
     );
     for left_alone in &decisions[..2] {
-        assert!(matches!(left_alone.reason, Reason::NotUnderstood(_)) && left_alone.effect.is_none());
+        assert!(
+            matches!(left_alone.reason, Reason::NotUnderstood(_)) && left_alone.effect.is_none()
+        );
     }
 }
 
@@ -176,17 +249,37 @@ fn what_keeps_a_fleet_from_starting_has_an_order() {
 fn a_pool_that_keeps_zones_apart_says_which_one_is_busy() {
     use crate::cluster::Watched as _;
     let of = |zone: &str, is_ready: &str| {
-        with(ready(is_ready, None), &labels(json!({"tier": "db", "topology.kubernetes.io/zone": zone})))
+        with(
+            ready(is_ready, None),
+            &labels(json!({"tier": "db", "topology.kubernetes.io/zone": zone})),
+        )
     };
-    let nodes = [("a", of("x", "True")), ("b", of("x", "False")), ("c", of("y", "True")), ("d", json!({}))];
-    let shadows =
-        ["brs-a", "brs-b", "brs-c", "brs-d"].map(|name| (name, json!({"state": "Idle"}), json!({})));
-    for (mode, expected) in [("OneAtATime", [None, None, Some("x"), None]), ("Spread", [None; 4])] {
+    let nodes = [
+        ("a", of("x", "True")),
+        ("b", of("x", "False")),
+        ("c", of("y", "True")),
+        ("d", json!({})),
+    ];
+    let shadows = ["brs-a", "brs-b", "brs-c", "brs-d"]
+        .map(|name| (name, json!({"state": "Idle"}), json!({})));
+    for (mode, expected) in [
+        ("OneAtATime", [None, None, Some("x"), None]),
+        ("Spread", [None; 4]),
+    ] {
         let mut cluster = cluster(nodes.clone(), shadows.clone());
-        let spec = json!({"nodeSelector": {"matchLabels": {"tier": "db"}}, "topology": {"mode": mode}});
+        let spec =
+            json!({"nodeSelector": {"matchLabels": {"tier": "db"}}, "topology": {"mode": mode}});
         pool("db", spec).put(&mut cluster);
         let observed = observe_knowing(&cluster, &known(&cluster), &POLICY, NOW);
-        assert_eq!(observed.views.iter().map(|view| view.busy_zone).collect::<Vec<_>>(), expected, "{mode}");
+        assert_eq!(
+            observed
+                .views
+                .iter()
+                .map(|view| view.busy_zone)
+                .collect::<Vec<_>>(),
+            expected,
+            "{mode}"
+        );
     }
 }
 
@@ -209,13 +302,22 @@ fn somebody_elses_cordon_takes_a_place_for_an_hour() {
         // Another leader has seen it for weeks.
         (&theirs, true, since("2026-11-01T04:00:00Z"), NOW, false),
     ] {
-        let node = with(json!({"spec": {"unschedulable": unschedulable, "taints": taints}}), marker);
-        let cluster = cluster([("n", node)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
+        let node = with(
+            json!({"spec": {"unschedulable": unschedulable, "taints": taints}}),
+            marker,
+        );
+        let cluster = cluster(
+            [("n", node)],
+            [("brs-n", json!({"state": "Idle"}), json!({}))],
+        );
         let mut known = Known::default();
         known.note_cordons(&cluster, at(NOW));
         let policy = with_times(|times| times.others_cordon = SignedDuration::from_hours(1));
         let observed = observe_knowing(&cluster, &known, &policy, now);
-        assert_eq!(observed.views[0].time.cordoned_lately, counts, "{unschedulable} {marker} {now}");
+        assert_eq!(
+            observed.views[0].time.cordoned_lately, counts,
+            "{unschedulable} {marker} {now}"
+        );
         if counts {
             assert_eq!(next(&observed).as_deref(), Some("2026-11-21T05:00:00Z"));
         }
@@ -227,13 +329,11 @@ fn somebody_elses_cordon_takes_a_place_for_an_hour() {
 fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
     let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "cordoned_at": "2026-11-21T03:44:30Z",
         "drain_started_at": "2026-11-21T03:44:30Z", "evicted_claims": true});
-    let node =
-        json!({"spec": {"unschedulable": true}, "status": {"volumesInUse": ["kubernetes.io/csi/ebs^vol-1"]}});
+    let node = json!({"spec": {"unschedulable": true}, "status": {"volumesInUse": ["kubernetes.io/csi/ebs^vol-1"]}});
     let node = with(node, &marked(marker));
     let spec = json!({"state": "StagedAndPerformedUpdate", "state_transition_timestamp": "2026-11-21T03:30:00Z",
         "attempt": 7, "version": "1.20.0", "baseline_boot_id": "boot-1"});
-    let status =
-        json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7, "target_version": "1.20.0"});
+    let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7, "target_version": "1.20.0"});
     let mut cluster = cluster([("n", node)], [("brs-n", spec, status)]);
     let slot = json!({"uid": "uid-brs-n", "attempt": 7, "since": "2026-11-21T03:30:00Z"});
     put_ledger(&mut cluster, json!({}), json!({"slots": {"brs-n": slot}}));
@@ -244,17 +344,44 @@ fn a_new_leader_looks_at_the_pods_before_it_gives_a_drain_up() {
     let nothing = Known::default();
     assert_eq!(reason(&nothing, NOW), "Draining", "the pods are not known");
     assert_eq!(reason(&nothing, "2026-11-21T04:09:29Z"), "Draining");
-    assert_eq!(reason(&nothing, "2026-11-21T04:09:30Z"), "Aborting", "they should be");
+    assert_eq!(
+        reason(&nothing, "2026-11-21T04:09:30Z"),
+        "Aborting",
+        "they should be"
+    );
     let known = |plan| {
         let mut known = Known::default();
-        known.note_drains([("brs-n".to_owned(), Arc::new(plan), None)].into_iter(), &cluster, at(NOW));
+        known.note_drains(
+            [("brs-n".to_owned(), Arc::new(plan), None)].into_iter(),
+            &cluster,
+            at(NOW),
+        );
         known
     };
     let empty = known(DrainPlan::default());
     assert_eq!(reason(&empty, NOW), "VolumesInUse");
-    assert_eq!(reason(&empty, "2026-11-21T04:00:29Z"), "VolumesInUse", "for a minute after the drain's time");
-    assert_eq!(reason(&empty, "2026-11-21T04:00:30Z"), "Draining", "its reboot is granted");
-    let evict = vec![crate::drain::PodKey { namespace: "shop".into(), name: "cart".into(), uid: "c".into() }];
-    let full = known(DrainPlan { evict, ..DrainPlan::default() });
-    assert_eq!(reason(&full, NOW), "Aborting", "what the drain fails on is known, too");
+    assert_eq!(
+        reason(&empty, "2026-11-21T04:00:29Z"),
+        "VolumesInUse",
+        "for a minute after the drain's time"
+    );
+    assert_eq!(
+        reason(&empty, "2026-11-21T04:00:30Z"),
+        "Draining",
+        "its reboot is granted"
+    );
+    let evict = vec![crate::drain::PodKey {
+        namespace: "shop".into(),
+        name: "cart".into(),
+        uid: "c".into(),
+    }];
+    let full = known(DrainPlan {
+        evict,
+        ..DrainPlan::default()
+    });
+    assert_eq!(
+        reason(&full, NOW),
+        "Aborting",
+        "what the drain fails on is known, too"
+    );
 }

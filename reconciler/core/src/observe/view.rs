@@ -48,7 +48,11 @@ impl<'a> Observer<'a> {
         slot: Option<&'a Slot>,
     ) -> (NodeView<'a>, Option<String>) {
         let steering = self.steering(known.owner);
-        let pool = if let Steering::Pool(index) = steering { Some(index) } else { None };
+        let pool = if let Steering::Pool(index) = steering {
+            Some(index)
+        } else {
+            None
+        };
         let mut unreadable = None;
         let agent_ready = entry.agent().is_some_and(AgentPod::is_ready);
         let node = entry.node.as_ref().map(|node| {
@@ -70,8 +74,16 @@ impl<'a> Observer<'a> {
         let marker = node.and_then(|node| node.marker);
         let steps = &self.rules.of(known.owner).durations;
         let clock = &mut self.clock;
-        let times = Times::of(clock, entry, known, marker, shadow.as_ref(), slot, (self.durations, steps))
-            .gated(pool.map_or(Gated::No, |pool| Gated::of(self.pools.get(pool))));
+        let times = Times::of(
+            clock,
+            entry,
+            known,
+            marker,
+            shadow.as_ref(),
+            slot,
+            (self.durations, steps),
+        )
+        .gated(pool.map_or(Gated::No, |pool| Gated::of(self.pools.get(pool))));
         let watched = marker.filter(|_| !steps.workloads.is_zero());
         let view = NodeView {
             shadow_name: name,
@@ -146,7 +158,9 @@ fn evicted<'a>(known: KnownNode<'a>, marker: Option<&Marker>) -> Evicted<'a> {
 
 fn pods(known: KnownNode<'_>) -> PodFacts<'_> {
     let pods = match known.drain {
-        Some(KnownDrain { plan, held_up_by, .. }) => PodFacts {
+        Some(KnownDrain {
+            plan, held_up_by, ..
+        }) => PodFacts {
             known: true,
             drained: plan.is_done(),
             owners: Some(&plan.owners),
@@ -163,13 +177,27 @@ fn pods(known: KnownNode<'_>) -> PodFacts<'_> {
         None => PodFacts::default(),
     };
     match known.obstacle {
-        Some(Obstacle::Never(why)) => PodFacts { undrainable: Some(why), ..pods },
-        Some(Obstacle::TooManyPods) => PodFacts { too_many: true, ..pods },
-        Some(Obstacle::Budget { why, waited }) => PodFacts { blocked: Some(why), waited: *waited, ..pods },
+        Some(Obstacle::Never(why)) => PodFacts {
+            undrainable: Some(why),
+            ..pods
+        },
+        Some(Obstacle::TooManyPods) => PodFacts {
+            too_many: true,
+            ..pods
+        },
+        Some(Obstacle::Budget { why, waited }) => PodFacts {
+            blocked: Some(why),
+            waited: *waited,
+            ..pods
+        },
         None => pods,
     }
 }
 
 fn owner_uid(shadow: &BottlerocketShadow) -> Option<&str> {
-    shadow.owner_references().iter().find(|owner| owner.kind == "Node").map(|owner| owner.uid.as_str())
+    shadow
+        .owner_references()
+        .iter()
+        .find(|owner| owner.kind == "Node")
+        .map(|owner| owner.uid.as_str())
 }

@@ -48,28 +48,54 @@ fn rebooted(state: State, since: u8) -> Value {
 /// Idle at this attempt since then.
 fn idle(attempt: u64, since: u8) -> Value {
     let spec = json!({"attempt": attempt, "baseline_boot_id": null});
-    with(reached(State::Idle, since), &json!({"spec": spec, "status": {"attempt": attempt}}))
+    with(
+        reached(State::Idle, since),
+        &json!({"spec": spec, "status": {"attempt": attempt}}),
+    )
 }
 
 /// Marked by us with these times, and cordoned if one of them says so.
 fn with_marker(world: Value, times: &Value) -> Value {
     let cordoned = json!({"spec": {"unschedulable": times.get("cordoned_at").is_some()}});
     let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 2, "term": 4, "tainted": true});
-    with(world, &json!({"node": with(cordoned, &marked(with(marker, times)))}))
+    with(
+        world,
+        &json!({"node": with(cordoned, &marked(with(marker, times)))}),
+    )
 }
 
 /// What is decided, and what is known to have ended once it is done.
-fn ended_at(world: &Value, now: u8, exclusion: SignedDuration) -> (String, Option<Ended>, Vec<Ended>) {
+fn ended_at(
+    world: &Value,
+    now: u8,
+    exclusion: SignedDuration,
+) -> (String, Option<Ended>, Vec<Ended>) {
     let of = |part: &str| world[part].clone();
     let mut cluster = cluster([("n", of("node"))], [("brs-n", of("spec"), of("status"))]);
     put_agent(&mut cluster, "n", true, Some(&minute(0)));
     put_ledger(&mut cluster, json!({}), json!({"slots": of("slots")}));
-    let (text, steps) = (minute(now), StepDurations { exclusion, ..StepDurations::default() });
-    let durations = Durations { min_node_age: SignedDuration::ZERO, ..Durations::default() };
+    let (text, steps) = (
+        minute(now),
+        StepDurations {
+            exclusion,
+            ..StepDurations::default()
+        },
+    );
+    let durations = Durations {
+        min_node_age: SignedDuration::ZERO,
+        ..Durations::default()
+    };
     let default_pool = Rules::of_settings(Limit::default(), vec![], steps, false);
-    let policy = Policy { default_pool, durations, ..Policy::default() };
+    let policy = Policy {
+        default_pool,
+        durations,
+        ..Policy::default()
+    };
     let drains = [("brs-n".to_owned(), KnownDrain::default())].into();
-    let known = Known { drains, ..Known::of(&cluster, at(&text), &policy) };
+    let known = Known {
+        drains,
+        ..Known::of(&cluster, at(&text), &policy)
+    };
     let observed = observe_knowing(&cluster, &known, &policy, &text);
     let decided = decide::fleet(&observed);
     let (view, decision) = (&observed.views[0], &decided.nodes[0]);
@@ -80,8 +106,10 @@ fn ended_at(world: &Value, now: u8, exclusion: SignedDuration) -> (String, Optio
 
 #[track_caller]
 fn ends_after(exclusion: u8, world: &Value, now: u8, reason: &str, phase: Option<(Phase, i64)>) {
-    let (decided, ended, updates) = ended_at(world, now, SignedDuration::from_mins(exclusion.into()));
-    let expected = phase.map(|(phase, minutes)| Ended::Phase(phase, SignedDuration::from_mins(minutes)));
+    let (decided, ended, updates) =
+        ended_at(world, now, SignedDuration::from_mins(exclusion.into()));
+    let expected =
+        phase.map(|(phase, minutes)| Ended::Phase(phase, SignedDuration::from_mins(minutes)));
     assert_eq!((decided.as_str(), ended), (reason, expected));
     assert_eq!(updates, []);
 }
@@ -101,20 +129,52 @@ fn each_phase_is_counted_when_it_ends() {
     // Known before an attempt ended; and the first one.
     ends(&idle(1, 4), 11, "Starting", Some((Phase::Waiting, 6)));
     let first = json!({"spec": {"state_transition_timestamp": "2026-11-01T00:00:00Z"}});
-    ends(&with(idle(1, 0), &first), 11, "Starting", Some((Phase::Waiting, 10)));
+    ends(
+        &with(idle(1, 0), &first),
+        11,
+        "Starting",
+        Some((Phase::Waiting, 10)),
+    );
     ends(&staged(11), 20, "Cordoning", Some((Phase::Staging, 10)));
-    ends(&with_marker(staged(11), &drained([20, 24])), 25, "Draining", Some((Phase::Draining, 5)));
-    ends(&rebooted(State::RebootedIntoUpdate, 25), 28, "Monitoring", Some((Phase::Rebooting, 3)));
-    ends(&rebooted(State::MonitoringUpdate, 28), 30, "Finishing", Some((Phase::Soaking, 2)));
+    ends(
+        &with_marker(staged(11), &drained([20, 24])),
+        25,
+        "Draining",
+        Some((Phase::Draining, 5)),
+    );
+    ends(
+        &rebooted(State::RebootedIntoUpdate, 25),
+        28,
+        "Monitoring",
+        Some((Phase::Rebooting, 3)),
+    );
+    ends(
+        &rebooted(State::MonitoringUpdate, 28),
+        30,
+        "Finishing",
+        Some((Phase::Soaking, 2)),
+    );
     // By clocks that differ; no time is negative.
     ends(&staged(10), 9, "Cordoning", Some((Phase::Staging, 0)));
 }
 
 #[test]
 fn a_drain_begins_with_the_exclusion_from_load_balancers() {
-    ends_after(2, &staged(11), 18, "ExcludedFromLoadBalancers", Some((Phase::Staging, 8)));
+    ends_after(
+        2,
+        &staged(11),
+        18,
+        "ExcludedFromLoadBalancers",
+        Some((Phase::Staging, 8)),
+    );
     let excluded = json!({"excluded_at": minute(18)});
-    ends_after(2, &with_marker(staged(11), &excluded), 20, "Cordoning", None);
+    ends_after(
+        2,
+        &with_marker(staged(11), &excluded),
+        20,
+        "Cordoning",
+        None,
+    );
     let drained = with_marker(staged(11), &with(excluded, &drained([20, 24])));
     ends_after(2, &drained, 25, "Draining", Some((Phase::Draining, 7)));
 }
@@ -122,16 +182,36 @@ fn a_drain_begins_with_the_exclusion_from_load_balancers() {
 #[test]
 fn what_was_not_seen_to_begin_is_not_counted() {
     // The condition was not written yet.
-    ends(&with(idle(1, 0), &json!({"status": {"conditions": []}})), 11, "Starting", None);
+    ends(
+        &with(idle(1, 0), &json!({"status": {"conditions": []}})),
+        11,
+        "Starting",
+        None,
+    );
     // Earlier releases noted no time in the slot.
-    ends(&with(staged(11), &json!({"slots": {"brs-n": {"since": null}}})), 20, "Cordoning", None);
+    ends(
+        &with(staged(11), &json!({"slots": {"brs-n": {"since": null}}})),
+        20,
+        "Cordoning",
+        None,
+    );
     // The host rebooted without a grant.
     let by_itself = json!({"spec": {"reboot_from_boot_id": null}});
-    ends(&with(rebooted(State::RebootedIntoUpdate, 25), &by_itself), 28, "Monitoring", None);
+    ends(
+        &with(rebooted(State::RebootedIntoUpdate, 25), &by_itself),
+        28,
+        "Monitoring",
+        None,
+    );
     // Its grant was taken back, for somebody had uncordoned it.
     let taken_back = json!({"status": {"current_state": "StagedAndPerformedUpdate"}});
     let again = with(reached(State::RebootedIntoUpdate, 25), &taken_back);
-    ends(&with_marker(again, &drained([26, 27])), 28, "Draining", None);
+    ends(
+        &with_marker(again, &drained([26, 27])),
+        28,
+        "Draining",
+        None,
+    );
     let uncordoned = with_marker(staged(11), &json!({"drain_started_at": minute(20)}));
     ends(&uncordoned, 21, "Cordoning", None);
 }
@@ -149,23 +229,47 @@ fn each_end_of_an_update_has_its_word() {
         (&updated, none.clone(), "Updated", Some(20)),
         (&updated, failed(1, "FellBack"), "Updated", Some(20)),
         (&updated, slot(json!({"since": null})), "Updated", None),
-        (&updated, slot(json!({"uid": "earlier-uid"})), "NodeGone", None),
-        (&updated, slot(json!({"uid": "earlier-uid", "lost": true})), "NotReturned", None),
+        (
+            &updated,
+            slot(json!({"uid": "earlier-uid"})),
+            "NodeGone",
+            None,
+        ),
+        (
+            &updated,
+            slot(json!({"uid": "earlier-uid", "lost": true})),
+            "NotReturned",
+            None,
+        ),
         (&idle(2, 29), none, "GivenUp", None),
         (&idle(2, 29), not_begun, "NotBegun", None),
         (&idle(2, 29), failed(2, "FellBack"), "FellBack", None),
-        (&idle(2, 29), failed(2, "DrainTimedOut"), "DrainTimedOut", None),
+        (
+            &idle(2, 29),
+            failed(2, "DrainTimedOut"),
+            "DrainTimedOut",
+            None,
+        ),
         (&idle(2, 29), failed(2, "Bored"), "Other", None),
     ] {
         let (_, phase, told) = ended_at(&with(world.clone(), &change), 30, SignedDuration::ZERO);
         let took = minutes.map(SignedDuration::from_mins);
-        assert_eq!((phase, told), (None, vec![Ended::Update { result, took }]), "{change}");
+        assert_eq!(
+            (phase, told),
+            (None, vec![Ended::Update { result, took }]),
+            "{change}"
+        );
     }
 }
 
 #[test]
 fn a_slot_whose_node_and_shadow_are_gone_has_ended() {
-    let slot = |lost| Slot { uid: "u".to_owned(), attempt: 1, lost, ..Slot::default() };
+    let slot = |lost| Slot {
+        uid: "u".to_owned(),
+        attempt: 1,
+        lost,
+        ..Slot::default()
+    };
     assert_eq!(result(&slot(false), None), "NodeGone");
     assert_eq!(result(&slot(true), None), "NotReturned");
 }
@@ -175,9 +279,18 @@ fn the_words_are_known_and_each_is_there_once() {
     let words: Vec<_> = results().collect();
     let distinct: std::collections::BTreeSet<_> = words.iter().collect();
     assert_eq!(distinct.len(), words.len(), "{words:?}");
-    for word in ["Updated", "GivenUp", "NotReturned", "FellBack", "StepFailed"] {
+    for word in [
+        "Updated",
+        "GivenUp",
+        "NotReturned",
+        "FellBack",
+        "StepFailed",
+    ] {
         assert!(words.contains(&word), "{word} is not in {words:?}");
     }
     // What is no failure of the node is given up, whatever for.
-    assert!(!words.contains(&"NodePaused") && !words.contains(&"OtherTarget"), "{words:?}");
+    assert!(
+        !words.contains(&"NodePaused") && !words.contains(&"OtherTarget"),
+        "{words:?}"
+    );
 }

@@ -28,9 +28,14 @@ fn forget_of(
         return false;
     }
     // What is forgotten last is the selector.
-    let mut all: Vec<_> = pools.iter_mut().filter(|pool| counts(pool) && pool.selector.is_some()).collect();
+    let mut all: Vec<_> = pools
+        .iter_mut()
+        .filter(|pool| counts(pool) && pool.selector.is_some())
+        .collect();
     // By name, too, so that it is always the same ones.
-    all.sort_by(|one, other| (other.bytes, &other.metadata.name).cmp(&(one.bytes, &one.metadata.name)));
+    all.sort_by(|one, other| {
+        (other.bytes, &other.metadata.name).cmp(&(one.bytes, &one.metadata.name))
+    });
     let mut has_forgotten = false;
     for pool in all {
         if bytes <= most {

@@ -63,7 +63,11 @@ mod tests {
             ("unlimited", 7, u64::MAX),
             ("100000", 7, 100_000),
         ] {
-            assert_eq!(text.parse::<Limit>().unwrap().of(nodes), limit, "{text} of {nodes}");
+            assert_eq!(
+                text.parse::<Limit>().unwrap().of(nodes),
+                limit,
+                "{text} of {nodes}"
+            );
         }
     }
 }

@@ -32,7 +32,10 @@ pub struct Invalid {
 
 impl Invalid {
     pub(crate) fn new(field: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { field: field.into(), why: why.into() }
+        Self {
+            field: field.into(),
+            why: why.into(),
+        }
     }
 }
 
@@ -48,16 +51,34 @@ impl Rules {
     /// # Errors
     /// The first field that cannot be understood.
     pub fn of(spec: &BottlerocketPoolSpec) -> Result<Self, Invalid> {
-        let windows = spec.windows.iter().enumerate().map(|(nth, window)| schedule(nth, window));
-        let freezes = spec.freezes.iter().enumerate().map(|(nth, freeze)| span(nth, freeze));
-        let after = spec.after.iter().enumerate().map(|(nth, after)| soak(nth, after));
+        let windows = spec
+            .windows
+            .iter()
+            .enumerate()
+            .map(|(nth, window)| schedule(nth, window));
+        let freezes = spec
+            .freezes
+            .iter()
+            .enumerate()
+            .map(|(nth, freeze)| span(nth, freeze));
+        let after = spec
+            .after
+            .iter()
+            .enumerate()
+            .map(|(nth, after)| soak(nth, after));
         let versions = spec.versions.clone().unwrap_or_default();
         let (drain, soak) = (&spec.drain, &spec.soak);
-        let gates = spec.gates.iter().enumerate().map(|(nth, gate)| self::gate(nth, gate));
+        let gates = spec
+            .gates
+            .iter()
+            .enumerate()
+            .map(|(nth, gate)| self::gate(nth, gate));
         let at_least = version("spec.versions.atLeast", versions.at_least.as_deref())?;
         let below = version("spec.versions.below", versions.below.as_deref())?;
-        if let Some((least, bound)) =
-            at_least.as_ref().zip(below.as_ref()).filter(|(least, bound)| least >= bound)
+        if let Some((least, bound)) = at_least
+            .as_ref()
+            .zip(below.as_ref())
+            .filter(|(least, bound)| least >= bound)
         {
             let why = format!(
                 "no version is at least {least} and below {bound}: write a lower atLeast, or a higher below"
@@ -66,12 +87,18 @@ impl Rules {
         }
         Ok(Self {
             paused: spec.paused,
-            limit: limit(&spec.max_unavailable).map_err(|why| Invalid::new("spec.maxUnavailable", why))?,
+            limit: limit(&spec.max_unavailable)
+                .map_err(|why| Invalid::new("spec.maxUnavailable", why))?,
             windows: windows.collect::<Result<_, _>>()?,
             freezes: freezes.collect::<Result<_, _>>()?,
             at_least,
             below,
-            min_age: duration("spec.versions.minAge", &versions.min_age, SignedDuration::ZERO, AGE_MAX)?,
+            min_age: duration(
+                "spec.versions.minAge",
+                &versions.min_age,
+                SignedDuration::ZERO,
+                AGE_MAX,
+            )?,
             after: after.collect::<Result<_, _>>()?,
             topology: spec.topology.clone(),
             durations: StepDurations {
@@ -102,13 +129,15 @@ pub fn limit(text: &IntOrString) -> Result<Limit, String> {
     };
     let limit = text.parse().ok().filter(|limit| *limit != Limit::Unlimited);
     limit.ok_or_else(|| {
-        "write a number from 1, such as 2, or a percentage from 1% to 100%, such as \"10%\"".to_owned()
+        "write a number from 1, such as 2, or a percentage from 1% to 100%, such as \"10%\""
+            .to_owned()
     })
 }
 
 fn version(field: &str, text: Option<&str>) -> Result<Option<Version>, Invalid> {
     text.map(|text| {
-        Version::parse(text).map_err(|_| Invalid::new(field, "write a semantic version, such as 1.20.0"))
+        Version::parse(text)
+            .map_err(|_| Invalid::new(field, "write a semantic version, such as 1.20.0"))
     })
     .transpose()
 }
@@ -117,7 +146,10 @@ fn span(nth: usize, freeze: &Freeze) -> Result<(Timestamp, Timestamp), Invalid> 
     let time = |field: &str, text: &str| {
         text.parse::<Timestamp>().map_err(|_| {
             let field = format!("spec.freezes[{nth}].{field}");
-            Invalid::new(field, "write a time with its offset, such as 2026-12-20T00:00:00+01:00")
+            Invalid::new(
+                field,
+                "write a time with its offset, such as 2026-12-20T00:00:00+01:00",
+            )
         })
     };
     Ok((time("start", &freeze.start)?, time("end", &freeze.end)?))
@@ -129,23 +161,37 @@ fn soak(nth: usize, after: &After) -> Result<(String, SignedDuration), Invalid> 
         return Err(Invalid::new(format!("spec.after[{nth}].pool"), why));
     }
     let field = format!("spec.after[{nth}].soak");
-    Ok((after.pool.clone(), duration(field, &after.soak, SignedDuration::ZERO, AGE_MAX)?))
+    Ok((
+        after.pool.clone(),
+        duration(field, &after.soak, SignedDuration::ZERO, AGE_MAX)?,
+    ))
 }
 
 fn gate(nth: usize, gate: &pool::Gate) -> Result<PoolGate, Invalid> {
     let field = |field: &str| format!("spec.gates[{nth}].{field}");
     let named = |of: &str, name: &str| {
         let why = "write a name of letters in lower case, digits and -, such as main";
-        if is_dns_label(name) { Ok(name.to_owned()) } else { Err(Invalid::new(field(of), why)) }
+        if is_dns_label(name) {
+            Ok(name.to_owned())
+        } else {
+            Err(Invalid::new(field(of), why))
+        }
     };
     let asks = |of: &str, query: &str| {
         let why = "write an expression of PromQL, of at most 1,024 characters";
         let is_query = !query.trim().is_empty() && query.chars().count() <= QUERY_MAX;
-        if is_query { Ok(query.to_owned()) } else { Err(Invalid::new(field(of), why)) }
+        if is_query {
+            Ok(query.to_owned())
+        } else {
+            Err(Invalid::new(field(of), why))
+        }
     };
     let GateType::Prometheus = gate.type_;
     let prometheus = gate.prometheus.as_ref().ok_or_else(|| {
-        Invalid::new(field("prometheus"), "say which source is asked, and what: {source: main, query: ...}")
+        Invalid::new(
+            field("prometheus"),
+            "say which source is asked, and what: {source: main, query: ...}",
+        )
     })?;
     let query = GateQuery {
         source: named("prometheus.source", &prometheus.source)?,
@@ -156,7 +202,10 @@ fn gate(nth: usize, gate: &pool::Gate) -> Result<PoolGate, Invalid> {
             .map(|requires| asks("prometheus.requires", requires))
             .transpose()?,
     };
-    Ok(PoolGate { name: named("name", &gate.name)?, query })
+    Ok(PoolGate {
+        name: named("name", &gate.name)?,
+        query,
+    })
 }
 
 fn step(field: &str, text: &str) -> Result<SignedDuration, Invalid> {
@@ -171,13 +220,20 @@ fn duration(
     most: SignedDuration,
 ) -> Result<SignedDuration, Invalid> {
     let duration: Option<SignedDuration> = text.parse().ok();
-    duration.filter(|duration| (least..=most).contains(duration)).ok_or_else(|| {
-        let (hours, from) = (most.as_hours(), if least.is_zero() { "" } else { " from 1s" });
-        Invalid::new(
-            field,
-            format!("write hours, minutes and seconds{from} up to {hours}h, such as 24h or 1h30m"),
-        )
-    })
+    duration
+        .filter(|duration| (least..=most).contains(duration))
+        .ok_or_else(|| {
+            let (hours, from) = (
+                most.as_hours(),
+                if least.is_zero() { "" } else { " from 1s" },
+            );
+            Invalid::new(
+                field,
+                format!(
+                    "write hours, minutes and seconds{from} up to {hours}h, such as 24h or 1h30m"
+                ),
+            )
+        })
 }
 
 fn schedule(nth: usize, window: &Window) -> Result<Schedule, Invalid> {
@@ -185,10 +241,19 @@ fn schedule(nth: usize, window: &Window) -> Result<Schedule, Invalid> {
     let zone = time_zone(&window.time_zone).map_err(|why| Invalid::new(field("timeZone"), why))?;
     let fields = window.schedule.split_whitespace().count();
     if fields != 5 {
-        return Err(Invalid::new(field("schedule"), format!("it has {fields} fields: {FIVE_FIELDS}")));
+        return Err(Invalid::new(
+            field("schedule"),
+            format!("it has {fields} fields: {FIVE_FIELDS}"),
+        ));
     }
-    let length = duration(field("duration"), &window.duration, SignedDuration::from_secs(1), WINDOW_MAX)?;
-    Schedule::new(&window.schedule, zone, Some(length)).map_err(|why| Invalid::new(field("schedule"), why))
+    let length = duration(
+        field("duration"),
+        &window.duration,
+        SignedDuration::from_secs(1),
+        WINDOW_MAX,
+    )?;
+    Schedule::new(&window.schedule, zone, Some(length))
+        .map_err(|why| Invalid::new(field("schedule"), why))
 }
 
 #[cfg(test)]

@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 
 const NONE: SignedDuration = SignedDuration::ZERO;
 
-#[allow(clippy::needless_pass_by_value, reason = "it is written where it is used")]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "it is written where it is used"
+)]
 fn rules(more: Value) -> Rules {
     Rules::of(&spec(&more)).unwrap()
 }
@@ -34,23 +37,39 @@ fn windows_are_a_union() {
         {"schedule": "0 22 * * SAT", "duration": "4h", "timeZone": "Europe/Berlin"},
     ]}));
     for (now, expected) in [
-        ("2026-11-21T01:59:59Z", Starts::OutsideWindow(until("2026-11-21T02:00:00Z"))),
+        (
+            "2026-11-21T01:59:59Z",
+            Starts::OutsideWindow(until("2026-11-21T02:00:00Z")),
+        ),
         ("2026-11-21T02:00:00Z", Starts::Open),
         ("2026-11-21T03:59:59Z", Starts::Open),
-        ("2026-11-21T04:00:00Z", Starts::OutsideWindow(until("2026-11-21T21:00:00Z"))),
+        (
+            "2026-11-21T04:00:00Z",
+            Starts::OutsideWindow(until("2026-11-21T21:00:00Z")),
+        ),
         ("2026-11-21T21:00:00Z", Starts::Open),
-        ("2026-11-22T01:30:00Z", Starts::OutsideWindow(until("2026-11-22T02:00:00Z"))),
+        (
+            "2026-11-22T01:30:00Z",
+            Starts::OutsideWindow(until("2026-11-22T02:00:00Z")),
+        ),
     ] {
         assert_eq!(gate(&rules, at(now), NONE), expected, "{now}");
     }
     let half_an_hour = SignedDuration::from_mins(30);
-    assert_eq!(gate(&rules, at("2026-11-21T03:30:00Z"), half_an_hour), Starts::Open);
-    assert!(matches!(gate(&rules, at("2026-11-21T03:30:01Z"), half_an_hour), Starts::OutsideWindow(_)));
+    assert_eq!(
+        gate(&rules, at("2026-11-21T03:30:00Z"), half_an_hour),
+        Starts::Open
+    );
+    assert!(matches!(
+        gate(&rules, at("2026-11-21T03:30:01Z"), half_an_hour),
+        Starts::OutsideWindow(_)
+    ));
 }
 
 #[test]
 fn a_freeze_is_half_open_and_beats_windows() {
-    let freeze = |name: &str, start: &str, end: &str| json!({"name": name, "start": start, "end": end});
+    let freeze =
+        |name: &str, start: &str, end: &str| json!({"name": name, "start": start, "end": end});
     let rules = rules(json!({
         "windows": [{"schedule": "0 0 * * *", "duration": "24h"}],
         "freezes": [
@@ -73,28 +92,64 @@ fn a_freeze_is_half_open_and_beats_windows() {
 /// A status says when the window opens and closes, so it is written at each change of these.
 #[test]
 fn windows_that_overlap_or_touch_are_one() {
-    let window = |schedule: &str, duration: &str| json!({"schedule": schedule, "duration": duration});
+    let window =
+        |schedule: &str, duration: &str| json!({"schedule": schedule, "duration": duration});
     let (with_a_gap, into_the_day) = (window("0 2,4 * * *", "1h"), window("0 22 * * *", "5h"));
     for (windows, start, end) in [
         (json!([window("* 2-4 * * *", "1h")]), "21T02:00", "21T05:59"),
         (json!([window("* 2-4 * * *", "1m")]), "21T02:00", "21T05:00"),
-        (json!([window("*/10 2-4 * * *", "10m")]), "21T02:00", "21T05:00"),
-        (json!([with_a_gap, window("0 3 * * *", "1h")]), "21T02:00", "21T05:00"),
-        (json!([into_the_day, window("0 2 * * *", "3h")]), "20T22:00", "21T05:00"),
+        (
+            json!([window("*/10 2-4 * * *", "10m")]),
+            "21T02:00",
+            "21T05:00",
+        ),
+        (
+            json!([with_a_gap, window("0 3 * * *", "1h")]),
+            "21T02:00",
+            "21T05:00",
+        ),
+        (
+            json!([into_the_day, window("0 2 * * *", "3h")]),
+            "20T22:00",
+            "21T05:00",
+        ),
         (json!([window("* * * * SAT", "1m")]), "21T00:00", "22T00:00"),
         (json!([window("30 1 * * *", "23h")]), "21T01:30", "22T00:30"),
-        (json!([window("0 0 20-24 * *", "24h")]), "20T00:00", "25T00:00"),
+        (
+            json!([window("0 0 20-24 * *", "24h")]),
+            "20T00:00",
+            "25T00:00",
+        ),
     ] {
-        let (rules, start, end) = (rules(json!({"windows": windows})), of_november(start), of_november(end));
-        for now in ["2026-11-21T02:00:00Z", "2026-11-21T02:30:07Z", "2026-11-21T04:59:59Z"] {
-            assert_eq!(rules.window(at(now)), Some((start, end)), "{windows} at {now}");
+        let (rules, start, end) = (
+            rules(json!({"windows": windows})),
+            of_november(start),
+            of_november(end),
+        );
+        for now in [
+            "2026-11-21T02:00:00Z",
+            "2026-11-21T02:30:07Z",
+            "2026-11-21T04:59:59Z",
+        ] {
+            assert_eq!(
+                rules.window(at(now)),
+                Some((start, end)),
+                "{windows} at {now}"
+            );
         }
-        assert_ne!(gate(&rules, end, NONE), Starts::Open, "{windows}: it is over at its end");
+        assert_ne!(
+            gate(&rules, end, NONE),
+            Starts::Open,
+            "{windows}: it is over at its end"
+        );
     }
 }
 
 /// How long this takes, of several times the shortest: others use the machine, too.
-#[allow(clippy::disallowed_methods, reason = "it is about how long a look takes")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it is about how long a look takes"
+)]
 fn shortest(look: impl Fn()) -> std::time::Duration {
     let takes = |_| {
         let began = std::time::Instant::now();
@@ -116,15 +171,23 @@ fn a_look_at_the_worst_windows_takes_no_time() {
         ("0 0 * 2 MON#5", "1s"),
         ("0 0 29 2 *", "168h"),
     ] {
-        let windows =
-            vec![json!({"schedule": schedule, "duration": duration, "timeZone": "Europe/Berlin"}); 16];
+        let windows = vec![
+            json!({"schedule": schedule, "duration": duration, "timeZone": "Europe/Berlin"});
+            16
+        ];
         let rules = rules(json!({"windows": windows}));
         let now = at("2026-11-21T02:00:00Z");
         let took = shortest(|| {
             let window = rules.window(now);
-            let _ = (rules.starts(now, NONE, window), rules.next_change(now, NONE, window));
+            let _ = (
+                rules.starts(now, NONE, window),
+                rules.next_change(now, NONE, window),
+            );
         });
-        assert!(took.as_millis() < 200, "{schedule} for {duration}: {took:?}");
+        assert!(
+            took.as_millis() < 200,
+            "{schedule} for {duration}: {took:?}"
+        );
     }
 }
 
@@ -136,7 +199,11 @@ fn to_find_no_window_long_enough_takes_little_longer_than_a_look() {
         .collect();
     let rules = rules(json!({"windows": windows}));
     let now = at("2026-11-21T02:00:00Z");
-    assert!(rules.too_short(SignedDuration::from_hours(3), now).is_some());
+    assert!(
+        rules
+            .too_short(SignedDuration::from_hours(3), now)
+            .is_some()
+    );
     let search = shortest(|| _ = rules.too_short(SignedDuration::from_hours(3), now));
     let look = shortest(|| _ = rules.window(now));
     assert!(search < look * 6, "{search:?}, a look {look:?}");
@@ -159,7 +226,9 @@ fn nothing_changes_before_the_next_change() {
     };
     let mut changes = 0;
     while now < end {
-        let next = rules.next_change(now, remaining, rules.window(now)).unwrap();
+        let next = rules
+            .next_change(now, remaining, rules.window(now))
+            .unwrap();
         let minute = SignedDuration::from_mins(1);
         let mut between = now;
         while between + minute < next && between + minute < end {
@@ -175,36 +244,113 @@ fn nothing_changes_before_the_next_change() {
 fn a_window_closes_once_its_expression_no_longer_matches() {
     let matching = |text: &str, zone: &str| {
         let windows = vec![Schedule::new(text, TimeZone::get(zone).unwrap(), None).unwrap()];
-        Rules { windows, ..rules(json!({})) }
+        Rules {
+            windows,
+            ..rules(json!({}))
+        }
     };
     let saturdays = matching("* * 2-4 * * SAT *", "UTC");
     let half_an_hour = SignedDuration::from_mins(30);
-    let next = |time: &str, remaining| saturdays.next_change(at(time), remaining, saturdays.window(at(time)));
+    let next = |time: &str, remaining| {
+        saturdays.next_change(at(time), remaining, saturdays.window(at(time)))
+    };
     for (time, remaining, open, change) in [
-        ("2026-11-21T01:59:59.5Z", NONE, false, "2026-11-21T02:00:00Z"), // a Saturday
+        (
+            "2026-11-21T01:59:59.5Z",
+            NONE,
+            false,
+            "2026-11-21T02:00:00Z",
+        ), // a Saturday
         ("2026-11-21T02:00:00Z", NONE, true, "2026-11-21T05:00:00Z"),
-        ("2026-11-21T04:59:59.999Z", NONE, true, "2026-11-21T05:00:00Z"),
+        (
+            "2026-11-21T04:59:59.999Z",
+            NONE,
+            true,
+            "2026-11-21T05:00:00Z",
+        ),
         ("2026-11-21T05:00:00Z", NONE, false, "2026-11-28T02:00:00Z"),
-        ("2026-11-21T02:00:00.25Z", half_an_hour, true, "2026-11-21T04:30:00.000000001Z"),
-        ("2026-11-21T04:30:00Z", half_an_hour, true, "2026-11-21T04:30:00.000000001Z"),
-        ("2026-11-21T04:30:00.000000001Z", half_an_hour, false, "2026-11-21T05:00:00Z"),
-        ("2026-11-21T05:00:00Z", half_an_hour, false, "2026-11-28T02:00:00Z"),
+        (
+            "2026-11-21T02:00:00.25Z",
+            half_an_hour,
+            true,
+            "2026-11-21T04:30:00.000000001Z",
+        ),
+        (
+            "2026-11-21T04:30:00Z",
+            half_an_hour,
+            true,
+            "2026-11-21T04:30:00.000000001Z",
+        ),
+        (
+            "2026-11-21T04:30:00.000000001Z",
+            half_an_hour,
+            false,
+            "2026-11-21T05:00:00Z",
+        ),
+        (
+            "2026-11-21T05:00:00Z",
+            half_an_hour,
+            false,
+            "2026-11-28T02:00:00Z",
+        ),
     ] {
         let is_open = gate(&saturdays, at(time), remaining) == Starts::Open;
-        assert_eq!((is_open, next(time, remaining)), (open, Some(at(change))), "{time}");
+        assert_eq!(
+            (is_open, next(time, remaining)),
+            (open, Some(at(change))),
+            "{time}"
+        );
     }
     let late = gate(&saturdays, at("2026-11-21T04:45:00Z"), half_an_hour);
-    assert_eq!(late, Starts::OutsideWindow(until("2026-11-28T02:00:00Z")), "not the open one");
+    assert_eq!(
+        late,
+        Starts::OutsideWindow(until("2026-11-28T02:00:00Z")),
+        "not the open one"
+    );
     // In Berlin, the clock shows the hour from two o'clock twice in October, and skips it in March.
     for (text, zone, time, start, end) in [
-        ("0-29 * * * * * *", "UTC", "11-21T02:00:10", "11-21T02:00:10", "11-21T02:00:30"),
-        ("* 0-29 * * * * *", "UTC", "11-21T02:00:10", "11-21T02:00:10", "11-21T02:30:00"),
-        ("* * * * * SUN *", "UTC", "11-21T02:00:00", "11-22T00:00:00", "11-23T00:00:00"),
-        ("* * 2 * * * *", "Europe/Berlin", "10-25T00:00:00", "10-25T00:00:00", "10-25T02:00:00"),
-        ("* * 1-2 * * * *", "Europe/Berlin", "03-29T00:10:00", "03-29T00:10:00", "03-29T01:00:00"),
+        (
+            "0-29 * * * * * *",
+            "UTC",
+            "11-21T02:00:10",
+            "11-21T02:00:10",
+            "11-21T02:00:30",
+        ),
+        (
+            "* 0-29 * * * * *",
+            "UTC",
+            "11-21T02:00:10",
+            "11-21T02:00:10",
+            "11-21T02:30:00",
+        ),
+        (
+            "* * * * * SUN *",
+            "UTC",
+            "11-21T02:00:00",
+            "11-22T00:00:00",
+            "11-23T00:00:00",
+        ),
+        (
+            "* * 2 * * * *",
+            "Europe/Berlin",
+            "10-25T00:00:00",
+            "10-25T00:00:00",
+            "10-25T02:00:00",
+        ),
+        (
+            "* * 1-2 * * * *",
+            "Europe/Berlin",
+            "03-29T00:10:00",
+            "03-29T00:10:00",
+            "03-29T01:00:00",
+        ),
     ] {
         let [time, start, end] = [time, start, end].map(|text| at(&format!("2026-{text}Z")));
-        assert_eq!(matching(text, zone).window(time), Some((start, end)), "{text} at {time}");
+        assert_eq!(
+            matching(text, zone).window(time),
+            Some((start, end)),
+            "{text} at {time}"
+        );
     }
 }
 
@@ -230,7 +376,11 @@ fn an_expression_of_past_years_never_opens() {
     let now = at("2026-11-22T12:00:00Z");
     let of = |text: &str, duration| {
         let windows = window::windows(text, TimeZone::UTC, duration).unwrap();
-        Rules { windows, ..Rules::default() }.open_ever(now)
+        Rules {
+            windows,
+            ..Rules::default()
+        }
+        .open_ever(now)
     };
     for (text, ever) in [
         ("* * * * * * *", true),
@@ -241,6 +391,11 @@ fn an_expression_of_past_years_never_opens() {
     ] {
         assert_eq!(of(text, None), ever, "{text}");
     }
-    let lasting = |hours| of("0 0 6 22 11 * 2026", Some(SignedDuration::from_hours(hours)));
+    let lasting = |hours| {
+        of(
+            "0 0 6 22 11 * 2026",
+            Some(SignedDuration::from_hours(hours)),
+        )
+    };
     assert!(lasting(8) && !lasting(4));
 }

@@ -34,14 +34,26 @@ pub struct EventText {
 
 impl EventText {
     fn new(view: &NodeView<'_>, reason: &'static str, warning: bool, note: String) -> Self {
-        let attempt = view.shadow.and_then(|shadow| shadow.spec.attempt).unwrap_or(0);
-        Self { reason, warning, note, action: format!("UpdateAttempt{attempt}") }
+        let attempt = view
+            .shadow
+            .and_then(|shadow| shadow.spec.attempt)
+            .unwrap_or(0);
+        Self {
+            reason,
+            warning,
+            note,
+            action: format!("UpdateAttempt{attempt}"),
+        }
     }
 
     /// Is it published on the Node, too? What begins and what ends an update is, and all that is wrong. Steps between are told
     /// by the shadow's condition: each Event is a write to the API server.
     pub fn concerns_node(&self) -> bool {
-        self.warning || matches!(self.reason, "UpdateStarted" | "UpdateAdopted" | "Updated" | "OptedOut")
+        self.warning
+            || matches!(
+                self.reason,
+                "UpdateStarted" | "UpdateAdopted" | "Updated" | "OptedOut"
+            )
     }
 
     /// Note and action as they are published: they may quote agents, hosts and API servers. Events that differ in nothing but
@@ -51,27 +63,41 @@ impl EventText {
         self.note.hash(&mut hasher);
         let which = format!("-{:08x}", hasher.finish() & 0xffff_ffff);
         let action = printable(&self.action, MAX_ACTION - which.len());
-        (printable(&self.note, MAX_NOTE).into_owned(), format!("{action}{which}"))
+        (
+            printable(&self.note, MAX_NOTE).into_owned(),
+            format!("{action}{which}"),
+        )
     }
 
     /// The Event of this milestone.
     pub fn of_milestone(view: &NodeView<'_>, milestone: Milestone) -> Option<Self> {
         let shadow = view.shadow?;
         let version = shadow.spec.version.unwrap_or("its new version");
-        let current = shadow.status.current_version.unwrap_or("an unknown version");
+        let current = shadow
+            .status
+            .current_version
+            .unwrap_or("an unknown version");
         let (reason, warning, note) = match milestone {
             Milestone::Started => {
                 let to = shadow.update().unwrap_or(version);
-                ("UpdateStarted", false, format!("the update from {current} to {to} begins"))
+                (
+                    "UpdateStarted",
+                    false,
+                    format!("the update from {current} to {to} begins"),
+                )
             }
-            Milestone::Adopted => {
-                ("UpdateAdopted", false, format!("an update to {version} that was in progress is taken over"))
-            }
+            Milestone::Adopted => (
+                "UpdateAdopted",
+                false,
+                format!("an update to {version} that was in progress is taken over"),
+            ),
             Milestone::Cordoned if !is_persons_cordon(view) => return None,
             Milestone::Cordoned => (
                 "StaysCordoned",
                 false,
-                format!("the node is drained for {version}; it was cordoned before, and stays cordoned"),
+                format!(
+                    "the node is drained for {version}; it was cordoned before, and stays cordoned"
+                ),
             ),
             Milestone::CordonedAgain => {
                 let note = format!(
@@ -96,7 +122,11 @@ impl EventText {
             }
             Milestone::Aborted(why) => {
                 let (left, why) = (left_behind(&shadow, why), Reason::Aborting(why).message());
-                ("UpdateAborted", true, format!("{why} ({current}, wanted {version}){left}"))
+                (
+                    "UpdateAborted",
+                    true,
+                    format!("{why} ({current}, wanted {version}){left}"),
+                )
             }
             Milestone::Removed => (
                 "UpdatedNodeRemoved",
@@ -122,7 +152,9 @@ impl EventText {
 
     /// The Event for versions that are halted now; `None` if there are none.
     pub fn of_halts(halted: &[Halted<'_>]) -> Option<Self> {
-        let each = halted.iter().map(|halted| format!("{}: {}", halted.version, halted.why));
+        let each = halted
+            .iter()
+            .map(|halted| format!("{}: {}", halted.version, halted.why));
         let note = each.collect::<Vec<_>>().join("; ");
         let action = halted.first()?.version;
         Some(Self {
@@ -154,7 +186,9 @@ impl EventText {
     /// The Event of a node that could not be opted in. `why` is the answer of the API server, or the error on the way to
     /// it.
     pub fn of_no_opt_in(why: &str) -> Self {
-        let ours = ["ValidatingAdmissionPolicy", names::LABEL_RULE].iter().all(|part| why.contains(part));
+        let ours = ["ValidatingAdmissionPolicy", names::LABEL_RULE]
+            .iter()
+            .all(|part| why.contains(part));
         let note = if ours {
             "AUTO_LABEL is true, but the policy does not let the reconciler label nodes: apply an overlay with the component \
              auto-label, or set AUTO_LABEL to false"
@@ -162,7 +196,12 @@ impl EventText {
         } else {
             format!("AUTO_LABEL is true, but this node could not be labelled: {why}")
         };
-        Self { reason: "NotOptedIn", warning: true, note, action: AUTO_LABEL.to_owned() }
+        Self {
+            reason: "NotOptedIn",
+            warning: true,
+            note,
+            action: AUTO_LABEL.to_owned(),
+        }
     }
 
     /// The Event of a drain that is held up: which eviction is refused, and in which words.
@@ -178,14 +217,22 @@ impl EventText {
             Reason::NodeChangesDenied(_) => ("NodeChangesDenied", true),
             _ => return None,
         };
-        Some(Self::new(view, word, warning, reason.message().into_owned()))
+        Some(Self::new(
+            view,
+            word,
+            warning,
+            reason.message().into_owned(),
+        ))
     }
 }
 
 /// Has a person cordoned the node, before its drain?
 fn is_persons_cordon(view: &NodeView<'_>) -> bool {
     view.node.is_some_and(|node| {
-        node.unschedulable && node.marker.is_none_or(|marker| marker.cordoned_at.is_none())
+        node.unschedulable
+            && node
+                .marker
+                .is_none_or(|marker| marker.cordoned_at.is_none())
     })
 }
 

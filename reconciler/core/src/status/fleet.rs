@@ -16,7 +16,12 @@ const HALTED_SHOWN: usize = 3;
 pub fn halted_column(versions: &[&str]) -> Option<String> {
     let (more, last) = versions.split_at(versions.len().saturating_sub(HALTED_SHOWN));
     let more = (!more.is_empty()).then(|| format!("+{}", more.len()));
-    let shown = last.iter().map(|version| (*version).to_owned()).chain(more).collect::<Vec<_>>().join(",");
+    let shown = last
+        .iter()
+        .map(|version| (*version).to_owned())
+        .chain(more)
+        .collect::<Vec<_>>()
+        .join(",");
     (!shown.is_empty()).then(|| printable(&shown, MESSAGE_MAX).into_owned())
 }
 
@@ -48,26 +53,36 @@ impl DesiredFleetStatus {
     pub fn is_stored_in(&self, fleet: &BottlerocketFleet) -> bool {
         let generation = generation(&fleet.metadata);
         fleet.status.as_ref().is_some_and(|status| {
-            let is_stored = |wanted: &DesiredCondition| wanted.is_stored_in(&status.conditions, generation);
+            let is_stored =
+                |wanted: &DesiredCondition| wanted.is_stored_in(&status.conditions, generation);
             status.observed_generation == generation
                 && status.limit == Some(self.limit)
                 && status.counts == Some(self.counts)
                 && status.halted == self.halted
-                && [&self.halt, &self.idle, &self.updated].into_iter().all(is_stored)
+                && [&self.halt, &self.idle, &self.updated]
+                    .into_iter()
+                    .all(is_stored)
                 && self.health(&status.conditions).iter().all(is_stored)
-                && self.may_be_unknown().all(|(_, wanted)| wanted.is_none_or(is_stored))
+                && self
+                    .may_be_unknown()
+                    .all(|(_, wanted)| wanted.is_none_or(is_stored))
         })
     }
 
     /// The conditions that may not be known, by their types.
-    pub(super) fn may_be_unknown(&self) -> impl Iterator<Item = (&'static str, Option<&DesiredCondition>)> {
+    pub(super) fn may_be_unknown(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, Option<&DesiredCondition>)> {
         let known = [&self.admission, &self.other_operator].map(Option::as_ref);
         [ADMISSION_ENFORCED, OTHER_OPERATOR].into_iter().zip(known)
     }
 
     /// The Event about what is in the way of all updates, if this fleet does not say so yet.
     pub fn new_obstacle(&self, fleet: &BottlerocketFleet) -> Option<EventText> {
-        let stored = fleet.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let stored = fleet
+            .status
+            .as_ref()
+            .map_or(&[][..], |status| &status.conditions);
         let obstacle = |wanted: Option<&DesiredCondition>, status, reason, action: &str| {
             let wanted = wanted.filter(|wanted| wanted.status == status)?;
             let told = |it: &Condition| it.type_ == wanted.type_ && it.status == status;
@@ -75,32 +90,67 @@ impl DesiredFleetStatus {
                 return None;
             }
             let note = format!("no update starts: {}", wanted.message);
-            Some(EventText { reason, warning: true, note, action: action.to_owned() })
+            Some(EventText {
+                reason,
+                warning: true,
+                note,
+                action: action.to_owned(),
+            })
         };
-        obstacle(self.other_operator.as_ref(), ConditionStatus::True, "OtherOperator", "LookAround").or_else(
-            || obstacle(self.admission.as_ref(), ConditionStatus::False, "AdmissionNotEnforced", "DryRun"),
+        obstacle(
+            self.other_operator.as_ref(),
+            ConditionStatus::True,
+            "OtherOperator",
+            "LookAround",
         )
+        .or_else(|| {
+            obstacle(
+                self.admission.as_ref(),
+                ConditionStatus::False,
+                "AdmissionNotEnforced",
+                "DryRun",
+            )
+        })
     }
 
     /// The status to apply to the fleet. Where somebody else has put a field that should not be there, two such patches
     /// are needed.
     pub fn patch(&self, fleet: &BottlerocketFleet, now: &str) -> Value {
         let generation = generation(&fleet.metadata);
-        let conditions = fleet.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let conditions = fleet
+            .status
+            .as_ref()
+            .map_or(&[][..], |status| &status.conditions);
         // A condition that is not known is applied as it is stored: if it were left out, it would be removed.
-        let kept = |type_| conditions.iter().find(|condition| condition.type_ == type_).cloned();
+        let kept = |type_| {
+            conditions
+                .iter()
+                .find(|condition| condition.type_ == type_)
+                .cloned()
+        };
         let known = self.may_be_unknown().filter_map(|(type_, wanted)| {
-            wanted.map(|wanted| wanted.stored_over(conditions, generation, now)).or_else(|| kept(type_))
+            wanted
+                .map(|wanted| wanted.stored_over(conditions, generation, now))
+                .or_else(|| kept(type_))
         });
         let mut status =
             json!({"counts": self.counts, "limit": self.limit, "observedGeneration": generation});
         // Server-side apply removes only what we have applied. What somebody else has put there is overwritten first.
-        let halted = fleet.status.as_ref().and_then(|status| status.halted.as_deref());
-        if let Some(halted) = self.halted.as_deref().or(halted.filter(|text| !text.is_empty()).map(|_| "")) {
+        let halted = fleet
+            .status
+            .as_ref()
+            .and_then(|status| status.halted.as_deref());
+        if let Some(halted) = self
+            .halted
+            .as_deref()
+            .or(halted.filter(|text| !text.is_empty()).map(|_| ""))
+        {
             status["halted"] = json!(halted);
         }
         let health = self.health(conditions);
-        let always = [&self.halt, &self.idle, &self.updated].into_iter().chain(&health);
+        let always = [&self.halt, &self.idle, &self.updated]
+            .into_iter()
+            .chain(&health);
         let always = always.map(|wanted| wanted.stored_over(conditions, generation, now));
         status["conditions"] = json!(known.chain(always).collect::<Vec<_>>());
         json!({

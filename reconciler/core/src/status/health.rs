@@ -22,10 +22,13 @@ pub(super) fn health(
 ) -> [DesiredCondition; 2] {
     let of = DesiredCondition::of;
     match stalls {
-        Some(DesiredCondition { reason, message, .. }) => {
-            [(READY, ConditionStatus::False), (STALLED, ConditionStatus::True)]
-                .map(|(type_, status)| of(type_, status, reason, message))
-        }
+        Some(DesiredCondition {
+            reason, message, ..
+        }) => [
+            (READY, ConditionStatus::False),
+            (STALLED, ConditionStatus::True),
+        ]
+        .map(|(type_, status)| of(type_, status, reason, message)),
         None => [
             ready.unwrap_or_else(|| of(READY, ConditionStatus::True, "InForce", IN_FORCE)),
             of(
@@ -43,11 +46,18 @@ impl DesiredFleetStatus {
     /// no node is opted in, the rules of admission cannot be tried out, and nothing needs them.
     pub(super) fn health(&self, stored: &[Condition]) -> [DesiredCondition; 2] {
         let hindrances = self.may_be_unknown().filter_map(|(type_, wanted)| {
-            let stored = || stored.iter().find(|it| it.type_ == type_).map(|it| (it.status, &it.message));
+            let stored = || {
+                stored
+                    .iter()
+                    .find(|it| it.type_ == type_)
+                    .map(|it| (it.status, &it.message))
+            };
             let said = wanted.map(|it| (it.status, &it.message)).or_else(stored);
             let (good, reason) = match type_ {
                 ADMISSION_ENFORCED if self.counts.nodes == 0 => return None,
-                ADMISSION_ENFORCED => (ConditionStatus::True, Reason::AdmissionNotEnforced.as_str()),
+                ADMISSION_ENFORCED => {
+                    (ConditionStatus::True, Reason::AdmissionNotEnforced.as_str())
+                }
                 _ => (ConditionStatus::False, Reason::OtherOperator.as_str()),
             };
             let (status, reason, message) = match said {

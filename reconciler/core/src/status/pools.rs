@@ -79,7 +79,12 @@ pub fn pools<'q>(
         if let Steering::Pool(index) = view.steering
             && let Some(tally) = tallies.get_mut(index)
         {
-            tally.count(view, fleet.pools.get(index), slot.is_some(), decision.reason);
+            tally.count(
+                view,
+                fleet.pools.get(index),
+                slot.is_some(),
+                decision.reason,
+            );
         }
         if let Steering::Conflict(pools) = view.steering {
             contended.insert(pools);
@@ -87,12 +92,19 @@ pub fn pools<'q>(
     }
     for pools in contended {
         let is_named = |pool: &PoolFacts<'_>| pools.split(" and ").any(|name| name == pool.name);
-        for (_, tally) in fleet.pools.iter().zip(&mut tallies).filter(|(pool, _)| is_named(pool)) {
+        for (_, tally) in fleet
+            .pools
+            .iter()
+            .zip(&mut tallies)
+            .filter(|(pool, _)| is_named(pool))
+        {
             tally.contends = Some(Reason::PoolConflict(pools));
         }
     }
     let pools = fleet.pools.iter().zip(tallies);
-    pools.map(|(pool, tally)| tally.status(fleet, pool, unanswered_gate(pool, &unanswered))).collect()
+    pools
+        .map(|(pool, tally)| tally.status(fleet, pool, unanswered_gate(pool, &unanswered)))
+        .collect()
 }
 
 impl<'a> Tally<'a> {
@@ -103,7 +115,9 @@ impl<'a> Tally<'a> {
         has_slot: bool,
         reason: Reason<'a>,
     ) {
-        let Some(node) = view.node.filter(|node| node.labelled) else { return };
+        let Some(node) = view.node.filter(|node| node.labelled) else {
+            return;
+        };
         self.unavailable += u64::from(is_unavailable(view));
         if let Some(version) = node.version {
             *self.versions.entry(version).or_default() += 1;
@@ -112,14 +126,29 @@ impl<'a> Tally<'a> {
             self.halted = Some(reason);
         }
         if self.progress.count(view, pool, has_slot, reason) {
-            let from_to = node.version.zip(view.shadow.and_then(|shadow| shadow.update()));
-            let first = WaitingGroup { nodes: 0, reason, from_to };
+            let from_to = node
+                .version
+                .zip(view.shadow.and_then(|shadow| shadow.update()));
+            let first = WaitingGroup {
+                nodes: 0,
+                reason,
+                from_to,
+            };
             self.waiting.entry(reason.as_str()).or_insert(first).nodes += 1;
         }
     }
 
     fn counts(&self, unavailable_limit: u64) -> PoolCounts {
-        let Progress { nodes, updating, pending, blocked, updated, not_offered, locked, .. } = self.progress;
+        let Progress {
+            nodes,
+            updating,
+            pending,
+            blocked,
+            updated,
+            not_offered,
+            locked,
+            ..
+        } = self.progress;
         PoolCounts {
             nodes,
             updated_nodes: updated,
@@ -148,31 +177,51 @@ impl<'a> Tally<'a> {
                 nodes,
             })
             .collect();
-        versions
-            .sort_by(|one, other| other.nodes.cmp(&one.nodes).then_with(|| one.version.cmp(&other.version)));
+        versions.sort_by(|one, other| {
+            other
+                .nodes
+                .cmp(&one.nodes)
+                .then_with(|| one.version.cmp(&other.version))
+        });
         versions.truncate(POOL_VERSIONS_MAX);
         let accepted = accepted(pool);
         let invalid = (accepted.status == ConditionStatus::False).then_some(&accepted);
         let stalled = |reason: Reason<'_>| {
-            DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &reason.message())
+            DesiredCondition::of(
+                STALLED,
+                ConditionStatus::True,
+                reason.as_str(),
+                &reason.message(),
+            )
         };
         let [contends, missing, halted] =
             [self.contends, missing(pool), self.halted].map(|it| it.map(stalled));
         // Of a version that the other pool was done with before, its nodes are updated all the same.
-        let waits_for_pool =
-            self.waiting.values().any(|group| matches!(group.reason, Reason::WaitingForPool(_)));
+        let waits_for_pool = self
+            .waiting
+            .values()
+            .any(|group| matches!(group.reason, Reason::WaitingForPool(_)));
         let goes_on = counts.updating_nodes > 0 || !(self.waiting.is_empty() || waits_for_pool);
-        let waits = if goes_on { None } else { waits_for_ever(fleet, pool) };
-        let stalls =
-            invalid.or(contends.as_ref()).or(missing.as_ref()).or(waits.as_ref()).or(halted.as_ref());
+        let waits = if goes_on {
+            None
+        } else {
+            waits_for_ever(fleet, pool)
+        };
+        let stalls = invalid
+            .or(contends.as_ref())
+            .or(missing.as_ref())
+            .or(waits.as_ref())
+            .or(halted.as_ref());
         let [ready, stalled] = health(stalls, unanswered);
         let progressing = self.progressing(pool, fleet.seen, &ready);
         let updated = self.progress.updated_condition(NO_NODES);
         let conditions = [accepted, progressing, updated, ready, stalled];
         DesiredPoolStatus {
             counts,
-            next_window: window
-                .map(|(start, end)| NextWindow { start: start.to_string(), end: end.to_string() }),
+            next_window: window.map(|(start, end)| NextWindow {
+                start: start.to_string(),
+                end: end.to_string(),
+            }),
             versions,
             conditions,
         }
@@ -182,19 +231,27 @@ impl<'a> Tally<'a> {
 impl DesiredPoolStatus {
     /// Is all of this, of the pool's spec as it is now, stored already?
     pub fn is_stored_in(&self, pool: &WatchedPool) -> bool {
-        let (Some(stored), generation) = (pool.stored(), pool.observed()) else { return false };
+        let (Some(stored), generation) = (pool.stored(), pool.observed()) else {
+            return false;
+        };
         stored.observed_generation == generation
             && stored.counts == self.counts
             && stored.next_window == self.next_window
             && stored.versions == self.versions
-            && self.conditions.iter().all(|wanted| wanted.is_stored_in(&stored.conditions, generation))
+            && self
+                .conditions
+                .iter()
+                .all(|wanted| wanted.is_stored_in(&stored.conditions, generation))
     }
 
     /// The status to apply to the pool.
     pub fn patch(&self, pool: &WatchedPool, now: &str) -> Value {
         let stored = pool.stored().map_or(&[][..], |status| &status.conditions);
         let generation = pool.observed();
-        let conditions = self.conditions.iter().map(|wanted| wanted.stored_over(stored, generation, now));
+        let conditions = self
+            .conditions
+            .iter()
+            .map(|wanted| wanted.stored_over(stored, generation, now));
         let ObjectMeta { name, uid, .. } = &pool.item.metadata;
         json!({
             "apiVersion": BottlerocketPool::api_version(&()),

@@ -51,15 +51,22 @@ impl<'a> Progress<'a> {
         has_slot: bool,
         reason: Reason<'a>,
     ) -> bool {
-        let Some(node) = view.node.filter(|node| node.labelled) else { return false };
+        let Some(node) = view.node.filter(|node| node.labelled) else {
+            return false;
+        };
         self.nodes += 1;
         let waits = !has_slot
-            && view.shadow.is_some_and(|it| it.status.current_version.is_some() && it.update().is_some());
+            && view
+                .shadow
+                .is_some_and(|it| it.status.current_version.is_some() && it.update().is_some());
         let asks_for_more = || {
             let (runs, rules) = (Version::parse(node.version?).ok()?, pool?.rules?);
             Some(rules.asks_for_more_than(&runs))
         };
-        let cannot_update = || view.shadow.is_some_and(|shadow| shadow.status.cannot_update());
+        let cannot_update = || {
+            view.shadow
+                .is_some_and(|shadow| shadow.status.cannot_update())
+        };
         let (group, is_behind) = match reason {
             _ if has_slot => (&mut self.updating, false),
             _ if waits && reason.waits_for_turn() => (&mut self.pending, false),
@@ -89,15 +96,22 @@ impl<'a> Progress<'a> {
                 "UpdatesPending",
                 "there is an update that is not done on each node".to_owned(),
             ),
-            Some((node, reason)) => {
-                (ConditionStatus::False, reason.as_str(), format!("{node}: {}", reason.message()))
-            }
+            Some((node, reason)) => (
+                ConditionStatus::False,
+                reason.as_str(),
+                format!("{node}: {}", reason.message()),
+            ),
             None if self.unknown > 0 => (
                 ConditionStatus::Unknown,
                 "NotReported",
-                "a node has not reported in its present boot, or cannot look for updates".to_owned(),
+                "a node has not reported in its present boot, or cannot look for updates"
+                    .to_owned(),
             ),
-            None => (ConditionStatus::True, "NoUpdate", "there is no update for any node".to_owned()),
+            None => (
+                ConditionStatus::True,
+                "NoUpdate",
+                "there is no update for any node".to_owned(),
+            ),
         };
         DesiredCondition::of(UPDATED, status, reason, &message)
     }

@@ -21,7 +21,10 @@ fn shadow(conditions: &Value) -> BottlerocketShadow {
     shadow_of(json!({"conditions": conditions}))
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "it is written where it is used")]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "it is written where it is used"
+)]
 fn shadow_of(status: Value) -> BottlerocketShadow {
     read(json!({
         "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
@@ -30,15 +33,24 @@ fn shadow_of(status: Value) -> BottlerocketShadow {
 }
 
 /// The shadow once these conditions were written at this time.
-fn written(before: &BottlerocketShadow, conditions: &[DesiredCondition], now: &str) -> BottlerocketShadow {
+fn written(
+    before: &BottlerocketShadow,
+    conditions: &[DesiredCondition],
+    now: &str,
+) -> BottlerocketShadow {
     shadow_of(shadow_patch(before, "", conditions, now)["status"].take())
 }
 
 /// The fleet's object, in this generation.
-#[allow(clippy::needless_pass_by_value, reason = "it is written where it is used")]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "it is written where it is used"
+)]
 fn fleet(generation: i64, status: Value) -> BottlerocketFleet {
-    read(json!({"apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
-        "metadata": {"name": "fleet", "uid": "u", "generation": generation}, "spec": {}, "status": status}))
+    read(
+        json!({"apiVersion": BottlerocketFleet::api_version(&()), "kind": "BottlerocketFleet",
+        "metadata": {"name": "fleet", "uid": "u", "generation": generation}, "spec": {}, "status": status}),
+    )
 }
 
 /// Of a fleet of this many nodes, of which nothing is said.
@@ -80,14 +92,18 @@ fn a_conditions_time_is_its_statuss() {
     let other_reason = wanted(ConditionStatus::False, "NodePaused");
     assert!(!shadow_has(&shadow, "", slice::from_ref(&other_reason)));
     assert_eq!(time(&other_reason), "2026-11-21T04:00:00Z");
-    assert_eq!(time(&wanted(ConditionStatus::True, "Starting")), "2026-11-21T05:00:00Z");
+    assert_eq!(
+        time(&wanted(ConditionStatus::True, "Starting")),
+        "2026-11-21T05:00:00Z"
+    );
 }
 
 #[test]
 fn a_condition_of_the_year_10000_is_written_again() {
     let wanted = wanted(ConditionStatus::False, "NoUpdate");
-    let mut stored =
-        shadow_patch(&shadow(&json!([])), "", slice::from_ref(&wanted), NOW)["status"]["conditions"].take();
+    let mut stored = shadow_patch(&shadow(&json!([])), "", slice::from_ref(&wanted), NOW)["status"]
+        ["conditions"]
+        .take();
     stored[0]["lastTransitionTime"] = json!("9999-12-31T23:59:59-23:59");
     let shadow = shadow(&stored);
     assert!(!shadow_has(&shadow, "", slice::from_ref(&wanted)));
@@ -135,7 +151,11 @@ fn an_overdue_update_says_so() {
     assert_eq!(patch["status"]["conditions"][1]["type"], "Overdue");
     let late = written(&shadow(&json!([])), &both, NOW);
     assert!(shadow_has(&late, "", &both) && !shadow_has(&late, "", &both[..1]));
-    assert!(shadow_has(&written(&late, &both[..1], "2026-11-21T05:00:00Z"), "", &both[..1]));
+    assert!(shadow_has(
+        &written(&late, &both[..1], "2026-11-21T05:00:00Z"),
+        "",
+        &both[..1]
+    ));
 }
 
 /// The condition of a host that runs this version and chooses that one.
@@ -146,13 +166,28 @@ fn available(runs: Option<&str>, target: Option<&str>) -> Option<DesiredConditio
 
 #[test]
 fn an_update_says_since_when_it_is_known() {
-    let (yes, no) = (available(Some("1.19.4"), Some("1.20.0")), available(Some("1.20.0"), None));
+    let (yes, no) = (
+        available(Some("1.19.4"), Some("1.20.0")),
+        available(Some("1.20.0"), None),
+    );
     let (yes, no) = (yes.unwrap(), no.unwrap());
-    assert_eq!((yes.status, no.status), (ConditionStatus::True, ConditionStatus::False));
+    assert_eq!(
+        (yes.status, no.status),
+        (ConditionStatus::True, ConditionStatus::False)
+    );
     // A locked host has the problem that it does not choose a version, which this must not contradict.
-    assert_eq!((no.reason, &*no.message), ("NoneChosen", "the host chooses no update"));
-    assert_eq!(available(None, None), None, "nobody knows before the agent has reported");
-    let waits = |reason, update: &DesiredCondition| [wanted(ConditionStatus::False, reason), update.clone()];
+    assert_eq!(
+        (no.reason, &*no.message),
+        ("NoneChosen", "the host chooses no update")
+    );
+    assert_eq!(
+        available(None, None),
+        None,
+        "nobody knows before the agent has reported"
+    );
+    let waits = |reason, update: &DesiredCondition| {
+        [wanted(ConditionStatus::False, reason), update.clone()]
+    };
     let behind = written(&shadow(&json!([])), &waits("LimitReached", &yes), NOW);
     assert_eq!(crate::phases::update_known_since(&behind), Some(NOW));
     let behind = written(&behind, &waits("NodePaused", &yes), "2026-11-21T05:00:00Z");
@@ -165,8 +200,12 @@ fn an_update_says_since_when_it_is_known() {
 
 /// Characters of a row of `kubectl get`, with the longest word for a reason, a pool such as `frontend`, and names as given.
 fn width(crd: &CustomResourceDefinition, name: usize, wide: bool) -> usize {
-    let columns = crd.spec.versions[0].additional_printer_columns.iter().flatten();
-    let shown = columns.filter(|column| wide || column.priority.is_none_or(|priority| priority == 0));
+    let columns = crd.spec.versions[0]
+        .additional_printer_columns
+        .iter()
+        .flatten();
+    let shown =
+        columns.filter(|column| wide || column.priority.is_none_or(|priority| priority == 0));
     let reason = Reason::WORDS.iter().map(|word| word.len()).max().unwrap();
     let halted = halted_column(&["1.20.10"; VERSION_RECORDS_MAX]).unwrap();
     let widths = shown.map(|column| {
@@ -199,14 +238,21 @@ fn rows_fit_into_a_terminal() {
         (fleet, "fleet".len(), true, 160),
     ] {
         let width = width(&crd, name, wide);
-        assert!((80..=most).contains(&width), "{}, wide: {wide}: {width}", crd.spec.names.plural);
+        assert!(
+            (80..=most).contains(&width),
+            "{}, wide: {wide}: {width}",
+            crd.spec.names.plural
+        );
     }
 }
 
 #[test]
 fn a_column_names_the_last_halted_versions_whole() {
     assert_eq!(halted_column(&[]), None);
-    assert_eq!(halted_column(&["1.20.0", "1.20.1"]).unwrap(), "1.20.0,1.20.1");
+    assert_eq!(
+        halted_column(&["1.20.0", "1.20.1"]).unwrap(),
+        "1.20.0,1.20.1"
+    );
     assert_eq!(
         halted_column(&["1.1.0", "1.2.0", "1.3.0", "1.4.0", "1.5.0"]).unwrap(),
         "1.3.0,1.4.0,1.5.0,+2"
@@ -215,7 +261,8 @@ fn a_column_names_the_last_halted_versions_whole() {
 
 #[test]
 fn messages_are_as_the_schema_takes_them() {
-    let message = |words: &str| DesiredCondition::progressing(ConditionStatus::True, "R", words).message;
+    let message =
+        |words: &str| DesiredCondition::progressing(ConditionStatus::True, "R", words).message;
     assert_eq!(message(&"é".repeat(600)), format!("{}…", "é".repeat(510)));
     assert_eq!(message("a\nb\u{1b}[2J\u{202e}"), "a\\nb\\u{1b}[2J\\u{202e}");
     assert_eq!(DesiredCondition::admission(Err("\u{7}")).message, "\\u{7}");
@@ -227,15 +274,27 @@ fn the_fleet_keeps_conditions_not_known_yet() {
     let mut wanted = DesiredFleetStatus {
         admission: Some(DesiredCondition::admission(Err(why))),
         other_operator: Some(DesiredCondition::other_operator(Err("upstream's is here"))),
-        ..desired(Counts { nodes: 3, ..Counts::default() })
+        ..desired(Counts {
+            nodes: 3,
+            ..Counts::default()
+        })
     };
     let none = fleet(1, json!({}));
     assert!(!wanted.is_stored_in(&none));
     let told_as = |event: Option<EventText>| event.map(|event| (event.reason, event.note));
     let told = |reason, why: &str| Some((reason, format!("no update starts: {why}")));
-    assert_eq!(told_as(wanted.new_obstacle(&none)), told("OtherOperator", "upstream's is here"));
-    let not_enforced = DesiredFleetStatus { other_operator: None, ..wanted.clone() };
-    assert_eq!(told_as(not_enforced.new_obstacle(&none)), told("AdmissionNotEnforced", why));
+    assert_eq!(
+        told_as(wanted.new_obstacle(&none)),
+        told("OtherOperator", "upstream's is here")
+    );
+    let not_enforced = DesiredFleetStatus {
+        other_operator: None,
+        ..wanted.clone()
+    };
+    assert_eq!(
+        told_as(not_enforced.new_obstacle(&none)),
+        told("AdmissionNotEnforced", why)
+    );
     let patch = wanted.patch(&none, NOW);
     let written = fleet(1, patch["status"].clone());
     assert_eq!(wanted.new_obstacle(&written), None, "each is told once");
@@ -246,12 +305,24 @@ fn the_fleet_keeps_conditions_not_known_yet() {
     assert!(!gone.is_stored_in(&written) && gone.new_obstacle(&written).is_none());
     assert!(wanted.is_stored_in(&written));
     let steered = fleet(2, patch["status"].clone());
-    assert!(!wanted.is_stored_in(&steered), "it is said of each generation of the spec");
+    assert!(
+        !wanted.is_stored_in(&steered),
+        "it is said of each generation of the spec"
+    );
     assert_eq!(wanted.new_obstacle(&steered), None, "but told once");
     let status = wanted.patch(&steered, "later")["status"].take();
     assert!(wanted.is_stored_in(&fleet(2, status.clone())));
-    let generations = status["conditions"].as_array().unwrap().iter().map(|it| &it["observedGeneration"]);
-    assert!(generations.chain([&status["observedGeneration"]]).all(|it| *it == 2), "{status}");
+    let generations = status["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["observedGeneration"]);
+    assert!(
+        generations
+            .chain([&status["observedGeneration"]])
+            .all(|it| *it == 2),
+        "{status}"
+    );
     (wanted.admission, wanted.other_operator) = (None, None);
     assert!(wanted.is_stored_in(&written));
     assert_eq!(wanted.patch(&written, "later")["status"], patch["status"]);

@@ -1,6 +1,9 @@
 //! Objects as they are watched, to be varied by each test, and what is seen in them.
 
-#![allow(clippy::needless_pass_by_value, reason = "JSON is written where it is used")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "JSON is written where it is used"
+)]
 
 use std::sync::Arc;
 
@@ -22,8 +25,12 @@ pub(crate) const NOW: &str = "2026-11-21T04:00:00Z";
 /// Versions of Bottlerocket.
 pub(crate) const OLD: &str = "1.19.4";
 pub(crate) const NEW: &str = "1.20.0";
-pub(crate) const LEADER: Leader<'static> =
-    Leader { term: 4, enforced: true, alone: true, own_node: Some("n") };
+pub(crate) const LEADER: Leader<'static> = Leader {
+    term: 4,
+    enforced: true,
+    alone: true,
+    own_node: Some("n"),
+};
 
 pub(crate) fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -118,9 +125,17 @@ pub(crate) fn cluster<'n>(
 
 /// The pod of the agent on this node, and whether it is Ready, perhaps since a time.
 pub(crate) fn put_agent(cluster: &mut Cluster, node: &str, ready: bool, since: Option<&str>) {
-    let agent =
-        AgentPod { node: node.to_owned(), readiness: Some(Readiness { ready, since: since.map(at) }) };
-    cluster.entry(&names::shadow_name(node)).agents.insert("agent".to_owned(), agent);
+    let agent = AgentPod {
+        node: node.to_owned(),
+        readiness: Some(Readiness {
+            ready,
+            since: since.map(at),
+        }),
+    };
+    cluster
+        .entry(&names::shadow_name(node))
+        .agents
+        .insert("agent".to_owned(), agent);
 }
 
 /// The fleet's object, which is led in the term of [`LEADER`] unless its status says otherwise.
@@ -174,5 +189,15 @@ pub(crate) fn observe_knowing<'a>(
     while !prepared.prepare_pools(cluster, at(now), policy) {}
     let known = Box::leak(Box::new(prepared));
     let pools = Box::leak(Box::new(pools_at(cluster, known, policy, at(now))));
-    observe(cluster, known, pools, policy, &LEADER, Now { time: at(now), text: now })
+    observe(
+        cluster,
+        known,
+        pools,
+        policy,
+        &LEADER,
+        Now {
+            time: at(now),
+            text: now,
+        },
+    )
 }

@@ -48,8 +48,11 @@ impl Windows {
     /// On these days, at these times of the expression.
     pub(super) fn new(days: Cron, times: &Cron, length: SignedDuration) -> Self {
         let pattern = &times.pattern;
-        let (hours, minutes, seconds) =
-            (pattern.hours.values(), pattern.minutes.values(), pattern.seconds.values());
+        let (hours, minutes, seconds) = (
+            pattern.hours.values(),
+            pattern.minutes.values(),
+            pattern.seconds.values(),
+        );
         let mut runs: Vec<Run> = vec![];
         for hour in hours {
             for minute in &minutes {
@@ -57,12 +60,19 @@ impl Windows {
                     let at = (i32::from(hour) * 60 + i32::from(*minute)) * 60 + i32::from(*second);
                     match runs.last_mut() {
                         Some(run) if i64::from(at - run.last) <= length.as_secs() => run.last = at,
-                        _ => runs.push(Run { first: at, last: at }),
+                        _ => runs.push(Run {
+                            first: at,
+                            last: at,
+                        }),
                     }
                 }
             }
         }
-        Self { days, runs: runs.into(), length }
+        Self {
+            days,
+            runs: runs.into(),
+            length,
+        }
     }
 
     /// What they take in memory beside themselves, roughly.
@@ -72,12 +82,19 @@ impl Windows {
 
     /// How long the longest window is that it opens on one day.
     fn longest(&self) -> SignedDuration {
-        let longest = self.runs.iter().map(|run| run.last - run.first).max().unwrap_or(0);
+        let longest = self
+            .runs
+            .iter()
+            .map(|run| run.last - run.first)
+            .max()
+            .unwrap_or(0);
         SignedDuration::from_secs(longest.into()).saturating_add(self.length)
     }
 
     fn fires_on(&self, date: Date) -> bool {
-        self.days.is_time_matching(&DateTime::from_parts(date, Time::midnight())).unwrap_or(false)
+        self.days
+            .is_time_matching(&DateTime::from_parts(date, Time::midnight()))
+            .unwrap_or(false)
     }
 
     /// Of the windows that are open at this time, the one that closes last.
@@ -87,7 +104,9 @@ impl Windows {
         for _ in 0..self.length.as_hours() / HOURS_PER_DAY + 3 {
             if self.fires_on(date) {
                 let day = Day::of(date, zone);
-                let begun = self.runs.partition_point(|run| day.instant(run.first) <= Some(at));
+                let begun = self
+                    .runs
+                    .partition_point(|run| day.instant(run.first) <= Some(at));
                 if let Some(run) = begun.checked_sub(1).and_then(|last| self.runs.get(last)) {
                     return self.span(&day, *run).filter(|(_, end)| at < *end);
                 }
@@ -99,8 +118,10 @@ impl Windows {
 
     /// Of the windows that open before this time and reach it, when the first opens.
     fn reaches(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let (before, today) =
-            (zone.to_datetime(at.checked_sub(self.length).ok()?), zone.to_datetime(at).date());
+        let (before, today) = (
+            zone.to_datetime(at.checked_sub(self.length).ok()?),
+            zone.to_datetime(at).date(),
+        );
         let mut date = before.date().yesterday().ok()?;
         while date <= today {
             if self.fires_on(date) {
@@ -121,12 +142,17 @@ impl Windows {
     fn after(&self, at: Timestamp, zone: &TimeZone) -> Option<Span> {
         let today = Day::of(zone.to_datetime(at).date(), zone);
         if self.fires_on(today.midnight.date()) {
-            let begun = self.runs.partition_point(|run| today.instant(run.first) <= Some(at));
+            let begun = self
+                .runs
+                .partition_point(|run| today.instant(run.first) <= Some(at));
             if let Some(run) = self.runs.get(begun) {
                 return self.span(&today, *run);
             }
         }
-        let next = self.days.find_next_occurrence(&today.midnight, false).ok()?;
+        let next = self
+            .days
+            .find_next_occurrence(&today.midnight, false)
+            .ok()?;
         self.span(&Day::of(next.date(), zone), *self.runs.first()?)
     }
 
@@ -153,7 +179,11 @@ impl<'z> Day<'z> {
             let ends = begins.saturating_add(lasts).unwrap_or(Timestamp::MAX);
             zone.to_datetime(*begins) == midnight && zone.to_offset(*begins) == zone.to_offset(ends)
         };
-        Self { midnight, zone, begins: begins.filter(unchanged) }
+        Self {
+            midnight,
+            zone,
+            begins: begins.filter(unchanged),
+        }
     }
 
     /// When the clock on the wall shows this second; that much later if it skips it, and the first of two times.
@@ -161,39 +191,52 @@ impl<'z> Day<'z> {
         let second = SignedDuration::from_secs(second.into());
         match self.begins {
             Some(begins) => begins.checked_add(second).ok(),
-            None => {
-                self.zone.to_ambiguous_timestamp(self.midnight.checked_add(second).ok()?).compatible().ok()
-            }
+            None => self
+                .zone
+                .to_ambiguous_timestamp(self.midnight.checked_add(second).ok()?)
+                .compatible()
+                .ok(),
         }
     }
 }
 
 fn all(schedules: &[Schedule]) -> impl Iterator<Item = (&Windows, &TimeZone)> {
-    schedules.iter().filter_map(|schedule| match &schedule.kind {
-        ScheduleKind::After(windows) => Some((windows, &schedule.zone)),
-        ScheduleKind::WhileMatching(_) => None,
-    })
+    schedules
+        .iter()
+        .filter_map(|schedule| match &schedule.kind {
+            ScheduleKind::After(windows) => Some((windows, &schedule.zone)),
+            ScheduleKind::WhileMatching(_) => None,
+        })
 }
 
 /// Of the runs that are open at this time, the one that opens first.
 fn open_at(schedules: &[Schedule], at: Timestamp) -> Option<Span> {
-    all(schedules).filter_map(|(windows, zone)| windows.open_at(at, zone)).min()
+    all(schedules)
+        .filter_map(|(windows, zone)| windows.open_at(at, zone))
+        .min()
 }
 
 /// When the runs that are open at this time are closed.
 fn closed_after(schedules: &[Schedule], at: Timestamp) -> Option<Timestamp> {
-    all(schedules).filter_map(|(windows, zone)| windows.open_at(at, zone)).map(|(_, end)| end).max()
+    all(schedules)
+        .filter_map(|(windows, zone)| windows.open_at(at, zone))
+        .map(|(_, end)| end)
+        .max()
 }
 
 /// The first run that opens after this time.
 fn after(schedules: &[Schedule], at: Timestamp) -> Option<Span> {
-    all(schedules).filter_map(|(windows, zone)| windows.after(at, zone)).min()
+    all(schedules)
+        .filter_map(|(windows, zone)| windows.after(at, zone))
+        .min()
 }
 
 /// The window that is open at this time, or the first that opens after it. One that is open while its expression matches is
 /// put together with no other.
 pub(crate) fn span(schedules: &[Schedule], now: Timestamp) -> Option<Span> {
-    let matching = schedules.iter().filter_map(|schedule| schedule.matching(now));
+    let matching = schedules
+        .iter()
+        .filter_map(|schedule| schedule.matching(now));
     lasting(schedules, now).into_iter().chain(matching).min()
 }
 
@@ -202,14 +245,18 @@ fn lasting(schedules: &[Schedule], now: Timestamp) -> Option<Span> {
     let open = open_at(schedules, now);
     let (mut start, mut end) = open.or_else(|| after(schedules, now))?;
     for _ in 0..STEPS {
-        let Some(later) = closed_after(schedules, end) else { break };
+        let Some(later) = closed_after(schedules, end) else {
+            break;
+        };
         end = later;
         if end.duration_since(now) > LONGEST_SPAN {
             break;
         }
     }
     for _ in 0..open.map_or(0, |_| STEPS) {
-        let Some(earlier) = all(schedules).filter_map(|(windows, zone)| windows.reaches(start, zone)).min()
+        let Some(earlier) = all(schedules)
+            .filter_map(|(windows, zone)| windows.reaches(start, zone))
+            .min()
         else {
             break;
         };
@@ -228,7 +275,9 @@ pub(crate) fn leave(schedules: &[Schedule], remaining: SignedDuration, now: Time
         ScheduleKind::WhileMatching(_) => true,
     };
     let next = |(start, end): &Span| {
-        closed_after(schedules, *end).map(|end| (*start, end)).or_else(|| after(schedules, *end))
+        closed_after(schedules, *end)
+            .map(|end| (*start, end))
+            .or_else(|| after(schedules, *end))
     };
     let first = || open_at(schedules, now).or_else(|| after(schedules, now));
     schedules.iter().any(lasts)

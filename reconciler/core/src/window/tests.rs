@@ -11,7 +11,12 @@ fn schedule(text: &str) -> Schedule {
 }
 
 fn opening(text: &str, zone: &str, hours: i64) -> Schedule {
-    Schedule::new(text, TimeZone::get(zone).unwrap(), Some(SignedDuration::from_hours(hours))).unwrap()
+    Schedule::new(
+        text,
+        TimeZone::get(zone).unwrap(),
+        Some(SignedDuration::from_hours(hours)),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -25,7 +30,11 @@ fn what_an_expression_means_without_a_duration() {
         ("0 0 3 * * MON *", "for a while"),
         ("0 0 3 1 1 * 2030", "for a while"),
     ] {
-        let is = match windows(text, TimeZone::UTC, None).unwrap().pop().map(|schedule| schedule.kind) {
+        let is = match windows(text, TimeZone::UTC, None)
+            .unwrap()
+            .pop()
+            .map(|schedule| schedule.kind)
+        {
             None => "always",
             Some(ScheduleKind::WhileMatching(_)) => "while it matches",
             Some(ScheduleKind::After(_)) => "for a while",
@@ -36,16 +45,33 @@ fn what_an_expression_means_without_a_duration() {
 
 #[test]
 fn a_daily_one_shot_needs_a_duration() {
-    for text in ["0 0 3 * * * *", "0 0 3 * * MON-FRI *", "0 * * * * * *", "*/2 * * * * * *"] {
+    for text in [
+        "0 0 3 * * * *",
+        "0 0 3 * * MON-FRI *",
+        "0 * * * * * *",
+        "*/2 * * * * * *",
+    ] {
         let sentence = Schedule::new(text, TimeZone::UTC, None).unwrap_err();
-        assert!(sentence.contains("SCHEDULER_WINDOW_DURATION, such as 4h"), "{text}: {sentence}");
-        assert!(Schedule::new(text, TimeZone::UTC, Some(SignedDuration::from_hours(4))).is_ok(), "{text}");
+        assert!(
+            sentence.contains("SCHEDULER_WINDOW_DURATION, such as 4h"),
+            "{text}: {sentence}"
+        );
+        assert!(
+            Schedule::new(text, TimeZone::UTC, Some(SignedDuration::from_hours(4))).is_ok(),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn nonsense_is_refused() {
-    for text in ["", "* * * * *", "* * * * * *", "61 * * * * * *", "a b c d e f g"] {
+    for text in [
+        "",
+        "* * * * *",
+        "* * * * * *",
+        "61 * * * * * *",
+        "a b c d e f g",
+    ] {
         let sentence = Schedule::new(text, TimeZone::UTC, None).unwrap_err();
         assert!(sentence.contains("* * * * * * *"), "{text}: {sentence}");
     }
@@ -63,24 +89,42 @@ fn fits(schedule: &Schedule, at: Timestamp, remaining: SignedDuration) -> bool {
 
 #[test]
 fn a_window_opens_and_closes_to_the_second() {
-    let (matching, one_shot) = (schedule("* * 10-11 * * MON-FRI *"), schedule("0 0 3 * * MON *"));
+    let (matching, one_shot) = (
+        schedule("* * 10-11 * * MON-FRI *"),
+        schedule("0 0 3 * * MON *"),
+    );
     let nights = opening("0 22 * * MON-FRI", "Europe/Berlin", 4);
     for (what, schedule, time, expected) in [
         ("on a Friday", &matching, "2026-11-20T09:59:59Z", false),
         ("while it matches", &matching, "2026-11-20T10:00:00Z", true),
         ("to its end", &matching, "2026-11-20T11:59:59.999Z", true),
         ("and no longer", &matching, "2026-11-20T12:00:00Z", false),
-        ("nor on a Saturday", &matching, "2026-11-21T10:30:00Z", false),
+        (
+            "nor on a Saturday",
+            &matching,
+            "2026-11-21T10:30:00Z",
+            false,
+        ),
         ("on a Monday", &one_shot, "2026-11-23T02:59:59Z", false),
         ("for a day", &one_shot, "2026-11-23T03:00:00Z", true),
         ("to its end", &one_shot, "2026-11-24T02:59:59Z", true),
         ("and no longer", &one_shot, "2026-11-24T03:00:00Z", false),
-        ("on a Friday, 21:59:59 in Berlin", &nights, "2026-11-20T20:59:59Z", false),
+        (
+            "on a Friday, 21:59:59 in Berlin",
+            &nights,
+            "2026-11-20T20:59:59Z",
+            false,
+        ),
         ("in its time zone", &nights, "2026-11-20T21:00:00Z", true),
         ("to its end", &nights, "2026-11-21T00:59:59Z", true),
         ("and no longer", &nights, "2026-11-21T01:00:00Z", false),
         ("nor on a Saturday", &nights, "2026-11-21T21:30:00Z", false),
-        ("while one is open", &opening("0 * * * *", "UTC", 2), "2026-11-21T12:34:56Z", true),
+        (
+            "while one is open",
+            &opening("0 * * * *", "UTC", 2),
+            "2026-11-21T12:34:56Z",
+            true,
+        ),
     ] {
         assert_eq!(open(schedule, time), expected, "{what}: {time}");
     }
@@ -95,12 +139,19 @@ fn a_window_opens_and_closes_to_the_second() {
 
 #[test]
 fn seven_fields_may_have_a_duration_too() {
-    let hours = |text: &str| Schedule::new(text, TimeZone::UTC, Some(SignedDuration::from_hours(1)));
-    assert!(open(&hours("30 0 3 * * * *").unwrap(), "2026-11-21T03:59:59Z"));
+    let hours =
+        |text: &str| Schedule::new(text, TimeZone::UTC, Some(SignedDuration::from_hours(1)));
+    assert!(open(
+        &hours("30 0 3 * * * *").unwrap(),
+        "2026-11-21T03:59:59Z"
+    ));
     // The default expression, too: who sets only the duration wants a window, and would have none.
     for each_second in [ALWAYS, "* * 3 * * * *"] {
         let sentence = hours(each_second).unwrap_err();
-        assert!(sentence.contains("fires each second") && sentence.contains("0 2 * * SAT"), "{sentence}");
+        assert!(
+            sentence.contains("fires each second") && sentence.contains("0 2 * * SAT"),
+            "{sentence}"
+        );
     }
     let sentence = Schedule::new("0 3 * * *", TimeZone::UTC, None).unwrap_err();
     assert!(sentence.contains("seven fields"), "{sentence}");
@@ -143,13 +194,48 @@ fn a_window_follows_the_clock_on_the_wall() {
     let of = |text: &str| Schedule::new(text, berlin(), None).unwrap();
     let (half, quarters) = (of("* 30-59 2 * * * *"), of("* 5,40 2 * * * *"));
     for (what, schedule, after, opens) in [
-        ("skipped in spring", &window, "2026-03-29T00:30:00Z", "2026-03-30T00:00:00Z"),
-        ("on the second", &of("* * 2,4 * * * *"), "2026-03-29T00:30:00Z", "2026-03-29T02:00:00Z"),
-        ("the second 02:30", &half, "2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z"),
-        ("the second 02:30", &half, "2026-10-25T01:10:00Z", "2026-10-25T01:30:00Z"),
-        ("02:05 once more", &quarters, "2026-10-25T00:41:00Z", "2026-10-25T01:05:00Z"),
-        ("the next day", &quarters, "2026-10-25T01:41:00Z", "2026-10-26T01:05:00Z"),
-        ("not twice", &of("* * 1 * * * *"), "2026-10-25T00:30:00Z", "2026-10-26T00:00:00Z"),
+        (
+            "skipped in spring",
+            &window,
+            "2026-03-29T00:30:00Z",
+            "2026-03-30T00:00:00Z",
+        ),
+        (
+            "on the second",
+            &of("* * 2,4 * * * *"),
+            "2026-03-29T00:30:00Z",
+            "2026-03-29T02:00:00Z",
+        ),
+        (
+            "the second 02:30",
+            &half,
+            "2026-10-25T01:00:00Z",
+            "2026-10-25T01:30:00Z",
+        ),
+        (
+            "the second 02:30",
+            &half,
+            "2026-10-25T01:10:00Z",
+            "2026-10-25T01:30:00Z",
+        ),
+        (
+            "02:05 once more",
+            &quarters,
+            "2026-10-25T00:41:00Z",
+            "2026-10-25T01:05:00Z",
+        ),
+        (
+            "the next day",
+            &quarters,
+            "2026-10-25T01:41:00Z",
+            "2026-10-26T01:05:00Z",
+        ),
+        (
+            "not twice",
+            &of("* * 1 * * * *"),
+            "2026-10-25T00:30:00Z",
+            "2026-10-26T00:00:00Z",
+        ),
     ] {
         assert_eq!(schedule.opens(at(after)), Some(at(opens)), "{what}");
     }
@@ -158,15 +244,24 @@ fn a_window_follows_the_clock_on_the_wall() {
 #[test]
 fn more_than_any_window_leaves_is_noticed() {
     let weekly = schedule("* * 2-4 * * SAT *");
-    let (two_hours, hourly) = (opening("0 10 * * *", "UTC", 2), opening("0 * * * *", "UTC", 2));
+    let (two_hours, hourly) = (
+        opening("0 10 * * *", "UTC", 2),
+        opening("0 * * * *", "UTC", 2),
+    );
     let leaves = |schedule: &Schedule, minutes| schedule.leaves(SignedDuration::from_mins(minutes));
     assert!(leaves(&weekly, 180) && !leaves(&weekly, 181));
     assert!(leaves(&two_hours, 120) && !leaves(&two_hours, 121));
     assert!(leaves(&hourly, 60 * 24 * 7), "they never close");
     let three_weeks = schedule("* * * 1-21 * * *");
-    assert!(leaves(&three_weeks, 60 * 24 * 7) && !leaves(&three_weeks, 60 * 24 * 8), "no further is looked");
+    assert!(
+        leaves(&three_weeks, 60 * 24 * 7) && !leaves(&three_weeks, 60 * 24 * 8),
+        "no further is looked"
+    );
     // A short window comes first.
-    let (matching, lasting) = (schedule("* * 1,3-5 * * SAT *"), opening("0 1,3,4 * * *", "UTC", 1));
+    let (matching, lasting) = (
+        schedule("* * 1,3-5 * * SAT *"),
+        opening("0 1,3,4 * * *", "UTC", 1),
+    );
     assert!(leaves(&matching, 180) && !leaves(&matching, 181));
     assert!(leaves(&lasting, 120) && !leaves(&lasting, 121));
 }

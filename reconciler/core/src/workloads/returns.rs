@@ -64,24 +64,46 @@ impl Returns {
         };
         let drain = self.0.entry(shadow.to_owned()).or_default();
         if drain.began != began {
-            *drain = DrainHistory { began: began.to_owned(), ..DrainHistory::default() };
+            *drain = DrainHistory {
+                began: began.to_owned(),
+                ..DrainHistory::default()
+            };
         }
         let there: BTreeMap<String, String> = pods.collect();
         let went = |uid: &String, _: &mut SeenPod| !there.contains_key(uid);
-        for (_, pod) in drain.pods.extract_if(.., went).filter(|(_, pod)| pod.evicted) {
+        for (_, pod) in drain
+            .pods
+            .extract_if(.., went)
+            .filter(|(_, pod)| pod.evicted)
+        {
             let times = drain.went.entry(pod.identity).or_default();
             *times = (*times).max(pod.after.saturating_add(1));
         }
         for (uid, identity) in there {
             let after = drain.went.get(&identity).copied().unwrap_or(0);
-            drain.pods.entry(uid).or_insert(SeenPod { identity, after, since: now, evicted: false });
+            drain.pods.entry(uid).or_insert(SeenPod {
+                identity,
+                after,
+                since: now,
+                evicted: false,
+            });
         }
-        let had_no_effect = drain.pods.values().filter(|pod| pod.after >= EVICTED_WITHOUT_EFFECT);
+        let had_no_effect = drain
+            .pods
+            .values()
+            .filter(|pod| pod.after >= EVICTED_WITHOUT_EFFECT);
         let owners: BTreeSet<&String> = had_no_effect.map(|pod| &pod.identity).collect();
         let just_came = |pod: &SeenPod| pod.after > 0 && now < pod.since + SCHEDULER_LAG;
-        let held = drain.pods.iter().filter(|(_, pod)| owners.contains(&pod.identity) || just_came(pod));
-        let next =
-            drain.pods.values().filter(|pod| just_came(pod)).map(|pod| pod.since + SCHEDULER_LAG).min();
+        let held = drain
+            .pods
+            .iter()
+            .filter(|(_, pod)| owners.contains(&pod.identity) || just_came(pod));
+        let next = drain
+            .pods
+            .values()
+            .filter(|pod| just_came(pod))
+            .map(|pod| pod.since + SCHEDULER_LAG)
+            .min();
         Returning {
             held: held.map(|(uid, _)| uid.clone()).collect(),
             owners: owners.into_iter().cloned().collect(),

@@ -25,8 +25,10 @@ fn a_workload_is_read_as_it_is_written() {
 
 /// Returns what is found of a workload with this metadata, spec and status.
 fn found(object: &Value) -> FoundWorkload {
-    let object =
-        with(json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "cart"}}), object);
+    let object = with(
+        json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "cart"}}),
+        object,
+    );
     FoundWorkload::of(Some(&serde_json::from_value(object).unwrap()))
 }
 
@@ -44,10 +46,19 @@ fn the_first_workload_that_is_not_back_is_missing() {
         ("two are not", [back, lost, lost], Evicted::Missing("b")),
         ("one is not known yet", [lost, None, back], Evicted::Unknown),
     ] {
-        let of = |owner: &str| found[["a", "b", "c"].iter().position(|one| *one == owner).unwrap()];
+        let of = |owner: &str| {
+            found[["a", "b", "c"]
+                .iter()
+                .position(|one| *one == owner)
+                .unwrap()]
+        };
         assert_eq!(evicted(&owners, of), expected, "{what}");
     }
-    assert_eq!(evicted(&BTreeMap::new(), |_| None), Evicted::Back, "nobody was evicted");
+    assert_eq!(
+        evicted(&BTreeMap::new(), |_| None),
+        Evicted::Back,
+        "nobody was evicted"
+    );
 }
 
 #[test]
@@ -56,7 +67,12 @@ fn a_workload_is_back_if_as_many_are_available_as_before_or_as_it_wants() {
         ("all", 3, scale(3, 3), true),
         ("one is missing", 3, scale(3, 2), false),
         ("it was short before", 2, scale(3, 2), true),
-        ("it was short before, and more is missing", 2, scale(3, 1), false),
+        (
+            "it was short before, and more is missing",
+            2,
+            scale(3, 1),
+            false,
+        ),
         ("none was available", 0, scale(3, 0), true),
         ("scaled up, without room for more", 1, scale(3, 1), true),
         ("scaled up, and none is there", 1, scale(3, 0), false),
@@ -64,13 +80,26 @@ fn a_workload_is_back_if_as_many_are_available_as_before_or_as_it_wants() {
         ("scaled down, and none is there", 3, scale(1, 0), false),
         ("scaled to none, as by a roll-out", 3, scale(0, 0), true),
         ("more than it wanted", 4, scale(3, 3), true),
-        ("one, by default", 2, json!({"status": {"availableReplicas": 1}}), true),
+        (
+            "one, by default",
+            2,
+            json!({"status": {"availableReplicas": 1}}),
+            true,
+        ),
         ("one, by default, and none is there", 2, json!({}), false),
         ("numbers that make no sense", 3, scale(-1, -1), true),
     ] {
         let owners = BTreeMap::from([("a".to_owned(), before)]);
-        let expected = if is_back { Evicted::Back } else { Evicted::Missing("a") };
-        assert_eq!(evicted(&owners, |_| Some(found(&object))), expected, "{what}");
+        let expected = if is_back {
+            Evicted::Back
+        } else {
+            Evicted::Missing("a")
+        };
+        assert_eq!(
+            evicted(&owners, |_| Some(found(&object))),
+            expected,
+            "{what}"
+        );
     }
 }
 

@@ -62,7 +62,9 @@ impl Basis {
         // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
         let shadow = entry.and_then(Entry::shadow);
         let marker = entry.and_then(Entry::marker);
-        let node_uid = entry.and_then(|entry| entry.node.as_ref()).map_or("", |node| node.uid());
+        let node_uid = entry
+            .and_then(|entry| entry.node.as_ref())
+            .map_or("", |node| node.uid());
         Self {
             revisions,
             marker: marker.cloned(),
@@ -74,7 +76,13 @@ impl Basis {
 
     /// Is the update as far as it was, so that at most pods, budgets and workloads are others?
     pub(super) fn is_as_far_as(&self, other: &Self) -> bool {
-        let Self { revisions: _, marker, idle, time, respects } = self;
+        let Self {
+            revisions: _,
+            marker,
+            idle,
+            time,
+            respects,
+        } = self;
         (marker, idle, time, respects) == (&other.marker, &other.idle, &other.time, &other.respects)
     }
 
@@ -101,42 +109,84 @@ pub(super) struct Look<'l> {
 }
 
 impl Look<'_> {
-    pub(super) fn at(&self, from: Basis, before: Option<&NodePods>, returns: &mut Returns) -> NodePods {
-        let &Self { name, around, budgets, workloads, .. } = self;
-        let &Around { api, policy, now, time, .. } = around;
+    pub(super) fn at(
+        &self,
+        from: Basis,
+        before: Option<&NodePods>,
+        returns: &mut Returns,
+    ) -> NodePods {
+        let &Self {
+            name,
+            around,
+            budgets,
+            workloads,
+            ..
+        } = self;
+        let &Around {
+            api,
+            policy,
+            now,
+            time,
+            ..
+        } = around;
         let ours = |pod: &PodItem| is_operator_pod(pod, &api.namespace);
         let orphaned = |pod: &PodItem| workloads.orphaned(pod);
         let pods = || self.pods.iter().map(AsRef::as_ref);
         let marker = from.marker.as_ref();
-        let overlooked = (policy.force && from.time.is_over).then(|| time.checked_sub(LATE).ok()).flatten();
+        let overlooked = (policy.force && from.time.is_over)
+            .then(|| time.checked_sub(LATE).ok())
+            .flatten();
         let mut plan = DrainPlan::of(pods(), ours, orphaned, marker, overlooked);
         if from.respects {
             plan.respect(pods());
         }
-        let evicted =
-            || pods().filter(|pod| !ours(pod) && drain_action(pod, orphaned(pod)) != DrainAction::Stays);
+        let evicted = || {
+            pods()
+                .filter(|pod| !ours(pod) && drain_action(pod, orphaned(pod)) != DrainAction::Stays)
+        };
         let until = leave(&mut plan, returns, name, marker, &evicted, budgets, now);
-        let blocked = from.begun().map(|_| drain::blocked_pods(pods, budgets, ours)).unwrap_or_default();
+        let blocked = from
+            .begun()
+            .map(|_| drain::blocked_pods(pods, budgets, ours))
+            .unwrap_or_default();
         plan.is_blocked = !blocked.is_empty();
         let same_drain = before.filter(|before| before.from.begun() == from.begun());
         let first = same_drain.map_or(blocked, |before| before.first.clone());
         plan.put_first(&first, !policy.force && !from.time.first_over);
-        let after = |at: Timestamp| now + Duration::try_from(at.duration_since(time)).unwrap_or_default();
-        let until = [until, next_overdue(pods(), time).map(after), from.time.next.map(after)]
-            .into_iter()
-            .flatten()
-            .min();
+        let after =
+            |at: Timestamp| now + Duration::try_from(at.duration_since(time)).unwrap_or_default();
+        let until = [
+            until,
+            next_overdue(pods(), time).map(after),
+            from.time.next.map(after),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
         plan.note_available(|owner| workloads.found(owner));
         // A drain that has begun does not wait until workloads that appear meanwhile are known.
-        let known =
-            from.begun().is_some() || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
+        let known = from.begun().is_some()
+            || pods()
+                .filter_map(owner)
+                .all(|owner| workloads.found(&owner).is_some());
         let drain = known.then(|| {
             let orphaned = |pod: &PodItem| from.idle && orphaned(pod);
             let obstacle = drain::obstacle(pods, budgets, ours, orphaned, from.respects, time);
-            NodeDrain { plan: Arc::new(plan), obstacle }
+            NodeDrain {
+                plan: Arc::new(plan),
+                obstacle,
+            }
         });
-        let workloads: BTreeSet<_> = pods().filter_map(|pod| Workload::parse(&owner(pod)?)).collect();
-        NodePods { from, until, workloads: workloads.into_iter().collect(), drain, first }
+        let workloads: BTreeSet<_> = pods()
+            .filter_map(|pod| Workload::parse(&owner(pod)?))
+            .collect();
+        NodePods {
+            from,
+            until,
+            workloads: workloads.into_iter().collect(),
+            drain,
+            first,
+        }
     }
 }
 
@@ -155,12 +205,20 @@ fn leave<'p, P: Iterator<Item = &'p PodItem>>(
     let stay = pods().filter(|pod| pod.ok().is_none_or(|pod| pod.gone_by.is_none()));
     let left = marker.map_or(&[][..], |marker| &marker.left_owners);
     let stay = stay.filter(|pod| !left.contains(&identity(pod)));
-    let found = returns.observe(shadow, began, stay.map(|pod| (pod.uid().to_owned(), identity(pod))), now);
+    let found = returns.observe(
+        shadow,
+        began,
+        stay.map(|pod| (pod.uid().to_owned(), identity(pod))),
+        now,
+    );
     plan.hold(&found.held);
     plan.returning = found.owners;
     if !left.is_empty() || !plan.returning.is_empty() {
-        let is_left =
-            |pod: &&PodItem| [left, &plan.returning].iter().any(|them| them.contains(&identity(pod)));
+        let is_left = |pod: &&PodItem| {
+            [left, &plan.returning]
+                .iter()
+                .any(|them| them.contains(&identity(pod)))
+        };
         plan.needed = drain::covered(pods().filter(is_left), budgets);
     }
     found.next

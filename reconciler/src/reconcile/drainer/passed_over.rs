@@ -32,11 +32,22 @@ pub(super) struct PassedOver {
 
 impl PassedOver {
     pub(super) fn new(obstacle: Obstacle, seen: Duration, watched: bool) -> Self {
-        Self { obstacle, waited: Duration::ZERO, waits_since: None, seen, watched }
+        Self {
+            obstacle,
+            waited: Duration::ZERO,
+            waits_since: None,
+            seen,
+            watched,
+        }
     }
 
     /// What stands in the way of the drain. Nothing is known of that if the last look at the pods is too long ago.
-    pub(super) fn obstacle(&self, pods_known: bool, now: Duration, wake: &mut Wake) -> Option<&Obstacle> {
+    pub(super) fn obstacle(
+        &self,
+        pods_known: bool,
+        now: Duration,
+        wake: &mut Wake,
+    ) -> Option<&Obstacle> {
         if !pods_known {
             if now >= self.seen + PASSED_OVER {
                 return None;
@@ -53,12 +64,20 @@ impl PassedOver {
     }
 
     /// Goes on with the clock of the wait for budgets, up to `patience`. It stands while another node of the pool is drained.
-    pub(super) fn wait(&mut self, stands: bool, patience: Duration, now: Duration, wake: &mut Wake) {
+    pub(super) fn wait(
+        &mut self,
+        stands: bool,
+        patience: Duration,
+        now: Duration,
+        wake: &mut Wake,
+    ) {
         let Obstacle::Budget { waited, .. } = &mut self.obstacle else {
             self.waits_since = None;
             return;
         };
-        self.waited += self.waits_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        self.waited += self
+            .waits_since
+            .map_or(Duration::ZERO, |since| now.saturating_sub(since));
         self.waits_since = (!stands).then_some(now);
         *waited = self.waited >= patience;
         if !stands && !*waited {
@@ -72,7 +91,8 @@ impl Drainer {
     pub(super) fn note_dropped(&mut self, dropped: BTreeMap<String, Dropped>, now: Duration) {
         for (name, why) in dropped {
             if why == Dropped::TooMany {
-                self.passed_over.insert(name, PassedOver::new(Obstacle::TooManyPods, now, false));
+                self.passed_over
+                    .insert(name, PassedOver::new(Obstacle::TooManyPods, now, false));
             } else if let Some(passed_over) = self.passed_over.get_mut(&name) {
                 passed_over.watched = false;
             }
@@ -88,9 +108,14 @@ impl Drainer {
         wake: &mut Wake,
     ) -> BTreeMap<String, Obstacle> {
         let now = around.now;
-        let Self { node_pods, passed_over, .. } = self;
+        let Self {
+            node_pods,
+            passed_over,
+            ..
+        } = self;
         for name in known.drains.keys() {
-            let Some(NodeDrain { obstacle, .. }) = node_pods.get(name).and_then(|it| it.drain.as_ref())
+            let Some(NodeDrain { obstacle, .. }) =
+                node_pods.get(name).and_then(|it| it.drain.as_ref())
             else {
                 continue;
             };
@@ -103,14 +128,19 @@ impl Drainer {
             (passed_over.obstacle, passed_over.seen, passed_over.watched) = (obstacle, now, true);
         }
         let rules = RulesByOwner::new(cluster, around.policy);
-        let drained = cluster.entries.iter().filter(|(_, entry)| entry.is_being_drained());
+        let drained = cluster
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.is_being_drained());
         let drained: BTreeSet<_> = drained.map(|(name, _)| known.owner(name)).collect();
         let mut obstacles = BTreeMap::new();
         passed_over.retain(|name, passed_over| {
             let owner = known.owner(name);
             let patience = Duration::try_from(rules.of(owner).durations.drain).unwrap_or_default();
             passed_over.wait(drained.contains(&owner), patience, now, wake);
-            let obstacle = passed_over.obstacle(known.drains.contains_key(name), now, wake).cloned();
+            let obstacle = passed_over
+                .obstacle(known.drains.contains_key(name), now, wake)
+                .cloned();
             let stands = obstacle.is_some();
             // Its pods are looked at again in its turn.
             passed_over.watched |= !stands;

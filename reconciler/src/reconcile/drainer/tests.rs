@@ -9,9 +9,18 @@ use brupop_core::kept::Dropped;
 
 /// A node in mid-update, whose agent has reached this state.
 fn updating(cluster: &mut Cluster, name: &str, reached: State, has_marker: bool) {
-    let marker = Marker { shadow_uid: "u".into(), attempt: 1, ..Marker::default() };
-    let annotations = if has_marker { json!({names::MARKER_ANNOTATION: marker.render()}) } else { json!({}) };
-    let node = json!({"metadata": {"name": name, "annotations": annotations}, "spec": {}, "status": {}});
+    let marker = Marker {
+        shadow_uid: "u".into(),
+        attempt: 1,
+        ..Marker::default()
+    };
+    let annotations = if has_marker {
+        json!({names::MARKER_ANNOTATION: marker.render()})
+    } else {
+        json!({})
+    };
+    let node =
+        json!({"metadata": {"name": name, "annotations": annotations}, "spec": {}, "status": {}});
     let shadow: Item<BottlerocketShadow> = serde_json::from_value(json!({
         "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
         "metadata": {"name": format!("brs-{name}"), "uid": "u", "generation": 1},
@@ -29,9 +38,12 @@ fn updating(cluster: &mut Cluster, name: &str, reached: State, has_marker: bool)
 fn who_is_being_emptied_is_watched_before_who_is_next() {
     let mut cluster = Cluster::default();
     let (idle, staged) = (State::Idle, State::StagedAndPerformedUpdate);
-    for (name, reached, has_marker) in
-        [("a", idle, false), ("b", staged, false), ("y", staged, true), ("z", staged, false)]
-    {
+    for (name, reached, has_marker) in [
+        ("a", idle, false),
+        ("b", staged, false),
+        ("y", staged, true),
+        ("z", staged, false),
+    ] {
         updating(&mut cluster, name, reached, has_marker);
     }
     assert_eq!(
@@ -58,13 +70,23 @@ fn a_node_whose_pods_were_dropped_is_looked_at_again_in_turn() {
     assert_eq!(wanted(&drainer, &cluster), 0);
     let passed_over = &drainer.passed_over["brs-a"];
     assert_eq!(passed_over.obstacle, obstacle);
-    let stands = |now| passed_over.obstacle(false, now, &mut Wake::default()).is_some();
+    let stands = |now| {
+        passed_over
+            .obstacle(false, now, &mut Wake::default())
+            .is_some()
+    };
     assert!(stands(seen) && stands(PASSED_OVER) && !stands(seen + PASSED_OVER));
     // What is known of one that made room stays known for as long.
     let obstacle = Obstacle::Never("a pod".into());
-    drainer.passed_over.insert("brs-a".into(), PassedOver::new(obstacle.clone(), seen, true));
+    drainer.passed_over.insert(
+        "brs-a".into(),
+        PassedOver::new(obstacle.clone(), seen, true),
+    );
     assert_eq!(wanted(&drainer, &cluster), 1);
-    drainer.note_dropped([("brs-a".to_owned(), Dropped::MadeRoom)].into(), seen + PASSED_OVER / 2);
+    drainer.note_dropped(
+        [("brs-a".to_owned(), Dropped::MadeRoom)].into(),
+        seen + PASSED_OVER / 2,
+    );
     assert_eq!(wanted(&drainer, &cluster), 0);
     let passed_over = &drainer.passed_over["brs-a"];
     assert_eq!((&passed_over.obstacle, passed_over.seen), (&obstacle, seen));
@@ -74,25 +96,48 @@ fn a_node_whose_pods_were_dropped_is_looked_at_again_in_turn() {
 #[test]
 fn each_node_has_its_turn() {
     let known = ["a", "b", "c"].map(|name| (name.to_owned(), 0)).into();
-    let order = |last: &str| after(&known, last).map(|(name, _)| name.as_str()).collect::<String>();
-    assert_eq!(["", "a", "b", "bb", "c", "d"].map(order), ["abc", "bca", "cab", "cab", "abc", "abc"]);
+    let order = |last: &str| {
+        after(&known, last)
+            .map(|(name, _)| name.as_str())
+            .collect::<String>()
+    };
+    assert_eq!(
+        ["", "a", "b", "bb", "c", "d"].map(order),
+        ["abc", "bca", "cab", "cab", "abc", "abc"]
+    );
 }
 
 /// The clock stands while another node of the pool is drained, and goes on after a time without a look.
 #[test]
 fn wait_for_a_budget_ends_after_the_time_of_a_drain() {
     let why = "the PodDisruptionBudget shop/cart allows none".to_owned();
-    let mut passed_over = PassedOver::new(Obstacle::Budget { why, waited: false }, Duration::ZERO, true);
-    for (minute, stands, over) in
-        [(0, false, false), (5, true, false), (60, false, false), (69, false, false), (70, false, true)]
-    {
+    let mut passed_over = PassedOver::new(
+        Obstacle::Budget { why, waited: false },
+        Duration::ZERO,
+        true,
+    );
+    for (minute, stands, over) in [
+        (0, false, false),
+        (5, true, false),
+        (60, false, false),
+        (69, false, false),
+        (70, false, true),
+    ] {
         let mut wake = Wake::default();
         let now = Duration::from_mins(minute);
         passed_over.wait(stands, Duration::from_mins(15), now, &mut wake);
         let waited = matches!(passed_over.obstacle, Obstacle::Budget { waited: true, .. });
-        assert_eq!((waited, wake.at().is_some()), (over, !over && !stands), "minute {minute}");
+        assert_eq!(
+            (waited, wake.at().is_some()),
+            (over, !over && !stands),
+            "minute {minute}"
+        );
         let known = passed_over.obstacle(false, now, &mut wake).is_some();
-        assert_eq!((known, passed_over.has_clock()), (minute < 5, true), "minute {minute}");
+        assert_eq!(
+            (known, passed_over.has_clock()),
+            (minute < 5, true),
+            "minute {minute}"
+        );
         if minute == 69 {
             assert_eq!(wake.at(), Some(Duration::from_mins(70)));
         }

@@ -27,7 +27,11 @@ impl Drainer {
     /// The nodes whose pods should be watched (name of the shadow, name of the node), the most important first.
     pub(super) fn wanted<'c>(&self, cluster: &'c Cluster) -> Vec<(For, &'c str, &'c str)> {
         let entries = cluster.entries.iter().filter_map(|(name, entry)| {
-            Some((self.wanted_for(cluster, name, entry)?, name.as_str(), names::node_of_shadow(name)?))
+            Some((
+                self.wanted_for(cluster, name, entry)?,
+                name.as_str(),
+                names::node_of_shadow(name)?,
+            ))
         });
         let mut wanted: Vec<_> = entries.collect();
         wanted.sort_unstable();
@@ -36,7 +40,11 @@ impl Drainer {
 
     fn wanted_for(&self, cluster: &Cluster, name: &str, entry: &Entry) -> Option<For> {
         entry.node.as_ref()?;
-        if self.passed_over.get(name).is_some_and(|passed_over| !passed_over.watched) {
+        if self
+            .passed_over
+            .get(name)
+            .is_some_and(|passed_over| !passed_over.watched)
+        {
             return None;
         }
         let shadow = ShadowFacts::of(entry.shadow()?)?;
@@ -45,8 +53,14 @@ impl Drainer {
         let granted = shadow.spec.reboot_from_boot_id.is_some();
         match shadow.spec.state {
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if granted => None,
-            State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if entry.marker().is_some() => {
-                Some(if self.pods.watches(name) { For::Drain } else { For::DrainUnwatched })
+            State::StagedAndPerformedUpdate | State::RebootedIntoUpdate
+                if entry.marker().is_some() =>
+            {
+                Some(if self.pods.watches(name) {
+                    For::Drain
+                } else {
+                    For::DrainUnwatched
+                })
             }
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if shadow.reached() => {
                 Some(For::DrainNext)

@@ -43,7 +43,12 @@ enum Wait {
     Answer,
     /// It waits for this version of the object, or a later one, and for `earliest`. An object that was made may not be seen
     /// yet; any other that is not there has gone.
-    Version { at_least: u64, made: bool, earliest: Duration, until: Duration },
+    Version {
+        at_least: u64,
+        made: bool,
+        earliest: Duration,
+        until: Duration,
+    },
     /// It waits for any version other than this.
     Change { from: Option<u64>, until: Duration },
     /// It waits for this instant.
@@ -99,32 +104,69 @@ impl InFlight {
             return Wrote::Nothing { first };
         }
         let (before, times) = self.written_for;
-        let times = if before == reason && !reason.is_empty() { times.saturating_add(1) } else { 1 };
+        let times = if before == reason && !reason.is_empty() {
+            times.saturating_add(1)
+        } else {
+            1
+        };
         let surplus = times.saturating_sub(WRITES_ON_END);
-        let earliest = if surplus > 0 { now + back_off(surplus) } else { now };
-        *self = Self { written_for: (reason, times), ..Self::default() };
+        let earliest = if surplus > 0 {
+            now + back_off(surplus)
+        } else {
+            now
+        };
+        *self = Self {
+            written_for: (reason, times),
+            ..Self::default()
+        };
         self.wait_for_version(written, seen.is_none(), earliest);
-        if surplus > 0 { Wrote::Again { first: surplus == 1 } } else { Wrote::Change }
+        if surplus > 0 {
+            Wrote::Again {
+                first: surplus == 1,
+            }
+        } else {
+            Wrote::Change
+        }
     }
 
     /// Waits until this version of the object has been seen, and for this instant.
-    pub(super) fn wait_for_version(&mut self, version: Option<u64>, made: bool, earliest: Duration) {
+    pub(super) fn wait_for_version(
+        &mut self,
+        version: Option<u64>,
+        made: bool,
+        earliest: Duration,
+    ) {
         self.wait = match version {
-            Some(at_least) => Wait::Version { at_least, made, earliest, until: earliest + LONGEST_WAIT },
+            Some(at_least) => Wait::Version {
+                at_least,
+                made,
+                earliest,
+                until: earliest + LONGEST_WAIT,
+            },
             None => Wait::Time { until: earliest },
         };
     }
 
     /// Would this change of the object in this version change nothing once more?
-    pub(crate) fn would_repeat(&self, seen: Option<u64>, content: impl FnOnce() -> Option<Value>) -> bool {
-        self.idle
-            .as_ref()
-            .is_some_and(|(version, last)| seen == Some(*version) && content().as_ref() == Some(last))
+    pub(crate) fn would_repeat(
+        &self,
+        seen: Option<u64>,
+        content: impl FnOnce() -> Option<Value>,
+    ) -> bool {
+        self.idle.as_ref().is_some_and(|(version, last)| {
+            seen == Some(*version) && content().as_ref() == Some(last)
+        })
     }
 
     /// The request removed the object whose version was `from`.
     pub(crate) fn removed(&mut self, from: Option<u64>, now: Duration) {
-        *self = Self { wait: Wait::Change { from, until: now + LONGEST_WAIT }, ..Self::default() };
+        *self = Self {
+            wait: Wait::Change {
+                from,
+                until: now + LONGEST_WAIT,
+            },
+            ..Self::default()
+        };
     }
 
     /// The request was refused, because the object is no longer as it was in version `from`. If it still is, the mistake is
@@ -150,7 +192,9 @@ impl InFlight {
     /// The request was not made, as it was too early for it.
     pub(crate) fn postponed(&mut self, now: Duration) {
         self.failures = self.failures.saturating_add(1);
-        self.wait = Wait::Time { until: now + back_off(self.failures) };
+        self.wait = Wait::Time {
+            until: now + back_off(self.failures),
+        };
     }
 
     /// May a request about the object be sent, if the object is known in this version?
@@ -158,15 +202,22 @@ impl InFlight {
         let until = match self.wait {
             Wait::Nothing => return MaySend::Ready,
             Wait::Answer => return MaySend::UnderWay,
-            Wait::Version { at_least, made, earliest, .. }
-                if version.map_or(!made, |version| version >= at_least) =>
-            {
-                earliest
-            }
+            Wait::Version {
+                at_least,
+                made,
+                earliest,
+                ..
+            } if version.map_or(!made, |version| version >= at_least) => earliest,
             Wait::Change { from, .. } if version != from => return MaySend::Ready,
-            Wait::Version { until, .. } | Wait::Change { until, .. } | Wait::Time { until } => until,
+            Wait::Version { until, .. } | Wait::Change { until, .. } | Wait::Time { until } => {
+                until
+            }
         };
-        if now >= until { MaySend::Ready } else { MaySend::Until(until) }
+        if now >= until {
+            MaySend::Ready
+        } else {
+            MaySend::Until(until)
+        }
     }
 
     /// Until when to wait for what was written, if the object is known in this version.

@@ -20,7 +20,10 @@ fn three_denials_hold_a_node_for_a_while() {
     let held = |memory: &Memory, seconds| {
         let (denied, until) = memory.denied(Duration::from_secs(seconds));
         assert_eq!(denied.is_empty(), until.is_none());
-        denied.into_values().filter_map(|denied| denied.node).collect::<Vec<_>>()
+        denied
+            .into_values()
+            .filter_map(|denied| denied.node)
+            .collect::<Vec<_>>()
     };
     for times in 1..=3 {
         assert!(held(&memory, 0).is_empty(), "{times}");
@@ -28,7 +31,10 @@ fn three_denials_hold_a_node_for_a_while() {
     }
     assert_eq!(held(&memory, 300), ["frozen"]);
     assert_eq!(held(&memory, 301), [""; 0]);
-    memory.node("brs-n").node_denials.denied("frozen", Duration::from_secs(301));
+    memory
+        .node("brs-n")
+        .node_denials
+        .denied("frozen", Duration::from_secs(301));
     assert!(held(&memory, 302).is_empty(), "the others are forgotten");
     memory.node("brs-n").node_denials.resolved();
     memory.node("brs-n").node_denials.denied("frozen", NOW);
@@ -37,7 +43,11 @@ fn three_denials_hold_a_node_for_a_while() {
 
 #[test]
 fn a_flapping_label_logs_no_more_than_its_quota() {
-    let (mut memory, cluster, object) = (Memory::default(), cluster(), Object::ShadowSpec("brs-n".into()));
+    let (mut memory, cluster, object) = (
+        Memory::default(),
+        cluster(),
+        Object::ShadowSpec("brs-n".into()),
+    );
     // The shadow goes each time.
     let mut flip = || {
         let logged = memory.may_log(&object, NOW);
@@ -69,10 +79,17 @@ fn denials_are_of_the_node_or_its_shadow() {
     let node_denied = || Reply::NodeDenied("frozen".into());
     let mut memory = Memory::default();
     let held = |memory: &Memory| {
-        memory.denied(NOW).0.into_values().next().map(|Denied { node, shadow }| (node, shadow))
+        memory
+            .denied(NOW)
+            .0
+            .into_values()
+            .next()
+            .map(|Denied { node, shadow }| (node, shadow))
     };
-    let (node, shadow) =
-        (|| Some("the Node: frozen".to_owned()), || Some("the node's shadow: frozen".to_owned()));
+    let (node, shadow) = (
+        || Some("the Node: frozen".to_owned()),
+        || Some("the node's shadow: frozen".to_owned()),
+    );
     memory.note_denial(&of_node, &denied(), NOW);
     memory.note_denial(&of_shadow, &node_denied(), NOW);
     assert_eq!(held(&memory), None);
@@ -80,12 +97,23 @@ fn denials_are_of_the_node_or_its_shadow() {
     assert_eq!(held(&memory), Some((node(), None)));
     memory.note_denial(&of_shadow, &Reply::Written(None), NOW);
     memory.note_denial(&of_shadow, &Reply::Refused(String::new()), NOW);
-    assert_eq!(held(&memory), Some((node(), None)), "neither has changed the Node");
+    assert_eq!(
+        held(&memory),
+        Some((node(), None)),
+        "neither has changed the Node"
+    );
     (0..3).for_each(|_| memory.note_denial(&of_shadow, &denied(), NOW));
     assert_eq!(held(&memory), Some((node(), shadow())));
     memory.note_denial(&of_node, &Reply::Written(None), NOW);
     assert_eq!(held(&memory), Some((None, shadow())));
-    memory.note_denial(&of_shadow, &Reply::Granted { node: None, shadow: None }, NOW);
+    memory.note_denial(
+        &of_shadow,
+        &Reply::Granted {
+            node: None,
+            shadow: None,
+        },
+        NOW,
+    );
     assert_eq!(held(&memory), None);
 }
 
@@ -99,20 +127,31 @@ fn a_shadow_that_cannot_be_made_is_remembered() {
         memory.prune(&cluster(), &Known::default());
     }
     let (denied, _) = memory.denied(NOW);
-    assert_eq!(denied["brs-n"].shadow.as_deref(), Some("the node's shadow: exceeded quota"));
+    assert_eq!(
+        denied["brs-n"].shadow.as_deref(),
+        Some("the node's shadow: exceeded quota")
+    );
 }
 
 #[test]
 fn the_same_is_said_once_while_it_lasts() {
     let mut memory = Memory::default();
-    assert!(memory.leave_alone("brs-n", "?", NOW) && memory.leave_alone("brs-long", "too long", NOW));
+    assert!(
+        memory.leave_alone("brs-n", "?", NOW) && memory.leave_alone("brs-long", "too long", NOW)
+    );
     assert!(!memory.leave_alone("brs-n", "?", NOW));
-    assert!(memory.leave_alone("brs-n", "!", NOW), "something else is news");
+    assert!(
+        memory.leave_alone("brs-n", "!", NOW),
+        "something else is news"
+    );
     memory.look_after("brs-n");
     assert!(memory.leave_alone("brs-n", "!", NOW), "it came back");
     assert!(!memory.leave_alone("brs-long", "too long", NOW));
     memory.prune(&cluster(), &Known::default());
-    assert!(memory.leave_alone("brs-n", "!", NOW), "it was left out in between");
+    assert!(
+        memory.leave_alone("brs-n", "!", NOW),
+        "it was left out in between"
+    );
 }
 
 #[test]
@@ -121,16 +160,30 @@ fn only_requests_under_way_outlive_their_node() {
     for name in ["brs-n", "brs-gone", "brs-sent"] {
         (0..3).for_each(|_| memory.node(name).node_denials.denied("frozen", NOW));
     }
-    memory.in_flight(&Object::ShadowSpec("brs-sent".into())).sent();
+    memory
+        .in_flight(&Object::ShadowSpec("brs-sent".into()))
+        .sent();
     memory.prune(&cluster(), &Known::default());
-    assert_eq!(memory.nodes.keys().collect::<Vec<_>>(), ["brs-n", "brs-sent"]);
-    assert!(memory.denied(NOW).0.is_empty(), "the shadow is gone, and its update with it");
+    assert_eq!(
+        memory.nodes.keys().collect::<Vec<_>>(),
+        ["brs-n", "brs-sent"]
+    );
+    assert!(
+        memory.denied(NOW).0.is_empty(),
+        "the shadow is gone, and its update with it"
+    );
 }
 
 #[test]
 fn steps_are_told_at_once_and_once_each() {
     let mut explained = Explained::default();
-    let wanted = |word| [DesiredCondition::progressing(ConditionStatus::True, word, "")];
+    let wanted = |word| {
+        [DesiredCondition::progressing(
+            ConditionStatus::True,
+            word,
+            "",
+        )]
+    };
     let later = Some(NOW + Duration::from_secs(1));
     let begins = Step::Begins;
     for (word, step, has_slot, waits) in [
@@ -142,7 +195,11 @@ fn steps_are_told_at_once_and_once_each() {
         ("NoUpdate", Step::Ended, false, None),
         ("Draining", begins("Draining"), true, None),
     ] {
-        assert_eq!(explained.waits_until(&wanted(word), step, NOW), waits, "{word}");
+        assert_eq!(
+            explained.waits_until(&wanted(word), step, NOW),
+            waits,
+            "{word}"
+        );
         explained.stored(step, has_slot);
     }
 }
@@ -152,12 +209,18 @@ fn a_refusal_is_published_once_a_drain() {
     let mut memory = Memory::default();
     let cluster = cluster();
     let mut known = Known::default();
-    known.drains.insert("brs-n".to_owned(), KnownDrain::default());
+    known
+        .drains
+        .insert("brs-n".to_owned(), KnownDrain::default());
     let published = ["a", "b", "a", "b"].map(|why| {
         memory.prune(&cluster, &known);
         memory.refused("brs-n", why)
     });
-    assert_eq!(published, [true, true, false, false], "though two budgets take turns");
+    assert_eq!(
+        published,
+        [true, true, false, false],
+        "though two budgets take turns"
+    );
     memory.prune(&cluster, &Known::default());
     assert!(memory.refused("brs-n", "a"), "another drain");
 }
@@ -175,10 +238,23 @@ fn a_shadow_waits_for_what_its_grant_wrote_to_the_node() {
     memory.note_node_written(&Object::ShadowSpec(shadow.into()), Some(7), s(1));
     assert_eq!(memory.node_lags(shadow, Some(6), s(2)), Some(s(31)));
     assert_eq!(memory.node_lags(other, Some(6), s(2)), None);
-    assert_eq!(memory.node_lags(shadow, None, s(2)), None, "the Node is gone");
+    assert_eq!(
+        memory.node_lags(shadow, None, s(2)),
+        None,
+        "the Node is gone"
+    );
     assert_eq!(memory.node_lags(shadow, Some(7), s(2)), None);
-    assert_eq!(memory.node_lags(shadow, Some(6), s(31)), None, "the watch missed it");
-    memory.in_flight(&Object::Node("n".into())).failed("timeout", s(40));
+    assert_eq!(
+        memory.node_lags(shadow, Some(6), s(31)),
+        None,
+        "the watch missed it"
+    );
+    memory
+        .in_flight(&Object::Node("n".into()))
+        .failed("timeout", s(40));
     let lags = memory.node_lags(shadow, Some(6), s(40));
-    assert_eq!(lags, None, "an update can be given up although its Node cannot be written");
+    assert_eq!(
+        lags, None,
+        "an update can be given up although its Node cannot be written"
+    );
 }

@@ -51,14 +51,19 @@ impl ApiServer {
 
     fn answer(&self, query: &str) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
         let parameter = |name: &str| {
-            query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
+            query
+                .split('&')
+                .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+                .map(str::to_owned)
         };
         if parameter("watch").is_some() {
             self.watches.fetch_add(1, Ordering::Relaxed);
-            let event =
-                |object: &Value| format!("{{\"type\":\"MODIFIED\",\"object\":{object}}}\n").into_bytes();
+            let event = |object: &Value| {
+                format!("{{\"type\":\"MODIFIED\",\"object\":{object}}}\n").into_bytes()
+            };
             let lines: Vec<_> = self.objects.iter().map(event).collect();
-            let frames = stream::iter(lines).map(|line| Ok::<_, Infallible>(Frame::data(Bytes::from(line))));
+            let frames =
+                stream::iter(lines).map(|line| Ok::<_, Infallible>(Frame::data(Bytes::from(line))));
             return Response::new(StreamBody::new(frames.chain(stream::pending())).boxed_unsync());
         }
         self.lists.fetch_add(1, Ordering::Relaxed);
@@ -93,14 +98,18 @@ fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
         Just(json!({})),
         Just(nested),
     ];
-    let mutation =
-        (0..OBJECTS, any::<usize>(), to).prop_map(|(object, value, to)| Mutation { object, value, to });
+    let mutation = (0..OBJECTS, any::<usize>(), to).prop_map(|(object, value, to)| Mutation {
+        object,
+        value,
+        to,
+    });
     prop::collection::vec(mutation, 1..60)
 }
 
 /// Pointers to all values of an object, without its identity.
 fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
-    let identity = ["name", "namespace", "uid", "resourceVersion"].map(|field| format!("/metadata/{field}"));
+    let identity =
+        ["name", "namespace", "uid", "resourceVersion"].map(|field| format!("/metadata/{field}"));
     if identity.iter().any(|field| field == at) {
         return;
     }
@@ -110,7 +119,9 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     let escaped = |key: &str| key.replace('~', "~0").replace('/', "~1");
     match value {
         Value::Object(fields) => {
-            fields.iter().for_each(|(key, value)| pointers(value, &format!("{at}/{}", escaped(key)), found));
+            fields
+                .iter()
+                .for_each(|(key, value)| pointers(value, &format!("{at}/{}", escaped(key)), found));
         }
         Value::Array(items) => items
             .iter()
@@ -142,19 +153,29 @@ fn objects(of: &Value, mutations: &[Mutation]) -> (Vec<Value>, BTreeSet<String>)
         }
     }
     let touched: BTreeSet<usize> = mutations.iter().map(|mutation| mutation.object).collect();
-    let good = (0..OBJECTS).filter(|number| !touched.contains(number)).map(|number| format!("o-{number}"));
+    let good = (0..OBJECTS)
+        .filter(|number| !touched.contains(number))
+        .map(|number| format!("o-{number}"));
     (objects, good.collect())
 }
 
 /// Lists and watches these objects. All are seen twice, the good ones can be read, and the API server is asked for
 /// nothing a second time.
-async fn check<K>(resource: K::DynamicType, readable: fn(&K) -> bool, of: &Value, mutations: &[Mutation])
-where
+async fn check<K>(
+    resource: K::DynamicType,
+    readable: fn(&K) -> bool,
+    of: &Value,
+    mutations: &[Mutation],
+) where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
     K::DynamicType: Clone,
 {
     let (objects, good) = objects(of, mutations);
-    let server = ApiServer { objects: Arc::new(objects), lists: Arc::default(), watches: Arc::default() };
+    let server = ApiServer {
+        objects: Arc::new(objects),
+        lists: Arc::default(),
+        watches: Arc::default(),
+    };
     let api = Api::<K>::all_with(server.client(), &resource);
     let mut events = std::pin::pin!(patient(list_and_watch(api, ListParams::default())));
     let (mut listed, mut watched) = (BTreeMap::new(), BTreeMap::new());
@@ -167,21 +188,31 @@ where
             Event::Apply(object) => (&mut watched, object),
             Event::Delete(_) => panic!("nothing was deleted"),
         };
-        seen.insert(object.meta().name.clone().expect("a name"), readable(&object));
+        seen.insert(
+            object.meta().name.clone().expect("a name"),
+            readable(&object),
+        );
     }
     for seen in [listed, watched] {
         let unread = good.iter().find(|name| seen.get(*name) != Some(&true));
-        assert_eq!((seen.len(), unread), (OBJECTS, None), "{}", K::kind(&resource));
+        assert_eq!(
+            (seen.len(), unread),
+            (OBJECTS, None),
+            "{}",
+            K::kind(&resource)
+        );
     }
-    let asked = (server.lists.load(Ordering::Relaxed), server.watches.load(Ordering::Relaxed));
+    let asked = (
+        server.lists.load(Ordering::Relaxed),
+        server.watches.load(Ordering::Relaxed),
+    );
     assert_eq!(asked, (1, 1), "{}", K::kind(&resource));
 }
 
 async fn check_all(mutations: &[Mutation]) {
     let conditions =
         json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T04:00:00Z"}]);
-    let controller =
-        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": true}]);
+    let controller = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": true}]);
     let node = json!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
         "spec": {"unschedulable": true, "taints": [{"key": "k", "effect": "NoSchedule"}]},
         "status": {"conditions": conditions, "nodeInfo": {"bootID": "b", "osImage": "Bottlerocket OS 1.0.0"}}});
@@ -205,10 +236,15 @@ async fn check_all(mutations: &[Mutation]) {
     let lease = json!({"spec": {"holderIdentity": "h", "leaseDurationSeconds": 15, "renewTime": FAR,
         "acquireTime": FAR, "leaseTransitions": 2}});
     check::<Item<LeaseRecord>>((), |lease| lease.body.is_ok(), &lease, mutations).await;
-    let workload =
-        json!({"spec": {"replicas": 2}, "status": {"observedGeneration": 2, "availableReplicas": 2}});
+    let workload = json!({"spec": {"replicas": 2}, "status": {"observedGeneration": 2, "availableReplicas": 2}});
     let replica_sets = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "ReplicaSet"));
-    check::<Item<Scale>>(replica_sets, |workload| workload.body.is_ok(), &workload, mutations).await;
+    check::<Item<Scale>>(
+        replica_sets,
+        |workload| workload.body.is_ok(),
+        &workload,
+        mutations,
+    )
+    .await;
 }
 
 proptest! {

@@ -13,7 +13,11 @@ fn token(number: usize) -> Digest {
 
 /// The API server is asked about this token, and says this.
 fn ask(cache: &mut ReviewCache, number: usize, of: Peer, says: Judgement, now: Instant) {
-    assert_eq!(cache.look_up(token(number), of, now), Lookup::Ask, "{number}");
+    assert_eq!(
+        cache.look_up(token(number), of, now),
+        Lookup::Ask,
+        "{number}"
+    );
     cache.store(&token(number), says, now);
 }
 
@@ -33,8 +37,16 @@ fn an_answer_holds_for_its_time() {
             cache.look_up(token(1), peer(1), now + SECOND * seconds * 999 / 1000),
             Lookup::Known(outcome)
         );
-        assert_eq!(cache.look_up(token(1), peer(1), end), Lookup::Ask, "{outcome:?}");
-        assert_eq!(cache.look_up(token(1), peer(2), end), Lookup::Pending, "{outcome:?}");
+        assert_eq!(
+            cache.look_up(token(1), peer(1), end),
+            Lookup::Ask,
+            "{outcome:?}"
+        );
+        assert_eq!(
+            cache.look_up(token(1), peer(2), end),
+            Lookup::Pending,
+            "{outcome:?}"
+        );
     }
 }
 
@@ -56,13 +68,24 @@ fn a_peer_has_few_unknown_tokens_at_once() {
         assert_eq!(cache.look_up(token(number), peer(1), now), Lookup::Ask);
     }
     let limited = Lookup::Known(Judgement::Limited);
-    assert_eq!(cache.look_up(token(100), peer(1), now), limited, "while the API server is asked");
+    assert_eq!(
+        cache.look_up(token(100), peer(1), now),
+        limited,
+        "while the API server is asked"
+    );
     for number in 0..MOST.of_peer {
         cache.store(&token(number), Judgement::Unauthenticated, now);
     }
-    assert_eq!(cache.look_up(token(100), peer(1), now), limited, "and when it has answered");
+    assert_eq!(
+        cache.look_up(token(100), peer(1), now),
+        limited,
+        "and when it has answered"
+    );
     assert_eq!(cache.look_up(token(100), peer(2), now), Lookup::Ask);
-    assert_eq!(cache.look_up(token(101), peer(1), now + REFUSED_FOR), Lookup::Ask);
+    assert_eq!(
+        cache.look_up(token(101), peer(1), now + REFUSED_FOR),
+        Lookup::Ask
+    );
 }
 
 #[test]
@@ -71,9 +94,18 @@ fn made_up_tokens_keep_no_known_one_out() {
     ask(&mut cache, 1000, peer(0), Judgement::Allowed, now);
     let later = now + ALLOWED_FOR;
     for (number, of) in (0..MOST.in_all).zip((1..=20).cycle()) {
-        ask(&mut cache, number, peer(of), Judgement::Unauthenticated, later);
+        ask(
+            &mut cache,
+            number,
+            peer(of),
+            Judgement::Unauthenticated,
+            later,
+        );
     }
-    assert_eq!(cache.look_up(token(1001), peer(200), later), Lookup::Known(Judgement::Limited));
+    assert_eq!(
+        cache.look_up(token(1001), peer(200), later),
+        Lookup::Known(Judgement::Limited)
+    );
     ask(&mut cache, 1000, peer(0), Judgement::Allowed, later);
     // Once it is refused it is one like any other.
     let later = later + ALLOWED_FOR;
@@ -102,9 +134,24 @@ struct Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let says = [Judgement::Allowed, Judgement::Unauthenticated, Judgement::Forbidden, Judgement::Unavailable];
-    (0..400_usize, 0..40_u8, 0..100_u64, prop::sample::select(says.to_vec()))
-        .prop_map(|(token, peer, wait, says)| Step { token, peer, wait, says })
+    let says = [
+        Judgement::Allowed,
+        Judgement::Unauthenticated,
+        Judgement::Forbidden,
+        Judgement::Unavailable,
+    ];
+    (
+        0..400_usize,
+        0..40_u8,
+        0..100_u64,
+        prop::sample::select(says.to_vec()),
+    )
+        .prop_map(|(token, peer, wait, says)| Step {
+            token,
+            peer,
+            wait,
+            says,
+        })
 }
 
 proptest! {

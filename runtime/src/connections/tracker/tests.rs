@@ -36,7 +36,9 @@ fn open(tracker: &Tracker<()>) -> BTreeMap<u64, (Peer, ConnectionPhase, usize)> 
     let of_peers = tracker.peers.iter();
     of_peers
         .flat_map(|(peer, of_peer)| {
-            of_peer.iter().map(|(number, open)| (*number, (*peer, open.phase, open.body)))
+            of_peer
+                .iter()
+                .map(|(number, open)| (*number, (*peer, open.phase, open.body)))
         })
         .collect()
 }
@@ -49,21 +51,52 @@ fn numbers(tracker: &Tracker<()>) -> Vec<u64> {
 fn the_peer_with_most_makes_room() {
     // Another connection of peer 1 comes.
     for (says, before, goes) in [
-        ("its oldest one", [(2, Head), (3, Head), (3, Head), (2, Head)], 0),
-        ("not the idle one of another", [(1, Idle), (2, Handshake), (2, Handshake), (2, Handshake)], 1),
-        ("an idle one", [(1, Head), (2, Idle), (2, Idle), (2, Idle)], 1),
-        ("one in the phase of most", [(1, Idle), (1, Body), (2, Body), (1, Body)], 1),
-        ("one of most that are idle", [(1, Head), (1, Idle), (2, Body), (1, Idle)], 1),
-        ("none that is answered", [(2, Answer), (2, Answer), (3, Head), (2, Answer)], 2),
-        ("or the new one", [(2, Answer), (2, Answer), (2, Answer), (2, Answer)], 4),
+        (
+            "its oldest one",
+            [(2, Head), (3, Head), (3, Head), (2, Head)],
+            0,
+        ),
+        (
+            "not the idle one of another",
+            [(1, Idle), (2, Handshake), (2, Handshake), (2, Handshake)],
+            1,
+        ),
+        (
+            "an idle one",
+            [(1, Head), (2, Idle), (2, Idle), (2, Idle)],
+            1,
+        ),
+        (
+            "one in the phase of most",
+            [(1, Idle), (1, Body), (2, Body), (1, Body)],
+            1,
+        ),
+        (
+            "one of most that are idle",
+            [(1, Head), (1, Idle), (2, Body), (1, Idle)],
+            1,
+        ),
+        (
+            "none that is answered",
+            [(2, Answer), (2, Answer), (3, Head), (2, Answer)],
+            2,
+        ),
+        (
+            "or the new one",
+            [(2, Answer), (2, Answer), (2, Answer), (2, Answer)],
+            4,
+        ),
     ] {
         let (mut tracker, ids, now) = tracker(before);
         let (new, gone) = tracker.add(peer(1), Handshake, (), now + SECOND);
         assert_eq!(new.1, 4);
         let stay: Vec<_> = (0..5).filter(|number| *number != goes).collect();
         assert_eq!(numbers(&tracker), stay, "{says}");
-        let was =
-            ids.iter().zip(before).find(|(id, _)| id.1 == goes).map_or(Handshake, |(_, (_, phase))| phase);
+        let was = ids
+            .iter()
+            .zip(before)
+            .find(|(id, _)| id.1 == goes)
+            .map_or(Handshake, |(_, (_, phase))| phase);
         assert_eq!(gone, Some(was), "{says}");
     }
 }
@@ -81,7 +114,11 @@ fn bodies_make_room_for_each_other() {
     // Anyone who is answered still has a body in memory; anyone who was answered has none.
     tracker.enter(third, Answer, now + SECOND);
     tracker.enter(fourth, Idle, now + SECOND);
-    assert_eq!(tracker.announce(fourth, 71, now + SECOND), [Body], "peer 3 has most");
+    assert_eq!(
+        tracker.announce(fourth, 71, now + SECOND),
+        [Body],
+        "peer 3 has most"
+    );
     tracker.enter(first, Idle, now + SECOND);
     assert_eq!(tracker.announce(first, 100, now + SECOND), []);
     assert_eq!(numbers(&tracker), [0, 2]);
@@ -105,7 +142,11 @@ fn a_new_phase_begins_its_time_anew() {
     assert_eq!(tracker.expire(now + SECOND * 5), []);
     assert_eq!(tracker.expire(now + SECOND * 6), [Idle]);
     tracker.enter(id, Head, now + SECOND * 6);
-    assert_eq!((tracker.announce(id, 100, now), tracker.remove(id)), (vec![], None), "it is gone");
+    assert_eq!(
+        (tracker.announce(id, 100, now), tracker.remove(id)),
+        (vec![], None),
+        "it is gone"
+    );
 }
 
 #[derive(Clone, Debug)]

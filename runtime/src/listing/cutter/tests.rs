@@ -43,11 +43,18 @@ fn values() -> impl Strategy<Value = Value> {
 }
 
 fn objects() -> impl Strategy<Value = Vec<Value>> {
-    prop::collection::vec(values().prop_map(|value| json!({"metadata": {"name": "a"}, "spec": value})), 0..6)
+    prop::collection::vec(
+        values().prop_map(|value| json!({"metadata": {"name": "a"}, "spec": value})),
+        0..6,
+    )
 }
 
 fn text(list: &Value, pretty: bool) -> Vec<u8> {
-    if pretty { serde_json::to_vec_pretty(list).unwrap() } else { serde_json::to_vec(list).unwrap() }
+    if pretty {
+        serde_json::to_vec_pretty(list).unwrap()
+    } else {
+        serde_json::to_vec(list).unwrap()
+    }
 }
 
 proptest! {
@@ -93,7 +100,11 @@ fn only_objects_leave_holes() {
     for (text, objects, holes) in [
         (r#"{"items": [{}, {}]}"#, 2, Some(2)),
         // In the order of API servers.
-        (r#"{"kind":"L","metadata":{"x":[{"a":[{}]}]},"items":[{"b":[{}]},{}]}"#, 2, Some(2)),
+        (
+            r#"{"kind":"L","metadata":{"x":[{"a":[{}]}]},"items":[{"b":[{}]},{}]}"#,
+            2,
+            Some(2),
+        ),
         (r#"{"items":[1,2]}"#, 0, Some(2)),
         (r#"{"items":[null]}"#, 0, Some(1)),
         (r#"{"items":[{},null]}"#, 1, Some(2)),
@@ -110,8 +121,14 @@ fn only_objects_leave_holes() {
         ("", 0, None),
     ] {
         let (found, rest) = cut(Cutter::of_list(), [text.as_bytes()]);
-        let list = rest.ok().and_then(|rest| serde_json::from_value::<ObjectList<Value>>(rest).ok());
-        assert_eq!((found.len(), list.map(|list| list.items.len())), (objects, holes), "{text}");
+        let list = rest
+            .ok()
+            .and_then(|rest| serde_json::from_value::<ObjectList<Value>>(rest).ok());
+        assert_eq!(
+            (found.len(), list.map(|list| list.items.len())),
+            (objects, holes),
+            "{text}"
+        );
     }
 }
 
@@ -129,7 +146,9 @@ fn an_object_without_end_is_not_read() {
         let mut cutter = Cutter::of_list();
         cutter.cut(begin.as_bytes(), |_| Ok(())).unwrap();
         let part = vec![b'x'; 1 << 20];
-        let fits = (0..100).take_while(|_| cutter.cut(&part, |_| Ok(())).is_ok()).count();
+        let fits = (0..100)
+            .take_while(|_| cutter.cut(&part, |_| Ok(())).is_ok())
+            .count();
         assert_eq!(fits, 15, "{begin}");
         assert!(cutter.object.len() + cutter.rest.len() <= LONGEST + 20);
     }
@@ -138,6 +157,11 @@ fn an_object_without_end_is_not_read() {
 #[test]
 fn a_watch_brings_objects_only() {
     for bytes in ["null", "{}\n\"{}\"", "}", "1", "{}x"] {
-        assert!(Cutter::of_watch().cut(bytes.as_bytes(), |_| Ok(())).is_err(), "{bytes}");
+        assert!(
+            Cutter::of_watch()
+                .cut(bytes.as_bytes(), |_| Ok(()))
+                .is_err(),
+            "{bytes}"
+        );
     }
 }

@@ -28,30 +28,45 @@ pub(super) struct Answer {
 impl Answer {
     pub(super) fn of(text: &str) -> Self {
         // In parts that end anywhere.
-        let parts = text.as_bytes().chunks(7).map(|part| Ok(Frame::data(Bytes::copy_from_slice(part))));
-        Self { status: 200, parts: parts.collect(), stays: false }
+        let parts = text
+            .as_bytes()
+            .chunks(7)
+            .map(|part| Ok(Frame::data(Bytes::copy_from_slice(part))));
+        Self {
+            status: 200,
+            parts: parts.collect(),
+            stays: false,
+        }
     }
 
     pub(super) fn list(version: &str, names: &[&str]) -> Self {
         let items: Vec<Value> = names.iter().map(|name| pod(name, version)).collect();
         let metadata = json!({"resourceVersion": version});
         Self::of(
-            &json!({"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items}).to_string(),
+            &json!({"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items})
+                .to_string(),
         )
     }
 
     pub(super) fn watch(events: &[(&str, Value)]) -> Self {
-        let line =
-            |(type_, object): &(&str, Value)| format!("{}\n", json!({"type": type_, "object": object}));
+        let line = |(type_, object): &(&str, Value)| {
+            format!("{}\n", json!({"type": type_, "object": object}))
+        };
         Self::of(&events.iter().map(line).collect::<String>())
     }
 
     pub(super) fn status(code: u16) -> Self {
-        Self { status: code, ..Self::of(&status(code).to_string()) }
+        Self {
+            status: code,
+            ..Self::of(&status(code).to_string())
+        }
     }
 
     pub(super) fn that_stays(self) -> Self {
-        Self { stays: true, ..self }
+        Self {
+            stays: true,
+            ..self
+        }
     }
 
     pub(super) fn half(mut self) -> Self {
@@ -61,14 +76,22 @@ impl Answer {
 
     pub(super) fn that_breaks_off(self) -> Self {
         let mut half = self.half();
-        half.parts.push(Err(std::io::ErrorKind::ConnectionReset.into()));
+        half.parts
+            .push(Err(std::io::ErrorKind::ConnectionReset.into()));
         half
     }
 
     fn response(self) -> Response<UnsyncBoxBody<Bytes, std::io::Error>> {
         let parts = stream::iter(self.parts);
-        let parts = if self.stays { parts.chain(stream::pending()).boxed() } else { parts.boxed() };
-        Response::builder().status(self.status).body(StreamBody::new(parts).boxed_unsync()).unwrap()
+        let parts = if self.stays {
+            parts.chain(stream::pending()).boxed()
+        } else {
+            parts.boxed()
+        };
+        Response::builder()
+            .status(self.status)
+            .body(StreamBody::new(parts).boxed_unsync())
+            .unwrap()
     }
 }
 
@@ -90,7 +113,11 @@ pub(super) fn pods(answers: impl IntoIterator<Item = Answer>) -> (Api<Pod>, Aske
     let service = tower::service_fn(move |request: Request<Body>| {
         let query = request.uri().query().unwrap_or_default().to_owned();
         queries.send_modify(|queries| queries.push(query));
-        let answer = answers.lock().unwrap().pop_front().expect("no further request is expected");
+        let answer = answers
+            .lock()
+            .unwrap()
+            .pop_front()
+            .expect("no further request is expected");
         async move { Ok::<_, Infallible>(answer.response()) }
     });
     (Api::all(Client::new(service, "ns")), asked)

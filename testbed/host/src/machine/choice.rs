@@ -33,15 +33,21 @@ pub struct Release {
 impl Release {
     /// A release for all hosts.
     pub fn new(version: &str) -> anyhow::Result<Self> {
-        let version =
-            Version::parse(version).with_context(|| format!("the published version {version:?}"))?;
-        Ok(Self { version, waves: BTreeMap::new(), without_migrations: false })
+        let version = Version::parse(version)
+            .with_context(|| format!("the published version {version:?}"))?;
+        Ok(Self {
+            version,
+            waves: BTreeMap::new(),
+            without_migrations: false,
+        })
     }
 
     /// Has the wave of this host come?
     fn is_offered(&self, choice: &Choice, now: Timestamp) -> bool {
         let wave = self.waves.range(..=choice.seed).next_back();
-        choice.ignore_waves || self.waves.is_empty() || wave.is_some_and(|(_, starts)| *starts <= now)
+        choice.ignore_waves
+            || self.waves.is_empty()
+            || wave.is_some_and(|(_, starts)| *starts <= now)
     }
 }
 
@@ -56,14 +62,16 @@ pub struct Repository {
 impl Repository {
     /// A new release, or another manifest of one.
     pub fn publish(&mut self, release: Release) {
-        self.releases.retain(|published| published.version != release.version);
+        self.releases
+            .retain(|published| published.version != release.version);
         self.releases.push(release);
         self.releases.sort_by(|a, b| b.version.cmp(&a.version));
     }
 
     /// An image is taken out.
     pub fn withdraw(&mut self, version: &str) {
-        self.releases.retain(|published| published.version.to_string() != version);
+        self.releases
+            .retain(|published| published.version.to_string() != version);
     }
 
     /// The manifest's `max_version`: nothing newer is offered, and hosts that run something newer go down.
@@ -72,12 +80,19 @@ impl Repository {
     }
 
     pub(super) fn lacks_migrations(&self, version: &Version) -> bool {
-        self.releases.iter().any(|release| release.version == *version && release.without_migrations)
+        self.releases
+            .iter()
+            .any(|release| release.version == *version && release.without_migrations)
     }
 
     /// What a host is offered, the newest first.
-    pub(super) fn offered(&self, choice: &Choice, now: Timestamp) -> impl Iterator<Item = &Release> {
-        let is_allowed = |version: &Version| self.max_version.as_ref().is_none_or(|max| version <= max);
+    pub(super) fn offered(
+        &self,
+        choice: &Choice,
+        now: Timestamp,
+    ) -> impl Iterator<Item = &Release> {
+        let is_allowed =
+            |version: &Version| self.max_version.as_ref().is_none_or(|max| version <= max);
         self.releases
             .iter()
             .filter(move |release| is_allowed(&release.version) && release.is_offered(choice, now))
@@ -85,12 +100,20 @@ impl Repository {
 
     /// What a host that runs this version chooses of that: the version that it is locked to; else the newest, if that is newer, or
     /// what runs is above the highest that is allowed.
-    pub(super) fn choose(&self, choice: &Choice, runs: &Version, now: Timestamp) -> Option<Version> {
+    pub(super) fn choose(
+        &self,
+        choice: &Choice,
+        runs: &Version,
+        now: Timestamp,
+    ) -> Option<Version> {
         let is_too_high = self.max_version.as_ref().is_some_and(|max| runs > max);
         let is_chosen = |version: &&Version| match &choice.version_lock {
             Some(lock) => *version == lock && lock != runs,
             None => *version > runs || is_too_high,
         };
-        self.offered(choice, now).map(|release| &release.version).find(is_chosen).cloned()
+        self.offered(choice, now)
+            .map(|release| &release.version)
+            .find(is_chosen)
+            .cloned()
     }
 }

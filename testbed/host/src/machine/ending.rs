@@ -41,7 +41,9 @@ impl Ending {
             Self::Success => ("Success", Some(0), Some(String::new())),
             Self::Saying(stderr) => ("Success", Some(0), Some(stderr)),
             Self::Failed(stderr) => ("Failed", Some(1), Some(stderr)),
-            Self::Killed(signal) | Self::KilledLate(signal) => ("Failed", Some(signal), Some(String::new())),
+            Self::Killed(signal) | Self::KilledLate(signal) => {
+                ("Failed", Some(signal), Some(String::new()))
+            }
             Self::Unknown | Self::Lost => ("Unknown", None, None),
         }
     }

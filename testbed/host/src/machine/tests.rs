@@ -27,7 +27,12 @@ fn run(machine: &mut Machine, command: Command) {
 }
 
 fn fail(machine: &mut Machine, command: Command) {
-    end(machine, command, Ending::Failed("no space".into()), &Choice::default());
+    end(
+        machine,
+        command,
+        Ending::Failed("no space".into()),
+        &Choice::default(),
+    );
 }
 
 /// A host that has been through these commands.
@@ -52,10 +57,17 @@ fn commands_are_allowed_by_state() {
         (&[Refresh, Prepare, Activate], [true, false, false, true]),
     ] {
         let may = |command| start(&mut after(path), command, &Choice::default()).is_ok();
-        assert_eq!([Refresh, Prepare, Activate, Deactivate].map(may), allowed, "{path:?}");
+        assert_eq!(
+            [Refresh, Prepare, Activate, Deactivate].map(may),
+            allowed,
+            "{path:?}"
+        );
     }
     let mut table = after(&[Refresh, Prepare, Activate]);
-    assert!(matches!(start(&mut table, Activate, &Choice::default()), Err(Refusal::NotAllowed(_))));
+    assert!(matches!(
+        start(&mut table, Activate, &Choice::default()),
+        Err(Refusal::NotAllowed(_))
+    ));
 }
 
 #[test]
@@ -72,7 +84,11 @@ fn an_armed_set_is_booted_once() {
         }
         for boot in [falls_back, false] {
             machine.boot(boot);
-            assert_eq!(machine.version().to_string(), boots, "{path:?} {falls_back}");
+            assert_eq!(
+                machine.version().to_string(),
+                boots,
+                "{path:?} {falls_back}"
+            );
         }
     }
 }
@@ -100,14 +116,28 @@ fn waves_locks_and_the_highest_version_decide_what_is_chosen() {
         publish(&mut machine, "0.9.0");
         publish(&mut machine, "1.0.0");
         let waves = [(0, Timestamp::MAX)].into();
-        machine.repository().publish(Release { waves, ..Release::new("1.1.0").unwrap() });
+        machine.repository().publish(Release {
+            waves,
+            ..Release::new("1.1.0").unwrap()
+        });
         machine.repository().set_max_version(max.map(version));
-        let choice = Choice { ignore_waves, version_lock: lock.map(version), ..Choice::default() };
+        let choice = Choice {
+            ignore_waves,
+            version_lock: lock.map(version),
+            ..Choice::default()
+        };
         end(&mut machine, Refresh, Ending::Success, &choice);
         let status = machine.status().unwrap();
-        let found: Vec<_> = status.available_updates.iter().map(ToString::to_string).collect();
+        let found: Vec<_> = status
+            .available_updates
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(found, available, "{choice:?} {max:?}");
-        let found = status.chosen_update.as_ref().map(|image| image.version.to_string());
+        let found = status
+            .chosen_update
+            .as_ref()
+            .map(|image| image.version.to_string());
         assert_eq!(found.as_deref(), chosen, "{choice:?} {max:?}");
     }
 }
@@ -115,23 +145,41 @@ fn waves_locks_and_the_highest_version_decide_what_is_chosen() {
 #[test]
 fn a_wave_is_decided_by_the_seed_and_the_time() {
     let at = |hours: i64| Timestamp::from_second(3600 * hours).unwrap();
-    for (seed, hours, is_offered) in
-        [(0, 0, true), (99, 9, true), (100, 9, false), (100, 10, true), (900, 19, false), (900, 20, true)]
-    {
+    for (seed, hours, is_offered) in [
+        (0, 0, true),
+        (99, 9, true),
+        (100, 9, false),
+        (100, 10, true),
+        (900, 19, false),
+        (900, 20, true),
+    ] {
         let mut machine = Machine::new("1.0.0", "aws-k8s-1.29").unwrap();
         let waves = [(0, at(0)), (100, at(10)), (200, at(20))].into();
-        machine.repository().publish(Release { waves, ..Release::new("1.1.0").unwrap() });
-        let choice = Choice { seed, ..Choice::default() };
+        machine.repository().publish(Release {
+            waves,
+            ..Release::new("1.1.0").unwrap()
+        });
+        let choice = Choice {
+            seed,
+            ..Choice::default()
+        };
         machine.start(Refresh, &choice, at(hours)).unwrap();
         machine.finish(Ending::Success, &choice, at(hours));
-        assert_eq!(state(&machine) == UpdateState::Available, is_offered, "seed {seed} at {hours} h");
+        assert_eq!(
+            state(&machine) == UpdateState::Available,
+            is_offered,
+            "seed {seed} at {hours} h"
+        );
     }
 }
 
 #[test]
 fn a_prepare_without_migrations_leaves_the_old_image_whole() {
     let mut machine = after(&[Refresh, Prepare]);
-    machine.repository().publish(Release { without_migrations: true, ..Release::new("1.20.2").unwrap() });
+    machine.repository().publish(Release {
+        without_migrations: true,
+        ..Release::new("1.20.2").unwrap()
+    });
     let before = machine.inactive.clone();
     run(&mut machine, Prepare);
     assert_eq!(stderr(&machine), "Migration not found in manifest");
@@ -144,28 +192,54 @@ fn a_rollback_by_hand_boots_the_image_of_before() {
     machine.boot(false);
     run(&mut machine, Refresh);
     machine.roll_back();
-    assert_eq!(state(&machine), UpdateState::Idle, "the status document says nothing of it");
+    assert_eq!(
+        state(&machine),
+        UpdateState::Idle,
+        "the status document says nothing of it"
+    );
     machine.boot(false);
     assert_eq!(machine.version().to_string(), "1.19.4");
     run(&mut machine, Refresh);
-    assert_eq!(state(&machine), UpdateState::Available, "only a lock would hold it");
+    assert_eq!(
+        state(&machine),
+        UpdateState::Available,
+        "only a lock would hold it"
+    );
 }
 
 #[test]
 fn the_status_shows_how_the_last_command_ended() {
     for (ending, status, code, words) in [
         (Ending::Success, "Success", Some(0), Some("")),
-        (Ending::Saying("words".into()), "Success", Some(0), Some("words")),
-        (Ending::Failed("no route".into()), "Failed", Some(1), Some("no route")),
+        (
+            Ending::Saying("words".into()),
+            "Success",
+            Some(0),
+            Some("words"),
+        ),
+        (
+            Ending::Failed("no route".into()),
+            "Failed",
+            Some(1),
+            Some("no route"),
+        ),
         (Ending::Killed(9), "Failed", Some(9), Some("")),
         (Ending::Unknown, "Unknown", None, None),
     ] {
         let mut machine = machine();
         start(&mut machine, Refresh, &Choice::default()).unwrap();
         machine.finish(ending, &Choice::default(), Timestamp::MAX);
-        let last = machine.status().unwrap().most_recent_command.clone().unwrap();
+        let last = machine
+            .status()
+            .unwrap()
+            .most_recent_command
+            .clone()
+            .unwrap();
         assert_eq!((last.cmd_type, last.timestamp), (Refresh, Timestamp::MAX));
-        assert_eq!((last.cmd_status, last.exit_status, last.stderr.as_deref()), (status, code, words));
+        assert_eq!(
+            (last.cmd_status, last.exit_status, last.stderr.as_deref()),
+            (status, code, words)
+        );
     }
 }
 
@@ -175,12 +249,22 @@ fn a_failed_prepare_leaves_a_broken_staged_image() {
     fail(&mut machine, Prepare);
     let status = machine.status().unwrap();
     assert_eq!(status.update_state, UpdateState::Staged);
-    assert_eq!(status.staging_partition.as_ref().unwrap().image.version, Version::new(1, 20, 1));
+    assert_eq!(
+        status.staging_partition.as_ref().unwrap().image.version,
+        Version::new(1, 20, 1)
+    );
     let last = status.most_recent_command.clone().unwrap();
     assert_eq!((last.cmd_status, last.exit_status), ("Failed", Some(1)));
     run(&mut machine, Activate);
-    assert_eq!(state(&machine), UpdateState::Staged, "a damaged set is not armed");
-    assert_eq!(stderr(&machine), "Inactive partition has not been marked valid for upgrade");
+    assert_eq!(
+        state(&machine),
+        UpdateState::Staged,
+        "a damaged set is not armed"
+    );
+    assert_eq!(
+        stderr(&machine),
+        "Inactive partition has not been marked valid for upgrade"
+    );
     machine.boot(false);
     assert_eq!(machine.version(), &Version::new(1, 19, 4));
 }
@@ -193,7 +277,10 @@ fn a_reboot_during_a_prepare_loses_it() {
     assert_eq!(machine.version(), &Version::new(1, 19, 4));
     assert!(machine.inactive.as_ref().unwrap().damaged);
     machine.finish(Ending::Success, &Choice::default(), Timestamp::UNIX_EPOCH);
-    assert!(machine.inactive.as_ref().unwrap().damaged, "nothing was running");
+    assert!(
+        machine.inactive.as_ref().unwrap().damaged,
+        "nothing was running"
+    );
 }
 
 #[test]
@@ -202,14 +289,33 @@ fn a_prepare_may_write_another_version_than_labelled() {
     publish(&mut machine, "1.20.2");
     run(&mut machine, Prepare);
     let status = machine.status().unwrap();
-    assert_eq!(status.chosen_update.as_ref().unwrap().version, Version::new(1, 20, 1));
-    assert_eq!(status.staging_partition.as_ref().unwrap().image.version, Version::new(1, 20, 1));
+    assert_eq!(
+        status.chosen_update.as_ref().unwrap().version,
+        Version::new(1, 20, 1)
+    );
+    assert_eq!(
+        status.staging_partition.as_ref().unwrap().image.version,
+        Version::new(1, 20, 1)
+    );
     run(&mut machine, Activate);
     let mut booted = machine.clone();
     booted.boot(false);
-    assert_eq!(booted.version(), &Version::new(1, 20, 2), "the label was wrong");
+    assert_eq!(
+        booted.version(),
+        &Version::new(1, 20, 2),
+        "the label was wrong"
+    );
     run(&mut machine, Refresh);
-    assert_eq!(machine.status().unwrap().chosen_update.as_ref().unwrap().version, Version::new(1, 20, 2));
+    assert_eq!(
+        machine
+            .status()
+            .unwrap()
+            .chosen_update
+            .as_ref()
+            .unwrap()
+            .version,
+        Version::new(1, 20, 2)
+    );
 }
 
 #[test]
@@ -217,20 +323,35 @@ fn a_prepare_without_update_succeeds_and_writes_nothing() {
     for written_before in [false, true] {
         let mut machine = after(&[Refresh]);
         if written_before {
-            end(&mut machine, Prepare, Ending::Failed("no route".into()), &Choice::default());
+            end(
+                &mut machine,
+                Prepare,
+                Ending::Failed("no route".into()),
+                &Choice::default(),
+            );
         }
         machine.repository().withdraw("1.20.1");
         run(&mut machine, Prepare);
         let status = machine.status().unwrap();
         assert_eq!(status.update_state, UpdateState::Staged);
-        assert_eq!(status.staging_partition.as_ref().unwrap().image.version, Version::new(1, 20, 1));
+        assert_eq!(
+            status.staging_partition.as_ref().unwrap().image.version,
+            Version::new(1, 20, 1)
+        );
         run(&mut machine, Activate);
         machine.boot(false);
-        assert_eq!(machine.version(), &Version::new(1, 19, 4), "there is nothing to boot");
+        assert_eq!(
+            machine.version(),
+            &Version::new(1, 19, 4),
+            "there is nothing to boot"
+        );
         let mut machine = after(&[Refresh, Prepare]);
         machine.repository().withdraw("1.20.1");
         run(&mut machine, Refresh);
-        assert!(matches!(start(&mut machine, Prepare, &Choice::default()), Err(Refusal::NotFound(_))));
+        assert!(matches!(
+            start(&mut machine, Prepare, &Choice::default()),
+            Err(Refusal::NotFound(_))
+        ));
     }
 }
 
@@ -239,13 +360,48 @@ fn a_prepare_without_update_succeeds_and_writes_nothing() {
 fn states_follow_commands() {
     let rows: [(&[Command], Command, UpdateState, UpdateState); 8] = [
         (&[], Refresh, UpdateState::Available, UpdateState::Idle),
-        (&[Refresh], Refresh, UpdateState::Available, UpdateState::Idle),
-        (&[Refresh, Prepare], Refresh, UpdateState::Staged, UpdateState::Staged),
-        (&[Refresh, Prepare, Activate], Refresh, UpdateState::Ready, UpdateState::Ready),
-        (&[Refresh], Prepare, UpdateState::Staged, UpdateState::Available),
-        (&[Refresh, Prepare], Prepare, UpdateState::Staged, UpdateState::Staged),
-        (&[Refresh, Prepare], Activate, UpdateState::Ready, UpdateState::Staged),
-        (&[Refresh, Prepare, Activate], Deactivate, UpdateState::Staged, UpdateState::Ready),
+        (
+            &[Refresh],
+            Refresh,
+            UpdateState::Available,
+            UpdateState::Idle,
+        ),
+        (
+            &[Refresh, Prepare],
+            Refresh,
+            UpdateState::Staged,
+            UpdateState::Staged,
+        ),
+        (
+            &[Refresh, Prepare, Activate],
+            Refresh,
+            UpdateState::Ready,
+            UpdateState::Ready,
+        ),
+        (
+            &[Refresh],
+            Prepare,
+            UpdateState::Staged,
+            UpdateState::Available,
+        ),
+        (
+            &[Refresh, Prepare],
+            Prepare,
+            UpdateState::Staged,
+            UpdateState::Staged,
+        ),
+        (
+            &[Refresh, Prepare],
+            Activate,
+            UpdateState::Ready,
+            UpdateState::Staged,
+        ),
+        (
+            &[Refresh, Prepare, Activate],
+            Deactivate,
+            UpdateState::Staged,
+            UpdateState::Ready,
+        ),
     ];
     for (path, command, well, badly) in rows {
         let mut machine = after(path);
@@ -259,7 +415,10 @@ fn states_follow_commands() {
 
 #[test]
 fn every_command_needs_the_repository() {
-    let choice = Choice { unreachable: true, ..Choice::default() };
+    let choice = Choice {
+        unreachable: true,
+        ..Choice::default()
+    };
     for (path, command) in [
         (&[][..], Refresh),
         (&[Refresh], Prepare),
@@ -269,14 +428,29 @@ fn every_command_needs_the_repository() {
         let mut machine = after(path);
         let before = (machine.inactive.clone(), machine.inactive_is_next);
         end(&mut machine, command, Ending::Success, &choice);
-        assert!(stderr(&machine).starts_with("Failed to fetch"), "{command:?}");
-        assert_eq!((machine.inactive, machine.inactive_is_next), before, "{command:?}");
+        assert!(
+            stderr(&machine).starts_with("Failed to fetch"),
+            "{command:?}"
+        );
+        assert_eq!(
+            (machine.inactive, machine.inactive_is_next),
+            before,
+            "{command:?}"
+        );
     }
 }
 
 /// stderr of the last command.
 fn stderr(machine: &Machine) -> &str {
-    machine.status().unwrap().most_recent_command.as_ref().unwrap().stderr.as_deref().unwrap()
+    machine
+        .status()
+        .unwrap()
+        .most_recent_command
+        .as_ref()
+        .unwrap()
+        .stderr
+        .as_deref()
+        .unwrap()
 }
 
 #[test]
@@ -288,6 +462,9 @@ fn the_status_document_appears_with_the_first_command() {
     lost.finish(Ending::Lost, &Choice::default(), Timestamp::UNIX_EPOCH);
     for machine in [refused, lost] {
         let status = machine.status().unwrap();
-        assert_eq!((status.update_state, &status.most_recent_command), (UpdateState::Idle, &None));
+        assert_eq!(
+            (status.update_state, &status.most_recent_command),
+            (UpdateState::Idle, &None)
+        );
     }
 }

@@ -109,22 +109,34 @@ impl Maker {
             Fault::DeletePod { process } => {
                 let pods = Api::<Pod>::namespaced(fleet.client(), NAMESPACE);
                 let pod = self.pod(fleet, *process).await?;
-                let deletes =
-                    async move { anyhow::Ok(pods.delete(&pod, &DeleteParams::default()).await.map(drop)?) };
+                let deletes = async move {
+                    anyhow::Ok(
+                        pods.delete(&pod, &DeleteParams::default())
+                            .await
+                            .map(drop)?,
+                    )
+                };
                 self.person(Some(fault.kind()), deletes);
             }
             Fault::KillPlane { program, .. } => {
                 self.down.insert(program.clone());
                 fleet.control_plane.kill(program).await?;
             }
-            Fault::FreezePlane { program, .. } => fleet.control_plane.signal(program, Signal::STOP)?,
+            Fault::FreezePlane { program, .. } => {
+                fleet.control_plane.signal(program, Signal::STOP)?
+            }
             Fault::Restore { .. } => {
-                ensure!(!self.has_snapshot(), "there is a snapshot that is still to be restored");
+                ensure!(
+                    !self.has_snapshot(),
+                    "there is a snapshot that is still to be restored"
+                );
                 let file = fleet.control_plane.dir().join("snapshot.db");
                 fleet.control_plane.save_snapshot(&file).await?;
                 self.snapshot = Some(file);
             }
-            Fault::Network { process, weather, .. } => {
+            Fault::Network {
+                process, weather, ..
+            } => {
                 let pod = self.pod(fleet, *process).await?;
                 set_weather(fleet, &pod, *weather);
                 self.cut_off.put(*process, pod);
@@ -140,8 +152,9 @@ impl Maker {
 
     /// Has a person do something, or take it back.
     fn ask_a_person(&mut self, fleet: &Fleet, fault: &Fault, make: bool) {
-        if let Fault::Recreate { node } | Fault::Leave { node, .. } | Fault::RemovedWhenUpdated { node, .. } =
-            fault
+        if let Fault::Recreate { node }
+        | Fault::Leave { node, .. }
+        | Fault::RemovedWhenUpdated { node, .. } = fault
         {
             self.remade.insert(*node);
         }
@@ -167,7 +180,9 @@ impl Maker {
                 self.down.remove(program);
                 fleet.control_plane.start_program(program)?;
             }
-            Fault::FreezePlane { program, .. } => fleet.control_plane.signal(program, Signal::CONT)?,
+            Fault::FreezePlane { program, .. } => {
+                fleet.control_plane.signal(program, Signal::CONT)?
+            }
             Fault::Restore { .. } => {
                 let snapshot = self.snapshot.take().context("there is no snapshot")?;
                 self.down.clear();
@@ -198,7 +213,12 @@ impl Maker {
 
     /// Starts what has ended of the control plane by itself.
     pub(crate) fn mend(&self, fleet: &mut Fleet) -> Result<()> {
-        for program in fleet.control_plane.ended().iter().filter(|program| !self.down.contains(*program)) {
+        for program in fleet
+            .control_plane
+            .ended()
+            .iter()
+            .filter(|program| !self.down.contains(*program))
+        {
             fleet.control_plane.start_program(program)?;
             println!("   {program} had ended, and is started again");
         }
@@ -208,7 +228,13 @@ impl Maker {
     /// No program of the control plane is gone or stands still any more.
     pub(crate) fn raise_plane(&mut self, fleet: &mut Fleet) -> Result<()> {
         self.down.clear();
-        for program in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"] {
+        for program in [
+            "etcd",
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kube-scheduler",
+            "kwok",
+        ] {
             // Who runs cannot be started again.
             if fleet.control_plane.signal(program, Signal::CONT).is_err() {
                 fleet.control_plane.start_program(program)?;
@@ -235,16 +261,28 @@ impl Maker {
     fn heard(&mut self, done: Result<Done, JoinError>) {
         let (makes, done) = done.unwrap_or_else(|error| (None, Err(error.into())));
         let Err(error) = done else { return };
-        println!("   {}, skipped: {}", makes.as_deref().unwrap_or("taking back"), people::why(&error));
+        println!(
+            "   {}, skipped: {}",
+            makes.as_deref().unwrap_or("taking back"),
+            people::why(&error)
+        );
         if let Some(made) = makes.and_then(|kind| self.made.get_mut(&kind)) {
             *made = made.saturating_sub(1);
         }
     }
 
     /// Somebody does something, by which a fault of this kind is made, or one is taken back.
-    fn person(&mut self, makes: Option<String>, does: impl Future<Output = Result<()>> + Send + 'static) {
-        self.people
-            .spawn(async move { (makes, timeout(PATIENCE, does).await.map_err(Into::into).flatten()) });
+    fn person(
+        &mut self,
+        makes: Option<String>,
+        does: impl Future<Output = Result<()>> + Send + 'static,
+    ) {
+        self.people.spawn(async move {
+            (
+                makes,
+                timeout(PATIENCE, does).await.map_err(Into::into).flatten(),
+            )
+        });
     }
 
     /// The pod that is meant. While nobody can say who leads, the leader is the first reconciler.
@@ -252,7 +290,9 @@ impl Maker {
         let nth = |component: &str, number: usize| {
             let processes = fleet.processes(component);
             let index = number.checked_rem(processes.len());
-            index.and_then(|index| processes.get(index)).map(|process| process.pod.clone())
+            index
+                .and_then(|index| processes.get(index))
+                .map(|process| process.pod.clone())
         };
         let pod = match process {
             Process::Leader => match timeout(A_MOMENT, leader(fleet)).await {
@@ -263,7 +303,11 @@ impl Maker {
             Process::Webhook(number) => nth("webhook", number),
             Process::Agent(node) => {
                 let on_node = |process: &PodProcess| process.node == node_name(node);
-                fleet.processes("agent").into_iter().find(on_node).map(|process| process.pod)
+                fleet
+                    .processes("agent")
+                    .into_iter()
+                    .find(on_node)
+                    .map(|process| process.pod)
             }
         };
         pod.with_context(|| format!("{process:?} has no process"))
@@ -272,11 +316,20 @@ impl Maker {
 
 /// The pod that holds the Lease.
 async fn leader(fleet: &Fleet) -> Result<String> {
-    let lease = Api::<Lease>::namespaced(fleet.client(), NAMESPACE).get(LEASE).await?;
-    let holder = lease.spec.and_then(|spec| spec.holder_identity).context("nobody leads")?;
+    let lease = Api::<Lease>::namespaced(fleet.client(), NAMESPACE)
+        .get(LEASE)
+        .await?;
+    let holder = lease
+        .spec
+        .and_then(|spec| spec.holder_identity)
+        .context("nobody leads")?;
     let of = |process: &PodProcess| holder.starts_with(&process.pod);
     let pods = fleet.processes("reconciler");
-    Ok(pods.into_iter().find(of).context("the leader has no process")?.pod)
+    Ok(pods
+        .into_iter()
+        .find(of)
+        .context("the leader has no process")?
+        .pod)
 }
 
 /// Nothing of ours stands still any more.

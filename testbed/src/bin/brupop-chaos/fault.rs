@@ -54,17 +54,38 @@ pub(crate) enum Fault {
     /// A snapshot of etcd is made, and etcd restored from it so much later; and the control plane's programs start again.
     Restore { ms: u64 },
     /// What a process says to the API server, or hears from it, is slow or lost.
-    Network { process: Process, weather: Weather, ms: u64 },
+    Network {
+        process: Process,
+        weather: Weather,
+        ms: u64,
+    },
     /// The API server reaches no webhook.
     WebhookUnreachable { ms: u64 },
     /// A host answers a call wrongly, or not.
-    HostAnswers { node: usize, call: Call, answer: Answer, ms: u64 },
+    HostAnswers {
+        node: usize,
+        call: Call,
+        answer: Answer,
+        ms: u64,
+    },
     /// A host's command is started, and fails.
-    CommandFails { node: usize, command: Command, ms: u64 },
+    CommandFails {
+        node: usize,
+        command: Command,
+        ms: u64,
+    },
     /// A host's command is started and ends, and the host never says so.
-    CommandHangs { node: usize, command: Command, ms: u64 },
+    CommandHangs {
+        node: usize,
+        command: Command,
+        ms: u64,
+    },
     /// A command that a host starts takes that much longer, and keeps the host's API locked.
-    CommandLasts { node: usize, command: Command, ms: u64 },
+    CommandLasts {
+        node: usize,
+        command: Command,
+        ms: u64,
+    },
     /// A host falls back when it boots.
     FallsBack { node: usize, ms: u64 },
     /// A host says that it reboots, and does not.
@@ -86,11 +107,19 @@ pub(crate) enum Fault {
     /// A Node is deleted, and added later under the same name.
     Leave { node: usize, ms: u64 },
     /// A person changes a setting of one component, whose pods are replaced.
-    Configure { component: String, setting: String, value: String },
+    Configure {
+        component: String,
+        setting: String,
+        value: String,
+    },
     /// A person gives a node the label of another pool, and later that of its own.
     Relabel { node: usize, pool: String, ms: u64 },
     /// A person changes a pool, and later changes it back.
-    Pool { pool: String, change: PoolChange, ms: u64 },
+    Pool {
+        pool: String,
+        change: PoolChange,
+        ms: u64,
+    },
     /// A person cordons a node, and later uncordons it.
     Cordon { node: usize, ms: u64 },
     /// A person uncordons a node, no matter who cordoned it.
@@ -118,13 +147,25 @@ pub(crate) enum Fault {
     /// A budget allows no disruption.
     CloseBudget { workload: String, ms: u64 },
     /// A workload has one more budget, which may be too long to be read. Kubernetes evicts no pod of two budgets.
-    AnotherBudget { workload: String, unreadable: bool, ms: u64 },
+    AnotherBudget {
+        workload: String,
+        unreadable: bool,
+        ms: u64,
+    },
     /// A workload is scaled to as many replicas, and later back.
-    Scale { workload: String, replicas: usize, ms: u64 },
+    Scale {
+        workload: String,
+        replicas: usize,
+        ms: u64,
+    },
     /// A workload gets a version whose pods never become Ready, and later its own again.
     BadRollOut { workload: String, ms: u64 },
     /// Some pods of a workload with a budget are not Ready.
-    Unhealthy { workload: String, pods: usize, ms: u64 },
+    Unhealthy {
+        workload: String,
+        pods: usize,
+        ms: u64,
+    },
     /// A pod on a node is being deleted, and a finalizer keeps it.
     StuckPod { node: usize, ms: u64 },
     /// A host's API takes connections, and answers nothing.
@@ -173,13 +214,17 @@ impl Fault {
     /// After how many milliseconds it is taken back. An API that is started again comes back by itself.
     pub(crate) fn lasts(&self) -> Option<u64> {
         let json = self.json();
-        json["ms"].as_u64().filter(|_| !matches!(self, Self::ApiRestarts { .. }))
+        json["ms"]
+            .as_u64()
+            .filter(|_| !matches!(self, Self::ApiRestarts { .. }))
     }
 
     /// The node that it is of, if it is of one.
     pub(crate) fn node(&self) -> Option<usize> {
         let json = self.json();
-        let node = json.get("node").or_else(|| json.pointer("/process/agent"))?;
+        let node = json
+            .get("node")
+            .or_else(|| json.pointer("/process/agent"))?;
         node.as_u64().and_then(|node| usize::try_from(node).ok())
     }
 
@@ -191,7 +236,9 @@ impl Fault {
     /// Its kind and what it is made on: taking back one of several is taking back all.
     pub(crate) fn subject(&self) -> String {
         let json = self.json();
-        ["fault", "node", "workload", "pool"].map(|field| json[field].to_string()).concat()
+        ["fault", "node", "workload", "pool"]
+            .map(|field| json[field].to_string())
+            .concat()
     }
 
     fn json(&self) -> Json {

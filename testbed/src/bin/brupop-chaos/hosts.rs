@@ -37,7 +37,9 @@ impl Hosts {
     /// Makes a fault, if it is one of hosts, or takes it back.
     pub(crate) fn set(&mut self, fleet: &Fleet, fault: &Fault, made: bool) {
         match fault {
-            Fault::HostAnswers { node, call, answer, .. } => {
+            Fault::HostAnswers {
+                node, call, answer, ..
+            } => {
                 self.change(fleet, *node, |faults| {
                     set(&mut faults.answers, *call, made.then(|| answer.clone()));
                 });
@@ -52,14 +54,22 @@ impl Hosts {
                 set(&mut faults.endings, *command, made.then(fails));
             }),
             Fault::CommandHangs { node, command, .. } => {
-                self.change(fleet, *node, |f| set(&mut f.endings, *command, made.then_some(Ending::Lost)));
+                self.change(fleet, *node, |f| {
+                    set(&mut f.endings, *command, made.then_some(Ending::Lost))
+                });
             }
             Fault::CommandLasts { node, command, ms } => {
                 let longer = made.then_some(Duration::from_millis(*ms));
-                self.change(fleet, *node, |faults| set(&mut faults.lasting, *command, longer));
+                self.change(fleet, *node, |faults| {
+                    set(&mut faults.lasting, *command, longer)
+                });
             }
-            Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = made),
-            Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = made),
+            Fault::FallsBack { node, .. } => {
+                self.change(fleet, *node, |f| f.falls_back_on_boot = made)
+            }
+            Fault::RebootIgnored { node, .. } => {
+                self.change(fleet, *node, |f| f.reboot_ignored = made)
+            }
             Fault::StaysDown { node, .. } => {
                 if made {
                     self.stay_down.insert(*node);
@@ -70,12 +80,18 @@ impl Hosts {
             }
             Fault::NobodyReturns { .. } => {
                 let others = self.nobody_returns;
-                self.nobody_returns = if made { others + 1 } else { others.saturating_sub(1) };
+                self.nobody_returns = if made {
+                    others + 1
+                } else {
+                    others.saturating_sub(1)
+                };
                 self.keep_down(fleet);
             }
             Fault::Reboots { node } => on_host(fleet, *node, Host::reboot_now),
             Fault::ApiRestarts { node, ms } => {
-                on_host(fleet, *node, |host| host.restart_api(Duration::from_millis(*ms)));
+                on_host(fleet, *node, |host| {
+                    host.restart_api(Duration::from_millis(*ms))
+                });
             }
             _ => {}
         }

@@ -21,8 +21,11 @@ use crate::watch::Watch;
 use crate::world::SECRET;
 
 /// The rule that is violated in each source, and the source.
-const SOURCES: [(&str, &str); 3] =
-    [("limit", "the store's history"), ("tests", "the audit log"), ("logs", "the programs' logs")];
+const SOURCES: [(&str, &str); 3] = [
+    ("limit", "the store's history"),
+    ("tests", "the audit log"),
+    ("logs", "the programs' logs"),
+];
 /// How long the sources may take to show it, and how often it is done until they do.
 const SEEN_WITHIN: Duration = Duration::from_secs(40);
 const AGAIN: Duration = Duration::from_secs(4);
@@ -35,16 +38,34 @@ pub(crate) async fn unseen(fleet: &Fleet, watch: &mut Watch) -> Result<Vec<Viola
     let done = until_seen(fleet, watch).await;
     let found = std::mem::replace(&mut watch.found, of_the_run);
     done?;
-    let blind =
-        |source: &str| Violation::new("blind", format!("{source} did not show a stolen token's work"));
-    Ok(SOURCES.iter().filter(|(rule, _)| !found.violates(rule)).map(|(_, source)| blind(source)).collect())
+    let blind = |source: &str| {
+        Violation::new(
+            "blind",
+            format!("{source} did not show a stolen token's work"),
+        )
+    };
+    Ok(SOURCES
+        .iter()
+        .filter(|(rule, _)| !found.violates(rule))
+        .map(|(_, source)| blind(source))
+        .collect())
 }
 
 async fn until_seen(fleet: &Fleet, watch: &mut Watch) -> Result<()> {
-    let reconciler = fleet.processes("reconciler").into_iter().next().context("no reconciler runs")?;
-    let token = fleet.control_plane.bound_token(NAMESPACE, "brupop-reconciler", &reconciler.pod).await?;
+    let reconciler = fleet
+        .processes("reconciler")
+        .into_iter()
+        .next()
+        .context("no reconciler runs")?;
+    let token = fleet
+        .control_plane
+        .bound_token(NAMESPACE, "brupop-reconciler", &reconciler.pod)
+        .await?;
     let client = fleet.control_plane.client_for_token(&token).await?;
-    let uid = Api::<Node>::all(fleet.client()).get(&node_name(0)).await?.uid();
+    let uid = Api::<Node>::all(fleet.client())
+        .get(&node_name(0))
+        .await?
+        .uid();
     let began = Instant::now();
     let mut done: Option<Instant> = None;
     let is_seen = |found: &Found| SOURCES.iter().all(|(rule, _)| found.violates(rule));
@@ -55,7 +76,9 @@ async fn until_seen(fleet: &Fleet, watch: &mut Watch) -> Result<()> {
         }
         sleep(LOOK).await;
         watch.look(fleet)?;
-        watch.found.add(logs(&fleet.control_plane.sandbox().logs())?);
+        watch
+            .found
+            .add(logs(&fleet.control_plane.sandbox().logs())?);
     }
     Ok(())
 }
@@ -63,7 +86,8 @@ async fn until_seen(fleet: &Fleet, watch: &mut Watch) -> Result<()> {
 /// Cordons the first node, which has this UID and no slot, takes that back without a test, and has the webhook log a secret.
 async fn misuse(client: &Client, uid: Option<&str>) -> Result<()> {
     let (nodes, name) = (Api::<Node>::all(client.clone()), node_name(0));
-    let marker = json!({"shadow_uid": "stolen", "attempt": 1, "cordoned_at": "2026-01-01T00:00:00Z"});
+    let marker =
+        json!({"shadow_uid": "stolen", "attempt": 1, "cordoned_at": "2026-01-01T00:00:00Z"});
     let cordon = json!([
         {"op": "test", "path": "/metadata/uid", "value": uid},
         {"op": "test", "path": MARKER, "value": null},
@@ -74,12 +98,16 @@ async fn misuse(client: &Client, uid: Option<&str>) -> Result<()> {
     let params = PatchParams::default();
     // A refusal is no failure: the sources are looked at.
     let _ = nodes.patch(&name, &params, &cordon).await;
-    let back =
-        json!({"metadata": {"annotations": {MARKER_ANNOTATION: null}}, "spec": {"unschedulable": null}});
+    let back = json!({"metadata": {"annotations": {MARKER_ANNOTATION: null}}, "spec": {"unschedulable": null}});
     let _ = nodes.patch(&name, &params, &Patch::Merge(back)).await;
     let shadow = json!({"apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
         "metadata": {"name": format!("brs-{SECRET}")}, "spec": {"state": "Idle"}});
-    let dry_run = PostParams { dry_run: true, field_manager: None };
-    let _ = shadows(client.clone()).create(&dry_run, &serde_json::from_value(shadow)?).await;
+    let dry_run = PostParams {
+        dry_run: true,
+        field_manager: None,
+    };
+    let _ = shadows(client.clone())
+        .create(&dry_run, &serde_json::from_value(shadow)?)
+        .await;
     Ok(())
 }

@@ -74,20 +74,28 @@ async fn all(arguments: &Arguments) -> Result<bool> {
         let plan = schedule::plan(seed, Duration::from_secs(arguments.seconds));
         let name = format!("seed-{seed}");
         let file = arguments.to.join(format!("{name}.jsonl"));
-        std::fs::write(&file, schedule::print(&plan)).with_context(|| file.display().to_string())?;
+        std::fs::write(&file, schedule::print(&plan))
+            .with_context(|| file.display().to_string())?;
         if !holds(arguments, &name, &plan).await {
             failed.push(seed);
         }
     }
     if arguments.seeds > 1 {
-        println!("== {} seeds from {first} on, violations in {failed:?}", arguments.seeds);
+        println!(
+            "== {} seeds from {first} on, violations in {failed:?}",
+            arguments.seeds
+        );
     }
     Ok(failed.is_empty())
 }
 
 /// Runs one plan; returns whether nothing was found.
 async fn holds(arguments: &Arguments, name: &str, plan: &Plan) -> bool {
-    println!("== {name}: {} faults; {:?}", plan.steps.len(), plan.settings);
+    println!(
+        "== {name}: {} faults; {:?}",
+        plan.steps.len(),
+        plan.settings
+    );
     let found = run(plan, &arguments.to.join(name)).await;
     let found = found.unwrap_or_else(|error| vec![Violation::new(TEST_BED, format!("{error:#}"))]);
     for violation in &found {

@@ -54,7 +54,9 @@ pub(crate) async fn merge<K>(objects: &Api<K>, name: &str, patch: Json) -> Resul
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    objects.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    objects
+        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await?;
     Ok(())
 }
 
@@ -79,14 +81,21 @@ pub(crate) async fn cordon(client: Client, node: usize) -> Result<()> {
 
 /// Uncordons a node, no matter who cordoned it.
 pub(crate) async fn uncordon(client: Client, node: usize) -> Result<()> {
-    let patch = json!({"metadata": {"annotations": {BY_HAND: null}}, "spec": {"unschedulable": null}});
+    let patch =
+        json!({"metadata": {"annotations": {BY_HAND: null}}, "spec": {"unschedulable": null}});
     patch_node(&client, node, patch).await
 }
 
 /// Uncordons a node that a person has cordoned.
 pub(crate) async fn uncordon_own(client: Client, node: usize) -> Result<()> {
-    let now = Api::<Node>::all(client.clone()).get(&node_name(node)).await?;
-    if now.annotations().contains_key(BY_HAND) { uncordon(client, node).await } else { Ok(()) }
+    let now = Api::<Node>::all(client.clone())
+        .get(&node_name(node))
+        .await?;
+    if now.annotations().contains_key(BY_HAND) {
+        uncordon(client, node).await
+    } else {
+        Ok(())
+    }
 }
 
 /// As `kubectl drain`, once over, and for the pods of daemons, too.
@@ -105,20 +114,37 @@ pub(crate) async fn drain(client: Client, node: usize) -> Result<()> {
 pub(crate) async fn acknowledge(client: Client) -> Result<()> {
     let fleets = fleets(client);
     let versions = fleets.get(FLEET).await?.status.unwrap_or_default().versions;
-    let halts = versions.into_iter().filter_map(|(version, record)| Some((version, record.halted?.at)));
-    let halts: Vec<Json> = halts.map(|(version, at)| json!({"version": version, "haltedAt": at})).collect();
-    merge(&fleets, FLEET, json!({"spec": {"acknowledgedHalts": halts}})).await
+    let halts = versions
+        .into_iter()
+        .filter_map(|(version, record)| Some((version, record.halted?.at)));
+    let halts: Vec<Json> = halts
+        .map(|(version, at)| json!({"version": version, "haltedAt": at}))
+        .collect();
+    merge(
+        &fleets,
+        FLEET,
+        json!({"spec": {"acknowledgedHalts": halts}}),
+    )
+    .await
 }
 
 pub(crate) async fn edit_status(client: Client, node: usize, status: Json) -> Result<()> {
     let patch = Patch::Merge(json!({"status": status}));
-    shadows(client).patch_status(&shadow_name(node), &PatchParams::default(), &patch).await?;
+    shadows(client)
+        .patch_status(&shadow_name(node), &PatchParams::default(), &patch)
+        .await?;
     Ok(())
 }
 
 /// Deletes an object that is there.
-pub(crate) async fn delete<K: Clone + DeserializeOwned + Debug>(objects: &Api<K>, name: &str) -> Result<()> {
-    Ok(objects.delete(name, &DeleteParams::default()).await.map(drop)?)
+pub(crate) async fn delete<K: Clone + DeserializeOwned + Debug>(
+    objects: &Api<K>,
+    name: &str,
+) -> Result<()> {
+    Ok(objects
+        .delete(name, &DeleteParams::default())
+        .await
+        .map(drop)?)
 }
 
 /// Deletes an object, whenever the API server takes that.
@@ -126,7 +152,10 @@ pub(crate) async fn until_gone<K: Clone + DeserializeOwned + Debug>(
     objects: &Api<K>,
     name: &str,
 ) -> Result<()> {
-    while remove(objects, name, &DeleteParams::default()).await.is_err() {
+    while remove(objects, name, &DeleteParams::default())
+        .await
+        .is_err()
+    {
         sleep(RETRY).await;
     }
     Ok(())
@@ -148,7 +177,10 @@ pub(crate) async fn make<K>(objects: &Api<K>, object: Json) -> Result<()>
 where
     K: Clone + DeserializeOwned + Serialize + Debug,
 {
-    match objects.create(&PostParams::default(), &serde_json::from_value(object)?).await {
+    match objects
+        .create(&PostParams::default(), &serde_json::from_value(object)?)
+        .await
+    {
         Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),
         made => Ok(made.map(drop)?),
     }
@@ -156,7 +188,9 @@ where
 
 /// Writes a marker that nobody can read on a Node without one; or takes it away.
 pub(crate) async fn break_marker(client: Client, node: usize, broken: bool) -> Result<()> {
-    let now = Api::<Node>::all(client.clone()).get(&node_name(node)).await?;
+    let now = Api::<Node>::all(client.clone())
+        .get(&node_name(node))
+        .await?;
     let marker = now.annotations().get(MARKER_ANNOTATION);
     if marker.map(String::as_str) != (!broken).then_some(BROKEN) {
         ensure!(!broken, "the Node is being updated");
@@ -200,20 +234,33 @@ pub(crate) async fn set_times_ahead(client: Client, node: usize) -> Result<()> {
     if shadow.spec.failures.is_some() {
         spec["failures"] = json!({"at": ahead});
     }
-    merge(&shadows, &shadow_name(node), json!({"metadata": {"uid": shadow.uid()}, "spec": spec})).await?;
+    merge(
+        &shadows,
+        &shadow_name(node),
+        json!({"metadata": {"uid": shadow.uid()}, "spec": spec}),
+    )
+    .await?;
     let fleets = fleets(client);
     let fleet = fleets.get(FLEET).await?;
     let status = fleet.status.clone().unwrap_or_default();
-    let slots: BTreeMap<&String, Json> =
-        status.slots.keys().map(|shadow| (shadow, json!({"since": ahead}))).collect();
+    let slots: BTreeMap<&String, Json> = status
+        .slots
+        .keys()
+        .map(|shadow| (shadow, json!({"since": ahead})))
+        .collect();
     let mut status = json!({"slots": slots});
-    if fleet.status.is_some_and(|status| status.last_finished.is_some()) {
+    if fleet
+        .status
+        .is_some_and(|status| status.last_finished.is_some())
+    {
         status["lastFinished"] = json!(ahead);
     }
     // Of the ledger as it was read: a slot that was given back meanwhile must not come back.
     let metadata = json!({"resourceVersion": fleet.metadata.resource_version});
     let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
-    fleets.patch_status(FLEET, &PatchParams::default(), &patch).await?;
+    fleets
+        .patch_status(FLEET, &PatchParams::default(), &patch)
+        .await?;
     Ok(())
 }
 
@@ -221,7 +268,10 @@ pub(crate) async fn set_times_ahead(client: Client, node: usize) -> Result<()> {
 pub(crate) async fn add_node(client: Client, node: usize, host: Host) -> Result<()> {
     let nodes = Api::<Node>::all(client.clone());
     // Its status comes after it, and with it the room for pods.
-    let is_made = |node: Node| node.status.is_some_and(|status| status.allocatable.is_some());
+    let is_made = |node: Node| {
+        node.status
+            .is_some_and(|status| status.allocatable.is_some())
+    };
     if nodes.get_opt(&node_name(node)).await?.is_some_and(is_made) {
         return Ok(());
     }
@@ -246,12 +296,17 @@ pub(crate) async fn configure(
     value: String,
 ) -> Result<()> {
     let container = json!({"name": component, "env": [{"name": setting, "value": value}]});
-    let patch = Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": [container]}}}}));
+    let patch =
+        Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": [container]}}}}));
     let (name, params) = (format!("brupop-{component}"), PatchParams::default());
     if component == "agent" {
-        Api::<DaemonSet>::namespaced(client, NAMESPACE).patch(&name, &params, &patch).await?;
+        Api::<DaemonSet>::namespaced(client, NAMESPACE)
+            .patch(&name, &params, &patch)
+            .await?;
     } else {
-        Api::<Deployment>::namespaced(client, NAMESPACE).patch(&name, &params, &patch).await?;
+        Api::<Deployment>::namespaced(client, NAMESPACE)
+            .patch(&name, &params, &patch)
+            .await?;
     }
     Ok(())
 }

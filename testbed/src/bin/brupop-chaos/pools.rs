@@ -78,7 +78,11 @@ fn change_of(random: &mut Random, pool: &str) -> Fault {
         PoolChange::Closed | PoolChange::Alternates => LASTING,
         _ => CLOSED,
     };
-    Fault::Pool { pool: pool.to_owned(), change, ms: random.within(lasts) }
+    Fault::Pool {
+        pool: pool.to_owned(),
+        change,
+        ms: random.within(lasts),
+    }
 }
 
 /// Labels the nodes, and makes the pools.
@@ -101,7 +105,13 @@ async fn apply(client: Client, pool: &str, spec: Json) -> Result<()> {
     let pools = Api::<BottlerocketPool>::namespaced(client, NAMESPACE);
     let object = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
         "metadata": {"name": pool}, "spec": spec});
-    pools.patch(pool, &PatchParams::apply("people").force(), &Patch::Apply(object)).await?;
+    pools
+        .patch(
+            pool,
+            &PatchParams::apply("people").force(),
+            &Patch::Apply(object),
+        )
+        .await?;
     Ok(())
 }
 
@@ -112,8 +122,7 @@ pub(crate) async fn change(client: Client, pool: String, change: PoolChange) -> 
         PoolChange::Limit(limit) => spec["maxUnavailable"] = json!(limit),
         PoolChange::Paused => spec["paused"] = json!(true),
         PoolChange::Frozen => {
-            spec["freezes"] =
-                json!([{"name": "now", "start": "2020-01-01T00:00:00Z", "end": "2099-01-01T00:00:00Z"}]);
+            spec["freezes"] = json!([{"name": "now", "start": "2020-01-01T00:00:00Z", "end": "2099-01-01T00:00:00Z"}]);
         }
         PoolChange::Closed => {
             let hour = (Timestamp::now().to_zoned(TimeZone::UTC).hour() + 12) % 24;

@@ -37,7 +37,10 @@ mod tests {
     #[test]
     fn numbers_follow_from_the_seed() {
         let mut random = Random::new(1_234_567);
-        assert_eq!([random.next(), random.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+        assert_eq!(
+            [random.next(), random.next()],
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]
+        );
         assert!((0..100).all(|_| (3..5).contains(&random.within(3..5))));
     }
 }

@@ -47,15 +47,24 @@ pub(crate) async fn run(plan: &Plan, keep: &Path) -> Result<Vec<Violation>> {
     let mut maker = Maker::new();
     let failed = |error: anyhow::Error| vec![Violation::new(TEST_BED, format!("{error:#}"))];
     let rests = go_through(&mut fleet, &mut watch, &mut maker, plan).await;
-    watch.found.add(logs(&fleet.control_plane.sandbox().logs())?);
+    watch
+        .found
+        .add(logs(&fleet.control_plane.sandbox().logs())?);
     let unseen = match rests {
-        Ok(true) => impostor::unseen(&fleet, &mut watch).await.unwrap_or_else(failed),
+        Ok(true) => impostor::unseen(&fleet, &mut watch)
+            .await
+            .unwrap_or_else(failed),
         Ok(false) => vec![],
         Err(error) => failed(error),
     };
     watch.found.add(unseen);
     let requested = |ended: &Ended| ended.requested;
-    let reboots = fleet.hosts.iter().flat_map(Host::ended_boots).filter(requested).count();
+    let reboots = fleet
+        .hosts
+        .iter()
+        .flat_map(Host::ended_boots)
+        .filter(requested)
+        .count();
     println!(
         "-- {} reboots granted, {reboots} asked for; faults: {:?}",
         watch.objects.grants.len(),
@@ -68,42 +77,65 @@ pub(crate) async fn run(plan: &Plan, keep: &Path) -> Result<Vec<Violation>> {
 }
 
 /// The faults, and what comes after them. Returns whether everything came to rest.
-async fn go_through(fleet: &mut Fleet, watch: &mut Watch, maker: &mut Maker, plan: &Plan) -> Result<bool> {
+async fn go_through(
+    fleet: &mut Fleet,
+    watch: &mut Watch,
+    maker: &mut Maker,
+    plan: &Plan,
+) -> Result<bool> {
     make_faults(fleet, watch, maker, &plan.steps).await?;
     let (began, granted) = (Instant::now(), watch.objects.grants.len());
     // All of it is news for every node.
     for node in 0..NODES {
-        watch.audited.writes.fault(Timestamp::now(), Some(node_name(node)));
+        watch
+            .audited
+            .writes
+            .fault(Timestamp::now(), Some(node_name(node)));
     }
     calm(fleet, maker, plan).await?;
     let rests = settle(fleet, watch, maker).await?;
     let at_rest = if rests { "at rest" } else { "not at rest" };
-    println!("-- {granted} reboots granted under faults; {at_rest} {} s later", began.elapsed().as_secs());
+    println!(
+        "-- {granted} reboots granted under faults; {at_rest} {} s later",
+        began.elapsed().as_secs()
+    );
     watch.conclude(fleet)?;
     Ok(rests)
 }
 
 /// Makes the faults in their turn, and takes each back in its own.
-async fn make_faults(fleet: &mut Fleet, watch: &mut Watch, maker: &mut Maker, steps: &[Step]) -> Result<()> {
+async fn make_faults(
+    fleet: &mut Fleet,
+    watch: &mut Watch,
+    maker: &mut Maker,
+    steps: &[Step],
+) -> Result<()> {
     let mut line: BTreeMap<(u64, usize), (bool, &Fault)> = BTreeMap::new();
     for (number, step) in steps.iter().enumerate() {
         line.insert((step.at, number), (true, &step.fault));
     }
     let began = Instant::now();
     // What is not taken back when the last one is made, is taken back with all the rest; but etcd must have been restored.
-    while line.values().any(|(make, fault)| *make || matches!(fault, Fault::Restore { .. }))
+    while line
+        .values()
+        .any(|(make, fault)| *make || matches!(fault, Fault::Restore { .. }))
         && let Some(entry) = line.first_entry()
     {
         let at = Duration::from_millis(entry.key().0);
         if began.elapsed() >= at {
             let ((_, number), (make, fault)) = entry.remove_entry();
-            watch.audited.writes.fault(Timestamp::now(), fault.node().map(node_name));
+            watch
+                .audited
+                .writes
+                .fault(Timestamp::now(), fault.node().map(node_name));
             if make {
                 if matches!(fault, Fault::Restore { .. }) && !maker.has_snapshot() {
                     watch.keep();
                 }
-                let done =
-                    timeout(MAKING, maker.make(fleet, fault)).await.context("it takes too long").flatten();
+                let done = timeout(MAKING, maker.make(fleet, fault))
+                    .await
+                    .context("it takes too long")
+                    .flatten();
                 say(began, fault, "", done.as_ref().err());
                 if let Some(ms) = fault.lasts() {
                     let until = u64::try_from(began.elapsed().as_millis())? + ms;
@@ -125,8 +157,13 @@ async fn make_faults(fleet: &mut Fleet, watch: &mut Watch, maker: &mut Maker, st
 
 fn say(began: Instant, fault: &Fault, what: &str, error: Option<&anyhow::Error>) {
     let fault = serde_json::to_string(fault).unwrap_or_default();
-    let error = error.map(|error| format!(" (skipped: {})", people::why(error))).unwrap_or_default();
-    println!("{:>7.1} s  {what}{fault}{error}", began.elapsed().as_secs_f32());
+    let error = error
+        .map(|error| format!(" (skipped: {})", people::why(error)))
+        .unwrap_or_default();
+    println!(
+        "{:>7.1} s  {what}{fault}{error}",
+        began.elapsed().as_secs_f32()
+    );
 }
 
 /// No fault any more, and people have gone home; then there is one more release.
@@ -142,9 +179,15 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, plan: &Plan) -> Result<()> {
     maker.until_people_are_done().await;
     let began = Instant::now();
     loop {
-        match timeout(TRY, tidy_up(fleet, plan)).await.context("no answer").flatten() {
+        match timeout(TRY, tidy_up(fleet, plan))
+            .await
+            .context("no answer")
+            .flatten()
+        {
             Ok(()) => break,
-            Err(error) if began.elapsed() > TIDYING => return Err(error.context("nobody can tidy up")),
+            Err(error) if began.elapsed() > TIDYING => {
+                return Err(error.context("nobody can tidy up"));
+            }
             Err(_) => {
                 maker.mend(fleet)?;
                 sleep(LOOK * 10).await;
@@ -161,7 +204,11 @@ async fn tidy_up(fleet: &Fleet, plan: &Plan) -> Result<()> {
         people::add_node(fleet.client(), node, host).await?;
         pools::label(fleet.client(), node, pools::tier(node).to_owned()).await?;
     }
-    let lasting = plan.steps.iter().map(|step| &step.fault).filter(|fault| fault.lasts().is_some());
+    let lasting = plan
+        .steps
+        .iter()
+        .map(|step| &step.fault)
+        .filter(|fault| fault.lasts().is_some());
     let once: BTreeMap<String, &Fault> = lasting.map(|fault| (fault.subject(), fault)).collect();
     for fault in once.into_values() {
         let host = fault.node().and_then(|node| fleet.hosts.get(node)).cloned();
@@ -184,7 +231,9 @@ async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker) -> Result<b
             (last_step, stepped) = (watch.objects.last_step, Instant::now());
         }
         let rests = restless(&watch.objects, LAST, NODES, false).is_empty();
-        rested = rested.filter(|_| rests).or_else(|| rests.then(Instant::now));
+        rested = rested
+            .filter(|_| rests)
+            .or_else(|| rests.then(Instant::now));
         let since = rested.map_or(Duration::ZERO, |rested| rested.elapsed());
         if (since > AT_REST) != is_quiet {
             is_quiet = !is_quiet;
@@ -195,7 +244,11 @@ async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker) -> Result<b
         }
         if stepped.elapsed() > NO_PROGRESS || began.elapsed() > LONGEST {
             let restless = restless(&watch.objects, LAST, NODES, true);
-            watch.found.add(restless.into_iter().map(|what| Violation::new("rest", what)));
+            watch.found.add(
+                restless
+                    .into_iter()
+                    .map(|what| Violation::new("rest", what)),
+            );
             return Ok(false);
         }
         sleep(LOOK).await;

@@ -14,7 +14,11 @@ use crate::random::Random;
 use crate::world::NODES;
 
 /// Releases, when they come, in per cent of the time, and whether they are bad.
-const RELEASES: [(&str, u64, bool); 3] = [("1.20.0", 3, false), ("1.21.0", 35, true), ("1.22.0", 60, false)];
+const RELEASES: [(&str, u64, bool); 3] = [
+    ("1.20.0", 3, false),
+    ("1.21.0", 35, true),
+    ("1.22.0", 60, false),
+];
 
 /// The last release, which is published when the faults have stopped.
 pub(crate) const LAST: &str = "1.30.0";
@@ -39,16 +43,27 @@ pub(crate) fn plan(seed: u64, length: Duration) -> Plan {
     let many = (12, ["unlimited", "unlimited"].map(str::to_owned));
     let (limit, failures) = if random.within(0..3) == 0 { many } else { few };
     let pools = seed.is_multiple_of(2);
-    let settings = Settings { limit, failures, exclusion: random.within(0..2), pools };
+    let settings = Settings {
+        limit,
+        failures,
+        exclusion: random.within(0..2),
+        pools,
+    };
     let mut steps: Vec<Step> = RELEASES
         .map(|(version, percent, bad)| Step {
             at: length * percent / 100,
-            fault: Fault::Publish { version: version.to_owned(), bad },
+            fault: Fault::Publish {
+                version: version.to_owned(),
+                bad,
+            },
         })
         .into();
     let mut at = 1_000;
     while at < length {
-        steps.push(Step { at, fault: fault(&mut random) });
+        steps.push(Step {
+            at,
+            fault: fault(&mut random),
+        });
         at += random.within(GAP);
     }
     if pools {
@@ -58,7 +73,12 @@ pub(crate) fn plan(seed: u64, length: Duration) -> Plan {
         let mut at = random.within(20_000..60_000);
         // Before the other faults stop.
         while at + RESTORED_AFTER.end < length {
-            steps.push(Step { at, fault: Fault::Restore { ms: random.within(RESTORED_AFTER) } });
+            steps.push(Step {
+                at,
+                fault: Fault::Restore {
+                    ms: random.within(RESTORED_AFTER),
+                },
+            });
             at += random.within(90_000..150_000);
         }
     }
@@ -71,17 +91,32 @@ type Make = fn(&mut Random) -> Fault;
 
 /// How often each kind comes, and how it is made. What has found something, or is likely to, comes more often.
 const KINDS: [(u64, Make); 47] = [
-    (12, |random| Fault::Kill { process: process(random) }),
-    (12, |random| Fault::Freeze { process: process(random), ms: random.within(500..9_000) }),
-    (4, |random| Fault::DeletePod { process: process(random) }),
-    (3, |random| Fault::KillPlane { program: plane(random), ms: random.within(200..5_000) }),
-    (3, |random| Fault::FreezePlane { program: plane(random), ms: random.within(200..5_000) }),
+    (12, |random| Fault::Kill {
+        process: process(random),
+    }),
+    (12, |random| Fault::Freeze {
+        process: process(random),
+        ms: random.within(500..9_000),
+    }),
+    (4, |random| Fault::DeletePod {
+        process: process(random),
+    }),
+    (3, |random| Fault::KillPlane {
+        program: plane(random),
+        ms: random.within(200..5_000),
+    }),
+    (3, |random| Fault::FreezePlane {
+        program: plane(random),
+        ms: random.within(200..5_000),
+    }),
     (16, |random| Fault::Network {
         process: process(random),
         weather: *random.one(&[Weather::Slow, Weather::Silent, Weather::Deaf, Weather::Shut]),
         ms: random.within(500..12_000),
     }),
-    (3, |random| Fault::WebhookUnreachable { ms: random.within(500..8_000) }),
+    (3, |random| Fault::WebhookUnreachable {
+        ms: random.within(500..8_000),
+    }),
     (12, |random| Fault::HostAnswers {
         node: node(random),
         call: *random.one(&CALLS),
@@ -93,28 +128,70 @@ const KINDS: [(u64, Make); 47] = [
         command: *random.one(&COMMANDS),
         ms: random.within(500..8_000),
     }),
-    (3, |random| Fault::FallsBack { node: node(random), ms: random.within(2_000..15_000) }),
-    (3, |random| Fault::RebootIgnored { node: node(random), ms: random.within(2_000..15_000) }),
-    (4, |random| Fault::StaysDown { node: node(random), ms: random.within(3_000..40_000) }),
-    (3, |random| Fault::NobodyReturns { ms: random.within(15_000..60_000) }),
-    (6, |random| Fault::Reboots { node: node(random) }),
-    (3, |random| Fault::ApiRestarts { node: node(random), ms: random.within(100..4_000) }),
-    (3, |random| Fault::Recreate { node: node(random) }),
-    (2, |random| Fault::Leave { node: node(random), ms: random.within(2_000..15_000) }),
-    (4, |random| Fault::Throttled { ms: random.within(500..6_000) }),
-    (5, |random| Fault::Refused { ms: random.within(500..6_000) }),
-    (3, |random| {
-        configure("reconciler", "MAX_CONCURRENT_UPDATE", random.one::<&str>(&["1", "2", "3", "4", "6"]))
+    (3, |random| Fault::FallsBack {
+        node: node(random),
+        ms: random.within(2_000..15_000),
     }),
-    (8, |random| Fault::Cordon { node: node(random), ms: random.within(2_000..50_000) }),
+    (3, |random| Fault::RebootIgnored {
+        node: node(random),
+        ms: random.within(2_000..15_000),
+    }),
+    (4, |random| Fault::StaysDown {
+        node: node(random),
+        ms: random.within(3_000..40_000),
+    }),
+    (3, |random| Fault::NobodyReturns {
+        ms: random.within(15_000..60_000),
+    }),
+    (6, |random| Fault::Reboots { node: node(random) }),
+    (3, |random| Fault::ApiRestarts {
+        node: node(random),
+        ms: random.within(100..4_000),
+    }),
+    (3, |random| Fault::Recreate { node: node(random) }),
+    (2, |random| Fault::Leave {
+        node: node(random),
+        ms: random.within(2_000..15_000),
+    }),
+    (4, |random| Fault::Throttled {
+        ms: random.within(500..6_000),
+    }),
+    (5, |random| Fault::Refused {
+        ms: random.within(500..6_000),
+    }),
+    (3, |random| {
+        configure(
+            "reconciler",
+            "MAX_CONCURRENT_UPDATE",
+            random.one::<&str>(&["1", "2", "3", "4", "6"]),
+        )
+    }),
+    (8, |random| Fault::Cordon {
+        node: node(random),
+        ms: random.within(2_000..50_000),
+    }),
     (4, |random| Fault::Uncordon { node: node(random) }),
-    (2, |random| Fault::Drain { node: node(random), ms: random.within(2_000..15_000) }),
-    (3, |random| Fault::PauseNode { node: node(random), ms: random.within(1_000..15_000) }),
-    (3, |random| Fault::PauseFleet { ms: random.within(500..12_000) }),
+    (2, |random| Fault::Drain {
+        node: node(random),
+        ms: random.within(2_000..15_000),
+    }),
+    (3, |random| Fault::PauseNode {
+        node: node(random),
+        ms: random.within(1_000..15_000),
+    }),
+    (3, |random| Fault::PauseFleet {
+        ms: random.within(500..12_000),
+    }),
     (3, |_| Fault::Acknowledge),
     (2, |_| Fault::DeleteFleet),
-    (3, |random| Fault::Unlabel { node: node(random), ms: random.within(1_000..15_000) }),
-    (2, |random| Fault::UpdateNow { node: node(random), ms: random.within(5_000..20_000) }),
+    (3, |random| Fault::Unlabel {
+        node: node(random),
+        ms: random.within(1_000..15_000),
+    }),
+    (2, |random| Fault::UpdateNow {
+        node: node(random),
+        ms: random.within(5_000..20_000),
+    }),
     (4, |random| Fault::EditStatus {
         node: node(random),
         status: match random.within(0..4) {
@@ -129,8 +206,14 @@ const KINDS: [(u64, Make); 47] = [
         workload: (*random.one(&BUDGETS)).to_owned(),
         ms: random.within(1_000..20_000),
     }),
-    (3, |random| Fault::UnmanagedPod { node: node(random), ms: random.within(1_000..20_000) }),
-    (2, |random| Fault::UnreadableMarker { node: node(random), ms: random.within(1_000..20_000) }),
+    (3, |random| Fault::UnmanagedPod {
+        node: node(random),
+        ms: random.within(1_000..20_000),
+    }),
+    (2, |random| Fault::UnreadableMarker {
+        node: node(random),
+        ms: random.within(1_000..20_000),
+    }),
     (4, |random| Fault::CommandHangs {
         node: node(random),
         command: *random.one(&COMMANDS),
@@ -173,9 +256,18 @@ const KINDS: [(u64, Make); 47] = [
         pods: *random.one(&[1, 2, 4]),
         ms: random.within(5_000..30_000),
     }),
-    (4, |random| Fault::StuckPod { node: node(random), ms: random.within(5_000..40_000) }),
-    (4, |random| Fault::ApiHangs { node: node(random), ms: random.within(3_000..25_000) }),
-    (4, |random| Fault::RemovedWhenUpdated { node: node(random), ms: random.within(12_000..25_000) }),
+    (4, |random| Fault::StuckPod {
+        node: node(random),
+        ms: random.within(5_000..40_000),
+    }),
+    (4, |random| Fault::ApiHangs {
+        node: node(random),
+        ms: random.within(3_000..25_000),
+    }),
+    (4, |random| Fault::RemovedWhenUpdated {
+        node: node(random),
+        ms: random.within(12_000..25_000),
+    }),
     (4, |random| Fault::ClockAhead { node: node(random) }),
     (2, |random| match random.within(0..4) {
         0 => configure("agent", "PREFETCH", "true"),
@@ -187,7 +279,11 @@ const KINDS: [(u64, Make); 47] = [
 
 fn configure(component: &str, setting: &str, value: &str) -> Fault {
     let [component, setting, value] = [component, setting, value].map(str::to_owned);
-    Fault::Configure { component, setting, value }
+    Fault::Configure {
+        component,
+        setting,
+        value,
+    }
 }
 
 const COMMANDS: [Command; 3] = [Command::Refresh, Command::Prepare, Command::Activate];
@@ -245,8 +341,14 @@ fn process(random: &mut Random) -> Process {
 }
 
 /// Programs of the control plane; those that matter most more often.
-const PROGRAMS: [&str; 6] =
-    ["kube-apiserver", "kube-apiserver", "etcd", "etcd", "kube-controller-manager", "kube-scheduler"];
+const PROGRAMS: [&str; 6] = [
+    "kube-apiserver",
+    "kube-apiserver",
+    "etcd",
+    "etcd",
+    "kube-controller-manager",
+    "kube-scheduler",
+];
 
 fn plane(random: &mut Random) -> String {
     (*random.one(&PROGRAMS)).to_owned()
@@ -255,7 +357,9 @@ fn plane(random: &mut Random) -> String {
 /// As text: a line for the settings, and one for each fault.
 pub(crate) fn print(plan: &Plan) -> String {
     let steps = plan.steps.iter().map(serde_json::to_string);
-    let lines = [serde_json::to_string(&plan.settings)].into_iter().chain(steps);
+    let lines = [serde_json::to_string(&plan.settings)]
+        .into_iter()
+        .chain(steps);
     lines.map(|line| line.unwrap_or_default() + "\n").collect()
 }
 
@@ -265,7 +369,10 @@ pub(crate) fn parse(text: &str) -> Result<Plan> {
     let first = lines.next().context("an empty schedule")?;
     let settings: Settings = serde_json::from_str(first).with_context(|| first.to_owned())?;
     let steps = lines.map(|line| serde_json::from_str(line).with_context(|| line.to_owned()));
-    Ok(Plan { settings, steps: steps.collect::<Result<_>>()? })
+    Ok(Plan {
+        settings,
+        steps: steps.collect::<Result<_>>()?,
+    })
 }
 
 #[cfg(test)]
@@ -277,13 +384,18 @@ mod tests {
         let long = Duration::from_hours(1);
         let (seven, eight) = (plan(7, long), plan(8, long));
         assert_eq!(seven, plan(7, long));
-        let count =
-            |plan: &Plan, kind: &str| plan.steps.iter().filter(|step| step.fault.kind() == kind).count();
+        let count = |plan: &Plan, kind: &str| {
+            plan.steps
+                .iter()
+                .filter(|step| step.fault.kind() == kind)
+                .count()
+        };
         assert!(count(&seven, "pool") == 0 && count(&eight, "pool") > 100);
         assert!(count(&seven, "restore") == 0 && count(&eight, "restore") > 20);
         assert!(eight.steps.is_sorted_by_key(|step| step.at));
         assert_eq!(parse(&print(&eight)).unwrap(), eight);
-        let kinds: std::collections::BTreeSet<_> = eight.steps.iter().map(|step| step.fault.kind()).collect();
+        let kinds: std::collections::BTreeSet<_> =
+            eight.steps.iter().map(|step| step.fault.kind()).collect();
         // Releases, changes of pools and restores are not in the list, and settings of two components are twice.
         assert_eq!(kinds.len(), KINDS.len() + 3 - 1, "{kinds:?}");
     }

@@ -24,11 +24,20 @@ const REFUSED: &str = "brupop-chaos-refused";
 pub(crate) async fn budget(client: Client, workload: String, open: bool) -> Result<()> {
     let closed = json!({"maxUnavailable": 0, "minAvailable": null});
     let spec = if open { open_budget(&workload) } else { closed };
-    merge(&Api::<PodDisruptionBudget>::namespaced(client, SHOP), &workload, json!({"spec": spec})).await
+    merge(
+        &Api::<PodDisruptionBudget>::namespaced(client, SHOP),
+        &workload,
+        json!({"spec": spec}),
+    )
+    .await
 }
 
 /// Kubernetes evicts no pod that two budgets select. What selects more than 64 values is not read by us.
-pub(crate) async fn another_budget(client: Client, workload: String, unreadable: bool) -> Result<()> {
+pub(crate) async fn another_budget(
+    client: Client,
+    workload: String,
+    unreadable: bool,
+) -> Result<()> {
     let others = (0..if unreadable { 100 } else { 0 }).map(|number| format!("other-{number}"));
     let values: Vec<String> = std::iter::once(workload.clone()).chain(others).collect();
     let budget = json!({
@@ -37,12 +46,20 @@ pub(crate) async fn another_budget(client: Client, workload: String, unreadable:
             {"key": "app", "operator": "In", "values": values},
         ]}},
     });
-    make(&Api::<PodDisruptionBudget>::namespaced(client, SHOP), budget).await
+    make(
+        &Api::<PodDisruptionBudget>::namespaced(client, SHOP),
+        budget,
+    )
+    .await
 }
 
 /// Deletes it, whenever the API server takes that.
 pub(crate) async fn delete_another_budget(client: Client, workload: String) -> Result<()> {
-    until_gone(&Api::<PodDisruptionBudget>::namespaced(client, SHOP), &another(&workload)).await
+    until_gone(
+        &Api::<PodDisruptionBudget>::namespaced(client, SHOP),
+        &another(&workload),
+    )
+    .await
 }
 
 fn another(workload: &str) -> String {
@@ -55,11 +72,19 @@ pub(crate) async fn pod(client: Client, node: usize) -> Result<()> {
 }
 
 /// Makes a pod without a controller that is bound to this node, and kept by these finalizers.
-pub(crate) async fn bound_pod(client: Client, name: &str, node: usize, finalizers: &[&str]) -> Result<()> {
-    let mut pod = json!({"metadata": {"name": name, "finalizers": finalizers}, "spec": pod_spec("c")});
+pub(crate) async fn bound_pod(
+    client: Client,
+    name: &str,
+    node: usize,
+    finalizers: &[&str],
+) -> Result<()> {
+    let mut pod =
+        json!({"metadata": {"name": name, "finalizers": finalizers}, "spec": pod_spec("c")});
     pod["spec"]["nodeName"] = json!(node_name(node));
     let pod: Pod = from_value(pod)?;
-    Api::<Pod>::namespaced(client, SHOP).create(&PostParams::default(), &pod).await?;
+    Api::<Pod>::namespaced(client, SHOP)
+        .create(&PostParams::default(), &pod)
+        .await?;
     Ok(())
 }
 

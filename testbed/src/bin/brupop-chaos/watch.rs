@@ -83,13 +83,22 @@ impl Watch {
 
     /// etcd was restored: what came after this revision is forgotten.
     fn go_back(&mut self, to: u64, now: Duration) -> Result<()> {
-        let (mut then, since) = self.kept.take().context("etcd was restored from nobody's snapshot")?;
-        for (at, revision) in since.into_iter().filter(|(_, revision)| revision.number <= to) {
+        let (mut then, since) = self
+            .kept
+            .take()
+            .context("etcd was restored from nobody's snapshot")?;
+        for (at, revision) in since
+            .into_iter()
+            .filter(|(_, revision)| revision.number <= to)
+        {
             then.pools.now = at;
             // What it violates was found when it came.
             drop(then.take(revision));
         }
-        println!("   etcd was restored to revision {to}, the last was {}", self.objects.last);
+        println!(
+            "   etcd was restored to revision {to}, the last was {}",
+            self.objects.last
+        );
         then.pools.now = now;
         self.objects.go_back(then);
         Ok(())
@@ -112,7 +121,10 @@ impl Watch {
         self.found.add(self.audited.compare(&self.objects));
         self.found.add(hosts::check(&boots(fleet), &self.objects));
         if self.audited.is_blind() || self.objects.grants.is_empty() {
-            self.found.add([Violation::new("blind", "no write of ours was read, or no grant")]);
+            self.found.add([Violation::new(
+                "blind",
+                "no write of ours was read, or no grant",
+            )]);
         }
         Ok(())
     }
@@ -120,5 +132,10 @@ impl Watch {
 
 /// The boots of each node that have ended.
 fn boots(fleet: &Fleet) -> Vec<(String, Vec<Ended>)> {
-    fleet.hosts.iter().enumerate().map(|(number, host)| (node_name(number), host.ended_boots())).collect()
+    fleet
+        .hosts
+        .iter()
+        .enumerate()
+        .map(|(number, host)| (node_name(number), host.ended_boots()))
+        .collect()
 }

@@ -39,7 +39,9 @@ pub(crate) async fn roll_out(client: Client, workload: String, bad: bool) -> Res
     if !bad {
         // A StatefulSet waits for its broken pod for ever; a person has to delete it.
         let pods = Api::<Pod>::namespaced(client, SHOP);
-        let pending = ListParams::default().labels(&format!("app={workload}")).fields("status.phase=Pending");
+        let pending = ListParams::default()
+            .labels(&format!("app={workload}"))
+            .fields("status.phase=Pending");
         for pod in pods.list_metadata(&pending).await? {
             remove(&pods, &pod.name_any(), &DeleteParams::default()).await?;
         }
@@ -49,17 +51,34 @@ pub(crate) async fn roll_out(client: Client, workload: String, bad: bool) -> Res
 
 async fn patch(client: Client, workload: &str, patch: Json) -> Result<()> {
     if workload == "db" {
-        merge(&Api::<StatefulSet>::namespaced(client, SHOP), workload, patch).await
+        merge(
+            &Api::<StatefulSet>::namespaced(client, SHOP),
+            workload,
+            patch,
+        )
+        .await
     } else {
-        merge(&Api::<Deployment>::namespaced(client, SHOP), workload, patch).await
+        merge(
+            &Api::<Deployment>::namespaced(client, SHOP),
+            workload,
+            patch,
+        )
+        .await
     }
 }
 
 /// The first pods of a workload are Ready, or not.
-pub(crate) async fn set_ready(client: Client, workload: String, pods: usize, ready: bool) -> Result<()> {
+pub(crate) async fn set_ready(
+    client: Client,
+    workload: String,
+    pods: usize,
+    ready: bool,
+) -> Result<()> {
     let status = if ready { "True" } else { "False" };
     let all = Api::<Pod>::namespaced(client, SHOP);
-    let of_workload = all.list(&ListParams::default().labels(&format!("app={workload}"))).await?;
+    let of_workload = all
+        .list(&ListParams::default().labels(&format!("app={workload}")))
+        .await?;
     let running = |pod: &&Pod| {
         let status = pod.status.as_ref();
         status.and_then(|status| status.phase.as_deref()) == Some("Running")
@@ -67,12 +86,14 @@ pub(crate) async fn set_ready(client: Client, workload: String, pods: usize, rea
     // All of them are well again: others may be the first ones by now.
     let most = if ready { usize::MAX } else { pods };
     for pod in of_workload.iter().filter(running).take(most) {
-        let conditions =
-            json!([{"type": "Ready", "status": status}, {"type": "ContainersReady", "status": status}]);
-        let patch =
-            Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": conditions}}));
+        let conditions = json!([{"type": "Ready", "status": status}, {"type": "ContainersReady", "status": status}]);
+        let patch = Patch::Strategic(
+            json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": conditions}}),
+        );
         // It may be gone by now.
-        let _ = all.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await;
+        let _ = all
+            .patch_status(&pod.name_any(), &PatchParams::default(), &patch)
+            .await;
     }
     Ok(())
 }
@@ -81,16 +102,27 @@ pub(crate) async fn set_ready(client: Client, workload: String, pods: usize, rea
 pub(crate) async fn stuck_pod(client: Client, node: usize) -> Result<()> {
     tenants::bound_pod(client.clone(), &stuck_name(node), node, &[FINALIZER]).await?;
     let pods = Api::<Pod>::namespaced(client, SHOP);
-    pods.delete(&stuck_name(node), &DeleteParams::default().grace_period(1)).await?;
+    pods.delete(&stuck_name(node), &DeleteParams::default().grace_period(1))
+        .await?;
     Ok(())
 }
 
 pub(crate) async fn release_pod(client: Client, node: usize) -> Result<()> {
     let pods = Api::<Pod>::namespaced(client, SHOP);
     if pods.get_metadata_opt(&stuck_name(node)).await?.is_some() {
-        merge(&pods, &stuck_name(node), json!({"metadata": {"finalizers": null}})).await?;
+        merge(
+            &pods,
+            &stuck_name(node),
+            json!({"metadata": {"finalizers": null}}),
+        )
+        .await?;
     }
-    remove(&pods, &stuck_name(node), &DeleteParams::default().grace_period(0)).await
+    remove(
+        &pods,
+        &stuck_name(node),
+        &DeleteParams::default().grace_period(0),
+    )
+    .await
 }
 
 fn stuck_name(node: usize) -> String {

@@ -71,7 +71,11 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
         reboot: moment * 4,
     };
     let options = FleetOptions {
-        control_plane: Options { audit_policy: Some(AUDIT_POLICY), under_faults: true, ..Options::CLUSTER },
+        control_plane: Options {
+            audit_policy: Some(AUDIT_POLICY),
+            under_faults: true,
+            ..Options::CLUSTER
+        },
         copied: false,
         behind_gateways: true,
         say: |what| println!("-- {what}"),
@@ -81,7 +85,13 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
     };
     let fleet = Fleet::start(&options).await?;
     let [component, setting] = ["reconciler", "MAX_CONCURRENT_UPDATE"].map(str::to_owned);
-    people::configure(fleet.client(), component, setting, settings.limit.to_string()).await?;
+    people::configure(
+        fleet.client(),
+        component,
+        setting,
+        settings.limit.to_string(),
+    )
+    .await?;
     if settings.pools {
         println!("-- three pools, of which one comes after another");
         pools::make(&fleet).await?;
@@ -91,7 +101,9 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
     );
     fleet.apply(&workloads()).await?;
     fleet.until_rolled_out(SHOP, "cart").await?;
-    fleet.until_rolled_out(NAMESPACE, "brupop-reconciler").await?;
+    fleet
+        .until_rolled_out(NAMESPACE, "brupop-reconciler")
+        .await?;
     Ok(fleet)
 }
 
@@ -99,15 +111,45 @@ fn workloads() -> [Json; 12] {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}});
     [
         namespace,
-        workload("apps/v1", "Deployment", "cart", &json!({"replicas": 16}), &json!({})),
+        workload(
+            "apps/v1",
+            "Deployment",
+            "cart",
+            &json!({"replicas": 16}),
+            &json!({}),
+        ),
         budget("cart"),
-        workload("apps/v1", "Deployment", "web", &json!({"replicas": 10}), &json!({})),
+        workload(
+            "apps/v1",
+            "Deployment",
+            "web",
+            &json!({"replicas": 10}),
+            &json!({}),
+        ),
         budget("web"),
-        workload("apps/v1", "StatefulSet", "db", &json!({"replicas": 3, "serviceName": "db"}), &json!({})),
+        workload(
+            "apps/v1",
+            "StatefulSet",
+            "db",
+            &json!({"replicas": 3, "serviceName": "db"}),
+            &json!({}),
+        ),
         budget("db"),
-        workload("apps/v1", "Deployment", "queue", &json!({"replicas": 4}), &json!({})),
+        workload(
+            "apps/v1",
+            "Deployment",
+            "queue",
+            &json!({"replicas": 4}),
+            &json!({}),
+        ),
         budget("queue"),
-        workload("apps/v1", "Deployment", "cache", &json!({"replicas": 5}), &json!({})),
+        workload(
+            "apps/v1",
+            "Deployment",
+            "cache",
+            &json!({"replicas": 5}),
+            &json!({}),
+        ),
         workload("apps/v1", "DaemonSet", "logs", &json!({}), &json!({})),
         workload(
             "apps/v1",
@@ -162,7 +204,9 @@ pub(crate) fn open_budget(name: &str) -> Json {
 
 /// Is this the key in etcd of an object that the checker looks at?
 pub(crate) fn is_checked(key: &str) -> bool {
-    let Some(rest) = key.strip_prefix("/registry/") else { return false };
+    let Some(rest) = key.strip_prefix("/registry/") else {
+        return false;
+    };
     let (resource, _) = rest.split_once('/').unwrap_or((rest, ""));
     matches!(resource, "minions" | "pods" | "poddisruptionbudgets")
         || rest.starts_with(brupop_api::names::GROUP)

@@ -17,19 +17,31 @@ const FIXED: &str = "1.20.1";
 
 /// Shows it; is all of it as it should be?
 pub async fn show(fleet: &Fleet, deadline: Duration) -> Result<bool> {
-    println!("-- publishing Bottlerocket {NEW}, with which no host comes up: each falls back to {OLD}");
-    fleet.set_faults(&Faults { falls_back_on_boot: true, ..Faults::default() });
+    println!(
+        "-- publishing Bottlerocket {NEW}, with which no host comes up: each falls back to {OLD}"
+    );
+    fleet.set_faults(&Faults {
+        falls_back_on_boot: true,
+        ..Faults::default()
+    });
     fleet.publish(NEW)?;
     let halted = |seen: &Seen| seen.is_idle() && !seen.is_unavailable() && is_told(seen);
     table::show_until(fleet, "every node says why it stays", deadline, |now| {
         now.iter().all(|(_, seen)| halted(seen))
     })
     .await?;
-    let tried = fleet.history().outcomes().values().filter(|outcome| outcome.boots > 1).count();
-    println!("-- {tried} of {} nodes tried; the others keep {OLD}, in service", fleet.hosts.len());
+    let tried = fleet
+        .history()
+        .outcomes()
+        .values()
+        .filter(|outcome| outcome.boots > 1)
+        .count();
+    println!(
+        "-- {tried} of {} nodes tried; the others keep {OLD}, in service",
+        fleet.hosts.len()
+    );
     kubectl(fleet, &["get", "brf"]).await?;
-    let condition =
-        "jsonpath={range .status.conditions[?(@.type==\"Halted\")]}{.reason}: {.message}{\"\\n\"}{end}";
+    let condition = "jsonpath={range .status.conditions[?(@.type==\"Halted\")]}{.reason}: {.message}{\"\\n\"}{end}";
     kubectl(fleet, &["get", "brf", "fleet", "-o", condition]).await?;
 
     println!("-- publishing {FIXED}, which comes up: another version starts afresh");
@@ -37,7 +49,10 @@ pub async fn show(fleet: &Fleet, deadline: Duration) -> Result<bool> {
     fleet.publish(FIXED)?;
     table::show_until_updated(fleet, FIXED, deadline).await?;
     let checks = [
-        (tried == 1, "one node tried the bad image, and no other".to_owned()),
+        (
+            tried == 1,
+            "one node tried the bad image, and no other".to_owned(),
+        ),
         (true, format!("every node runs {FIXED}, in service")),
     ];
     Ok(told(&checks))

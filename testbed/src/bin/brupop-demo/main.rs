@@ -78,8 +78,14 @@ impl Arguments {
     fn env(&self) -> Vec<(String, String)> {
         [
             ("MAX_CONCURRENT_UPDATE", self.max_concurrent_update.clone()),
-            ("MAX_FAILURES_OF_NEW_VERSION", self.max_failures_of_new_version.clone()),
-            ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", self.exclude_from_lb_seconds.to_string()),
+            (
+                "MAX_FAILURES_OF_NEW_VERSION",
+                self.max_failures_of_new_version.clone(),
+            ),
+            (
+                "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC",
+                self.exclude_from_lb_seconds.to_string(),
+            ),
             ("SOAK_SECONDS", "0".to_owned()),
             ("REFRESH_INTERVAL", "2s".to_owned()),
             ("START_JITTER", "0s".to_owned()),
@@ -94,15 +100,19 @@ impl Arguments {
     /// How many nodes may be out of service at once.
     fn limit(&self) -> usize {
         let nodes = u64::from(self.nodes);
-        let limit = self.max_concurrent_update.parse::<Limit>().map_or(nodes, |limit| limit.of(nodes));
+        let limit = self
+            .max_concurrent_update
+            .parse::<Limit>()
+            .map_or(nodes, |limit| limit.of(nodes));
         usize::try_from(limit).unwrap_or(usize::MAX)
     }
 
     /// Generous: the demo ends by itself also when something hangs.
     fn deadline(&self) -> Duration {
         let durations = self.durations();
-        let each =
-            durations.reboot + durations.prepare * 2 + Duration::from_secs(10 + self.exclude_from_lb_seconds);
+        let each = durations.reboot
+            + durations.prepare * 2
+            + Duration::from_secs(10 + self.exclude_from_lb_seconds);
         each * u32::try_from(usize::from(self.nodes).div_ceil(self.limit().max(1))).unwrap_or(1)
             + Duration::from_secs(30)
     }
@@ -136,7 +146,10 @@ async fn demonstrate(arguments: &Arguments) -> Result<bool> {
     };
     let fleet = Fleet::start(&options).await?;
     println!("-- look around, in another terminal:");
-    println!("   export KUBECONFIG={}", fleet.control_plane.kubeconfig().display());
+    println!(
+        "   export KUBECONFIG={}",
+        fleet.control_plane.kubeconfig().display()
+    );
     println!("   kubectl get brs -n {NAMESPACE} -w");
 
     let replicas = usize::from(arguments.nodes) * usize::from(arguments.pods_per_node);
@@ -170,7 +183,11 @@ async fn roll_out(fleet: &Fleet, arguments: &Arguments) -> Result<bool> {
     );
     fleet.publish(NEW)?;
     table::show_until_updated(fleet, NEW, arguments.deadline()).await?;
-    Ok(summary::print(fleet, &arguments.durations(), arguments.limit()))
+    Ok(summary::print(
+        fleet,
+        &arguments.durations(),
+        arguments.limit(),
+    ))
 }
 
 /// Says what to try, and leaves the cluster running.

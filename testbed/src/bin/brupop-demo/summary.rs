@@ -15,7 +15,9 @@ use brupop_testbed::usage::Usage;
 fn footprint(fleet: &Fleet) -> Option<(f64, usize)> {
     let agents = fleet.processes("agent");
     let usages = agents.iter().filter_map(|agent| Usage::of(agent.pid).ok());
-    usages.map(|usage| (usage.resident, usage.threads)).reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
+    usages
+        .map(|usage| (usage.resident, usage.threads))
+        .reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
 }
 
 /// Prints the summary; is all of it as it should be?
@@ -29,7 +31,11 @@ pub fn print(fleet: &Fleet, durations: &Durations, limit: usize) -> bool {
         "NODE", "VERSION", "STAGED", "REBOOTED", "MONITOR", "DRAIN", "TOTAL", "OVERHEAD"
     );
     let seconds = |duration: Duration| format!("{:.2} s", duration.as_secs_f64());
-    let overhead = |outcome: &Outcome| outcome.duration.map(|took| took.saturating_sub(host + outcome.drain));
+    let overhead = |outcome: &Outcome| {
+        outcome
+            .duration
+            .map(|took| took.saturating_sub(host + outcome.drain))
+    };
     for (node, outcome) in &outcomes {
         let text = |version: &Option<String>| version.clone().unwrap_or_else(|| "?".into());
         let state = |state| seconds(outcome.states.get(&state).copied().unwrap_or_default());
@@ -51,14 +57,25 @@ pub fn print(fleet: &Fleet, durations: &Durations, limit: usize) -> bool {
             && outcome.duration.is_some()
     });
     let once = outcomes.values().all(|outcome| outcome.boots == 2);
-    let tidy = history.now().all(|(_, seen)| seen.is_idle() && !seen.is_unavailable());
+    let tidy = history
+        .now()
+        .all(|(_, seen)| seen.is_idle() && !seen.is_unavailable());
     println!();
-    println!("a host takes {} of each node's time (refresh, download, activation, reboot)", seconds(host));
+    println!(
+        "a host takes {} of each node's time (refresh, download, activation, reboot)",
+        seconds(host)
+    );
     if let Some(took) = history.duration() {
-        println!("from the first change of a spec to the last node's Idle: {}", seconds(took));
+        println!(
+            "from the first change of a spec to the last node's Idle: {}",
+            seconds(took)
+        );
     }
     if let Some(median) = median(outcomes.values().filter_map(overhead)) {
-        println!("overhead per node, beyond what host and drain took: {} (median)", seconds(median));
+        println!(
+            "overhead per node, beyond what host and drain took: {} (median)",
+            seconds(median)
+        );
     }
     if let Some((memory, threads)) = footprint(fleet) {
         println!("an agent has {memory:.1} MiB resident at most, and {threads} thread(s)");
@@ -68,11 +85,17 @@ pub fn print(fleet: &Fleet, durations: &Durations, limit: usize) -> bool {
             updated,
             format!(
                 "{} of {} nodes went from {OLD} to {NEW}",
-                outcomes.values().filter(|outcome| outcome.to.as_deref() == Some(NEW)).count(),
+                outcomes
+                    .values()
+                    .filter(|outcome| outcome.to.as_deref() == Some(NEW))
+                    .count(),
                 outcomes.len()
             ),
         ),
-        (unavailable <= limit, format!("at most {unavailable} out of service at once, {limit} allowed")),
+        (
+            unavailable <= limit,
+            format!("at most {unavailable} out of service at once, {limit} allowed"),
+        ),
         (once, "every host was rebooted once".to_owned()),
         (tidy, "no node is left cordoned or marked".to_owned()),
     ];

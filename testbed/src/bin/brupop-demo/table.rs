@@ -6,14 +6,24 @@ use anyhow::Result;
 use brupop_testbed::history::Seen;
 use brupop_testbed::{Fleet, await_within};
 
-const HEAD: [&str; 8] =
-    ["NAME", "STATE", "VERSION", "TARGET STATE", "TARGET VERSION", "CRASH COUNT", "REASON", "NODE"];
+const HEAD: [&str; 8] = [
+    "NAME",
+    "STATE",
+    "VERSION",
+    "TARGET STATE",
+    "TARGET VERSION",
+    "CRASH COUNT",
+    "REASON",
+    "NODE",
+];
 const WIDTHS: [usize; 8] = [14, 25, 9, 25, 15, 12, 27, 24];
 
 /// Shows the fleet until every node runs this version, Idle, with nothing left on it.
 pub async fn show_until_updated(fleet: &Fleet, version: &str, deadline: Duration) -> Result<()> {
-    show_until(fleet, "every node is updated", deadline, |now| now.iter().all(|(_, seen)| seen.runs(version)))
-        .await
+    show_until(fleet, "every node is updated", deadline, |now| {
+        now.iter().all(|(_, seen)| seen.runs(version))
+    })
+    .await
 }
 
 /// Shows the fleet until this holds of its nodes.
@@ -26,8 +36,11 @@ pub async fn show_until(
     let mut shown: Vec<(String, Seen)> = vec![];
     println!("{}", line(&HEAD.map(str::to_owned)));
     await_within(deadline, what, async || {
-        let now: Vec<(String, Seen)> =
-            fleet.history().now().map(|(node, seen)| (node.to_owned(), seen.clone())).collect();
+        let now: Vec<(String, Seen)> = fleet
+            .history()
+            .now()
+            .map(|(node, seen)| (node.to_owned(), seen.clone()))
+            .collect();
         for change in now.iter().filter(|row| !shown.contains(row)) {
             println!("{}", line(&row(change)));
         }
@@ -39,11 +52,21 @@ pub async fn show_until(
 
 fn row((node, seen): &(String, Seen)) -> [String; 8] {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let marks = [(!seen.ready, "NotReady"), (seen.ready, "Ready"), (seen.cordoned, "SchedulingDisabled")];
-    let state: Vec<&str> = marks.into_iter().filter(|(is, _)| *is).map(|(_, name)| name).collect();
+    let marks = [
+        (!seen.ready, "NotReady"),
+        (seen.ready, "Ready"),
+        (seen.cordoned, "SchedulingDisabled"),
+    ];
+    let state: Vec<&str> = marks
+        .into_iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, name)| name)
+        .collect();
     [
         format!("brs-{node}"),
-        seen.reached.map(|state| state.to_string()).unwrap_or_default(),
+        seen.reached
+            .map(|state| state.to_string())
+            .unwrap_or_default(),
         text(&seen.version),
         seen.goal.to_string(),
         text(&seen.available),
@@ -54,6 +77,10 @@ fn row((node, seen): &(String, Seen)) -> [String; 8] {
 }
 
 fn line(cells: &[String; 8]) -> String {
-    let cells: Vec<String> = cells.iter().zip(WIDTHS).map(|(cell, width)| format!("{cell:width$}")).collect();
+    let cells: Vec<String> = cells
+        .iter()
+        .zip(WIDTHS)
+        .map(|(cell, width)| format!("{cell:width$}"))
+        .collect();
     cells.join(" ").trim_end().to_owned()
 }

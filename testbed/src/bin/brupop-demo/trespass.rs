@@ -14,12 +14,18 @@ pub async fn try_and_show(fleet: &Fleet) -> Result<()> {
     let shadows = fleet.agents_shadows("node-0").await?;
     let mut audit = fleet.control_plane.audit().from_now();
     let lie = Patch::Merge(json!({"status": {"current_version": "6.6.6"}}));
-    let refusal = match shadows.patch_status("brs-node-1", &PatchParams::default(), &lie).await {
+    let refusal = match shadows
+        .patch_status("brs-node-1", &PatchParams::default(), &lie)
+        .await
+    {
         Ok(_) => bail!("the API server took the status of another node"),
         Err(Error::Api(refusal)) => refusal,
         Err(error) => return Err(error.into()),
     };
-    println!("   Error from server ({}): {}", refusal.reason, refusal.message);
+    println!(
+        "   Error from server ({}): {}",
+        refusal.reason, refusal.message
+    );
     let event = audit
         .wait_for("the refused patch", |event| {
             event.verb == "patch"
@@ -27,7 +33,11 @@ pub async fn try_and_show(fleet: &Fleet) -> Result<()> {
                 && event.is_about("bottlerocketshadows", "brs-node-1")
         })
         .await?;
-    let node = event.user.extra.get("authentication.kubernetes.io/node-name").and_then(|names| names.first());
+    let node = event
+        .user
+        .extra
+        .get("authentication.kubernetes.io/node-name")
+        .and_then(|names| names.first());
     let kept = json!({
         "verb": event.verb,
         "requestURI": event.request_uri,

@@ -27,7 +27,11 @@ pub async fn see(cluster: &Cluster, plugin: &Path) -> Result<()> {
         for process in &processes {
             check(program, process, groups, limit)?;
         }
-        let resident = processes.iter().map(|process| process.resident).max().unwrap_or(0);
+        let resident = processes
+            .iter()
+            .map(|process| process.resident)
+            .max()
+            .unwrap_or(0);
         println!(
             "   {program}: uid {NOBODY}, groups {groups:?}, no capabilities, no new privileges, seccomp, read-only \
              root, {:.1} of {} MiB",
@@ -36,17 +40,39 @@ pub async fn see(cluster: &Cluster, plugin: &Path) -> Result<()> {
         );
     }
     let restarts = cluster
-        .kubectl(&["get", "pods", "-o=jsonpath={.items[*].status.containerStatuses[*].restartCount}"])
+        .kubectl(&[
+            "get",
+            "pods",
+            "-o=jsonpath={.items[*].status.containerStatuses[*].restartCount}",
+        ])
         .await?;
-    ensure!(restarts.split_whitespace().all(|count| count == "0"), "containers were restarted: {restarts}");
+    ensure!(
+        restarts.split_whitespace().all(|count| count == "0"),
+        "containers were restarted: {restarts}"
+    );
 
     println!("-- kubectl exec deploy/brupop-reconciler -- /brupop-reconciler plan");
-    let plan =
-        cluster.kubectl(&["exec", "deploy/brupop-reconciler", "--", "/brupop-reconciler", "plan"]).await?;
-    ensure!(cluster.machines.iter().all(|machine| plan.contains(machine.name())), "no plan: {plan}");
+    let plan = cluster
+        .kubectl(&[
+            "exec",
+            "deploy/brupop-reconciler",
+            "--",
+            "/brupop-reconciler",
+            "plan",
+        ])
+        .await?;
+    ensure!(
+        cluster
+            .machines
+            .iter()
+            .all(|machine| plan.contains(machine.name())),
+        "no plan: {plan}"
+    );
     println!("{}", indented(&plan));
     plan_by_plugin(cluster, plugin).await?;
-    let log = cluster.kubectl(&["logs", "deploy/brupop-webhook", "--tail=3"]).await?;
+    let log = cluster
+        .kubectl(&["logs", "deploy/brupop-webhook", "--tail=3"])
+        .await?;
     ensure!(!log.is_empty(), "the webhook has no log");
     println!("-- kubectl logs deploy/brupop-webhook\n{}", indented(&log));
     Ok(())
@@ -55,28 +81,56 @@ pub async fn see(cluster: &Cluster, plugin: &Path) -> Result<()> {
 /// The plugin finds the pod that leads, and speaks with the program in it over a WebSocket.
 async fn plan_by_plugin(cluster: &Cluster, plugin: &Path) -> Result<()> {
     println!("-- kubectl brupop plan -o json");
-    let plan = cluster.control_plane.run_plugin(plugin, &["plan", "-o", "json"]).await?;
+    let plan = cluster
+        .control_plane
+        .run_plugin(plugin, &["plan", "-o", "json"])
+        .await?;
     let plan: Value = serde_json::from_str(&plan)?;
     let nodes = plan["nodes"].as_array().context("no nodes")?;
     let planned = |name: &str| nodes.iter().any(|node| node["node"] == name);
-    ensure!(cluster.machines.iter().all(|machine| planned(machine.name())), "no plan: {plan}");
+    ensure!(
+        cluster
+            .machines
+            .iter()
+            .all(|machine| planned(machine.name())),
+        "no plan: {plan}"
+    );
     println!("   {} nodes, limit {}", nodes.len(), plan["limit"]);
     Ok(())
 }
 
 fn check(program: &str, process: &Confined, groups: &[u32], limit: u64) -> Result<()> {
     // The kubelet adds the pod's own group, if it has one.
-    let own: Vec<u32> = process.groups.iter().copied().filter(|&group| group != NOBODY).collect();
-    ensure!(process.uid == NOBODY && own == groups, "{program}: {process:?}");
-    ensure!(process.capabilities == 0, "{program} has capabilities: {process:?}");
-    ensure!(process.no_new_privileges && process.seccomp && process.read_only_root, "{program}: {process:?}");
-    ensure!(process.memory_limit == Some(limit), "{program} is not limited to {limit} bytes: {process:?}");
+    let own: Vec<u32> = process
+        .groups
+        .iter()
+        .copied()
+        .filter(|&group| group != NOBODY)
+        .collect();
+    ensure!(
+        process.uid == NOBODY && own == groups,
+        "{program}: {process:?}"
+    );
+    ensure!(
+        process.capabilities == 0,
+        "{program} has capabilities: {process:?}"
+    );
+    ensure!(
+        process.no_new_privileges && process.seccomp && process.read_only_root,
+        "{program}: {process:?}"
+    );
+    ensure!(
+        process.memory_limit == Some(limit),
+        "{program} is not limited to {limit} bytes: {process:?}"
+    );
     Ok(())
 }
 
 /// A quantity such as `48Mi`, in bytes.
 fn mebibytes(quantity: &str) -> Result<u64> {
-    let number = quantity.strip_suffix("Mi").with_context(|| format!("not in Mi: {quantity:?}"))?;
+    let number = quantity
+        .strip_suffix("Mi")
+        .with_context(|| format!("not in Mi: {quantity:?}"))?;
     Ok(number.parse::<u64>()? << 20)
 }
 
@@ -86,5 +140,8 @@ fn float(bytes: u64) -> f64 {
 }
 
 pub fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("   {line}")).collect::<Vec<_>>().join("\n")
+    text.lines()
+        .map(|line| format!("   {line}"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }

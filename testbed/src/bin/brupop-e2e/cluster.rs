@@ -44,25 +44,43 @@ impl Cluster {
     /// Starts it, and applies the overlay.
     pub async fn start(image: &Path) -> Result<Self> {
         let images = Images::new(image).await?;
-        println!("-- starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy");
+        println!(
+            "-- starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy"
+        );
         let mut network = Network::make(MACHINES).await?;
-        let options = Options { kwok: false, reach: Reach::Network(CONTROL_PLANE), ..Options::CLUSTER };
+        let options = Options {
+            kwok: false,
+            reach: Reach::Network(CONTROL_PLANE),
+            ..Options::CLUSTER
+        };
         let control_plane = ControlPlane::start(options).await?;
         network.reach_services(&control_plane, images.programs(), "node-0")?;
 
-        println!("-- switching on {MACHINES} machines: each with containerd, kubelet and kube-proxy");
+        println!(
+            "-- switching on {MACHINES} machines: each with containerd, kubelet and kube-proxy"
+        );
         let mut machines = vec![];
         for number in 0..MACHINES {
-            let machine = Machine::start(&control_plane, &images, number, OPTED_IN, OLD, DURATIONS)?;
+            let machine =
+                Machine::start(&control_plane, &images, number, OPTED_IN, OLD, DURATIONS)?;
             // Agents look for updates at their start, and then every ten minutes.
             machine.host().publish(NEW)?;
             machines.push(machine);
         }
-        println!("-- kubectl apply -k kustomize/overlays/default, with {} as the image", image.display());
+        println!(
+            "-- kubectl apply -k kustomize/overlays/default, with {} as the image",
+            image.display()
+        );
         let history = Arc::<Mutex<History>>::default();
         apply(&control_plane, &[]).await?;
         let watching = watch::start(&control_plane.client(), &history);
-        Ok(Self { _watching: watching, history, machines, network, control_plane })
+        Ok(Self {
+            _watching: watching,
+            history,
+            machines,
+            network,
+            control_plane,
+        })
     }
 
     /// Applies the default overlay with these components.
@@ -87,11 +105,20 @@ impl Cluster {
             now.len() == usize::from(MACHINES) && now.iter().all(|(_, seen)| seen.runs(OLD))
         })
         .await?;
-        for what in ["deployment/brupop-webhook", "deployment/brupop-reconciler", "daemonset/brupop-agent"] {
-            let said = self.kubectl(&["rollout", "status", what, "--timeout=120s"]).await?;
+        for what in [
+            "deployment/brupop-webhook",
+            "deployment/brupop-reconciler",
+            "daemonset/brupop-agent",
+        ] {
+            let said = self
+                .kubectl(&["rollout", "status", what, "--timeout=120s"])
+                .await?;
             println!("   {}", said.lines().last().unwrap_or_default());
         }
-        println!("{}", self.kubectl(&["get", "nodes,pods", "-o", "wide"]).await?);
+        println!(
+            "{}",
+            self.kubectl(&["get", "nodes,pods", "-o", "wide"]).await?
+        );
         Ok(())
     }
 
@@ -132,7 +159,9 @@ impl Cluster {
 
     /// kubectl, in the operator's namespace.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        self.control_plane.kubectl([&["-n", NAMESPACE], arguments].concat()).await
+        self.control_plane
+            .kubectl([&["-n", NAMESPACE], arguments].concat())
+            .await
     }
 
     /// For the text of an error.
@@ -142,7 +171,11 @@ impl Cluster {
             &["get", "nodes,pods,brs,brf", "-A", "-o", "wide"][..],
             &["get", "events", "-A", "--sort-by=.lastTimestamp"],
         ] {
-            lines.push(self.kubectl(arguments).await.unwrap_or_else(|error| error.to_string()));
+            lines.push(
+                self.kubectl(arguments)
+                    .await
+                    .unwrap_or_else(|error| error.to_string()),
+            );
         }
         let folder = self.control_plane.dir();
         for machine in &self.machines {
@@ -171,7 +204,9 @@ impl Cluster {
 
 async fn apply(control_plane: &ControlPlane, components: &[&str]) -> Result<()> {
     let overlay = throw_away_overlay(control_plane, "e2e", overlay(components))?;
-    control_plane.kubectl(["apply".as_ref(), "-k".as_ref(), overlay.as_os_str()]).await?;
+    control_plane
+        .kubectl(["apply".as_ref(), "-k".as_ref(), overlay.as_os_str()])
+        .await?;
     Ok(())
 }
 
@@ -204,11 +239,22 @@ fn overlay(components: &[&str]) -> Value {
 /// One line for each node that is seen otherwise than before.
 fn show_changes(history: &History, shown: &mut BTreeMap<String, String>, began: Instant) {
     for (node, seen) in history.now() {
-        let marks = [(!seen.ready, "NotReady"), (seen.cordoned, "SchedulingDisabled")];
-        let marks: Vec<&str> = marks.into_iter().filter(|(so, _)| *so).map(|(_, mark)| mark).collect();
+        let marks = [
+            (!seen.ready, "NotReady"),
+            (seen.cordoned, "SchedulingDisabled"),
+        ];
+        let marks: Vec<&str> = marks
+            .into_iter()
+            .filter(|(so, _)| *so)
+            .map(|(_, mark)| mark)
+            .collect();
         let now = format!("{} {} {}", seen.goal, seen.reason, marks.join(","));
         if shown.get(node) != Some(&now) {
-            println!("   {:>5.1} s  {node}: {}", began.elapsed().as_secs_f32(), now.trim_end());
+            println!(
+                "   {:>5.1} s  {node}: {}",
+                began.elapsed().as_secs_f32(),
+                now.trim_end()
+            );
             shown.insert(node.to_owned(), now);
         }
     }

@@ -10,22 +10,44 @@ use crate::trespass;
 
 pub async fn see(cluster: &Cluster) -> Result<()> {
     println!("-- with the component host-network");
-    cluster.apply(&["kustomize/components/host-network"]).await?;
-    let said = cluster.kubectl(&["rollout", "status", "deployment/brupop-webhook", "--timeout=120s"]).await?;
+    cluster
+        .apply(&["kustomize/components/host-network"])
+        .await?;
+    let said = cluster
+        .kubectl(&[
+            "rollout",
+            "status",
+            "deployment/brupop-webhook",
+            "--timeout=120s",
+        ])
+        .await?;
     println!("   {}", said.lines().last().unwrap_or_default());
-    let labels = ["get", "endpointslices", "-l", "kubernetes.io/service-name=brupop-webhook"];
-    let endpoints =
-        [&labels[..], &["-o=jsonpath={.items[*].endpoints[*].addresses[*]}:{.items[*].ports[*].port}"]]
-            .concat();
+    let labels = [
+        "get",
+        "endpointslices",
+        "-l",
+        "kubernetes.io/service-name=brupop-webhook",
+    ];
+    let endpoints = [
+        &labels[..],
+        &["-o=jsonpath={.items[*].endpoints[*].addresses[*]}:{.items[*].ports[*].port}"],
+    ]
+    .concat();
     // Those of the pods that went are taken out a moment later.
-    let hosts =
-        await_within(Duration::from_secs(30), "the Service has the hosts' addresses only", async || {
+    let hosts = await_within(
+        Duration::from_secs(30),
+        "the Service has the hosts' addresses only",
+        async || {
             let found = cluster.kubectl(&endpoints).await.ok()?;
             let addresses: Vec<&str> = found.strip_suffix(":18443")?.split(' ').collect();
-            (addresses.len() == 2 && addresses.iter().all(|address| address.starts_with("10.77.0.")))
-                .then_some(found)
-        })
-        .await?;
+            (addresses.len() == 2
+                && addresses
+                    .iter()
+                    .all(|address| address.starts_with("10.77.0.")))
+            .then_some(found)
+        },
+    )
+    .await?;
     println!("   behind its Service: {hosts}");
     trespass::see(cluster).await
 }

@@ -51,15 +51,21 @@ const REFUSED: u8 = 3;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter("error,kube_client=off").init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter("error,kube_client=off")
+        .init();
     run::run(start(&Arguments::parse())).await
 }
 
 async fn start(arguments: &Arguments) -> Result<ExitCode> {
     if !arguments.inside {
         let (image, plugin) = (arguments.image.clone(), arguments.plugin.clone());
-        let (image, plugin, scratch) =
-            (image.unwrap_or_default(), plugin.unwrap_or_default(), std::env::temp_dir());
+        let (image, plugin, scratch) = (
+            image.unwrap_or_default(),
+            plugin.unwrap_or_default(),
+            std::env::temp_dir(),
+        );
         if let Err(error) = namespaces::check(&[&image, &plugin, &scratch]).await {
             eprintln!("Error: {error}");
             let refused = matches!(error, Unfit::Kernel(_));
@@ -82,17 +88,27 @@ async fn show(arguments: &Arguments) -> Result<()> {
     let began = Instant::now();
     let deadline = Duration::from_secs(arguments.deadline_seconds);
     let mut cluster = timeout(deadline, Cluster::start(image)).await??;
-    let seen = timeout(deadline.saturating_sub(began.elapsed()), see(&mut cluster, plugin)).await;
+    let seen = timeout(
+        deadline.saturating_sub(began.elapsed()),
+        see(&mut cluster, plugin),
+    )
+    .await;
     let result = seen.map_err(anyhow::Error::from).flatten();
     if let Err(error) = &result {
         eprintln!("-- {error:#}\n{}", cluster.report().await);
     }
     if arguments.stay {
-        println!("-- the cluster stays until Ctrl-C; from another shell: {}", cluster.enter());
+        println!(
+            "-- the cluster stays until Ctrl-C; from another shell: {}",
+            cluster.enter()
+        );
         std::future::pending::<()>().await;
     }
     result?;
-    println!("\nAll of it as it should be, in {} s.", began.elapsed().as_secs());
+    println!(
+        "\nAll of it as it should be, in {} s.",
+        began.elapsed().as_secs()
+    );
     Ok(())
 }
 

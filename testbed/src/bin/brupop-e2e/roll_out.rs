@@ -21,7 +21,11 @@ pub async fn see(cluster: &mut Cluster) -> Result<()> {
     let shop = std::sync::Arc::new(Shop::open(cluster).await?);
     let mut reboots = JoinSet::new();
     for machine in &cluster.machines {
-        reboots.spawn(pods_at_reboot(machine.name().to_owned(), machine.host().power(), shop.clone()));
+        reboots.spawn(pods_at_reboot(
+            machine.name().to_owned(),
+            machine.host().power(),
+            shop.clone(),
+        ));
     }
     let before = running("/brupop-agent")?;
     // New machines are not Ready for a moment, all at once.
@@ -33,7 +37,12 @@ pub async fn see(cluster: &mut Cluster) -> Result<()> {
     println!("   kubectl annotate node --all brupop.bottlerocket.aws/update-now=true");
     cluster
         .control_plane
-        .kubectl(["annotate", "node", "--all", "brupop.bottlerocket.aws/update-now=true"])
+        .kubectl([
+            "annotate",
+            "node",
+            "--all",
+            "brupop.bottlerocket.aws/update-now=true",
+        ])
         .await?;
     cluster
         .until("every machine runs the new version", DEADLINE, |history| {
@@ -51,7 +60,9 @@ pub async fn see(cluster: &mut Cluster) -> Result<()> {
     judge(cluster, began).await?;
     let after = running("/brupop-agent")?;
     ensure!(
-        after.iter().all(|agent| before.iter().all(|old| old.pid != agent.pid)),
+        after
+            .iter()
+            .all(|agent| before.iter().all(|old| old.pid != agent.pid)),
         "an agent outlived the reboot of its node"
     );
     Ok(())
@@ -63,7 +74,10 @@ async fn pods_at_reboot(
     mut power: tokio::sync::watch::Receiver<HostPower>,
     shop: std::sync::Arc<Shop>,
 ) -> Result<(String, usize)> {
-    power.wait_for(|power| *power == HostPower::Down).await.context("the host is gone")?;
+    power
+        .wait_for(|power| *power == HostPower::Down)
+        .await
+        .context("the host is gone")?;
     let pods = shop.pods_on(&machine).await?;
     Ok((machine, pods))
 }
@@ -71,17 +85,36 @@ async fn pods_at_reboot(
 async fn judge(cluster: &Cluster, began: Instant) -> Result<()> {
     for (node, outcome) in cluster.history().outcomes() {
         let took = outcome.duration.context("no end")?.as_secs();
-        println!("   {node}: {OLD} -> {NEW} in {took} s, of which {} s of drain", outcome.drain.as_secs());
-        ensure!(outcome.boots == 2, "{node} was rebooted {} times", outcome.boots - 1);
-        ensure!(outcome.to.as_deref() == Some(NEW), "{node} runs {:?}", outcome.to);
+        println!(
+            "   {node}: {OLD} -> {NEW} in {took} s, of which {} s of drain",
+            outcome.drain.as_secs()
+        );
+        ensure!(
+            outcome.boots == 2,
+            "{node} was rebooted {} times",
+            outcome.boots - 1
+        );
+        ensure!(
+            outcome.to.as_deref() == Some(NEW),
+            "{node} runs {:?}",
+            outcome.to
+        );
     }
     let slots = cluster.history().most_slots();
     let away = cluster.history().most_unavailable_since(began);
-    ensure!(slots == 1 && away <= 1, "{slots} slots were taken and {away} nodes away at once");
+    ensure!(
+        slots == 1 && away <= 1,
+        "{slots} slots were taken and {away} nodes away at once"
+    );
     // What the kubelet itself has read of its machine.
     for machine in &cluster.machines {
-        let node = Api::<Node>::all(cluster.client()).get(machine.name()).await?;
-        let info = node.status.and_then(|status| status.node_info).context("no facts of the node")?;
+        let node = Api::<Node>::all(cluster.client())
+            .get(machine.name())
+            .await?;
+        let info = node
+            .status
+            .and_then(|status| status.node_info)
+            .context("no facts of the node")?;
         let host = machine.host();
         ensure!(
             info.boot_id == host.boot_id() && info.os_image == host.pretty_name(),

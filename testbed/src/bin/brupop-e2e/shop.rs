@@ -44,21 +44,41 @@ impl Shop {
         );
         kubectl(&cluster.control_plane, &["apply"], &objects()).await?;
         let client = cluster.client();
-        cluster.control_plane.until_rolled_out(NAMESPACE, "deployment/cart").await?;
-        let service = Api::<Service>::namespaced(client.clone(), NAMESPACE).get("cart").await?;
-        let address =
-            service.spec.and_then(|spec| spec.cluster_ip).context("a Service without an address")?;
+        cluster
+            .control_plane
+            .until_rolled_out(NAMESPACE, "deployment/cart")
+            .await?;
+        let service = Api::<Service>::namespaced(client.clone(), NAMESPACE)
+            .get("cart")
+            .await?;
+        let address = service
+            .spec
+            .and_then(|spec| spec.cluster_ip)
+            .context("a Service without an address")?;
         brupop_testbed::await_within(Duration::from_secs(30), "the Service answers", async || {
             ask(&address).await.ok()
         })
         .await?;
 
-        let (fewest, asked, unanswered) =
-            (Arc::new(AtomicUsize::new(REPLICAS)), Arc::default(), Arc::default());
+        let (fewest, asked, unanswered) = (
+            Arc::new(AtomicUsize::new(REPLICAS)),
+            Arc::default(),
+            Arc::default(),
+        );
         let mut watching = JoinSet::new();
         watching.spawn(count_available(client.clone(), Arc::clone(&fewest)));
-        watching.spawn(keep_asking(address, Arc::clone(&asked), Arc::clone(&unanswered)));
-        Ok(Self { client, fewest, asked, unanswered, _watching: watching })
+        watching.spawn(keep_asking(
+            address,
+            Arc::clone(&asked),
+            Arc::clone(&unanswered),
+        ));
+        Ok(Self {
+            client,
+            fewest,
+            asked,
+            unanswered,
+            _watching: watching,
+        })
     }
 
     /// How many of its pods are on this node, those on their way out included.
@@ -66,20 +86,30 @@ impl Shop {
         // Of a pod that has ended, the kubelet may not have deleted the object yet.
         let runs = format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed");
         let there = ListParams::default().fields(&runs);
-        Ok(Api::<Pod>::namespaced(self.client.clone(), NAMESPACE).list(&there).await?.items.len())
+        Ok(Api::<Pod>::namespaced(self.client.clone(), NAMESPACE)
+            .list(&there)
+            .await?
+            .items
+            .len())
     }
 
     /// Fails if the budget was not kept, or customers went away.
     pub fn judge(&self) -> Result<()> {
-        let [fewest, asked, unanswered] =
-            [&self.fewest, &self.asked, &self.unanswered].map(|count| count.load(Ordering::Relaxed));
+        let [fewest, asked, unanswered] = [&self.fewest, &self.asked, &self.unanswered]
+            .map(|count| count.load(Ordering::Relaxed));
         println!(
             "   the shop: never fewer than {fewest} of {REPLICAS} pods; {unanswered} of {asked} requests unanswered"
         );
-        ensure!(fewest >= REPLICAS - MAY_BE_AWAY, "only {fewest} of {REPLICAS} pods were available");
+        ensure!(
+            fewest >= REPLICAS - MAY_BE_AWAY,
+            "only {fewest} of {REPLICAS} pods were available"
+        );
         ensure!(asked > 100, "the shop was asked {asked} times only");
         // A proxy learns of a pod's end a moment after the pod.
-        ensure!(unanswered * 100 <= asked, "{unanswered} of {asked} requests were not answered");
+        ensure!(
+            unanswered * 100 <= asked,
+            "{unanswered} of {asked} requests were not answered"
+        );
         Ok(())
     }
 }
@@ -109,13 +139,18 @@ fn objects() -> [serde_json::Value; 4] {
 
 async fn count_available(client: Client, fewest: Arc<AtomicUsize>) {
     let deployments = Api::<Deployment>::namespaced(client, NAMESPACE);
-    let mut seen =
-        watcher(deployments, watcher::Config::default()).default_backoff().applied_objects().boxed();
+    let mut seen = watcher(deployments, watcher::Config::default())
+        .default_backoff()
+        .applied_objects()
+        .boxed();
     while let Some(deployment) = seen.next().await {
         if let Ok(deployment) = deployment
             && deployment.name_any() == "cart"
         {
-            let available = deployment.status.and_then(|status| status.available_replicas).unwrap_or(0);
+            let available = deployment
+                .status
+                .and_then(|status| status.available_replicas)
+                .unwrap_or(0);
             fewest.fetch_min(usize::try_from(available).unwrap_or(0), Ordering::Relaxed);
         }
     }

@@ -41,18 +41,33 @@ async fn check(arguments: &Arguments) -> Result<()> {
 
     fails_for("failed to lookup address", pod.plan().await?)?;
     pod.has_hosts(&format!("127.0.0.1 localhost {API_SERVER}"))?;
-    pod.plan().await?.map_err(Error::msg).context("by /etc/hosts")?;
+    pod.plan()
+        .await?
+        .map_err(Error::msg)
+        .context("by /etc/hosts")?;
     pod.has_hosts("127.0.0.1 localhost")?;
 
     name_server.know(FULL_NAME);
-    pod.plan().await?.map_err(Error::msg).context("by the name server")?;
+    pod.plan()
+        .await?
+        .map_err(Error::msg)
+        .context("by the name server")?;
     let asked = name_server.asked();
-    ensure!(asked.iter().any(|name| name == FULL_NAME), "asked for {asked:?} only");
+    ensure!(
+        asked.iter().any(|name| name == FULL_NAME),
+        "asked for {asked:?} only"
+    );
 
-    pod.trusts(&rcgen::generate_simple_self_signed(["another".to_owned()])?.cert.pem())?;
+    pod.trusts(
+        &rcgen::generate_simple_self_signed(["another".to_owned()])?
+            .cert
+            .pem(),
+    )?;
     fails_for("invalid peer certificate", pod.plan().await?)?;
 
-    pod.trusts(&std::fs::read_to_string(&plane.server().certificate_authority)?)?;
+    pod.trusts(&std::fs::read_to_string(
+        &plane.server().certificate_authority,
+    )?)?;
     for program in ["brupop-agent", "brupop-webhook"] {
         pod.bears_token_of(program).await?;
         pod.reaches_the_api_server(program).await?;
@@ -64,7 +79,9 @@ async fn check(arguments: &Arguments) -> Result<()> {
 }
 
 fn fails_for(reason: &str, result: Result<(), String>) -> Result<()> {
-    let Err(said) = result else { bail!("this should have failed: {reason}") };
+    let Err(said) = result else {
+        bail!("this should have failed: {reason}")
+    };
     ensure!(said.contains(reason), "not because of '{reason}': {said}");
     Ok(())
 }

@@ -24,11 +24,17 @@ pub struct NameServer {
 impl NameServer {
     /// Serves on port 53 of this address, and knows no name.
     pub async fn serve(address: Ipv4Addr) -> Result<Self> {
-        let socket = UdpSocket::bind((address, 53)).await.with_context(|| format!("port 53 of {address}"))?;
+        let socket = UdpSocket::bind((address, 53))
+            .await
+            .with_context(|| format!("port 53 of {address}"))?;
         let (known, asked) = (Arc::default(), Arc::default());
         let mut answering = JoinSet::new();
         answering.spawn(answer_all(socket, Arc::clone(&known), Arc::clone(&asked)));
-        Ok(Self { known, asked, _answering: answering })
+        Ok(Self {
+            known,
+            asked,
+            _answering: answering,
+        })
     }
 
     /// From now on this name is 127.0.0.1.
@@ -46,14 +52,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn answer_all(socket: UdpSocket, known: Arc<Mutex<Option<String>>>, asked: Arc<Mutex<Vec<String>>>) {
+async fn answer_all(
+    socket: UdpSocket,
+    known: Arc<Mutex<Option<String>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+) {
     let mut packet = [0; 512];
     while let Ok((length, from)) = socket.recv_from(&mut packet).await {
-        let Some((name, question)) = question(&packet[..length]) else { continue };
+        let Some((name, question)) = question(&packet[..length]) else {
+            continue;
+        };
         let is_known = lock(&known).as_ref() == Some(&name);
         lock(&asked).push(name);
         // A resolver that has gone asks no more.
-        let _ = socket.send_to(&answer(&packet[..HEADER], question, is_known), from).await;
+        let _ = socket
+            .send_to(&answer(&packet[..HEADER], question, is_known), from)
+            .await;
     }
 }
 
@@ -81,7 +95,18 @@ fn answer(header: &[u8], question: &[u8], known: bool) -> Vec<u8> {
     let code = if known { 0 } else { NO_SUCH_NAME };
     let mut answer = header[..2].to_vec();
     // A recursive answer to one question, with this many records.
-    answer.extend([0x81, 0x80 | code, 0, 1, 0, u8::from(is_answered), 0, 0, 0, 0]);
+    answer.extend([
+        0x81,
+        0x80 | code,
+        0,
+        1,
+        0,
+        u8::from(is_answered),
+        0,
+        0,
+        0,
+        0,
+    ]);
     answer.extend(question);
     if is_answered {
         // The name of the question, its type and class, a minute to live, four bytes.

@@ -31,7 +31,13 @@ pub struct Pod<'a> {
 impl<'a> Pod<'a> {
     /// Trusts the control plane's authority, asks this name server as kubelets tell pods to, and knows `localhost` only.
     pub fn new(root: &'a Path, plane: &'a ControlPlane, name_server: Ipv4Addr) -> Result<Self> {
-        let port = plane.server().url.rsplit(':').next().context("no port")?.to_owned();
+        let port = plane
+            .server()
+            .url
+            .rsplit(':')
+            .next()
+            .context("no port")?
+            .to_owned();
         let pod = Self { root, plane, port };
         for folder in [ACCOUNT, "etc", "proc"] {
             fs::create_dir_all(root.join(folder))?;
@@ -56,16 +62,30 @@ impl<'a> Pod<'a> {
     }
 
     pub async fn bears_token_of(&self, account: &str) -> Result<()> {
-        self.write(&format!("{ACCOUNT}/token"), &self.plane.token(NAMESPACE, account).await?)
+        self.write(
+            &format!("{ACCOUNT}/token"),
+            &self.plane.token(NAMESPACE, account).await?,
+        )
     }
 
     /// What the reconciler, asked for its plan, said: all of it if it failed.
     pub async fn plan(&self) -> Result<Result<(), String>> {
         let mut command = self.command("brupop-reconciler");
-        let running = command.arg("plan").stdin(Stdio::null()).kill_on_drop(true).output();
-        let output = timeout(DEADLINE, running).await.context("the plan does not end")??;
-        let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
-        Ok(if output.status.success() { Ok(()) } else { Err(said.concat()) })
+        let running = command
+            .arg("plan")
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let output = timeout(DEADLINE, running)
+            .await
+            .context("the plan does not end")??;
+        let said =
+            [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+        Ok(if output.status.success() {
+            Ok(())
+        } else {
+            Err(said.concat())
+        })
     }
 
     /// Starts the program and awaits a request with its token that was answered well.
@@ -74,14 +94,19 @@ impl<'a> Pod<'a> {
         let mut audit = self.plane.audit().from_now();
         let process = self.plane.sandbox().spawn(program, self.command(program))?;
         let answered = audit
-            .wait_for(program, |event| event.user.username == account && (200..300).contains(&event.code()))
+            .wait_for(program, |event| {
+                event.user.username == account && (200..300).contains(&event.code())
+            })
             .await;
         answered.map(drop).with_context(|| process.tail())
     }
 
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", RUN]).arg(self.root).arg(format!("/{program}"));
+        command
+            .args(["--mount", "sh", "-c", RUN])
+            .arg(self.root)
+            .arg(format!("/{program}"));
         // Each refuses what is another one's.
         let of = match program {
             "brupop-agent" => Program::Agent,
@@ -99,8 +124,13 @@ impl<'a> Pod<'a> {
             ("HEALTH_ADDRESS", "127.0.0.1:0"),
             ("METRICS_ADDRESS", "127.0.0.1:0"),
         ];
-        let settings = settings.into_iter().filter(|(name, _)| of.misplaced(name).is_none());
-        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(settings);
+        let settings = settings
+            .into_iter()
+            .filter(|(name, _)| of.misplaced(name).is_none());
+        command
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .envs(settings);
         command
     }
 

@@ -34,7 +34,11 @@ pub async fn beside(neighbours: &Path) -> Result<Vec<Check>> {
         let kustomization = json!({
             "resources": ["kustomize/overlays/default"], "components": ["kustomize/components/cert-manager"],
         });
-        apply_overlay(control_plane, throw_away_overlay(control_plane, "provided", kustomization)?).await?;
+        apply_overlay(
+            control_plane,
+            throw_away_overlay(control_plane, "provided", kustomization)?,
+        )
+        .await?;
         programs(env)
     };
     let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[SOAK]), install).await;
@@ -49,7 +53,10 @@ pub async fn beside(neighbours: &Path) -> Result<Vec<Check>> {
 
 fn start(control_plane: &ControlPlane, neighbours: &Path) -> Result<Process> {
     let mut command = Command::new(neighbours.join(PROGRAM));
-    command.arg(control_plane.kubeconfig()).env_clear().env("HOME", control_plane.dir());
+    command
+        .arg(control_plane.kubeconfig())
+        .env_clear()
+        .env("HOME", control_plane.dir());
     control_plane.sandbox().spawn(PROGRAM, command)
 }
 
@@ -73,8 +80,17 @@ async fn renewals(fleet: &Fleet) -> Result<Check> {
                 "message": "renewed by hand", "lastTransitionTime": Timestamp::now(),
             }]}});
             let issuing = format!("--patch={issuing}");
-            let renew = ["patch", "certificate", "brupop-webhook", "-n", NAMESPACE, "--subresource=status"];
-            control_plane.kubectl([&renew[..], &["--type=merge", &issuing]].concat()).await?;
+            let renew = [
+                "patch",
+                "certificate",
+                "brupop-webhook",
+                "-n",
+                NAMESPACE,
+                "--subresource=status",
+            ];
+            control_plane
+                .kubectl([&renew[..], &["--type=merge", &issuing]].concat())
+                .await?;
         }
     };
     let ended: Result<()> = tokio::select! {
@@ -82,7 +98,10 @@ async fn renewals(fleet: &Fleet) -> Result<Check> {
         updated = fleet.until_updated(NEW) => updated,
     };
     ended?;
-    ensure!(renewals >= 3, "cert-manager renewed the certificate {renewals} times only");
+    ensure!(
+        renewals >= 3,
+        "cert-manager renewed the certificate {renewals} times only"
+    );
     let reports = audit.read()?.into_iter().filter(|event| {
         event.verb == "patch"
             && event.object.resource == "bottlerocketshadows"
@@ -91,13 +110,29 @@ async fn renewals(fleet: &Fleet) -> Result<Check> {
     });
     let codes: Vec<u16> = reports.map(|event| event.code()).collect();
     let refused = codes.iter().filter(|code| **code >= 400).count();
-    let found = format!("{refused} of {} reports refused, {renewals} renewals", codes.len());
-    Ok(check(PROGRAM, "renewals every 10 s in an update refuse no report", found, refused == 0))
+    let found = format!(
+        "{refused} of {} reports refused, {renewals} renewals",
+        codes.len()
+    );
+    Ok(check(
+        PROGRAM,
+        "renewals every 10 s in an update refuse no report",
+        found,
+        refused == 0,
+    ))
 }
 
 /// What the webhook is to serve, as text.
 async fn served(control_plane: &ControlPlane) -> Result<String> {
-    let get = ["get", "secret", "brupop-webhook-tls", "-n", NAMESPACE, "-o", "jsonpath={.data.tls\\.crt}"];
+    let get = [
+        "get",
+        "secret",
+        "brupop-webhook-tls",
+        "-n",
+        NAMESPACE,
+        "-o",
+        "jsonpath={.data.tls\\.crt}",
+    ];
     control_plane.kubectl(get).await
 }
 
@@ -106,9 +141,17 @@ async fn fight(fleet: &Fleet) -> Result<Check> {
     let control_plane = &fleet.control_plane;
     apply_overlay(control_plane, "default").await?;
     let annotation = format!("cert-manager.io/inject-ca-from={NAMESPACE}/brupop-webhook");
-    let annotate = ["annotate", "validatingwebhookconfiguration", CONFIGURATION, "--overwrite", &annotation];
+    let annotate = [
+        "annotate",
+        "validatingwebhookconfiguration",
+        CONFIGURATION,
+        "--overwrite",
+        &annotation,
+    ];
     control_plane.kubectl(annotate).await?;
-    control_plane.until_rolled_out(NAMESPACE, "deployment/brupop-webhook").await?;
+    control_plane
+        .until_rolled_out(NAMESPACE, "deployment/brupop-webhook")
+        .await?;
     sleep(FIGHT).await;
     let mut audit = control_plane.audit().from_now();
     sleep(FIGHT).await;
@@ -118,9 +161,17 @@ async fn fight(fleet: &Fleet) -> Result<Check> {
             && event.code() < 300
     });
     let users: Vec<String> = writes.map(|event| event.user.username).collect();
-    let ours = users.iter().filter(|user| user.ends_with(":brupop-webhook")).count();
+    let ours = users
+        .iter()
+        .filter(|user| user.ends_with(":brupop-webhook"))
+        .count();
     let found = format!("{ours} writes of ours, {} in all", users.len());
     // One a minute by each of two replicas, and what falls on the edges.
     let holds = (1..=4).contains(&ours) && users.len() > ours;
-    Ok(check(PROGRAM, "annotation left behind: caBundle is repaired once a minute", found, holds))
+    Ok(check(
+        PROGRAM,
+        "annotation left behind: caBundle is repaired once a minute",
+        found,
+        holds,
+    ))
 }

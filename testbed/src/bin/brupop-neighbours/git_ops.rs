@@ -57,23 +57,38 @@ impl Engine<'_> {
             anyhow::Ok(())
         };
         let (written, output) = tokio::join!(write, child.wait_with_output());
-        let Output { status, stdout, stderr } = output?;
-        ensure!(status.success(), "{}: {}", self.program, String::from_utf8_lossy(&stderr));
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = output?;
+        ensure!(
+            status.success(),
+            "{}: {}",
+            self.program,
+            String::from_utf8_lossy(&stderr)
+        );
         written?;
         let lines = String::from_utf8(stdout)?;
-        lines.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+        lines
+            .lines()
+            .map(|line| Ok(serde_json::from_str(line)?))
+            .collect()
     }
 }
 
 /// The fleet and its only pool, which monitors no node, with all else that ships.
 async fn in_git(control_plane: &ControlPlane) -> Result<(PathBuf, String)> {
-    let soak = json!([{"op": "add", "path": "/spec/soak", "value": {"readyFor": "0s"}}]).to_string();
+    let soak =
+        json!([{"op": "add", "path": "/spec/soak", "value": {"readyFor": "0s"}}]).to_string();
     let kustomization = json!({
         "resources": ["kustomize/overlays/default"], "components": ["kustomize/components/pools"],
         "patches": [{"target": {"kind": "BottlerocketPool"}, "patch": soak}],
     });
     let folder = throw_away_overlay(control_plane, "git", kustomization)?;
-    let text = control_plane.kubectl(["kustomize".as_ref(), folder.as_os_str()]).await?;
+    let text = control_plane
+        .kubectl(["kustomize".as_ref(), folder.as_os_str()])
+        .await?;
     Ok((folder, text))
 }
 
@@ -84,24 +99,55 @@ pub async fn flux(neighbours: &Path, plugin: &Path) -> Result<Vec<Check>> {
     let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
         git = in_git(control_plane).await?.1;
         let (path, git) = (neighbours.join(PROGRAM), git.as_str());
-        Engine { program: PROGRAM, path, control_plane, git }.run().await?;
+        Engine {
+            program: PROGRAM,
+            path,
+            control_plane,
+            git,
+        }
+        .run()
+        .await?;
         programs(env)
     };
     let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[]), install).await?;
     let control_plane = &fleet.control_plane;
-    let engine = Engine { program: PROGRAM, path: neighbours.join(PROGRAM), control_plane, git: &git };
+    let engine = Engine {
+        program: PROGRAM,
+        path: neighbours.join(PROGRAM),
+        control_plane,
+        git: &git,
+    };
     let mut checks = vec![];
 
     let paused = async |object: &str| {
-        let get = ["get", object, "-n", NAMESPACE, "-o", "jsonpath={.spec.paused}"];
+        let get = [
+            "get",
+            object,
+            "-n",
+            NAMESPACE,
+            "-o",
+            "jsonpath={.spec.paused}",
+        ];
         anyhow::Ok(control_plane.kubectl(get).await? == "true")
     };
     let patch = async |object: &str, paused: Json| {
         let patch = json!({"spec": {"paused": paused}}).to_string();
-        control_plane.kubectl(["patch", object, "-n", NAMESPACE, "--type=merge", "-p", &patch]).await
+        control_plane
+            .kubectl([
+                "patch",
+                object,
+                "-n",
+                NAMESPACE,
+                "--type=merge",
+                "-p",
+                &patch,
+            ])
+            .await
     };
-    for (object, arguments) in [("brf/fleet", &["pause"][..]), ("brp/others", &["pause", "--pool", "others"])]
-    {
+    for (object, arguments) in [
+        ("brf/fleet", &["pause"][..]),
+        ("brp/others", &["pause", "--pool", "others"]),
+    ] {
         for by in ["kubectl brupop", "kubectl patch"] {
             if by == "kubectl brupop" {
                 control_plane.run_plugin(plugin, arguments).await?;
@@ -145,7 +191,12 @@ pub async fn argo_cd(neighbours: &Path) -> Result<Vec<Check>> {
     };
     let fleet = Fleet::start_with(&FleetOptions::quick(NODES, &[]), install).await?;
     let control_plane = &fleet.control_plane;
-    let engine = Engine { program: PROGRAM, path: neighbours.join(PROGRAM), control_plane, git: &git };
+    let engine = Engine {
+        program: PROGRAM,
+        path: neighbours.join(PROGRAM),
+        control_plane,
+        git: &git,
+    };
     let mut differs = vec![];
     let comparisons = during_update(&fleet, &engine, |line| {
         if line.modified {
@@ -158,7 +209,11 @@ pub async fn argo_cd(neighbours: &Path) -> Result<Vec<Check>> {
 }
 
 /// Updates the fleet, and lets the engine go over everything before, meanwhile and after that. Returns how often.
-async fn during_update(fleet: &Fleet, engine: &Engine<'_>, mut see: impl FnMut(Line)) -> Result<usize> {
+async fn during_update(
+    fleet: &Fleet,
+    engine: &Engine<'_>,
+    mut see: impl FnMut(Line),
+) -> Result<usize> {
     engine.run().await?.into_iter().for_each(&mut see);
     fleet.publish(NEW)?;
     let mut times = 1;
@@ -189,5 +244,10 @@ fn drift(program: &str, times: usize, changed: &[String]) -> Check {
         [] => format!("none in {times} times over all objects"),
         [first, ..] => format!("{} times, the first: {first}", changed.len()),
     };
-    check(program, "drift before, in and after an update: none", found, changed.is_empty())
+    check(
+        program,
+        "drift before, in and after an update: none",
+        found,
+        changed.is_empty(),
+    )
 }

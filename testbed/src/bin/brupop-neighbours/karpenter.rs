@@ -36,7 +36,9 @@ pub async fn beside(neighbours: &Path) -> Result<Vec<Check>> {
         ("CORDONED_BY_OTHERS_SECONDS", "3600"),
     ];
     let options = FleetOptions {
-        env: settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        env: settings
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
         ..FleetOptions::default()
     };
     let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
@@ -45,9 +47,20 @@ pub async fn beside(neighbours: &Path) -> Result<Vec<Check>> {
     };
     let mut fleet = Fleet::bare(&options, install).await?;
     fleet.watch();
-    apply_files(&fleet.control_plane, &neighbours.join("definitions/karpenter")).await?;
-    fleet.kubectl("wait --for=condition=Established crd/nodepools.karpenter.sh --timeout=60s").await?;
-    kubectl(&fleet.control_plane, &["apply", "--server-side"], &objects()).await?;
+    apply_files(
+        &fleet.control_plane,
+        &neighbours.join("definitions/karpenter"),
+    )
+    .await?;
+    fleet
+        .kubectl("wait --for=condition=Established crd/nodepools.karpenter.sh --timeout=60s")
+        .await?;
+    kubectl(
+        &fleet.control_plane,
+        &["apply", "--server-side"],
+        &objects(),
+    )
+    .await?;
     let mut karpenter = start(&fleet.control_plane, neighbours)?;
     let launched = Launched::default();
     let checks = tokio::select! {
@@ -66,7 +79,9 @@ pub async fn beside(neighbours: &Path) -> Result<Vec<Check>> {
 async fn roll_out(fleet: &Fleet, launched: &Launched) -> Result<Vec<Check>> {
     fleet
         .until("four nodes are launched and known", |history| {
-            let known = history.now().filter(|(_, seen)| seen.has_shadow && seen.is_idle() && seen.ready);
+            let known = history
+                .now()
+                .filter(|(_, seen)| seen.has_shadow && seen.is_idle() && seen.ready);
             known.filter(|(_, seen)| seen.version.is_some()).count() == NODES
         })
         .await?;
@@ -79,11 +94,19 @@ async fn roll_out(fleet: &Fleet, launched: &Launched) -> Result<Vec<Check>> {
         let (updated, all) = seen.updated();
         let took = match converged {
             Some(took) => format!("{updated} of {all} up to date after {} s", took.as_secs()),
-            None => format!("not within {} s: {updated} of {all} up to date", ROLL_OUT.as_secs()),
+            None => format!(
+                "not within {} s: {updated} of {all} up to date",
+                ROLL_OUT.as_secs()
+            ),
         };
         let needless = seen.launched - before;
         vec![
-            check(PROGRAM, "the fleet converges with the defaults of both", took, converged.is_some()),
+            check(
+                PROGRAM,
+                "the fleet converges with the defaults of both",
+                took,
+                converged.is_some(),
+            ),
             check(
                 PROGRAM,
                 "it launches nodes for drains, at most one for each",
@@ -93,13 +116,19 @@ async fn roll_out(fleet: &Fleet, launched: &Launched) -> Result<Vec<Check>> {
             check(
                 PROGRAM,
                 "one node at a time is out of service for an update",
-                format!("at most {}; Karpenter removed {} at once at most", seen.most_ours, seen.most_theirs),
+                format!(
+                    "at most {}; Karpenter removed {} at once at most",
+                    seen.most_ours, seen.most_theirs
+                ),
                 seen.most_ours == 1,
             ),
             check(
                 PROGRAM,
                 "no node is removed that is up to date",
-                format!("{} of {} removed nodes were", seen.removed_updated, seen.removed),
+                format!(
+                    "{} of {} removed nodes were",
+                    seen.removed_updated, seen.removed
+                ),
                 seen.removed_updated == 0,
             ),
         ]
@@ -120,14 +149,20 @@ async fn until_converged(fleet: &Fleet, launched: &Launched, before: usize) -> O
             eprintln!("{:>5} s  {now}", began.elapsed().as_secs());
             (told, done_since) = (now, None);
         }
-        if !fleet.history().now().all(|(_, seen)| !seen.has_shadow || seen.runs(NEW)) {
+        if !fleet
+            .history()
+            .now()
+            .all(|(_, seen)| !seen.has_shadow || seen.runs(NEW))
+        {
             done_since = None;
         } else if done_since.get_or_insert_with(Instant::now).elapsed() >= QUIET {
             break;
         }
         sleep(Duration::from_millis(100)).await;
     }
-    done_since.filter(|since| since.elapsed() >= QUIET).map(|since| since - began)
+    done_since
+        .filter(|since| since.elapsed() >= QUIET)
+        .map(|since| since - began)
 }
 
 /// A node class, a pool with default settings, and a workload that fills its nodes.

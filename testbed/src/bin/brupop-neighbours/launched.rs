@@ -55,7 +55,9 @@ impl Launched {
     pub fn offer(&self, version: &str) -> Result<()> {
         let mut seen = self.seen();
         seen.offered = Some(version.to_owned());
-        seen.hosts.values().try_for_each(|host| host.publish(version))
+        seen.hosts
+            .values()
+            .try_for_each(|host| host.publish(version))
     }
 
     /// Follows the Nodes, as long as it is polled.
@@ -73,7 +75,10 @@ impl Launched {
     }
 
     async fn apply(&self, fleet: &Fleet, node: &Node) -> Result<()> {
-        let provider = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+        let provider = node
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.provider_id.as_deref());
         if !provider.is_some_and(|id| id.starts_with("kwok://")) {
             return Ok(());
         }
@@ -106,28 +111,44 @@ impl Launched {
 impl Seen {
     /// How many of the nodes that are there run the version that is offered; and how many there are.
     pub fn updated(&self) -> (usize, usize) {
-        let updated = self.hosts.values().filter(|host| self.offered.as_ref() == Some(&host.version()));
+        let updated = self
+            .hosts
+            .values()
+            .filter(|host| self.offered.as_ref() == Some(&host.version()));
         (updated.count(), self.hosts.len())
     }
 
     /// The counts, in a line for people; launches are those after the first `before` nodes.
     pub fn line(&self, before: usize) -> String {
         let (updated, all) = self.updated();
-        let Self { drains, launched, removed, .. } = self;
+        let Self {
+            drains,
+            launched,
+            removed,
+            ..
+        } = self;
         let launched = launched - before;
-        format!("{updated} of {all} up to date, {drains} drains, {launched} launches, {removed} removed")
+        format!(
+            "{updated} of {all} up to date, {drains} drains, {launched} launches, {removed} removed"
+        )
     }
 
     fn note(&mut self, name: &str, node: &Node) {
         let spec = node.spec.as_ref();
-        let marker = node.annotations().get(MARKER_ANNOTATION).and_then(|text| Marker::parse(text).ok());
+        let marker = node
+            .annotations()
+            .get(MARKER_ANNOTATION)
+            .and_then(|text| Marker::parse(text).ok());
         let cordoned = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
         if cordoned && marker.is_some_and(|marker| !marker.is_kept()) {
             self.drains += usize::from(self.ours.insert(name.to_owned()));
         } else {
             self.ours.remove(name);
         }
-        let taints = spec.and_then(|spec| spec.taints.as_ref()).into_iter().flatten();
+        let taints = spec
+            .and_then(|spec| spec.taints.as_ref())
+            .into_iter()
+            .flatten();
         let leaves = node.metadata.deletion_timestamp.is_some()
             || taints.into_iter().any(|taint| taint.key == DISRUPTED);
         if leaves {
@@ -142,8 +163,13 @@ impl Seen {
 
 /// A host of the old version, whose kubelet tells what a Node shows.
 async fn boot(fleet: &Fleet, node: &str) -> Result<Host> {
-    let durations = Durations { reboot: std::time::Duration::from_secs(2), ..Durations::default() };
-    let host = fleet.boot(node, 0, durations).with_context(|| format!("the host of {node}"))?;
+    let durations = Durations {
+        reboot: std::time::Duration::from_secs(2),
+        ..Durations::default()
+    };
+    let host = fleet
+        .boot(node, 0, durations)
+        .with_context(|| format!("the host of {node}"))?;
     let mut told = NewNode::numbered(0)?;
     node.clone_into(&mut told.name);
     told.os_image = host.pretty_name();

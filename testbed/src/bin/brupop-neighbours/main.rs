@@ -59,7 +59,9 @@ async fn all(arguments: &Arguments) -> Result<bool> {
             Neighbour::ArgoCd => git_ops::argo_cd(&programs).await,
             Neighbour::CertManager => cert_manager::beside(&programs).await,
         };
-        checks.extend(checked.unwrap_or_else(|error| vec![(false, format!("{neighbour:?}: {error:#}"))]));
+        checks.extend(
+            checked.unwrap_or_else(|error| vec![(false, format!("{neighbour:?}: {error:#}"))]),
+        );
     }
     println!("\n{}", std::fs::read_to_string(programs.join("versions"))?);
     Ok(run::told(&checks))

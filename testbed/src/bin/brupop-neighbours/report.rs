@@ -24,7 +24,12 @@ pub fn check(program: &str, what: &str, found: impl Display, holds: bool) -> Che
 
 /// `kubectl apply --server-side` of a file, or of all files in a folder.
 pub async fn apply_files(control_plane: &ControlPlane, path: &Path) -> Result<()> {
-    let apply = ["apply".as_ref(), "--server-side".as_ref(), "-f".as_ref(), path.as_os_str()];
+    let apply = [
+        "apply".as_ref(),
+        "--server-side".as_ref(),
+        "-f".as_ref(),
+        path.as_os_str(),
+    ];
     control_plane.kubectl(apply).await.map(drop)
 }
 
@@ -42,20 +47,38 @@ pub async fn rests(program: &str, audit: &AuditLog) -> Result<Check> {
     writes.extend(written(&mut reader, &ours, AT_REST).await?);
     let seconds = AT_REST.as_secs();
     let all: usize = writes.values().sum();
-    let found = if all == 0 { "none".to_owned() } else { format!("{writes:?}") };
-    Ok(check(program, &format!("at rest, the operator's writes in {seconds} s: none"), found, all == 0))
+    let found = if all == 0 {
+        "none".to_owned()
+    } else {
+        format!("{writes:?}")
+    };
+    Ok(check(
+        program,
+        &format!("at rest, the operator's writes in {seconds} s: none"),
+        found,
+        all == 0,
+    ))
 }
 
 /// What is written by users whose names begin so, for this long.
-async fn written(reader: &mut AuditReader, users: &str, time: Duration) -> Result<BTreeMap<String, usize>> {
+async fn written(
+    reader: &mut AuditReader,
+    users: &str,
+    time: Duration,
+) -> Result<BTreeMap<String, usize>> {
     sleep(time).await;
     let mut writes = BTreeMap::new();
     for event in reader.read()? {
         let object = &event.object;
         let is_write = event.is_write()
-            && !matches!(object.resource.as_str(), "leases" | "tokenreviews" | "subjectaccessreviews");
+            && !matches!(
+                object.resource.as_str(),
+                "leases" | "tokenreviews" | "subjectaccessreviews"
+            );
         if is_write && event.user.username.starts_with(users) {
-            *writes.entry(format!("{} {}", event.verb, object.resource)).or_default() += 1;
+            *writes
+                .entry(format!("{} {}", event.verb, object.resource))
+                .or_default() += 1;
         }
     }
     Ok(writes)

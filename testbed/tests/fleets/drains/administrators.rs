@@ -30,23 +30,39 @@ async fn only_the_operators_own_node_changes_are_undone() -> Result<()> {
     theirs_meanwhile(&fleet).await.context("node-1")?;
     settings_meanwhile(&fleet).await.context("node-2")?;
     let away = fleet.history().most_unavailable();
-    ensure!(away <= 2, "beside the one that a person cordoned, {away} nodes were away");
+    ensure!(
+        away <= 2,
+        "beside the one that a person cordoned, {away} nodes were away"
+    );
     fleet.check()
 }
 
 /// A person had cordoned the node, and taken it out of load balancers: it is updated, and that stays.
 async fn theirs_before(fleet: &Fleet) -> Result<()> {
     fleet.kubectl("cordon node-0").await?;
-    fleet.kubectl(&format!("label node node-0 {EXCLUDE_FROM_LB_LABEL}=mine")).await?;
+    fleet
+        .kubectl(&format!("label node node-0 {EXCLUDE_FROM_LB_LABEL}=mine"))
+        .await?;
     let theirs = |seen: &brupop_testbed::history::Seen| seen.cordoned && seen.excluded;
-    fleet.until_node("node-0", "it is cordoned and excluded", theirs).await?;
+    fleet
+        .until_node("node-0", "it is cordoned and excluded", theirs)
+        .await?;
     let before = fleet.history().past("node-0").len();
     fleet.pause_node("node-0", false).await?;
     updated(fleet, "node-0").await?;
-    let always = fleet.history().past("node-0")[before - 1..].iter().all(|(_, seen)| theirs(seen));
-    ensure!(always, "it was put into service: {:?}", fleet.history().past("node-0"));
+    let always = fleet.history().past("node-0")[before - 1..]
+        .iter()
+        .all(|(_, seen)| theirs(seen));
+    ensure!(
+        always,
+        "it was put into service: {:?}",
+        fleet.history().past("node-0")
+    );
     let node = node(fleet, "node-0").await?;
-    ensure!(node.labels()[EXCLUDE_FROM_LB_LABEL] == "mine" && !is_tainted(&node), "{node:?}");
+    ensure!(
+        node.labels()[EXCLUDE_FROM_LB_LABEL] == "mine" && !is_tainted(&node),
+        "{node:?}"
+    );
     Ok(())
 }
 
@@ -57,14 +73,21 @@ async fn theirs_meanwhile(fleet: &Fleet) -> Result<()> {
     let here = json!({"nodeSelector": {"kubernetes.io/hostname": "node-1"}});
     deploy(fleet, "held", 1, &[HOLD], here).await?;
     fleet.pause_node("node-1", false).await?;
-    fleet.until_node("node-1", "it drains", |seen| seen.reason == "Draining").await?;
+    fleet
+        .until_node("node-1", "it drains", |seen| seen.reason == "Draining")
+        .await?;
     let past: Vec<_> = fleet.history().past("node-1").to_vec();
-    let first = |so: fn(&brupop_testbed::history::Seen) -> bool| past.iter().position(|(_, seen)| so(seen));
+    let first =
+        |so: fn(&brupop_testbed::history::Seen) -> bool| past.iter().position(|(_, seen)| so(seen));
     let (excluded, cordoned) = (first(|seen| seen.excluded), first(|seen| seen.cordoned));
-    let (excluded, cordoned) = (excluded.context("not excluded")?, cordoned.context("not cordoned")?);
+    let (excluded, cordoned) = (
+        excluded.context("not excluded")?,
+        cordoned.context("not cordoned")?,
+    );
     ensure!(excluded < cordoned, "{past:?}");
     ensure!(
-        past.iter().any(|(_, seen)| seen.reason == "ExcludedFromLoadBalancers"),
+        past.iter()
+            .any(|(_, seen)| seen.reason == "ExcludedFromLoadBalancers"),
         "it is not said: {past:?}"
     );
     let marker = marker(fleet, "node-1").await?.context("no marker")?;
@@ -88,7 +111,11 @@ async fn theirs_meanwhile(fleet: &Fleet) -> Result<()> {
     };
     await_until("it is granted", granted).await?;
     let mut audit = fleet.control_plane.audit().from_now();
-    let drained = |fleet: &Fleet| fleet.seen("node-1").map(|seen| seen.cordoned && seen.drained);
+    let drained = |fleet: &Fleet| {
+        fleet
+            .seen("node-1")
+            .map(|seen| seen.cordoned && seen.drained)
+    };
     ensure!(drained(fleet)?, "granted undrained");
     uncordon_until_cordoned(fleet).await?;
     grant_is_taken_back(&mut audit).await?;
@@ -110,7 +137,9 @@ async fn settings_meanwhile(fleet: &Fleet) -> Result<()> {
     fleet.configure(&[(WAIT, "600")]).await?;
     fleet.pause_node("node-2", false).await?;
     fleet
-        .until_node("node-2", "it waits", |seen| seen.excluded && seen.reason == "ExcludedFromLoadBalancers")
+        .until_node("node-2", "it waits", |seen| {
+            seen.excluded && seen.reason == "ExcludedFromLoadBalancers"
+        })
         .await?;
     ensure!(!fleet.seen("node-2")?.cordoned);
     fleet.configure(&[(WAIT, "0")]).await?;
@@ -119,8 +148,15 @@ async fn settings_meanwhile(fleet: &Fleet) -> Result<()> {
 }
 
 fn is_tainted(node: &Node) -> bool {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref()).into_iter().flatten();
-    taints.into_iter().any(|taint| taint.key.starts_with("brupop"))
+    let taints = node
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.taints.as_ref())
+        .into_iter()
+        .flatten();
+    taints
+        .into_iter()
+        .any(|taint| taint.key.starts_with("brupop"))
 }
 
 async fn updated(fleet: &Fleet, node: &str) -> Result<()> {
@@ -150,7 +186,10 @@ async fn grant_is_taken_back(audit: &mut AuditReader) -> Result<()> {
         operation["path"] == "/spec/reboot_from_boot_id" && operation["op"] == "remove"
     };
     let writes = |event: &Event| {
-        let body = event.request_object.as_ref().and_then(|body| body.as_array());
+        let body = event
+            .request_object
+            .as_ref()
+            .and_then(|body| body.as_array());
         event.is_about("bottlerocketshadows", "brs-node-1")
             && event.code() == 200
             && body.is_some_and(|body| body.iter().any(removes))

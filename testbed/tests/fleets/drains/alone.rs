@@ -23,18 +23,33 @@ async fn a_single_node_cluster_updates_itself() -> Result<()> {
 
     let node = Api::<Node>::all(fleet.client()).get("node-0").await?;
     let spec = node.spec.clone().unwrap_or_default();
-    ensure!(spec.unschedulable.is_none() && spec.taints.is_none(), "{spec:?}");
-    ensure!(fleet.history().has_seen("node-0", |seen| seen.cordoned && seen.drained), "it was not drained");
+    ensure!(
+        spec.unschedulable.is_none() && spec.taints.is_none(),
+        "{spec:?}"
+    );
+    ensure!(
+        fleet
+            .history()
+            .has_seen("node-0", |seen| seen.cordoned && seen.drained),
+        "it was not drained"
+    );
     ensure!(fleet.history().outcomes()["node-0"].boots == 2);
     let evicted = came_back_to_node_0(&fleet, &ours).await?;
-    ensure!(evicted.len() == 2 && evicted.iter().all(|pod| pod.starts_with("shop/cart")), "{evicted:?}");
+    ensure!(
+        evicted.len() == 2 && evicted.iter().all(|pod| pod.starts_with("shop/cart")),
+        "{evicted:?}"
+    );
     // And what it evicted runs there again.
     let pods = Api::<Pod>::namespaced(fleet.client(), "shop");
     await_until("the workload runs again", async || {
         let pods = pods.list(&ListParams::default()).await.ok()?;
         let back = |pod: &Pod| {
             !evicted.contains(&format!("shop/{}", pod.name_any()))
-                && pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+                && pod
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.phase.as_deref())
+                    == Some("Running")
         };
         (pods.items.len() == 2 && pods.iter().all(back)).then_some(())
     })
@@ -46,12 +61,22 @@ async fn a_single_node_cluster_updates_itself() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_returns_to_its_only_possible_node() -> Result<()> {
     let mut fleet = Fleet::quick(1, &[]).await?;
-    let labels = [("kubernetes.io/os", "windows"), ("kubernetes.io/hostname", "windows")];
-    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let labels = [
+        ("kubernetes.io/os", "windows"),
+        ("kubernetes.io/hostname", "windows"),
+    ];
+    let labels = labels
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
     let os_image = "Windows Server 2025 Datacenter".to_owned();
-    NewNode { name: "windows".to_owned(), labels, os_image, ..NewNode::numbered(9)? }
-        .create(&fleet.client())
-        .await?;
+    NewNode {
+        name: "windows".to_owned(),
+        labels,
+        os_image,
+        ..NewNode::numbered(9)?
+    }
+    .create(&fleet.client())
+    .await?;
     for component in ["reconciler", "webhook"] {
         fleet.scale(component, 1).await?;
     }
@@ -70,24 +95,42 @@ async fn the_operator_returns_to_its_only_possible_node() -> Result<()> {
 
 /// Each of the operator's pods was evicted once, and one like it runs on the same node. Returns the others that were
 /// evicted.
-async fn came_back_to_node_0(fleet: &Fleet, ours: &BTreeMap<String, String>) -> Result<Vec<String>> {
+async fn came_back_to_node_0(
+    fleet: &Fleet,
+    ours: &BTreeMap<String, String>,
+) -> Result<Vec<String>> {
     let asked = fleet.control_plane.audit().from_start().read()?;
-    let evicted: Vec<_> =
-        asked.iter().filter(|event| event.code() == 201).filter_map(evicted_by_us).collect();
+    let evicted: Vec<_> = asked
+        .iter()
+        .filter(|event| event.code() == 201)
+        .filter_map(evicted_by_us)
+        .collect();
     for pod in ours.keys() {
-        let times = evicted.iter().filter(|evicted| **evicted == format!("{NAMESPACE}/{pod}")).count();
+        let times = evicted
+            .iter()
+            .filter(|evicted| **evicted == format!("{NAMESPACE}/{pod}"))
+            .count();
         ensure!(times == 1, "{pod} was evicted {times} times: {evicted:?}");
     }
     await_until("the operator runs", async || {
         let now = own_pods(fleet).await.ok()?;
-        let again = now.iter().all(|(pod, node)| !ours.contains_key(pod) && node == "node-0");
+        let again = now
+            .iter()
+            .all(|(pod, node)| !ours.contains_key(pod) && node == "node-0");
         let processes = fleet.kubelets.processes().into_iter();
-        let run = processes.filter(|process| now.contains_key(&process.pod)).count();
+        let run = processes
+            .filter(|process| now.contains_key(&process.pod))
+            .count();
         (again && now.len() == ours.len() && run == now.len()).then_some(())
     })
     .await?;
     let prefix = format!("{NAMESPACE}/");
-    let (own, others): (Vec<_>, Vec<_>) = evicted.into_iter().partition(|pod| pod.starts_with(&prefix));
-    ensure!(own.len() == ours.len(), "what came back was evicted, too: {own:?}");
+    let (own, others): (Vec<_>, Vec<_>) = evicted
+        .into_iter()
+        .partition(|pod| pod.starts_with(&prefix));
+    ensure!(
+        own.len() == ours.len(),
+        "what came back was evicted, too: {own:?}"
+    );
     Ok(others)
 }

@@ -24,77 +24,143 @@ const DRAIN: &str = "drain node-0 --ignore-daemonsets --delete-emptydir-data --d
 async fn evictions_match_kubectl_drain_with_operator_pods_last() -> Result<()> {
     // In a copied control plane all of our own pods may be on node-1.
     let quick = FleetOptions::quick(2, &[("CORDONED_BY_OTHERS_SECONDS", "3600")]);
-    let mut fleet = Fleet::start(&FleetOptions { copied: false, ..quick }).await?;
+    let mut fleet = Fleet::start(&FleetOptions {
+        copied: false,
+        ..quick
+    })
+    .await?;
     fleet.pause_node("node-1", true).await?;
     // A node that is out of service for another reason uses up the limit of one: somebody drains it, then it is not Ready.
     fleet.kubectl("cordon node-1").await?;
-    fleet.until_node("node-1", "it is cordoned", |seen| seen.cordoned).await?;
+    fleet
+        .until_node("node-1", "it is cordoned", |seen| seen.cordoned)
+        .await?;
     fleet.publish(NEW)?;
     fleet
-        .until_node("node-0", "the limit is used up", |seen| seen.reason == "LimitUsedByUnavailableNodes")
+        .until_node("node-0", "the limit is used up", |seen| {
+            seen.reason == "LimitUsedByUnavailableNodes"
+        })
         .await?;
     let said = fleet.progressing("node-0").await?.message;
-    ensure!(said.contains("out of service for other reasons, such as node-1"), "{said}");
+    ensure!(
+        said.contains("out of service for other reasons, such as node-1"),
+        "{said}"
+    );
     fleet.report_ready("node-1", false).await?;
-    fleet.until_node("node-1", "it is not Ready", |seen| !seen.ready).await?;
+    fleet
+        .until_node("node-1", "it is not Ready", |seen| !seen.ready)
+        .await?;
     fleet.kubectl("uncordon node-1").await?;
-    fleet.until_node("node-1", "it is not cordoned", |seen| !seen.cordoned).await?;
+    fleet
+        .until_node("node-1", "it is not cordoned", |seen| !seen.cordoned)
+        .await?;
 
     // So all that is made now comes to node-0, and stays until node-1 is Ready again.
     let leaving = Box::pin(populate(&fleet)).await?;
     let by_hand = by_hand(&fleet).await?;
-    let (daemon, mirror) = (pod_of(&fleet, "logs").await?, pod_of(&fleet, "static").await?);
-    ensure!(!by_hand.iter().any(|pod| *pod == daemon || *pod == mirror), "{by_hand:?}");
-    ensure!(fleet.seen("node-0")?.is_idle(), "an update was begun beyond the limit");
+    let (daemon, mirror) = (
+        pod_of(&fleet, "logs").await?,
+        pod_of(&fleet, "static").await?,
+    );
+    ensure!(
+        !by_hand.iter().any(|pod| *pod == daemon || *pod == mirror),
+        "{by_hand:?}"
+    );
+    ensure!(
+        fleet.seen("node-0")?.is_idle(),
+        "an update was begun beyond the limit"
+    );
     let ours: BTreeSet<String> = own_pods(&fleet)
         .await?
         .into_iter()
         .filter(|(_, node)| node == "node-0")
         .map(|(pod, _)| format!("{NAMESPACE}/{pod}"))
         .collect();
-    ensure!(!ours.is_empty() && ours.is_subset(&by_hand), "{ours:?} {by_hand:?}");
+    ensure!(
+        !ours.is_empty() && ours.is_subset(&by_hand),
+        "{ours:?} {by_hand:?}"
+    );
     let mut audit = fleet.control_plane.audit().from_now();
     fleet.report_ready("node-1", true).await?;
 
     // What was on its way out is waited for. Of what was evicted, the pod with the finalizer is, too.
-    fleet.until_node("node-0", "it drains", |seen| seen.reason == "Draining").await?;
+    fleet
+        .until_node("node-0", "it drains", |seen| seen.reason == "Draining")
+        .await?;
     await_until("only what has a finalizer is left", async || {
         let left = on_node_0(&fleet).await.ok()?;
-        left.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count().eq(&2).then_some(())
+        left.iter()
+            .filter(|pod| pod.metadata.deletion_timestamp.is_some())
+            .count()
+            .eq(&2)
+            .then_some(())
     })
     .await?;
     // Our own go last, and would come back as long as the controller of nodes has not seen node-1 Ready.
     await_until("node-1 takes pods", async || {
         let node = Api::<Node>::all(fleet.client()).get("node-1").await.ok()?;
-        node.spec?.taints.unwrap_or_default().is_empty().then_some(())
+        node.spec?
+            .taints
+            .unwrap_or_default()
+            .is_empty()
+            .then_some(())
     })
     .await?;
     let held = fleet.progressing("node-0").await?;
-    ensure!(held.reason == "Draining" && !fleet.seen("node-0")?.drained, "{held:?}");
+    ensure!(
+        held.reason == "Draining" && !fleet.seen("node-0")?.drained,
+        "{held:?}"
+    );
     give_up(&fleet).await?;
     fleet.until_runs("node-0", NEW).await?;
 
-    let asked: Vec<Event> =
-        audit.read()?.into_iter().filter(|event| evicted_by_us(event).is_some()).collect();
-    let evicted: Vec<String> =
-        asked.iter().filter(|event| event.code() == 201).filter_map(evicted_by_us).collect();
+    let asked: Vec<Event> = audit
+        .read()?
+        .into_iter()
+        .filter(|event| evicted_by_us(event).is_some())
+        .collect();
+    let evicted: Vec<String> = asked
+        .iter()
+        .filter(|event| event.code() == 201)
+        .filter_map(evicted_by_us)
+        .collect();
     let all: BTreeSet<String> = evicted.iter().cloned().collect();
     ensure!(all.len() == evicted.len(), "evicted twice: {evicted:?}");
     let gone: BTreeSet<String> = all.iter().chain([&leaving]).cloned().collect();
-    ensure!(gone == by_hand && !all.contains(&leaving), "by hand: {by_hand:?}, by us: {all:?}");
-    let first_of_ours = evicted.iter().position(|pod| ours.contains(pod)).context("ours stayed")?;
-    ensure!(evicted[first_of_ours..].iter().all(|pod| ours.contains(pod)), "{evicted:?}");
+    ensure!(
+        gone == by_hand && !all.contains(&leaving),
+        "by hand: {by_hand:?}, by us: {all:?}"
+    );
+    let first_of_ours = evicted
+        .iter()
+        .position(|pod| ours.contains(pod))
+        .context("ours stayed")?;
+    ensure!(
+        evicted[first_of_ours..]
+            .iter()
+            .all(|pod| ours.contains(pod)),
+        "{evicted:?}"
+    );
     println!("evicted, in this order: {evicted:?}");
     let names: Vec<String> = on_node_0(&fleet).await?.iter().map(name).collect();
-    ensure!(names.contains(&daemon) && names.contains(&mirror), "{names:?}");
+    ensure!(
+        names.contains(&daemon) && names.contains(&mirror),
+        "{names:?}"
+    );
 
     // They came up elsewhere, and come back when it is the other node's turn.
     let moved = own_pods(&fleet).await?;
-    ensure!(moved.len() == 4 && moved.values().all(|node| node == "node-1"), "{moved:?}");
+    ensure!(
+        moved.len() == 4 && moved.values().all(|node| node == "node-1"),
+        "{moved:?}"
+    );
     fleet.pause_node("node-1", false).await?;
     fleet.until_updated(NEW).await?;
     let back = own_pods(&fleet).await?;
-    ensure!(back.len() == 4 && back.values().all(|node| node == "node-0"), "{back:?}");
+    ensure!(
+        back.len() == 4 && back.values().all(|node| node == "node-0"),
+        "{back:?}"
+    );
     ensure!(back.keys().all(|pod| !moved.contains_key(pod)), "{back:?}");
     fleet.check()
 }
@@ -110,12 +176,18 @@ async fn populate(fleet: &Fleet) -> Result<String> {
         object
     };
     // It is no obstacle before it should have ended.
-    let held = json!({"metadata": {"finalizers": [HOLD]}, "spec": {"terminationGracePeriodSeconds": 600}});
+    let held =
+        json!({"metadata": {"finalizers": [HOLD]}, "spec": {"terminationGracePeriodSeconds": 600}});
     let once = json!({"apiVersion": "batch/v1", "spec": {
         "replicas": null, "selector": null, "template": {"spec": {"restartPolicy": "Never"}},
     }});
     let bare = |name: &str, annotations: Json| {
-        bare_pod("default", name, "node-0", &json!({"metadata": {"annotations": annotations}}))
+        bare_pod(
+            "default",
+            name,
+            "node-0",
+            &json!({"metadata": {"annotations": annotations}}),
+        )
     };
     fleet
         .apply(&[
@@ -135,13 +207,25 @@ async fn populate(fleet: &Fleet) -> Result<String> {
     until_phase(fleet, "once", "Succeeded").await?;
     until_phase(fleet, "done", "Running").await?;
     let finished = Patch::Merge(json!({"status": {"phase": "Failed"}}));
-    pods.patch_status("done", &PatchParams::default(), &finished).await?;
+    pods.patch_status("done", &PatchParams::default(), &finished)
+        .await?;
     let leaving = pod_of(fleet, "held").await?;
-    pods.delete(leaving.trim_start_matches("default/"), &DeleteParams::default()).await?;
+    pods.delete(
+        leaving.trim_start_matches("default/"),
+        &DeleteParams::default(),
+    )
+    .await?;
     await_until("another one in its place", async || {
-        let held = pods.list(&ListParams::default().labels("app=held")).await.ok()?;
-        let runs =
-            |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+        let held = pods
+            .list(&ListParams::default().labels("app=held"))
+            .await
+            .ok()?;
+        let runs = |pod: &Pod| {
+            pod.status
+                .as_ref()
+                .and_then(|status| status.phase.as_deref())
+                == Some("Running")
+        };
         (held.items.len() == 2 && held.iter().all(runs)).then_some(())
     })
     .await?;
@@ -153,14 +237,22 @@ async fn by_hand(fleet: &Fleet) -> Result<BTreeSet<String>> {
     let refused = fleet.control_plane.kubectl_output(DRAIN.split(' ')).await?;
     let why = String::from_utf8(refused.stderr)?;
     ensure!(
-        !refused.status.success() && why.contains("declare no controller") && why.contains("default/debug"),
+        !refused.status.success()
+            && why.contains("declare no controller")
+            && why.contains("default/debug"),
         "{why}"
     );
     fleet.kubectl("delete pod debug").await?;
     let drain = fleet.control_plane.kubectl_output(DRAIN.split(' ')).await?;
-    let said = format!("{}{}", String::from_utf8(drain.stdout)?, String::from_utf8(drain.stderr)?);
+    let said = format!(
+        "{}{}",
+        String::from_utf8(drain.stdout)?,
+        String::from_utf8(drain.stderr)?
+    );
     ensure!(drain.status.success(), "{said}");
-    let evicting = said.lines().filter_map(|line| line.strip_prefix("evicting pod ")?.split(' ').next());
+    let evicting = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("evicting pod ")?.split(' ').next());
     Ok(evicting.map(str::to_owned).collect())
 }
 
@@ -176,14 +268,20 @@ async fn on_node_0(fleet: &Fleet) -> Result<Vec<Pod>> {
 /// The pod of this app on node-0.
 async fn pod_of(fleet: &Fleet, app: &str) -> Result<String> {
     let pods = on_node_0(fleet).await?;
-    let found = pods.iter().find(|pod| pod.labels().get("app").is_some_and(|label| label == app));
-    found.map(name).with_context(|| format!("{app} is not on node-0"))
+    let found = pods
+        .iter()
+        .find(|pod| pod.labels().get("app").is_some_and(|label| label == app));
+    found
+        .map(name)
+        .with_context(|| format!("{app} is not on node-0"))
 }
 
 async fn until_phase(fleet: &Fleet, app: &str, phase: &str) -> Result<()> {
     let waited = await_until(format!("{app} on node-0 is {phase}"), async || {
         let pods = on_node_0(fleet).await.ok()?;
-        let found = pods.iter().find(|pod| pod.labels().get("app").is_some_and(|label| label == app))?;
+        let found = pods
+            .iter()
+            .find(|pod| pod.labels().get("app").is_some_and(|label| label == app))?;
         (found.status.as_ref()?.phase.as_deref() == Some(phase)).then_some(())
     });
     waited.await

@@ -29,29 +29,49 @@ async fn node(fleet: &Fleet, name: &str) -> Result<Node> {
 
 async fn marker(fleet: &Fleet, name: &str) -> Result<Option<Marker>> {
     let node = node(fleet, name).await?;
-    Ok(node.annotations().get(MARKER_ANNOTATION).map(|text| Marker::parse(text)).transpose()?)
+    Ok(node
+        .annotations()
+        .get(MARKER_ANNOTATION)
+        .map(|text| Marker::parse(text))
+        .transpose()?)
 }
 
 /// The pod, as `namespace/name`, that a reconciler asked to be evicted.
 fn evicted_by_us(event: &Event) -> Option<String> {
     let object = &event.object;
-    let is = object.resource == "pods" && object.subresource == "eviction" && event.is_by(RECONCILER_ACCOUNT);
+    let is = object.resource == "pods"
+        && object.subresource == "eviction"
+        && event.is_by(RECONCILER_ACCOUNT);
     is.then(|| format!("{}/{}", object.namespace, object.name))
 }
 
 /// The pods of reconciler and webhook that are not on their way out: name, and node.
 async fn own_pods(fleet: &Fleet) -> Result<BTreeMap<String, String>> {
     let pods = Api::<Pod>::namespaced(fleet.client(), NAMESPACE);
-    let ours = ListParams::default().labels("brupop.bottlerocket.aws/component in (reconciler,webhook)");
+    let ours =
+        ListParams::default().labels("brupop.bottlerocket.aws/component in (reconciler,webhook)");
     let pods = pods.list(&ours).await?.items.into_iter();
     let stays = pods.filter(|pod| pod.metadata.deletion_timestamp.is_none());
-    let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+    let node = |pod: &Pod| {
+        pod.spec
+            .as_ref()
+            .and_then(|spec| spec.node_name.clone())
+            .unwrap_or_default()
+    };
     Ok(stays.map(|pod| (pod.name_any(), node(&pod))).collect())
 }
 
 /// A Deployment without a budget; returns once its pods run.
-async fn deploy(fleet: &Fleet, name: &str, replicas: usize, finalizers: &[&str], spec: Json) -> Result<()> {
+async fn deploy(
+    fleet: &Fleet,
+    name: &str,
+    replicas: usize,
+    finalizers: &[&str],
+    spec: Json,
+) -> Result<()> {
     let template = json!({"metadata": {"finalizers": finalizers}, "spec": spec});
-    fleet.apply(&[deployment("default", name, replicas, &template)]).await?;
+    fleet
+        .apply(&[deployment("default", name, replicas, &template)])
+        .await?;
     fleet.until_rolled_out("default", name).await
 }

@@ -40,13 +40,23 @@ impl Prepared {
             .env("MIN_NODE_AGE_SECONDS", "0")
             .env("SOAK_SECONDS", "0")
             .envs(settings.iter().copied());
-        Ok(Self { name: name.to_owned(), command, bearer })
+        Ok(Self {
+            name: name.to_owned(),
+            command,
+            bearer,
+        })
     }
 
     /// Starts it.
     pub fn start(self, fleet: &Fleet) -> Result<ByHand> {
-        let process = fleet.control_plane.sandbox().spawn(&self.name, self.command)?;
-        Ok(ByHand { process, bearer: self.bearer })
+        let process = fleet
+            .control_plane
+            .sandbox()
+            .spawn(&self.name, self.command)?;
+        Ok(ByHand {
+            process,
+            bearer: self.bearer,
+        })
     }
 }
 
@@ -63,10 +73,16 @@ impl ByHand {
 
     /// Awaits that it competes for the Lease: all else is known to it by then.
     pub async fn competes(&self, fleet: &Fleet) -> Result<()> {
-        let watches =
-            |event: &Event| self.asked(event) && event.verb == "watch" && event.object.resource == "leases";
+        let watches = |event: &Event| {
+            self.asked(event) && event.verb == "watch" && event.object.resource == "leases"
+        };
         let what = format!("a watch of the Lease {LEASE} by {}", self.process.name());
-        fleet.control_plane.audit().from_start().wait_for(&what, watches).await?;
+        fleet
+            .control_plane
+            .audit()
+            .from_start()
+            .wait_for(&what, watches)
+            .await?;
         Ok(())
     }
 

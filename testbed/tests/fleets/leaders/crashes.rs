@@ -25,12 +25,16 @@ async fn a_leader_may_crash_after_any_write() -> Result<()> {
     // When an eviction's caller dies, the API server may have charged the budget and not deleted the pod: for two minutes
     // the budget takes that pod for gone. Here there is room for that.
     fleet.deploy("cart", 8, "8").await?;
-    fleet.kubectl(&format!("-n {NAMESPACE} delete pdb brupop-webhook")).await?;
+    fleet
+        .kubectl(&format!("-n {NAMESPACE} delete pdb brupop-webhook"))
+        .await?;
     fleet.publish(NEW)?;
     let first = fleet.term().await?;
     let mut writes = Writes::of(&fleet).await?;
     // Under one name, as a container that is started again: its Lease need not run out.
-    let mut leader = Prepared::new(&fleet, "leader", &SETTINGS).await?.start(&fleet)?;
+    let mut leader = Prepared::new(&fleet, "leader", &SETTINGS)
+        .await?
+        .start(&fleet)?;
     let mut leaders = 1;
     // The leaders so far were killed after these: at once, or before their signal came.
     let mut crashed_after: Vec<Written> = vec![];
@@ -53,7 +57,10 @@ async fn a_leader_may_crash_after_any_write() -> Result<()> {
     // Each of them led; one that could not renew its Lease in time has done so twice.
     let terms = fleet.term().await? - first;
     ensure!(terms >= leaders, "{leaders} leaders began {terms} terms");
-    println!("{leaders} leaders for {} kinds of writes, {terms} terms", Written::ALL.len());
+    println!(
+        "{leaders} leaders for {} kinds of writes, {terms} terms",
+        Written::ALL.len()
+    );
     fleet.check()
 }
 

@@ -36,8 +36,9 @@ async fn a_successor_takes_over_in_time() -> Result<()> {
 
 async fn start(fleet: &Fleet, name: &str) -> Result<ByHand> {
     let lease = LEASE.as_secs().to_string();
-    let reconciler =
-        Prepared::new(fleet, name, &[("LEASE_DURATION_SECONDS", lease.as_str())]).await?.start(fleet)?;
+    let reconciler = Prepared::new(fleet, name, &[("LEASE_DURATION_SECONDS", lease.as_str())])
+        .await?
+        .start(fleet)?;
     reconciler.competes(fleet).await?;
     Ok(reconciler)
 }

@@ -66,19 +66,31 @@ impl Writes {
         let client = fleet.client();
         let marker = |node: Node| {
             let text = node.annotations().get(MARKER_ANNOTATION);
-            text.and_then(|text| Marker::parse(text).ok()).unwrap_or_default()
+            text.and_then(|text| Marker::parse(text).ok())
+                .unwrap_or_default()
         };
         let leaves = |pod: Pod| pod.metadata.deletion_timestamp.is_some();
         let mut seen = select_all([
-            changes(fleet.ledger(), |ledger| ledger.status.unwrap_or_default(), of_ledger),
+            changes(
+                fleet.ledger(),
+                |ledger| ledger.status.unwrap_or_default(),
+                of_ledger,
+            ),
             changes(fleet.shadows(), |shadow| shadow.spec, of_shadow),
             changes(Api::<Node>::all(client.clone()), marker, of_node),
-            changes(Api::<Pod>::namespaced(client, "shop"), leaves, |before, after| {
-                which([(!before && *after, Written::Evicted)])
-            }),
+            changes(
+                Api::<Pod>::namespaced(client, "shop"),
+                leaves,
+                |before, after| which([(!before && *after, Written::Evicted)]),
+            ),
         ]);
         for _ in 0..4 {
-            while seen.try_next().await?.context("a watch has ended")?.is_some() {}
+            while seen
+                .try_next()
+                .await?
+                .context("a watch has ended")?
+                .is_some()
+            {}
         }
         Ok(Self(seen))
     }
@@ -87,14 +99,24 @@ impl Writes {
     pub async fn next(&mut self, wanted: Written) -> Result<Vec<Written>> {
         let mut written = vec![];
         while !written.contains(&wanted) {
-            written.extend(self.0.try_next().await?.context("a watch has ended")?.unwrap_or_default());
+            written.extend(
+                self.0
+                    .try_next()
+                    .await?
+                    .context("a watch has ended")?
+                    .unwrap_or_default(),
+            );
         }
         Ok(written)
     }
 }
 
 /// What the changes of these objects were written for, by the part of each that says so, before and after.
-fn changes<K, T>(api: Api<K>, part: fn(K) -> T, of: fn(&T, &T) -> Vec<Written>) -> BoxStream<'static, Seen>
+fn changes<K, T>(
+    api: Api<K>,
+    part: fn(K) -> T,
+    of: fn(&T, &T) -> Vec<Written>,
+) -> BoxStream<'static, Seen>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     T: Send + 'static,
@@ -115,12 +137,17 @@ where
 }
 
 fn which<const N: usize>(rows: [(bool, Written); N]) -> Vec<Written> {
-    rows.into_iter().filter_map(|(is, written)| is.then_some(written)).collect()
+    rows.into_iter()
+        .filter_map(|(is, written)| is.then_some(written))
+        .collect()
 }
 
 fn of_ledger(before: &BottlerocketFleetStatus, after: &BottlerocketFleetStatus) -> Vec<Written> {
     let more = |than: &BottlerocketFleetStatus, these: &BottlerocketFleetStatus| {
-        these.slots.iter().any(|(shadow, slot)| than.slots.get(shadow) != Some(slot))
+        these
+            .slots
+            .iter()
+            .any(|(shadow, slot)| than.slots.get(shadow) != Some(slot))
     };
     which([
         (before.term != after.term, Written::Term),
@@ -146,6 +173,9 @@ fn of_node(before: &Marker, after: &Marker) -> Vec<Written> {
         (begins(|marker| &marker.excluded_at), Written::Excluded),
         (begins(|marker| &marker.cordoned_at), Written::Cordoned),
         (begins(|marker| &marker.drained_at), Written::Drained),
-        (before.holds_changes() && !after.holds_changes(), Written::Undone),
+        (
+            before.holds_changes() && !after.holds_changes(),
+            Written::Undone,
+        ),
     ])
 }

@@ -15,7 +15,10 @@ const QUIET: Duration = Duration::from_secs(10);
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
     let mut fleet = Fleet::quick(1, &[("MAX_CONCURRENT_UPDATE", "unlimited")]).await?;
-    await_until("the condition of node-0", async || fleet.progressing("node-0").await.ok()).await?;
+    await_until("the condition of node-0", async || {
+        fleet.progressing("node-0").await.ok()
+    })
+    .await?;
     let mut audit = fleet.control_plane.audit().from_now();
     for (object, patch) in [
         ("brf/fleet", r#"{"status":{"halted":"x","limit":7}}"#),
@@ -26,7 +29,16 @@ async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
                 "lastTransitionTime":"2026-11-21T04:00:00Z"}]}}"#,
         ),
     ] {
-        let edit = ["-n", NAMESPACE, "patch", object, "--subresource=status", "--type=merge", "-p", patch];
+        let edit = [
+            "-n",
+            NAMESPACE,
+            "patch",
+            object,
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            patch,
+        ];
         fleet.control_plane.kubectl(edit).await?;
     }
     fleet
@@ -47,7 +59,8 @@ async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
             let about = |resource, name| event.is_about(resource, name);
             if event.is_by("brupop-reconciler")
                 && event.is_write()
-                && (about("bottlerocketfleets", "fleet") || about("bottlerocketshadows", "brs-node-0"))
+                && (about("bottlerocketfleets", "fleet")
+                    || about("bottlerocketshadows", "brs-node-0"))
             {
                 (writes, quiet_since) = (writes + 1, Instant::now());
             }

@@ -21,12 +21,19 @@ const WAITS: [Duration; 2] = [Duration::from_millis(900), Duration::from_millis(
 async fn auto_label_respects_existing_labels() -> Result<()> {
     let mut fleet = Fleet::quick(3, &[]).await?;
     bare(&fleet, "node-0").await?;
-    fleet.kubectl(&format!("label node node-1 --overwrite {LABEL}={LEFT_OUT}")).await?;
+    fleet
+        .kubectl(&format!("label node node-1 --overwrite {LABEL}={LEFT_OUT}"))
+        .await?;
     bare(&fleet, "node-2").await?;
-    let another = Patch::Merge(json!({"status": {"nodeInfo": {"osImage": "Debian GNU/Linux 13 (trixie)"}}}));
-    Api::<Node>::all(fleet.client()).patch_status("node-2", &PatchParams::default(), &another).await?;
+    let another =
+        Patch::Merge(json!({"status": {"nodeInfo": {"osImage": "Debian GNU/Linux 13 (trixie)"}}}));
+    Api::<Node>::all(fleet.client())
+        .patch_status("node-2", &PatchParams::default(), &another)
+        .await?;
     for node in ["node-0", "node-1", "node-2"] {
-        fleet.until_node(node, "is left alone", |seen| !seen.has_shadow).await?;
+        fleet
+            .until_node(node, "is left alone", |seen| !seen.has_shadow)
+            .await?;
     }
 
     as_the_readme_has_it(&fleet).await?;
@@ -35,8 +42,12 @@ async fn auto_label_respects_existing_labels() -> Result<()> {
     with_it_the_node_is_labelled_and_updated(&fleet).await?;
 
     others_are_left_alone(&fleet, &mut audit).await?;
-    let table = fleet.paste("make --no-print-directory get-nodes-status").await?;
-    let [head, row] = table.lines().collect::<Vec<_>>()[..] else { anyhow::bail!("{table}") };
+    let table = fleet
+        .paste("make --no-print-directory get-nodes-status")
+        .await?;
+    let [head, row] = table.lines().collect::<Vec<_>>()[..] else {
+        anyhow::bail!("{table}")
+    };
     let words = |line: &str| {
         line.split("  ")
             .map(|word| word.trim().to_owned())
@@ -44,31 +55,51 @@ async fn auto_label_respects_existing_labels() -> Result<()> {
             .collect::<Vec<_>>()
     };
     ensure!(
-        words(head) == ["NODE", "OS IMAGE", "KUBELET", "CORDONED", "STATE", "VERSION", "TARGET", "REASON"],
+        words(head)
+            == [
+                "NODE", "OS IMAGE", "KUBELET", "CORDONED", "STATE", "VERSION", "TARGET", "REASON"
+            ],
         "{head}"
     );
     let image = fleet.hosts[0].pretty_name();
     ensure!(image.contains(NEW), "{image}");
-    ensure!(words(row) == ["node-0", &image, "v1.36.3", "no", "Idle", NEW, "-", "NoUpdate"], "{row}");
+    ensure!(
+        words(row)
+            == [
+                "node-0", &image, "v1.36.3", "no", "Idle", NEW, "-", "NoUpdate"
+            ],
+        "{row}"
+    );
     fleet.check()
 }
 
 /// Nobody says anything of this node any more.
 async fn bare(fleet: &Fleet, node: &str) -> Result<()> {
-    fleet.kubectl(&format!("label node {node} {LABEL}-")).await.map(drop)
+    fleet
+        .kubectl(&format!("label node {node} {LABEL}-"))
+        .await
+        .map(drop)
 }
 
 /// The label of each node.
 async fn labels(fleet: &Fleet) -> Result<[Option<String>; 3]> {
     let api = Api::<Node>::all(fleet.client());
     let label = async |name: &str| anyhow::Ok(api.get(name).await?.labels().get(LABEL).cloned());
-    Ok([label("node-0").await?, label("node-1").await?, label("node-2").await?])
+    Ok([
+        label("node-0").await?,
+        label("node-1").await?,
+        label("node-2").await?,
+    ])
 }
 
 /// Only node-0 is opted in.
 async fn only_the_first_is_in(fleet: &Fleet) -> Result<()> {
     let found = labels(fleet).await?;
-    let expected = [Some(UPDATER_INTERFACE_VERSION.to_owned()), Some(LEFT_OUT.to_owned()), None];
+    let expected = [
+        Some(UPDATER_INTERFACE_VERSION.to_owned()),
+        Some(LEFT_OUT.to_owned()),
+        None,
+    ];
     ensure!(found == expected, "{found:?}");
     Ok(())
 }
@@ -77,12 +108,18 @@ async fn only_the_first_is_in(fleet: &Fleet) -> Result<()> {
 async fn as_the_readme_has_it(fleet: &Fleet) -> Result<()> {
     let readme = read(README)?;
     let mut blocks = blocks(&readme, "sh").into_iter();
-    let command = blocks.find(|block| block.starts_with("for node in ")).context("no such command")?;
-    fleet.paste(&format!("set -euo pipefail\n{command}")).await?;
+    let command = blocks
+        .find(|block| block.starts_with("for node in "))
+        .context("no such command")?;
+    fleet
+        .paste(&format!("set -euo pipefail\n{command}"))
+        .await?;
     only_the_first_is_in(fleet).await?;
     fleet.until_waits("node-0", "NoUpdate").await?;
     bare(fleet, "node-0").await?;
-    fleet.until_node("node-0", "is left alone again", |seen| !seen.has_shadow).await
+    fleet
+        .until_node("node-0", "is left alone again", |seen| !seen.has_shadow)
+        .await
 }
 
 /// A patch of this Node by the reconciler that was meant.
@@ -96,16 +133,31 @@ fn patches(event: &Event, node: &str) -> bool {
 async fn without_the_right_it_says_so_and_hammers_nobody(fleet: &Fleet) -> Result<()> {
     let mut audit = fleet.control_plane.audit().from_now();
     fleet.configure(&[("AUTO_LABEL", "true")]).await?;
-    fleet.wait_for_event("node-0", "NotOptedIn", "apply an overlay with the component auto-label").await?;
+    fleet
+        .wait_for_event(
+            "node-0",
+            "NotOptedIn",
+            "apply an overlay with the component auto-label",
+        )
+        .await?;
     let mut refused = Vec::new();
     for times in ["once", "twice", "three times"] {
-        let event = audit.wait_for(&format!("refused {times}"), |event| patches(event, "node-0")).await?;
+        let event = audit
+            .wait_for(&format!("refused {times}"), |event| {
+                patches(event, "node-0")
+            })
+            .await?;
         ensure!(event.code() == 403, "{event:?}");
         refused.push(event.request_received_timestamp);
     }
-    let waits: Vec<_> =
-        refused.windows(2).map(|pair| pair[1].duration_since(pair[0]).unsigned_abs()).collect();
-    ensure!(waits.iter().zip(WAITS).all(|(wait, least)| *wait >= least), "{waits:?}");
+    let waits: Vec<_> = refused
+        .windows(2)
+        .map(|pair| pair[1].duration_since(pair[0]).unsigned_abs())
+        .collect();
+    ensure!(
+        waits.iter().zip(WAITS).all(|(wait, least)| *wait >= least),
+        "{waits:?}"
+    );
     ensure!(labels(fleet).await?[0].is_none(), "it was labelled");
     Ok(())
 }
@@ -114,23 +166,42 @@ async fn with_it_the_node_is_labelled_and_updated(fleet: &Fleet) -> Result<()> {
     let overlay = json!({
         "resources": ["kustomize/overlays/default"], "components": ["kustomize/components/auto-label"],
     });
-    apply_overlay(&fleet.control_plane, throw_away_overlay(&fleet.control_plane, "auto-label", overlay)?)
+    apply_overlay(
+        &fleet.control_plane,
+        throw_away_overlay(&fleet.control_plane, "auto-label", overlay)?,
+    )
+    .await?;
+    fleet
+        .wait_for_event(
+            "node-0",
+            "OptedIn",
+            &format!("{LABEL}={LEFT_OUT} --overwrite"),
+        )
         .await?;
-    fleet.wait_for_event("node-0", "OptedIn", &format!("{LABEL}={LEFT_OUT} --overwrite")).await?;
     only_the_first_is_in(fleet).await?;
     // The leader may have to leave node-0 when that is emptied, and what it counted goes with it.
     fleet
-        .wait_for_metrics("reconciler", &[r#"brupop_writes_total{object="node",result="written"} 1"#])
+        .wait_for_metrics(
+            "reconciler",
+            &[r#"brupop_writes_total{object="node",result="written"} 1"#],
+        )
         .await?;
     fleet.publish(NEW)?;
-    fleet.until_node("node-0", "is updated", |seen| seen.runs(NEW) && seen.reason == "NoUpdate").await
+    fleet
+        .until_node("node-0", "is updated", |seen| {
+            seen.runs(NEW) && seen.reason == "NoUpdate"
+        })
+        .await
 }
 
 /// Nobody has even asked for it.
 async fn others_are_left_alone(fleet: &Fleet, audit: &mut AuditReader) -> Result<()> {
     let events = audit.read()?;
     for (node, host) in [("node-1", &fleet.hosts[1]), ("node-2", &fleet.hosts[2])] {
-        ensure!(!events.iter().any(|event| patches(event, node)), "{node} was written to");
+        ensure!(
+            !events.iter().any(|event| patches(event, node)),
+            "{node} was written to"
+        );
         ensure!(!fleet.seen(node)?.has_shadow, "{node} has a shadow");
         ensure!(host.pretty_name().contains(OLD), "{node} was updated");
     }

@@ -19,7 +19,9 @@ use tokio::time::Instant;
 fn failures<'s>(status: &'s BottlerocketFleetStatus, version: &str) -> Vec<(&'s str, &'s str)> {
     let record = status.versions.get(version);
     let failures = record.into_iter().flat_map(|record| &record.failures);
-    failures.map(|failure| (failure.node.as_str(), failure.reason.as_str())).collect()
+    failures
+        .map(|failure| (failure.node.as_str(), failure.reason.as_str()))
+        .collect()
 }
 
 /// Awaits an instant.

@@ -36,10 +36,16 @@ const ENV: [(&str, &str); 6] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn failing_nodes_recover_and_still_count() -> Result<()> {
     let mut fleet = Fleet::quick(5, &ENV).await?;
-    let slow = Durations { reboot: Duration::from_secs(25), ..Durations::default() };
+    let slow = Durations {
+        reboot: Duration::from_secs(25),
+        ..Durations::default()
+    };
     fleet.join(5, slow).await?;
     fleet.until_runs("node-5", OLD).await?;
-    fleet.hosts[0].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
+    fleet.hosts[0].set_faults(Faults {
+        falls_back_on_boot: true,
+        ..Faults::default()
+    });
     fleet.hosts[1].set_faults(Faults::failing(Command::Prepare, "no space left on device"));
     for (number, host) in fleet.hosts.iter().enumerate() {
         host.publish(&release(number))?;
@@ -74,48 +80,115 @@ fn after(text: &str, wait: Duration) -> Result<Instant> {
 
 /// The old version is back: named so wherever people look, and not tried again at once. A node counts once.
 async fn falls_back_twice_and_waits_in_between(fleet: &Fleet) -> Result<()> {
-    fleet.until_node("node-0", "waits", |seen| seen.reason == "BackingOff" && seen.runs(OLD)).await?;
+    fleet
+        .until_node("node-0", "waits", |seen| {
+            seen.reason == "BackingOff" && seen.runs(OLD)
+        })
+        .await?;
     let first = noted(fleet, "node-0").await?;
-    ensure!((first.count, first.reason.as_str()) == (1, "FellBack"), "{first:?}");
-    let status = fleet.shadows().get("brs-node-0").await?.status.unwrap_or_default();
-    let says = status.message.as_deref().is_some_and(|message| message.contains("fell back to 1.19.4"));
+    ensure!(
+        (first.count, first.reason.as_str()) == (1, "FellBack"),
+        "{first:?}"
+    );
+    let status = fleet
+        .shadows()
+        .get("brs-node-0")
+        .await?
+        .status
+        .unwrap_or_default();
+    let says = status
+        .message
+        .as_deref()
+        .is_some_and(|message| message.contains("fell back to 1.19.4"));
     ensure!(says && status.crash_count == Some(1), "{status:?}");
     let condition = fleet.progressing("node-0").await?;
-    ensure!(condition.message.contains("(FellBack), and waits until "), "{condition:?}");
+    ensure!(
+        condition.message.contains("(FellBack), and waits until "),
+        "{condition:?}"
+    );
     fleet
-        .until_ledger("node-0 fell back", |status| failures(status, &release(0)) == [("node-0", "FellBack")])
+        .until_ledger("node-0 fell back", |status| {
+            failures(status, &release(0)) == [("node-0", "FellBack")]
+        })
         .await?;
-    fleet.wait_for_event("node-0", "UpdateAborted", "a version other than the wanted one").await?;
-    fleet.until_node("node-0", "is tried again", |seen| seen.crashes == 2 && seen.runs(OLD)).await?;
+    fleet
+        .wait_for_event(
+            "node-0",
+            "UpdateAborted",
+            "a version other than the wanted one",
+        )
+        .await?;
+    fleet
+        .until_node("node-0", "is tried again", |seen| {
+            seen.crashes == 2 && seen.runs(OLD)
+        })
+        .await?;
     let updates = fleet.history().updates("node-0");
-    ensure!(updates.len() == 2 && updates[1].0 >= after(&first.at, BACK_OFF)?, "{updates:?}, {first:?}");
+    ensure!(
+        updates.len() == 2 && updates[1].0 >= after(&first.at, BACK_OFF)?,
+        "{updates:?}, {first:?}"
+    );
     let second = noted(fleet, "node-0").await?;
-    ensure!((second.count, second.reason.as_str()) == (2, "FellBack"), "{second:?}");
+    ensure!(
+        (second.count, second.reason.as_str()) == (2, "FellBack"),
+        "{second:?}"
+    );
     let status = fleet
-        .until_ledger("its slot is given back", |status| !status.slots.contains_key("brs-node-0"))
+        .until_ledger("its slot is given back", |status| {
+            !status.slots.contains_key("brs-node-0")
+        })
         .await?;
-    ensure!(failures(&status, &release(0)) == [("node-0", "FellBack")], "{status:?}");
-    ensure!(status.versions[&release(0)].halted.is_none(), "one node is not two: {status:?}");
+    ensure!(
+        failures(&status, &release(0)) == [("node-0", "FellBack")],
+        "{status:?}"
+    );
+    ensure!(
+        status.versions[&release(0)].halted.is_none(),
+        "one node is not two: {status:?}"
+    );
     Ok(())
 }
 
 /// Nothing is drained or rebooted for it, the host's own words are passed on, and it goes well the next time.
 async fn fails_before_its_reboot_and_is_tried_again(fleet: &Fleet) -> Result<()> {
-    fleet.until_node("node-1", "waits", |seen| seen.reason == "BackingOff" && seen.runs(OLD)).await?;
+    fleet
+        .until_node("node-1", "waits", |seen| {
+            seen.reason == "BackingOff" && seen.runs(OLD)
+        })
+        .await?;
     let shadow = fleet.shadows().get("brs-node-1").await?;
     let status = shadow.status.unwrap_or_default();
-    let says = status.message.as_deref().is_some_and(|message| message.contains("no space left on device"));
+    let says = status
+        .message
+        .as_deref()
+        .is_some_and(|message| message.contains("no space left on device"));
     ensure!(says && status.crash_count == Some(1), "{status:?}");
     let first = noted(fleet, "node-1").await?;
-    ensure!((first.count, first.reason.as_str()) == (1, "StepFailed"), "{first:?}");
+    ensure!(
+        (first.count, first.reason.as_str()) == (1, "StepFailed"),
+        "{first:?}"
+    );
     fleet.hosts[1].set_faults(Faults::default());
-    fleet.until_node("node-1", "is updated", |seen| seen.runs(&release(1)) && seen.crashes == 0).await?;
+    fleet
+        .until_node("node-1", "is updated", |seen| {
+            seen.runs(&release(1)) && seen.crashes == 0
+        })
+        .await?;
     let outcome = fleet.history().outcomes()["node-1"].clone();
     let updates = fleet.history().updates("node-1");
-    ensure!(outcome.boots == 2 && updates.len() == 2, "{outcome:?}, {updates:?}");
-    ensure!(updates[1].0 >= after(&first.at, BACK_OFF)?, "{updates:?}, {first:?}");
-    let status =
-        fleet.until_ledger("node-1 succeeded", |status| status.versions.contains_key(&release(1))).await?;
+    ensure!(
+        outcome.boots == 2 && updates.len() == 2,
+        "{outcome:?}, {updates:?}"
+    );
+    ensure!(
+        updates[1].0 >= after(&first.at, BACK_OFF)?,
+        "{updates:?}, {first:?}"
+    );
+    let status = fleet
+        .until_ledger("node-1 succeeded", |status| {
+            status.versions.contains_key(&release(1))
+        })
+        .await?;
     ensure!(
         failures(&status, &release(1)).is_empty() && status.versions[&release(1)].succeeded == 1,
         "{status:?}"
@@ -131,7 +204,10 @@ async fn soaks(fleet: &Fleet, node: &str) -> Result<()> {
         })
         .await?;
     until_it_is(Instant::now() + SOAK / 2).await?;
-    ensure!(fleet.seen(node)?.goal == MonitoringUpdate, "{node}: its soak was too short");
+    ensure!(
+        fleet.seen(node)?.goal == MonitoringUpdate,
+        "{node}: its soak was too short"
+    );
     Ok(())
 }
 
@@ -140,23 +216,33 @@ async fn soaks_anew(fleet: &Fleet, number: usize, again: Instant) -> Result<()> 
     let node = &format!("node-{number}");
     fleet.until_runs(node, &release(number)).await?;
     let updates = fleet.history().updates(node);
-    let ended = updates.first().and_then(|(_, ended)| *ended).context("it has not ended")?;
+    let ended = updates
+        .first()
+        .and_then(|(_, ended)| *ended)
+        .context("it has not ended")?;
     ensure!(
         updates.len() == 1 && ended >= again + SOAK - SECOND,
         "{:?} after it was well again",
         ended - again
     );
     let status = fleet
-        .until_ledger(&format!("{node} succeeded"), |status| status.versions.contains_key(&release(number)))
+        .until_ledger(&format!("{node} succeeded"), |status| {
+            status.versions.contains_key(&release(number))
+        })
         .await?;
-    ensure!(status.versions[&release(number)].succeeded == 1, "{status:?}");
+    ensure!(
+        status.versions[&release(number)].succeeded == 1,
+        "{status:?}"
+    );
     Ok(())
 }
 
 async fn is_not_ready_for_a_moment_of_its_soak(fleet: &Fleet) -> Result<()> {
     soaks(fleet, "node-2").await?;
     fleet.report_ready("node-2", false).await?;
-    fleet.until_node("node-2", "is not Ready", |seen| !seen.ready).await?;
+    fleet
+        .until_node("node-2", "is not Ready", |seen| !seen.ready)
+        .await?;
     let again = Instant::now();
     fleet.report_ready("node-2", true).await?;
     soaks_anew(fleet, 2, again).await
@@ -174,30 +260,66 @@ async fn loses_its_agent_in_its_soak(fleet: &Fleet) -> Result<()> {
 async fn is_not_ready_any_more(fleet: &Fleet) -> Result<()> {
     soaks(fleet, "node-4").await?;
     fleet.report_ready("node-4", false).await?;
-    let status =
-        fleet.until_ledger("node-4 is not Ready", |status| !failures(status, &release(4)).is_empty()).await?;
-    ensure!(failures(&status, &release(4)) == [("node-4", "NotReady")], "{status:?}");
-    fleet.wait_for_event("node-4", "UpdateAborted", "not Ready with the new version").await?;
+    let status = fleet
+        .until_ledger("node-4 is not Ready", |status| {
+            !failures(status, &release(4)).is_empty()
+        })
+        .await?;
+    ensure!(
+        failures(&status, &release(4)) == [("node-4", "NotReady")],
+        "{status:?}"
+    );
+    fleet
+        .wait_for_event("node-4", "UpdateAborted", "not Ready with the new version")
+        .await?;
     // Its slot is free, and it counts among those that are unavailable.
-    fleet.until_ledger("its slot is given back", |status| !status.slots.contains_key("brs-node-4")).await?;
-    fleet.until_node("node-4", "says so", |seen| seen.reason == "NodeNotReady").await?;
+    fleet
+        .until_ledger("its slot is given back", |status| {
+            !status.slots.contains_key("brs-node-4")
+        })
+        .await?;
+    fleet
+        .until_node("node-4", "says so", |seen| seen.reason == "NodeNotReady")
+        .await?;
     fleet.report_ready("node-4", true).await?;
-    fleet.until_node("node-4", "is back", |seen| seen.runs(&release(4)) && seen.reason == "NoUpdate").await
+    fleet
+        .until_node("node-4", "is back", |seen| {
+            seen.runs(&release(4)) && seen.reason == "NoUpdate"
+        })
+        .await
 }
 
 /// Slot kept and said; a success all the same when it does come.
 async fn stays_away_for_too_long(fleet: &Fleet) -> Result<()> {
-    fleet.until_node("node-5", "is overdue", |seen| seen.reason == "RebootOverdue").await?;
-    let status =
-        fleet.until_ledger("node-5 is away", |status| !failures(status, &release(5)).is_empty()).await?;
-    ensure!(failures(&status, &release(5)) == [("node-5", "NotReturned")], "{status:?}");
+    fleet
+        .until_node("node-5", "is overdue", |seen| {
+            seen.reason == "RebootOverdue"
+        })
+        .await?;
+    let status = fleet
+        .until_ledger("node-5 is away", |status| {
+            !failures(status, &release(5)).is_empty()
+        })
+        .await?;
+    ensure!(
+        failures(&status, &release(5)) == [("node-5", "NotReturned")],
+        "{status:?}"
+    );
     ensure!(status.slots.contains_key("brs-node-5"), "{status:?}");
-    fleet.wait_for_event("node-5", "RebootOverdue", "look at the machine").await?;
+    fleet
+        .wait_for_event("node-5", "RebootOverdue", "look at the machine")
+        .await?;
     fleet.until_runs("node-5", &release(5)).await?;
-    let status =
-        fleet.until_ledger("node-5 came late", |status| !status.slots.contains_key("brs-node-5")).await?;
+    let status = fleet
+        .until_ledger("node-5 came late", |status| {
+            !status.slots.contains_key("brs-node-5")
+        })
+        .await?;
     let record = &status.versions[&release(5)];
-    ensure!(record.succeeded == 1 && record.failures.is_empty(), "{record:?}");
+    ensure!(
+        record.succeeded == 1 && record.failures.is_empty(),
+        "{record:?}"
+    );
     Ok(())
 }
 
@@ -209,32 +331,73 @@ async fn machines_that_are_replaced_are_not_forgotten(fleet: &mut Fleet) -> Resu
     let shadows = fleet.shadows();
     let another = brupop_testbed::await_until("node-0 has fallen back once more", async || {
         let shadow = shadows.get("brs-node-0").await.ok()?;
-        let fell_back = shadow.spec.failures.as_ref().is_some_and(|failures| failures.reason == "FellBack");
+        let fell_back = shadow
+            .spec
+            .failures
+            .as_ref()
+            .is_some_and(|failures| failures.reason == "FellBack");
         (shadow.metadata.uid != old && fell_back).then_some(shadow)
     });
     let another = another.await?;
-    ensure!(another.spec.failures.as_ref().is_some_and(|failures| failures.count == 1), "{:?}", another.spec);
+    ensure!(
+        another
+            .spec
+            .failures
+            .as_ref()
+            .is_some_and(|failures| failures.count == 1),
+        "{:?}",
+        another.spec
+    );
     let status = fleet
-        .until_ledger("its slot is given back", |status| !status.slots.contains_key("brs-node-0"))
+        .until_ledger("its slot is given back", |status| {
+            !status.slots.contains_key("brs-node-0")
+        })
         .await?;
-    ensure!(failures(&status, &release(0)) == [("node-0", "FellBack")], "{status:?}");
+    ensure!(
+        failures(&status, &release(0)) == [("node-0", "FellBack")],
+        "{status:?}"
+    );
     ensure!(status.versions[&release(0)].halted.is_none(), "{status:?}");
 
-    Api::<Node>::all(fleet.client()).delete("node-0", &DeleteParams::default()).await?;
+    Api::<Node>::all(fleet.client())
+        .delete("node-0", &DeleteParams::default())
+        .await?;
     fleet.join(6, Durations::default()).await?;
-    fleet.hosts[6].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
+    fleet.hosts[6].set_faults(Faults {
+        falls_back_on_boot: true,
+        ..Faults::default()
+    });
     fleet.hosts[6].publish(&release(0))?;
-    let status =
-        fleet.until_ledger("it is halted", |status| status.halted.as_deref() == Some(&release(0))).await?;
-    ensure!(failures(&status, &release(0)) == [("node-0", "FellBack"), ("node-6", "FellBack")], "{status:?}");
-    fleet.wait_for_event("fleet", "VersionHalted", "node-6 (FellBack), node-0 (FellBack)").await?;
+    let status = fleet
+        .until_ledger("it is halted", |status| {
+            status.halted.as_deref() == Some(&release(0))
+        })
+        .await?;
+    ensure!(
+        failures(&status, &release(0)) == [("node-0", "FellBack"), ("node-6", "FellBack")],
+        "{status:?}"
+    );
+    fleet
+        .wait_for_event(
+            "fleet",
+            "VersionHalted",
+            "node-6 (FellBack), node-0 (FellBack)",
+        )
+        .await?;
     fleet
         .until_node("node-6", "says why it waits", |seen| {
             ["BackingOff", "VersionHalted"].contains(&seen.reason.as_str())
         })
         .await?;
-    fleet.until_node("node-6", "is not tried again", |seen| seen.reason == "VersionHalted").await?;
+    fleet
+        .until_node("node-6", "is not tried again", |seen| {
+            seen.reason == "VersionHalted"
+        })
+        .await?;
     let condition = fleet.progressing("node-6").await?;
-    ensure!(condition.message.contains("condition Halted"), "{condition:?}");
+    ensure!(
+        condition.message.contains("condition Halted"),
+        "{condition:?}"
+    );
     Ok(())
 }

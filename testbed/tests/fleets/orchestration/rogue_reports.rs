@@ -47,32 +47,55 @@ async fn a_rogue_agent_harms_only_its_own_update() -> Result<()> {
         claims_its_reboot(&fleet, &claims),
         never_answers(&fleet, &silent),
     )?;
-    let status = fleet.until_ledger("one slot is kept", |status| status.slots.len() == 1).await?;
-    ensure!(status.slots.contains_key("brs-node-3") && status.versions.is_empty(), "{status:?}");
+    let status = fleet
+        .until_ledger("one slot is kept", |status| status.slots.len() == 1)
+        .await?;
+    ensure!(
+        status.slots.contains_key("brs-node-3") && status.versions.is_empty(),
+        "{status:?}"
+    );
 
     // The rest of the fleet goes on meanwhile.
     for host in &fleet.hosts[5..] {
         host.publish(NEW)?;
     }
-    tokio::try_join!(fails_again_and_again(&fails), never_says_idle(&fleet, "node-5"), async {
-        for node in ["node-6", "node-7"] {
-            fleet.until_runs(node, NEW).await?;
+    tokio::try_join!(
+        fails_again_and_again(&fails),
+        never_says_idle(&fleet, "node-5"),
+        async {
+            for node in ["node-6", "node-7"] {
+                fleet.until_runs(node, NEW).await?;
+            }
+            Ok(())
         }
-        Ok(())
-    })?;
-    let status = fleet.until_ledger("the slot of the update that nobody ended is given back", |status| {
-        status.slots.keys().eq(["brs-node-3"])
-    });
+    )?;
+    let status = fleet.until_ledger(
+        "the slot of the update that nobody ended is given back",
+        |status| status.slots.keys().eq(["brs-node-3"]),
+    );
     let status = status.await?;
-    ensure!(status.halted.is_none() && status.versions.keys().eq([NEW]), "{status:?}");
-    ensure!(status.versions[NEW].succeeded == 3 && failures(&status, NEW).is_empty(), "{status:?}");
+    ensure!(
+        status.halted.is_none() && status.versions.keys().eq([NEW]),
+        "{status:?}"
+    );
+    ensure!(
+        status.versions[NEW].succeeded == 3 && failures(&status, NEW).is_empty(),
+        "{status:?}"
+    );
     is_overdue_and_said(&fleet).await?;
     for (node, outcome) in fleet.history().outcomes() {
-        let boots = if ["node-5", "node-6", "node-7"].contains(&node.as_str()) { 2 } else { 1 };
+        let boots = if ["node-5", "node-6", "node-7"].contains(&node.as_str()) {
+            2
+        } else {
+            1
+        };
         ensure!(outcome.boots == boots, "{node}: {outcome:?}");
     }
     for node in ["node-0", "node-1", "node-2", "node-4"] {
-        ensure!(!fleet.seen(node)?.is_unavailable() && !fleet.seen(node)?.marked, "{node} is not in service");
+        ensure!(
+            !fleet.seen(node)?.is_unavailable() && !fleet.seen(node)?.marked,
+            "{node} is not in service"
+        );
     }
 
     praise_lifts_no_halt(&fleet, &succeeds).await?;
@@ -82,10 +105,18 @@ async fn a_rogue_agent_harms_only_its_own_update() -> Result<()> {
 
 /// What nobody else can end, a person ends by deleting the Node; its version is not taken for a success.
 async fn a_slot_goes_with_its_node(fleet: &Fleet) -> Result<()> {
-    Api::<Node>::all(fleet.client()).delete("node-3", &DeleteParams::default()).await?;
+    Api::<Node>::all(fleet.client())
+        .delete("node-3", &DeleteParams::default())
+        .await?;
     let status = fleet.until_no_slot_is_taken().await?;
-    ensure!(failures(&status, NEW).is_empty(), "its node was Ready all the time: {status:?}");
-    ensure!(status.versions[NEW].succeeded == 3 && status.versions[NEW].halted.is_none(), "{status:?}");
+    ensure!(
+        failures(&status, NEW).is_empty(),
+        "its node was Ready all the time: {status:?}"
+    );
+    ensure!(
+        status.versions[NEW].succeeded == 3 && status.versions[NEW].halted.is_none(),
+        "{status:?}"
+    );
     Ok(())
 }
 
@@ -93,12 +124,23 @@ async fn a_slot_goes_with_its_node(fleet: &Fleet) -> Result<()> {
 /// is no success.
 async fn says_it_has_rebooted(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
     rogue.stage_update(NEW).await?;
-    rogue.report(json!({"current_state": "RebootedIntoUpdate", "current_version": NEW})).await?;
+    rogue
+        .report(json!({"current_state": "RebootedIntoUpdate", "current_version": NEW}))
+        .await?;
     let spec = rogue.wait_for_spec(Idle, 1).await?;
-    ensure!(spec.failures.as_ref().is_some_and(|it| it.reason == "DeadlineExceeded"), "{spec:?}");
-    fleet.wait_for_event("node-1", "UpdateAborted", "took longer than it may").await?;
+    ensure!(
+        spec.failures
+            .as_ref()
+            .is_some_and(|it| it.reason == "DeadlineExceeded"),
+        "{spec:?}"
+    );
+    fleet
+        .wait_for_event("node-1", "UpdateAborted", "took longer than it may")
+        .await?;
     // Back to the truth, but for the end of its update.
-    rogue.report(json!({"current_version": OLD, "target_version": null})).await
+    rogue
+        .report(json!({"current_version": OLD, "target_version": null}))
+        .await
 }
 
 /// Gets a slot, for nobody but the host knows its releases, and takes nobody along. Taken up and never done: the
@@ -109,16 +151,28 @@ async fn wants_what_does_not_exist(fleet: &Fleet, rogue: &RogueAgent) -> Result<
     rogue.report(json!({"attempt": 1})).await?;
     rogue.wait_for_spec(Idle, 1).await?;
     rogue.report(json!({"target_version": null})).await?;
-    fleet.wait_for_event("node-2", "UpdateAborted", NONSENSE).await.map(drop)
+    fleet
+        .wait_for_event("node-2", "UpdateAborted", NONSENSE)
+        .await
+        .map(drop)
 }
 
 /// The one that keeps its slot: its machine may be anywhere. It cannot claim another boot than its own.
 async fn claims_its_reboot(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
     let granted = rogue.stage_update(NEW).await?;
     let another = "11111111-2222-4333-8444-555555555555";
-    rogue.assert_refused(json!({"reboot_requested": another, "boot_id": another}), "agent-claim").await?;
+    rogue
+        .assert_refused(
+            json!({"reboot_requested": another, "boot_id": another}),
+            "agent-claim",
+        )
+        .await?;
     rogue.report(json!({"reboot_requested": granted})).await?;
-    fleet.until_node("node-3", "is overdue", |seen| seen.reason == "RebootOverdue").await
+    fleet
+        .until_node("node-3", "is overdue", |seen| {
+            seen.reason == "RebootOverdue"
+        })
+        .await
 }
 
 /// Never takes its attempt up: the deadline of what should take moments, twice.
@@ -126,7 +180,12 @@ async fn never_answers(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
     rogue.report(json!({"target_version": NEW})).await?;
     rogue.wait_for_spec(StagedAndPerformedUpdate, 1).await?;
     let spec = rogue.wait_for_spec(Idle, 1).await?;
-    ensure!(spec.failures.as_ref().is_some_and(|it| it.reason == "DeadlineExceeded"), "{spec:?}");
+    ensure!(
+        spec.failures
+            .as_ref()
+            .is_some_and(|it| it.reason == "DeadlineExceeded"),
+        "{spec:?}"
+    );
     fleet
         .until_ledger("the silent one's slot is given back", |status| {
             !status.slots.contains_key("brs-node-4")
@@ -139,7 +198,9 @@ async fn never_answers(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
 async fn fails_again_and_again(rogue: &RogueAgent) -> Result<()> {
     rogue.report(json!({"target_version": NEW})).await?;
     for attempt in 1..=3_u64 {
-        rogue.wait_for_spec(StagedAndPerformedUpdate, attempt).await?;
+        rogue
+            .wait_for_spec(StagedAndPerformedUpdate, attempt)
+            .await?;
         let message = "no host comes up with this";
         rogue.report(json!({"attempt": attempt, "current_state": "ErrorReset", "crash_count": attempt, "message": message}))
             .await?;
@@ -177,8 +238,15 @@ async fn is_overdue_and_said(fleet: &Fleet) -> Result<()> {
         condition.reason == "RebootOverdue" && condition.message.contains("look at the machine"),
         "{condition:?}"
     );
-    fleet.wait_for_event("node-3", "RebootOverdue", "look at the machine").await?;
-    fleet.wait_for_metrics("reconciler", &[r#"brupop_nodes_reason{reason="RebootOverdue"} 1"#]).await?;
+    fleet
+        .wait_for_event("node-3", "RebootOverdue", "look at the machine")
+        .await?;
+    fleet
+        .wait_for_metrics(
+            "reconciler",
+            &[r#"brupop_nodes_reason{reason="RebootOverdue"} 1"#],
+        )
+        .await?;
     let seen = fleet.seen("node-3")?;
     ensure!(seen.cordoned && seen.marked && seen.drained, "{seen:?}");
     Ok(())
@@ -186,7 +254,10 @@ async fn is_overdue_and_said(fleet: &Fleet) -> Result<()> {
 
 /// A version that is halted stays so, no matter who claims to run it, and the next one that knows of it waits.
 async fn praise_lifts_no_halt(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
-    fleet.hosts[6].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
+    fleet.hosts[6].set_faults(Faults {
+        falls_back_on_boot: true,
+        ..Faults::default()
+    });
     fleet.hosts[6].publish(BAD)?;
     fleet
         .until_ledger("the bad release is halted", |status| {
@@ -194,22 +265,47 @@ async fn praise_lifts_no_halt(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
         })
         .await?;
     fleet.hosts[7].publish(BAD)?;
-    fleet.until_node("node-7", "is not updated to it", |seen| seen.reason == "VersionHalted").await?;
-    rogue.report(json!({"current_state": "Idle", "current_version": BAD})).await?;
+    fleet
+        .until_node("node-7", "is not updated to it", |seen| {
+            seen.reason == "VersionHalted"
+        })
+        .await?;
+    rogue
+        .report(json!({"current_state": "Idle", "current_version": BAD}))
+        .await?;
     fleet
         .wait_for_metrics(
             "reconciler",
-            &[&format!(r#"brupop_hosts_version{{bottlerocket_version="{BAD}"}} 1"#)],
+            &[&format!(
+                r#"brupop_hosts_version{{bottlerocket_version="{BAD}"}} 1"#
+            )],
         )
         .await?;
     rogue.report(json!({"target_version": NONSENSE})).await?;
     fleet
-        .until_node("node-1", "the lie was looked at", |seen| seen.target.as_deref() == Some(NONSENSE))
+        .until_node("node-1", "the lie was looked at", |seen| {
+            seen.target.as_deref() == Some(NONSENSE)
+        })
         .await?;
-    let status = fleet.ledger().get("fleet").await?.status.unwrap_or_default();
+    let status = fleet
+        .ledger()
+        .get("fleet")
+        .await?
+        .status
+        .unwrap_or_default();
     let record = &status.versions[BAD];
-    ensure!(record.halted.is_some() && record.succeeded == 0, "{record:?}");
-    ensure!(failures(&status, BAD) == [("node-6", "FellBack")], "{record:?}");
-    ensure!(fleet.seen("node-7")?.reason == "VersionHalted", "{:?}", fleet.seen("node-7")?);
+    ensure!(
+        record.halted.is_some() && record.succeeded == 0,
+        "{record:?}"
+    );
+    ensure!(
+        failures(&status, BAD) == [("node-6", "FellBack")],
+        "{record:?}"
+    );
+    ensure!(
+        fleet.seen("node-7")?.reason == "VersionHalted",
+        "{:?}",
+        fleet.seen("node-7")?
+    );
     Ok(())
 }

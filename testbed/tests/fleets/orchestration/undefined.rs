@@ -19,15 +19,22 @@ const MOST_REQUESTS: usize = 20;
 async fn a_missing_crd_is_survived_without_flooding_requests() -> Result<()> {
     let mut fleet = Fleet::quick(2, &[("CHECK_INTERVAL_SECONDS", "5")]).await?;
     let mut audit = fleet.control_plane.audit().from_now();
-    fleet.kubectl("delete crd bottlerocketshadows.brupop.bottlerocket.aws").await?;
+    fleet
+        .kubectl("delete crd bottlerocketshadows.brupop.bottlerocket.aws")
+        .await?;
     let began = Instant::now();
     let mut requests: BTreeMap<String, usize> = BTreeMap::new();
     let mut missing = 0;
     await_until("a look at what they ask for", async || {
         for event in audit.read().ok()?.into_iter().filter(is_ours) {
             missing += usize::from(event.code() == 404);
-            let pods = event.user.extra.get("authentication.kubernetes.io/pod-name");
-            let pod = pods.and_then(|pods| pods.first().cloned()).unwrap_or(event.user.username);
+            let pods = event
+                .user
+                .extra
+                .get("authentication.kubernetes.io/pod-name");
+            let pod = pods
+                .and_then(|pods| pods.first().cloned())
+                .unwrap_or(event.user.username);
             *requests.entry(pod).or_default() += 1;
         }
         (began.elapsed() >= LOOKED_AT).then_some(())
@@ -35,7 +42,10 @@ async fn a_missing_crd_is_survived_without_flooding_requests() -> Result<()> {
     .await?;
     println!("{requests:?}, {missing} of them for what is not there");
     ensure!(missing > 0, "nobody has noticed");
-    ensure!(requests.values().all(|count| *count <= MOST_REQUESTS), "{requests:?}");
+    ensure!(
+        requests.values().all(|count| *count <= MOST_REQUESTS),
+        "{requests:?}"
+    );
 
     apply_overlay(&fleet.control_plane, "default").await?;
     fleet.publish(NEW)?;
@@ -45,6 +55,9 @@ async fn a_missing_crd_is_survived_without_flooding_requests() -> Result<()> {
 
 /// By one of our accounts, leases apart: they have a clock of their own.
 fn is_ours(event: &Event) -> bool {
-    event.user.username.starts_with(&format!("system:serviceaccount:{NAMESPACE}:"))
+    event
+        .user
+        .username
+        .starts_with(&format!("system:serviceaccount:{NAMESPACE}:"))
         && event.object.resource != "leases"
 }

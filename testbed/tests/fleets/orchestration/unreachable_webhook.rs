@@ -21,7 +21,12 @@ async fn an_install_whose_webhook_cannot_be_reached_says_so() -> Result<()> {
     fleet.control_plane.reach_services(false);
     fleet.watch();
     fleet.join(0, options.durations).await?;
-    until_it_says(&fleet, ConditionStatus::False, "a shadow could not be created: ").await?;
+    until_it_says(
+        &fleet,
+        ConditionStatus::False,
+        "a shadow could not be created: ",
+    )
+    .await?;
     until_it_says(&fleet, ConditionStatus::False, "failed calling webhook").await?;
     ensure!(!fleet.seen("node-0")?.has_shadow);
 
@@ -29,12 +34,20 @@ async fn an_install_whose_webhook_cannot_be_reached_says_so() -> Result<()> {
     until_it_says(&fleet, ConditionStatus::True, "refused the dry runs").await?;
     fleet.pause(true).await?;
     fleet.publish(NEW)?;
-    fleet.until_node("node-0", "is held back", |seen| seen.reason == "FleetPaused").await?;
+    fleet
+        .until_node("node-0", "is held back", |seen| {
+            seen.reason == "FleetPaused"
+        })
+        .await?;
 
     fleet.control_plane.reach_services(false);
     until_it_says(&fleet, ConditionStatus::False, "failed calling webhook").await?;
     fleet.pause(false).await?;
-    fleet.until_node("node-0", "is told the reason", |seen| seen.reason == "AdmissionNotEnforced").await?;
+    fleet
+        .until_node("node-0", "is told the reason", |seen| {
+            seen.reason == "AdmissionNotEnforced"
+        })
+        .await?;
 
     fleet.control_plane.reach_services(true);
     fleet.until_updated(NEW).await?;
@@ -42,12 +55,21 @@ async fn an_install_whose_webhook_cannot_be_reached_says_so() -> Result<()> {
     // Before the next dry run: the node gets a slot, and then the first write of its update is refused.
     fleet.pause(true).await?;
     fleet.publish(NEXT)?;
-    fleet.until_node("node-0", "is held back", |seen| seen.reason == "FleetPaused").await?;
+    fleet
+        .until_node("node-0", "is held back", |seen| {
+            seen.reason == "FleetPaused"
+        })
+        .await?;
     fleet.control_plane.reach_services(false);
     fleet.pause(false).await?;
-    fleet.until_node("node-0", "has a slot", |seen| seen.reason == "Starting").await?;
+    fleet
+        .until_node("node-0", "has a slot", |seen| seen.reason == "Starting")
+        .await?;
     let said = fleet.progressing("node-0").await?.message;
-    ensure!(said.contains("has not stored the reconciler's first write yet"), "{said}");
+    ensure!(
+        said.contains("has not stored the reconciler's first write yet"),
+        "{said}"
+    );
     fleet.control_plane.reach_services(true);
     fleet.until_updated(NEXT).await?;
     fleet.check()
@@ -61,5 +83,8 @@ async fn until_it_says(fleet: &Fleet, status: ConditionStatus, words: &str) -> R
             && condition.message.contains(words)
     };
     let what = format!("AdmissionEnforced is {status:?}: {words}");
-    fleet.until_ledger(&what, |status| status.conditions.iter().any(so)).await.map(drop)
+    fleet
+        .until_ledger(&what, |status| status.conditions.iter().any(so))
+        .await
+        .map(drop)
 }

@@ -26,7 +26,12 @@ impl Change {
         match self {
             Self::Spec(fields) => apply(fleet, pool, &of_tier(pool, fields)).await,
             Self::Overtaken => {
-                apply(fleet, "above", &of_tier(pool, &json!({"priority": 7, "paused": true}))).await
+                apply(
+                    fleet,
+                    "above",
+                    &of_tier(pool, &json!({"priority": 7, "paused": true})),
+                )
+                .await
             }
             Self::Deleted => delete(fleet, pool).await,
         }
@@ -43,7 +48,11 @@ impl Change {
 /// While it is held, no host has the new version downloaded.
 fn hold_downloads(fleet: &Fleet, hold: bool) {
     let locked = Faults::answer(Call::Action(Command::Prepare), Answer::Locked);
-    fleet.set_faults(&if hold { locked.clone() } else { Faults::default() });
+    fleet.set_faults(&if hold {
+        locked.clone()
+    } else {
+        Faults::default()
+    });
 }
 
 /// One pool for each tier, and the updates of their nodes begin.
@@ -54,7 +63,11 @@ async fn begin(fleet: &mut Fleet, tiers: &[&str]) -> Result<()> {
     }
     fleet.publish(NEW)?;
     for number in 0..tiers.len() {
-        fleet.until_node(&format!("node-{number}"), "has begun", |seen| !seen.is_idle()).await?;
+        fleet
+            .until_node(&format!("node-{number}"), "has begun", |seen| {
+                !seen.is_idle()
+            })
+            .await?;
     }
     Ok(())
 }
@@ -64,7 +77,10 @@ async fn all_are_seen(fleet: &Fleet) -> Result<()> {
     for pool in super::pools(fleet).list(&ListParams::default()).await? {
         let generation = pool.metadata.generation;
         until_pool(fleet, &pool.name_any(), "is seen", |status| {
-            status.observed_generation.and_then(|seen| i64::try_from(seen).ok()) >= generation
+            status
+                .observed_generation
+                .and_then(|seen| i64::try_from(seen).ok())
+                >= generation
         })
         .await?;
     }
@@ -76,17 +92,46 @@ async fn all_are_seen(fleet: &Fleet) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
     let (closed, _) = super::steered::closed_window();
-    let freeze = json!([{"name": "now", "start": "2020-01-01T00:00:00Z", "end": "2120-01-01T00:00:00Z"}]);
+    let freeze =
+        json!([{"name": "now", "start": "2020-01-01T00:00:00Z", "end": "2120-01-01T00:00:00Z"}]);
     let gate = json!([{"name": "g", "type": "Prometheus", "prometheus": {"source": "none", "query": "up"}}]);
     let changes = [
-        ("paused", Change::Spec(json!({"paused": true})), "PoolPaused"),
-        ("windows", Change::Spec(json!({"windows": closed})), "OutsideWindow"),
-        ("freezes", Change::Spec(json!({"freezes": freeze})), "Frozen"),
-        ("versions", Change::Spec(json!({"versions": {"below": NEW}})), "VersionNotAllowed"),
-        ("age", Change::Spec(json!({"versions": {"minAge": "90h"}})), "VersionTooYoung"),
-        ("after", Change::Spec(json!({"after": [{"pool": "nowhere"}]})), "WaitingForPool"),
+        (
+            "paused",
+            Change::Spec(json!({"paused": true})),
+            "PoolPaused",
+        ),
+        (
+            "windows",
+            Change::Spec(json!({"windows": closed})),
+            "OutsideWindow",
+        ),
+        (
+            "freezes",
+            Change::Spec(json!({"freezes": freeze})),
+            "Frozen",
+        ),
+        (
+            "versions",
+            Change::Spec(json!({"versions": {"below": NEW}})),
+            "VersionNotAllowed",
+        ),
+        (
+            "age",
+            Change::Spec(json!({"versions": {"minAge": "90h"}})),
+            "VersionTooYoung",
+        ),
+        (
+            "after",
+            Change::Spec(json!({"after": [{"pool": "nowhere"}]})),
+            "WaitingForPool",
+        ),
         ("gates", Change::Spec(json!({"gates": gate})), "GateUnknown"),
-        ("selector", Change::Spec(json!({"nodeSelector": {"matchLabels": {"tier": "other"}}})), "NoPool"),
+        (
+            "selector",
+            Change::Spec(json!({"nodeSelector": {"matchLabels": {"tier": "other"}}})),
+            "NoPool",
+        ),
         ("deleted", Change::Deleted, "NoPool"),
         // The last, so that anyone who has seen the new pool has seen the others' changes.
         ("overtaken", Change::Overtaken, "PoolPaused"),
@@ -112,12 +157,22 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
         fleet.until_waits(&node, reason).await?;
         let seen = fleet.seen(&node)?;
         ensure!(seen.runs(OLD) && seen.crashes == 0, "{tier}: {seen:?}");
-        ensure!(!fleet.history().has_seen(&node, |seen| seen.cordoned), "{tier}: it was cordoned");
+        ensure!(
+            !fleet.history().has_seen(&node, |seen| seen.cordoned),
+            "{tier}: it was cordoned"
+        );
         let shadow = fleet.shadows().get(&format!("brs-{node}")).await?;
-        ensure!(shadow.spec.failures.is_none(), "{tier}: that is no failure: {:?}", shadow.spec.failures);
+        ensure!(
+            shadow.spec.failures.is_none(),
+            "{tier}: that is no failure: {:?}",
+            shadow.spec.failures
+        );
     }
     let said = fleet.progressing("node-2").await?.message;
-    ensure!(said.contains("it is over at 2120-01-01T00:00:00Z"), "{said}");
+    ensure!(
+        said.contains("it is over at 2120-01-01T00:00:00Z"),
+        "{said}"
+    );
     for (tier, change, _) in &changes {
         change.undo(&fleet, tier).await?;
     }
@@ -145,19 +200,31 @@ async fn what_closes_nothing_disturbs_nothing() -> Result<()> {
             super::condition(status, "Accepted").is_some_and(|(is, _)| is == "True")
         })
         .await?;
-        ensure!(!fleet.seen("node-0")?.is_idle(), "{fields} ended the update");
+        ensure!(
+            !fleet.seen("node-0")?.is_idle(),
+            "{fields} ended the update"
+        );
     }
     hold_downloads(&fleet, false);
-    fleet.until_node("node-0", "is updated", |seen| seen.runs(NEW) && seen.is_idle()).await?;
+    fleet
+        .until_node("node-0", "is updated", |seen| {
+            seen.runs(NEW) && seen.is_idle()
+        })
+        .await?;
     let updates = fleet.history().updates("node-0");
     ensure!(updates.len() == 1, "it began {} times", updates.len());
     ensure!(
-        fleet.history().has_seen("node-0", |seen| seen.excluded && !seen.cordoned),
+        fleet
+            .history()
+            .has_seen("node-0", |seen| seen.excluded && !seen.cordoned),
         "the delay did not count"
     );
     let (began, ended) = updates[0];
     let took = ended.map_or(0, |ended| ended.duration_since(began).as_secs());
-    ensure!(took >= 5, "neither the delay nor the soak counted: {took} s");
+    ensure!(
+        took >= 5,
+        "neither the delay nor the soak counted: {took} s"
+    );
     ensure!(fleet.seen("node-0")?.goal == Idle);
     fleet.check()
 }

@@ -28,7 +28,9 @@ async fn fleet(tiers: &[&str], env: &[(&str, &str)]) -> Result<Fleet> {
     let fleet = Fleet::quick(tiers.len(), env).await?;
     for (number, tier) in tiers.iter().enumerate() {
         let label = format!("{TIER}={tier}");
-        fleet.kubectl(&format!("label node node-{number} {label}")).await?;
+        fleet
+            .kubectl(&format!("label node node-{number} {label}"))
+            .await?;
     }
     Ok(fleet)
 }
@@ -37,12 +39,19 @@ async fn fleet(tiers: &[&str], env: &[(&str, &str)]) -> Result<Fleet> {
 async fn apply(fleet: &Fleet, name: &str, spec: &Value) -> Result<()> {
     let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
         "metadata": {"name": name}, "spec": spec});
-    pools(fleet).patch(name, &PatchParams::apply("a-person").force(), &Patch::Apply(pool)).await?;
+    pools(fleet)
+        .patch(
+            name,
+            &PatchParams::apply("a-person").force(),
+            &Patch::Apply(pool),
+        )
+        .await?;
     Ok(())
 }
 
 fn of_tier(tier: &str, more: &Value) -> Value {
-    let mut spec = json!({"nodeSelector": {"matchLabels": {TIER: tier}}, "soak": {"readyFor": "0s"}});
+    let mut spec =
+        json!({"nodeSelector": {"matchLabels": {TIER: tier}}, "soak": {"readyFor": "0s"}});
     if let (Some(spec), Some(more)) = (spec.as_object_mut(), more.as_object()) {
         spec.extend(more.clone());
     }
@@ -50,7 +59,11 @@ fn of_tier(tier: &str, more: &Value) -> Value {
 }
 
 async fn delete(fleet: &Fleet, name: &str) -> Result<()> {
-    pools(fleet).delete(name, &DeleteParams::default()).await.map(drop).context("the pool stays")
+    pools(fleet)
+        .delete(name, &DeleteParams::default())
+        .await
+        .map(drop)
+        .context("the pool stays")
 }
 
 /// Waits until this holds for the status of a pool.
@@ -75,13 +88,19 @@ async fn until_pool(
 
 /// The reason of this condition of a pool, and its status as a word.
 fn condition(status: &BottlerocketPoolStatus, type_: &str) -> Option<(String, String)> {
-    let condition = status.conditions.iter().find(|condition| condition.type_ == type_)?;
+    let condition = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == type_)?;
     Some((format!("{:?}", condition.status), condition.reason.clone()))
 }
 
 /// What a person types to wait for a pool.
 async fn wait(fleet: &Fleet, pool: &str, condition: &str) -> Result<()> {
-    fleet.control_plane.wait_for_condition(condition, &["brp", pool, "-n", NAMESPACE]).await
+    fleet
+        .control_plane
+        .wait_for_condition(condition, &["brp", pool, "-n", NAMESPACE])
+        .await
 }
 
 async fn wait_until_updated(fleet: &Fleet, pool: &str) -> Result<()> {

@@ -18,7 +18,9 @@ const SOAK: (&str, &str) = ("soak: 24h", "soak: 10s");
 /// The YAML below this heading, with one thing in place of another.
 fn recipe(heading: &str, (from, to): (&str, &str)) -> Result<String> {
     let document = read(POOLS)?;
-    let yaml = *blocks(section(&document, &format!("### {heading}"))?, "yaml").first().context("no YAML")?;
+    let yaml = *blocks(section(&document, &format!("### {heading}"))?, "yaml")
+        .first()
+        .context("no YAML")?;
     ensure!(yaml.contains(from), "{heading} does not say {from}");
     Ok(yaml.replace(from, to))
 }
@@ -28,11 +30,16 @@ async fn follow(fleet: &Fleet, yaml: &str) -> Result<Vec<String>> {
     // As it is written, but for the minute for which each node is watched.
     let yaml = yaml.replace("\nspec:\n", "\nspec:\n  soak: {readyFor: 0s}\n");
     with_file(&fleet.control_plane, &["apply", "-n", NAMESPACE], &yaml).await?;
-    let names = yaml.lines().filter_map(|line| line.strip_prefix("  name: "));
+    let names = yaml
+        .lines()
+        .filter_map(|line| line.strip_prefix("  name: "));
     let names: Vec<String> = names.map(str::to_owned).collect();
     for name in &names {
         wait(fleet, name, "Ready").await?;
-        let seen = until_pool(fleet, name, "is seen", |status| !status.conditions.is_empty()).await?;
+        let seen = until_pool(fleet, name, "is seen", |status| {
+            !status.conditions.is_empty()
+        })
+        .await?;
         ensure!(
             condition(&seen, "Accepted") == Some(("True".into(), "Understood".into())),
             "{name}: {seen:?}"
@@ -43,14 +50,29 @@ async fn follow(fleet: &Fleet, yaml: &str) -> Result<Vec<String>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_canary_goes_first() -> Result<()> {
-    let mut fleet = fleet(&["canary", "web", "web", "web"], &[("BACK_OFF_BASE_SECONDS", "1")]).await?;
+    let mut fleet = fleet(
+        &["canary", "web", "web", "web"],
+        &[("BACK_OFF_BASE_SECONDS", "1")],
+    )
+    .await?;
     follow(&fleet, &recipe("Canary, then the rest", SOAK)?).await?;
     // It does not come up with the new version: nobody else gets it.
-    fleet.hosts[0].set_faults(Faults { bad_images: [NEW.to_owned()].into(), ..Faults::default() });
+    fleet.hosts[0].set_faults(Faults {
+        bad_images: [NEW.to_owned()].into(),
+        ..Faults::default()
+    });
     fleet.publish(NEW)?;
-    fleet.wait_for_event("node-0", "UpdateAborted", "the host came back with a version other").await?;
+    fleet
+        .wait_for_event(
+            "node-0",
+            "UpdateAborted",
+            "the host came back with a version other",
+        )
+        .await?;
     for node in ["node-1", "node-2", "node-3"] {
-        fleet.until_node(node, "waits", |seen| seen.reason == "VersionHalted").await?;
+        fleet
+            .until_node(node, "waits", |seen| seen.reason == "VersionHalted")
+            .await?;
     }
     let rest = until_pool(&fleet, "rest", "stalls", |status| {
         condition(status, "Stalled") == Some(("True".into(), "VersionHalted".into()))
@@ -66,10 +88,12 @@ async fn a_canary_goes_first() -> Result<()> {
     ensure!(said.contains("the pool canary goes first"), "{said}");
     fleet.until_runs("node-0", next).await?;
     let done = fleet.until_ledger("the canary is done", |status| {
-        status
-            .versions
-            .get(next)
-            .is_some_and(|record| record.done_pools.get("canary").is_some_and(|done| done.since.is_some()))
+        status.versions.get(next).is_some_and(|record| {
+            record
+                .done_pools
+                .get("canary")
+                .is_some_and(|done| done.since.is_some())
+        })
     });
     done.await?;
     ensure!(
@@ -90,10 +114,25 @@ async fn recipes_do_what_they_say() -> Result<()> {
     let names = follow(&fleet, &recipe("Zone by zone, for a database", as_is)?).await?;
     ensure!(names.len() == 3);
     // Nodes are in three zones in turn. So that the order is seen, the first zone cannot be drained at first.
-    follow(&fleet, &recipe("A freeze over the holidays", ("2026-11-20", "2020-11-20"))?).await?;
-    for pool in follow(&fleet, &recipe("GPU nodes at night, in two time zones", as_is)?).await? {
-        let status = until_pool(&fleet, &pool, "has a window", |status| status.next_window.is_some()).await?;
-        ensure!(status.counts.nodes == u64::from(pool == "gpu-europe"), "{pool}: {status:?}");
+    follow(
+        &fleet,
+        &recipe("A freeze over the holidays", ("2026-11-20", "2020-11-20"))?,
+    )
+    .await?;
+    for pool in follow(
+        &fleet,
+        &recipe("GPU nodes at night, in two time zones", as_is)?,
+    )
+    .await?
+    {
+        let status = until_pool(&fleet, &pool, "has a window", |status| {
+            status.next_window.is_some()
+        })
+        .await?;
+        ensure!(
+            status.counts.nodes == u64::from(pool == "gpu-europe"),
+            "{pool}: {status:?}"
+        );
     }
     apply(
         &fleet,
@@ -109,16 +148,31 @@ async fn recipes_do_what_they_say() -> Result<()> {
     }
     fleet.until_waits("node-4", "Frozen").await?;
     ensure!(
-        ["node-0", "node-1", "node-2"].iter().all(|node| fleet.seen(node).is_ok_and(|seen| seen.runs(OLD)))
+        ["node-0", "node-1", "node-2"]
+            .iter()
+            .all(|node| fleet.seen(node).is_ok_and(|seen| seen.runs(OLD)))
     );
-    follow(&fleet, &recipe("Zone by zone, for a database", ("spec:\n", "spec:\n  paused: false\n"))?).await?;
+    follow(
+        &fleet,
+        &recipe(
+            "Zone by zone, for a database",
+            ("spec:\n", "spec:\n  paused: false\n"),
+        )?,
+    )
+    .await?;
     for node in ["node-0", "node-1", "node-2"] {
         fleet.until_runs(node, NEW).await?;
     }
     let updates = ["node-0", "node-1", "node-2"].map(|node| fleet.history().updates(node));
     for pair in updates.windows(2) {
-        let (before, after) = (pair[0].last().context("no update")?, pair[1].first().context("no update")?);
-        ensure!(before.1.is_some_and(|ended| ended < after.0), "the zones overlapped");
+        let (before, after) = (
+            pair[0].last().context("no update")?,
+            pair[1].first().context("no update")?,
+        );
+        ensure!(
+            before.1.is_some_and(|ended| ended < after.0),
+            "the zones overlapped"
+        );
     }
 
     // The fix owns all nodes, until it is deleted.
@@ -127,7 +181,10 @@ async fn recipes_do_what_they_say() -> Result<()> {
     wait_until_updated(&fleet, "fix-now").await?;
     fleet.until_runs("node-4", NEW).await?;
     delete(&fleet, "fix-now").await?;
-    until_pool(&fleet, "shop", "owns its node again", |status| status.counts.nodes == 1).await?;
+    until_pool(&fleet, "shop", "owns its node again", |status| {
+        status.counts.nodes == 1
+    })
+    .await?;
     apply(&fleet, "other", &of_tier("none", &json!({}))).await?;
     until_pool(&fleet, "other", "has no nodes", |status| {
         condition(status, "Updated") == Some(("Unknown".into(), "NoNodes".into()))

@@ -28,12 +28,22 @@ async fn refusal(fleet: &Fleet, spec: &Value) -> Result<Option<String>> {
 /// A pool in another namespace, which nobody would read, is refused.
 async fn none_elsewhere(fleet: &Fleet) -> Result<()> {
     let elsewhere = Api::namespaced(fleet.client(), "default");
-    let pool: BottlerocketPool =
-        from_value(json!({"metadata": {"name": "web"}, "spec": {"nodeSelector": {}},
-        "apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool"}))?;
-    let refused = elsewhere.create(&PostParams::default(), &pool).await.map(drop);
-    let refused = refused.err().context("a pool elsewhere was stored")?.to_string();
-    ensure!(refused.contains("pool-namespace: nobody reads"), "{refused}");
+    let pool: BottlerocketPool = from_value(
+        json!({"metadata": {"name": "web"}, "spec": {"nodeSelector": {}},
+        "apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool"}),
+    )?;
+    let refused = elsewhere
+        .create(&PostParams::default(), &pool)
+        .await
+        .map(drop);
+    let refused = refused
+        .err()
+        .context("a pool elsewhere was stored")?
+        .to_string();
+    ensure!(
+        refused.contains("pool-namespace: nobody reads"),
+        "{refused}"
+    );
     Ok(())
 }
 
@@ -76,7 +86,10 @@ async fn a_pool_that_means_nothing_is_refused() -> Result<()> {
     ];
     // The webhook is not there at once: until then, what only it refuses is stored.
     await_until("the webhook refuses", async || {
-        refusal(&fleet, &windows("0 2 30 2 *", "4h", "UTC")).await.ok()?.map(drop)
+        refusal(&fleet, &windows("0 2 30 2 *", "4h", "UTC"))
+            .await
+            .ok()?
+            .map(drop)
     })
     .await?;
     for (what, spec, sentence) in rows {
@@ -98,14 +111,27 @@ async fn a_pool_that_means_nothing_is_refused() -> Result<()> {
         "windows": [{"schedule": "0 2 30 2 *", "duration": "4h"}]}),
     )
     .await?;
-    let bad = until_pool(&fleet, "bad", "is seen", |status| !status.conditions.is_empty()).await?;
-    for (type_, status) in [("Accepted", "False"), ("Ready", "False"), ("Stalled", "True")] {
-        ensure!(condition(&bad, type_) == Some((status.into(), "PoolInvalid".into())), "{bad:?}");
+    let bad = until_pool(&fleet, "bad", "is seen", |status| {
+        !status.conditions.is_empty()
+    })
+    .await?;
+    for (type_, status) in [
+        ("Accepted", "False"),
+        ("Ready", "False"),
+        ("Stalled", "True"),
+    ] {
+        ensure!(
+            condition(&bad, type_) == Some((status.into(), "PoolInvalid".into())),
+            "{bad:?}"
+        );
     }
     fleet.publish(brupop_testbed::fleet::NEW)?;
     fleet.signal("webhook", Signal::CONT);
     fleet.until_waits("node-0", "PoolInvalid").await?;
     let said = fleet.progressing("node-0").await?.message;
-    ensure!(said.contains("spec.windows[0].schedule: it never fires"), "{said}");
+    ensure!(
+        said.contains("spec.windows[0].schedule: it never fires"),
+        "{said}"
+    );
     fleet.check()
 }

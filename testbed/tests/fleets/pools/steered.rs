@@ -26,10 +26,18 @@ pub fn closed_window() -> (serde_json::Value, Timestamp) {
 async fn pools_are_updated_side_by_side() -> Result<()> {
     let mut fleet = fleet(&["web", "web", "web", "db", "db", "rest"], &[]).await?;
     let (closed, opens) = closed_window();
-    apply(&fleet, "web", &of_tier("web", &json!({"maxUnavailable": "67%"}))).await?;
+    apply(
+        &fleet,
+        "web",
+        &of_tier("web", &json!({"maxUnavailable": "67%"})),
+    )
+    .await?;
     apply(&fleet, "db", &of_tier("db", &json!({"windows": closed}))).await?;
     fleet.change(json!({"unpooledNodes": "Hold"})).await?;
-    let web = until_pool(&fleet, "web", "has its nodes", |status| status.counts.nodes == 3).await?;
+    let web = until_pool(&fleet, "web", "has its nodes", |status| {
+        status.counts.nodes == 3
+    })
+    .await?;
     ensure!(
         web.counts.unavailable_limit == 2
             && condition(&web, "Accepted") == Some(("True".into(), "Understood".into()))
@@ -45,21 +53,55 @@ async fn pools_are_updated_side_by_side() -> Result<()> {
         fleet.until_waits(node, "OutsideWindow").await?;
     }
     let said = fleet.progressing("node-3").await?.message;
-    ensure!(said.contains(&format!("the window opens at {opens}")), "{said}, not {opens}");
-    let db = until_pool(&fleet, "db", "waits", |status| status.counts.pending_nodes == 2).await?;
-    ensure!(db.next_window.as_ref().is_some_and(|window| window.start == opens.to_string()), "{db:?}");
-    ensure!(condition(&db, "Progressing") == Some(("False".into(), "OutsideWindow".into())), "{db:?}");
-    ensure!(condition(&db, "Updated") == Some(("False".into(), "UpdatesPending".into())), "{db:?}");
-    ensure!(db.versions.len() == 1 && db.versions[0].version == OLD && db.versions[0].nodes == 2, "{db:?}");
+    ensure!(
+        said.contains(&format!("the window opens at {opens}")),
+        "{said}, not {opens}"
+    );
+    let db = until_pool(&fleet, "db", "waits", |status| {
+        status.counts.pending_nodes == 2
+    })
+    .await?;
+    ensure!(
+        db.next_window
+            .as_ref()
+            .is_some_and(|window| window.start == opens.to_string()),
+        "{db:?}"
+    );
+    ensure!(
+        condition(&db, "Progressing") == Some(("False".into(), "OutsideWindow".into())),
+        "{db:?}"
+    );
+    ensure!(
+        condition(&db, "Updated") == Some(("False".into(), "UpdatesPending".into())),
+        "{db:?}"
+    );
+    ensure!(
+        db.versions.len() == 1 && db.versions[0].version == OLD && db.versions[0].nodes == 2,
+        "{db:?}"
+    );
     fleet.until_waits("node-5", "NoPool").await?;
     for (node, pool) in [("node-0", "web"), ("node-3", "db"), ("node-5", "")] {
-        let status = fleet.shadows().get(&shadow_name(node)).await?.status.context("no status")?;
-        ensure!(status.pool.as_deref().unwrap_or_default() == pool, "{node}: {status:?}");
+        let status = fleet
+            .shadows()
+            .get(&shadow_name(node))
+            .await?
+            .status
+            .context("no status")?;
+        ensure!(
+            status.pool.as_deref().unwrap_or_default() == pool,
+            "{node}: {status:?}"
+        );
     }
-    ensure!(fleet.history().most_slots_of("web") == 2, "{} of web", fleet.history().most_slots_of("web"));
+    ensure!(
+        fleet.history().most_slots_of("web") == 2,
+        "{} of web",
+        fleet.history().most_slots_of("web")
+    );
 
     // A person asks for one of them, and then opens the window for both.
-    fleet.annotate("node-3", &format!("{UPDATE_NOW_ANNOTATION}=true")).await?;
+    fleet
+        .annotate("node-3", &format!("{UPDATE_NOW_ANNOTATION}=true"))
+        .await?;
     fleet.until_runs("node-3", NEW).await?;
     ensure!(fleet.seen("node-4")?.runs(OLD));
     apply(&fleet, "db", &of_tier("db", &json!({"maxUnavailable": 1}))).await?;
@@ -69,7 +111,9 @@ async fn pools_are_updated_side_by_side() -> Result<()> {
         !fleet.history().has_seen("node-5", |seen| seen.goal != Idle),
         "node-5 is in no pool, and has begun"
     );
-    fleet.change(json!({"unpooledNodes": "DefaultPool"})).await?;
+    fleet
+        .change(json!({"unpooledNodes": "DefaultPool"}))
+        .await?;
     fleet.until_runs("node-5", NEW).await?;
     ensure!(fleet.history().most_slots_of("db") == 1 && fleet.history().most_slots_of("") == 1);
     fleet.check()
@@ -78,9 +122,21 @@ async fn pools_are_updated_side_by_side() -> Result<()> {
 /// Two pools of one priority contend for the nodes. Without any pool the environment steers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tie_is_nobodys() -> Result<()> {
-    let mut fleet = fleet(&["web", "web", "web", "web"], &[("MAX_CONCURRENT_UPDATE", "4")]).await?;
-    apply(&fleet, "web", &of_tier("web", &json!({"versions": {"below": NEW}}))).await?;
-    until_pool(&fleet, "web", "has its nodes", |status| status.counts.nodes == 4).await?;
+    let mut fleet = fleet(
+        &["web", "web", "web", "web"],
+        &[("MAX_CONCURRENT_UPDATE", "4")],
+    )
+    .await?;
+    apply(
+        &fleet,
+        "web",
+        &of_tier("web", &json!({"versions": {"below": NEW}})),
+    )
+    .await?;
+    until_pool(&fleet, "web", "has its nodes", |status| {
+        status.counts.nodes == 4
+    })
+    .await?;
     fleet.publish(NEW)?;
     let nodes = ["node-0", "node-1", "node-2", "node-3"];
     for node in nodes {
@@ -92,12 +148,23 @@ async fn a_tie_is_nobodys() -> Result<()> {
     }
     let said = fleet.progressing("node-0").await?.message;
     ensure!(said.contains("all and web"), "{said}");
-    apply(&fleet, "all", &json!({"nodeSelector": {}, "priority": 1, "paused": true})).await?;
+    apply(
+        &fleet,
+        "all",
+        &json!({"nodeSelector": {}, "priority": 1, "paused": true}),
+    )
+    .await?;
     for node in nodes {
         fleet.until_waits(node, "PoolPaused").await?;
     }
-    until_pool(&fleet, "all", "owns them", |status| status.counts.nodes == 4).await?;
-    until_pool(&fleet, "web", "owns nothing", |status| status.counts.nodes == 0).await?;
+    until_pool(&fleet, "all", "owns them", |status| {
+        status.counts.nodes == 4
+    })
+    .await?;
+    until_pool(&fleet, "web", "owns nothing", |status| {
+        status.counts.nodes == 0
+    })
+    .await?;
     delete(&fleet, "all").await?;
     fleet.until_waits("node-0", "VersionNotAllowed").await?;
     delete(&fleet, "web").await?;
@@ -118,33 +185,65 @@ async fn versions_ripen_and_zones_stay_apart() -> Result<()> {
             "drain": {"loadBalancerDelay": "1s"}, "soak": {"readyFor": "2s", "workloadsTimeout": "0s"}})
     };
     apply(&fleet, "db", &spec("90h")).await?;
-    until_pool(&fleet, "db", "has its nodes", |status| status.counts.nodes == 4).await?;
+    until_pool(&fleet, "db", "has its nodes", |status| {
+        status.counts.nodes == 4
+    })
+    .await?;
     fleet.publish(NEW)?;
-    let seen = fleet.until_ledger("the version is seen", |status| status.seen.contains_key(NEW));
+    let seen = fleet.until_ledger("the version is seen", |status| {
+        status.seen.contains_key(NEW)
+    });
     seen.await?;
     for node in ["node-0", "node-1", "node-2", "node-3"] {
         fleet.until_waits(node, "VersionTooYoung").await?;
     }
-    let db = until_pool(&fleet, "db", "waits", |status| status.counts.pending_nodes == 4).await?;
-    ensure!(condition(&db, "Progressing") == Some(("False".into(), "VersionTooYoung".into())), "{db:?}");
+    let db = until_pool(&fleet, "db", "waits", |status| {
+        status.counts.pending_nodes == 4
+    })
+    .await?;
+    ensure!(
+        condition(&db, "Progressing") == Some(("False".into(), "VersionTooYoung".into())),
+        "{db:?}"
+    );
 
     // Nobody waits for four days here: the pool changes, and the version is old enough after that many seconds.
     apply(&fleet, "db", &spec("10s")).await?;
     for node in ["node-0", "node-1", "node-2", "node-3"] {
         fleet.until_runs(node, NEW).await?;
-        ensure!(fleet.history().has_seen(node, |seen| seen.excluded && !seen.cordoned), "{node}");
+        ensure!(
+            fleet
+                .history()
+                .has_seen(node, |seen| seen.excluded && !seen.cordoned),
+            "{node}"
+        );
     }
     let update = |node: &str| {
-        let (began, ended) = fleet.history().updates(node).first().copied().context("no update")?;
+        let (began, ended) = fleet
+            .history()
+            .updates(node)
+            .first()
+            .copied()
+            .context("no update")?;
         anyhow::Ok((began, ended.context("no end")?))
     };
-    let nodes = [("node-0", 'a'), ("node-1", 'b'), ("node-2", 'c'), ("node-3", 'a')];
+    let nodes = [
+        ("node-0", 'a'),
+        ("node-1", 'b'),
+        ("node-2", 'c'),
+        ("node-3", 'a'),
+    ];
     for (node, zone) in nodes {
         let (began, ended) = update(node)?;
-        ensure!(ended.duration_since(began).as_secs() >= 3, "neither out of load balancers nor watched");
+        ensure!(
+            ended.duration_since(began).as_secs() >= 3,
+            "neither out of load balancers nor watched"
+        );
         for (other, _) in nodes.into_iter().filter(|(_, of)| *of != zone) {
             let (other_began, other_ended) = update(other)?;
-            ensure!(ended <= other_began || other_ended <= began, "{node} and {other} were updated together");
+            ensure!(
+                ended <= other_began || other_ended <= began,
+                "{node} and {other} were updated together"
+            );
         }
     }
     fleet.check()

@@ -44,11 +44,17 @@ pub async fn are_for_those_who_may_read_them(
     }
     let events = fleet.control_plane.audit().from_start().read()?;
     for resource in ["tokenreviews", "subjectaccessreviews"] {
-        let mut asked =
-            events.iter().filter(|event| event.is_by("brupop-agent") && event.object.resource == resource);
-        let first = asked.next().with_context(|| format!("no agent asked for {resource}"))?;
+        let mut asked = events
+            .iter()
+            .filter(|event| event.is_by("brupop-agent") && event.object.resource == resource);
+        let first = asked
+            .next()
+            .with_context(|| format!("no agent asked for {resource}"))?;
         let why = &first.annotations["authorization.k8s.io/reason"];
-        ensure!(first.code() == 201 && why.contains(r#"ClusterRoleBinding "brupop-agent-metrics""#), "{why}");
+        ensure!(
+            first.code() == 201 && why.contains(r#"ClusterRoleBinding "brupop-agent-metrics""#),
+            "{why}"
+        );
     }
     Ok(())
 }
@@ -60,10 +66,16 @@ pub async fn calls_are_those_of_the_hosts(fleet: &Fleet, prometheus: &Prometheus
     let agree = await_until("the hosts' calls are counted", async || {
         let calls = "sum by (call, result) (brupop_agent_host_api_calls_total)";
         told = prometheus.query(calls, &["call", "result"]).await.ok()?;
-        let enough =
-            ["os/ok", "status/ok", "refresh/begun"].iter().all(|what| told.get(*what) >= Some(&hosts));
+        let enough = ["os/ok", "status/ok", "refresh/begun"]
+            .iter()
+            .all(|what| told.get(*what) >= Some(&hosts));
         // An agent asks what runs once for each boot. The others it makes all the time.
-        let asked = fleet.hosts.iter().flat_map(Host::calls).filter(|call| call.path == "/os").count();
+        let asked = fleet
+            .hosts
+            .iter()
+            .flat_map(Host::calls)
+            .filter(|call| call.path == "/os")
+            .count();
         (enough && told["os/ok"] == number(asked).ok()?).then_some(())
     });
     agree.await.with_context(|| format!("{told:?}"))?;

@@ -32,17 +32,30 @@ const GATE: &str = "  gates:
 async fn each_query_of_the_dashboard_finds_something() -> Result<()> {
     let dashboard: Value = serde_json::from_str(&read(DASHBOARD)?)?;
     let panels = dashboard["panels"].as_array().context("no panels")?;
-    let queries: Vec<_> = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten().collect();
+    let queries: Vec<_> = panels
+        .iter()
+        .filter_map(|panel| panel["targets"].as_array())
+        .flatten()
+        .collect();
     ensure!(queries.len() > 25, "only {} queries", queries.len());
 
     let sources = Sandbox::new()?;
     let folder = sources.dir().display().to_string();
-    let gates = [("GATE_SOURCES", folder.as_str()), ("GATE_INTERVAL_SECONDS", "1")];
+    let gates = [
+        ("GATE_SOURCES", folder.as_str()),
+        ("GATE_INTERVAL_SECONDS", "1"),
+    ];
     let mut fleet = Fleet::quick(NODES, &gates).await?;
     let reader = Scraper::start(&fleet.control_plane, Some(READER)).await?;
-    let job = Job { name: "brupop", token: reader.token()? };
+    let job = Job {
+        name: "brupop",
+        token: reader.token()?,
+    };
     let prometheus = Prometheus::start(&fleet.control_plane, &[job]).await?;
-    std::fs::write(sources.dir().join("main.url"), format!("http://{}\n", prometheus.address))?;
+    std::fs::write(
+        sources.dir().join("main.url"),
+        format!("http://{}\n", prometheus.address),
+    )?;
 
     let roll_out = Box::pin(roll_out(&fleet, &prometheus));
     let began = while_scraped(&fleet, &prometheus, roll_out).await?;
@@ -121,7 +134,10 @@ async fn roll_out(fleet: &Fleet, prometheus: &Prometheus) -> Result<Timestamp> {
 async fn a_report_is_refused(fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
     let lie = Patch::Merge(json!({"status": {"current_state": "MonitoringUpdate"}}));
     let shadows = fleet.agents_shadows("node-0").await?;
-    match shadows.patch_status("brs-node-0", &PatchParams::default(), &lie).await {
+    match shadows
+        .patch_status("brs-node-0", &PatchParams::default(), &lie)
+        .await
+    {
         Ok(_) => bail!("an agent may skip steps"),
         Err(Error::Api(refusal)) => ensure!(refusal.message.contains("agent-"), "{refusal:?}"),
         Err(error) => return Err(error.into()),
@@ -137,7 +153,11 @@ async fn a_report_is_refused(fleet: &Fleet, prometheus: &Prometheus) -> Result<(
 fn since(began: Timestamp, steps: u32) -> Window {
     let seconds = |time: Timestamp| time.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
     let (from, until) = (seconds(began), seconds(Timestamp::now()));
-    Window { from, until, step: (until - from) / f64::from(steps) }
+    Window {
+        from,
+        until,
+        step: (until - from) / f64::from(steps),
+    }
 }
 
 /// Asks Prometheus a query, as Grafana would with this window and all pools, of a cluster without a name.
@@ -150,7 +170,10 @@ async fn finds_something(prometheus: &Prometheus, query: &Value, window: Window)
         .replace("$__range", &milliseconds(window.until - window.from))
         .replace("$cluster", "")
         .replace("$pool", ".*");
-    ensure!(!expression.contains('$'), "a variable that nobody knows: {expression}");
+    ensure!(
+        !expression.contains('$'),
+        "a variable that nobody knows: {expression}"
+    );
     let found = if query["instant"] == true {
         prometheus.at_end(&expression, window).await?
     } else {

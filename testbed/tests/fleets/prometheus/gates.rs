@@ -38,13 +38,20 @@ struct App {
 impl App {
     async fn start() -> Result<Self> {
         let address = TcpListener::bind(("127.0.0.1", 0)).await?.local_addr()?;
-        let mut app = Self { address, broken: Arc::default(), serves: JoinSet::new() };
+        let mut app = Self {
+            address,
+            broken: Arc::default(),
+            serves: JoinSet::new(),
+        };
         app.serve().await?;
         Ok(app)
     }
 
     async fn serve(&mut self) -> Result<()> {
-        let (listener, broken) = (TcpListener::bind(self.address).await?, Arc::clone(&self.broken));
+        let (listener, broken) = (
+            TcpListener::bind(self.address).await?,
+            Arc::clone(&self.broken),
+        );
         self.serves.spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let _ = stream.read(&mut [0; 4096]).await;
@@ -77,27 +84,49 @@ impl Watching {
         std::fs::create_dir_all(&folder)?;
         let rules = folder.join("rules.yml");
         let alert = |alert: &str, expr: &str, severity: &str| json!({"alert": alert, "expr": expr, "labels": {"severity": severity}});
-        let alerts =
-            [alert("Watchdog", "up == 1", "none"), alert("AppBroken", "app_broken == 1", "critical")];
-        std::fs::write(&rules, json!({"groups": [{"name": "app", "rules": alerts}]}).to_string())?;
+        let alerts = [
+            alert("Watchdog", "up == 1", "none"),
+            alert("AppBroken", "app_broken == 1", "critical"),
+        ];
+        std::fs::write(
+            &rules,
+            json!({"groups": [{"name": "app", "rules": alerts}]}).to_string(),
+        )?;
         let configuration = json!({
             "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},
             "rule_files": [rules],
             "scrape_configs": [{"job_name": "app", "static_configs": [{"targets": [app.address]}]}],
         });
         let address = TcpListener::bind(("127.0.0.1", 0)).await?.local_addr()?;
-        let certificate = Some(rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?);
-        Ok(Self { folder, served: Served { address, certificate }, configuration })
+        let certificate = Some(rcgen::generate_simple_self_signed(vec![
+            "127.0.0.1".to_owned(),
+        ])?);
+        Ok(Self {
+            folder,
+            served: Served {
+                address,
+                certificate,
+            },
+            configuration,
+        })
     }
 
     async fn start(&self, fleet: &Fleet) -> Result<Prometheus> {
-        Prometheus::run(&fleet.control_plane, self.folder.clone(), &self.configuration, &self.served).await
+        Prometheus::run(
+            &fleet.control_plane,
+            self.folder.clone(),
+            &self.configuration,
+            &self.served,
+        )
+        .await
     }
 }
 
 /// Waits until this node waits for this reason, and says so of this gate.
 async fn waits(fleet: &Fleet, node: &str, reason: &str) -> Result<()> {
-    fleet.until_node(node, reason, |seen| seen.reason == reason).await?;
+    fleet
+        .until_node(node, reason, |seen| seen.reason == reason)
+        .await?;
     let said = fleet.progressing(node).await?.message;
     ensure!(said.contains("the gate no-critical of its pool"), "{said}");
     Ok(())
@@ -122,11 +151,15 @@ async fn says_at_once(fleet: &Fleet, pool: &str, words: &str) -> Result<()> {
 async fn apply(fleet: &Fleet) -> Result<()> {
     const TIER: &str = "  nodeSelector: {matchLabels: {tier: web}}\n";
     let document = read(POOLS)?;
-    let yaml = *blocks(section(&document, "## Gates")?, "yaml").first().context("no YAML")?;
+    let yaml = *blocks(section(&document, "## Gates")?, "yaml")
+        .first()
+        .context("no YAML")?;
     ensure!(yaml.contains(TIER), "it selects other nodes:\n{yaml}");
     let soak = "  nodeSelector: {}\n  soak: {readyFor: 8s, workloadsTimeout: 0s}\n";
     let yaml = yaml.replace(TIER, soak);
-    with_file(&fleet.control_plane, &["apply", "-n", NAMESPACE], &yaml).await.map(drop)
+    with_file(&fleet.control_plane, &["apply", "-n", NAMESPACE], &yaml)
+        .await
+        .map(drop)
 }
 
 /// Two nodes, one at a time.
@@ -134,7 +167,10 @@ async fn apply(fleet: &Fleet) -> Result<()> {
 async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
     let secret = Sandbox::new()?;
     let sources = secret.dir().display().to_string();
-    let env = [("GATE_SOURCES", sources.as_str()), ("GATE_INTERVAL_SECONDS", "1")];
+    let env = [
+        ("GATE_SOURCES", sources.as_str()),
+        ("GATE_INTERVAL_SECONDS", "1"),
+    ];
     let mut fleet = Fleet::quick(2, &env).await?;
     let mut app = App::start().await?;
     let watching = Watching::of(&fleet, &app).await?;
@@ -143,24 +179,48 @@ async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
     says_at_once(&fleet, "gated", "it has no key main.url").await?;
     for host in &fleet.hosts {
         // Nothing can be downloaded, so what has begun stays where it is.
-        host.set_faults(Faults::answer(Call::Action(host::Command::Prepare), Answer::Locked));
+        host.set_faults(Faults::answer(
+            Call::Action(host::Command::Prepare),
+            Answer::Locked,
+        ));
     }
     fleet.publish(NEW)?;
     // The administrator has named no source, and a person's annotation opens nothing.
     waits(&fleet, "node-0", "GateUnknown").await?;
-    fleet.annotate("node-1", &format!("{}=true", names::UPDATE_NOW_ANNOTATION)).await?;
+    fleet
+        .annotate("node-1", &format!("{}=true", names::UPDATE_NOW_ANNOTATION))
+        .await?;
     waits(&fleet, "node-1", "GateUnknown").await?;
     let prometheus = watching.start(&fleet).await?;
-    let certificate = watching.served.certificate.as_ref().context("no certificate")?;
+    let certificate = watching
+        .served
+        .certificate
+        .as_ref()
+        .context("no certificate")?;
     std::fs::write(secret.dir().join("main.ca"), certificate.cert.pem())?;
-    std::fs::write(secret.dir().join("main.url"), format!("https://{}\n", watching.served.address))?;
-    std::fs::write(secret.dir().join("lost.url"), "http://prometheus.invalid:9090")?;
+    std::fs::write(
+        secret.dir().join("main.url"),
+        format!("https://{}\n", watching.served.address),
+    )?;
+    std::fs::write(
+        secret.dir().join("lost.url"),
+        "http://prometheus.invalid:9090",
+    )?;
     for (pool, source, query, words) in [
-        ("mistyped", "main", "up =", r#"(bad_data: "invalid parameter "query": 1:"#),
-        ("lost", "lost", "up == 0", "the host prometheus.invalid cannot be reached: dns error"),
+        (
+            "mistyped",
+            "main",
+            "up =",
+            r#"(bad_data: "invalid parameter "query": 1:"#,
+        ),
+        (
+            "lost",
+            "lost",
+            "up == 0",
+            "the host prometheus.invalid cannot be reached: dns error",
+        ),
     ] {
-        let gate =
-            json!({"name": "up", "type": "Prometheus", "prometheus": {"source": source, "query": query}});
+        let gate = json!({"name": "up", "type": "Prometheus", "prometheus": {"source": source, "query": query}});
         // Nobody waits for it, for it has no nodes.
         let spec = json!({"nodeSelector": {"matchLabels": {"tier": "none"}}, "gates": [gate]});
         let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
@@ -169,7 +229,9 @@ async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
         pools(&fleet).create(&PostParams::default(), &pool).await?;
         says_at_once(&fleet, &pool.name_any(), words).await?;
     }
-    fleet.until_ledger("an update begins", |status| !status.slots.is_empty()).await?;
+    fleet
+        .until_ledger("an update begins", |status| !status.slots.is_empty())
+        .await?;
 
     given_back(&fleet, &app, secret.dir()).await?;
     soaks_on(&fleet, &mut app, &watching, prometheus).await?;
@@ -189,7 +251,11 @@ async fn given_back(fleet: &Fleet, app: &App, secret: &Path) -> Result<()> {
     // A person asked for it.
     ensure!(begins == "node-1", "{begins} was first");
     plan_says(fleet, secret, other, "LimitReached").await?;
-    fleet.until_node(other, "waits for its turn", |seen| seen.reason == "LimitReached").await?;
+    fleet
+        .until_node(other, "waits for its turn", |seen| {
+            seen.reason == "LimitReached"
+        })
+        .await?;
     app.is(true);
     waits(fleet, other, "GateClosed").await?;
     plan_says(fleet, secret, other, "GateClosed").await?;
@@ -200,7 +266,10 @@ async fn given_back(fleet: &Fleet, app: &App, secret: &Path) -> Result<()> {
         waits(fleet, node, "GateClosed").await?;
         let seen = fleet.seen(node)?;
         ensure!(seen.runs(OLD) && seen.crashes == 0, "{node}: {seen:?}");
-        ensure!(!fleet.history().has_seen(node, |seen| seen.cordoned), "{node} was cordoned");
+        ensure!(
+            !fleet.history().has_seen(node, |seen| seen.cordoned),
+            "{node} was cordoned"
+        );
     }
     let lines = [
         r#"brupop_gate_state{pool="gated",gate="no-critical",state="Closed"} 1"#,
@@ -216,24 +285,42 @@ async fn plan_says(fleet: &Fleet, sources: &Path, node: &str, reason: &str) -> R
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success() && !said.contains(HUSH), "{said}");
     let plan: Value = serde_json::from_slice(&output.stdout)?;
-    let row = plan["nodes"].as_array().into_iter().flatten().find(|row| row["node"] == node);
-    ensure!(row.is_some_and(|row| row["reason"] == reason), "{node}, not {reason}: {row:?}");
+    let row = plan["nodes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|row| row["node"] == node);
+    ensure!(
+        row.is_some_and(|row| row["reason"] == reason),
+        "{node}, not {reason}: {row:?}"
+    );
     Ok(())
 }
 
 /// A node has rebooted into its update when the alert fires again, and is held until all is well: also while nobody knows
 /// whether it is, because what is scraped is away, or Prometheus.
-async fn soaks_on(fleet: &Fleet, app: &mut App, watching: &Watching, prometheus: Prometheus) -> Result<()> {
+async fn soaks_on(
+    fleet: &Fleet,
+    app: &mut App,
+    watching: &Watching,
+    prometheus: Prometheus,
+) -> Result<()> {
     app.is(false);
     let reboots = |seen: &brupop_testbed::history::Seen| seen.goal == State::RebootedIntoUpdate;
     let nodes = ["node-0", "node-1"];
     let node = await_until("a node reboots", async || {
-        nodes.into_iter().find(|node| fleet.seen(node).is_ok_and(|seen| reboots(&seen)))
+        nodes
+            .into_iter()
+            .find(|node| fleet.seen(node).is_ok_and(|seen| reboots(&seen)))
     })
     .await?;
     app.is(true);
     // It waited for the gate before, and what is said of it may be a moment old.
-    fleet.until_node(node, "is watched", |seen| seen.goal == State::MonitoringUpdate).await?;
+    fleet
+        .until_node(node, "is watched", |seen| {
+            seen.goal == State::MonitoringUpdate
+        })
+        .await?;
     waits(fleet, node, "GateClosed").await?;
     let held = |what: &'static str| {
         let seen = fleet.seen(node)?;
@@ -259,7 +346,13 @@ async fn soaks_on(fleet: &Fleet, app: &mut App, watching: &Watching, prometheus:
     until_finds(&prometheus, r#"ALERTS{alertname="Watchdog"}"#, 1.0).await?;
     fleet.until_updated(NEW).await?;
     let shadows = fleet.shadows().list(&ListParams::default()).await?;
-    ensure!(shadows.items.iter().all(|shadow| shadow.spec.failures.is_none()), "that is no failure");
+    ensure!(
+        shadows
+            .items
+            .iter()
+            .all(|shadow| shadow.spec.failures.is_none()),
+        "that is no failure"
+    );
     ensure!(
         fleet.history().most_slots_of("gated") == 1,
         "{} of gated",
@@ -284,7 +377,11 @@ async fn nothing_was_told(fleet: &Fleet) -> Result<()> {
         let path = log?.path();
         if path.display().to_string().contains("reconciler") {
             logs += 1;
-            ensure!(!std::fs::read_to_string(&path)?.contains(HUSH), "{} tells", path.display());
+            ensure!(
+                !std::fs::read_to_string(&path)?.contains(HUSH),
+                "{} tells",
+                path.display()
+            );
         }
     }
     ensure!(logs > 0, "no log of a reconciler");

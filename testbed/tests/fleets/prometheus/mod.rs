@@ -1,6 +1,9 @@
 //! A real Prometheus scrapes the operator: with a right, with none, and what it then tells of the fleet.
 
-#![allow(clippy::float_cmp, reason = "Prometheus' numbers are floats; what is compared is counts")]
+#![allow(
+    clippy::float_cmp,
+    reason = "Prometheus' numbers are floats; what is compared is counts"
+)]
 
 mod agents;
 mod dashboard;
@@ -33,14 +36,25 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
     looks_like_ours_elsewhere(&fleet).await?;
     let reader = documented_account(&fleet).await?;
     let stranger = Scraper::start(&fleet.control_plane, None).await?;
-    let jobs =
-        [Job { name: "reader", token: reader.token()? }, Job { name: "stranger", token: stranger.token()? }];
+    let jobs = [
+        Job {
+            name: "reader",
+            token: reader.token()?,
+        },
+        Job {
+            name: "stranger",
+            token: stranger.token()?,
+        },
+    ];
     let prometheus = Prometheus::start(&fleet.control_plane, &jobs).await?;
 
     let up = async || {
         aim(&fleet, &prometheus).await.ok()?;
         let up = prometheus.query("sum by (job) (up)", &["job"]).await.ok()?;
-        let asked = prometheus.query("count by (job) (up)", &["job"]).await.ok()?;
+        let asked = prometheus
+            .query("count by (job) (up)", &["job"])
+            .await
+            .ok()?;
         (up.get("reader") == Some(&PROCESSES) && asked.get("stranger") >= Some(&PROCESSES))
             .then_some((up, asked))
     };
@@ -57,29 +71,70 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
     alerts_are(&prometheus, &[]).await?;
 
     // Whichever is the first.
-    fleet.set_faults(&Faults { falls_back_on_boot: true, ..Faults::default() });
+    fleet.set_faults(&Faults {
+        falls_back_on_boot: true,
+        ..Faults::default()
+    });
     fleet.publish(NEW)?;
     let halted = |status: &BottlerocketFleetStatus| {
-        status.slots.is_empty() && status.versions.get(NEW).is_some_and(|record| record.halted.is_some())
+        status.slots.is_empty()
+            && status
+                .versions
+                .get(NEW)
+                .is_some_and(|record| record.halted.is_some())
     };
-    fleet.until_ledger("the version is halted and nothing runs", halted).await?;
+    fleet
+        .until_ledger("the version is halted and nothing runs", halted)
+        .await?;
     let said = agree(&fleet, &prometheus, "a version is halted").await?;
-    ensure!(said["halted"][""] == 1.0 && said["failed"]["FellBack"] == 1.0, "{said:?}");
-    ensure!(said["versions"][OLD] == 3.0 && said["failures"][NEW] == 1.0, "{said:?}");
+    ensure!(
+        said["halted"][""] == 1.0 && said["failed"]["FellBack"] == 1.0,
+        "{said:?}"
+    );
+    ensure!(
+        said["versions"][OLD] == 3.0 && said["failures"][NEW] == 1.0,
+        "{said:?}"
+    );
     alerts_are(&prometheus, &["BrupopNodesFailed", "BrupopVersionHalted"]).await?;
 
-    fleet.set_faults(&Faults { reboot_ignored: true, ..Faults::default() });
+    fleet.set_faults(&Faults {
+        reboot_ignored: true,
+        ..Faults::default()
+    });
     fleet.publish(FIXED)?;
     fleet
-        .until("a reboot is overdue", |history| history.now().any(|(_, seen)| seen.reason == "RebootOverdue"))
+        .until("a reboot is overdue", |history| {
+            history
+                .now()
+                .any(|(_, seen)| seen.reason == "RebootOverdue")
+        })
         .await?;
     let said = agree(&fleet, &prometheus, "a host does not reboot").await?;
-    ensure!(said["slots"][""] == 1.0 && said["reasons"]["RebootOverdue"] == 1.0, "{said:?}");
-    ensure!(said["states"]["StagedAndPerformedUpdate"] == 1.0 && said["limit"][""] == 1.0, "{said:?}");
-    alerts_are(&prometheus, &["BrupopNodesFailed", "BrupopRebootOverdue", "BrupopVersionHalted"]).await?;
+    ensure!(
+        said["slots"][""] == 1.0 && said["reasons"]["RebootOverdue"] == 1.0,
+        "{said:?}"
+    );
+    ensure!(
+        said["states"]["StagedAndPerformedUpdate"] == 1.0 && said["limit"][""] == 1.0,
+        "{said:?}"
+    );
+    alerts_are(
+        &prometheus,
+        &[
+            "BrupopNodesFailed",
+            "BrupopRebootOverdue",
+            "BrupopVersionHalted",
+        ],
+    )
+    .await?;
 
-    let foreign = prometheus.query(r#"count({job="stranger",__name__=~"brupop.*"})"#, &[]).await?;
-    ensure!(foreign.is_empty(), "who has no right was told something: {foreign:?}");
+    let foreign = prometheus
+        .query(r#"count({job="stranger",__name__=~"brupop.*"})"#, &[])
+        .await?;
+    ensure!(
+        foreign.is_empty(),
+        "who has no right was told something: {foreign:?}"
+    );
     // Those that run now: one may have moved a moment ago.
     let texts = await_until("all of them serve metrics", async || {
         let mut texts = vec![];
@@ -98,7 +153,10 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
 /// Three hosts, one at a time; a host that does not come back is overdue after six seconds.
 async fn fleet() -> Result<Fleet> {
     // A node that has not been Ready for as long as it has to settle may have just come back.
-    let env = [("REBOOT_DEADLINE_SECONDS", "6"), ("SETTLE_DEADLINE_SECONDS", "7")];
+    let env = [
+        ("REBOOT_DEADLINE_SECONDS", "6"),
+        ("SETTLE_DEADLINE_SECONDS", "7"),
+    ];
     agents::fleet(&FleetOptions::quick(3, &env)).await
 }
 
@@ -109,13 +167,24 @@ async fn documented_account(fleet: &Fleet) -> Result<Scraper> {
     fleet.kubectl(&format!("apply -f {ACCOUNT}")).await?;
     let secrets = Api::<Secret>::namespaced(fleet.client(), "monitoring");
     let token = await_until("the token", async || {
-        let ByteString(token) = secrets.get("brupop-metrics-reader").await.ok()?.data?.remove("token")?;
+        let ByteString(token) = secrets
+            .get("brupop-metrics-reader")
+            .await
+            .ok()?
+            .data?
+            .remove("token")?;
         String::from_utf8(token).ok()
     })
     .await?;
     let client = fleet.control_plane.client_for_token(&token).await?;
-    for (path, may) in [("/metrics", true), ("/api/v1/namespaces", false), ("/logs", false)] {
-        let answer = client.request_text(http::Request::get(path).body(vec![])?).await;
+    for (path, may) in [
+        ("/metrics", true),
+        ("/api/v1/namespaces", false),
+        ("/logs", false),
+    ] {
+        let answer = client
+            .request_text(http::Request::get(path).body(vec![])?)
+            .await;
         ensure!(answer.is_ok() == may, "{path}: {answer:?}");
     }
     Ok(Scraper::with_token(token))
@@ -130,20 +199,25 @@ async fn looks_like_ours_elsewhere(fleet: &Fleet) -> Result<()> {
         "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "none", "ports": [port]}]},
     }))?;
     pods.create(&PostParams::default(), &pod).await?;
-    let status =
-        json!({"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}});
-    pods.patch_status("alike", &PatchParams::default(), &Patch::Merge(&status)).await?;
+    let status = json!({"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}});
+    pods.patch_status("alike", &PatchParams::default(), &Patch::Merge(&status))
+        .await?;
     Ok(())
 }
 
 /// Tells Prometheus of the pods that there are now.
 async fn aim(fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
-    prometheus.aim(&fleet.client(), &fleet.kubelets.processes()).await
+    prometheus
+        .aim(&fleet.client(), &fleet.kubelets.processes())
+        .await
 }
 
 fn reason(shadow: &BottlerocketShadow) -> Option<&str> {
     let conditions = &shadow.status.as_ref()?.conditions;
-    conditions.iter().find(|condition| condition.type_ == "Progressing").map(|found| found.reason.as_str())
+    conditions
+        .iter()
+        .find(|condition| condition.type_ == "Progressing")
+        .map(|found| found.reason.as_str())
 }
 
 /// What is to be read in Prometheus, by what it is called here.
@@ -152,25 +226,56 @@ type Figures = BTreeMap<&'static str, Vector>;
 /// What shadows and ledger say.
 async fn of_objects(fleet: &Fleet) -> Result<Figures> {
     let shadows = fleet.shadows().list(&ListParams::default()).await?.items;
-    let ledger = fleet.ledger().get(names::FLEET).await?.status.context("a ledger without status")?;
+    let ledger = fleet
+        .ledger()
+        .get(names::FLEET)
+        .await?
+        .status
+        .context("a ledger without status")?;
     let statuses = || shadows.iter().filter_map(|shadow| shadow.status.as_ref());
-    let mut states: Vector = State::ALL.into_iter().map(|state| (state.to_string(), 0.0)).collect();
-    states.extend(tally(statuses().filter_map(|status| Some(status.current_state?.to_string()))));
+    let mut states: Vector = State::ALL
+        .into_iter()
+        .map(|state| (state.to_string(), 0.0))
+        .collect();
+    states.extend(tally(
+        statuses().filter_map(|status| Some(status.current_state?.to_string())),
+    ));
     let versions = ledger.versions.iter();
-    let failures = versions.map(|(version, record)| Ok((version.clone(), number(record.failures.len())?)));
-    let halted = ledger.versions.values().filter(|record| record.halted.is_some()).count();
-    let failed = shadows.iter().filter_map(|shadow| Some(shadow.spec.failures.as_ref()?.reason.clone()));
+    let failures =
+        versions.map(|(version, record)| Ok((version.clone(), number(record.failures.len())?)));
+    let halted = ledger
+        .versions
+        .values()
+        .filter(|record| record.halted.is_some())
+        .count();
+    let failed = shadows
+        .iter()
+        .filter_map(|shadow| Some(shadow.spec.failures.as_ref()?.reason.clone()));
     let one = |value: f64| Vector::from([(String::new(), value)]);
     Ok(BTreeMap::from([
         ("states", states),
-        ("versions", tally(statuses().filter_map(|status| status.current_version.clone()))),
+        (
+            "versions",
+            tally(statuses().filter_map(|status| status.current_version.clone())),
+        ),
         ("failed", tally(failed)),
         ("failures", failures.collect::<Result<_>>()?),
         ("slots", one(number(ledger.slots.len())?)),
-        ("reasons", tally(shadows.iter().filter_map(|shadow| reason(shadow).map(str::to_owned)))),
+        (
+            "reasons",
+            tally(
+                shadows
+                    .iter()
+                    .filter_map(|shadow| reason(shadow).map(str::to_owned)),
+            ),
+        ),
         (
             "limit",
-            ledger.limit.map(|limit| number(limit.try_into()?)).transpose()?.map_or_else(Vector::new, one),
+            ledger
+                .limit
+                .map(|limit| number(limit.try_into()?))
+                .transpose()?
+                .map_or_else(Vector::new, one),
         ),
         ("halted", one(number(halted)?)),
     ]))
@@ -183,18 +288,28 @@ async fn of_prometheus(prometheus: &Prometheus) -> Result<Figures> {
         ("states", "brupop_hosts_state", "state"),
         ("versions", "brupop_hosts_version", "bottlerocket_version"),
         ("failed", "brupop_nodes_failed", "reason"),
-        ("failures", "brupop_version_failures", "bottlerocket_version"),
+        (
+            "failures",
+            "brupop_version_failures",
+            "bottlerocket_version",
+        ),
         ("slots", "brupop_slots_in_use", ""),
     ] {
         let each = prometheus.query(metric, &["pod", label]).await?;
         let mut replicas: BTreeMap<String, Vector> = BTreeMap::new();
         for (key, value) in each {
             let (pod, name) = key.split_once('/').context("two labels")?;
-            replicas.entry(pod.to_owned()).or_default().insert(name.to_owned(), value);
+            replicas
+                .entry(pod.to_owned())
+                .or_default()
+                .insert(name.to_owned(), value);
         }
         let mut replicas = replicas.into_values();
         let first = replicas.next().unwrap_or_default();
-        ensure!(replicas.all(|other| other == first), "the replicas differ in {metric}");
+        ensure!(
+            replicas.all(|other| other == first),
+            "the replicas differ in {metric}"
+        );
         figures.insert(figure, first);
     }
     for (figure, expression, label) in [
@@ -222,7 +337,9 @@ async fn agree(fleet: &Fleet, prometheus: &Prometheus, when: &str) -> Result<Fig
             }
         }
     });
-    agreed.await.with_context(|| format!("Prometheus, and the objects: {last:#?}"))
+    agreed
+        .await
+        .with_context(|| format!("Prometheus, and the objects: {last:#?}"))
 }
 
 async fn alerts_are(prometheus: &Prometheus, expected: &[&str]) -> Result<()> {
@@ -253,13 +370,21 @@ async fn reviews_are_those_of_the_audit_log(fleet: &Fleet, prometheus: &Promethe
     ensure!(taken >= 3.0, "only {taken} reports");
     let allowed = r#"sum(brupop_webhook_reviews_total{actor="agent",verdict="allowed"})"#;
     let enough = async || {
-        let reviews = prometheus.query(allowed, &[]).await.ok()?.get("").copied()?;
+        let reviews = prometheus
+            .query(allowed, &[])
+            .await
+            .ok()?
+            .get("")
+            .copied()?;
         (reviews >= taken).then_some(())
     };
     await_until(format!("{taken} reviews are counted"), enough).await?;
     let valid = "brupop_webhook_certificate_expiry_timestamp_seconds - time()";
     let valid = prometheus.query(valid, &["pod"]).await?;
-    ensure!(valid.len() == 2 && valid.values().all(|seconds| *seconds > 86_400.0), "{valid:?}");
+    ensure!(
+        valid.len() == 2 && valid.values().all(|seconds| *seconds > 86_400.0),
+        "{valid:?}"
+    );
     Ok(())
 }
 
@@ -269,9 +394,12 @@ fn as_text_format(metrics: &str) -> String {
     const SUFFIXES: [(&str, &str); 2] = [("counter", "_total"), ("info", "_info")];
     let mut suffixes = BTreeMap::new();
     for line in metrics.lines() {
-        let described = line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' '));
-        let suffix = described
-            .and_then(|(name, kind)| Some((name, SUFFIXES.into_iter().find(|(of, _)| *of == kind)?.1)));
+        let described = line
+            .strip_prefix("# TYPE ")
+            .and_then(|line| line.split_once(' '));
+        let suffix = described.and_then(|(name, kind)| {
+            Some((name, SUFFIXES.into_iter().find(|(of, _)| *of == kind)?.1))
+        });
         suffixes.extend(suffix);
     }
     let renamed = |line: &str| {

@@ -11,7 +11,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// What promtool is to find true of the rules, by how often they are evaluated.
-const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleets/prometheus/alerts.test.yaml");
+const TESTS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/fleets/prometheus/alerts.test.yaml"
+);
 
 #[derive(Deserialize)]
 struct Test {
@@ -28,7 +31,9 @@ impl Test {
     fn in_full(&self, rules: &BTreeMap<String, Value>) -> Result<Value> {
         let mut asked = vec![];
         for (name, times) in &self.alerts {
-            let rule = rules.get(name).with_context(|| format!("there is no {name}"))?;
+            let rule = rules
+                .get(name)
+                .with_context(|| format!("there is no {name}"))?;
             for (time, alerts) in times {
                 let in_full = |said: &BTreeMap<String, String>| {
                     let (mut labels, mut annotations) = (json!(said), rule["annotations"].clone());
@@ -41,7 +46,10 @@ impl Test {
                 asked.push(json!({"alertname": name, "eval_time": time, "exp_alerts": alerts}));
             }
         }
-        let series = self.series.iter().map(|(series, values)| json!({"series": series, "values": values}));
+        let series = self
+            .series
+            .iter()
+            .map(|(series, values)| json!({"series": series, "values": values}));
         let interval = self.interval.as_deref().unwrap_or("1m");
         Ok(
             json!({"interval": interval, "input_series": series.collect::<Vec<_>>(), "alert_rule_test": asked}),
@@ -55,15 +63,22 @@ async fn each_alert_fires_when_due_and_not_before() -> Result<()> {
     let tests: BTreeMap<String, Vec<Test>> = read(TESTS)?;
     let asked = || tests.values().flatten().flat_map(|test| &test.alerts);
     for (what, fires) in [("that it is silent", false), ("that it fires", true)] {
-        let says = |times: &BTreeMap<_, Vec<_>>| times.values().any(|alerts| alerts.is_empty() != fires);
+        let says =
+            |times: &BTreeMap<_, Vec<_>>| times.values().any(|alerts| alerts.is_empty() != fires);
         let is_tested = |rule: &&String| asked().any(|(name, times)| name == *rule && says(times));
         let forgotten: Vec<_> = rules.keys().filter(|rule| !is_tested(rule)).collect();
-        ensure!(forgotten.is_empty(), "{TESTS} does not say of {forgotten:?} {what}");
+        ensure!(
+            forgotten.is_empty(),
+            "{TESTS} does not say of {forgotten:?} {what}"
+        );
     }
     promtool(&["check", "rules", RULES], "").await?;
     let folder = Sandbox::new()?;
     for (every, tests) in &tests {
-        let tests = tests.iter().map(|test| test.in_full(&rules)).collect::<Result<Vec<_>>>()?;
+        let tests = tests
+            .iter()
+            .map(|test| test.in_full(&rules))
+            .collect::<Result<Vec<_>>>()?;
         let rule_files = [Path::new(RULES).canonicalize()?];
         let all = json!({"rule_files": rule_files, "evaluation_interval": every, "tests": tests});
         let file = folder.dir().join(format!("{every}.yaml"));
@@ -79,9 +94,15 @@ fn each_alert_tells_clusters_apart() -> Result<()> {
     for rule in rules()?.values() {
         let expression = rule["expr"].as_str().context("no expression")?;
         let merges = |name: &&str| expression.contains(&format!("{name}("));
-        ensure!(!["sum", "max", "min", "count", "avg"].iter().any(merges), "{rule}");
+        ensure!(
+            !["sum", "max", "min", "count", "avg"].iter().any(merges),
+            "{rule}"
+        );
         let grouped = expression.matches("by (").count();
-        ensure!(grouped > 0 && grouped == expression.matches("by (cluster").count(), "{rule}");
+        ensure!(
+            grouped > 0 && grouped == expression.matches("by (cluster").count(),
+            "{rule}"
+        );
     }
     Ok(())
 }
@@ -94,8 +115,10 @@ fn read<T: DeserializeOwned>(path: &'static str) -> Result<T> {
 /// The shipped rules, by name.
 fn rules() -> Result<BTreeMap<String, Value>> {
     let file: Value = read(RULES)?;
-    let rules =
-        file["groups"][0]["rules"].as_array().filter(|rules| !rules.is_empty()).context("no rules")?;
+    let rules = file["groups"][0]["rules"]
+        .as_array()
+        .filter(|rules| !rules.is_empty())
+        .context("no rules")?;
     let named = |rule: &Value| Some((rule["alert"].as_str()?.to_owned(), rule.clone()));
     Ok(rules.iter().filter_map(named).collect())
 }

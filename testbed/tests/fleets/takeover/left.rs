@@ -57,37 +57,63 @@ pub(crate) struct Left {
 impl Left {
     /// Of a shadow stored as `v2`, on a node in service.
     pub(crate) const fn v2(wanted: &'static str, reached: &'static str, host: Host) -> Self {
-        Self { stored: "v2", wanted, reached, host, cordoned: false, excluded: false, stays: Stays::Nothing }
+        Self {
+            stored: "v2",
+            wanted,
+            reached,
+            host,
+            cordoned: false,
+            excluded: false,
+            stays: Stays::Nothing,
+        }
     }
 
     /// Of a shadow stored as `v1`.
     pub(crate) const fn v1(wanted: &'static str, reached: &'static str) -> Self {
-        Self { stored: "v1", ..Self::v2(wanted, reached, Host::Old) }
+        Self {
+            stored: "v1",
+            ..Self::v2(wanted, reached, Host::Old)
+        }
     }
 
     /// On a cordoned node.
     pub(crate) const fn cordoned(self) -> Self {
-        Self { cordoned: true, ..self }
+        Self {
+            cordoned: true,
+            ..self
+        }
     }
 
     /// On a node that load balancers leave out.
     pub(crate) const fn excluded(self) -> Self {
-        Self { excluded: true, ..self }
+        Self {
+            excluded: true,
+            ..self
+        }
     }
 
     /// Cordon and exclusion are a person's.
     pub(crate) const fn by_a_person(self) -> Self {
-        Self { stays: Stays::OutOfService, ..self }
+        Self {
+            stays: Stays::OutOfService,
+            ..self
+        }
     }
 
     /// On a node without the label.
     pub(crate) const fn unlabelled(self) -> Self {
-        Self { stays: Stays::Everything, ..self }
+        Self {
+            stays: Stays::Everything,
+            ..self
+        }
     }
 
     /// Host and Node of this number become so.
     pub(crate) async fn on_its_node(self, fleet: &Fleet, number: usize) -> Result<()> {
-        let host = fleet.hosts.get(number).with_context(|| format!("host {number}"))?;
+        let host = fleet
+            .hosts
+            .get(number)
+            .with_context(|| format!("host {number}"))?;
         let node = format!("node-{number}");
         if self.host != Host::Old {
             for command in [Command::Refresh, Command::Prepare, Command::Activate] {
@@ -119,13 +145,16 @@ impl Left {
 
     /// Its shadow, as upstream's apiserver makes it for its agent.
     pub(crate) async fn shadow(self, fleet: &Fleet, number: usize) -> Result<()> {
-        let node = Api::<Node>::all(fleet.client()).get(&format!("node-{number}")).await?;
+        let node = Api::<Node>::all(fleet.client())
+            .get(&format!("node-{number}"))
+            .await?;
         let path = format!(
             "/apis/brupop.bottlerocket.aws/{}/namespaces/{NAMESPACE}/bottlerocketshadows",
             self.stored
         );
         let name = shadow_name(&node.name_any());
-        let owner = json!({"apiVersion": "v1", "kind": "Node", "name": node.name_any(), "uid": node.uid()});
+        let owner =
+            json!({"apiVersion": "v1", "kind": "Node", "name": node.name_any(), "uid": node.uid()});
         let shadow = json!({
             "apiVersion": format!("brupop.bottlerocket.aws/{}", self.stored), "kind": "BottlerocketShadow",
             "metadata": {"name": name, "ownerReferences": [owner]}, "spec": self.spec(),
@@ -137,12 +166,22 @@ impl Left {
         })
         .await?;
         made["status"] = self.status();
-        request(&client, Method::PUT, &format!("{path}/{name}/status"), &made).await?;
+        request(
+            &client,
+            Method::PUT,
+            &format!("{path}/{name}/status"),
+            &made,
+        )
+        .await?;
         Ok(())
     }
 
     fn spec(self) -> Json {
-        let (time, version) = if self.wanted == "Idle" { (None, None) } else { (Some(TIME), Some(NEW)) };
+        let (time, version) = if self.wanted == "Idle" {
+            (None, None)
+        } else {
+            (Some(TIME), Some(NEW))
+        };
         json!({"state": self.wanted, "state_transition_timestamp": time, "version": version})
     }
 

@@ -29,14 +29,22 @@ pub(crate) enum By {
 impl By {
     /// Its namespace, and the CRD of its versions before 1.0, which knew and stored `v1` only.
     pub(crate) async fn installs_the_first_crd(self, plane: &ControlPlane) -> Result<()> {
-        let verb = if self == Self::Apply { "apply" } else { "create" };
+        let verb = if self == Self::Apply {
+            "apply"
+        } else {
+            "create"
+        };
         kubectl(plane, &[verb], &[namespace(), first_crd()]).await?;
         plane.wait_for_condition("Established", &["crd", CRD]).await
     }
 
     /// All of 1.4, over what is there.
     pub(crate) async fn installs_it(self, plane: &ControlPlane) -> Result<()> {
-        let (over, new) = if self == Self::Apply { ("apply", "apply") } else { ("replace", "create") };
+        let (over, new) = if self == Self::Apply {
+            ("apply", "apply")
+        } else {
+            ("replace", "create")
+        };
         kubectl(plane, &[over], &[namespace(), crd()]).await?;
         kubectl(plane, &[new], &operator()).await.map(drop)
     }
@@ -63,14 +71,21 @@ pub(crate) async fn install_others(plane: &ControlPlane) -> Result<()> {
         })
     });
     kubectl(plane, &["create"], &crds).await?;
-    plane.wait_for_condition("Established", &["crd", "--all"]).await
+    plane
+        .wait_for_condition("Established", &["crd", "--all"])
+        .await
 }
 
 /// What of it is there: `<resource>/<name>`, sorted.
 pub(crate) async fn what_is_left(plane: &ControlPlane) -> Result<Vec<String>> {
     let mut objects = operator();
     objects.extend([namespace(), crd()]);
-    let found = with_file(plane, &["get", "-o", "name", "--ignore-not-found"], &list(&objects)).await?;
+    let found = with_file(
+        plane,
+        &["get", "-o", "name", "--ignore-not-found"],
+        &list(&objects),
+    )
+    .await?;
     let mut found: Vec<_> = found.lines().map(str::to_owned).collect();
     found.sort();
     Ok(found)
@@ -78,8 +93,14 @@ pub(crate) async fn what_is_left(plane: &ControlPlane) -> Result<Vec<String>> {
 
 /// What runs in its pods.
 pub(crate) fn programs() -> Vec<(String, Program)> {
-    let program = Program { binary: "/bin/sleep".into(), env: vec![], ports: vec![] };
-    ["./agent", "./apiserver", "./controller"].map(|command| (command.to_owned(), program.clone())).into()
+    let program = Program {
+        binary: "/bin/sleep".into(),
+        env: vec![],
+        ports: vec![],
+    };
+    ["./agent", "./apiserver", "./controller"]
+        .map(|command| (command.to_owned(), program.clone()))
+        .into()
 }
 
 /// A version of the CRD, with the fields and the states it had.
@@ -111,7 +132,13 @@ fn version(name: &str, storage: bool, states: &[&str], more: &Json) -> Json {
 }
 
 fn v1(storage: bool) -> Json {
-    let states = ["Idle", "StagedUpdate", "PerformedUpdate", "RebootedIntoUpdate", "MonitoringUpdate"];
+    let states = [
+        "Idle",
+        "StagedUpdate",
+        "PerformedUpdate",
+        "RebootedIntoUpdate",
+        "MonitoringUpdate",
+    ];
     version("v1", storage, &states, &json!({}))
 }
 
@@ -138,7 +165,13 @@ fn first_crd() -> Json {
 }
 
 fn crd() -> Json {
-    let states = ["Idle", "StagedAndPerformedUpdate", "RebootedIntoUpdate", "MonitoringUpdate", "ErrorReset"];
+    let states = [
+        "Idle",
+        "StagedAndPerformedUpdate",
+        "RebootedIntoUpdate",
+        "MonitoringUpdate",
+        "ErrorReset",
+    ];
     let more = json!({
         "crash_count": {"type": "integer", "format": "uint32", "minimum": 0},
         "state_transition_failure_timestamp": {"type": "string", "nullable": true},
@@ -146,9 +179,13 @@ fn crd() -> Json {
     let service = json!({
         "name": "brupop-apiserver", "namespace": NAMESPACE, "path": "/crdconvert", "port": 443,
     });
-    let webhook = json!({"clientConfig": {"service": service}, "conversionReviewVersions": ["v2", "v1"]});
+    let webhook =
+        json!({"clientConfig": {"service": service}, "conversionReviewVersions": ["v2", "v1"]});
     let conversion = json!({"strategy": "Webhook", "webhook": webhook});
-    crd_of(&[version("v2", true, &states, &more), v1(false)], &conversion)
+    crd_of(
+        &[version("v2", true, &states, &more), v1(false)],
+        &conversion,
+    )
 }
 
 fn namespace() -> Json {
@@ -162,16 +199,39 @@ fn operator() -> Vec<Json> {
         "metadata": {"name": "brupop-controller-high-priority"}, "value": 1_000_000,
         "preemptionPolicy": "Never",
     })];
-    objects.extend(["agent", "apiserver", "controller"].iter().flat_map(|component| account(component)));
+    objects.extend(
+        ["agent", "apiserver", "controller"]
+            .iter()
+            .flat_map(|component| account(component)),
+    );
     let reviews = "brupop-apiserver-auth-delegator-role-binding";
-    objects.push(binding(reviews, "system:auth-delegator", &account_of("apiserver")));
+    objects.push(binding(
+        reviews,
+        "system:auth-delegator",
+        &account_of("apiserver"),
+    ));
     objects.push(service("brupop-apiserver", "apiserver", 443, 8443));
-    objects.push(service("brupop-controller-server", "brupop-controller", 80, 8080));
+    objects.push(service(
+        "brupop-controller-server",
+        "brupop-controller",
+        80,
+        8080,
+    ));
     objects.extend(for_others());
-    objects.push(deployment("brupop-apiserver", "apiserver", 3, &pod("apiserver", "apiserver", 8443)));
+    objects.push(deployment(
+        "brupop-apiserver",
+        "apiserver",
+        3,
+        &pod("apiserver", "apiserver", 8443),
+    ));
     let mut controller = pod("controller", "brupop-controller", 8080);
     controller["spec"]["priorityClassName"] = json!("brupop-controller-high-priority");
-    objects.push(deployment("brupop-controller-deployment", "brupop-controller", 1, &controller));
+    objects.push(deployment(
+        "brupop-controller-deployment",
+        "brupop-controller",
+        1,
+        &controller,
+    ));
     objects.push(agent());
     objects
 }
@@ -215,17 +275,32 @@ fn service(name: &str, component: &str, port: u16, target: u16) -> Json {
 /// What it asks of cert-manager, the Secrets that it gets, and what has its metrics read.
 fn for_others() -> Vec<Json> {
     let object = |api: &str, kind: &str, name: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}});
-    let certificates =
-        ["brupop-apiserver-client-certificate", "brupop-apiserver-certificate", "brupop-selfsigned-ca"];
+    let certificates = [
+        "brupop-apiserver-client-certificate",
+        "brupop-apiserver-certificate",
+        "brupop-selfsigned-ca",
+    ];
     let issuers = ["brupop-root-certificate-issuer", "selfsigned-issuer"];
-    let secrets =
-        ["brupop-apiserver-client-certificate", "brupop-apiserver-certificate", "brupop-root-ca-secret"];
+    let secrets = [
+        "brupop-apiserver-client-certificate",
+        "brupop-apiserver-certificate",
+        "brupop-root-ca-secret",
+    ];
     let of_manager = "cert-manager.io/v1";
     let certificates = certificates.map(|name| object(of_manager, "Certificate", name));
     let issuers = issuers.map(|name| object(of_manager, "Issuer", name));
     let secrets = secrets.map(|name| object("v1", "Secret", name));
-    let monitor = object("monitoring.coreos.com/v1", "ServiceMonitor", "brupop-controller");
-    certificates.into_iter().chain(issuers).chain(secrets).chain([monitor]).collect()
+    let monitor = object(
+        "monitoring.coreos.com/v1",
+        "ServiceMonitor",
+        "brupop-controller",
+    );
+    certificates
+        .into_iter()
+        .chain(issuers)
+        .chain(secrets)
+        .chain([monitor])
+        .collect()
 }
 
 fn labels(component: &str) -> Json {

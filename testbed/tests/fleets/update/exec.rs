@@ -25,7 +25,11 @@ pub(crate) async fn exec_with(
     settings: &[(&str, &OsStr)],
 ) -> Result<Output> {
     let plane = &fleet.control_plane;
-    let pod = fleet.processes("reconciler").pop().context("no reconciler")?.pod;
+    let pod = fleet
+        .processes("reconciler")
+        .pop()
+        .context("no reconciler")?
+        .pod;
     let bearer = Bearer::of_pod(plane, NAMESPACE, RECONCILER_ACCOUNT, &pod).await?;
     let mut audit = plane.audit().from_now();
     let output = Command::new(binaries(&["brupop-reconciler"])?.join("brupop-reconciler"))
@@ -37,16 +41,28 @@ pub(crate) async fn exec_with(
         .envs(settings.iter().copied())
         .kill_on_drop(true)
         .output();
-    let output = timeout(DEADLINE, output).await.context("it does not end")??;
+    let output = timeout(DEADLINE, output)
+        .await
+        .context("it does not end")??;
     let mut asked = audit.read()?;
     asked.retain(|event| bearer.asked(event));
-    ensure!(asked.iter().any(is_a_list_of_shadows), "what it asked for is not in the audit log: {asked:?}");
+    ensure!(
+        asked.iter().any(is_a_list_of_shadows),
+        "what it asked for is not in the audit log: {asked:?}"
+    );
     let reads = |event: &Event| ["get", "list", "watch"].contains(&event.verb.as_str());
-    let more: Vec<&Event> = asked.iter().filter(|event| !reads(event) || event.code() >= 400).collect();
-    ensure!(more.is_empty(), "it does more than read what it may read: {more:#?}");
+    let more: Vec<&Event> = asked
+        .iter()
+        .filter(|event| !reads(event) || event.code() >= 400)
+        .collect();
+    ensure!(
+        more.is_empty(),
+        "it does more than read what it may read: {more:#?}"
+    );
     Ok(output)
 }
 
 fn is_a_list_of_shadows(event: &Event) -> bool {
-    event.object.resource == "bottlerocketshadows" && ["list", "watch"].contains(&event.verb.as_str())
+    event.object.resource == "bottlerocketshadows"
+        && ["list", "watch"].contains(&event.verb.as_str())
 }

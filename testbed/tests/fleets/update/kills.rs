@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::State::{self, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
+use brupop_api::State::{
+    self, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate,
+};
 use brupop_testbed::fleet::OLD;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
@@ -31,8 +33,11 @@ const MISSES: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_may_be_killed_in_every_state() -> Result<()> {
-    let env =
-        [("SOAK_SECONDS", "1"), ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "1"), ("REBOOT_REPEAT_INTERVAL", "1s")];
+    let env = [
+        ("SOAK_SECONDS", "1"),
+        ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "1"),
+        ("REBOOT_REPEAT_INTERVAL", "1s"),
+    ];
     let mut options = FleetOptions::quick(1, &env);
     options.durations.prepare = Duration::from_millis(600);
     options.durations.activate = Duration::from_millis(600);
@@ -67,12 +72,20 @@ async fn kill_agent(
     let boots = || fleet.history().outcomes()["node-0"].boots;
     let (reboots_before, boots_before) = (reboots(), boots());
     let claimed = goal == RebootedIntoUpdate;
-    host.set_faults(Faults { reboot_ignored: claimed, ..Faults::default() });
+    host.set_faults(Faults {
+        reboot_ignored: claimed,
+        ..Faults::default()
+    });
     let is_now = || {
         let now = fleet.seen("node-0")?;
         let target = if goal == Idle { None } else { Some(version) };
         let so = (now.goal, now.reached) == (goal, Some(reached))
-            && now.version.as_deref() == Some(if goal == MonitoringUpdate { version } else { running })
+            && now.version.as_deref()
+                == Some(if goal == MonitoringUpdate {
+                    version
+                } else {
+                    running
+                })
             && target.is_none_or(|target| now.target.as_deref() == Some(target))
             && (!claimed || reboots() > reboots_before);
         anyhow::Ok(so)
@@ -80,22 +93,34 @@ async fn kill_agent(
     let agent = || fleet.processes("agent").pop();
 
     fleet.publish(version)?;
-    let killed =
-        await_until("the moment comes", async || agent().filter(|_| is_now().is_ok_and(|is| is))).await?;
+    let killed = await_until("the moment comes", async || {
+        agent().filter(|_| is_now().is_ok_and(|is| is))
+    })
+    .await?;
     fleet.kubelets.signal(NAMESPACE, &killed.pod, Signal::KILL);
     let met = is_now()?;
-    let next =
-        await_until("the agent is started again", async || agent().filter(|next| next.pid != killed.pid));
+    let next = await_until("the agent is started again", async || {
+        agent().filter(|next| next.pid != killed.pid)
+    });
     let next = next.await?;
-    ensure!((next.pod.as_str(), next.restarts) == (killed.pod.as_str(), killed.restarts + 1), "{next:?}");
+    ensure!(
+        (next.pod.as_str(), next.restarts) == (killed.pod.as_str(), killed.restarts + 1),
+        "{next:?}"
+    );
 
     if claimed {
         let asked = reboots();
-        await_until("the next agent asks for the reboot, too", async || (reboots() > asked).then_some(()))
-            .await?;
+        await_until("the next agent asks for the reboot, too", async || {
+            (reboots() > asked).then_some(())
+        })
+        .await?;
         host.set_faults(Faults::default());
     }
     fleet.until_updated(version).await?;
-    ensure!(boots() == boots_before + 1, "{} reboots", boots() - boots_before);
+    ensure!(
+        boots() == boots_before + 1,
+        "{} reboots",
+        boots() - boots_before
+    );
     Ok(met)
 }

@@ -21,8 +21,16 @@ use brupop_testbed::Fleet;
 fn assert_kind(fleet: &Fleet, limit: usize) -> Result<()> {
     let history = fleet.history();
     for (node, outcome) in history.outcomes() {
-        ensure!(outcome.boots == 2, "{node} was rebooted {} times", outcome.boots - 1);
+        ensure!(
+            outcome.boots == 2,
+            "{node} was rebooted {} times",
+            outcome.boots - 1
+        );
     }
-    ensure!(history.most_unavailable() <= limit, "{} nodes were away at once", history.most_unavailable());
+    ensure!(
+        history.most_unavailable() <= limit,
+        "{} nodes were away at once",
+        history.most_unavailable()
+    );
     Ok(())
 }

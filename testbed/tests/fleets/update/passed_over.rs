@@ -19,11 +19,16 @@ async fn what_holds_a_drain_back_is_said_before_any_change() -> Result<()> {
     fleet.publish(NEW)?;
     fleet
         .until("both nodes say why they stay", |history| {
-            history.now().all(|(_, seen)| seen.is_idle() && seen.reason == "BudgetAllowsNone")
+            history
+                .now()
+                .all(|(_, seen)| seen.is_idle() && seen.reason == "BudgetAllowsNone")
         })
         .await?;
     let said = fleet.progressing("node-0").await?.message;
-    ensure!(said.contains("PodDisruptionBudget shop/cart allows no disruption"), "{said}");
+    ensure!(
+        said.contains("PodDisruptionBudget shop/cart allows no disruption"),
+        "{said}"
+    );
 
     let (table, went_well) = exec(&fleet, &["plan"]).await?;
     ensure!(
@@ -42,21 +47,34 @@ async fn what_holds_a_drain_back_is_said_before_any_change() -> Result<()> {
     ensure!(plan["nodes"][0]["reason"] == "FleetPaused", "{plan}");
 
     // A pod that nothing would bring back holds up its own node only.
-    fleet.apply(&[bare_pod("default", "debug", "node-0", &json!({}))]).await?;
+    fleet
+        .apply(&[bare_pod("default", "debug", "node-0", &json!({}))])
+        .await?;
     fleet.allow_unavailable("cart", 1).await?;
     fleet.pause(false).await?;
     fleet
-        .until("the other node is updated, and this one says why it is not", |history| {
-            history.now().all(|(node, seen)| {
-                let (version, reason) =
-                    if node == "node-0" { (OLD, "CannotDrain") } else { (NEW, "NoUpdate") };
-                seen.is_idle() && seen.version.as_deref() == Some(version) && seen.reason == reason
-            })
-        })
+        .until(
+            "the other node is updated, and this one says why it is not",
+            |history| {
+                history.now().all(|(node, seen)| {
+                    let (version, reason) = if node == "node-0" {
+                        (OLD, "CannotDrain")
+                    } else {
+                        (NEW, "NoUpdate")
+                    };
+                    seen.is_idle()
+                        && seen.version.as_deref() == Some(version)
+                        && seen.reason == reason
+                })
+            },
+        )
         .await?;
     let said = fleet.progressing("node-0").await?.message;
     ensure!(said.contains("default/debug has no controller"), "{said}");
-    ensure!(fleet.seen("node-0")?.target.is_none(), "an update of it was begun");
+    ensure!(
+        fleet.seen("node-0")?.target.is_none(),
+        "an update of it was begun"
+    );
     fleet.kubectl("delete pod debug").await?;
     fleet.until_updated(NEW).await?;
     fleet.until_no_slot_is_taken().await?;
@@ -65,7 +83,10 @@ async fn what_holds_a_drain_back_is_said_before_any_change() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn force_deletes_remaining_pods_at_the_deadline() -> Result<()> {
-    let env = [("DRAIN_ON_DEADLINE", "force"), ("DRAIN_DEADLINE_SECONDS", "3")];
+    let env = [
+        ("DRAIN_ON_DEADLINE", "force"),
+        ("DRAIN_DEADLINE_SECONDS", "3"),
+    ];
     let mut fleet = Fleet::quick(2, &env).await?;
     // The component's overlay, over the one that stands there: the right to delete.
     let forced = json!({
@@ -75,7 +96,9 @@ async fn force_deletes_remaining_pods_at_the_deadline() -> Result<()> {
     apply_overlay(&fleet.control_plane, forced).await?;
 
     let bare = [("debug", "node-0"), ("debug-too", "node-1")];
-    fleet.apply(&bare.map(|(name, node)| bare_pod("default", name, node, &json!({})))).await?;
+    fleet
+        .apply(&bare.map(|(name, node)| bare_pod("default", name, node, &json!({}))))
+        .await?;
     fleet.deploy("cart", 2, "1").await?;
     // One of its pods is away, so that the budget allows none now; it is not hopeless.
     fleet.deploy_spare("cart").await?;
@@ -97,9 +120,19 @@ async fn force_deletes_remaining_pods_at_the_deadline() -> Result<()> {
         };
         asked.iter().filter(is_request).count()
     };
-    ensure!(of_cart("create", "eviction", 429) > 0, "its budget allowed it");
-    ensure!(of_cart("create", "eviction", 201) == 0, "evicted in spite of its budget");
-    ensure!(of_cart("delete", "", 200) >= 2, "{} pods of cart were deleted", of_cart("delete", "", 200));
+    ensure!(
+        of_cart("create", "eviction", 429) > 0,
+        "its budget allowed it"
+    );
+    ensure!(
+        of_cart("create", "eviction", 201) == 0,
+        "evicted in spite of its budget"
+    );
+    ensure!(
+        of_cart("delete", "", 200) >= 2,
+        "{} pods of cart were deleted",
+        of_cart("delete", "", 200)
+    );
     assert_kind(&fleet, 1)?;
     fleet.check()
 }

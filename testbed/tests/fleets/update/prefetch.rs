@@ -17,17 +17,34 @@ async fn a_prefetched_update_is_downloaded_only_once() -> Result<()> {
     fleet
         .until("both have it while they wait for their turn", |history| {
             history.now().all(|(_, seen)| {
-                seen.runs(OLD) && seen.staged.as_deref() == Some(NEW) && seen.reason == "OutsideWindow"
+                seen.runs(OLD)
+                    && seen.staged.as_deref() == Some(NEW)
+                    && seen.reason == "OutsideWindow"
             })
         })
         .await?;
-    ensure!(calls(&fleet, "prepare-update") == [1, 1], "{:?} downloads", calls(&fleet, "prepare-update"));
-    ensure!(calls(&fleet, "activate-update") == [0, 0], "activated before their turn");
+    ensure!(
+        calls(&fleet, "prepare-update") == [1, 1],
+        "{:?} downloads",
+        calls(&fleet, "prepare-update")
+    );
+    ensure!(
+        calls(&fleet, "activate-update") == [0, 0],
+        "activated before their turn"
+    );
 
     fleet.configure(&[(WINDOW, "* * * * * * *")]).await?;
     fleet.until_updated(NEW).await?;
-    ensure!(calls(&fleet, "prepare-update") == [1, 1], "{:?} downloads", calls(&fleet, "prepare-update"));
-    ensure!(calls(&fleet, "activate-update") == [1, 1], "{:?}", calls(&fleet, "activate-update"));
+    ensure!(
+        calls(&fleet, "prepare-update") == [1, 1],
+        "{:?} downloads",
+        calls(&fleet, "prepare-update")
+    );
+    ensure!(
+        calls(&fleet, "activate-update") == [1, 1],
+        "{:?}",
+        calls(&fleet, "activate-update")
+    );
     assert_kind(&fleet, 1)?;
     fleet.check()
 }

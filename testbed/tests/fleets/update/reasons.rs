@@ -35,14 +35,24 @@ async fn no_row_says_what_is_not_so() -> Result<()> {
     let rows = Rows::default();
     let _watching = watch(&fleet, &rows)?;
     let all_told = |node: &Seen| node.is_idle() && node.reason == "NoUpdate";
-    let is_shown = |node: &str| rows.of(node).last().is_some_and(|row| row.reason == "NoUpdate");
+    let is_shown = |node: &str| {
+        rows.of(node)
+            .last()
+            .is_some_and(|row| row.reason == "NoUpdate")
+    };
     // On a busy machine kubectl would print its first rows when the update has begun.
-    fleet.until("kubectl shows each row", |history| history.now().all(|(node, _)| is_shown(node))).await?;
+    fleet
+        .until("kubectl shows each row", |history| {
+            history.now().all(|(node, _)| is_shown(node))
+        })
+        .await?;
     fleet.publish(NEW)?;
     fleet.until_updated(NEW).await?;
     fleet
         .until("each row says so", |history| {
-            history.now().all(|(node, seen)| all_told(seen) && is_shown(node))
+            history
+                .now()
+                .all(|(node, seen)| all_told(seen) && is_shown(node))
         })
         .await?;
     let events = fleet.control_plane.audit().from_start().read()?;
@@ -50,13 +60,17 @@ async fn no_row_says_what_is_not_so() -> Result<()> {
     for node in fleet.history().now().map(|(node, _)| node.to_owned()) {
         let steps = Steps::of(&node, &events).with_context(|| node.clone())?;
         let shown = rows.of(&node);
-        for (row, next) in
-            shown.iter().zip(shown.iter().skip(1)).filter(|(_, next)| next.at > steps.slot_taken)
+        for (row, next) in shown
+            .iter()
+            .zip(shown.iter().skip(1))
+            .filter(|(_, next)| next.at > steps.slot_taken)
         {
             let (begun, ended) = if row.at < steps.slot_taken {
                 (row.at, steps.slot_taken)
             } else {
-                steps.of_word(&row.reason).with_context(|| format!("{} with a slot", row.reason))?
+                steps
+                    .of_word(&row.reason)
+                    .with_context(|| format!("{} with a slot", row.reason))?
             };
             let (after, over) = (row.at.duration_since(begun), next.at.duration_since(ended));
             let [shown, gone] = [after, over].map(|it| it.as_secs_f64());
@@ -64,21 +78,46 @@ async fn no_row_says_what_is_not_so() -> Result<()> {
                 "{node} {:<14} shown {shown:.3} s after it was so, gone {gone:.3} s after its end",
                 row.reason
             );
-            ensure!(!after.is_negative(), "{node}: {} is shown {after:#} before it is so", row.reason);
-            ensure!(over < LATE, "{node}: {} is shown for {over:#} after its end", row.reason);
+            ensure!(
+                !after.is_negative(),
+                "{node}: {} is shown {after:#} before it is so",
+                row.reason
+            );
+            ensure!(
+                over < LATE,
+                "{node}: {} is shown for {over:#} after its end",
+                row.reason
+            );
             late.push(over);
         }
-        let told: Vec<&str> =
-            shown.iter().map(|row| &*row.reason).skip_while(|word| !STEPS[..4].contains(word)).collect();
+        let told: Vec<&str> = shown
+            .iter()
+            .map(|row| &*row.reason)
+            .skip_while(|word| !STEPS[..4].contains(word))
+            .collect();
         let mut steps = STEPS.iter();
-        ensure!(told.iter().all(|word| steps.any(|step| step == word)), "{node}: {told:?}");
+        ensure!(
+            told.iter().all(|word| steps.any(|step| step == word)),
+            "{node}: {told:?}"
+        );
         words += told.len();
     }
-    ensure!(words >= 4 * STEPS.len() - 2, "{words} of {}: too many steps are not told", 4 * STEPS.len());
+    ensure!(
+        words >= 4 * STEPS.len() - 2,
+        "{words} of {}: too many steps are not told",
+        4 * STEPS.len()
+    );
     late.sort();
     let usually = late[late.len() / 2];
-    println!("half of {} rows: at most {:.3} s after the end", late.len(), usually.as_secs_f64());
-    ensure!(usually < USUALLY_LATE, "rows are shown for {usually:#} after the end");
+    println!(
+        "half of {} rows: at most {:.3} s after the end",
+        late.len(),
+        usually.as_secs_f64()
+    );
+    ensure!(
+        usually < USUALLY_LATE,
+        "rows are shown for {usually:#} after the end"
+    );
     fleet.check()
 }
 
@@ -95,28 +134,44 @@ struct Rows(Arc<Mutex<BTreeMap<String, Vec<Row>>>>);
 
 impl Rows {
     fn of(&self, node: &str) -> Vec<Row> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(node).cloned().unwrap_or_default()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(node)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// A line such as `brs-node-0   1.19.4   1.20.0   default   Staging   12s`.
     fn push(&self, line: &str) {
         let at = Timestamp::now();
         let cells: Vec<&str> = line.split_whitespace().collect();
-        let (Some(node), [.., reason, _]) = (line.strip_prefix("brs-"), &*cells) else { return };
+        let (Some(node), [.., reason, _]) = (line.strip_prefix("brs-"), &*cells) else {
+            return;
+        };
         // At first there is none, and a version stands before the age.
-        let reason = if reason.starts_with(|first: char| first.is_ascii_uppercase()) { *reason } else { "-" };
+        let reason = if reason.starts_with(|first: char| first.is_ascii_uppercase()) {
+            *reason
+        } else {
+            "-"
+        };
         let node = node.split(' ').next().unwrap_or_default().to_owned();
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = rows.entry(node).or_default();
         if rows.last().is_none_or(|row| row.reason != reason) {
-            rows.push(Row { at, reason: reason.to_owned() });
+            rows.push(Row {
+                at,
+                reason: reason.to_owned(),
+            });
         }
     }
 }
 
 /// Runs `kubectl get brs -w` until the set is dropped.
 fn watch(fleet: &Fleet, rows: &Rows) -> Result<JoinSet<()>> {
-    let mut kubectl = fleet.control_plane.kubectl_command(["get", "brs", "-w", "-n", NAMESPACE]);
+    let mut kubectl = fleet
+        .control_plane
+        .kubectl_command(["get", "brs", "-w", "-n", NAMESPACE]);
     let mut kubectl = kubectl.stdout(Stdio::piped()).spawn()?;
     let mut lines = BufReader::new(kubectl.stdout.take().context("no output")?).lines();
     let rows = rows.clone();
@@ -150,7 +205,9 @@ impl Steps {
         let shadow = format!("brs-{node}");
         let first = |what: &str, is_it: &dyn Fn(&Event, &serde_json::Value) -> bool| {
             let answer = |event: &Event| event.response_object.clone().unwrap_or_default();
-            let found = events.iter().filter(|it| it.verb == "patch" && it.code() == 200);
+            let found = events
+                .iter()
+                .filter(|it| it.verb == "patch" && it.code() == 200);
             found
                 .clone()
                 .find(|event| is_it(event, &answer(event)))
@@ -167,11 +224,16 @@ impl Steps {
             event.is_about("bottlerocketfleets", "fleet")
                 && answer.pointer(&format!("/status/slots/{shadow}")).is_some()
         })?;
-        let staged = of_shadow("staged", "/status/current_state", "StagedAndPerformedUpdate")?;
+        let staged = of_shadow(
+            "staged",
+            "/status/current_state",
+            "StagedAndPerformedUpdate",
+        )?;
         Ok(Self {
             slot_taken,
             taken_up: first("taken up", &|event, answer| {
-                event.is_about("bottlerocketshadows", &shadow) && answer.pointer("/status/attempt").is_some()
+                event.is_about("bottlerocketshadows", &shadow)
+                    && answer.pointer("/status/attempt").is_some()
             })?,
             staged,
             cordoned: first("cordoned", &|event, _| {
@@ -189,7 +251,9 @@ impl Steps {
             ended: first("ended", &|event, answer| {
                 event.is_about("bottlerocketshadows", &shadow)
                     && answer.pointer("/spec/attempt").is_some()
-                    && answer.pointer("/spec/state").is_some_and(|state| state == "Idle")
+                    && answer
+                        .pointer("/spec/state")
+                        .is_some_and(|state| state == "Idle")
             })?,
         })
     }

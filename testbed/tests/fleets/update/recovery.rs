@@ -30,7 +30,10 @@ async fn rebooting_nodes_recover_while_the_webhook_is_down() -> Result<()> {
     ];
     let mut fleet = Fleet::quick(REBOOTING.len() + WAITING.len(), &env).await?;
     fleet.deploy("cart", 5, "3").await?;
-    fleet.set_faults(&Faults { reboot_ignored: true, ..Faults::default() });
+    fleet.set_faults(&Faults {
+        reboot_ignored: true,
+        ..Faults::default()
+    });
     pause_waiting(&fleet, true).await?;
     fleet.publish(NEW)?;
     three_wait_for_their_reboot(&fleet).await?;
@@ -46,21 +49,37 @@ async fn rebooting_nodes_recover_while_the_webhook_is_down() -> Result<()> {
                     && seen.goal == RebootedIntoUpdate
                     && seen.version.as_deref() == Some(OLD)
             };
-            let rebooted = history.now().filter(|(node, seen)| REBOOTING.contains(node) && back(seen));
+            let rebooted = history
+                .now()
+                .filter(|(node, seen)| REBOOTING.contains(node) && back(seen));
             rebooted.count() == REBOOTING.len()
         })
         .await?;
     for node in REBOOTING {
-        ensure!(keeps_pods_away(&fleet, node).await? == (false, false), "pods are kept away from {node}");
+        ensure!(
+            keeps_pods_away(&fleet, node).await? == (false, false),
+            "pods are kept away from {node}"
+        );
     }
     agents_are_refused(&mut audit).await?;
 
     pause_waiting(&fleet, false).await?;
     two_are_held_back_for_want_of_admission(&fleet).await?;
-    let slots = fleet.ledger().get("fleet").await?.status.unwrap_or_default().slots;
-    ensure!(slots.keys().eq(REBOOTING.map(shadow_name).iter()), "{slots:?}");
+    let slots = fleet
+        .ledger()
+        .get("fleet")
+        .await?
+        .status
+        .unwrap_or_default()
+        .slots;
+    ensure!(
+        slots.keys().eq(REBOOTING.map(shadow_name).iter()),
+        "{slots:?}"
+    );
     for node in WAITING {
-        let begun = fleet.history().has_seen(node, |seen| seen.goal != Idle || seen.cordoned || seen.marked);
+        let begun = fleet.history().has_seen(node, |seen| {
+            seen.goal != Idle || seen.cordoned || seen.marked
+        });
         ensure!(!begun, "{node} has begun to move: {:?}", fleet.seen(node)?);
     }
 
@@ -81,7 +100,10 @@ async fn pause_waiting(fleet: &Fleet, paused: bool) -> Result<()> {
 /// Drained, tainted, the reboot claimed and asked for, and the hosts do nothing yet.
 async fn three_wait_for_their_reboot(fleet: &Fleet) -> Result<()> {
     let asked = |node: &str| {
-        let host = REBOOTING.iter().position(|name| *name == node).and_then(|n| fleet.hosts.get(n));
+        let host = REBOOTING
+            .iter()
+            .position(|name| *name == node)
+            .and_then(|n| fleet.hosts.get(n));
         host.is_some_and(|host| host.count("reboot") > 0)
     };
     fleet
@@ -89,19 +111,34 @@ async fn three_wait_for_their_reboot(fleet: &Fleet) -> Result<()> {
             let waiting = |node: &str, seen: &Seen| {
                 seen.goal == RebootedIntoUpdate && seen.cordoned && seen.drained && asked(node)
             };
-            history.now().filter(|(node, seen)| waiting(node, seen)).count() == REBOOTING.len()
+            history
+                .now()
+                .filter(|(node, seen)| waiting(node, seen))
+                .count()
+                == REBOOTING.len()
         })
         .await?;
     for node in REBOOTING {
-        ensure!(keeps_pods_away(fleet, node).await? == (true, true), "{node} is not cordoned and tainted");
+        ensure!(
+            keeps_pods_away(fleet, node).await? == (true, true),
+            "{node} is not cordoned and tainted"
+        );
     }
     Ok(())
 }
 
 /// Cordoned, and tainted by us. The marker may stay: it says whose pods were evicted.
 async fn keeps_pods_away(fleet: &Fleet, node: &str) -> Result<(bool, bool)> {
-    let spec = Api::<Node>::all(fleet.client()).get(node).await?.spec.unwrap_or_default();
-    let tainted = spec.taints.iter().flatten().any(|taint| taint.key == UPDATING_TAINT);
+    let spec = Api::<Node>::all(fleet.client())
+        .get(node)
+        .await?
+        .spec
+        .unwrap_or_default();
+    let tainted = spec
+        .taints
+        .iter()
+        .flatten()
+        .any(|taint| taint.key == UPDATING_TAINT);
     Ok((spec.unschedulable == Some(true), tainted))
 }
 
@@ -128,12 +165,17 @@ async fn agents_are_refused(audit: &mut AuditReader) -> Result<()> {
         }
         left.is_empty()
     };
-    audit.wait_for("refusals of all three agents", refused).await?;
+    audit
+        .wait_for("refusals of all three agents", refused)
+        .await?;
     Ok(())
 }
 
 /// The leader would start them, and says why it does not.
 async fn two_are_held_back_for_want_of_admission(fleet: &Fleet) -> Result<()> {
-    let lines = ["brupop_admission_enforced 0", r#"brupop_nodes_reason{reason="AdmissionNotEnforced"} 2"#];
+    let lines = [
+        "brupop_admission_enforced 0",
+        r#"brupop_nodes_reason{reason="AdmissionNotEnforced"} 2"#,
+    ];
     fleet.wait_for_metrics("reconciler", &lines).await
 }

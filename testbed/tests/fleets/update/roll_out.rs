@@ -23,15 +23,28 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
     let status = fleet.until_no_slot_is_taken().await?;
     ensure!(status.versions[NEW].succeeded == 4, "{status:?}");
     for number in 0..4 {
-        fleet.assert_node_is_clean(&format!("node-{number}")).await?;
+        fleet
+            .assert_node_is_clean(&format!("node-{number}"))
+            .await?;
     }
     // Why a node does not move is said after the slot is given back.
     let columns = await_until("the columns tell that it is done", async || {
-        let columns = fleet.kubectl(&format!("get brs -n {NAMESPACE} brs-node-0 -o wide")).await.ok()?;
+        let columns = fleet
+            .kubectl(&format!("get brs -n {NAMESPACE} brs-node-0 -o wide"))
+            .await
+            .ok()?;
         columns.contains("NoUpdate").then_some(columns)
     })
     .await?;
-    for column in ["STATE", "TARGET VERSION", "CRASH COUNT", "POOL", "REASON", NEW, DEFAULT_POOL] {
+    for column in [
+        "STATE",
+        "TARGET VERSION",
+        "CRASH COUNT",
+        "POOL",
+        "REASON",
+        NEW,
+        DEFAULT_POOL,
+    ] {
         ensure!(columns.contains(column), "{columns}");
     }
     for namespace in [NAMESPACE, "default"] {
@@ -73,15 +86,25 @@ async fn documented_commands_run(fleet: &Fleet) -> Result<()> {
 }
 
 async fn kubectl(fleet: &Fleet, command: &str) -> Result<()> {
-    let words = command.split(' ').skip(1).map(|word| word.trim_matches('\''));
-    fleet.control_plane.kubectl(words).await.with_context(|| command.to_owned()).map(drop)
+    let words = command
+        .split(' ')
+        .skip(1)
+        .map(|word| word.trim_matches('\''));
+    fleet
+        .control_plane
+        .kubectl(words)
+        .await
+        .with_context(|| command.to_owned())
+        .map(drop)
 }
 
 /// What Prometheus would scrape is what the objects say.
 async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
     let scraper = Scraper::start(&fleet.control_plane, Some(READER)).await?;
-    let leads =
-        |text: &&String| text.lines().any(|line| line.starts_with("brupop_leader") && line.ends_with(" 1"));
+    let leads = |text: &&String| {
+        text.lines()
+            .any(|line| line.starts_with("brupop_leader") && line.ends_with(" 1"))
+    };
     let texts = await_until("one reconciler leads", async || {
         let texts = scraped(fleet, &scraper, "reconciler").await.ok()?;
         (texts.iter().filter(leads).count() == 1).then_some(texts)

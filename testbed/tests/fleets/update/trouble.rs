@@ -16,17 +16,32 @@ const FIXED: &str = "1.20.1";
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_image_halts_its_version() -> Result<()> {
     let mut fleet = Fleet::quick(3, &[]).await?;
-    fleet.set_faults(&Faults { falls_back_on_boot: true, ..Faults::default() });
+    fleet.set_faults(&Faults {
+        falls_back_on_boot: true,
+        ..Faults::default()
+    });
     fleet.publish(NEW)?;
     fleet
         .until("the version is halted", |history| {
             let reasons: Vec<_> = history.now().map(|(_, seen)| seen.reason.clone()).collect();
-            reasons.iter().filter(|reason| *reason == "VersionHalted").count() >= 2
-                && history.now().all(|(_, seen)| seen.is_idle() && !seen.is_unavailable())
+            reasons
+                .iter()
+                .filter(|reason| *reason == "VersionHalted")
+                .count()
+                >= 2
+                && history
+                    .now()
+                    .all(|(_, seen)| seen.is_idle() && !seen.is_unavailable())
         })
         .await?;
-    let boots =
-        |fleet: &Fleet| fleet.history().outcomes().values().map(|outcome| outcome.boots - 1).sum::<usize>();
+    let boots = |fleet: &Fleet| {
+        fleet
+            .history()
+            .outcomes()
+            .values()
+            .map(|outcome| outcome.boots - 1)
+            .sum::<usize>()
+    };
     ensure!(boots(&fleet) == 1, "{} reboots", boots(&fleet));
     let (first, lifts_first) = halted(&fleet, "").await?;
 
@@ -34,8 +49,16 @@ async fn a_bad_image_halts_its_version() -> Result<()> {
     fleet.paste(&lifts_first).await?;
     fleet
         .until("one more has tried", |history| {
-            let tried = history.outcomes().values().map(|outcome| outcome.boots - 1).sum::<usize>() == 2;
-            tried && history.now().all(|(_, seen)| seen.is_idle() && !seen.is_unavailable())
+            let tried = history
+                .outcomes()
+                .values()
+                .map(|outcome| outcome.boots - 1)
+                .sum::<usize>()
+                == 2;
+            tried
+                && history
+                    .now()
+                    .all(|(_, seen)| seen.is_idle() && !seen.is_unavailable())
         })
         .await?;
     let (second, lifts_second) = halted(&fleet, &first).await?;
@@ -51,10 +74,21 @@ async fn a_bad_image_halts_its_version() -> Result<()> {
             history.now().any(|(_, seen)| seen.reason == "FleetPaused")
         })
         .await?;
-    let status = fleet.ledger().get("fleet").await?.status.unwrap_or_default();
+    let status = fleet
+        .ledger()
+        .get("fleet")
+        .await?
+        .status
+        .unwrap_or_default();
     let record = &status.versions[NEW];
-    ensure!(record.halted.as_ref().is_some_and(|halt| halt.at == second), "{record:?}");
-    ensure!(record.acknowledged_at.as_deref() == Some(&first), "{record:?}");
+    ensure!(
+        record.halted.as_ref().is_some_and(|halt| halt.at == second),
+        "{record:?}"
+    );
+    ensure!(
+        record.acknowledged_at.as_deref() == Some(&first),
+        "{record:?}"
+    );
     fleet.paste(&lifts_second).await?;
     fleet
         .until_ledger("the second halt is lifted, too", |status| {
@@ -66,14 +100,22 @@ async fn a_bad_image_halts_its_version() -> Result<()> {
 
     fleet.pause(false).await?;
     fleet
-        .until("the nodes that do not back off run the new release", |history| {
-            history.now().filter(|(_, seen)| seen.version.as_deref() == Some(FIXED)).count() >= 1
-                && history.now().all(|(_, seen)| {
-                    seen.is_idle()
-                        && !seen.is_unavailable()
-                        && (seen.version.as_deref() == Some(FIXED) || seen.reason == "BackingOff")
-                })
-        })
+        .until(
+            "the nodes that do not back off run the new release",
+            |history| {
+                history
+                    .now()
+                    .filter(|(_, seen)| seen.version.as_deref() == Some(FIXED))
+                    .count()
+                    >= 1
+                    && history.now().all(|(_, seen)| {
+                        seen.is_idle()
+                            && !seen.is_unavailable()
+                            && (seen.version.as_deref() == Some(FIXED)
+                                || seen.reason == "BackingOff")
+                    })
+            },
+        )
         .await?;
     fleet.check()
 }
@@ -83,12 +125,16 @@ async fn halted(fleet: &Fleet, earlier: &str) -> Result<(String, String)> {
     let ledger = fleet.ledger();
     let told = await_until(format!("a halt after {earlier:?}"), async || {
         let status = ledger.get("fleet").await.ok()?.status?;
-        let condition = status.conditions.into_iter().find(|condition| condition.type_ == "Halted")?;
+        let condition = status
+            .conditions
+            .into_iter()
+            .find(|condition| condition.type_ == "Halted")?;
         let at = &status.versions.get(NEW)?.halted.as_ref()?.at;
         let is_told = status.halted.as_deref() == Some(NEW)
             && condition.reason == "FailureBudgetSpent"
             && condition.message.contains(at);
-        (at.as_str() > earlier && status.slots.is_empty() && is_told).then(|| (at.clone(), condition.message))
+        (at.as_str() > earlier && status.slots.is_empty() && is_told)
+            .then(|| (at.clone(), condition.message))
     });
     let (at, message) = told.await?;
     let (why, command) = message.split_once("kubectl ").context("no command")?;
@@ -106,7 +152,9 @@ async fn an_unreadable_shadow_stops_no_other_node() -> Result<()> {
         "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
     }]}});
     fleet
-        .kubectl(&format!("patch crd bottlerocketshadows.brupop.bottlerocket.aws --type=merge -p {anything}"))
+        .kubectl(&format!(
+            "patch crd bottlerocketshadows.brupop.bottlerocket.aws --type=merge -p {anything}"
+        ))
         .await?;
     let nonsense = Patch::Merge(json!({"spec": {"state": {"not": "a state"}}}));
     await_until("the nonsense is stored", async || {
@@ -115,13 +163,23 @@ async fn an_unreadable_shadow_stops_no_other_node() -> Result<()> {
             NAMESPACE,
             &kube::discovery::ApiResource::erase::<BottlerocketShadow>(&()),
         );
-        api.patch("brs-node-0", &PatchParams::default(), &nonsense).await.ok()
+        api.patch("brs-node-0", &PatchParams::default(), &nonsense)
+            .await
+            .ok()
     })
     .await?;
     fleet.publish(NEW)?;
     fleet.until_runs("node-1", NEW).await?;
-    fleet.wait_for_metrics("reconciler", &["brupop_skipped_objects{kind=\"BottlerocketShadow\"} 1"]).await?;
-    ensure!(fleet.hosts[0].boot_id() == boot_id, "a host was rebooted for a shadow that nobody can read");
+    fleet
+        .wait_for_metrics(
+            "reconciler",
+            &["brupop_skipped_objects{kind=\"BottlerocketShadow\"} 1"],
+        )
+        .await?;
+    ensure!(
+        fleet.hosts[0].boot_id() == boot_id,
+        "a host was rebooted for a shadow that nobody can read"
+    );
     ensure!(!fleet.seen("node-0")?.is_unavailable());
     fleet.check()
 }

@@ -11,7 +11,10 @@ use brupop_testbed::audit::Event;
 /// again with a fresh one. Its log keeps the first annotations. The answer is the last one's, and that is the row's.
 pub fn rules_are_in_the_audit_log(events: &[Event], table: &[Row]) -> Result<()> {
     let (mut named, mut stale) = (0, Vec::new());
-    for row in table.iter().filter(|row| row.is_for_the_api_server() && row.ask.is_about_a_shadow()) {
+    for row in table
+        .iter()
+        .filter(|row| row.is_for_the_api_server() && row.ask.is_about_a_shadow())
+    {
         // What is too deep cannot be read here; accounts of other namespaces are asked about by nobody.
         if matches!(row.ask, Ask::Text(_)) || row.actor.account().is_none() {
             continue;
@@ -22,9 +25,15 @@ pub fn rules_are_in_the_audit_log(events: &[Event], table: &[Row]) -> Result<()>
         };
         match row.verdict {
             Verdict::Allowed if row.rule().is_some() => {
-                let noted = line()?.annotations.get("shadows.brupop.bottlerocket.aws/rule");
+                let noted = line()?
+                    .annotations
+                    .get("shadows.brupop.bottlerocket.aws/rule");
                 let noted = noted.with_context(|| format!("{}: no annotation", row.says))?;
-                if row.rule() == Some(noted) { named += 1 } else { stale.push((&row.says, noted)) }
+                if row.rule() == Some(noted) {
+                    named += 1
+                } else {
+                    stale.push((&row.says, noted))
+                }
             }
             Verdict::ByWebhook(rule) | Verdict::ByBoth(rule) => {
                 let event = line()?;
@@ -34,7 +43,13 @@ pub fn rules_are_in_the_audit_log(events: &[Event], table: &[Row]) -> Result<()>
             _ => {}
         }
     }
-    println!("the audit log names the rules of {named} rows, and another of {}: {stale:?}", stale.len());
-    ensure!(named >= 150 && stale.len() * 20 < named, "of too many rows another rule is named");
+    println!(
+        "the audit log names the rules of {named} rows, and another of {}: {stale:?}",
+        stale.len()
+    );
+    ensure!(
+        named >= 150 && stale.len() * 20 < named,
+        "of too many rows another rule is named"
+    );
     Ok(())
 }

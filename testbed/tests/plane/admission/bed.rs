@@ -35,8 +35,15 @@ pub struct Bed {
 
 impl Bed {
     /// Awaits that everybody is there.
-    pub async fn take_part(control_plane: &ControlPlane, namespace: &str, nodes: &[Node]) -> Result<Self> {
-        Ok(Self { cast: cast(control_plane, namespace, nodes).await?, known: Mutex::default() })
+    pub async fn take_part(
+        control_plane: &ControlPlane,
+        namespace: &str,
+        nodes: &[Node],
+    ) -> Result<Self> {
+        Ok(Self {
+            cast: cast(control_plane, namespace, nodes).await?,
+            known: Mutex::default(),
+        })
     }
 
     /// Awaits that the API server's cache has forgotten the tokens of what is gone.
@@ -61,7 +68,11 @@ impl Bed {
     }
 
     pub fn shadow_path(&self, host: Host) -> String {
-        format!("{}/brs-{}", self.shadows_path(), self.world().node(host).name)
+        format!(
+            "{}/brs-{}",
+            self.shadows_path(),
+            self.world().node(host).name
+        )
     }
 
     fn shadows_path(&self) -> String {
@@ -69,10 +80,30 @@ impl Bed {
     }
 
     /// Asks in JSON; the body of a PATCH is a JSON patch if it is a list, else a merge patch.
-    pub async fn ask(&self, actor: Actor, method: Method, path: &str, body: &Json) -> Result<Answer> {
+    pub async fn ask(
+        &self,
+        actor: Actor,
+        method: Method,
+        path: &str,
+        body: &Json,
+    ) -> Result<Answer> {
         let content_type = raw::content_type(&method, body);
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        self.send(actor, Request { method, path: path.to_owned(), content_type, body }, "testbed").await
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        self.send(
+            actor,
+            Request {
+                method,
+                path: path.to_owned(),
+                content_type,
+                body,
+            },
+            "testbed",
+        )
+        .await
     }
 
     /// `says` is how the caller calls itself: the audit log keeps it.
@@ -86,7 +117,11 @@ impl Bed {
         for (name, value) in &caller.headers {
             request = request.header(name, value);
         }
-        match caller.client.request(request.body(asked.body.into_bytes())?).await {
+        match caller
+            .client
+            .request(request.body(asked.body.into_bytes())?)
+            .await
+        {
             Ok(answer) => Ok(Ok(answer)),
             Err(kube::Error::Api(status)) => Ok(Err((status.code, status.message.clone()))),
             Err(error) => Err(error).context(format!("{actor:?}: {}", asked.path)),
@@ -100,7 +135,10 @@ impl Bed {
 
     /// What is stored under this path; null if nothing is.
     async fn stored(&self, path: &str) -> Result<Json> {
-        match self.ask(Actor::Admin, Method::GET, path, &Json::Null).await? {
+        match self
+            .ask(Actor::Admin, Method::GET, path, &Json::Null)
+            .await?
+        {
             Ok(object) => Ok(object),
             Err((404, _)) => Ok(Json::Null),
             Err((code, message)) => bail!("{path}: {code} {message}"),
@@ -108,11 +146,19 @@ impl Bed {
     }
 
     async fn delete(&self, path: &str) -> Result<()> {
-        match self.ask(Actor::Admin, Method::DELETE, path, &Json::Null).await? {
+        match self
+            .ask(Actor::Admin, Method::DELETE, path, &Json::Null)
+            .await?
+        {
             // It waits for a finalizer that a row has set.
-            Ok(object) if object["metadata"].get("finalizers").is_some() => {
-                self.admin(Method::PATCH, path, &json!({"metadata": {"finalizers": null}})).await.map(drop)
-            }
+            Ok(object) if object["metadata"].get("finalizers").is_some() => self
+                .admin(
+                    Method::PATCH,
+                    path,
+                    &json!({"metadata": {"finalizers": null}}),
+                )
+                .await
+                .map(drop),
             Ok(_) | Err((404, _)) => Ok(()),
             Err((code, message)) => bail!("{path}: {code} {message}"),
         }
@@ -130,10 +176,14 @@ impl Bed {
         }
         let path = self.shadow_path(row.of);
         self.delete(&path).await?;
-        let mut made = self.admin(Method::POST, &self.shadows_path(), &shadow).await?;
+        let mut made = self
+            .admin(Method::POST, &self.shadows_path(), &shadow)
+            .await?;
         if let Some(status) = shadow.get("status") {
             let status = json!({"status": status});
-            made = self.admin(Method::PATCH, &format!("{path}/status"), &status).await?;
+            made = self
+                .admin(Method::PATCH, &format!("{path}/status"), &status)
+                .await?;
         }
         Ok(made)
     }
@@ -156,16 +206,20 @@ impl Bed {
             },
             "spec": {"state": "Idle"},
         });
-        self.admin(Method::POST, &self.shadows_path(), &shadow).await?;
+        self.admin(Method::POST, &self.shadows_path(), &shadow)
+            .await?;
         let status = json!({"status": {"current_state": "Idle", "boot_id": "b1"}});
-        self.admin(Method::PATCH, &format!("{path}/status"), &status).await?;
+        self.admin(Method::PATCH, &format!("{path}/status"), &status)
+            .await?;
         Ok(())
     }
 
     /// The verdict is given, by the one who should, and what is stored afterwards is as it should be.
     async fn check(&self, gates: Gates, row: &Row, verdict: Verdict) -> Result<()> {
         if !row.ask.is_about_a_shadow() {
-            let answer = self.send(row.actor, row.request(self.world(), &Json::Null), &row.says).await?;
+            let answer = self
+                .send(row.actor, row.request(self.world(), &Json::Null), &row.says)
+                .await?;
             return compare(verdict, gates, &answer);
         }
         let path = self.shadow_path(row.of);
@@ -176,33 +230,54 @@ impl Bed {
         } else {
             self.shadow(row).await?
         };
-        let draft = if row.ask.creates() { row.shadow(self.world()) } else { before.clone() };
-        let answer = self.send(row.actor, row.request(self.world(), &draft), &row.says).await?;
+        let draft = if row.ask.creates() {
+            row.shadow(self.world())
+        } else {
+            before.clone()
+        };
+        let answer = self
+            .send(row.actor, row.request(self.world(), &draft), &row.says)
+            .await?;
         if row.ask == Ask::DeleteAll {
             self.known().clear();
         }
         compare(verdict, gates, &answer)?;
         let Ok(answer) = answer else {
             let after = self.stored(&path).await?;
-            ensure!(content(&after) == content(&before), "refused, and yet changed: {after}");
+            ensure!(
+                content(&after) == content(&before),
+                "refused, and yet changed: {after}"
+            );
             // Not even written again, unless the garbage collector has come by.
-            ensure!(after == before || !row.metadata.is_null(), "refused, and yet written: {after}");
+            ensure!(
+                after == before || !row.metadata.is_null(),
+                "refused, and yet written: {after}"
+            );
             self.remember(row, after);
             return Ok(());
         };
         // What is created may have another name than was expected.
-        let made = answer["metadata"]["name"].as_str().filter(|_| row.ask.creates());
+        let made = answer["metadata"]["name"]
+            .as_str()
+            .filter(|_| row.ask.creates());
         let path = made.map_or(path, |name| format!("{}/{name}", self.shadows_path()));
         let expected = match row.stored {
             Stored::Unchanged => before.clone(),
-            Stored::AsAsked => row.after(&draft).context("the row cannot tell what is stored")?,
+            Stored::AsAsked => row
+                .after(&draft)
+                .context("the row cannot tell what is stored")?,
         };
         let after = match self.stored(&path).await? {
             // The garbage collector deletes what has an owner that is not there, sometimes before it is read.
-            Json::Null if !expected.is_null() && (row.ask.creates() || !row.metadata.is_null()) => answer,
+            Json::Null if !expected.is_null() && (row.ask.creates() || !row.metadata.is_null()) => {
+                answer
+            }
             after => after,
         };
-        ensure!(content(&after) == content(&expected), "stored {after}, not {expected}");
+        ensure!(
+            content(&after) == content(&expected),
+            "stored {after}, not {expected}"
+        );
         if row.ask.creates() {
             self.delete(&path).await?;
         } else if after == before {
@@ -220,7 +295,10 @@ impl Bed {
 
     /// All rows for the API server: how many, and those that do not hold, by what they say.
     pub async fn check_all(&self, gates: Gates, table: &[Row]) -> (usize, Vec<String>) {
-        let rows = table.iter().filter(|row| row.is_for_the_api_server()).map(|row| (row, row.verdict));
+        let rows = table
+            .iter()
+            .filter(|row| row.is_for_the_api_server())
+            .map(|row| (row, row.verdict));
         let setup = format!("{gates:?}");
         let (there, gone): (Vec<_>, Vec<_>) = rows.partition(|(row, _)| !row.actor.is_gone());
         let (here, mut wrong) = self.check_these(&setup, gates, there.into_iter()).await;
@@ -232,9 +310,12 @@ impl Bed {
 
     /// The rows that RBAC refuses, now that it does not: what is behind it.
     pub async fn check_behind_rbac(&self, gates: Gates, table: &[Row]) -> (usize, Vec<String>) {
-        let rows = table.iter().filter(|row| row.is_for_the_api_server() && row.verdict == Verdict::ByRbac);
+        let rows = table
+            .iter()
+            .filter(|row| row.is_for_the_api_server() && row.verdict == Verdict::ByRbac);
         let behind = rows.filter_map(|row| Some((row, row.behind?)));
-        self.check_these(&format!("behind RBAC, {gates:?}"), gates, behind).await
+        self.check_these(&format!("behind RBAC, {gates:?}"), gates, behind)
+            .await
     }
 
     async fn check_these(
@@ -249,7 +330,12 @@ impl Bed {
             if let Err(error) = self.check(gates, row, verdict).await {
                 let text = format!("{error:#}");
                 let end = text.floor_char_boundary(900);
-                wrong.push(format!("{setup}: {:?}: {}: {}", row.actor, row.says, &text[..end]));
+                wrong.push(format!(
+                    "{setup}: {:?}: {}: {}",
+                    row.actor,
+                    row.says,
+                    &text[..end]
+                ));
             }
         }
         (checked, wrong)
@@ -272,7 +358,8 @@ fn compare(verdict: Verdict, gates: Gates, answer: &Answer) -> Result<()> {
 /// Code and words of the refusal, if there is one with these gates.
 fn refusal(verdict: Verdict, gates: Gates) -> Option<(u16, [&'static str; 2])> {
     const POLICY: &str = "ValidatingAdmissionPolicy '";
-    const WEBHOOK: &str = "admission webhook \"shadows.brupop.bottlerocket.aws\" denied the request: ";
+    const WEBHOOK: &str =
+        "admission webhook \"shadows.brupop.bottlerocket.aws\" denied the request: ";
     match (verdict, gates) {
         (Verdict::ByRbac, _) => Some((403, ["cannot", "User \""])),
         (Verdict::BySchema(words), _) => Some((422, [words, "is invalid"])),
@@ -296,5 +383,8 @@ fn content(object: &Json) -> ([Option<Json>; 4], [Json; 2]) {
         }
         if half == json!({}) { Json::Null } else { half }
     };
-    (["ownerReferences", "labels", "finalizers", "annotations"].map(metadata), ["spec", "status"].map(half))
+    (
+        ["ownerReferences", "labels", "finalizers", "annotations"].map(metadata),
+        ["spec", "status"].map(half),
+    )
 }

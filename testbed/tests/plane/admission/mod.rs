@@ -23,20 +23,38 @@ use std::time::Instant;
 /// What only the webhook refuses an agent: a claim without a grant. As a dry run.
 async fn claim(bed: &Bed) -> Result<bed::Answer> {
     let path = format!("{}/status?dryRun=All", bed.shadow_path(Host::First));
-    bed.ask(Actor::Agent, Method::PATCH, &path, &json!({"status": {"reboot_requested": "b1"}})).await
+    bed.ask(
+        Actor::Agent,
+        Method::PATCH,
+        &path,
+        &json!({"status": {"reboot_requested": "b1"}}),
+    )
+    .await
 }
 
 /// What both refuse an agent, as a dry run.
 async fn other_node(bed: &Bed) -> Result<bed::Answer> {
     let path = format!("{}/status?dryRun=All", bed.shadow_path(Host::Second));
-    bed.ask(Actor::Agent, Method::PATCH, &path, &json!({"status": {"message": "m"}})).await
+    bed.ask(
+        Actor::Agent,
+        Method::PATCH,
+        &path,
+        &json!({"status": {"message": "m"}}),
+    )
+    .await
 }
 
 /// What the policy refuses the reconciler, and the webhook is not asked about.
 async fn node_check(bed: &Bed) -> Result<bed::Answer> {
     let annotation = json!({brupop_api::names::admission_check::NODE_ANNOTATION: "x"});
     let body = json!({"metadata": {"annotations": annotation}});
-    bed.ask(Actor::Reconciler, Method::PATCH, "/api/v1/nodes/node-0?dryRun=All", &body).await
+    bed.ask(
+        Actor::Reconciler,
+        Method::PATCH,
+        "/api/v1/nodes/node-0?dryRun=All",
+        &body,
+    )
+    .await
 }
 
 fn refused(answer: Result<bed::Answer>, word: &str) -> bool {
@@ -67,16 +85,25 @@ async fn gates_are(bed: &Bed, gates: Gates) -> Result<()> {
 async fn applying_again_changes_nothing(control_plane: &ControlPlane) -> Result<()> {
     let budgets = async || {
         let columns = "custom-columns=:metadata.name,:metadata.generation";
-        control_plane.kubectl(["get", "pdb", "-n", NAMESPACE, "--no-headers", "-o", columns]).await
+        control_plane
+            .kubectl(["get", "pdb", "-n", NAMESPACE, "--no-headers", "-o", columns])
+            .await
     };
     let before = budgets().await?;
     let again = apply_overlay(control_plane, "default").await?;
     // kubectl calls every budget "configured", because it sends the selector each time; the generation knows better.
-    let unchanged =
-        |line: &&str| line.ends_with(" unchanged") || line.starts_with("poddisruptionbudget.policy/");
+    let unchanged = |line: &&str| {
+        line.ends_with(" unchanged") || line.starts_with("poddisruptionbudget.policy/")
+    };
     let changed: Vec<_> = again.lines().filter(|line| !unchanged(line)).collect();
-    ensure!(changed.is_empty() && again.lines().count() > 25, "applied again: {changed:?}");
-    ensure!(budgets().await? == before, "the budgets have changed: {before}");
+    ensure!(
+        changed.is_empty() && again.lines().count() > 25,
+        "applied again: {changed:?}"
+    );
+    ensure!(
+        budgets().await? == before,
+        "the budgets have changed: {before}"
+    );
     Ok(())
 }
 
@@ -106,9 +133,15 @@ async fn managers_do_not_grow(bed: &Bed) -> Result<()> {
         }
     }
     let (code, message) = refusal.context("32 managers")?;
-    ensure!(code == 403 && message.contains("agent-managed-fields") && message.contains("16"), "{message}");
-    let stored = bed.ask(Actor::Admin, Method::GET, &path, &Json::Null).await?;
-    let managers = stored.map(|object| object["metadata"]["managedFields"].as_array().map(Vec::len));
+    ensure!(
+        code == 403 && message.contains("agent-managed-fields") && message.contains("16"),
+        "{message}"
+    );
+    let stored = bed
+        .ask(Actor::Admin, Method::GET, &path, &Json::Null)
+        .await?;
+    let managers =
+        stored.map(|object| object["metadata"]["managedFields"].as_array().map(Vec::len));
     ensure!(managers == Ok(Some(16)), "{managers:?}");
     Ok(())
 }
@@ -119,15 +152,30 @@ async fn all_rights(bed: &Bed, given: bool) -> Result<()> {
     let group = format!("system:serviceaccounts:{}", bed.namespace());
     let binding = cluster_role_binding("everything", "cluster-admin", "Group", &group);
     let answer = if given {
-        bed.ask(Actor::Admin, Method::POST, BINDINGS, &binding).await?
+        bed.ask(Actor::Admin, Method::POST, BINDINGS, &binding)
+            .await?
     } else {
-        bed.ask(Actor::Admin, Method::DELETE, &format!("{BINDINGS}/everything"), &Json::Null).await?
+        bed.ask(
+            Actor::Admin,
+            Method::DELETE,
+            &format!("{BINDINGS}/everything"),
+            &Json::Null,
+        )
+        .await?
     };
     ensure!(answer.is_ok(), "{answer:?}");
     let secrets = format!("/api/v1/namespaces/{}/secrets", bed.namespace());
-    for actor in [Actor::Agent, Actor::Reconciler, Actor::Webhook, Actor::Stray] {
+    for actor in [
+        Actor::Agent,
+        Actor::Reconciler,
+        Actor::Webhook,
+        Actor::Stray,
+    ] {
         await_until(format!("{actor:?}'s rights: {given}"), async || {
-            let answer = bed.ask(actor, Method::GET, &secrets, &Json::Null).await.ok()?;
+            let answer = bed
+                .ask(actor, Method::GET, &secrets, &Json::Null)
+                .await
+                .ok()?;
             (answer.is_ok() == given).then_some(())
         })
         .await?;
@@ -146,8 +194,13 @@ async fn every_row(bed: &Bed, gates: Gates, setup: &str) -> Result<Vec<String>> 
     all_rights(bed, false).await?;
     wrong.extend(more);
     let (took, in_all) = (took.as_secs_f32(), began.elapsed().as_secs_f32());
-    println!("{setup}: {rows} rows in {took:.1} s, {behind} again without RBAC, {in_all:.1} s in all");
-    ensure!(rows >= 150 && behind >= 50, "{rows} rows, {behind} of them behind RBAC");
+    println!(
+        "{setup}: {rows} rows in {took:.1} s, {behind} again without RBAC, {in_all:.1} s in all"
+    );
+    ensure!(
+        rows >= 150 && behind >= 50,
+        "{rows} rows, {behind} of them behind RBAC"
+    );
     Ok(wrong)
 }
 
@@ -167,7 +220,9 @@ fn one_of_each() -> Vec<Row> {
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_write_only_their_own_nodes_status() -> Result<()> {
     // The client calls each refusal by code 500 an error; here they are what is waited for.
-    let logs = tracing_subscriber::fmt().with_env_filter("error,kube_client=off").with_test_writer();
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter("error,kube_client=off")
+        .with_test_writer();
     let _ = logs.try_init();
     let control_plane = ControlPlane::start(Options::CLUSTER).await?;
     let began = Instant::now();
@@ -175,7 +230,10 @@ async fn agents_write_only_their_own_nodes_status() -> Result<()> {
 
     apply_overlay(&control_plane, "default").await?;
     let nodes = make_nodes(&control_plane.client(), 2).await?;
-    let kubelets = Kubelets::start(&control_plane, only(&["brupop-webhook"], &[("LINGER_SECONDS", "0")])?);
+    let kubelets = Kubelets::start(
+        &control_plane,
+        only(&["brupop-webhook"], &[("LINGER_SECONDS", "0")])?,
+    );
     let bed = Bed::take_part(&control_plane, NAMESPACE, &nodes).await?;
     passed("everybody is there");
     let mut wrong = Vec::new();
@@ -190,7 +248,11 @@ async fn agents_write_only_their_own_nodes_status() -> Result<()> {
 
     applying_again_changes_nothing(&control_plane).await?;
 
-    delete(&control_plane, &["validatingwebhookconfiguration", "brupop-webhook"]).await?;
+    delete(
+        &control_plane,
+        &["validatingwebhookconfiguration", "brupop-webhook"],
+    )
+    .await?;
     gates_are(&bed, Gates::PolicyAlone).await?;
     wrong.extend(every_row(&bed, Gates::PolicyAlone, "the policies alone").await?);
     passed("the policies alone");
@@ -212,25 +274,50 @@ async fn agents_write_only_their_own_nodes_status() -> Result<()> {
     for process in &webhooks {
         kubelets.signal(&process.namespace, &process.pod, Signal::CONT);
     }
-    control_plane.kubectl(["-n", NAMESPACE, "scale", "deployment", "brupop-webhook", "--replicas=0"]).await?;
-    await_until("the end of the webhook", async || kubelets.processes().is_empty().then_some(())).await?;
+    control_plane
+        .kubectl([
+            "-n",
+            NAMESPACE,
+            "scale",
+            "deployment",
+            "brupop-webhook",
+            "--replicas=0",
+        ])
+        .await?;
+    await_until("the end of the webhook", async || {
+        kubelets.processes().is_empty().then_some(())
+    })
+    .await?;
     passed("the webhook has ended");
     only_agents_depend_on_the_webhook(&bed, "dead").await?;
     passed("without the webhook");
 
     // Two operators in one cluster would each be asked about both: one is enough to be held to.
-    delete(&control_plane, &["validatingwebhookconfiguration", "brupop-webhook"]).await?;
+    delete(
+        &control_plane,
+        &["validatingwebhookconfiguration", "brupop-webhook"],
+    )
+    .await?;
     delete(&control_plane, &["validatingadmissionpolicy", "--all"]).await?;
     let renamed = json!({
         "namespace": "updates", "namePrefix": "team-", "nameSuffix": "-blue", "resources": ["manifests"],
     });
-    apply_overlay(&control_plane, throw_away_overlay(&control_plane, "renamed", renamed)?).await?;
+    apply_overlay(
+        &control_plane,
+        throw_away_overlay(&control_plane, "renamed", renamed)?,
+    )
+    .await?;
     let renamed = Bed::take_part(&control_plane, "updates", &nodes).await?;
     gates_are(&renamed, Gates::Both).await?;
     let (_, more) = renamed.check_all(Gates::Both, &one_of_each()).await;
     wrong.extend(more);
     passed("under other names");
 
-    ensure!(wrong.is_empty(), "{} rows do not hold:\n{}", wrong.len(), wrong.join("\n"));
+    ensure!(
+        wrong.is_empty(),
+        "{} rows do not hold:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
     Ok(())
 }

@@ -16,22 +16,37 @@ pub async fn only_agents_depend_on_the_webhook(bed: &Bed, how: &str) -> Result<(
     bed.idle_shadow(Host::First).await?;
     // The API server's own calls to a webhook that it has just lost are not retried by us.
     let mut last = None;
-    let failing = await_until(format!("a refusal while the webhook is {how}"), async || {
-        let path = format!("{}/status", bed.shadow_path(Host::First));
-        match bed.ask(Actor::Agent, Method::PATCH, &path, &json!({"status": {"message": how}})).await {
-            Ok(Err((500, message))) if message.contains("failed calling webhook") => Some(message),
-            answer => {
-                last = Some(answer);
-                None
+    let failing = await_until(
+        format!("a refusal while the webhook is {how}"),
+        async || {
+            let path = format!("{}/status", bed.shadow_path(Host::First));
+            match bed
+                .ask(
+                    Actor::Agent,
+                    Method::PATCH,
+                    &path,
+                    &json!({"status": {"message": how}}),
+                )
+                .await
+            {
+                Ok(Err((500, message))) if message.contains("failed calling webhook") => {
+                    Some(message)
+                }
+                answer => {
+                    last = Some(answer);
+                    None
+                }
             }
-        }
-    });
+        },
+    );
     let failing = failing.await;
     println!("{how}: {}", failing.with_context(|| format!("{last:?}"))?);
-    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": how}});
+    let lease =
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": how}});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": how},
         "spec": {"terminationGracePeriodSeconds": 0, "nodeName": "node-0", "containers": [{"name": "c", "image": "none"}]}});
-    let heartbeat = json!({"status": {"conditions": [{"type": "Tried", "status": "True", "reason": how}]}});
+    let heartbeat =
+        json!({"status": {"conditions": [{"type": "Tried", "status": "True", "reason": how}]}});
     // In its marker stands whatever the reconciler changes.
     let uncordon = json!({"metadata": {"annotations": {brupop_api::names::MARKER_ANNOTATION: "{}"}},
         "spec": {"unschedulable": null}});
@@ -39,21 +54,60 @@ pub async fn only_agents_depend_on_the_webhook(bed: &Bed, how: &str) -> Result<(
     let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     let pods = "/api/v1/namespaces/default/pods";
     for (actor, method, path, body) in [
-        (Actor::Admin, Method::PATCH, shadow.clone(), json!({"metadata": {"labels": {"by": "hand"}}})),
-        (Actor::Admin, Method::PATCH, format!("{shadow}/status"), json!({"status": {"message": "by hand"}})),
-        (Actor::Admin, Method::PATCH, node.to_owned(), json!({"spec": {"unschedulable": true}})),
-        (Actor::Admin, Method::PATCH, format!("{node}/status"), heartbeat),
+        (
+            Actor::Admin,
+            Method::PATCH,
+            shadow.clone(),
+            json!({"metadata": {"labels": {"by": "hand"}}}),
+        ),
+        (
+            Actor::Admin,
+            Method::PATCH,
+            format!("{shadow}/status"),
+            json!({"status": {"message": "by hand"}}),
+        ),
+        (
+            Actor::Admin,
+            Method::PATCH,
+            node.to_owned(),
+            json!({"spec": {"unschedulable": true}}),
+        ),
+        (
+            Actor::Admin,
+            Method::PATCH,
+            format!("{node}/status"),
+            heartbeat,
+        ),
         (Actor::Reconciler, Method::PATCH, node.to_owned(), uncordon),
         (Actor::Admin, Method::POST, leases.to_owned(), lease),
-        (Actor::Admin, Method::PATCH, format!("{leases}/{how}"), json!({"spec": {"holderIdentity": how}})),
+        (
+            Actor::Admin,
+            Method::PATCH,
+            format!("{leases}/{how}"),
+            json!({"spec": {"holderIdentity": how}}),
+        ),
         (Actor::Admin, Method::POST, pods.to_owned(), pod),
-        (Actor::Admin, Method::DELETE, format!("{pods}/{how}"), json!({})),
-        (Actor::Admin, Method::DELETE, format!("{leases}/{how}"), json!({})),
+        (
+            Actor::Admin,
+            Method::DELETE,
+            format!("{pods}/{how}"),
+            json!({}),
+        ),
+        (
+            Actor::Admin,
+            Method::DELETE,
+            format!("{leases}/{how}"),
+            json!({}),
+        ),
     ] {
         let began = Instant::now();
         let answer = bed.ask(actor, method, &path, &body).await?;
         ensure!(answer.is_ok(), "{how}: {actor:?}: {path}: {answer:?}");
-        ensure!(began.elapsed() < AT_ONCE, "{how}: {actor:?}: {path} took {:?}", began.elapsed());
+        ensure!(
+            began.elapsed() < AT_ONCE,
+            "{how}: {actor:?}: {path} took {:?}",
+            began.elapsed()
+        );
     }
     Ok(())
 }

@@ -28,15 +28,30 @@ pub struct Cast {
 }
 
 /// Awaits the pods that the overlay's controllers make, and takes a token for each actor.
-pub async fn cast(control_plane: &ControlPlane, namespace: &str, nodes: &[KubeNode]) -> Result<Cast> {
-    let stage = Stage { control_plane, client: control_plane.client(), namespace };
+pub async fn cast(
+    control_plane: &ControlPlane,
+    namespace: &str,
+    nodes: &[KubeNode],
+) -> Result<Cast> {
+    let stage = Stage {
+        control_plane,
+        client: control_plane.client(),
+        namespace,
+    };
     let agents = stage.pods("agent", nodes.len()).await?;
-    let (webhooks, reconcilers) = (stage.pods("webhook", 2).await?, stage.pods("reconciler", 1).await?);
-    let is_on =
-        |pod: &Pod, name: &str| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name);
+    let (webhooks, reconcilers) = (
+        stage.pods("webhook", 2).await?,
+        stage.pods("reconciler", 1).await?,
+    );
+    let is_on = |pod: &Pod, name: &str| {
+        pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name)
+    };
     let on = |name: &str| agents.iter().find(|pod| is_on(pod, name));
     let [first, second, again, longest] = World::node_names();
-    let (agent, other) = (on(&first).context("no agent")?, on(&second).context("no other agent")?);
+    let (agent, other) = (
+        on(&first).context("no agent")?,
+        on(&second).context("no other agent")?,
+    );
     let account = account(agent)?;
 
     let mut tokens = BTreeMap::new();
@@ -48,7 +63,10 @@ pub async fn cast(control_plane: &ControlPlane, namespace: &str, nodes: &[KubeNo
     ] {
         tokens.insert(actor, stage.token_of(pod).await?);
     }
-    tokens.insert(Actor::Unbound, control_plane.token(namespace, account).await?);
+    tokens.insert(
+        Actor::Unbound,
+        control_plane.token(namespace, account).await?,
+    );
     tokens.insert(Actor::SecretBound, stage.secret_bound(account).await?);
     tokens.insert(Actor::NodeBound, stage.node_bound(account, agent).await?);
     tokens.insert(Actor::DeletedPod, stage.deleted(account, &first).await?);
@@ -63,21 +81,51 @@ pub async fn cast(control_plane: &ControlPlane, namespace: &str, nodes: &[KubeNo
     let pod = stage.pod(namespace, "again-2", account, &again).await?;
     tokens.insert(Actor::NewNode, stage.token_of(&pod).await?);
 
-    let world = World { namespace: namespace.to_owned(), nodes: stage.nodes().await?, former_uid: former };
+    let world = World {
+        namespace: namespace.to_owned(),
+        nodes: stage.nodes().await?,
+        former_uid: former,
+    };
     let mut callers = BTreeMap::new();
     for (actor, token) in tokens {
         let client = control_plane.client_for_token(&token).await?;
-        callers.insert(actor, Identity { client, headers: Vec::new() });
+        callers.insert(
+            actor,
+            Identity {
+                client,
+                headers: Vec::new(),
+            },
+        );
     }
-    for actor in [Actor::Impersonator, Actor::ImpersonatorOfTwo, Actor::ImpersonatorOfTheAccount] {
+    for actor in [
+        Actor::Impersonator,
+        Actor::ImpersonatorOfTwo,
+        Actor::ImpersonatorOfTheAccount,
+    ] {
         let headers = impersonating(actor, &world, account)?;
-        callers.insert(actor, Identity { client: stage.client.clone(), headers });
+        callers.insert(
+            actor,
+            Identity {
+                client: stage.client.clone(),
+                headers,
+            },
+        );
     }
-    callers.insert(Actor::Admin, Identity { client: stage.client, headers: Vec::new() });
+    callers.insert(
+        Actor::Admin,
+        Identity {
+            client: stage.client,
+            headers: Vec::new(),
+        },
+    );
     Ok(Cast { callers, world })
 }
 
-fn impersonating(actor: Actor, world: &World, account: &str) -> Result<Vec<(HeaderName, HeaderValue)>> {
+fn impersonating(
+    actor: Actor,
+    world: &World,
+    account: &str,
+) -> Result<Vec<(HeaderName, HeaderValue)>> {
     let user = format!("system:serviceaccount:{}:{account}", world.namespace);
     let mut headers = vec![(HeaderName::from_static("impersonate-user"), user.parse()?)];
     for (key, values) in actor.extra(world) {
@@ -91,7 +139,9 @@ fn impersonating(actor: Actor, world: &World, account: &str) -> Result<Vec<(Head
 
 fn account(pod: &Pod) -> Result<&str> {
     let spec = pod.spec.as_ref().context("spec")?;
-    spec.service_account_name.as_deref().context("a pod without an account")
+    spec.service_account_name
+        .as_deref()
+        .context("a pod without an account")
 }
 
 struct Stage<'a> {
@@ -104,11 +154,17 @@ impl Stage<'_> {
     /// Pods of a component, once there are this many.
     async fn pods(&self, component: &str, count: usize) -> Result<Vec<Pod>> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), self.namespace);
-        let wanted =
-            ListParams::default().labels(&format!("{}={component}", brupop_api::names::COMPONENT_LABEL));
+        let wanted = ListParams::default().labels(&format!(
+            "{}={component}",
+            brupop_api::names::COMPONENT_LABEL
+        ));
         let found = await_until(format!("{count} pods of the {component}"), async || {
             let mut found = pods.list(&wanted).await.ok()?.items;
-            found.retain(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()));
+            found.retain(|pod| {
+                pod.spec
+                    .as_ref()
+                    .is_some_and(|spec| spec.node_name.is_some())
+            });
             (found.len() >= count).then_some(found)
         });
         found.await
@@ -116,21 +172,31 @@ impl Stage<'_> {
 
     async fn token_of(&self, pod: &Pod) -> Result<String> {
         let namespace = pod.namespace().context("a namespace")?;
-        self.control_plane.bound_token(&namespace, account(pod)?, &pod.name_any()).await
+        self.control_plane
+            .bound_token(&namespace, account(pod)?, &pod.name_any())
+            .await
     }
 
     async fn secret_bound(&self, account: &str) -> Result<String> {
         let secrets = Api::<Secret>::namespaced(self.client.clone(), self.namespace);
         let secret = from_value(json!({"metadata": {"name": "bound"}}))?;
         let made = secrets.create(&PostParams::default(), &secret).await?;
-        self.control_plane.token_bound_to(self.namespace, account, &made).await
+        self.control_plane
+            .token_bound_to(self.namespace, account, &made)
+            .await
     }
 
     /// Bound to the Node of this pod, and to no pod.
     async fn node_bound(&self, account: &str, pod: &Pod) -> Result<String> {
-        let name = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).context("a node")?;
+        let name = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.node_name.clone())
+            .context("a node")?;
         let node = Api::<KubeNode>::all(self.client.clone()).get(&name).await?;
-        self.control_plane.token_bound_to(self.namespace, account, &node).await
+        self.control_plane
+            .token_bound_to(self.namespace, account, &node)
+            .await
     }
 
     /// Of a pod that was there when the token was used first, and is not any more. Anyone who asks awaits that the API
@@ -139,8 +205,13 @@ impl Stage<'_> {
         let pod = self.pod(self.namespace, "deleted", account, node).await?;
         let token = self.token_of(&pod).await?;
         self.use_once(&token).await?;
-        let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-        Api::<Pod>::namespaced(self.client.clone(), self.namespace).delete("deleted", &at_once).await?;
+        let at_once = DeleteParams {
+            grace_period_seconds: Some(0),
+            ..DeleteParams::default()
+        };
+        Api::<Pod>::namespaced(self.client.clone(), self.namespace)
+            .delete("deleted", &at_once)
+            .await?;
         Ok(token)
     }
 
@@ -155,21 +226,33 @@ impl Stage<'_> {
     async fn former(&self, account: &str, name: &str) -> Result<(String, [String; 2])> {
         let uid = self.node(name).await?.uid().context("a UID")?;
         let pod = self.pod(self.namespace, "again-1", account, name).await?;
-        let tokens = [self.token_of(&pod).await?, self.node_bound(account, &pod).await?];
+        let tokens = [
+            self.token_of(&pod).await?,
+            self.node_bound(account, &pod).await?,
+        ];
         for token in &tokens {
             self.use_once(token).await?;
         }
-        Api::<KubeNode>::all(self.client.clone()).delete(name, &DeleteParams::default()).await?;
+        Api::<KubeNode>::all(self.client.clone())
+            .delete(name, &DeleteParams::default())
+            .await?;
         self.node(name).await?;
         Ok((uid, tokens))
     }
 
     /// A Node of this name that has not opted in; the one that is there, if there is one.
     async fn node(&self, name: &str) -> Result<KubeNode> {
-        if let Some(node) = Api::<KubeNode>::all(self.client.clone()).get_opt(name).await? {
+        if let Some(node) = Api::<KubeNode>::all(self.client.clone())
+            .get_opt(name)
+            .await?
+        {
             return Ok(node);
         }
-        let node = NewNode { name: name.to_owned(), labels: BTreeMap::new(), ..NewNode::numbered(9)? };
+        let node = NewNode {
+            name: name.to_owned(),
+            labels: BTreeMap::new(),
+            ..NewNode::numbered(9)?
+        };
         node.create(&self.client).await
     }
 
@@ -180,7 +263,10 @@ impl Stage<'_> {
             let uid = api.get(&name).await?.uid().context("a UID")?;
             nodes.push(Node { name, uid });
         }
-        nodes.try_into().ok().with_context(|| format!("{} nodes", Host::ALL.len()))
+        nodes
+            .try_into()
+            .ok()
+            .with_context(|| format!("{} nodes", Host::ALL.len()))
     }
 
     async fn pod(&self, namespace: &str, name: &str, account: &str, node: &str) -> Result<Pod> {
@@ -189,35 +275,50 @@ impl Stage<'_> {
             "spec": {"nodeName": node, "serviceAccountName": account, "containers": [{"name": "c", "image": "none"}]},
         }))?;
         let api = Api::namespaced(self.client.clone(), namespace);
-        api.create(&PostParams::default(), &pod).await.with_context(|| format!("pod {name}"))
+        api.create(&PostParams::default(), &pod)
+            .await
+            .with_context(|| format!("pod {name}"))
     }
 
     /// An account of the operator's namespace with the agents' role.
     async fn stray(&self, role: &str) -> Result<String> {
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), self.namespace);
-        accounts.create(&PostParams::default(), &from_value(json!({"metadata": {"name": "stray"}}))?).await?;
+        accounts
+            .create(
+                &PostParams::default(),
+                &from_value(json!({"metadata": {"name": "stray"}}))?,
+            )
+            .await?;
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "stray"},
             // Role and account of the agents have the same name.
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
             "subjects": [{"kind": "ServiceAccount", "name": "stray", "namespace": self.namespace}],
         });
-        let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings", self.namespace);
+        let path = format!(
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+            self.namespace
+        );
         raw::request(&self.client, Method::POST, &path, &binding).await?;
         self.control_plane.token(self.namespace, "stray").await
     }
 
     /// Account and pod of the agent's names, in a namespace of another's.
     async fn elsewhere(&self, agent: &Pod) -> Result<String> {
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ELSEWHERE}});
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ELSEWHERE}});
         match raw::request(&self.client, Method::POST, "/api/v1/namespaces", &namespace).await {
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             made => drop(made?),
         }
         let account: ServiceAccount = from_value(json!({"metadata": {"name": account(agent)?}}))?;
-        Api::namespaced(self.client.clone(), ELSEWHERE).create(&PostParams::default(), &account).await?;
+        Api::namespaced(self.client.clone(), ELSEWHERE)
+            .create(&PostParams::default(), &account)
+            .await?;
         let [first, ..] = World::node_names();
-        let pod = self.pod(ELSEWHERE, &agent.name_any(), &account.name_any(), &first).await?;
+        let pod = self
+            .pod(ELSEWHERE, &agent.name_any(), &account.name_any(), &first)
+            .await?;
         self.token_of(&pod).await
     }
 }

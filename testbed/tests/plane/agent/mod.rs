@@ -17,7 +17,8 @@ use world::{SHADOW, World};
 async fn idle_with_update(world: &World) {
     world
         .until("Idle, and an update", |status| {
-            status.current_state == Some(State::Idle) && status.target_version.as_deref() == Some("1.20.1")
+            status.current_state == Some(State::Idle)
+                && status.target_version.as_deref() == Some("1.20.1")
         })
         .await;
 }
@@ -26,13 +27,22 @@ async fn idle_with_update(world: &World) {
 async fn starts_in_any_order_listens_if_told_and_ends_at_once() {
     let mut world = World::new().await;
     world.start_agent(&[("MY_NODE_NAME", "node-1")]);
-    let ended = tokio::time::timeout(DEADLINE, world.agent.as_mut().unwrap().wait()).await.unwrap().unwrap();
+    let ended = tokio::time::timeout(DEADLINE, world.agent.as_mut().unwrap().wait())
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(ended.code(), Some(1));
     let log = world.log();
-    assert!(log.contains("MY_NODE_NAME is node-1, but the token is that of a pod on node-0"), "{log}");
+    assert!(
+        log.contains("MY_NODE_NAME is node-1, but the token is that of a pod on node-0"),
+        "{log}"
+    );
 
     // Neither shadow nor a host that makes sense: no crash, and each is said once.
-    world.host.set_faults(Faults::answer(Call::Status, Answer::Nonsense("<html>".into())));
+    world.host.set_faults(Faults::answer(
+        Call::Status,
+        Answer::Nonsense("<html>".into()),
+    ));
     let pod = format!("probed-{}", std::process::id());
     world.start_agent(&[("MY_NODE_NAME", "node-0"), ("POD_NAME", &pod)]);
     await_until("a word on the missing shadow", async || {
@@ -42,7 +52,9 @@ async fn starts_in_any_order_listens_if_told_and_ends_at_once() {
     .unwrap();
     world.create_shadow().await;
     let asked = || world.calls("/updates/status");
-    await_until("three looks", async || (asked() >= 3).then_some(())).await.unwrap();
+    await_until("three looks", async || (asked() >= 3).then_some(()))
+        .await
+        .unwrap();
     let log = world.log();
     let warnings = log.lines().filter(|line| line.contains(" WARN ")).count();
     assert_eq!(warnings, 1, "{log}");
@@ -51,7 +63,11 @@ async fn starts_in_any_order_listens_if_told_and_ends_at_once() {
     a_stopped_agent_fails_its_probe(&world, &pod);
 
     // The shadow is made again: its status is reported again.
-    world.shadows.delete(SHADOW, &DeleteParams::default()).await.unwrap();
+    world
+        .shadows
+        .delete(SHADOW, &DeleteParams::default())
+        .await
+        .unwrap();
     world.create_shadow().await;
     idle_with_update(&world).await;
 
@@ -83,13 +99,27 @@ fn a_stopped_agent_fails_its_probe(world: &World, pod: &str) {
     let probe = || {
         let mut program =
             std::process::Command::new(binaries(&["brupop-agent"]).unwrap().join("brupop-agent"));
-        let ended = program.arg("--probe").env_clear().env("POD_NAME", pod).output().unwrap();
-        (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+        let ended = program
+            .arg("--probe")
+            .env_clear()
+            .env("POD_NAME", pod)
+            .output()
+            .unwrap();
+        (
+            ended.status.code(),
+            String::from_utf8_lossy(&ended.stderr).into_owned(),
+        )
     };
     let agent = world.agent.as_ref().unwrap();
     assert_eq!(probe(), (Some(0), String::new()));
     agent.signal(Signal::STOP).unwrap();
-    assert_eq!(probe(), (Some(1), format!("the agent of the pod {pod} has not answered for 3 s\n")));
+    assert_eq!(
+        probe(),
+        (
+            Some(1),
+            format!("the agent of the pod {pod} has not answered for 3 s\n")
+        )
+    );
     agent.signal(Signal::CONT).unwrap();
     assert_eq!(probe(), (Some(0), String::new()));
 }
@@ -98,6 +128,9 @@ fn a_stopped_agent_fails_its_probe(world: &World, pod: &str) {
 async fn ends_at_once(world: &mut World) {
     let mut agent = world.agent.take().unwrap();
     agent.signal(Signal::TERM).unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(2), agent.wait()).await.unwrap().unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(2), agent.wait())
+        .await
+        .unwrap()
+        .unwrap();
     assert!(ended.success(), "{ended}");
 }

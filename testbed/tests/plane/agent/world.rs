@@ -48,10 +48,16 @@ impl World {
         let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests");
         for name in MANIFESTS {
             let file = manifests.join(format!("{name}.yaml"));
-            control_plane.kubectl(["apply", "-f", file.to_str().unwrap()]).await.unwrap();
+            control_plane
+                .kubectl(["apply", "-f", file.to_str().unwrap()])
+                .await
+                .unwrap();
         }
         let established = "crd/bottlerocketshadows.brupop.bottlerocket.aws";
-        control_plane.kubectl(["wait", "--for=condition=Established", established]).await.unwrap();
+        control_plane
+            .kubectl(["wait", "--for=condition=Established", established])
+            .await
+            .unwrap();
         let node = make_nodes(&client, 1).await.unwrap().remove(0);
         let pod: Pod = from_value(json!({
             "metadata": {"name": "agent-0"},
@@ -63,9 +69,15 @@ impl World {
         .unwrap();
         let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
         pods.create(&PostParams::default(), &pod).await.unwrap();
-        let token = control_plane.bound_token(NAMESPACE, "brupop-agent", "agent-0").await.unwrap();
+        let token = control_plane
+            .bound_token(NAMESPACE, "brupop-agent", "agent-0")
+            .await
+            .unwrap();
         let folder = control_plane.dir().join("agent");
-        let pod = control_plane.server().write_service_account(&folder, &token, NAMESPACE).unwrap();
+        let pod = control_plane
+            .server()
+            .write_service_account(&folder, &token, NAMESPACE)
+            .unwrap();
         let host = Host::start(HostOptions {
             socket: control_plane.dir().join(SOCKET),
             socket_group: None,
@@ -76,7 +88,14 @@ impl World {
         })
         .unwrap();
         host.publish("1.20.1").unwrap();
-        Self { shadows: Api::namespaced(client, NAMESPACE), host, agent: None, control_plane, node, pod }
+        Self {
+            shadows: Api::namespaced(client, NAMESPACE),
+            host,
+            agent: None,
+            control_plane,
+            node,
+            pod,
+        }
     }
 
     /// Starts the agent; one that runs is killed.
@@ -87,7 +106,10 @@ impl World {
         command
             .env_clear()
             .envs(self.pod.clone())
-            .env("BOTTLEROCKET_API_SOCKET", self.control_plane.dir().join(SOCKET))
+            .env(
+                "BOTTLEROCKET_API_SOCKET",
+                self.control_plane.dir().join(SOCKET),
+            )
             .env("BOOT_ID_FILE", self.control_plane.dir().join(BOOT_ID))
             .env("START_JITTER", "0s")
             .env("REFRESH_INTERVAL", "1s")
@@ -95,12 +117,18 @@ impl World {
             .env("HOST_TIMEOUT", "1s")
             .env("TRACING_FILTER_DIRECTIVE", "info,brupop_agent=debug")
             .envs(more.iter().copied());
-        self.agent = Some(self.control_plane.sandbox().spawn("agent", command).unwrap());
+        self.agent = Some(
+            self.control_plane
+                .sandbox()
+                .spawn("agent", command)
+                .unwrap(),
+        );
     }
 
     /// What the agents have said so far.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.control_plane.sandbox().logs().join("agent.log")).unwrap_or_default()
+        std::fs::read_to_string(self.control_plane.sandbox().logs().join("agent.log"))
+            .unwrap_or_default()
     }
 
     /// The TCP ports on which the agent listens, as the kernel writes addresses.
@@ -110,25 +138,38 @@ impl World {
         let process = format!("/proc/{}", self.agent.as_ref().unwrap().id().unwrap());
         let files = std::fs::read_dir(format!("{process}/fd")).unwrap();
         let files = files.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
-        let sockets: Vec<_> = files.map(|file| file.to_string_lossy().into_owned()).collect();
-        let read = |table| std::fs::read_to_string(format!("{process}/net/{table}")).unwrap_or_default();
+        let sockets: Vec<_> = files
+            .map(|file| file.to_string_lossy().into_owned())
+            .collect();
+        let read =
+            |table| std::fs::read_to_string(format!("{process}/net/{table}")).unwrap_or_default();
         let tables = read("tcp") + &read("tcp6");
-        let all = tables.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let all = tables
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
         let listens = all.filter(|line| {
             line.get(3) == Some(&LISTEN)
-                && line.get(9).is_some_and(|inode| sockets.contains(&format!("socket:[{inode}]")))
+                && line
+                    .get(9)
+                    .is_some_and(|inode| sockets.contains(&format!("socket:[{inode}]")))
         });
         listens.map(|line| line[1].to_owned()).collect()
     }
 
     /// Makes the shadow, Idle, as the reconciler does.
     pub async fn create_shadow(&self) {
-        agents::idle_shadow(&self.control_plane, &self.node).await.unwrap();
+        agents::idle_shadow(&self.control_plane, &self.node)
+            .await
+            .unwrap();
     }
 
     /// How often the host was asked for this path.
     pub fn calls(&self, path: &str) -> usize {
-        self.host.calls().iter().filter(|call| call.path == path).count()
+        self.host
+            .calls()
+            .iter()
+            .filter(|call| call.path == path)
+            .count()
     }
 
     /// Awaits a status; the agent's log is shown if it does not come.

@@ -30,18 +30,29 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     let mut fleet = Fleet::quick(3, &[]).await?;
     let reader = Person::with(&fleet, "reader", Some("brupop-viewer")).await?;
     let operator = Person::with(&fleet, "operator", Some("brupop-operator")).await?;
-    let admin = Person { kubeconfig: fleet.control_plane.kubeconfig() };
-    admin.is_refused("status -n nosuch", &["there is no namespace nosuch"]).await?;
+    let admin = Person {
+        kubeconfig: fleet.control_plane.kubeconfig(),
+    };
+    admin
+        .is_refused("status -n nosuch", &["there is no namespace nosuch"])
+        .await?;
 
     a_reader_sees_and_changes_nothing(&fleet, &reader).await?;
     colours_are_shown_to_those_who_want_them(&reader).await?;
     let nobody = Person::with(&fleet, "nobody", None).await?;
-    let rights = ["you may not get bottlerocketfleets", "ClusterRole brupop-viewer gives this right"];
+    let rights = [
+        "you may not get bottlerocketfleets",
+        "ClusterRole brupop-viewer gives this right",
+    ];
     nobody.is_refused("status", &rights).await?;
     // What docs/operations.md says of Kubernetes' own roles.
     let viewer = Person::with(&fleet, "viewer", Some("view")).await?;
-    let why =
-        viewer.says("why node-0", &["Not shown: you may not list events in the namespace default"]).await?;
+    let why = viewer
+        .says(
+            "why node-0",
+            &["Not shown: you may not list events in the namespace default"],
+        )
+        .await?;
     ensure!(why.matches("Not shown").count() == 1, "{why}");
     let editor = Person::with(&fleet, "editor", Some("edit")).await?;
     the_plan_is_asked_of_the_leader(&fleet, &editor).await?;
@@ -60,23 +71,49 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
         }
         anyhow::bail!("the watch has ended")
     };
-    timeout(DEADLINE, paused).await.context("the watch shows no pause")??;
+    timeout(DEADLINE, paused)
+        .await
+        .context("the watch shows no pause")??;
 
     // No host boots the new version, and one node is left out.
     a_node_is_paused_once(&fleet, &admin).await?;
     a_pool_is_paused_once(&fleet, &reader, &admin).await?;
-    fleet.set_faults(&Faults { falls_back_on_boot: true, ..Faults::default() });
+    fleet.set_faults(&Faults {
+        falls_back_on_boot: true,
+        ..Faults::default()
+    });
     fleet.publish(NEW)?;
-    fleet.until_node("node-2", "is left alone", |seen| seen.reason == "NodePaused").await?;
+    fleet
+        .until_node("node-2", "is left alone", |seen| {
+            seen.reason == "NodePaused"
+        })
+        .await?;
     for node in ["node-0", "node-1"] {
-        fleet.until_node(node, "is held back", |seen| seen.reason == "FleetPaused").await?;
+        fleet
+            .until_node(node, "is held back", |seen| seen.reason == "FleetPaused")
+            .await?;
     }
-    let why = ["node-1: FleetPaused", "--context testbed resume`", "update to 1.20.0"];
+    let why = [
+        "node-1: FleetPaused",
+        "--context testbed resume`",
+        "update to 1.20.0",
+    ];
     reader.says("why node-1", &why).await?;
     let status: Json = reader.says_json("status").await?;
-    let waiting = |number: usize| (&status["waiting"][number]["reason"], &status["waiting"][number]["nodes"]);
-    ensure!(waiting(0) == (&json!("FleetPaused"), &json!(["node-0", "node-1"])), "{status}");
-    ensure!(waiting(1) == (&json!("NodePaused"), &json!(["node-2"])), "{status}");
+    let waiting = |number: usize| {
+        (
+            &status["waiting"][number]["reason"],
+            &status["waiting"][number]["nodes"],
+        )
+    };
+    ensure!(
+        waiting(0) == (&json!("FleetPaused"), &json!(["node-0", "node-1"])),
+        "{status}"
+    );
+    ensure!(
+        waiting(1) == (&json!("NodePaused"), &json!(["node-2"])),
+        "{status}"
+    );
     operator.says("resume", &["no longer paused"]).await?;
 
     a_halt_is_seen_and_lifted(&fleet, &reader, &operator).await?;
@@ -88,7 +125,10 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
 
 /// As on a terminal, where nobody has to ask for colours.
 async fn colours_are_shown_to_those_who_want_them(reader: &Person) -> Result<()> {
-    for (variables, coloured) in [(&["CLICOLOR_FORCE"][..], true), (&["CLICOLOR_FORCE", "NO_COLOR"], false)] {
+    for (variables, coloured) in [
+        (&["CLICOLOR_FORCE"][..], true),
+        (&["CLICOLOR_FORCE", "NO_COLOR"], false),
+    ] {
         let mut command = reader.command("status")?;
         command.envs(variables.iter().map(|variable| (variable, "1")));
         let output = timeout(DEADLINE, command.output()).await??;
@@ -102,44 +142,97 @@ async fn colours_are_shown_to_those_who_want_them(reader: &Person) -> Result<()>
 
 async fn a_reader_sees_and_changes_nothing(fleet: &Fleet, reader: &Person) -> Result<()> {
     let all = "3 of 3 nodes up to date, 0 moving, 0 waiting; 0 of 1 slots in use";
-    await_until("all is up to date", async || reader.says("status", &[all]).await.ok()).await?;
+    await_until("all is up to date", async || {
+        reader.says("status", &[all]).await.ok()
+    })
+    .await?;
     let json: Json = reader.says_json("status").await?;
-    ensure!(json["upToDate"] == 3 && json["states"][0]["version"] == "1.19.4", "{json}");
+    ensure!(
+        json["upToDate"] == 3 && json["states"][0]["version"] == "1.19.4",
+        "{json}"
+    );
     let why = reader
-        .says("why node-0", &["node-0: NoUpdate", "to go on", "1.19.4", "Not shown: you may not list events"])
+        .says(
+            "why node-0",
+            &[
+                "node-0: NoUpdate",
+                "to go on",
+                "1.19.4",
+                "Not shown: you may not list events",
+            ],
+        )
         .await?;
     ensure!(why.contains("ClusterRole view gives this right"), "{why}");
-    reader.says("history -o yaml", &["versions:", "you may not list events"]).await?;
-    let mut audit = fleet.control_plane.audit().from_now();
-    let (pause, node) = ("patch bottlerocketfleets.brupop.bottlerocket.aws", "you may not get nodes");
     reader
-        .is_refused("pause", &["you may not", pause, "ClusterRole brupop-operator gives this right"])
+        .says("history -o yaml", &["versions:", "you may not list events"])
         .await?;
-    reader.is_refused("pause node-0", &[node, "none of the operator's roles"]).await?;
-    reader.is_refused("plan", &["you may not get pods", "ClusterRole view gives this right"]).await?;
-    reader.says("why node-9", &["the node has no shadow", node]).await?;
+    let mut audit = fleet.control_plane.audit().from_now();
+    let (pause, node) = (
+        "patch bottlerocketfleets.brupop.bottlerocket.aws",
+        "you may not get nodes",
+    );
+    reader
+        .is_refused(
+            "pause",
+            &[
+                "you may not",
+                pause,
+                "ClusterRole brupop-operator gives this right",
+            ],
+        )
+        .await?;
+    reader
+        .is_refused("pause node-0", &[node, "none of the operator's roles"])
+        .await?;
+    reader
+        .is_refused(
+            "plan",
+            &["you may not get pods", "ClusterRole view gives this right"],
+        )
+        .await?;
+    reader
+        .says("why node-9", &["the node has no shadow", node])
+        .await?;
     let asked = audit.read()?;
-    let refused = asked.iter().filter(|event| event.user.username == "reader" && event.verb == "patch");
+    let refused = asked
+        .iter()
+        .filter(|event| event.user.username == "reader" && event.verb == "patch");
     ensure!(refused.map(Event::code).eq([403]), "{asked:#?}");
     Ok(())
 }
 
 async fn the_plan_is_asked_of_the_leader(fleet: &Fleet, editor: &Person) -> Result<()> {
-    let lease = Api::<Lease>::namespaced(fleet.client(), NAMESPACE).get(LEASE).await?;
-    let leader = lease.spec.and_then(|spec| spec.holder_identity).context("nobody leads")?;
+    let lease = Api::<Lease>::namespaced(fleet.client(), NAMESPACE)
+        .get(LEASE)
+        .await?;
+    let leader = lease
+        .spec
+        .and_then(|spec| spec.holder_identity)
+        .context("nobody leads")?;
     let mut audit = fleet.control_plane.audit().from_now();
     let plan: Json = editor.says_json("plan").await?;
-    ensure!(plan["nodes"].as_array().is_some_and(|nodes| nodes.len() == 3), "{plan}");
+    ensure!(
+        plan["nodes"]
+            .as_array()
+            .is_some_and(|nodes| nodes.len() == 3),
+        "{plan}"
+    );
     let asked = audit.wait_for("the command", |event| {
         event.is_about("pods", &leader) && event.object.subresource == "exec"
     });
     let asked = asked.await?.request_uri;
     let words = "command=%2Fbrupop-reconciler&command=plan&command=--output&command=json";
-    ensure!(asked.contains(words) && asked.contains("container=reconciler"), "{asked}");
+    ensure!(
+        asked.contains(words) && asked.contains("container=reconciler"),
+        "{asked}"
+    );
 
     // The same without the plugin.
     let kubectl = async |words: &str| {
-        fleet.control_plane.kubectl(["-n", NAMESPACE].into_iter().chain(words.split(' '))).await
+        fleet
+            .control_plane
+            .kubectl(["-n", NAMESPACE].into_iter().chain(words.split(' ')))
+            .await
     };
     let plan = kubectl("exec deploy/brupop-reconciler -- /brupop-reconciler plan").await?;
     ensure!(plan.starts_with("0 of 1 in update\n"), "{plan}");
@@ -161,25 +254,52 @@ async fn a_fleet_is_paused_once(fleet: &Fleet, operator: &Person) -> Result<()> 
     // By the name from which Flux takes nothing away at its next sync; `make neighbours` shows that.
     let managers = paused.metadata.managed_fields.iter().flatten();
     let by_plugin = managers.filter(|entry| entry.manager.as_deref() == Some("brupop-cli"));
-    ensure!(paused.spec.paused && by_plugin.count() == 1, "{:?}", paused.metadata.managed_fields);
+    ensure!(
+        paused.spec.paused && by_plugin.count() == 1,
+        "{:?}",
+        paused.metadata.managed_fields
+    );
     let done: Json = operator.says_json("pause").await?;
     ensure!(done["changed"] == false, "{done}");
     let asked = audit.read()?;
-    let written = asked.iter().filter(|event| event.user.username == "operator" && event.verb == "patch");
+    let written = asked
+        .iter()
+        .filter(|event| event.user.username == "operator" && event.verb == "patch");
     ensure!(written.count() == 1, "{asked:#?}");
     Ok(())
 }
 
 async fn annotation(fleet: &Fleet, node: &str, key: &str) -> Result<Option<String>> {
-    Ok(Api::<Node>::all(fleet.client()).get(node).await?.annotations().get(key).cloned())
+    Ok(Api::<Node>::all(fleet.client())
+        .get(node)
+        .await?
+        .annotations()
+        .get(key)
+        .cloned())
 }
 
 async fn a_node_is_paused_once(fleet: &Fleet, admin: &Person) -> Result<()> {
-    admin.says("pause node-2", &["the node node-2 is paused"]).await?;
-    admin.says("pause node-2", &["the node node-2 is paused already"]).await?;
-    admin.is_refused("pause --pool web", &["there is no pool web in the namespace"]).await?;
-    ensure!(annotation(fleet, "node-2", PAUSE_ANNOTATION).await?.as_deref() == Some("true"));
-    admin.is_refused("pause node-9", &["there is no Node node-9"]).await
+    admin
+        .says("pause node-2", &["the node node-2 is paused"])
+        .await?;
+    admin
+        .says("pause node-2", &["the node node-2 is paused already"])
+        .await?;
+    admin
+        .is_refused(
+            "pause --pool web",
+            &["there is no pool web in the namespace"],
+        )
+        .await?;
+    ensure!(
+        annotation(fleet, "node-2", PAUSE_ANNOTATION)
+            .await?
+            .as_deref()
+            == Some("true")
+    );
+    admin
+        .is_refused("pause node-9", &["there is no Node node-9"])
+        .await
 }
 
 /// Of a pool that has no nodes.
@@ -189,96 +309,223 @@ async fn a_pool_is_paused_once(fleet: &Fleet, reader: &Person, admin: &Person) -
         "spec": {"nodeSelector": {"matchLabels": {"tier": "of-no-node"}}}}))?;
     pools.create(&PostParams::default(), &pool).await?;
     let right = "you may not patch bottlerocketpools.brupop.bottlerocket.aws";
-    reader.is_refused("pause --pool web", &[right, "ClusterRole brupop-pool-editor"]).await?;
-    admin.says("pause --pool web", &["the pool web is paused: no update of its nodes starts"]).await?;
-    admin.says("pause --pool web", &["the pool web is paused already"]).await?;
+    reader
+        .is_refused(
+            "pause --pool web",
+            &[right, "ClusterRole brupop-pool-editor"],
+        )
+        .await?;
+    admin
+        .says(
+            "pause --pool web",
+            &["the pool web is paused: no update of its nodes starts"],
+        )
+        .await?;
+    admin
+        .says("pause --pool web", &["the pool web is paused already"])
+        .await?;
     ensure!(pools.get("web").await?.spec.paused);
-    admin.is_refused("pause web", &["there is no Node web; a pool has this name", "--pool web"]).await?;
+    admin
+        .is_refused(
+            "pause web",
+            &["there is no Node web; a pool has this name", "--pool web"],
+        )
+        .await?;
     await_until("the pool is counted", async || {
-        reader.says("status", &["POOLS", "web ", "0 of 0", "NoNodes"]).await.ok()
+        reader
+            .says("status", &["POOLS", "web ", "0 of 0", "NoNodes"])
+            .await
+            .ok()
     })
     .await?;
-    admin.says("resume --pool web", &["the pool web is no longer paused"]).await?;
+    admin
+        .says("resume --pool web", &["the pool web is no longer paused"])
+        .await?;
     ensure!(!pools.get("web").await?.spec.paused);
     pools.delete("web", &DeleteParams::default()).await?;
     Ok(())
 }
 
-async fn a_halt_is_seen_and_lifted(fleet: &Fleet, reader: &Person, operator: &Person) -> Result<()> {
-    operator.is_refused("resume-version 9.9.9", &["the version 9.9.9 is not halted"]).await?;
-    let second = await_until("one node is held back by the failure of another", async || {
-        let history = fleet.history();
-        let waits = |seen: &Seen| seen.reason == "VersionHalted" && seen.crashes == 0;
-        history.now().find(|(_, seen)| waits(seen)).map(|(node, _)| node.to_owned())
-    });
+async fn a_halt_is_seen_and_lifted(
+    fleet: &Fleet,
+    reader: &Person,
+    operator: &Person,
+) -> Result<()> {
+    operator
+        .is_refused("resume-version 9.9.9", &["the version 9.9.9 is not halted"])
+        .await?;
+    let second = await_until(
+        "one node is held back by the failure of another",
+        async || {
+            let history = fleet.history();
+            let waits = |seen: &Seen| seen.reason == "VersionHalted" && seen.crashes == 0;
+            history
+                .now()
+                .find(|(_, seen)| waits(seen))
+                .map(|(node, _)| node.to_owned())
+        },
+    );
     let second = second.await?;
     let status = fleet.until_no_slot_is_taken().await?;
-    let at = status.versions[NEW].halted.as_ref().context("no halt")?.at.clone();
-    reader.says("status", &["Halted 1.20.0", "--context testbed resume-version 1.20.0`"]).await?;
-    reader.says(&format!("why {second}"), &["VersionHalted", "lift the halt"]).await?;
+    let at = status.versions[NEW]
+        .halted
+        .as_ref()
+        .context("no halt")?
+        .at
+        .clone();
+    reader
+        .says(
+            "status",
+            &["Halted 1.20.0", "--context testbed resume-version 1.20.0`"],
+        )
+        .await?;
+    reader
+        .says(
+            &format!("why {second}"),
+            &["VersionHalted", "lift the halt"],
+        )
+        .await?;
 
     fleet.set_faults(&Faults::default());
-    operator.says("resume-version 1.20.0", &["the halt of 1.20.0 is lifted"]).await?;
+    operator
+        .says("resume-version 1.20.0", &["the halt of 1.20.0 is lifted"])
+        .await?;
     let spec = fleet.ledger().get(FLEET).await?.spec;
-    let lifted: Vec<_> =
-        spec.acknowledged_halts.iter().map(|it| (it.version.as_str(), it.halted_at.as_str())).collect();
+    let lifted: Vec<_> = spec
+        .acknowledged_halts
+        .iter()
+        .map(|it| (it.version.as_str(), it.halted_at.as_str()))
+        .collect();
     ensure!(lifted == [(NEW, at.as_str())], "{lifted:?}");
-    fleet.until_node(&second, "is updated", |seen| seen.runs(NEW) && seen.reason == "NoUpdate").await
+    fleet
+        .until_node(&second, "is updated", |seen| {
+            seen.runs(NEW) && seen.reason == "NoUpdate"
+        })
+        .await
 }
 
 async fn an_update_is_asked_for(fleet: &Fleet, admin: &Person) -> Result<()> {
-    admin.says("update-now node-2", &["the update of the node node-2 is asked for"]).await?;
-    admin.says("update-now node-2", &["is asked for already"]).await?;
-    ensure!(annotation(fleet, "node-2", UPDATE_NOW_ANNOTATION).await?.as_deref() == Some("true"));
+    admin
+        .says(
+            "update-now node-2",
+            &["the update of the node node-2 is asked for"],
+        )
+        .await?;
+    admin
+        .says("update-now node-2", &["is asked for already"])
+        .await?;
+    ensure!(
+        annotation(fleet, "node-2", UPDATE_NOW_ANNOTATION)
+            .await?
+            .as_deref()
+            == Some("true")
+    );
     admin.says("why node-2", &["node-2: NodePaused"]).await?;
     admin.says("resume node-2", &["no longer paused"]).await?;
     fleet.until_runs("node-2", NEW).await?;
-    admin.says("update-now node-2 --cancel", &["no longer asked for"]).await?;
-    ensure!(annotation(fleet, "node-2", UPDATE_NOW_ANNOTATION).await?.is_none());
-    ensure!(annotation(fleet, "node-2", PAUSE_ANNOTATION).await?.is_none());
+    admin
+        .says("update-now node-2 --cancel", &["no longer asked for"])
+        .await?;
+    ensure!(
+        annotation(fleet, "node-2", UPDATE_NOW_ANNOTATION)
+            .await?
+            .is_none()
+    );
+    ensure!(
+        annotation(fleet, "node-2", PAUSE_ANNOTATION)
+            .await?
+            .is_none()
+    );
     Ok(())
 }
 
-async fn a_dead_reconciler_is_told(fleet: &Fleet, reader: &Person, operator: &Person) -> Result<()> {
+async fn a_dead_reconciler_is_told(
+    fleet: &Fleet,
+    reader: &Person,
+    operator: &Person,
+) -> Result<()> {
     let gone = "no reconciler has led since 20";
     ensure!(!reader.says("status", &[]).await?.contains(gone));
-    fleet.kubectl(&format!("scale deployment/brupop-reconciler -n {NAMESPACE} --replicas=0")).await?;
+    fleet
+        .kubectl(&format!(
+            "scale deployment/brupop-reconciler -n {NAMESPACE} --replicas=0"
+        ))
+        .await?;
     let told = await_until("the plugin says that none leads", async || {
-        let said = reader.says("status", &[gone, "nothing will happen"]).await.ok()?;
-        said.lines().nth(1).is_some_and(|line| line.contains(gone)).then_some(())
+        let said = reader
+            .says("status", &[gone, "nothing will happen"])
+            .await
+            .ok()?;
+        said.lines()
+            .nth(1)
+            .is_some_and(|line| line.contains(gone))
+            .then_some(())
     });
     told.await?;
     reader.says("why node-0", &[gone]).await?;
     reader.is_refused("plan", &[gone]).await?;
-    operator.says("pause", &["the fleet is paused", gone]).await?;
+    operator
+        .says("pause", &["the fleet is paused", gone])
+        .await?;
     Ok(())
 }
 
 async fn what_happened_is_told(fleet: &Fleet, admin: &Person) -> Result<()> {
-    fleet.wait_for_event("node-2", "Updated", "the node runs 1.20.0").await?;
-    admin.says("history", &["FellBack", "VersionHalted", "UpdateAborted", "Updated"]).await?;
+    fleet
+        .wait_for_event("node-2", "Updated", "the node runs 1.20.0")
+        .await?;
+    admin
+        .says(
+            "history",
+            &["FellBack", "VersionHalted", "UpdateAborted", "Updated"],
+        )
+        .await?;
     // The Event of the shadow, and that of the control plane about the Node.
-    admin.says("why node-2", &["UpdateStarted", "Updated"]).await?;
+    admin
+        .says("why node-2", &["UpdateStarted", "Updated"])
+        .await?;
     admin.says("why brs-node-2", &["node-2: NoUpdate"]).await?;
-    admin.is_refused("pause --as reader", &["you may not patch bottlerocketfleets"]).await?;
-    admin.says("status --as nobody --as-group system:masters --request-timeout 20s", &["3 nodes"]).await?;
+    admin
+        .is_refused(
+            "pause --as reader",
+            &["you may not patch bottlerocketfleets"],
+        )
+        .await?;
+    admin
+        .says(
+            "status --as nobody --as-group system:masters --request-timeout 20s",
+            &["3 nodes"],
+        )
+        .await?;
     // kubectl finds the program by its name, and asks another one what can follow.
     let programs = program()?.parent().context("no folder")?.to_owned();
     let own = fleet.control_plane.dir().join("completes");
     std::fs::create_dir(&own)?;
     let script = own.join("kubectl_complete-brupop");
-    std::fs::write(&script, admin.says("completion", &["kubectl-brupop __complete"]).await?)?;
+    std::fs::write(
+        &script,
+        admin
+            .says("completion", &["kubectl-brupop __complete"])
+            .await?,
+    )?;
     std::fs::set_permissions(&script, Permissions::from_mode(0o755))?;
     let path = format!("PATH=$PATH:{}:{}", programs.display(), own.display());
-    fleet.paste(&format!("{path} kubectl brupop status")).await?;
+    fleet
+        .paste(&format!("{path} kubectl brupop status"))
+        .await?;
     for (words, offered) in [
         ("pause --po", "--pool*:4"),
         ("hist", "history*:4"),
         ("why ''", "node-0*node-2*:4"),
         ("why brs", ":4"),
     ] {
-        let told = format!("export {path}; told=$(kubectl __complete brupop {words}); echo \"$told\" >&2");
-        fleet.paste(&format!("{told}; case $told in {offered}) ;; *) exit 1 ;; esac")).await?;
+        let told =
+            format!("export {path}; told=$(kubectl __complete brupop {words}); echo \"$told\" >&2");
+        fleet
+            .paste(&format!(
+                "{told}; case $told in {offered}) ;; *) exit 1 ;; esac"
+            ))
+            .await?;
     }
     Ok(())
 }

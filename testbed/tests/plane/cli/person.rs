@@ -23,10 +23,16 @@ impl Person {
     /// A user to whom this `ClusterRole` is bound in the operator's namespace, if any is.
     pub async fn with(fleet: &Fleet, name: &str, role: Option<&str>) -> Result<Self> {
         let kubeconfig = fleet.control_plane.dir().join(format!("kubeconfig-{name}"));
-        fleet.control_plane.kubeconfig_of_user(&kubeconfig, name, None)?;
+        fleet
+            .control_plane
+            .kubeconfig_of_user(&kubeconfig, name, None)?;
         if let Some(role) = role {
             let (role, user) = (format!("--clusterrole={role}"), format!("--user={name}"));
-            fleet.kubectl(&format!("create rolebinding {name} -n {NAMESPACE} {role} {user}")).await?;
+            fleet
+                .kubectl(&format!(
+                    "create rolebinding {name} -n {NAMESPACE} {role} {user}"
+                ))
+                .await?;
         }
         Ok(Self { kubeconfig })
     }
@@ -39,15 +45,24 @@ impl Person {
             .arg(&self.kubeconfig)
             .args(["--context", "testbed"]);
         command.env_clear();
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
         Ok(command)
     }
 
     /// What the program prints, and whether it went well; without a terminal there are no colours.
     async fn run(&self, words: &str) -> Result<(bool, String)> {
-        let output = timeout(DEADLINE, self.command(words)?.output()).await.context("it does not end")??;
+        let output = timeout(DEADLINE, self.command(words)?.output())
+            .await
+            .context("it does not end")??;
         let said = String::from_utf8([output.stdout, output.stderr].concat())?;
-        ensure!(!said.contains('\u{1b}'), "colours without a terminal: {said}");
+        ensure!(
+            !said.contains('\u{1b}'),
+            "colours without a terminal: {said}"
+        );
         Ok((output.status.success(), said))
     }
 
@@ -65,7 +80,9 @@ impl Person {
 
     /// The same as JSON.
     pub async fn says_json(&self, words: &str) -> Result<Json> {
-        Ok(serde_json::from_str(&self.says(&format!("{words} -o json"), &[]).await?)?)
+        Ok(serde_json::from_str(
+            &self.says(&format!("{words} -o json"), &[]).await?,
+        )?)
     }
 
     pub async fn is_refused(&self, words: &str, expected: &[&str]) -> Result<()> {

@@ -12,30 +12,64 @@ use super::person::Person;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_retry_backs_off_again_under_any_leader() -> Result<()> {
-    let env =
-        [("MAX_FAILURES", "8"), ("MAX_FAILURES_OF_NEW_VERSION", "8"), ("BACK_OFF_BASE_SECONDS", "3600")];
+    let env = [
+        ("MAX_FAILURES", "8"),
+        ("MAX_FAILURES_OF_NEW_VERSION", "8"),
+        ("BACK_OFF_BASE_SECONDS", "3600"),
+    ];
     let mut fleet = Fleet::quick(1, &env).await?;
-    let admin = Person { kubeconfig: fleet.control_plane.kubeconfig() };
-    admin.says("retry node-0", &["does not back off: no attempt has failed"]).await?;
-    fleet.set_faults(&Faults { falls_back_on_boot: true, ..Faults::default() });
+    let admin = Person {
+        kubeconfig: fleet.control_plane.kubeconfig(),
+    };
+    admin
+        .says(
+            "retry node-0",
+            &["does not back off: no attempt has failed"],
+        )
+        .await?;
+    fleet.set_faults(&Faults {
+        falls_back_on_boot: true,
+        ..Faults::default()
+    });
     fleet.publish(NEW)?;
     let failed = async |count| {
-        let so = |seen: &brupop_testbed::history::Seen| seen.reason == "BackingOff" && seen.crashes == count;
+        let so = |seen: &brupop_testbed::history::Seen| {
+            seen.reason == "BackingOff" && seen.crashes == count
+        };
         fleet.until_node("node-0", "backs off", so).await?;
         let failures = fleet.failures("node-0").await?.context("no failure")?;
-        ensure!((failures.count, failures.attempt) == (count, count), "{failures:?}");
+        ensure!(
+            (failures.count, failures.attempt) == (count, count),
+            "{failures:?}"
+        );
         let said = fleet.progressing("node-0").await?.message;
-        ensure!(said.ends_with(", or until `kubectl brupop retry node-0`"), "{said}");
+        ensure!(
+            said.ends_with(", or until `kubectl brupop retry node-0`"),
+            "{said}"
+        );
         anyhow::Ok(())
     };
     failed(1).await?;
-    admin.says("why node-0", &["--context testbed retry node-0`"]).await?;
-    admin.says("retry node-0", &["after its attempt 1 is ended: "]).await?;
+    admin
+        .says("why node-0", &["--context testbed retry node-0`"])
+        .await?;
+    admin
+        .says("retry node-0", &["after its attempt 1 is ended: "])
+        .await?;
     failed(2).await?;
-    admin.says("retry node-0", &["after its attempt 2 is ended: "]).await?;
-    admin.says("retry node-0", &["after its attempt 2 is ended already"]).await?;
+    admin
+        .says("retry node-0", &["after its attempt 2 is ended: "])
+        .await?;
+    admin
+        .says("retry node-0", &["after its attempt 2 is ended already"])
+        .await?;
     failed(3).await?;
-    ensure!(annotation(&fleet, "node-0", RETRY_ANNOTATION).await?.is_none(), "it did not go with the marker");
+    ensure!(
+        annotation(&fleet, "node-0", RETRY_ANNOTATION)
+            .await?
+            .is_none(),
+        "it did not go with the marker"
+    );
 
     // The annotation of another attempt ends nothing for the next leader either.
     let before = fleet.term().await?;
@@ -43,9 +77,14 @@ async fn a_failed_retry_backs_off_again_under_any_leader() -> Result<()> {
     fleet.next_term(before).await?;
     failed(3).await?;
     let drained = fleet.history().updates("node-0").len();
-    ensure!(drained == 3 && fleet.seen("node-0")?.runs(OLD), "{drained} attempts");
+    ensure!(
+        drained == 3 && fleet.seen("node-0")?.runs(OLD),
+        "{drained} attempts"
+    );
     fleet.set_faults(&Faults::default());
-    admin.says("retry node-0", &["after its attempt 3 is ended: "]).await?;
+    admin
+        .says("retry node-0", &["after its attempt 3 is ended: "])
+        .await?;
     fleet.until_runs("node-0", NEW).await?;
     fleet.check()
 }

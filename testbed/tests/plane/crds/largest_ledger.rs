@@ -4,9 +4,9 @@
 use anyhow::{Result, ensure};
 use brupop_api::BottlerocketFleet;
 use brupop_api::crds::{
-    CONDITIONS_MAX, COUNTER_MAX, DONE_POOLS_MAX, FAILED_NODES_MAX, HALT_REASON_MAX, MESSAGE_MAX, NAME_MAX,
-    POOL_NAME_MAX, SEEN_MAX, SLOTS_MAX, TIME_MAX, UID_MAX, VARIANT_MAX, VARIANTS_MAX, VERSION_MAX,
-    VERSION_RECORDS_MAX, WORD_MAX,
+    CONDITIONS_MAX, COUNTER_MAX, DONE_POOLS_MAX, FAILED_NODES_MAX, HALT_REASON_MAX, MESSAGE_MAX,
+    NAME_MAX, POOL_NAME_MAX, SEEN_MAX, SLOTS_MAX, TIME_MAX, UID_MAX, VARIANT_MAX, VARIANTS_MAX,
+    VERSION_MAX, VERSION_RECORDS_MAX, WORD_MAX,
 };
 use brupop_api::names::{CONDITIONS_MANAGER, FLEET};
 use http::Method;
@@ -33,7 +33,10 @@ fn sentence(most: usize) -> String {
 }
 
 fn time() -> String {
-    format!("2026-01-01T00:00:00.{}Z", "0".repeat(TIME_MAX - "2026-01-01T00:00:00.Z".len()))
+    format!(
+        "2026-01-01T00:00:00.{}Z",
+        "0".repeat(TIME_MAX - "2026-01-01T00:00:00.Z".len())
+    )
 }
 
 fn version(number: usize) -> String {
@@ -46,13 +49,17 @@ fn kept() -> Json {
     let name = |number: usize| longest(&format!("brs-{number:03}"), NAME_MAX);
     let slot = json!({"uid": "u".repeat(UID_MAX), "attempt": COUNTER_MAX, "since": time, "version": version(0),
         "lost": true, "counted": true, "pool": longest("", POOL_NAME_MAX)});
-    let slots = (0..usize::try_from(SLOTS_MAX).unwrap_or_default()).map(|n| (name(n), slot.clone()));
+    let slots =
+        (0..usize::try_from(SLOTS_MAX).unwrap_or_default()).map(|n| (name(n), slot.clone()));
     let variant = |n: usize| longest(&format!("aws-k8s-1.{n}-"), VARIANT_MAX);
-    let failure =
-        |n| json!({"node": name(n), "at": time, "reason": longest("W", WORD_MAX), "variant": variant(n)});
+    let failure = |n| json!({"node": name(n), "at": time, "reason": longest("W", WORD_MAX), "variant": variant(n)});
     let variants: Vec<_> = (0..VARIANTS_MAX).map(variant).collect();
-    let done =
-        |n| (longest(&format!("p{n}"), POOL_NAME_MAX), json!({"since": time, "longestSeconds": COUNTER_MAX}));
+    let done = |n| {
+        (
+            longest(&format!("p{n}"), POOL_NAME_MAX),
+            json!({"since": time, "longestSeconds": COUNTER_MAX}),
+        )
+    };
     let record = json!({
         "firstSeen": time, "failures": (0..FAILED_NODES_MAX).map(failure).collect::<Vec<_>>(),
         "succeeded": COUNTER_MAX, "provenVariants": variants,
@@ -75,8 +82,16 @@ fn shown() -> Json {
             "reason": longest("W", WORD_MAX), "message": sentence(MESSAGE_MAX),
             "observedGeneration": COUNTER_MAX, "lastTransitionTime": time()})
     };
-    let counts = ["nodes", "inUse", "updated", "pending", "notOffered", "locked", "notOptedIn"]
-        .map(|count| (count.to_owned(), json!(COUNTER_MAX)));
+    let counts = [
+        "nodes",
+        "inUse",
+        "updated",
+        "pending",
+        "notOffered",
+        "locked",
+        "notOptedIn",
+    ]
+    .map(|count| (count.to_owned(), json!(COUNTER_MAX)));
     json!({
         "limit": COUNTER_MAX, "halted": sentence(MESSAGE_MAX), "observedGeneration": COUNTER_MAX,
         "counts": Map::from_iter(counts),
@@ -94,20 +109,38 @@ pub async fn stays_below_what_etcd_takes(client: &Client) -> Result<()> {
     raw::request(client, Method::POST, &path, &with("spec", json!({}))).await?;
     let path = format!("{path}/{FLEET}/status");
     let (kept, shown) = (kept(), shown());
-    raw::request(client, Method::PATCH, &path, &json!([{"op": "add", "path": "/status", "value": kept}]))
-        .await?;
+    raw::request(
+        client,
+        Method::PATCH,
+        &path,
+        &json!([{"op": "add", "path": "/status", "value": kept}]),
+    )
+    .await?;
     let kind = ApiResource::erase::<BottlerocketFleet>(&());
     let fleets = Api::<DynamicObject>::namespaced_with(client.clone(), "default", &kind);
     let apply = PatchParams::apply(CONDITIONS_MANAGER).force();
-    fleets.patch_status(FLEET, &apply, &Patch::Apply(with("status", shown.clone()))).await?;
+    fleets
+        .patch_status(FLEET, &apply, &Patch::Apply(with("status", shown.clone())))
+        .await?;
 
     let stored = raw::request(client, Method::GET, &path, &Json::Null).await?;
-    for (field, wanted) in kept.as_object().into_iter().chain(shown.as_object()).flatten() {
-        ensure!(stored["status"][field] == *wanted, "{field} is not stored as it was written");
+    for (field, wanted) in kept
+        .as_object()
+        .into_iter()
+        .chain(shown.as_object())
+        .flatten()
+    {
+        ensure!(
+            stored["status"][field] == *wanted,
+            "{field} is not stored as it was written"
+        );
     }
     let bytes = stored.to_string().len();
     let notes = stored["metadata"]["managedFields"].to_string().len();
     println!("{bytes} bytes, of which {notes} in managedFields");
-    ensure!(bytes < MOST && MOST < ETCD_MAX * 4 / 5, "{bytes} bytes are stored");
+    ensure!(
+        bytes < MOST && MOST < ETCD_MAX * 4 / 5,
+        "{bytes} bytes are stored"
+    );
     Ok(())
 }

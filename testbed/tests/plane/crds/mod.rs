@@ -39,7 +39,10 @@ fn kind<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> (String, 
 }
 
 fn condition(number: usize) -> Json {
-    let name = format!("Type{}", char::from(b'A' + u8::try_from(number).unwrap_or_default()));
+    let name = format!(
+        "Type{}",
+        char::from(b'A' + u8::try_from(number).unwrap_or_default())
+    );
     json!({"type": name, "status": "True", "reason": "Because", "message": "", "lastTransitionTime": TIME})
 }
 
@@ -60,13 +63,37 @@ fn limits_of_specs() -> Vec<Row> {
     let huge = format!("1.0.0-{}", "a".repeat(1_400_000));
     let shadow_specs = [
         ("all of it", all, Ok(())),
-        ("a version of 1.4 MB", json!({"version": huge}), Err("spec.version: Too long")),
-        ("a version with a v", json!({"version": "v1.20.0"}), Err("spec.version in body should match")),
-        ("a version and more", json!({"version": "1.20.0\nx"}), Err("spec.version in body should match")),
-        ("a state that is reported only", json!({"state": "ErrorReset"}), Err("not something to reach")),
+        (
+            "a version of 1.4 MB",
+            json!({"version": huge}),
+            Err("spec.version: Too long"),
+        ),
+        (
+            "a version with a v",
+            json!({"version": "v1.20.0"}),
+            Err("spec.version in body should match"),
+        ),
+        (
+            "a version and more",
+            json!({"version": "1.20.0\nx"}),
+            Err("spec.version in body should match"),
+        ),
+        (
+            "a state that is reported only",
+            json!({"state": "ErrorReset"}),
+            Err("not something to reach"),
+        ),
         ("no state", json!({"state": null}), Err("spec.state")),
-        ("an attempt beyond what JSON counts", json!({"attempt": 1_u64 << 53}), Err("spec.attempt")),
-        ("no time", json!({"state_transition_timestamp": "yesterday"}), Err("state_transition_timestamp")),
+        (
+            "an attempt beyond what JSON counts",
+            json!({"attempt": 1_u64 << 53}),
+            Err("spec.attempt"),
+        ),
+        (
+            "no time",
+            json!({"state_transition_timestamp": "yesterday"}),
+            Err("state_transition_timestamp"),
+        ),
         ("a failure", failures, Ok(())),
     ];
     rows(ShadowSpec, shadow_specs.into())
@@ -75,7 +102,11 @@ fn limits_of_specs() -> Vec<Row> {
 fn limits_of_statuses() -> Vec<Row> {
     let shadow_statuses = [
         ("conditions alone", conditions(8), Ok(())),
-        ("a type of two words", with_condition("type", "not moving"), Err("conditions[0].type: Invalid")),
+        (
+            "a type of two words",
+            with_condition("type", "not moving"),
+            Err("conditions[0].type: Invalid"),
+        ),
         (
             "a failure, a problem and a staged image",
             json!({"current_state": "ErrorReset", "crash_count": 1, "state_transition_failure_timestamp": TIME,
@@ -89,22 +120,65 @@ fn limits_of_statuses() -> Vec<Row> {
 fn limits_of_fleets() -> Vec<Row> {
     let halt = |version: &str, at: &str| json!({"version": version, "haltedAt": at});
     let said = |halts: Json| json!({"acknowledgedHalts": halts});
-    let acknowledged = |count| said((0..count).map(|n| halt(&format!("1.0.{n}"), TIME)).collect());
+    let acknowledged = |count| {
+        said(
+            (0..count)
+                .map(|n| halt(&format!("1.0.{n}"), TIME))
+                .collect(),
+        )
+    };
     let fleet_specs = [
         ("sixteen halts to lift", acknowledged(16), Ok(())),
-        ("seventeen halts to lift", acknowledged(17), Err("spec.acknowledgedHalts: Too many")),
-        ("a halt of no version", said(json!([halt("*", TIME)])), Err("a semantic version, such as 1.20.0")),
-        ("a version that ends a quotation", said(json!([halt("1.0.0-'", TIME)])), Err("[0].version")),
-        ("a halt at a word", said(json!([halt("1.0.0", "now")])), Err("write a time with its offset")),
-        ("a ceiling", json!({"maxUnavailable": 3, "unpooledNodes": "Hold"}), Ok(())),
-        ("a tenth", json!({"maxUnavailable": "10%", "unpooledNodes": "DefaultPool"}), Ok(())),
-        ("a ceiling of none", json!({"maxUnavailable": 0}), Err("write a number from 1")),
-        ("a ceiling in words", json!({"maxUnavailable": "unlimited"}), Err("write a number from 1")),
+        (
+            "seventeen halts to lift",
+            acknowledged(17),
+            Err("spec.acknowledgedHalts: Too many"),
+        ),
+        (
+            "a halt of no version",
+            said(json!([halt("*", TIME)])),
+            Err("a semantic version, such as 1.20.0"),
+        ),
+        (
+            "a version that ends a quotation",
+            said(json!([halt("1.0.0-'", TIME)])),
+            Err("[0].version"),
+        ),
+        (
+            "a halt at a word",
+            said(json!([halt("1.0.0", "now")])),
+            Err("write a time with its offset"),
+        ),
+        (
+            "a ceiling",
+            json!({"maxUnavailable": 3, "unpooledNodes": "Hold"}),
+            Ok(()),
+        ),
+        (
+            "a tenth",
+            json!({"maxUnavailable": "10%", "unpooledNodes": "DefaultPool"}),
+            Ok(()),
+        ),
+        (
+            "a ceiling of none",
+            json!({"maxUnavailable": 0}),
+            Err("write a number from 1"),
+        ),
+        (
+            "a ceiling in words",
+            json!({"maxUnavailable": "unlimited"}),
+            Err("write a number from 1"),
+        ),
     ];
     // All that a ledger holds is in the largest one.
     let lifted = json!({"versions": {"1.20.0": {"acknowledgedAt": TIME}}});
     let ledgers = vec![("a halt that was lifted", lifted, Ok(()))];
-    [rows(FleetSpec, fleet_specs.into()), rows(FleetStatus, ledgers), keys_of_maps()].concat()
+    [
+        rows(FleetSpec, fleet_specs.into()),
+        rows(FleetStatus, ledgers),
+        keys_of_maps(),
+    ]
+    .concat()
 }
 
 /// A person pastes them, and shells complete them.
@@ -114,13 +188,28 @@ fn keys_of_maps() -> Vec<Row> {
     let versions = |key: &str| json!({"versions": {key: {}}});
     let seen = |key: &str| json!({"seen": {key: TIME}});
     let done = |key: &str| json!({"versions": {"1.20.0": {"donePools": {key: {}}}}});
-    let (version, name) = (Err("each key is a semantic version"), Err("each key is the name of an object"));
+    let (version, name) = (
+        Err("each key is a semantic version"),
+        Err("each key is the name of an object"),
+    );
     let ledgers = vec![
         ("versions", versions("1.20.0-rc.1+build"), Ok(())),
-        ("a version that is a command", versions("$(touch x)"), version),
+        (
+            "a version that is a command",
+            versions("$(touch x)"),
+            version,
+        ),
         ("a version with a v", versions("v1.20.0"), version),
-        ("a version of 65 characters", versions(&format!("1.0.0-{}", "a".repeat(59))), version),
-        ("a version seen that is a command", seen("`touch x`"), version),
+        (
+            "a version of 65 characters",
+            versions(&format!("1.0.0-{}", "a".repeat(59))),
+            version,
+        ),
+        (
+            "a version seen that is a command",
+            seen("`touch x`"),
+            version,
+        ),
         ("a version seen", seen("1.20.0"), Ok(())),
         ("a slot", slots("brs-node-0.example.org"), Ok(())),
         ("a slot of an option", slots("--kubeconfig"), name),
@@ -140,18 +229,38 @@ fn rows(half: Half, rows: Vec<(&'static str, Json, Result<(), &'static str>)>) -
 /// What never falls: terms and attempts, no matter who writes.
 fn one_way() -> Vec<Row> {
     let never = [
-        (ShadowSpec, "leader_term", "this write comes from a reconciler that no longer leads"),
-        (ShadowSpec, "attempt", "attempt never falls and is never removed"),
+        (
+            ShadowSpec,
+            "leader_term",
+            "this write comes from a reconciler that no longer leads",
+        ),
+        (
+            ShadowSpec,
+            "attempt",
+            "attempt never falls and is never removed",
+        ),
         (FleetStatus, "term", "term never falls and is never removed"),
     ];
     let rows = never.into_iter().flat_map(|(half, field, refusal)| {
         let of = move |number: Json| json!({field: number});
         [
-            ("set for the first time", half, json!({}), of(json!(0)), Ok(())),
+            (
+                "set for the first time",
+                half,
+                json!({}),
+                of(json!(0)),
+                Ok(()),
+            ),
             ("grows", half, of(json!(7)), of(json!(9)), Ok(())),
             ("stays", half, of(json!(7)), of(json!(7)), Ok(())),
             ("falls", half, of(json!(7)), of(json!(6)), Err(refusal)),
-            ("is removed", half, of(json!(7)), of(Json::Null), Err(refusal)),
+            (
+                "is removed",
+                half,
+                of(json!(7)),
+                of(Json::Null),
+                Err(refusal),
+            ),
         ]
     });
     rows.collect()
@@ -160,11 +269,15 @@ fn one_way() -> Vec<Row> {
 /// Is all that was sent among what is stored? Defaults may have come to it.
 fn holds(stored: &Json, sent: &Json) -> bool {
     match (stored, sent) {
-        (Json::Object(stored), Json::Object(sent)) => {
-            sent.iter().all(|(key, sent)| stored.get(key).is_some_and(|stored| holds(stored, sent)))
-        }
+        (Json::Object(stored), Json::Object(sent)) => sent
+            .iter()
+            .all(|(key, sent)| stored.get(key).is_some_and(|stored| holds(stored, sent))),
         (Json::Array(stored), Json::Array(sent)) => {
-            stored.len() == sent.len() && stored.iter().zip(sent).all(|(stored, sent)| holds(stored, sent))
+            stored.len() == sent.len()
+                && stored
+                    .iter()
+                    .zip(sent)
+                    .all(|(stored, sent)| holds(stored, sent))
         }
         _ => stored == sent,
     }
@@ -184,7 +297,8 @@ impl Objects<'_> {
             PoolSpec | PoolStatus => kind::<BottlerocketPool>("default", &new),
             // There is one fleet in a namespace.
             FleetSpec | FleetStatus => {
-                let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": new}});
+                let namespace =
+                    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": new}});
                 raw::request(self.client, Method::POST, "/api/v1/namespaces", &namespace).await?;
                 kind::<BottlerocketFleet>(&new, names::FLEET)
             }
@@ -194,10 +308,18 @@ impl Objects<'_> {
         let stored = raw::request(self.client, Method::POST, &path, &object).await?;
         // kstatus takes an object without a status for one that is ready.
         let unobserved = (!matches!(half, ShadowSpec | ShadowStatus)).then(|| json!(0));
-        ensure!(stored.pointer("/status/observedGeneration") == unobserved.as_ref(), "{stored}");
-        let created = ["current_state", "term"].iter().any(|field| !stored["status"][field].is_null());
+        ensure!(
+            stored.pointer("/status/observedGeneration") == unobserved.as_ref(),
+            "{stored}"
+        );
+        let created = ["current_state", "term"]
+            .iter()
+            .any(|field| !stored["status"][field].is_null());
         ensure!(!created, "a status was created with its object: {stored}");
-        let name = stored["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let name = stored["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         Ok((format!("{path}/{name}"), stored))
     }
 
@@ -215,9 +337,17 @@ impl Objects<'_> {
             json_patch::merge(&mut whole, change);
             whole
         };
-        let idle = if is_spec { whole(before) } else { least.clone() };
+        let idle = if is_spec {
+            whole(before)
+        } else {
+            least.clone()
+        };
         let (path, mut object) = self.make(*half, &idle).await?;
-        let (path, name) = if is_spec { (path, "spec") } else { (format!("{path}/status"), "status") };
+        let (path, name) = if is_spec {
+            (path, "spec")
+        } else {
+            (format!("{path}/status"), "status")
+        };
         if !is_spec && *before != json!({}) {
             object[name] = before.clone();
             object = raw::request(self.client, Method::PUT, &path, &object).await?;
@@ -226,7 +356,10 @@ impl Objects<'_> {
         let answer = raw::request(self.client, Method::PUT, &path, &object).await;
         match (answer, expected) {
             (Ok(stored), Ok(())) => {
-                ensure!(holds(&stored[name], &object[name]), "accepted, and yet not stored: {stored:.400}");
+                ensure!(
+                    holds(&stored[name], &object[name]),
+                    "accepted, and yet not stored: {stored:.400}"
+                );
                 Ok(())
             }
             (Err(kube::Error::Api(status)), Err(refusal))
@@ -235,9 +368,15 @@ impl Objects<'_> {
                 Ok(())
             }
             (Err(kube::Error::Api(status)), expected) => {
-                anyhow::bail!("expected {expected:?}, got {}: {:.400}", status.code, status.message)
+                anyhow::bail!(
+                    "expected {expected:?}, got {}: {:.400}",
+                    status.code,
+                    status.message
+                )
             }
-            (answer, expected) => anyhow::bail!("expected {expected:?}, got {:.400}", format!("{answer:?}")),
+            (answer, expected) => {
+                anyhow::bail!("expected {expected:?}, got {:.400}", format!("{answer:?}"))
+            }
         }
     }
 }
@@ -245,11 +384,23 @@ impl Objects<'_> {
 async fn every_row_holds(client: &Client) -> Result<()> {
     let mut objects = Objects { client, made: 0 };
     let mut wrong = String::new();
-    let rows = [limits_of_specs(), limits_of_statuses(), limits_of_fleets(), one_way(), texts::rows()];
+    let rows = [
+        limits_of_specs(),
+        limits_of_statuses(),
+        limits_of_fleets(),
+        one_way(),
+        texts::rows(),
+    ];
     let table = [rows.concat(), pools::all()].concat();
     for row in &table {
         if let Err(error) = objects.check(row).await {
-            writeln!(wrong, "{:?}, {}, {:.60}: {error:#}", row.1, row.0, row.3.to_string())?;
+            writeln!(
+                wrong,
+                "{:?}, {}, {:.60}: {error:#}",
+                row.1,
+                row.0,
+                row.3.to_string()
+            )?;
         }
     }
     println!("{} rows", objects.made);

@@ -24,7 +24,11 @@ pub async fn upstreams_objects_are_accepted(client: &Client) -> Result<()> {
     ensure!(stored["status"] == shadow["status"], "{stored}");
     let typed: BottlerocketShadow = serde_json::from_value(stored)?;
     let status = typed.status.context("status")?;
-    ensure!(typed.spec.state == State::Idle && typed.spec.version.is_none() && typed.spec.attempt.is_none());
+    ensure!(
+        typed.spec.state == State::Idle
+            && typed.spec.version.is_none()
+            && typed.spec.attempt.is_none()
+    );
     ensure!(status.state_transition_failure_timestamp.is_none() && status.crash_count == Some(0));
     Ok(())
 }
@@ -32,9 +36,16 @@ pub async fn upstreams_objects_are_accepted(client: &Client) -> Result<()> {
 /// What people see.
 pub async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
     let client = control_plane.client();
-    let mut objects = Objects { client: &client, made: 2000 };
-    let (path, mut shadow) =
-        objects.make(ShadowSpec, &json!({"state": "RebootedIntoUpdate", "version": "1.20.0"})).await?;
+    let mut objects = Objects {
+        client: &client,
+        made: 2000,
+    };
+    let (path, mut shadow) = objects
+        .make(
+            ShadowSpec,
+            &json!({"state": "RebootedIntoUpdate", "version": "1.20.0"}),
+        )
+        .await?;
     shadow["status"] = json!({
         "current_state": "StagedAndPerformedUpdate", "current_version": "1.19.4", "target_version": "1.20.1",
         "crash_count": 3, "pool": "canary",
@@ -67,11 +78,21 @@ pub async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<(
         let table = control_plane.kubectl(command.split(' ')).await?;
         let rows: Vec<Vec<&str>> = table
             .lines()
-            .map(|line| line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+            .map(|line| {
+                line.split("   ")
+                    .map(str::trim)
+                    .filter(|cell| !cell.is_empty())
+                    .collect()
+            })
             .collect();
-        let [found, cells] = &rows[..] else { anyhow::bail!("{table}") };
+        let [found, cells] = &rows[..] else {
+            anyhow::bail!("{table}")
+        };
         let (age, cells) = cells.split_last().context("no cells")?;
-        ensure!(found.join("|") == head && cells.join("|") == line && age.ends_with('s'), "{table}");
+        ensure!(
+            found.join("|") == head && cells.join("|") == line && age.ends_with('s'),
+            "{table}"
+        );
     }
     Ok(())
 }

@@ -17,8 +17,16 @@ pub fn rows() -> Vec<Row> {
     let row = |says, half, after, refusal| (says, half, json!({}), after, refusal);
     let mut rows: Vec<Row> = [accepted(), refused_of_shadows(), refused_of_fleets()].concat();
     for character in UNPRINTABLE.chars() {
-        let (text, not) = (format!("said{character}allowed"), "message in body should match");
-        rows.push(row("a character of a message", ShadowStatus, message(&text), Err(not)));
+        let (text, not) = (
+            format!("said{character}allowed"),
+            "message in body should match",
+        );
+        rows.push(row(
+            "a character of a message",
+            ShadowStatus,
+            message(&text),
+            Err(not),
+        ));
     }
     rows
 }
@@ -28,11 +36,27 @@ fn accepted() -> Vec<Row> {
     let boot_id = "5f0c9b1e-0000-4000-8000-00000000000A";
     let zoned = "2026-01-01T02:00:00.123456789+02:00";
     [
-        ("1,024 characters of four bytes", ShadowStatus, message(&"🦀".repeat(1024))),
+        (
+            "1,024 characters of four bytes",
+            ShadowStatus,
+            message(&"🦀".repeat(1024)),
+        ),
         ("printable characters", ShadowStatus, message(printable)),
-        ("printable characters in a condition", ShadowStatus, with_condition("message", printable)),
-        ("a boot id as kernels have it", ShadowSpec, json!({ "baseline_boot_id": boot_id })),
-        ("a time with nanoseconds and zone", ShadowSpec, json!({ "state_transition_timestamp": zoned })),
+        (
+            "printable characters in a condition",
+            ShadowStatus,
+            with_condition("message", printable),
+        ),
+        (
+            "a boot id as kernels have it",
+            ShadowSpec,
+            json!({ "baseline_boot_id": boot_id }),
+        ),
+        (
+            "a time with nanoseconds and zone",
+            ShadowSpec,
+            json!({ "state_transition_timestamp": zoned }),
+        ),
     ]
     .map(|(says, half, after)| (says, half, json!({}), after, Ok(())))
     .into()
@@ -43,7 +67,12 @@ fn refused_of_shadows() -> Vec<Row> {
     let followed = format!("{TIME}t\u{1b}[2J\nforged");
     let failed = |reason: &str| json!({"failures": {"count": 1, "at": TIME, "reason": reason}});
     [
-        ("a failure in two words", ShadowSpec, failed("fell back"), "failures.reason"),
+        (
+            "a failure in two words",
+            ShadowSpec,
+            failed("fell back"),
+            "failures.reason",
+        ),
         (
             "a boot id in colour",
             ShadowSpec,
@@ -56,8 +85,18 @@ fn refused_of_shadows() -> Vec<Row> {
             json!({"state_transition_timestamp": followed}),
             "state_transition_timestamp",
         ),
-        ("a boot of no letters", ShadowStatus, json!({"boot_id": "ａ"}), "boot_id"),
-        ("a version of two lines", ShadowStatus, json!({"current_version": "1.0.0\n"}), "current_version"),
+        (
+            "a boot of no letters",
+            ShadowStatus,
+            json!({"boot_id": "ａ"}),
+            "boot_id",
+        ),
+        (
+            "a version of two lines",
+            ShadowStatus,
+            json!({"current_version": "1.0.0\n"}),
+            "current_version",
+        ),
     ]
     .map(refused)
     .into()
@@ -73,7 +112,12 @@ fn refused_of_fleets() -> Vec<Row> {
             record("halted", json!({"at": TIME, "reason": "a\nb"})),
             "halted.reason",
         ),
-        ("a failure on a node in colour", FleetStatus, record("failures", failure), "failures[0].node"),
+        (
+            "a failure on a node in colour",
+            FleetStatus,
+            record("failures", failure),
+            "failures[0].node",
+        ),
     ]
     .map(refused)
     .into()
@@ -82,5 +126,11 @@ fn refused_of_fleets() -> Vec<Row> {
 /// A row that is refused for the characters of this field.
 fn refused((says, half, after, field): (&'static str, super::Half, Json, &str)) -> Row {
     // The row's expectation lives as long as the test.
-    (says, half, json!({}), after, Err(format!("{field} in body should match").leak()))
+    (
+        says,
+        half,
+        json!({}),
+        after,
+        Err(format!("{field} in body should match").leak()),
+    )
 }

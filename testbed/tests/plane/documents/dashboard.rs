@@ -38,11 +38,25 @@ fn linters_find_nothing() {
     assert_eq!(dashboard["editable"], false);
     for variable in dashboard["templating"]["list"].as_array().unwrap() {
         let is_source = variable["name"] == "datasource" && variable["label"] == "Data source";
-        assert!(is_source || variable["refresh"] == 2, "{variable} would stay as it is for another time");
+        assert!(
+            is_source || variable["refresh"] == 2,
+            "{variable} would stay as it is for another time"
+        );
     }
-    for panel in dashboard["panels"].as_array().unwrap().iter().filter(|panel| panel["type"] != "row") {
-        assert!(panel["title"].is_string() && panel["description"].is_string(), "{panel}");
-        assert!(panel["fieldConfig"]["defaults"]["unit"].is_string(), "{panel}");
+    for panel in dashboard["panels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|panel| panel["type"] != "row")
+    {
+        assert!(
+            panel["title"].is_string() && panel["description"].is_string(),
+            "{panel}"
+        );
+        assert!(
+            panel["fieldConfig"]["defaults"]["unit"].is_string(),
+            "{panel}"
+        );
         assert_eq!(panel["datasource"]["uid"], "${datasource}", "{panel}");
         for target in panel["targets"].as_array().unwrap() {
             let expression = target["expr"].as_str().unwrap();
@@ -56,7 +70,10 @@ fn is_of_one_cluster(expression: &str) {
     for part in expression.split('}') {
         let (outside, selector) = part.split_once('{').unwrap_or((part, ""));
         let selected = usize::from(selector.starts_with(r#"cluster="$cluster""#));
-        assert!(outside.matches("brupop_").count() <= selected, "{expression}");
+        assert!(
+            outside.matches("brupop_").count() <= selected,
+            "{expression}"
+        );
         assert!(selector.is_empty() || selected == 1, "{expression}");
     }
 }
@@ -64,7 +81,10 @@ fn is_of_one_cluster(expression: &str) {
 fn rates_are_over_grafanas_interval(expression: &str) {
     for of_rate in expression.split("rate(").skip(1) {
         assert!(
-            of_rate.split(']').next().is_some_and(|range| range.ends_with("[$__rate_interval")),
+            of_rate
+                .split(']')
+                .next()
+                .is_some_and(|range| range.ends_with("[$__rate_interval")),
             "{expression}"
         );
     }

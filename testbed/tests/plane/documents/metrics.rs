@@ -6,23 +6,39 @@ use anyhow::{Result, ensure};
 use brupop_testbed::documents::{ALERTS, DASHBOARD, METRICS, read};
 
 /// What agents export once they have asked something.
-const OF_AGENTS: [&str; 5] =
-    ["host_api_calls", "api_requests", "refused_scrapes", "dropped_connections", "build"];
+const OF_AGENTS: [&str; 5] = [
+    "host_api_calls",
+    "api_requests",
+    "refused_scrapes",
+    "dropped_connections",
+    "build",
+];
 /// Where the reconciler names its metrics.
-const OF_RECONCILERS: [&str; 3] =
-    ["reconciler/src/metrics.rs", "reconciler/src/metrics/hosts.rs", "reconciler/src/metrics/last_pass.rs"];
+const OF_RECONCILERS: [&str; 3] = [
+    "reconciler/src/metrics.rs",
+    "reconciler/src/metrics/hosts.rs",
+    "reconciler/src/metrics/last_pass.rs",
+];
 
 #[test]
 fn each_metric_is_documented() -> Result<()> {
     let document = read(METRICS)?;
-    let rows: Vec<_> = document.lines().filter_map(|line| line.strip_prefix("| `")).collect();
+    let rows: Vec<_> = document
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"))
+        .collect();
     let webhooks = brupop_webhook::metrics::Metrics::default().render();
-    let described = webhooks.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let described = webhooks
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let mut names: Vec<_> = described.map(|(name, _)| name.to_owned()).collect();
     names.extend(OF_AGENTS.map(|name| format!("brupop_agent_{name}")));
     for source in OF_RECONCILERS {
         let text = read(source)?;
-        let words = text.split("\"brupop_").skip(1).filter_map(|rest| rest.split('"').next());
+        let words = text
+            .split("\"brupop_")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next());
         let of_source: BTreeSet<_> = words.map(|name| format!("brupop_{name}")).collect();
         ensure!(of_source.len() > 3, "{source}: {of_source:?}");
         names.extend(of_source);
@@ -30,7 +46,8 @@ fn each_metric_is_documented() -> Result<()> {
     for name in names {
         let is_of = |word: &str| {
             let kinds = ["", "_total", "_info", "_seconds"];
-            word.strip_prefix(name.as_str()).is_some_and(|rest| kinds.contains(&rest))
+            word.strip_prefix(name.as_str())
+                .is_some_and(|rest| kinds.contains(&rest))
         };
         let is_documented = rows.iter().any(|row| row.split(['`', '{']).any(is_of));
         ensure!(is_documented, "{METRICS} has no row for {name}");
@@ -53,11 +70,16 @@ fn each_metric_that_is_asked_for_is_documented() -> Result<()> {
 
 /// The names of metrics in a text.
 fn words(text: &str) -> BTreeSet<String> {
-    let words = text.split(|character: char| !(character.is_ascii_alphanumeric() || character == '_'));
+    let words =
+        text.split(|character: char| !(character.is_ascii_alphanumeric() || character == '_'));
     let metrics = words.filter(|word| word.starts_with("brupop_"));
     let of_histogram = |word: &str| {
         let parts = ["_bucket", "_sum", "_count"];
-        parts.iter().find_map(|part| word.strip_suffix(part)).unwrap_or(word).to_owned()
+        parts
+            .iter()
+            .find_map(|part| word.strip_suffix(part))
+            .unwrap_or(word)
+            .to_owned()
     };
     metrics.map(of_histogram).collect()
 }

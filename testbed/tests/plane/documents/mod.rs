@@ -20,13 +20,21 @@ fn each_reason_is_explained() -> Result<()> {
     const GIVEN_UP: &str = "### Updates that were given up";
     let document = read(OPERATIONS)?;
     let given_up = section(&document, GIVEN_UP)?;
-    let (waiting, _) =
-        section(&document, "## When something is stuck")?.split_once(GIVEN_UP).context(GIVEN_UP)?;
+    let (waiting, _) = section(&document, "## When something is stuck")?
+        .split_once(GIVEN_UP)
+        .context(GIVEN_UP)?;
     for (section, words) in [(waiting, Reason::WORDS), (given_up, Abort::WORDS)] {
-        let cells = || section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+        let cells = || {
+            section
+                .lines()
+                .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
+        };
         for word in words {
             let quoted = format!("`{word}`");
-            ensure!(cells().any(|cell| cell.contains(&quoted)), "{OPERATIONS} does not explain {word}");
+            ensure!(
+                cells().any(|cell| cell.contains(&quoted)),
+                "{OPERATIONS} does not explain {word}"
+            );
         }
     }
     Ok(())
@@ -35,11 +43,14 @@ fn each_reason_is_explained() -> Result<()> {
 #[test]
 fn kubectl_brupop_understands_documented_commands() -> Result<()> {
     let documents = [read(README)?, read(OPERATIONS)?].join("\n");
-    let commands: Vec<&str> =
-        documents.lines().filter_map(|line| line.strip_prefix("kubectl brupop ")).collect();
+    let commands: Vec<&str> = documents
+        .lines()
+        .filter_map(|line| line.strip_prefix("kubectl brupop "))
+        .collect();
     ensure!(commands.len() > 10, "{commands:?}");
     for words in commands {
-        let parsed = Arguments::try_parse_from(std::iter::once("kubectl-brupop").chain(words.split(' ')));
+        let parsed =
+            Arguments::try_parse_from(std::iter::once("kubectl-brupop").chain(words.split(' ')));
         ensure!(parsed.is_ok(), "{words}: {parsed:?}");
     }
     Ok(())
@@ -50,13 +61,19 @@ fn each_alert_has_a_section_in_the_runbook() -> Result<()> {
     const RUNBOOK: &str =
         "https://github.com/bottlerocket-update-operator/brupop/blob/main/docs/operations.md#";
     let document = read(OPERATIONS)?;
-    let headings: BTreeSet<_> =
-        document.lines().filter_map(|line| line.strip_prefix("### ")).map(str::to_lowercase).collect();
+    let headings: BTreeSet<_> = document
+        .lines()
+        .filter_map(|line| line.strip_prefix("### "))
+        .map(str::to_lowercase)
+        .collect();
     let rules: Value = serde_yaml_ng::from_str(&read(ALERTS)?)?;
     for rule in rules["groups"][0]["rules"].as_array().context("no rules")? {
         let url = rule["annotations"]["runbook_url"].as_str();
         let section = url.and_then(|url| url.strip_prefix(RUNBOOK));
-        ensure!(section.is_some_and(|section| headings.contains(section)), "{rule}");
+        ensure!(
+            section.is_some_and(|section| headings.contains(section)),
+            "{rule}"
+        );
     }
     Ok(())
 }
@@ -65,6 +82,10 @@ fn each_alert_has_a_section_in_the_runbook() -> Result<()> {
 #[test]
 fn the_policy_says_the_rules_by_which_it_is_known() -> Result<()> {
     let policy = read("manifests/reconciler-policy.yaml")?;
-    ensure!([NODE_RULE, STATUS_RULE].iter().all(|rule| policy.contains(&format!("{rule}: "))));
+    ensure!(
+        [NODE_RULE, STATUS_RULE]
+            .iter()
+            .all(|rule| policy.contains(&format!("{rule}: ")))
+    );
     Ok(())
 }

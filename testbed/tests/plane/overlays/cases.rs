@@ -31,7 +31,11 @@ pub struct Case {
 impl Case {
     pub fn new(overlay: &str, components: &[&str]) -> Self {
         let components = components.iter().map(ToString::to_string).collect();
-        Self { overlay: overlay.to_owned(), components, renamed: false }
+        Self {
+            overlay: overlay.to_owned(),
+            components,
+            renamed: false,
+        }
     }
 
     /// As a folder would be called.
@@ -87,8 +91,11 @@ impl Case {
     /// Writes it as people would; returns its folder.
     pub fn write(&self, control_plane: &ControlPlane) -> Result<PathBuf> {
         let name = self.name();
-        let components: Vec<_> =
-            self.components.iter().map(|component| format!("kustomize/components/{component}")).collect();
+        let components: Vec<_> = self
+            .components
+            .iter()
+            .map(|component| format!("kustomize/components/{component}"))
+            .collect();
         let mut overlay = json!({
             "resources": [format!("kustomize/overlays/{}", self.overlay)], "components": components,
         });
@@ -114,23 +121,35 @@ impl Case {
 /// The folders' own lists, so that none can be forgotten.
 pub fn all() -> Result<Vec<Case>> {
     let (overlays, components) = (folders("overlays")?, folders("components")?);
-    ensure!(overlays.len() >= 4 && components.len() >= 7, "{overlays:?} {components:?}");
+    ensure!(
+        overlays.len() >= 4 && components.len() >= 7,
+        "{overlays:?} {components:?}"
+    );
     let alone = overlays.iter().map(|overlay| Case::new(overlay, &[]));
-    let each = components.iter().map(|component| Case::new("default", &[component]));
+    let each = components
+        .iter()
+        .map(|component| Case::new("default", &[component]));
     let names: Vec<_> = components.iter().map(String::as_str).collect();
     let reversed: Vec<_> = names.iter().copied().rev().collect();
     // Their order does not matter. `production` has high-availability already.
     let every = |overlay: &String| {
-        let has = if overlay == "production" { "high-availability" } else { "" };
+        let has = if overlay == "production" {
+            "high-availability"
+        } else {
+            ""
+        };
         let rest: Vec<_> = names.iter().copied().filter(|name| *name != has).collect();
         Case::new(overlay, &rest)
     };
-    let together = overlays
-        .iter()
-        .map(every)
-        .chain([Case::new("default", &reversed), Case::new("single-node", &["host-network", "force-drain"])]);
+    let together = overlays.iter().map(every).chain([
+        Case::new("default", &reversed),
+        Case::new("single-node", &["host-network", "force-drain"]),
+    ]);
     let as_they_are: Vec<_> = alone.chain(each).chain(together).collect();
-    let renamed = as_they_are.iter().map(|case| Case { renamed: true, ..case.clone() });
+    let renamed = as_they_are.iter().map(|case| Case {
+        renamed: true,
+        ..case.clone()
+    });
     Ok(as_they_are.iter().cloned().chain(renamed).collect())
 }
 
@@ -138,7 +157,13 @@ fn folders(kind: &str) -> Result<Vec<String>> {
     let path = format!("{KUSTOMIZE}/{kind}");
     let entries = std::fs::read_dir(&path).context(path)?;
     let mut names = entries
-        .map(|entry| entry?.file_name().into_string().ok().context("a name of letters"))
+        .map(|entry| {
+            entry?
+                .file_name()
+                .into_string()
+                .ok()
+                .context("a name of letters")
+        })
         .collect::<Result<Vec<_>>>()?;
     names.sort_unstable();
     Ok(names)

@@ -32,16 +32,42 @@ async fn overlays_can_be_reapplied_switched_and_deleted() -> Result<()> {
     again_changes_nothing(&control_plane, BY_CLIENT, &default).await?;
     // Ports and strategies that one has and the other has not are where a way back gets lost.
     let over = [
-        (BY_CLIENT, Case::new("production", &["host-network", "trusted-placement", "network-policy"])),
-        (BY_CLIENT, Case::new("default", &["auto-label", "cert-manager", "prometheus-operator"])),
-        (BY_SERVER_FIRST, Case::new("single-node", &["high-availability", "force-drain"])),
-        (BY_SERVER, Case::new("production", &["host-network", "trusted-placement"])),
+        (
+            BY_CLIENT,
+            Case::new(
+                "production",
+                &["host-network", "trusted-placement", "network-policy"],
+            ),
+        ),
+        (
+            BY_CLIENT,
+            Case::new(
+                "default",
+                &["auto-label", "cert-manager", "prometheus-operator"],
+            ),
+        ),
+        (
+            BY_SERVER_FIRST,
+            Case::new("single-node", &["high-availability", "force-drain"]),
+        ),
+        (
+            BY_SERVER,
+            Case::new("production", &["host-network", "trusted-placement"]),
+        ),
     ];
     for (how, case) in over {
         let other = case.write(&control_plane)?;
         apply(&control_plane, how, "-k", &other).await?;
-        ensure!(shapes(&control_plane, &default).await? != first, "{} is like the default one", case.name());
-        let back = if how == BY_CLIENT { BY_CLIENT } else { BY_SERVER };
+        ensure!(
+            shapes(&control_plane, &default).await? != first,
+            "{} is like the default one",
+            case.name()
+        );
+        let back = if how == BY_CLIENT {
+            BY_CLIENT
+        } else {
+            BY_SERVER
+        };
         apply(&control_plane, back, "-k", &default).await?;
         same(&first, &shapes(&control_plane, &default).await?)
             .with_context(|| format!("back from {}, applied with {how:?}", case.name()))?;
@@ -52,19 +78,34 @@ async fn overlays_can_be_reapplied_switched_and_deleted() -> Result<()> {
     same(&first, &shapes(&control_plane, &default).await?)?;
 
     // With all that was added on the way, and a Secret that goes with its account.
-    let all = Case::new("default", &["network-policy", "force-drain", "prometheus-operator", "cert-manager"])
-        .write(&control_plane)?;
+    let all = Case::new(
+        "default",
+        &[
+            "network-policy",
+            "force-drain",
+            "prometheus-operator",
+            "cert-manager",
+        ],
+    )
+    .write(&control_plane)?;
     delete(&control_plane, &all).await
 }
 
 type Objects = BTreeMap<(String, String), Json>;
 
 async fn stored(control_plane: &ControlPlane, overlay: &Path) -> Result<Objects> {
-    let list = control_plane.kubectl(["get", "-o", "json", "-k", &overlay.to_string_lossy()]).await?;
+    let list = control_plane
+        .kubectl(["get", "-o", "json", "-k", &overlay.to_string_lossy()])
+        .await?;
     let list: Json = serde_json::from_str(&list)?;
     let objects = list["items"].as_array().context("no list")?;
     let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
-    let named = |object: &Json| ((text(&object["kind"]), text(&object["metadata"]["name"])), object.clone());
+    let named = |object: &Json| {
+        (
+            (text(&object["kind"]), text(&object["metadata"]["name"])),
+            object.clone(),
+        )
+    };
     Ok(objects.iter().map(named).collect())
 }
 
@@ -74,7 +115,10 @@ async fn shapes(control_plane: &ControlPlane, overlay: &Path) -> Result<Objects>
     for object in objects.values_mut() {
         let fields = object.as_object_mut().context("an object")?;
         fields.remove("status");
-        let metadata = fields.get_mut("metadata").and_then(Json::as_object_mut).context("metadata")?;
+        let metadata = fields
+            .get_mut("metadata")
+            .and_then(Json::as_object_mut)
+            .context("metadata")?;
         metadata.retain(|field, _| field == "labels");
     }
     Ok(objects)
@@ -90,7 +134,11 @@ fn same(first: &Objects, now: &Objects) -> Result<()> {
 
 /// Controllers may write a status meanwhile, so more than one try is allowed; an apply that always changes something
 /// never passes.
-async fn again_changes_nothing(control_plane: &ControlPlane, how: &[&str], overlay: &Path) -> Result<()> {
+async fn again_changes_nothing(
+    control_plane: &ControlPlane,
+    how: &[&str],
+    overlay: &Path,
+) -> Result<()> {
     let versions = async || {
         let objects = stored(control_plane, overlay).await?.into_iter();
         let versions =
@@ -102,7 +150,10 @@ async fn again_changes_nothing(control_plane: &ControlPlane, how: &[&str], overl
         let before = versions().await.ok()?;
         apply(control_plane, how, "-k", overlay).await.ok()?;
         let after = versions().await.ok()?;
-        changed = after.into_iter().filter(|(name, version)| before.get(name) != Some(version)).collect();
+        changed = after
+            .into_iter()
+            .filter(|(name, version)| before.get(name) != Some(version))
+            .collect();
         changed.is_empty().then_some(())
     });
     quiet.await.with_context(|| format!("{changed:?}"))
@@ -110,17 +161,26 @@ async fn again_changes_nothing(control_plane: &ControlPlane, how: &[&str], overl
 
 async fn delete(control_plane: &ControlPlane, overlay: &Path) -> Result<()> {
     let overlay = overlay.to_string_lossy();
-    control_plane.kubectl(["delete", "--ignore-not-found", "-k", &overlay]).await?;
-    let left = control_plane.kubectl(["get", "--ignore-not-found", "-o", "name", "-k", &overlay]).await?;
+    control_plane
+        .kubectl(["delete", "--ignore-not-found", "-k", &overlay])
+        .await?;
+    let left = control_plane
+        .kubectl(["get", "--ignore-not-found", "-o", "name", "-k", &overlay])
+        .await?;
     ensure!(left.is_empty(), "still there: {left}");
     Ok(())
 }
 
 /// The component prometheus-operator, applied under other names.
-async fn a_scraper_gets_a_token_that_may_read_metrics_alone(control_plane: &ControlPlane) -> Result<()> {
+async fn a_scraper_gets_a_token_that_may_read_metrics_alone(
+    control_plane: &ControlPlane,
+) -> Result<()> {
     let definitions = others_definitions().await?;
     apply(control_plane, &["--server-side"], "-f", &definitions).await?;
-    let case = Case { renamed: true, ..Case::new("default", &["prometheus-operator"]) };
+    let case = Case {
+        renamed: true,
+        ..Case::new("default", &["prometheus-operator"])
+    };
     let overlay = case.write(control_plane)?;
     apply(control_plane, BY_CLIENT, "-k", &overlay).await?;
 
@@ -137,7 +197,9 @@ async fn a_scraper_gets_a_token_that_may_read_metrics_alone(control_plane: &Cont
     let scraper = control_plane.client_for_token(&token.await?).await?;
     let secrets = format!("/api/v1/namespaces/{ELSEWHERE}/secrets");
     for (path, may) in [("/metrics", true), (&secrets, false)] {
-        let answer = scraper.request_text(http::Request::get(path).body(vec![])?).await;
+        let answer = scraper
+            .request_text(http::Request::get(path).body(vec![])?)
+            .await;
         ensure!(answer.is_ok() == may, "{path}: {answer:?}");
     }
     Ok(())

@@ -42,16 +42,33 @@ struct Applied {
 }
 
 /// `kubectl apply` with these arguments. Warned may be of agents, and of a webhook on its host's network.
-async fn apply(control_plane: &ControlPlane, args: &[&str], flag: &str, what: &Path) -> Result<Applied> {
+async fn apply(
+    control_plane: &ControlPlane,
+    args: &[&str],
+    flag: &str,
+    what: &Path,
+) -> Result<Applied> {
     let args = ["apply"].iter().chain(args).chain([&flag]).map(OsStr::new);
     let all = args.chain([what.as_os_str()]);
     let output = control_plane.kubectl_output(all).await?;
-    let warned: BTreeSet<_> = String::from_utf8_lossy(&output.stderr).lines().map(str::to_owned).collect();
+    let warned: BTreeSet<_> = String::from_utf8_lossy(&output.stderr)
+        .lines()
+        .map(str::to_owned)
+        .collect();
     let known = |line: &String| {
-        [AGENT_WARNING, HOST_NETWORK_WARNING].contains(&line.as_str()) || line.ends_with(PATCHED_BY_ITSELF)
+        [AGENT_WARNING, HOST_NETWORK_WARNING].contains(&line.as_str())
+            || line.ends_with(PATCHED_BY_ITSELF)
     };
     let said: Vec<_> = warned.iter().map(String::as_str).collect();
     let taken = output.status.success() && warned.iter().all(known);
-    ensure!(taken, "kubectl apply of {}:\n{}", what.display(), said.join("\n"));
-    Ok(Applied { said: String::from_utf8(output.stdout)?, warned })
+    ensure!(
+        taken,
+        "kubectl apply of {}:\n{}",
+        what.display(),
+        said.join("\n")
+    );
+    Ok(Applied {
+        said: String::from_utf8(output.stdout)?,
+        warned,
+    })
 }

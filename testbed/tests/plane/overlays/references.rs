@@ -17,14 +17,19 @@ const LISTENERS: [(&str, &str, u64); 3] = [
 ];
 
 /// By these annotations programs and people are told to keep an object that is not in Git any more.
-const KEEPERS: [&str; 3] =
-    ["argocd.argoproj.io/sync-options", "helm.sh/resource-policy", "kustomize.toolkit.fluxcd.io/prune"];
+const KEEPERS: [&str; 3] = [
+    "argocd.argoproj.io/sync-options",
+    "helm.sh/resource-policy",
+    "kustomize.toolkit.fluxcd.io/prune",
+];
 
 /// What does not fit together.
 pub fn wrong(objects: &[Json]) -> Vec<String> {
     let mut wrong = Vec::new();
     let workloads: Vec<_> = workloads(objects).collect();
-    let images: Vec<_> = operators(objects).map(|workload| container(workload)["image"].as_str()).collect();
+    let images: Vec<_> = operators(objects)
+        .map(|workload| container(workload)["image"].as_str())
+        .collect();
     if images.len() != 3 || images.iter().collect::<BTreeSet<_>>().len() != 1 {
         wrong.push(format!("not one image for three workloads: {images:?}"));
     }
@@ -41,13 +46,18 @@ pub fn wrong(objects: &[Json]) -> Vec<String> {
 
 /// Those that run the operator's own programs.
 pub fn operators(objects: &[Json]) -> impl Iterator<Item = &Json> {
-    workloads(objects)
-        .filter(|object| object["spec"]["template"]["metadata"]["labels"].get(COMPONENT).is_some())
+    workloads(objects).filter(|object| {
+        object["spec"]["template"]["metadata"]["labels"]
+            .get(COMPONENT)
+            .is_some()
+    })
 }
 
 /// `DaemonSet` and Deployments.
 fn workloads(objects: &[Json]) -> impl Iterator<Item = &Json> {
-    objects.iter().filter(|object| object.pointer("/spec/template/spec/containers").is_some())
+    objects
+        .iter()
+        .filter(|object| object.pointer("/spec/template/spec/containers").is_some())
 }
 
 pub fn container(workload: &Json) -> &Json {
@@ -63,18 +73,24 @@ pub fn items(value: &Json) -> impl Iterator<Item = &Json> {
 }
 
 fn exists(objects: &[Json], kind: &str, name: &Json) -> bool {
-    objects.iter().any(|object| object["kind"] == kind && object["metadata"]["name"] == *name)
+    objects
+        .iter()
+        .any(|object| object["kind"] == kind && object["metadata"]["name"] == *name)
 }
 
 /// The number of a container's port by its name.
 fn port(workload: &Json, name: &str) -> Option<u64> {
-    items(&container(workload)["ports"]).find(|port| port["name"] == name)?["containerPort"].as_u64()
+    items(&container(workload)["ports"]).find(|port| port["name"] == name)?["containerPort"]
+        .as_u64()
 }
 
 fn of_workload(objects: &[Json], workload: &Json) -> Vec<String> {
     let mut wrong = Vec::new();
-    let (name, pod, container) =
-        (text(&workload["metadata"]["name"]), &workload["spec"]["template"]["spec"], container(workload));
+    let (name, pod, container) = (
+        text(&workload["metadata"]["name"]),
+        &workload["spec"]["template"]["spec"],
+        container(workload),
+    );
     let mut needs = |kind: &str, of: &Json| {
         if !exists(objects, kind, of) {
             wrong.push(format!("{name}: there is no {kind} {of}"));
@@ -85,10 +101,15 @@ fn of_workload(objects: &[Json], workload: &Json) -> Vec<String> {
     }
     needs("ServiceAccount", &pod["serviceAccountName"]);
     for volume in items(&pod["volumes"]) {
-        for (source, field, kind) in [("configMap", "name", "ConfigMap"), ("secret", "secretName", "Secret")]
-        {
+        for (source, field, kind) in [
+            ("configMap", "name", "ConfigMap"),
+            ("secret", "secretName", "Secret"),
+        ] {
             // What is optional is made by the administrator, if at all.
-            if let Some(source) = volume.get(source).filter(|source| source["optional"] != true) {
+            if let Some(source) = volume
+                .get(source)
+                .filter(|source| source["optional"] != true)
+            {
                 needs(kind, &source[field]);
             }
         }
@@ -109,10 +130,16 @@ fn of_workload(objects: &[Json], workload: &Json) -> Vec<String> {
         }
     }
     for (called, variable, usual) in LISTENERS {
-        let told = variables().find(|told| told["name"] == variable).map(|told| text(&told["value"]));
-        let listens = told.map_or(Some(usual), |address| address.rsplit(':').next()?.parse().ok());
+        let told = variables()
+            .find(|told| told["name"] == variable)
+            .map(|told| text(&told["value"]));
+        let listens = told.map_or(Some(usual), |address| {
+            address.rsplit(':').next()?.parse().ok()
+        });
         if port(workload, called).is_some_and(|number| Some(number) != listens) {
-            wrong.push(format!("{name} listens on {listens:?}, and its port {called} is another"));
+            wrong.push(format!(
+                "{name} listens on {listens:?}, and its port {called} is another"
+            ));
         }
     }
     for probe in ["livenessProbe", "readinessProbe"] {
@@ -125,7 +152,11 @@ fn of_workload(objects: &[Json], workload: &Json) -> Vec<String> {
 }
 
 fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String> {
-    let (kind, name, spec) = (text(&object["kind"]), text(&object["metadata"]["name"]), &object["spec"]);
+    let (kind, name, spec) = (
+        text(&object["kind"]),
+        text(&object["metadata"]["name"]),
+        &object["spec"],
+    );
     let mut wrong = Vec::new();
     let mut needs = |kind_of: &str, of: &Json| {
         if !exists(objects, kind_of, of) {
@@ -136,21 +167,33 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
     match kind {
         "RoleBinding" | "ClusterRoleBinding" => {
             needs(text(&object["roleRef"]["kind"]), &object["roleRef"]["name"]);
-            items(&object["subjects"]).for_each(|subject| needs("ServiceAccount", &subject["name"]));
+            items(&object["subjects"])
+                .for_each(|subject| needs("ServiceAccount", &subject["name"]));
         }
-        "ValidatingAdmissionPolicyBinding" => needs("ValidatingAdmissionPolicy", &spec["policyName"]),
+        "ValidatingAdmissionPolicyBinding" => {
+            needs("ValidatingAdmissionPolicy", &spec["policyName"])
+        }
         "FlowSchema" => {
-            needs("PriorityLevelConfiguration", &spec["priorityLevelConfiguration"]["name"]);
+            needs(
+                "PriorityLevelConfiguration",
+                &spec["priorityLevelConfiguration"]["name"],
+            );
             let subjects = items(&spec["rules"]).flat_map(|rule| items(&rule["subjects"]));
-            subjects.for_each(|subject| needs("ServiceAccount", &subject["serviceAccount"]["name"]));
+            subjects
+                .for_each(|subject| needs("ServiceAccount", &subject["serviceAccount"]["name"]));
         }
         "ValidatingWebhookConfiguration" => {
             items(&object["webhooks"])
                 .for_each(|webhook| needs("Service", &webhook["clientConfig"]["service"]["name"]));
             let from = text(&object["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]);
             let is_meant = |made: &Json| {
-                let made_by =
-                    |metadata: &Json| format!("{}/{}", text(&metadata["namespace"]), text(&metadata["name"]));
+                let made_by = |metadata: &Json| {
+                    format!(
+                        "{}/{}",
+                        text(&metadata["namespace"]),
+                        text(&metadata["name"])
+                    )
+                };
                 made["kind"] == "Certificate" && made_by(&made["metadata"]) == from
             };
             if !from.is_empty() && !objects.iter().any(is_meant) {
@@ -158,7 +201,10 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
             }
         }
         "Secret" if object["type"] == "kubernetes.io/service-account-token" => {
-            needs("ServiceAccount", &object["metadata"]["annotations"]["kubernetes.io/service-account.name"]);
+            needs(
+                "ServiceAccount",
+                &object["metadata"]["annotations"]["kubernetes.io/service-account.name"],
+            );
         }
         "PodMonitor" => {
             for endpoint in items(&spec["podMetricsEndpoints"]) {
@@ -170,15 +216,23 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
             needs("Issuer", &spec["issuerRef"]["name"]);
             // The webhook's, which is called like its Service.
             let namespace = text(&object["metadata"]["namespace"]);
-            let service = [format!("{name}.{namespace}.svc"), format!("{name}.{namespace}")];
+            let service = [
+                format!("{name}.{namespace}.svc"),
+                format!("{name}.{namespace}"),
+            ];
             if spec["isCA"] != true && spec["dnsNames"] != json!(service) {
                 wrong.push(format!("{kind} {name}: is for {}", spec["dnsNames"]));
             }
         }
         "BottlerocketFleet" => {
-            let definition = objects.iter().find(|object| object["kind"] == "CustomResourceDefinition");
-            let kept = |object: &Json| KEEPERS.map(|key| object["metadata"]["annotations"][key].clone());
-            let as_the_definition = definition.map(kept).is_some_and(|keeps| keeps == kept(object));
+            let definition = objects
+                .iter()
+                .find(|object| object["kind"] == "CustomResourceDefinition");
+            let kept =
+                |object: &Json| KEEPERS.map(|key| object["metadata"]["annotations"][key].clone());
+            let as_the_definition = definition
+                .map(kept)
+                .is_some_and(|keeps| keeps == kept(object));
             // By their labels people would prune it, and its slots would go with it.
             if kept(object).iter().any(Json::is_null)
                 || !as_the_definition
@@ -187,7 +241,9 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
                 wrong.push(format!("{kind} {name} may be pruned"));
             }
         }
-        "Service" => ports.extend(items(&spec["ports"]).map(|port| (&spec["selector"], &port["targetPort"]))),
+        "Service" => {
+            ports.extend(items(&spec["ports"]).map(|port| (&spec["selector"], &port["targetPort"])))
+        }
         "NetworkPolicy" => {
             let open = items(&spec["ingress"]).flat_map(|rule| items(&rule["ports"]));
             ports.extend(open.map(|port| (&spec["podSelector"], &port["port"])));
@@ -195,19 +251,26 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
         _ => {}
     }
     for (selector, named) in ports {
-        let selected: Vec<_> = workloads.iter().filter(|workload| selects(selector, workload)).collect();
+        let selected: Vec<_> = workloads
+            .iter()
+            .filter(|workload| selects(selector, workload))
+            .collect();
         // Agents are scraped only if they have the port.
         let has_none = |workload: &Json| {
             port(workload, text(named)).is_none()
                 && !(kind == "PodMonitor" && workload["kind"] == "DaemonSet")
         };
         if selected.is_empty() || selected.iter().any(|workload| has_none(workload)) {
-            wrong.push(format!("{kind} {name}: not all that it selects has a port {named}"));
+            wrong.push(format!(
+                "{kind} {name}: not all that it selects has a port {named}"
+            ));
         }
         let forgotten =
             |workload: &Json| port(workload, text(named)).is_some() && !selects(selector, workload);
         if kind == "PodMonitor" && workloads.iter().any(|workload| forgotten(workload)) {
-            wrong.push(format!("{kind} {name}: not all that has a port {named} is selected"));
+            wrong.push(format!(
+                "{kind} {name}: not all that has a port {named} is selected"
+            ));
         }
     }
     wrong
@@ -217,18 +280,30 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
 fn selects(selector: &Json, workload: &Json) -> bool {
     let labels = &workload["spec"]["template"]["metadata"]["labels"];
     let newer = selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
-    let equal = if newer { &selector["matchLabels"] } else { selector };
+    let equal = if newer {
+        &selector["matchLabels"]
+    } else {
+        selector
+    };
     let one_of = |asked: &Json| {
         asked["operator"] == "In"
             && items(&asked["values"]).any(|value| labels.get(text(&asked["key"])) == Some(value))
     };
-    equal.as_object().into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
+    equal
+        .as_object()
+        .into_iter()
+        .flatten()
+        .all(|(key, value)| labels.get(key) == Some(value))
         && items(&selector["matchExpressions"]).all(one_of)
 }
 
 /// A budget or policy of two workloads at once or of the wrong one, a spread over another's pods: no API server minds.
 fn of_selectors(workloads: &[&Json], object: &Json) -> Vec<String> {
-    let (kind, name, spec) = (text(&object["kind"]), text(&object["metadata"]["name"]), &object["spec"]);
+    let (kind, name, spec) = (
+        text(&object["kind"]),
+        text(&object["metadata"]["name"]),
+        &object["spec"],
+    );
     let selectors: Vec<_> = match kind {
         "PodDisruptionBudget" => vec![&spec["selector"]],
         "NetworkPolicy" => vec![&spec["podSelector"]],
@@ -238,11 +313,14 @@ fn of_selectors(workloads: &[&Json], object: &Json) -> Vec<String> {
             .collect(),
         _ => Vec::new(),
     };
-    let component =
-        |object: &Json| text(&object["metadata"]["labels"]["app.kubernetes.io/component"]).to_owned();
+    let component = |object: &Json| {
+        text(&object["metadata"]["labels"]["app.kubernetes.io/component"]).to_owned()
+    };
     let mut wrong = Vec::new();
     for selector in selectors {
-        let selected = workloads.iter().filter(|workload| selects(selector, workload));
+        let selected = workloads
+            .iter()
+            .filter(|workload| selects(selector, workload));
         let selected: Vec<_> = selected.map(|workload| component(workload)).collect();
         if selected != [component(object)] {
             wrong.push(format!("{kind} {name}: {selector} selects {selected:?}"));
@@ -265,15 +343,21 @@ fn of_resource_names(objects: &[Json], object: &Json) -> Vec<String> {
                     .any(|made| made["kind"] == "Certificate" && made["spec"]["secretName"] == *of),
                 "secrets" => exists(objects, "Secret", of),
                 // Upstream's, which nobody of ours makes.
-                "deployments" => ["brupop-controller-deployment", "brupop-apiserver"].contains(&text(of)),
+                "deployments" => {
+                    ["brupop-controller-deployment", "brupop-apiserver"].contains(&text(of))
+                }
                 // The reconciler makes it.
                 "bottlerocketfleets" => of == names::FLEET,
-                "validatingwebhookconfigurations" => exists(objects, "ValidatingWebhookConfiguration", of),
+                "validatingwebhookconfigurations" => {
+                    exists(objects, "ValidatingWebhookConfiguration", of)
+                }
                 _ => false,
             };
             if !there {
                 let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
-                wrong.push(format!("{kind} {name} gives rights to {resource} {of}, which nobody makes"));
+                wrong.push(format!(
+                    "{kind} {name} gives rights to {resource} {of}, which nobody makes"
+                ));
             }
         }
     }

@@ -31,22 +31,44 @@ pub async fn admits_all_but_agents(control_plane: &ControlPlane) -> Result<()> {
     are_spread_over(&client, &["node-0", "node-1", "node-2"]).await?;
     // Anyone who cordons a node and empties it gets it empty, although there is a node less than there are pods.
     control_plane.kubectl(["cordon", "node-1"]).await?;
-    let empty =
-        ["delete", "pods", "--wait=false", "-n", NAMESPACE, "--field-selector", "spec.nodeName=node-1"];
+    let empty = [
+        "delete",
+        "pods",
+        "--wait=false",
+        "-n",
+        NAMESPACE,
+        "--field-selector",
+        "spec.nodeName=node-1",
+    ];
     let gone = control_plane.kubectl(empty).await?;
     ensure!(gone.lines().count() == 2, "on node-1 were {gone}");
     are_spread_over(&client, &["node-0", "node-2"]).await?;
 
     let events = Api::<Event>::namespaced(client.clone(), NAMESPACE);
-    let of_agents = ListParams::default().fields("involvedObject.kind=DaemonSet,reason=FailedCreate");
+    let of_agents =
+        ListParams::default().fields("involvedObject.kind=DaemonSet,reason=FailedCreate");
     let refusal = await_until("the agent is refused", async || {
-        events.list(&of_agents).await.ok()?.items.into_iter().find_map(|event| event.message)
+        events
+            .list(&of_agents)
+            .await
+            .ok()?
+            .items
+            .into_iter()
+            .find_map(|event| event.message)
     })
     .await?;
     // The very words of the warning.
-    let (_, reasons) = AGENT_WARNING.split_once("would violate ").context("a warning")?;
-    ensure!(refusal.ends_with(&format!("is forbidden: violates {reasons}")), "{refusal}");
-    control_plane.kubectl(["delete", "node", "--all"]).await.map(drop)
+    let (_, reasons) = AGENT_WARNING
+        .split_once("would violate ")
+        .context("a warning")?;
+    ensure!(
+        refusal.ends_with(&format!("is forbidden: violates {reasons}")),
+        "{refusal}"
+    );
+    control_plane
+        .kubectl(["delete", "node", "--all"])
+        .await
+        .map(drop)
 }
 
 /// Awaits that all reconcilers and webhooks have a node, and that those of each kind are on all of these and no other.
@@ -56,8 +78,9 @@ async fn are_spread_over(client: &Client, nodes: &[&str]) -> Result<()> {
     let mut found = BTreeMap::new();
     let spread = await_until(format!("pods on {nodes:?}"), async || {
         found = placed(pods.list(&ListParams::default()).await.ok()?.items);
-        let there =
-            |on: &Vec<_>| on.len() == REPLICAS && on.iter().cloned().collect::<BTreeSet<_>>() == nodes;
+        let there = |on: &Vec<_>| {
+            on.len() == REPLICAS && on.iter().cloned().collect::<BTreeSet<_>>() == nodes
+        };
         (found.len() == 2 && found.values().all(there)).then_some(())
     });
     spread.await.with_context(|| format!("{found:?}"))
@@ -66,10 +89,18 @@ async fn are_spread_over(client: &Client, nodes: &[&str]) -> Result<()> {
 /// The nodes of pods that are not leaving, by the pods' component; none where a pod waits for one.
 fn placed(pods: Vec<Pod>) -> BTreeMap<String, Vec<Option<String>>> {
     let mut placed = BTreeMap::<_, Vec<_>>::new();
-    for pod in pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
+    for pod in pods
+        .into_iter()
+        .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+    {
         let mut labels = pod.metadata.labels.unwrap_or_default();
-        let component = labels.remove("brupop.bottlerocket.aws/component").unwrap_or_default();
-        placed.entry(component).or_default().push(pod.spec.and_then(|spec| spec.node_name));
+        let component = labels
+            .remove("brupop.bottlerocket.aws/component")
+            .unwrap_or_default();
+        placed
+            .entry(component)
+            .or_default()
+            .push(pod.spec.and_then(|spec| spec.node_name));
     }
     placed
 }

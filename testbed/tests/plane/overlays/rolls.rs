@@ -14,8 +14,12 @@ const RECONCILER: &str = "brupop-configuration";
 const WEBHOOK: &str = "brupop-webhook-configuration";
 const AGENT: &str = "brupop-agent-configuration";
 /// As docs/configuration.md has it.
-const PRUNE: &[&str] =
-    &["--prune", "-l", "app.kubernetes.io/part-of=brupop", "--prune-allowlist=core/v1/ConfigMap"];
+const PRUNE: &[&str] = &[
+    "--prune",
+    "-l",
+    "app.kubernetes.io/part-of=brupop",
+    "--prune-allowlist=core/v1/ConfigMap",
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_configuration_rolls_what_it_concerns() -> Result<()> {
@@ -26,11 +30,20 @@ async fn a_changed_configuration_rolls_what_it_concerns() -> Result<()> {
             "resources": ["kustomize/overlays/default"],
             "patches": [{"target": {"kind": "ConfigMap", "name": map}, "patch": patch.to_string()}],
         });
-        throw_away_overlay(&control_plane, &format!("{key}-{value}").to_lowercase(), kustomization)
+        throw_away_overlay(
+            &control_plane,
+            &format!("{key}-{value}").to_lowercase(),
+            kustomization,
+        )
     };
     let mut before = BTreeMap::new();
     for (map, key, value, rolled) in [
-        (RECONCILER, "MAX_CONCURRENT_UPDATE", "1", &["agent", "reconciler", "webhook"][..]),
+        (
+            RECONCILER,
+            "MAX_CONCURRENT_UPDATE",
+            "1",
+            &["agent", "reconciler", "webhook"][..],
+        ),
         (RECONCILER, "MAX_CONCURRENT_UPDATE", "1", &[]),
         (RECONCILER, "MAX_CONCURRENT_UPDATE", "3", &["reconciler"]),
         (WEBHOOK, "LINGER_SECONDS", "9", &["reconciler", "webhook"]),
@@ -39,9 +52,14 @@ async fn a_changed_configuration_rolls_what_it_concerns() -> Result<()> {
     ] {
         apply(&control_plane, &[], "-k", &overlay(map, key, value)?).await?;
         let now = generations(&control_plane).await?;
-        let changed = now.iter().filter(|(name, generation)| before.get(*name) != Some(*generation));
+        let changed = now
+            .iter()
+            .filter(|(name, generation)| before.get(*name) != Some(*generation));
         let changed: BTreeSet<_> = changed.map(|(name, _)| name.as_str()).collect();
-        ensure!(changed == rolled.iter().copied().collect(), "{key}={value} replaced {changed:?}");
+        ensure!(
+            changed == rolled.iter().copied().collect(),
+            "{key}={value} replaced {changed:?}"
+        );
         before = now;
     }
 
@@ -55,34 +73,82 @@ async fn a_changed_configuration_rolls_what_it_concerns() -> Result<()> {
     });
     let file = crate::overlays::documents(&control_plane, "left-over", &[unhashed, others])?;
     apply(&control_plane, &[], "-f", &file).await?;
-    ensure!(maps(&control_plane).await?.len() == 9, "{:?}", maps(&control_plane).await?);
-    ensure!(read(CONFIGURATION)?.contains(&PRUNE.join(" ")), "{CONFIGURATION} has it otherwise");
-    apply(&control_plane, PRUNE, "-k", &overlay(AGENT, "PREFETCH", "false")?).await?;
+    ensure!(
+        maps(&control_plane).await?.len() == 9,
+        "{:?}",
+        maps(&control_plane).await?
+    );
+    ensure!(
+        read(CONFIGURATION)?.contains(&PRUNE.join(" ")),
+        "{CONFIGURATION} has it otherwise"
+    );
+    apply(
+        &control_plane,
+        PRUNE,
+        "-k",
+        &overlay(AGENT, "PREFETCH", "false")?,
+    )
+    .await?;
     let left = maps(&control_plane).await?;
-    let of = |map: &str| left.iter().filter(|name| name.starts_with(&format!("{map}-"))).count();
-    ensure!(left.len() == 4 && [RECONCILER, WEBHOOK, AGENT].iter().all(|map| of(map) == 1), "{left:?}");
-    ensure!(generations(&control_plane).await? == before, "pruning replaced pods");
+    let of = |map: &str| {
+        left.iter()
+            .filter(|name| name.starts_with(&format!("{map}-")))
+            .count()
+    };
+    ensure!(
+        left.len() == 4 && [RECONCILER, WEBHOOK, AGENT].iter().all(|map| of(map) == 1),
+        "{left:?}"
+    );
+    ensure!(
+        generations(&control_plane).await? == before,
+        "pruning replaced pods"
+    );
     Ok(())
 }
 
 /// Of the three workloads, by component: it grows when pods are to be replaced.
 async fn generations(control_plane: &ControlPlane) -> Result<BTreeMap<String, i64>> {
-    let listed =
-        control_plane.kubectl(["get", "deployments,daemonsets", "-n", NAMESPACE, "-o", "json"]).await?;
+    let listed = control_plane
+        .kubectl([
+            "get",
+            "deployments,daemonsets",
+            "-n",
+            NAMESPACE,
+            "-o",
+            "json",
+        ])
+        .await?;
     let listed: Json = serde_json::from_str(&listed)?;
     let items = listed["items"].as_array().context("no list")?.iter();
     items
         .map(|object| {
             let component = &object["metadata"]["labels"]["app.kubernetes.io/component"];
-            let generation = object["metadata"]["generation"].as_i64().context("no generation")?;
-            Ok((component.as_str().context("no component")?.to_owned(), generation))
+            let generation = object["metadata"]["generation"]
+                .as_i64()
+                .context("no generation")?;
+            Ok((
+                component.as_str().context("no component")?.to_owned(),
+                generation,
+            ))
         })
         .collect()
 }
 
 /// Names of the `ConfigMap` objects in the operator's namespace.
 async fn maps(control_plane: &ControlPlane) -> Result<Vec<String>> {
-    let names =
-        ["get", "configmaps", "-n", NAMESPACE, "-o", "custom-columns=NAME:.metadata.name", "--no-headers"];
-    Ok(control_plane.kubectl(names).await?.lines().map(str::to_owned).collect())
+    let names = [
+        "get",
+        "configmaps",
+        "-n",
+        NAMESPACE,
+        "-o",
+        "custom-columns=NAME:.metadata.name",
+        "--no-headers",
+    ];
+    Ok(control_plane
+        .kubectl(names)
+        .await?
+        .lines()
+        .map(str::to_owned)
+        .collect())
 }

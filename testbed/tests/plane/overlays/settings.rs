@@ -12,7 +12,11 @@ use crate::overlays::references::{container, items, operators, text};
 
 const PROGRAMS: [&str; 3] = ["brupop-agent", "brupop-reconciler", "brupop-webhook"];
 /// Common to all three, and in the help of none.
-const OF_LOGS: [&str; 3] = ["LOGGING_FORMATTER", "LOGGING_ANSI_ENABLED", "TRACING_FILTER_DIRECTIVE"];
+const OF_LOGS: [&str; 3] = [
+    "LOGGING_FORMATTER",
+    "LOGGING_ANSI_ENABLED",
+    "TRACING_FILTER_DIRECTIVE",
+];
 /// What ends a program that has nothing against its settings and finds no cluster.
 const TAKEN: &str = "the Kubernetes API is not configured";
 
@@ -26,7 +30,10 @@ impl Programs {
         let folder = binaries(&PROGRAMS)?;
         let mut help = String::new();
         for program in PROGRAMS {
-            let output = Command::new(folder.join(program)).arg("--help").output().await?;
+            let output = Command::new(folder.join(program))
+                .arg("--help")
+                .output()
+                .await?;
             help.push_str(&String::from_utf8(output.stdout)?);
         }
         Ok(Self { folder, help })
@@ -37,16 +44,25 @@ impl Programs {
         let mut wrong = Vec::new();
         for workload in operators(objects) {
             let container = container(workload);
-            let program = text(&container["command"][0]).trim_start_matches('/').to_owned();
+            let program = text(&container["command"][0])
+                .trim_start_matches('/')
+                .to_owned();
             let env = environment(objects, container)?;
             for (name, _) in &env {
-                if !OF_LOGS.contains(&name.as_str()) && !self.help.contains(&format!("[env: {name}=]")) {
+                if !OF_LOGS.contains(&name.as_str())
+                    && !self.help.contains(&format!("[env: {name}=]"))
+                {
                     wrong.push(format!("nobody knows of {name}"));
                 }
             }
-            let run =
-                Command::new(self.folder.join(&program)).env_clear().envs(env).kill_on_drop(true).output();
-            let output = tokio::time::timeout(DEADLINE, run).await.with_context(|| program.clone())??;
+            let run = Command::new(self.folder.join(&program))
+                .env_clear()
+                .envs(env)
+                .kill_on_drop(true)
+                .output();
+            let output = tokio::time::timeout(DEADLINE, run)
+                .await
+                .with_context(|| program.clone())??;
             let said = String::from_utf8([output.stdout, output.stderr].concat())?;
             if !said.contains(TAKEN) {
                 wrong.push(format!("{program}: {said}"));
@@ -64,9 +80,13 @@ fn environment(objects: &[Json], container: &Json) -> Result<Vec<(String, String
         let map = objects
             .iter()
             .find(|object| object["kind"] == "ConfigMap" && object["metadata"]["name"] == *name);
-        let data =
-            map.and_then(|map| map["data"].as_object()).with_context(|| format!("no ConfigMap {name}"))?;
-        env.extend(data.iter().map(|(name, value)| (name.clone(), text(value).to_owned())));
+        let data = map
+            .and_then(|map| map["data"].as_object())
+            .with_context(|| format!("no ConfigMap {name}"))?;
+        env.extend(
+            data.iter()
+                .map(|(name, value)| (name.clone(), text(value).to_owned())),
+        );
     }
     let own = items(&container["env"]).map(|variable| {
         let value = variable["value"].as_str().unwrap_or("something");
@@ -79,25 +99,67 @@ fn environment(objects: &[Json], container: &Json) -> Result<Vec<(String, String
 #[tokio::test]
 async fn invalid_settings_are_refused_with_a_hint() -> Result<()> {
     let folder = binaries(&PROGRAMS)?;
-    let needed = ["WEBHOOK_CERTIFICATES", "WEBHOOK_CONFIGURATION", "WEBHOOK_SERVICE"].map(|name| (name, "x"));
+    let needed = [
+        "WEBHOOK_CERTIFICATES",
+        "WEBHOOK_CONFIGURATION",
+        "WEBHOOK_SERVICE",
+    ]
+    .map(|name| (name, "x"));
     for (program, mistake, advice) in [
-        ("brupop-reconciler", "MAX_CONCURENT_UPDATE", "write MAX_CONCURRENT_UPDATE instead"),
-        ("brupop-webhook", "MAX_CONCURENT_UPDATE", "write MAX_CONCURRENT_UPDATE instead"),
+        (
+            "brupop-reconciler",
+            "MAX_CONCURENT_UPDATE",
+            "write MAX_CONCURRENT_UPDATE instead",
+        ),
+        (
+            "brupop-webhook",
+            "MAX_CONCURENT_UPDATE",
+            "write MAX_CONCURRENT_UPDATE instead",
+        ),
         ("brupop-agent", "PREFECTH", "write PREFETCH instead"),
-        ("brupop-reconciler", "PREFETCH", "move it to the ConfigMap brupop-agent-configuration"),
-        ("brupop-agent", "SOAK_SECONDS", "move it to the ConfigMap brupop-configuration"),
-        ("brupop-webhook", "SOAK_SECONDS", "move it to the ConfigMap brupop-configuration"),
-        ("brupop-reconciler", "LINGER_SECONDS", "move it to the ConfigMap brupop-webhook-configuration"),
+        (
+            "brupop-reconciler",
+            "PREFETCH",
+            "move it to the ConfigMap brupop-agent-configuration",
+        ),
+        (
+            "brupop-agent",
+            "SOAK_SECONDS",
+            "move it to the ConfigMap brupop-configuration",
+        ),
+        (
+            "brupop-webhook",
+            "SOAK_SECONDS",
+            "move it to the ConfigMap brupop-configuration",
+        ),
+        (
+            "brupop-reconciler",
+            "LINGER_SECONDS",
+            "move it to the ConfigMap brupop-webhook-configuration",
+        ),
     ] {
         let mut command = Command::new(folder.join(program));
-        command.env_clear().env(mistake, "true").env("HTTPS_PROXY", "http://proxy:3128").kill_on_drop(true);
+        command
+            .env_clear()
+            .env(mistake, "true")
+            .env("HTTPS_PROXY", "http://proxy:3128")
+            .kill_on_drop(true);
         if program == "brupop-webhook" {
             command.envs(needed);
         }
-        let output = tokio::time::timeout(DEADLINE, command.output()).await.context(program)??;
+        let output = tokio::time::timeout(DEADLINE, command.output())
+            .await
+            .context(program)??;
         let said = String::from_utf8([output.stdout, output.stderr].concat())?;
-        ensure!(output.status.code() == Some(2), "{program}: {}: {said}", output.status);
-        ensure!(said.starts_with(mistake) && said.contains(advice) && said.lines().count() == 1, "{said}");
+        ensure!(
+            output.status.code() == Some(2),
+            "{program}: {}: {said}",
+            output.status
+        );
+        ensure!(
+            said.starts_with(mistake) && said.contains(advice) && said.lines().count() == 1,
+            "{said}"
+        );
     }
     Ok(())
 }

@@ -19,8 +19,7 @@ const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Cases at once.
 const PARALLEL: usize = 3;
 /// An image by its digest, as those name theirs who care.
-const IMAGE: &str =
-    "registry.example:5000/a/brupop@sha256:6c3c624b58dbbcd3c0dd82b4c53f04194d1247c6eebdaab7c610cf7d66709b3b";
+const IMAGE: &str = "registry.example:5000/a/brupop@sha256:6c3c624b58dbbcd3c0dd82b4c53f04194d1247c6eebdaab7c610cf7d66709b3b";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn overlays_pass_strict_validation_under_any_name() -> Result<()> {
@@ -33,15 +32,30 @@ async fn overlays_pass_strict_validation_under_any_name() -> Result<()> {
     let cases = cases::all()?;
     let rendering = cases.iter().map(async |case| {
         let objects = check(&control_plane, &programs, case).await;
-        (case, objects.map_err(|wrong| format!("{}: {wrong:#}", case.name())))
+        (
+            case,
+            objects.map_err(|wrong| format!("{}: {wrong:#}", case.name())),
+        )
     });
-    let rendered: Vec<_> = futures::stream::iter(rendering).buffer_unordered(PARALLEL).collect().await;
+    let rendered: Vec<_> = futures::stream::iter(rendering)
+        .buffer_unordered(PARALLEL)
+        .collect()
+        .await;
     // Most objects are the same in most cases, and each is asked about once.
-    let (mut usual, mut of_host_network, mut wrong) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    let (mut usual, mut of_host_network, mut wrong) =
+        (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for (case, objects) in rendered {
-        let of_its_kind = if case.has_component("host-network") { &mut of_host_network } else { &mut usual };
+        let of_its_kind = if case.has_component("host-network") {
+            &mut of_host_network
+        } else {
+            &mut usual
+        };
         match objects {
-            Ok(objects) => of_its_kind.extend(objects.into_iter().map(|object| (object.to_string(), object))),
+            Ok(objects) => of_its_kind.extend(
+                objects
+                    .into_iter()
+                    .map(|object| (object.to_string(), object)),
+            ),
             Err(error) => wrong.push(error),
         }
     }
@@ -49,13 +63,25 @@ async fn overlays_pass_strict_validation_under_any_name() -> Result<()> {
     of_host_network.retain(|text, _| !usual.contains_key(text));
     for (name, objects, warnings) in [
         ("usual", usual, &[AGENT_WARNING][..]),
-        ("host-network", of_host_network, &[HOST_NETWORK_WARNING, AGENT_WARNING]),
+        (
+            "host-network",
+            of_host_network,
+            &[HOST_NETWORK_WARNING, AGENT_WARNING],
+        ),
     ] {
         let objects: Vec<_> = objects.into_values().collect();
         let taken = strictly(&control_plane, &documents(&control_plane, name, &objects)?).await?;
         // Of everything else, `restricted` has nothing to say.
-        ensure!(taken.warned.iter().eq(warnings), "{name}: warned of {:#?}", taken.warned);
-        ensure!(taken.said.lines().count() == objects.len(), "{name}: {}", taken.said);
+        ensure!(
+            taken.warned.iter().eq(warnings),
+            "{name}: warned of {:#?}",
+            taken.warned
+        );
+        ensure!(
+            taken.said.lines().count() == objects.len(),
+            "{name}: {}",
+            taken.said
+        );
     }
 
     the_release_manifest_is_taken(&control_plane).await
@@ -65,27 +91,49 @@ async fn overlays_pass_strict_validation_under_any_name() -> Result<()> {
 async fn prepare(control_plane: &ControlPlane) -> Result<()> {
     let definitions = others_definitions().await?;
     let folder = definitions.to_str().context("a path of letters")?;
-    control_plane.kubectl(["apply", "--server-side", "-f", folder]).await?;
-    control_plane.wait_for_condition("Established", &["-f", folder]).await?;
+    control_plane
+        .kubectl(["apply", "--server-side", "-f", folder])
+        .await?;
+    control_plane
+        .wait_for_condition("Established", &["-f", folder])
+        .await?;
     // As the cases are: anyone who had applied them by the client would own their fields.
     for kind in ["shadow", "fleet", "pool"] {
         let file = format!("{REPOSITORY}/manifests/bottlerocket{kind}-crd.yaml");
-        control_plane.kubectl(["apply", "--server-side", "-f", &file]).await?;
-        control_plane.wait_for_condition("Established", &["-f", &file]).await?;
+        control_plane
+            .kubectl(["apply", "--server-side", "-f", &file])
+            .await?;
+        control_plane
+            .wait_for_condition("Established", &["-f", &file])
+            .await?;
     }
     // As they ship, for API servers warn by the labels of what is there.
     for renamed in [false, true] {
-        let case = Case { renamed, ..Case::new("default", &[]) };
+        let case = Case {
+            renamed,
+            ..Case::new("default", &[])
+        };
         let mut objects = rendered(control_plane, &case.write(control_plane)?).await?;
         objects.retain(|object| object["kind"] == "Namespace");
-        apply(control_plane, &["--server-side"], "-f", &documents(control_plane, "namespace", &objects)?)
-            .await?;
+        apply(
+            control_plane,
+            &["--server-side"],
+            "-f",
+            &documents(control_plane, "namespace", &objects)?,
+        )
+        .await?;
     }
     Ok(())
 }
 
 async fn strictly(control_plane: &ControlPlane, file: &Path) -> Result<Applied> {
-    apply(control_plane, &["--server-side", "--validate=strict", "--dry-run=server"], "-f", file).await
+    apply(
+        control_plane,
+        &["--server-side", "--validate=strict", "--dry-run=server"],
+        "-f",
+        file,
+    )
+    .await
 }
 
 /// So that what is taken below proves something: also of definitions that are not Kubernetes' own.
@@ -93,37 +141,79 @@ async fn what_it_does_not_know_is_refused(control_plane: &ControlPlane) -> Resul
     let case = Case::new("default", &["prometheus-operator", "cert-manager"]);
     let objects = rendered(control_plane, &case.write(control_plane)?).await?;
     for (kind, path, unknown) in [
-        ("Deployment", "/spec/template/spec/containers/0", "livenesProbe"),
+        (
+            "Deployment",
+            "/spec/template/spec/containers/0",
+            "livenesProbe",
+        ),
         ("ValidatingAdmissionPolicy", "/spec", "failPolicy"),
-        ("PodMonitor", "/spec/podMetricsEndpoints/0", "bearerTokenFile"),
+        (
+            "PodMonitor",
+            "/spec/podMetricsEndpoints/0",
+            "bearerTokenFile",
+        ),
         ("PrometheusRule", "/spec/groups/0/rules/0", "labls"),
         ("Certificate", "/spec", "dnsName"),
     ] {
-        let mut object = objects.iter().find(|object| object["kind"] == kind).context(kind)?.clone();
+        let mut object = objects
+            .iter()
+            .find(|object| object["kind"] == kind)
+            .context(kind)?
+            .clone();
         object
             .pointer_mut(path)
             .and_then(Json::as_object_mut)
             .context(path)?
             .insert(unknown.to_owned(), json!("x"));
         let file = documents(control_plane, unknown, &[object])?;
-        let refused = strictly(control_plane, &file).await.err().map(|error| error.to_string());
+        let refused = strictly(control_plane, &file)
+            .await
+            .err()
+            .map(|error| error.to_string());
         let refused = refused.with_context(|| format!("{kind} with {unknown} was taken"))?;
-        ensure!(refused.contains(unknown) && refused.contains("not declared in schema"), "{refused}");
+        ensure!(
+            refused.contains(unknown) && refused.contains("not declared in schema"),
+            "{refused}"
+        );
     }
     Ok(())
 }
 
 /// So that finding nothing proves something.
 async fn what_does_not_fit_is_found(control_plane: &ControlPlane) -> Result<()> {
-    let case = Case::new("default", &["network-policy", "cert-manager", "prometheus-sample", "pools"]);
+    let case = Case::new(
+        "default",
+        &[
+            "network-policy",
+            "cert-manager",
+            "prometheus-sample",
+            "pools",
+        ],
+    );
     let objects = rendered(control_plane, &case.write(control_plane)?).await?;
-    ensure!(references::wrong(&objects).is_empty(), "{:?}", references::wrong(&objects));
+    ensure!(
+        references::wrong(&objects).is_empty(),
+        "{:?}",
+        references::wrong(&objects)
+    );
     let of_webhook = json!({"brupop.bottlerocket.aws/component": "webhook"});
     for (kind, path, misfit) in [
-        ("PodDisruptionBudget", "/spec/selector/matchLabels", json!({})),
-        ("PodDisruptionBudget", "/spec/selector/matchLabels", of_webhook.clone()),
+        (
+            "PodDisruptionBudget",
+            "/spec/selector/matchLabels",
+            json!({}),
+        ),
+        (
+            "PodDisruptionBudget",
+            "/spec/selector/matchLabels",
+            of_webhook.clone(),
+        ),
         ("NetworkPolicy", "/spec/podSelector", json!({})),
-        ("NetworkPolicy", "/spec/podSelector/matchLabels", of_webhook.clone()),
+        (
+            "NetworkPolicy",
+            "/spec/podSelector/matchLabels",
+            of_webhook.clone(),
+        ),
         (
             "Deployment",
             "/spec/template/spec/topologySpreadConstraints/1/labelSelector/matchLabels",
@@ -133,15 +223,27 @@ async fn what_does_not_fit_is_found(control_plane: &ControlPlane) -> Result<()> 
         ("Role", "/rules/5/resourceNames/0", json!("brupop-agent")),
         ("Certificate", "/spec/secretName", json!("another")),
         ("Certificate", "/spec/dnsNames/0", json!("another")),
-        ("BottlerocketFleet", "/metadata/annotations/helm.sh~1resource-policy", json!("another")),
+        (
+            "BottlerocketFleet",
+            "/metadata/annotations/helm.sh~1resource-policy",
+            json!("another"),
+        ),
         (
             "ValidatingWebhookConfiguration",
             "/metadata/annotations/cert-manager.io~1inject-ca-from",
             json!("another"),
         ),
         // Only the sample's has volumes with these.
-        ("Deployment", "/spec/template/spec/volumes/0/configMap/name", json!("another")),
-        ("Deployment", "/spec/template/spec/volumes/1/secret/secretName", json!("another")),
+        (
+            "Deployment",
+            "/spec/template/spec/volumes/0/configMap/name",
+            json!("another"),
+        ),
+        (
+            "Deployment",
+            "/spec/template/spec/volumes/1/secret/secretName",
+            json!("another"),
+        ),
     ] {
         let mut objects = objects.clone();
         // The first with such a path is the agent's, or the reconciler's.
@@ -151,13 +253,20 @@ async fn what_does_not_fit_is_found(control_plane: &ControlPlane) -> Result<()> 
             .find_map(|object| object.pointer_mut(path))
             .with_context(|| format!("no {kind} has {path}"))?;
         *place = misfit.clone();
-        ensure!(!references::wrong(&objects).is_empty(), "{kind} with {path} {misfit} seems to fit");
+        ensure!(
+            !references::wrong(&objects).is_empty(),
+            "{kind} with {path} {misfit} seems to fit"
+        );
     }
     Ok(())
 }
 
 /// The case's objects, if they fit together and the programs take their settings.
-async fn check(control_plane: &ControlPlane, programs: &Programs, case: &Case) -> Result<Vec<Json>> {
+async fn check(
+    control_plane: &ControlPlane,
+    programs: &Programs,
+    case: &Case,
+) -> Result<Vec<Json>> {
     let objects = rendered(control_plane, &case.write(control_plane)?).await?;
     let mut wrong = references::wrong(&objects);
     wrong.extend(case.foreign(&objects));
@@ -174,7 +283,11 @@ async fn make_yaml(folder: &Path, variable: &str) -> Result<()> {
         .env_remove("MAKEFLAGS")
         .output()
         .await?;
-    ensure!(make.status.success(), "make yaml: {}", String::from_utf8_lossy(&make.stderr));
+    ensure!(
+        make.status.success(),
+        "make yaml: {}",
+        String::from_utf8_lossy(&make.stderr)
+    );
     Ok(())
 }
 
@@ -182,16 +295,25 @@ async fn make_yaml(folder: &Path, variable: &str) -> Result<()> {
 async fn the_release_manifest_is_taken(control_plane: &ControlPlane) -> Result<()> {
     let folder = control_plane.dir().join("dist");
     let file: PathBuf = folder.join("bottlerocket-update-operator.yaml");
-    ensure!(make_yaml(&folder, "OVERLAY=none").await.is_err(), "there is no such overlay");
-    ensure!(std::fs::read_dir(&folder)?.next().is_none(), "of what failed something is left");
+    ensure!(
+        make_yaml(&folder, "OVERLAY=none").await.is_err(),
+        "there is no such overlay"
+    );
+    ensure!(
+        std::fs::read_dir(&folder)?.next().is_none(),
+        "of what failed something is left"
+    );
     make_yaml(&folder, "VERSION=0.2.0").await?;
-    let images = std::fs::read_to_string(&file)?.matches("/brupop:v0.2.0\n").count();
+    let images = std::fs::read_to_string(&file)?
+        .matches("/brupop:v0.2.0\n")
+        .count();
     ensure!(images == 3, "{images} are of the version");
 
     make_yaml(&folder, &format!("IMAGE={IMAGE}")).await?;
     let text = std::fs::read_to_string(&file)?;
-    let objects: Vec<Json> =
-        serde_yaml_ng::Deserializer::from_str(&text).map(Json::deserialize).collect::<Result<_, _>>()?;
+    let objects: Vec<Json> = serde_yaml_ng::Deserializer::from_str(&text)
+        .map(Json::deserialize)
+        .collect::<Result<_, _>>()?;
     let default = Case::new("default", &[]).write(control_plane)?;
     let mut expected = rendered(control_plane, &default).await?;
     let mut images = 0;
@@ -201,9 +323,16 @@ async fn the_release_manifest_is_taken(control_plane: &ControlPlane) -> Result<(
             images += 1;
         }
     }
-    ensure!(images == 3 && objects == expected, "make yaml wrote something else than the default overlay");
+    ensure!(
+        images == 3 && objects == expected,
+        "make yaml wrote something else than the default overlay"
+    );
     let taken = strictly(control_plane, &file).await?;
-    ensure!(taken.said.lines().count() == objects.len(), "{}", taken.said);
+    ensure!(
+        taken.said.lines().count() == objects.len(),
+        "{}",
+        taken.said
+    );
     Ok(())
 }
 
@@ -218,7 +347,10 @@ async fn a_versions_leading_v_is_optional() -> Result<()> {
             .output()
             .await?;
         let said = String::from_utf8(shell.stdout)?;
-        ensure!(shell.status.success() && said == "0.2.0\n", "{given} is taken for {said:?}");
+        ensure!(
+            shell.status.success() && said == "0.2.0\n",
+            "{given} is taken for {said:?}"
+        );
     }
     Ok(())
 }

@@ -53,15 +53,30 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
     let mut kept = marker.clone();
     kept[names::DO_NOT_DISRUPT_ANNOTATION] = json!("true");
     let ours = json!([{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]);
-    let taints =
-        json!([{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "c", "effect": "NoExecute"}]);
-    let theirs = json!({"c": "d", names::DO_NOT_DISRUPT_ANNOTATION: "1h", names::RETRY_ANNOTATION: "5"});
+    let taints = json!([{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "c", "effect": "NoExecute"}]);
+    let theirs =
+        json!({"c": "d", names::DO_NOT_DISRUPT_ANNOTATION: "1h", names::RETRY_ANNOTATION: "5"});
     for (name, labels, annotations, spec) in [
-        ("in", opted_in, theirs, json!({"taints": taints, "providerID": "x://y"})),
+        (
+            "in",
+            opted_in,
+            theirs,
+            json!({"taints": taints, "providerID": "x://y"}),
+        ),
         ("out", json!({}), json!({}), json!({})),
-        ("left-marked", excluded.clone(), kept, json!({"unschedulable": true, "taints": ours})),
+        (
+            "left-marked",
+            excluded.clone(),
+            kept,
+            json!({"unschedulable": true, "taints": ours}),
+        ),
         ("left-in-service", json!({}), marker, json!({})),
-        ("left-cordoned", json!({}), json!({}), json!({"unschedulable": true})),
+        (
+            "left-cordoned",
+            json!({}),
+            json!({}),
+            json!({"unschedulable": true}),
+        ),
         ("left-excluded", excluded, json!({}), json!({})),
     ] {
         let node = json!({
@@ -71,18 +86,33 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
         bed.must(Method::POST, NODES, &node).await?;
         // A new Node gets the taint `not-ready` from the API server.
         let taints = json!({"spec": {"taints": spec["taints"]}});
-        bed.must(Method::PATCH, &format!("{NODES}/{name}"), &taints).await?;
+        bed.must(Method::PATCH, &format!("{NODES}/{name}"), &taints)
+            .await?;
     }
     opting_in::prepare(bed).await?;
     // Events and a fleet of others'.
-    bed.must(Method::POST, EVENTS, &event("default", "theirs", "kubelet", "Node")).await?;
+    bed.must(
+        Method::POST,
+        EVENTS,
+        &event("default", "theirs", "kubelet", "Node"),
+    )
+    .await?;
     let fleets = bed.ours(&BottlerocketFleet::api_version(&()), "bottlerocketfleets");
-    bed.must(Method::POST, &fleets, &fleet(names::FLEET, &json!({"paused": true}))).await?;
+    bed.must(
+        Method::POST,
+        &fleets,
+        &fleet(names::FLEET, &json!({"paused": true})),
+    )
+    .await?;
     Ok(())
 }
 
 fn event(namespace: &str, name: &str, controller: &str, kind: &str) -> Json {
-    let of = if kind == "Node" { Json::Null } else { json!(namespace) };
+    let of = if kind == "Node" {
+        Json::Null
+    } else {
+        json!(namespace)
+    };
     json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace},
         "reportingController": controller, "reportingInstance": "i", "action": "a", "reason": "r", "type": "Normal",
@@ -113,8 +143,16 @@ pub fn with_marker(mut patch: Json) -> Json {
 /// What does not hold of a row.
 pub async fn check(bed: &Bed, row: &Row) -> Result<()> {
     let (_, actor, method, path, body, verdict) = row;
-    let dry = if path.ends_with("/eviction") { String::new() } else { "?dryRun=All".to_owned() };
-    let path = if method == Method::GET { path.clone() } else { format!("{path}{dry}") };
+    let dry = if path.ends_with("/eviction") {
+        String::new()
+    } else {
+        "?dryRun=All".to_owned()
+    };
+    let path = if method == Method::GET {
+        path.clone()
+    } else {
+        format!("{path}{dry}")
+    };
     let answer = bed.ask(*actor, None, method.clone(), &path, body).await?;
     let holds = match verdict {
         Allowed => (200..300).contains(&answer.code) && answer.warnings.is_empty(),

@@ -66,16 +66,23 @@ impl Bed {
         let folder = overlay.folder(&control_plane)?;
         apply_overlay(&control_plane, &folder).await?;
         let webhook = (overlay.named)("brupop-webhook");
-        let never =
-            r#"[{"op": "replace", "path": "/webhooks/0/matchConditions/0/expression", "value": "false"}]"#;
+        let never = r#"[{"op": "replace", "path": "/webhooks/0/matchConditions/0/expression", "value": "false"}]"#;
         let configuration = format!("validatingwebhookconfiguration/{webhook}");
-        control_plane.kubectl(["patch", &configuration, "--type=json", "-p", never]).await?;
+        control_plane
+            .kubectl(["patch", &configuration, "--type=json", "-p", never])
+            .await?;
         let kubelet = format!("system:node:{}", Self::KUBELETS_NODE);
         let mut bed = Self {
             clients: BTreeMap::from([
                 (Actor::Admin, control_plane.client()),
-                (Actor::Kubelet, member_of_nodes(&control_plane, &kubelet).await?),
-                (Actor::Member, member_of_nodes(&control_plane, MEMBER).await?),
+                (
+                    Actor::Kubelet,
+                    member_of_nodes(&control_plane, &kubelet).await?,
+                ),
+                (
+                    Actor::Member,
+                    member_of_nodes(&control_plane, MEMBER).await?,
+                ),
             ]),
             control_plane,
             kubelets_node_uid: String::new(),
@@ -87,8 +94,12 @@ impl Bed {
             (Actor::Reconciler, "brupop-reconciler"),
             (Actor::Webhook, "brupop-webhook"),
         ] {
-            let token = bed.control_plane.token(bed.namespace, &(bed.named)(account)).await?;
-            bed.clients.insert(actor, bed.control_plane.client_for_token(&token).await?);
+            let token = bed
+                .control_plane
+                .token(bed.namespace, &(bed.named)(account))
+                .await?;
+            bed.clients
+                .insert(actor, bed.control_plane.client_for_token(&token).await?);
         }
         bed.bind(MEMBER, "cluster-admin", "User", MEMBER).await?;
         Ok(bed)
@@ -97,14 +108,20 @@ impl Bed {
     /// Gives this user or group a role.
     pub async fn bind(&self, name: &str, role: &str, kind: &str, who: &str) -> Result<()> {
         let binding = cluster_role_binding(name, role, kind, who);
-        self.must(Method::POST, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await?;
+        self.must(
+            Method::POST,
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            &binding,
+        )
+        .await?;
         Ok(())
     }
 
     /// What an account is answered to which nobody gave anything.
     pub async fn ask_as_stranger(&self, path: &str) -> Result<Answer> {
         let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", self.namespace);
-        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "stranger"}});
+        let account =
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "stranger"}});
         self.must(Method::POST, &accounts, &account).await?;
         let token = self.control_plane.token(self.namespace, "stranger").await?;
         let client = self.control_plane.client_for_token(&token).await?;
@@ -122,12 +139,25 @@ impl Bed {
         body: &Json,
     ) -> Result<Answer> {
         let kind = raw::content_type(&method, body);
-        let mut request = http::Request::builder().method(method).uri(path).header("content-type", kind);
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", kind);
         if let Some(user) = as_user {
-            let group = if user.starts_with("system:node:") { "system:nodes" } else { "system:masters" };
-            request = request.header("impersonate-user", user).header("impersonate-group", group);
+            let group = if user.starts_with("system:node:") {
+                "system:nodes"
+            } else {
+                "system:masters"
+            };
+            request = request
+                .header("impersonate-user", user)
+                .header("impersonate-group", group);
         }
-        send(&self.clients[&actor], request.body(Body::from(raw::bytes(body)))?).await
+        send(
+            &self.clients[&actor],
+            request.body(Body::from(raw::bytes(body)))?,
+        )
+        .await
     }
 
     /// What an administrator is answered, who must not be refused.
@@ -150,19 +180,30 @@ async fn member_of_nodes(control_plane: &ControlPlane, user: &str) -> Result<Cli
     let file = control_plane.dir().join(user.replace(':', "-"));
     control_plane.kubeconfig_of_user(&file, user, Some("system:nodes"))?;
     let (kubeconfig, only_context) = (Kubeconfig::read_from(file)?, KubeConfigOptions::default());
-    Ok(Client::try_from(Config::from_custom_kubeconfig(kubeconfig, &only_context).await?)?)
+    Ok(Client::try_from(
+        Config::from_custom_kubeconfig(kubeconfig, &only_context).await?,
+    )?)
 }
 
 async fn send(client: &Client, request: http::Request<Body>) -> Result<Answer> {
     let (parts, body) = client.send(request).await?.into_parts();
     let bytes = body.collect().await?.to_bytes();
-    let header =
-        |name: &str| parts.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
+    let header = |name: &str| {
+        parts
+            .headers
+            .get(name)
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or_default()
+            .to_owned()
+    };
     Ok(Answer {
         code: parts.status.as_u16(),
         body: serde_json::from_slice(&bytes).unwrap_or_default(),
         warnings: warnings(&parts.headers)?,
-        flow: (header("x-kubernetes-pf-flowschema-uid"), header("x-kubernetes-pf-prioritylevel-uid")),
+        flow: (
+            header("x-kubernetes-pf-flowschema-uid"),
+            header("x-kubernetes-pf-prioritylevel-uid"),
+        ),
     })
 }
 
@@ -170,7 +211,9 @@ async fn send(client: &Client, request: http::Request<Body>) -> Result<Answer> {
 fn warnings(headers: &HeaderMap) -> Result<Vec<String>> {
     let texts = headers.get_all("warning").iter().map(|value| {
         let text = value.to_str()?;
-        let quoted = text.strip_prefix("299 - ").with_context(|| text.to_owned())?;
+        let quoted = text
+            .strip_prefix("299 - ")
+            .with_context(|| text.to_owned())?;
         Ok(serde_json::from_str(quoted)?)
     });
     texts.collect()
@@ -211,7 +254,9 @@ impl Overlay {
 
     /// The folder to apply.
     fn folder(&self, control_plane: &ControlPlane) -> Result<PathBuf> {
-        let Some(kustomization) = self.kustomization else { return Ok("default".into()) };
+        let Some(kustomization) = self.kustomization else {
+            return Ok("default".into());
+        };
         throw_away_overlay(control_plane, "overlay", kustomization())
     }
 }

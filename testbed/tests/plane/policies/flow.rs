@@ -22,7 +22,10 @@ pub async fn requests_are_classified(bed: &Bed) -> Result<()> {
     let uid = async |kind: &str, name: &str| -> Result<String> {
         let path = format!("/apis/flowcontrol.apiserver.k8s.io/v1/{kind}/{name}");
         let object = bed.must(Method::GET, &path, &Json::Null).await?;
-        Ok(object["metadata"]["uid"].as_str().context("no UID")?.to_owned())
+        Ok(object["metadata"]["uid"]
+            .as_str()
+            .context("no UID")?
+            .to_owned())
     };
     let (agent, operator) = ((bed.named)("brupop-agent"), (bed.named)("brupop-operator"));
     let rows = [
@@ -33,10 +36,16 @@ pub async fn requests_are_classified(bed: &Bed) -> Result<()> {
     ];
     let shadows = bed.ours(&BottlerocketShadow::api_version(&()), "bottlerocketshadows");
     for (actor, schema, level) in rows {
-        let expected = (uid("flowschemas", schema).await?, uid("prioritylevelconfigurations", level).await?);
+        let expected = (
+            uid("flowschemas", schema).await?,
+            uid("prioritylevelconfigurations", level).await?,
+        );
         for path in [shadows.as_str(), "/api/v1/nodes", "/version"] {
             let classified = await_until(format!("{actor:?} by {schema}"), async || {
-                let answer = bed.ask(actor, None, Method::GET, path, &Json::Null).await.ok()?;
+                let answer = bed
+                    .ask(actor, None, Method::GET, path, &Json::Null)
+                    .await
+                    .ok()?;
                 (answer.flow == expected).then_some(())
             });
             classified.await?;
@@ -45,7 +54,11 @@ pub async fn requests_are_classified(bed: &Bed) -> Result<()> {
     // Everybody else who has a token, as before.
     let stranger = bed.ask_as_stranger("/version").await?;
     let expected = uid("flowschemas", "service-accounts").await?;
-    ensure!(stranger.flow.0 == expected, "a stranger: {:?}", stranger.flow);
+    ensure!(
+        stranger.flow.0 == expected,
+        "a stranger: {:?}",
+        stranger.flow
+    );
     Ok(())
 }
 
@@ -55,9 +68,12 @@ async fn agents_level(bed: &Bed) -> Result<(u64, u64)> {
     let text = bed.control_plane.client().request_text(request).await?;
     let level = format!("priority_level=\"{}\"", (bed.named)("brupop-agent"));
     let figure = |name: &str| {
-        let lines =
-            text.lines().filter(|line| line.starts_with(&format!("{name}{{")) && line.contains(&level));
-        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with(&format!("{name}{{")) && line.contains(&level));
+        lines
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+            .sum()
     };
     Ok((
         figure("apiserver_flowcontrol_current_inqueue_requests"),
@@ -69,26 +85,51 @@ async fn agents_level(bed: &Bed) -> Result<(u64, u64)> {
 pub async fn agents_keep_each_other_waiting_and_nobody_else(bed: &Bed) -> Result<()> {
     let shadows = bed.ours(&BottlerocketShadow::api_version(&()), "bottlerocketshadows");
     let list = bed.must(Method::GET, &shadows, &Json::Null).await?;
-    let version: u64 = list["metadata"]["resourceVersion"].as_str().context("no version")?.parse()?;
-    let future =
-        format!("{shadows}?resourceVersion={}&resourceVersionMatch=NotOlderThan", version + 1_000_000);
-    let ask = async |_| bed.ask(Actor::Agent, None, Method::GET, &future, &Json::Null).await;
-    let flood = futures::stream::iter(0..).map(ask).buffer_unordered(FLOOD).for_each(async |_| ());
+    let version: u64 = list["metadata"]["resourceVersion"]
+        .as_str()
+        .context("no version")?
+        .parse()?;
+    let future = format!(
+        "{shadows}?resourceVersion={}&resourceVersionMatch=NotOlderThan",
+        version + 1_000_000
+    );
+    let ask = async |_| {
+        bed.ask(Actor::Agent, None, Method::GET, &future, &Json::Null)
+            .await
+    };
+    let flood = futures::stream::iter(0..)
+        .map(ask)
+        .buffer_unordered(FLOOD)
+        .for_each(async |_| ());
 
     let others = async {
         await_until("agents wait for agents", async || {
-            agents_level(bed).await.ok().filter(|(waiting, taken)| *waiting > 0 && *taken > 0)
+            agents_level(bed)
+                .await
+                .ok()
+                .filter(|(waiting, taken)| *waiting > 0 && *taken > 0)
         })
         .await?;
         for actor in [Actor::Reconciler, Actor::Webhook, Actor::Admin] {
             let began = Instant::now();
-            let answer = bed.ask(actor, None, Method::GET, "/version", &Json::Null).await?;
+            let answer = bed
+                .ask(actor, None, Method::GET, "/version", &Json::Null)
+                .await?;
             let took = began.elapsed();
-            ensure!(answer.code == 200 && took < AT_ONCE, "{actor:?}: {took:?}: {answer:?}");
+            ensure!(
+                answer.code == 200 && took < AT_ONCE,
+                "{actor:?}: {took:?}: {answer:?}"
+            );
         }
         let (waiting, taken) = agents_level(bed).await?;
-        ensure!(waiting > 0 && (1..=SEATS).contains(&taken), "{waiting} wait, {taken} seats are taken");
-        println!("{}: of {FLOOD} agents' requests {waiting} wait, {taken} seats are taken", bed.namespace);
+        ensure!(
+            waiting > 0 && (1..=SEATS).contains(&taken),
+            "{waiting} wait, {taken} seats are taken"
+        );
+        println!(
+            "{}: of {FLOOD} agents' requests {waiting} wait, {taken} seats are taken",
+            bed.namespace
+        );
         Ok(())
     };
     tokio::select! {

@@ -16,16 +16,18 @@ use serde_json::{Value as Json, json};
 
 /// A new policy is in force once the API server's informers have heard of it: all of those that this test asks about.
 async fn policies_are_in_force(bed: &Bed) -> Result<()> {
-    let check = json!({"metadata": {"annotations": {names::admission_check::NODE_ANNOTATION: "x"}}});
-    let other_lease =
-        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "other"}});
+    let check =
+        json!({"metadata": {"annotations": {names::admission_check::NODE_ANNOTATION: "x"}}});
+    let other_lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "other"}});
     let leases = bed.ours("coordination.k8s.io/v1", "leases?dryRun=All");
     let webhook = (bed.named)("brupop-webhook");
-    let configuration =
-        format!("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{webhook}?dryRun=All");
+    let configuration = format!(
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{webhook}?dryRun=All"
+    );
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     let marker = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: "{}"}}});
-    let component = json!({"metadata": {"labels": {"brupop.bottlerocket.aws/component": "webhook"}}});
+    let component =
+        json!({"metadata": {"labels": {"brupop.bottlerocket.aws/component": "webhook"}}});
     let node = "/api/v1/nodes/in?dryRun=All";
     let pod = "/api/v1/namespaces/default/pods/pod?dryRun=All";
     let in_force = await_until("the policies are in force", async || {
@@ -48,12 +50,23 @@ async fn policies_are_in_force(bed: &Bed) -> Result<()> {
 
 /// A pod that may be evicted, in `default`; its UID.
 async fn pod(bed: &Bed) -> Result<String> {
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
-    bed.must(Method::POST, "/api/v1/namespaces/default/serviceaccounts", &account).await?;
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    bed.must(
+        Method::POST,
+        "/api/v1/namespaces/default/serviceaccounts",
+        &account,
+    )
+    .await?;
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"},
         "spec": {"nodeName": "in", "containers": [{"name": "c", "image": "none"}]}});
-    let made = bed.must(Method::POST, "/api/v1/namespaces/default/pods", &pod).await?;
-    Ok(made["metadata"]["uid"].as_str().context("no UID")?.to_owned())
+    let made = bed
+        .must(Method::POST, "/api/v1/namespaces/default/pods", &pod)
+        .await?;
+    Ok(made["metadata"]["uid"]
+        .as_str()
+        .context("no UID")?
+        .to_owned())
 }
 
 async fn check_all(bed: &Bed, rows: impl Iterator<Item = &Row>) -> Vec<String> {
@@ -69,16 +82,26 @@ async fn check_all(bed: &Bed, rows: impl Iterator<Item = &Row>) -> Vec<String> {
 /// The accounts may do everything: now the policies stand alone. What roles refuse is in the test of docs/rights.txt.
 async fn give_everything(bed: &Bed) -> Result<()> {
     let accounts = format!("system:serviceaccounts:{}", bed.namespace);
-    bed.bind("everything", "cluster-admin", "Group", &accounts).await?;
+    bed.bind("everything", "cluster-admin", "Group", &accounts)
+        .await?;
     // On the oldest Kubernetes kubelets may write Events by the older API only.
     let group = "rbac.authorization.k8s.io";
     let may = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": "events"},
         "rules": [{"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]});
-    bed.must(Method::POST, &format!("/apis/{group}/v1/clusterroles"), &may).await?;
-    bed.bind("events", "events", "Group", "system:nodes").await?;
+    bed.must(
+        Method::POST,
+        &format!("/apis/{group}/v1/clusterroles"),
+        &may,
+    )
+    .await?;
+    bed.bind("events", "events", "Group", "system:nodes")
+        .await?;
     for actor in [Actor::Reconciler, Actor::Webhook] {
         let heard = await_until("the roles are wide open", async || {
-            let answer = bed.ask(actor, None, Method::GET, "/api/v1/secrets", &Json::Null).await.ok()?;
+            let answer = bed
+                .ask(actor, None, Method::GET, "/api/v1/secrets", &Json::Null)
+                .await
+                .ok()?;
             (answer.code == 200).then_some(())
         });
         heard.await?;
@@ -96,16 +119,32 @@ async fn placement_is_trusted(bed: &Bed) -> Result<()> {
     ] {
         let path = bed.ours("apps/v1", &format!("{kind}/{}", (bed.named)(name)));
         let pod = &bed.must(Method::GET, &path, &Json::Null).await?["spec"]["template"]["spec"];
-        ensure!((pod["nodeSelector"][LABEL] == "true") == trusted, "{name}: {pod}");
         ensure!(
-            trusted == pod["tolerations"].to_string().contains("brupop.bottlerocket.aws/trusted"),
+            (pod["nodeSelector"][LABEL] == "true") == trusted,
+            "{name}: {pod}"
+        );
+        ensure!(
+            trusted
+                == pod["tolerations"]
+                    .to_string()
+                    .contains("brupop.bottlerocket.aws/trusted"),
             "{name}: {pod}"
         );
     }
     let body = json!({"metadata": {"labels": {LABEL: "true"}}});
-    let answer =
-        bed.ask(Actor::Admin, Some("system:node:in"), Method::PATCH, "/api/v1/nodes/in", &body).await?;
-    ensure!(answer.code == 403 && answer.message().contains("is not allowed to modify labels"), "{answer:?}");
+    let answer = bed
+        .ask(
+            Actor::Admin,
+            Some("system:node:in"),
+            Method::PATCH,
+            "/api/v1/nodes/in",
+            &body,
+        )
+        .await?;
+    ensure!(
+        answer.code == 403 && answer.message().contains("is not allowed to modify labels"),
+        "{answer:?}"
+    );
     Ok(())
 }
 
@@ -140,7 +179,12 @@ async fn hold_under(overlay: Overlay) -> Result<()> {
     wrong.extend(check_all(&bed, planted.iter()).await);
     hand_edits::check(&bed).await?;
     println!("{}: {} attacks", bed.namespace, rows.len() + planted.len());
-    ensure!(wrong.is_empty(), "{} rows do not hold:\n{}", wrong.len(), wrong.join("\n"));
+    ensure!(
+        wrong.is_empty(),
+        "{} rows do not hold:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
     Ok(())
 }
 

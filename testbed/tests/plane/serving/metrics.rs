@@ -15,16 +15,24 @@ const SOON: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_are_for_those_who_may_read_them() -> Result<()> {
-    let bed = Bed::start(Options::CLUSTER, &["brupop-webhook", "brupop-reconciler"], &[], async |plane| {
-        apply_overlay(plane, "default").await.map(drop)
-    })
+    let bed = Bed::start(
+        Options::CLUSTER,
+        &["brupop-webhook", "brupop-reconciler"],
+        &[],
+        async |plane| apply_overlay(plane, "default").await.map(drop),
+    )
     .await?;
     // The webhook has something to serve when an agent gets through.
-    bed.agent().await?.gets_through("the webhook is there").await?;
+    bed.agent()
+        .await?
+        .gets_through("the webhook is there")
+        .await?;
     let reader = Scraper::start(&bed.control_plane, Some(READER)).await?;
     let stranger = Scraper::start(&bed.control_plane, None).await?;
-    for (component, metric) in [("webhook", "brupop_webhook_reviews_total"), ("reconciler", "brupop_leader")]
-    {
+    for (component, metric) in [
+        ("webhook", "brupop_webhook_reviews_total"),
+        ("reconciler", "brupop_leader"),
+    ] {
         let processes = bed.processes(component, 2).await?;
         let mut told = String::new();
         for process in &processes {
@@ -42,24 +50,37 @@ async fn metrics_are_for_those_who_may_read_them() -> Result<()> {
             let text = reader.scrape(process).await?;
             let refused = |reason, count| {
                 text.lines().any(|line| {
-                    line.contains("refused_scrapes_total") && line.contains(reason) && line.ends_with(count)
+                    line.contains("refused_scrapes_total")
+                        && line.contains(reason)
+                        && line.ends_with(count)
                 })
             };
-            ensure!(refused("unauthenticated", " 2") && refused("forbidden", " 1"), "{text}");
+            ensure!(
+                refused("unauthenticated", " 2") && refused("forbidden", " 1"),
+                "{text}"
+            );
             for port in ["health", "metrics"] {
-                let dropped =
-                    format!(r#"dropped_connections_total{{port="{port}",phase="head",reason="room"}} 0"#);
+                let dropped = format!(
+                    r#"dropped_connections_total{{port="{port}",phase="head",reason="room"}} 0"#
+                );
                 ensure!(text.contains(&dropped), "{text}");
             }
             told += &text;
 
             // The plain port is the kubelet's, and tells nothing else.
             let page = async |path: &str| {
-                let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{}:8080/proxy/{path}", process.pod);
+                let path = format!(
+                    "/api/v1/namespaces/{NAMESPACE}/pods/{}:8080/proxy/{path}",
+                    process.pod
+                );
                 bed.control_plane.kubectl(["get", "--raw", &path]).await
             };
             ensure!(page("livez").await? == "ok\n");
-            ensure!(page("metrics").await.is_err_and(|error| error.to_string().contains("NotFound")));
+            ensure!(
+                page("metrics")
+                    .await
+                    .is_err_and(|error| error.to_string().contains("NotFound"))
+            );
         }
         ensure!(told.contains(metric), "{told}");
     }
@@ -84,9 +105,13 @@ async fn many_scrapes_make_one_review(bed: &Bed) -> Result<()> {
             .is_some_and(|names| *names == [&*process.pod])
     };
     for resource in ["tokenreviews", "subjectaccessreviews"] {
-        let of = |event: &&brupop_testbed::audit::Event| event.object.resource == resource && pod(event);
+        let of =
+            |event: &&brupop_testbed::audit::Event| event.object.resource == resource && pod(event);
         let count = events.iter().filter(of).count();
-        ensure!(count == 1, "{count} {resource} for 21 scrapes with one token");
+        ensure!(
+            count == 1,
+            "{count} {resource} for 21 scrapes with one token"
+        );
     }
     Ok(())
 }
@@ -95,29 +120,49 @@ async fn a_right_that_is_given_is_soon_heard_of(bed: &Bed) -> Result<()> {
     let process = &bed.processes("webhook", 2).await?[0];
     let late = Scraper::start(&bed.control_plane, None).await?;
     ensure!(late.status(process).await? == 403);
-    let binding = ["create", "clusterrolebinding", "late", "--clusterrole", READER];
+    let binding = [
+        "create",
+        "clusterrolebinding",
+        "late",
+        "--clusterrole",
+        READER,
+    ];
     let account = ["--serviceaccount", "prometheus:nobody"];
-    bed.control_plane.kubectl(binding.iter().chain(&account)).await?;
+    bed.control_plane
+        .kubectl(binding.iter().chain(&account))
+        .await?;
     let heard = async || (late.status(process).await.ok()? == 200).then_some(());
     await_within(SOON, "the right is heard of", heard).await
 }
 
 async fn who_is_known_is_served_while_the_api_server_is_away(bed: &Bed) -> Result<()> {
-    let processes = [bed.processes("webhook", 2).await?, bed.processes("reconciler", 2).await?].concat();
+    let processes = [
+        bed.processes("webhook", 2).await?,
+        bed.processes("reconciler", 2).await?,
+    ]
+    .concat();
     let reader = Scraper::start(&bed.control_plane, Some(READER)).await?;
     for process in &processes {
         reader.scrape(process).await?;
     }
     bed.control_plane.signal("kube-apiserver", Signal::STOP)?;
     for process in &processes {
-        let (known, new) =
-            (reader.status(process).await?, Scraper::with_token("not seen yet").status(process).await?);
+        let (known, new) = (
+            reader.status(process).await?,
+            Scraper::with_token("not seen yet").status(process).await?,
+        );
         ensure!((known, new) == (200, 503), "{}: {known} {new}", process.pod);
     }
     bed.control_plane.signal("kube-apiserver", Signal::CONT)?;
     for process in &processes {
-        let judged =
-            async || (Scraper::with_token("not seen yet").status(process).await.ok()? == 401).then_some(());
+        let judged = async || {
+            (Scraper::with_token("not seen yet")
+                .status(process)
+                .await
+                .ok()?
+                == 401)
+                .then_some(())
+        };
         await_until("the API server is asked again", judged).await?;
     }
     Ok(())

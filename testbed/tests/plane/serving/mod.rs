@@ -32,28 +32,38 @@ impl Bed {
         install: impl AsyncFnOnce(&ControlPlane) -> Result<()>,
     ) -> Result<Self> {
         // The client calls each refusal by code 500 an error; here they are what is waited for.
-        let logs = tracing_subscriber::fmt().with_env_filter("error,kube_client=off").with_test_writer();
+        let logs = tracing_subscriber::fmt()
+            .with_env_filter("error,kube_client=off")
+            .with_test_writer();
         let _ = logs.try_init();
         let control_plane = ControlPlane::start(options).await?;
         install(&control_plane).await?;
         make_nodes(&control_plane.client(), 1).await?;
         let kubelets = Kubelets::start(&control_plane, only(components, env)?);
-        Ok(Self { kubelets, control_plane })
+        Ok(Self {
+            kubelets,
+            control_plane,
+        })
     }
 
     /// The processes of a component, once there are as many.
     async fn processes(&self, component: &str, count: usize) -> Result<Vec<PodProcess>> {
-        let running = await_until(format!("{count} processes of the {component}"), async || {
-            let mut processes = self.kubelets.processes();
-            processes.retain(|process| process.component == component);
-            (processes.len() == count).then_some(processes)
-        });
+        let running = await_until(
+            format!("{count} processes of the {component}"),
+            async || {
+                let mut processes = self.kubelets.processes();
+                processes.retain(|process| process.component == component);
+                (processes.len() == count).then_some(processes)
+            },
+        );
         running.await
     }
 
     /// The node's agent, on its own shadow, which is made if there is none.
     async fn agent(&self) -> Result<Agent> {
-        let node = Api::<Node>::all(self.control_plane.client()).get("node-0").await?;
+        let node = Api::<Node>::all(self.control_plane.client())
+            .get("node-0")
+            .await?;
         match agents::idle_shadow(&self.control_plane, &node).await {
             // The reconciler's, where it runs.
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
@@ -61,15 +71,24 @@ impl Bed {
         }
         let token = agents::token(&self.control_plane, "node-0").await?;
         let client = self.control_plane.client_for_token(&token).await?;
-        Ok(Agent { shadows: Api::namespaced(client, NAMESPACE), shadow: names::shadow_name("node-0") })
+        Ok(Agent {
+            shadows: Api::namespaced(client, NAMESPACE),
+            shadow: names::shadow_name("node-0"),
+        })
     }
 
     /// Sets a field of the configuration's only entry.
     async fn configure(&self, pointer: &str, value: serde_json::Value) -> Result<()> {
-        let patch =
-            json!([{"op": "add", "path": format!("/webhooks/0{pointer}"), "value": value}]).to_string();
-        let arguments =
-            ["patch", "validatingwebhookconfiguration", CONFIGURATION, "--type=json", "-p", patch.as_str()];
+        let patch = json!([{"op": "add", "path": format!("/webhooks/0{pointer}"), "value": value}])
+            .to_string();
+        let arguments = [
+            "patch",
+            "validatingwebhookconfiguration",
+            CONFIGURATION,
+            "--type=json",
+            "-p",
+            patch.as_str(),
+        ];
         self.control_plane.kubectl(arguments).await?;
         Ok(())
     }
@@ -79,8 +98,17 @@ impl Bed {
         let client = self.control_plane.client();
         let configurations = Api::<ValidatingWebhookConfiguration>::all(client);
         let configuration = configurations.get(CONFIGURATION).await?;
-        let entry = configuration.webhooks.into_iter().flatten().next().context("no entry")?;
-        Ok(entry.client_config.ca_bundle.map(|bundle| bundle.0).unwrap_or_default())
+        let entry = configuration
+            .webhooks
+            .into_iter()
+            .flatten()
+            .next()
+            .context("no entry")?;
+        Ok(entry
+            .client_config
+            .ca_bundle
+            .map(|bundle| bundle.0)
+            .unwrap_or_default())
     }
 }
 
@@ -95,7 +123,10 @@ impl Agent {
     async fn report(&self, message: &str) -> Option<String> {
         let status = json!({"status": {"current_state": "Idle", "message": message}});
         let patch = Patch::Merge(status);
-        let answer = self.shadows.patch_status(&self.shadow, &PatchParams::default(), &patch).await;
+        let answer = self
+            .shadows
+            .patch_status(&self.shadow, &PatchParams::default(), &patch)
+            .await;
         answer.err().map(|error| error.to_string())
     }
 

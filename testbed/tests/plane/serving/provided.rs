@@ -10,7 +10,9 @@ use serde_json::{Value as Json, json};
 use crate::serving::{Bed, CONFIGURATION};
 
 fn is_cert_managers(object: &Json) -> bool {
-    object["apiVersion"].as_str().is_some_and(|version| version.starts_with("cert-manager.io/"))
+    object["apiVersion"]
+        .as_str()
+        .is_some_and(|version| version.starts_with("cert-manager.io/"))
 }
 
 /// The webhook may read its Secret alone, and change no configuration; returns the names in its certificate. That names fit
@@ -19,15 +21,24 @@ fn names(objects: &[Json]) -> Result<Vec<String>> {
     let the = |kind: &str| {
         let is_wanted =
             |object: &&Json| object["kind"] == kind && object["metadata"]["name"] == CONFIGURATION;
-        objects.iter().find(is_wanted).with_context(|| format!("there is no {kind} {CONFIGURATION}"))
+        objects
+            .iter()
+            .find(is_wanted)
+            .with_context(|| format!("there is no {kind} {CONFIGURATION}"))
     };
     let certificate = &the("Certificate")?["spec"];
     let reads = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"],
         "resourceNames": [certificate["secretName"]]}]);
     ensure!(the("Role")?["rules"] == reads, "{}", the("Role")?);
     let rules = the("ClusterRole")?["rules"].to_string();
-    ensure!(!rules.contains("validatingwebhookconfigurations"), "{rules}");
-    ensure!(objects.iter().all(|object| object["kind"] != "Secret"), "a Secret is shipped");
+    ensure!(
+        !rules.contains("validatingwebhookconfigurations"),
+        "{rules}"
+    );
+    ensure!(
+        objects.iter().all(|object| object["kind"] != "Secret"),
+        "a Secret is shipped"
+    );
     Ok(serde_json::from_value(certificate["dnsNames"].clone())?)
 }
 
@@ -41,16 +52,24 @@ impl CertManager {
     fn new() -> Result<Self> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "brupop-webhook authority");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "brupop-webhook authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let pem = params.self_signed(&key)?.pem();
-        Ok(Self { authority: Issuer::new(params, key), pem })
+        Ok(Self {
+            authority: Issuer::new(params, key),
+            pem,
+        })
     }
 
     async fn write(&self, plane: &ControlPlane, names: &[String]) -> Result<()> {
         let key = KeyPair::generate()?;
-        let certificate = CertificateParams::new(names)?.signed_by(&key, &self.authority)?.pem();
-        self.write_raw(plane, &certificate, &key.serialize_pem()).await
+        let certificate = CertificateParams::new(names)?
+            .signed_by(&key, &self.authority)?
+            .pem();
+        self.write_raw(plane, &certificate, &key.serialize_pem())
+            .await
     }
 
     async fn write_raw(&self, plane: &ControlPlane, certificate: &str, key: &str) -> Result<()> {
@@ -62,7 +81,9 @@ impl CertManager {
         });
         let file = plane.dir().join("secret.json");
         std::fs::write(&file, secret.to_string())?;
-        plane.kubectl(["apply".as_ref(), "-f".as_ref(), file.as_os_str()]).await?;
+        plane
+            .kubectl(["apply".as_ref(), "-f".as_ref(), file.as_os_str()])
+            .await?;
         Ok(())
     }
 }
@@ -88,30 +109,53 @@ async fn provided_certificates_are_served_and_renewals_loaded() -> Result<()> {
     let said = async |words: &str| {
         let all = await_until(format!("all say {words:?}"), async || {
             let said = |pod: &str| bed.control_plane.log(pod).contains(words);
-            processes.iter().all(|process| said(&process.pod)).then_some(())
+            processes
+                .iter()
+                .all(|process| said(&process.pod))
+                .then_some(())
         });
         all.await
     };
     said("does not exist; the webhook waits").await?;
 
     let first = CertManager::new()?;
-    bed.configure("/clientConfig/caBundle", json!(ByteString(first.pem.clone().into_bytes()))).await?;
+    bed.configure(
+        "/clientConfig/caBundle",
+        json!(ByteString(first.pem.clone().into_bytes())),
+    )
+    .await?;
     first.write(&bed.control_plane, &names).await?;
     agent.gets_through("the provided certificate").await?;
 
     // What cannot be served changes nothing.
-    first.write(&bed.control_plane, &["somebody.else.svc".to_owned()]).await?;
+    first
+        .write(&bed.control_plane, &["somebody.else.svc".to_owned()])
+        .await?;
     said("is not valid for").await?;
-    first.write_raw(&bed.control_plane, "garbage", "garbage").await?;
+    first
+        .write_raw(&bed.control_plane, "garbage", "garbage")
+        .await?;
     said("is not a certificate").await?;
     ensure!(agent.report("what was served goes on").await.is_none());
 
     // A renewed one by another authority: API servers that trust that one alone are served, without a restart.
     let second = CertManager::new()?;
     second.write(&bed.control_plane, &names).await?;
-    bed.configure("/clientConfig/caBundle", json!(ByteString(second.pem.clone().into_bytes()))).await?;
+    bed.configure(
+        "/clientConfig/caBundle",
+        json!(ByteString(second.pem.clone().into_bytes())),
+    )
+    .await?;
     agent.gets_through("the renewed certificate").await?;
-    ensure!(bed.bundle().await? == second.pem.as_bytes(), "the webhook wrote caBundle");
-    ensure!(bed.processes("webhook", 2).await?.iter().all(|process| process.restarts == 0));
+    ensure!(
+        bed.bundle().await? == second.pem.as_bytes(),
+        "the webhook wrote caBundle"
+    );
+    ensure!(
+        bed.processes("webhook", 2)
+            .await?
+            .iter()
+            .all(|process| process.restarts == 0)
+    );
     Ok(())
 }

@@ -84,7 +84,9 @@ pub struct Case {
 impl Kind {
     fn fields(self) -> Vec<Field<'static>> {
         match self {
-            Self::ShadowSpec | Self::ShadowStatus => [&SHADOW_FIELDS[..], &Field::OF_AGENTS].concat(),
+            Self::ShadowSpec | Self::ShadowStatus => {
+                [&SHADOW_FIELDS[..], &Field::OF_AGENTS].concat()
+            }
             Self::Node => NODE_FIELDS.into(),
             Self::Fleet => FLEET_FIELDS.into(),
         }
@@ -108,7 +110,9 @@ impl Kind {
         };
         let only_tested = [Field::Uid, Field::Generation, Field::Slots, Field::OsImage];
         let fields = self.fields().into_iter();
-        fields.filter(|field| field.pointer().starts_with(half) && !only_tested.contains(field)).collect()
+        fields
+            .filter(|field| field.pointer().starts_with(half) && !only_tested.contains(field))
+            .collect()
     }
 }
 
@@ -119,23 +123,30 @@ pub fn case(kind: Kind) -> impl Strategy<Value = Case> {
     let tests = subsequence(fields, 0..=5).prop_flat_map(move |fields| {
         let expected = |field| {
             let guess = value(kind, field).prop_map(Expected::Guess);
-            (Just(field), prop_oneof![6 => Just(Expected::AsRead), 1 => Just(Expected::AsStored), 1 => guess])
+            (
+                Just(field),
+                prop_oneof![6 => Just(Expected::AsRead), 1 => Just(Expected::AsStored), 1 => guess],
+            )
         };
         fields.into_iter().map(expected).collect::<Vec<_>>()
     });
     let most = settable.len().min(5);
-    let sets = subsequence(settable, 0..=most).prop_shuffle().prop_flat_map(move |fields| {
-        let to_set = |field| {
-            let is_unreadable = move |value: &_| field == Field::Marker && matches!(value, Value::Text(_));
-            (
-                Just(field),
-                value(kind, field).prop_filter("nobody writes it", move |value| !is_unreadable(value)),
-            )
-        };
-        fields.into_iter().map(to_set).collect::<Vec<_>>()
-    });
-    let typed =
-        any::<bool>().prop_map(move |typed| typed && matches!(kind, Kind::ShadowSpec | Kind::ShadowStatus));
+    let sets = subsequence(settable, 0..=most)
+        .prop_shuffle()
+        .prop_flat_map(move |fields| {
+            let to_set = |field| {
+                let is_unreadable =
+                    move |value: &_| field == Field::Marker && matches!(value, Value::Text(_));
+                (
+                    Just(field),
+                    value(kind, field)
+                        .prop_filter("nobody writes it", move |value| !is_unreadable(value)),
+                )
+            };
+            fields.into_iter().map(to_set).collect::<Vec<_>>()
+        });
+    let typed = any::<bool>()
+        .prop_map(move |typed| typed && matches!(kind, Kind::ShadowSpec | Kind::ShadowStatus));
     (kind.object(), newer, tests, sets, typed).prop_map(|(read, newer, tests, sets, typed)| {
         let stored = newer.map(|(other, a, b)| {
             // A quarter of the leaves have changed.
@@ -144,7 +155,13 @@ pub fn case(kind: Kind) -> impl Strategy<Value = Case> {
             never_less(&read, &mut stored);
             stored
         });
-        Case { read, stored, tests, sets, typed }
+        Case {
+            read,
+            stored,
+            tests,
+            sets,
+            typed,
+        }
     })
 }
 
@@ -158,8 +175,14 @@ fn value(kind: Kind, field: Field<'static>) -> BoxedStrategy<Value<'static>> {
     let theirs = json!({"metadata": {"uid": "00000000-0000-4000-8000-000000000000", "generation": 3},
         "status": {"nodeInfo": {"osImage": "Bottlerocket OS 1.19.4 (aws-k8s-1.29)"}}});
     let is_theirs = matches!(field, Field::Uid | Field::Generation | Field::OsImage);
-    let other = if is_theirs { Just(theirs).boxed() } else { kind.object() };
-    other.prop_map(move |other| field.value_in(&other).unwrap_or(Value::Absent)).boxed()
+    let other = if is_theirs {
+        Just(theirs).boxed()
+    } else {
+        kind.object()
+    };
+    other
+        .prop_map(move |other| field.value_in(&other).unwrap_or(Value::Absent))
+        .boxed()
 }
 
 /// One object out of two, leaf by leaf.
@@ -185,8 +208,14 @@ fn flip(bits: &mut u64) -> bool {
 
 /// The schema refuses what falls or goes away, so it cannot have happened.
 fn never_less(before: &Json, after: &mut Json) {
-    for (half, field) in [("spec", "attempt"), ("spec", "leader_term"), ("status", "term")] {
-        let Some(old) = before[half][field].as_u64() else { continue };
+    for (half, field) in [
+        ("spec", "attempt"),
+        ("spec", "leader_term"),
+        ("status", "term"),
+    ] {
+        let Some(old) = before[half][field].as_u64() else {
+            continue;
+        };
         // The API server puts a status without a term in the place of one that is removed.
         if half == "status" && !after[half].is_object() {
             after[half] = json!({});

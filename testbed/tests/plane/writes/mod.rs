@@ -56,9 +56,14 @@ impl Server {
         Ok(match self.kind {
             Kind::Node => ("/api/v1/nodes".to_owned(), name),
             Kind::Fleet => {
-                let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-                self.request(Method::POST, "/api/v1/namespaces", &namespace).await?;
-                (BottlerocketFleet::url_path(&(), Some(&name)), names::FLEET.to_owned())
+                let namespace =
+                    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+                self.request(Method::POST, "/api/v1/namespaces", &namespace)
+                    .await?;
+                (
+                    BottlerocketFleet::url_path(&(), Some(&name)),
+                    names::FLEET.to_owned(),
+                )
             }
             Kind::ShadowSpec | Kind::ShadowStatus => {
                 (BottlerocketShadow::url_path(&(), Some("default")), name)
@@ -78,7 +83,14 @@ impl Server {
         };
         let bare = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": content["spec"]});
         let json = self.request(Method::POST, &collection, &bare).await?;
-        self.put(&Found { path: format!("{collection}/{name}"), json }, content).await
+        self.put(
+            &Found {
+                path: format!("{collection}/{name}"),
+                json,
+            },
+            content,
+        )
+        .await
     }
 
     /// Gives an object this content.
@@ -95,17 +107,28 @@ impl Server {
             if content.get("status").is_none() {
                 json.as_object_mut().context("an object")?.remove("status");
             }
-            json = self.request(Method::PUT, &format!("{path}/status"), &json).await?;
+            json = self
+                .request(Method::PUT, &format!("{path}/status"), &json)
+                .await?;
         }
-        Ok(Found { path: path.clone(), json })
+        Ok(Found {
+            path: path.clone(),
+            json,
+        })
     }
 
     /// What is stored after the write; `None` if the server refuses, in which case nothing has changed.
     async fn write(&self, write: &Write<'_>, read: &Json, now: &Found) -> Result<Option<Json>> {
-        let sub =
-            if matches!(write.object, Object::ShadowStatus(_) | Object::Ledger) { "/status" } else { "" };
+        let sub = if matches!(write.object, Object::ShadowStatus(_) | Object::Ledger) {
+            "/status"
+        } else {
+            ""
+        };
         let patch = serde_json::to_value(write.patch(read)?)?;
-        match self.request(Method::PATCH, &format!("{}{sub}", now.path), &patch).await {
+        match self
+            .request(Method::PATCH, &format!("{}{sub}", now.path), &patch)
+            .await
+        {
             Ok(stored) => Ok(Some(stored)),
             Err(kube::Error::Api(status)) if status.code == 422 => {
                 let stored = self.request(Method::GET, &now.path, &Json::Null).await?;
@@ -175,17 +198,25 @@ where
     let read = server.make(&case.read).await?;
     let now = match &case.stored {
         Some(content) => server.put(&read, content).await?,
-        None => Found { path: read.path.clone(), json: read.json.clone() },
+        None => Found {
+            path: read.path.clone(),
+            json: read.json.clone(),
+        },
     };
-    let (typed_read, typed_now): (T, T) =
-        (serde_json::from_value(read.json.clone())?, serde_json::from_value(now.json.clone())?);
+    let (typed_read, typed_now): (T, T) = (
+        serde_json::from_value(read.json.clone())?,
+        serde_json::from_value(now.json.clone())?,
+    );
     let test = |(field, expected): &(Field<'static>, Expected)| {
         let value = match expected {
             Expected::AsRead => typed_read.get(*field),
             Expected::AsStored => typed_now.get(*field),
             Expected::Guess(value) => Some(value.clone()),
         };
-        Ok((*field, value.with_context(|| format!("{field:?} of {:?}", server.kind))?))
+        Ok((
+            *field,
+            value.with_context(|| format!("{field:?} of {:?}", server.kind))?,
+        ))
     };
     let write = Write {
         object: object(server.kind),
@@ -193,12 +224,20 @@ where
         sets: case.sets.clone(),
     };
     let quoted = |found: &Found, typed: &T| -> Result<Json> {
-        Ok(if case.typed { serde_json::to_value(typed)? } else { found.json.clone() })
+        Ok(if case.typed {
+            serde_json::to_value(typed)?
+        } else {
+            found.json.clone()
+        })
     };
     let (quoted_read, quoted_now) = (quoted(&read, &typed_read)?, quoted(&now, &typed_now)?);
     let stored = |json: Json| content(&serde_json::from_value::<T>(json)?);
     let expected = interpreted(&write, &typed_now)?;
-    let found = server.write(&write, &quoted_read, &now).await?.map(stored).transpose()?;
+    let found = server
+        .write(&write, &quoted_read, &now)
+        .await?
+        .map(stored)
+        .transpose()?;
     let context = || {
         format!(
             "{write:?}\nread {}\nnow {}\npatch {}",
@@ -210,12 +249,24 @@ where
     match (&expected, &found) {
         (None, None) => Ok(Outcome::Refused),
         (Some(_), None) if now.json != read.json => {
-            let found = server.write(&write, &quoted_now, &now).await?.map(stored).transpose()?;
-            ensure!(found == expected, "read again: {found:?}, not {expected:?}\n{}", context());
+            let found = server
+                .write(&write, &quoted_now, &now)
+                .await?
+                .map(stored)
+                .transpose()?;
+            ensure!(
+                found == expected,
+                "read again: {found:?}, not {expected:?}\n{}",
+                context()
+            );
             Ok(Outcome::WrittenOnceReadAgain)
         }
         _ => {
-            ensure!(found == expected, "stored {found:?}\ninterpreted {expected:?}\n{}", context());
+            ensure!(
+                found == expected,
+                "stored {found:?}\ninterpreted {expected:?}\n{}",
+                context()
+            );
             Ok(Outcome::Written)
         }
     }
@@ -236,7 +287,9 @@ fn property(runtime: &tokio::runtime::Runtime, server: &Server) -> Result<()> {
             match server.kind {
                 Kind::Node => agree::<Node>(server, &case).await,
                 Kind::Fleet => agree::<BottlerocketFleet>(server, &case).await,
-                Kind::ShadowSpec | Kind::ShadowStatus => agree::<BottlerocketShadow>(server, &case).await,
+                Kind::ShadowSpec | Kind::ShadowStatus => {
+                    agree::<BottlerocketShadow>(server, &case).await
+                }
             }
         });
         *outcomes
@@ -266,7 +319,12 @@ fn the_write_interpreter_agrees_with_the_api_server() -> Result<()> {
     runtime.block_on(custom_resources::install(&control_plane))?;
     let client = control_plane.client();
     runtime.block_on(slots::of_two_who_take_one_has_it(&client))?;
-    for kind in [Kind::ShadowSpec, Kind::ShadowStatus, Kind::Node, Kind::Fleet] {
+    for kind in [
+        Kind::ShadowSpec,
+        Kind::ShadowStatus,
+        Kind::Node,
+        Kind::Fleet,
+    ] {
         property(&runtime, &Server::new(client.clone(), kind))?;
     }
     Ok(())

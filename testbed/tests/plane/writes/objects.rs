@@ -9,8 +9,15 @@ use proptest::sample::{select, subsequence};
 use serde_json::{Map, Value as Json, json};
 
 const VERSIONS: [&str; 3] = ["1.19.4", "1.20.0", "1.20.1-rc.1+aws"];
-const BOOTS: [&str; 2] = ["5f0c9b1e-0000-4000-8000-000000000001", "5f0c9b1e-0000-4000-8000-000000000002"];
-const TIMES: [&str; 3] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000001Z", "2026-01-01T02:00:00+02:00"];
+const BOOTS: [&str; 2] = [
+    "5f0c9b1e-0000-4000-8000-000000000001",
+    "5f0c9b1e-0000-4000-8000-000000000002",
+];
+const TIMES: [&str; 3] = [
+    "2026-01-01T00:00:00Z",
+    "2026-01-01T00:00:00.000001Z",
+    "2026-01-01T02:00:00+02:00",
+];
 const SLOTS: [&str; 3] = ["brs-a", "brs-b.example", "brs-c"];
 
 type Member = (&'static str, BoxedStrategy<Option<Json>>);
@@ -29,9 +36,14 @@ fn texts(texts: &[&str]) -> Vec<Json> {
 }
 
 fn object(members: Vec<Member>) -> impl Strategy<Value = Json> {
-    let members: Vec<_> = members.into_iter().map(|(key, value)| (Just(key), value)).collect();
+    let members: Vec<_> = members
+        .into_iter()
+        .map(|(key, value)| (Just(key), value))
+        .collect();
     members.prop_map(|members| {
-        let present = members.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        let present = members
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)));
         Json::Object(present.collect())
     })
 }
@@ -49,7 +61,12 @@ pub fn shadow() -> impl Strategy<Value = Json> {
             "message": "shop/cart-0 is not evicted"}),
     ];
     let spec = object(vec![
-        ("state", select(texts(&State::ALL.map(State::as_str)[..4])).prop_map(Some).boxed()),
+        (
+            "state",
+            select(texts(&State::ALL.map(State::as_str)[..4]))
+                .prop_map(Some)
+                .boxed(),
+        ),
         ("state_transition_timestamp", or_null(&times)),
         ("version", or_null(&versions)),
         ("attempt", some_of(&numbers())),
@@ -68,16 +85,25 @@ pub fn shadow() -> impl Strategy<Value = Json> {
     let status = object(vec![
         ("current_version", some_of(&versions)),
         ("target_version", some_of(&versions)),
-        ("current_state", some_of(&texts(&State::ALL.map(State::as_str)))),
+        (
+            "current_state",
+            some_of(&texts(&State::ALL.map(State::as_str))),
+        ),
         ("crash_count", some_of(&numbers())),
         ("state_transition_failure_timestamp", or_null(&times)),
         ("attempt", some_of(&numbers())),
         ("boot_id", some_of(&boots)),
         ("staged", or_null(&staged)),
         ("reboot_requested", some_of(&boots)),
-        ("problem", some_of(&texts(&Problem::ALL.map(Problem::as_str)))),
+        (
+            "problem",
+            some_of(&texts(&Problem::ALL.map(Problem::as_str))),
+        ),
         ("problem_since", or_null(&times)),
-        ("message", some_of(&texts(&["", "~/\u{e9}\"", "looked for updates"]))),
+        (
+            "message",
+            some_of(&texts(&["", "~/\u{e9}\"", "looked for updates"])),
+        ),
         ("conditions", some_of(&conditions)),
     ]);
     let status = prop_oneof![
@@ -98,26 +124,50 @@ fn halves(spec: Json, status: Option<Json>) -> Json {
 pub fn node() -> impl Strategy<Value = Json> {
     let marker = json!({"term": 2, "attempt": 7, "shadow_uid": "u", "tainted": true}).to_string();
     let nonsense = "{\"attempt\": 7".to_owned();
-    let evicted =
-        ["apps/v1/Deployment/shop/cart", "x/v1/A&B <c>/shop/\u{2028}"].map(|owner| (owner.to_owned(), 3));
-    let drains = Marker { attempt: 1, evicted_owners: evicted.into_iter().collect(), ..Marker::default() };
-    let words = [Marker::default().render(), drains.render(), marker, nonsense].map(|text| json!(text));
+    let evicted = ["apps/v1/Deployment/shop/cart", "x/v1/A&B <c>/shop/\u{2028}"]
+        .map(|owner| (owner.to_owned(), 3));
+    let drains = Marker {
+        attempt: 1,
+        evicted_owners: evicted.into_iter().collect(),
+        ..Marker::default()
+    };
+    let words = [
+        Marker::default().render(),
+        drains.render(),
+        marker,
+        nonsense,
+    ]
+    .map(|text| json!(text));
     let labels = object(vec![
-        (names::EXCLUDE_FROM_LB_LABEL, some_of(&texts(&["true", "", "somebody"]))),
-        (names::UPDATER_INTERFACE_LABEL, some_of(&texts(&[names::UPDATER_INTERFACE_VERSION, "none", ""]))),
+        (
+            names::EXCLUDE_FROM_LB_LABEL,
+            some_of(&texts(&["true", "", "somebody"])),
+        ),
+        (
+            names::UPDATER_INTERFACE_LABEL,
+            some_of(&texts(&[names::UPDATER_INTERFACE_VERSION, "none", ""])),
+        ),
         ("example.com/label", some_of(&texts(&["a", "b"]))),
     ]);
     let annotations = object(vec![
         (names::MARKER_ANNOTATION, some_of(&words)),
-        (names::DO_NOT_DISRUPT_ANNOTATION, some_of(&texts(&["true", "1h"]))),
-        (names::SCALE_DOWN_DISABLED_ANNOTATION, some_of(&texts(&["true", "false"]))),
+        (
+            names::DO_NOT_DISRUPT_ANNOTATION,
+            some_of(&texts(&["true", "1h"])),
+        ),
+        (
+            names::SCALE_DOWN_DISABLED_ANNOTATION,
+            some_of(&texts(&["true", "false"])),
+        ),
         ("example.com/annotation", some_of(&texts(&["a", ""]))),
     ]);
     let foreign = json!({"key": "example.com/taint", "value": "v", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
     let other = json!({"key": "example.com/taint", "effect": "NoSchedule"});
     let ours = json!({"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"});
     let theirs = json!({"key": names::UPDATING_TAINT, "value": "by-hand", "effect": "NoExecute"});
-    let taints = subsequence(vec![foreign, other, ours, theirs], 0..=3).prop_shuffle().prop_map(Json::Array);
+    let taints = subsequence(vec![foreign, other, ours, theirs], 0..=3)
+        .prop_shuffle()
+        .prop_map(Json::Array);
     let spec = object(vec![
         ("unschedulable", weighted(0.5, Just(json!(true))).boxed()),
         ("taints", weighted(0.7, taints).boxed()),
@@ -135,16 +185,22 @@ pub fn fleet() -> impl Strategy<Value = Json> {
         ("attempt", select(numbers()).prop_map(Some).boxed()),
         ("counted", some_of(&[json!(true)])),
     ]);
-    let slots =
-        btree_map(select(SLOTS.map(str::to_owned).to_vec()), slot, 0..3).prop_map(|slots| json!(slots));
+    let slots = btree_map(select(SLOTS.map(str::to_owned).to_vec()), slot, 0..3)
+        .prop_map(|slots| json!(slots));
     let failure = json!({"node": "a", "at": TIMES[0], "reason": "FellBack"});
     let mut of_variant = failure.clone();
     of_variant["variant"] = json!("aws-k8s-1.36");
     let record = object(vec![
         ("firstSeen", or_null(&texts(&TIMES))),
-        ("failures", some_of(&[json!([]), json!([failure]), json!([of_variant])])),
+        (
+            "failures",
+            some_of(&[json!([]), json!([failure]), json!([of_variant])]),
+        ),
         ("succeeded", some_of(&numbers())),
-        ("halted", or_null(&[json!({"at": TIMES[0], "reason": "too many failures"})])),
+        (
+            "halted",
+            or_null(&[json!({"at": TIMES[0], "reason": "too many failures"})]),
+        ),
     ])
     .boxed();
     let version = select(["1.20.0", "1.20.1", "1.20.2"].map(str::to_owned).to_vec());
@@ -153,7 +209,10 @@ pub fn fleet() -> impl Strategy<Value = Json> {
         ("term", some_of(&numbers())),
         ("slots", weighted(0.7, slots).boxed()),
         ("versions", weighted(0.7, versions).boxed()),
-        ("seen", some_of(&[json!({}), json!({"1.20.0": TIMES[0], "1.20.1": TIMES[1]})])),
+        (
+            "seen",
+            some_of(&[json!({}), json!({"1.20.0": TIMES[0], "1.20.1": TIMES[1]})]),
+        ),
         ("limit", some_of(&numbers())),
         ("lastFinished", or_null(&texts(&TIMES))),
     ]);

@@ -61,12 +61,16 @@ const STEPS: [(&str, &str); 8] = [
 
 pub(super) fn objection(request: &Value) -> Objection {
     own_shadow(request)?;
-    hold(request["operation"] == "UPDATE" && request["subResource"] == "status", || {
-        "an agent updates the status, and does nothing else".to_owned()
-    })?;
+    hold(
+        request["operation"] == "UPDATE" && request["subResource"] == "status",
+        || "an agent updates the status, and does nothing else".to_owned(),
+    )?;
     same_but_for(request, "status", &own)?;
     let spec = &request["oldObject"]["spec"];
-    let (old, new) = (&request["oldObject"]["status"], &request["object"]["status"]);
+    let (old, new) = (
+        &request["oldObject"]["status"],
+        &request["object"]["status"],
+    );
     limits(request, old, new)?;
     attempt(spec, old, new)?;
     step(spec, old, new)?;
@@ -82,13 +86,20 @@ fn own(field: &str) -> bool {
 fn own_shadow(request: &Value) -> Objection {
     let mut values = Vec::new();
     for claim in CLAIMS {
-        let given = request["userInfo"]["extra"][claim].as_array().map(Vec::as_slice).unwrap_or_default();
-        let [value] = given else { return Err(format!("{} values of {claim}", given.len())) };
+        let given = request["userInfo"]["extra"][claim]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let [value] = given else {
+            return Err(format!("{} values of {claim}", given.len()));
+        };
         hold(!text(value).is_empty(), || format!("{claim} is empty"))?;
         values.push(text(value));
     }
     let (node, uid) = (values[0], values[1]);
-    hold(request["name"] == format!("brs-{node}"), || format!("this is not the shadow of {node}"))?;
+    hold(request["name"] == format!("brs-{node}"), || {
+        format!("this is not the shadow of {node}")
+    })?;
     hold(owner_node(&request["oldObject"], node) == Some(uid), || {
         format!("the shadow does not belong to the Node {node} with UID {uid}, or not to it alone")
     })
@@ -96,13 +107,20 @@ fn own_shadow(request: &Value) -> Objection {
 
 fn limits(request: &Value, old: &Value, new: &Value) -> Objection {
     let short = |name: &str, old: &Value, new: &Value, most: usize| {
-        hold(old == new || text(new).chars().count() <= most, || format!("{name} is longer than {most}"))?;
+        hold(old == new || text(new).chars().count() <= most, || {
+            format!("{name} is longer than {most}")
+        })?;
         hold(old == new || text(new).chars().all(seen), || {
             format!("{name} has characters that are not seen")
         })?;
-        let letters = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+        let letters = |text: &str| {
+            text.chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
+        };
         let id = new.is_null() || (!text(new).is_empty() && letters(text(new)));
-        hold(old == new || !BOOT_IDS.contains(&name) || id, || format!("{name} is no boot id"))
+        hold(old == new || !BOOT_IDS.contains(&name) || id, || {
+            format!("{name} is no boot id")
+        })
     };
     for (field, most) in TEXTS {
         short(field, &old[field], &new[field], most)?;
@@ -113,30 +131,49 @@ fn limits(request: &Value, old: &Value, new: &Value) -> Objection {
         }
     }
     let (before, after) = (&old["problem"], &new["problem"]);
-    hold(before == after || after.is_null() || PROBLEMS.contains(&text(after)), || {
-        format!("{after} is nothing to be wrong")
-    })?;
+    hold(
+        before == after || after.is_null() || PROBLEMS.contains(&text(after)),
+        || format!("{after} is nothing to be wrong"),
+    )?;
     for field in COUNTS {
-        hold(old[field] == new[field] || number(&new[field])? <= COUNT_MAX, || {
-            format!("{field} is too high")
-        })?;
+        hold(
+            old[field] == new[field] || number(&new[field])? <= COUNT_MAX,
+            || format!("{field} is too high"),
+        )?;
     }
-    let managers = |object: &str| request[object]["metadata"]["managedFields"].as_array().map_or(0, Vec::len);
+    let managers = |object: &str| {
+        request[object]["metadata"]["managedFields"]
+            .as_array()
+            .map_or(0, Vec::len)
+    };
     let (before, after) = (managers("oldObject"), managers("object"));
-    hold(after <= before.max(FIELD_MANAGERS_MAX), || format!("{after} field managers"))
+    hold(after <= before.max(FIELD_MANAGERS_MAX), || {
+        format!("{after} field managers")
+    })
 }
 
 /// Absent is none yet.
 fn number(value: &Value) -> Result<u64, String> {
-    if value.is_null() { Ok(0) } else { value.as_u64().ok_or_else(|| format!("{value} is no count")) }
+    if value.is_null() {
+        Ok(0)
+    } else {
+        value.as_u64().ok_or_else(|| format!("{value} is no count"))
+    }
 }
 
 /// Never back, never ahead of what is asked for. One that is ahead may become what is asked for.
 fn attempt(spec: &Value, old: &Value, new: &Value) -> Objection {
-    let (asked, before, after) =
-        (number(&spec["attempt"])?, number(&old["attempt"])?, number(&new["attempt"])?);
-    hold(after >= before.min(asked), || format!("the attempt falls from {before} to {after}"))?;
-    hold(after == before || after <= asked, || format!("attempt {after} runs ahead of {asked}"))
+    let (asked, before, after) = (
+        number(&spec["attempt"])?,
+        number(&old["attempt"])?,
+        number(&new["attempt"])?,
+    );
+    hold(after >= before.min(asked), || {
+        format!("the attempt falls from {before} to {after}")
+    })?;
+    hold(after == before || after <= asked, || {
+        format!("attempt {after} runs ahead of {asked}")
+    })
 }
 
 fn step(spec: &Value, old: &Value, new: &Value) -> Objection {
@@ -148,7 +185,9 @@ fn step(spec: &Value, old: &Value, new: &Value) -> Objection {
     hold(STEPS.contains(&(goal, after)), || {
         format!("{before} turns into {after:?} where {goal} is asked for")
     })?;
-    hold(after == "Idle" || at_the_asked_attempt(spec, new)?, || format!("{after} at another attempt"))
+    hold(after == "Idle" || at_the_asked_attempt(spec, new)?, || {
+        format!("{after} at another attempt")
+    })
 }
 
 fn at_the_asked_attempt(spec: &Value, new: &Value) -> Result<bool, String> {
@@ -166,12 +205,21 @@ fn claim(spec: &Value, old: &Value, new: &Value) -> Objection {
     if after.is_null() {
         let boot = &new["boot_id"];
         let spent = !boot.is_null() && boot != before;
-        return hold(!asked || spent || new["current_state"] == "ErrorReset", || {
-            "a claim is taken back while it may still be acted on".to_owned()
-        });
+        return hold(
+            !asked || spent || new["current_state"] == "ErrorReset",
+            || "a claim is taken back while it may still be acted on".to_owned(),
+        );
     }
-    hold(asked, || "a reboot is claimed that nobody asks for".to_owned())?;
-    hold(after == &spec["reboot_from_boot_id"], || "a reboot is claimed that is not granted".to_owned())?;
-    hold(after == &new["boot_id"], || "a reboot is claimed of another boot than the host's".to_owned())?;
-    hold(at_the_asked_attempt(spec, new)?, || "a reboot is claimed at another attempt".to_owned())
+    hold(asked, || {
+        "a reboot is claimed that nobody asks for".to_owned()
+    })?;
+    hold(after == &spec["reboot_from_boot_id"], || {
+        "a reboot is claimed that is not granted".to_owned()
+    })?;
+    hold(after == &new["boot_id"], || {
+        "a reboot is claimed of another boot than the host's".to_owned()
+    })?;
+    hold(at_the_asked_attempt(spec, new)?, || {
+        "a reboot is claimed at another attempt".to_owned()
+    })
 }

@@ -20,7 +20,8 @@ pub fn flaw(answer: &str) -> Option<String> {
         let unseen = text.chars().find(|character| !seen(*character));
         let unseen = unseen.map(|character| format!("it has {character:?} in {text:?}"));
         unseen.or_else(|| {
-            (text != answer && text.len() > TEXT_MAX).then(|| format!("{} bytes: {text}", text.len()))
+            (text != answer && text.len() > TEXT_MAX)
+                .then(|| format!("{} bytes: {text}", text.len()))
         })
     })
 }
@@ -29,9 +30,10 @@ fn texts(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],
         Value::Array(items) => items.iter().flat_map(texts).collect(),
-        Value::Object(members) => {
-            members.iter().flat_map(|(name, member)| [vec![name.as_str()], texts(member)].concat()).collect()
-        }
+        Value::Object(members) => members
+            .iter()
+            .flat_map(|(name, member)| [vec![name.as_str()], texts(member)].concat())
+            .collect(),
         _ => vec![],
     }
 }
@@ -42,7 +44,12 @@ mod tests {
 
     #[test]
     fn unseen_and_long_texts_are_found() {
-        for sound in ["", "not JSON", r#"{"a": ["b", {"c": "é"}], "d": 1}"#, &"x".repeat(ANSWER_MAX)] {
+        for sound in [
+            "",
+            "not JSON",
+            r#"{"a": ["b", {"c": "é"}], "d": 1}"#,
+            &"x".repeat(ANSWER_MAX),
+        ] {
             assert_eq!(flaw(sound), None);
         }
         let long = format!(r#"["{}"]"#, "x".repeat(TEXT_MAX + 1));

@@ -14,8 +14,13 @@ const MOVES: [(&str, &str); 7] = [
     ("ErrorReset", "Idle"),
 ];
 
-const STATES: [&str; 5] =
-    ["Idle", "StagedAndPerformedUpdate", "RebootedIntoUpdate", "MonitoringUpdate", "ErrorReset"];
+const STATES: [&str; 5] = [
+    "Idle",
+    "StagedAndPerformedUpdate",
+    "RebootedIntoUpdate",
+    "MonitoringUpdate",
+    "ErrorReset",
+];
 
 pub(super) fn objection(request: &Value) -> Objection {
     let sub_resource = text(&request["subResource"]);
@@ -33,9 +38,15 @@ fn creation(request: &Value) -> Objection {
     hold(!node.is_empty() && owner_node(new, node).is_some(), || {
         format!("{name:?} is not named after its only owner, a Node")
     })?;
-    hold(new["spec"]["state"] == "Idle", || "it is not created Idle".to_owned())?;
-    hold(new["metadata"]["finalizers"].is_null(), || "it is created with finalizers".to_owned())?;
-    hold(new["spec"]["reboot_from_boot_id"].is_null(), || "it is created with a reboot granted".to_owned())
+    hold(new["spec"]["state"] == "Idle", || {
+        "it is not created Idle".to_owned()
+    })?;
+    hold(new["metadata"]["finalizers"].is_null(), || {
+        "it is created with finalizers".to_owned()
+    })?;
+    hold(new["spec"]["reboot_from_boot_id"].is_null(), || {
+        "it is created with a reboot granted".to_owned()
+    })
 }
 
 fn update(request: &Value) -> Objection {
@@ -43,29 +54,43 @@ fn update(request: &Value) -> Objection {
     same_but_for(request, "spec", &|_| true)?;
     let (old, new) = (&request["oldObject"]["spec"], &request["object"]["spec"]);
     let (from, to) = (text(&old["state"]), text(&new["state"]));
-    hold(to != "ErrorReset" && STATES.contains(&to), || format!("{to:?} is nothing to reach"))?;
+    hold(to != "ErrorReset" && STATES.contains(&to), || {
+        format!("{to:?} is nothing to reach")
+    })?;
     if readable(old) {
-        hold(from == to || MOVES.contains(&(from, to)), || format!("from {from} to {to}"))?;
+        hold(from == to || MOVES.contains(&(from, to)), || {
+            format!("from {from} to {to}")
+        })?;
         attempt(old, new, from, to)?;
     } else {
-        hold(to == "Idle", || format!("from what nobody can read to {to}"))?;
+        hold(to == "Idle", || {
+            format!("from what nobody can read to {to}")
+        })?;
     }
     let granted = &new["reboot_from_boot_id"];
     if granted.is_null() || readable(old) && *granted == old["reboot_from_boot_id"] {
         return Ok(());
     }
-    hold(to == "RebootedIntoUpdate", || format!("a reboot is granted in {to}"))?;
-    hold(new["attempt"].is_u64(), || "a reboot is granted for no attempt".to_owned())?;
+    hold(to == "RebootedIntoUpdate", || {
+        format!("a reboot is granted in {to}")
+    })?;
+    hold(new["attempt"].is_u64(), || {
+        "a reboot is granted for no attempt".to_owned()
+    })?;
     let claimed = &request["oldObject"]["status"]["reboot_requested"];
     let spent = claimed != granted && *claimed != old["reboot_from_boot_id"];
-    hold(claimed.is_null() || spent, || "another reboot is granted while one is claimed".to_owned())
+    hold(claimed.is_null() || spent, || {
+        "another reboot is granted while one is claimed".to_owned()
+    })
 }
 
 /// The attempt goes up by one when an update begins; version and first boot stay while it runs.
 fn attempt(old: &Value, new: &Value, from: &str, to: &str) -> Objection {
     let (before, after) = (&old["attempt"], &new["attempt"]);
     if from == "Idle" {
-        let next = before.as_u64().map_or(after.is_u64(), |before| after.as_u64() == before.checked_add(1));
+        let next = before.as_u64().map_or(after.is_u64(), |before| {
+            after.as_u64() == before.checked_add(1)
+        });
         return hold(next || (to == "Idle" && after == before), || {
             format!("an update begins at attempt {after} after {before}")
         });
@@ -73,16 +98,26 @@ fn attempt(old: &Value, new: &Value, from: &str, to: &str) -> Objection {
     if from == "ErrorReset" || before.is_null() {
         return Ok(());
     }
-    hold(before == after, || format!("attempt {before} turns into {after} while it runs"))?;
-    hold(old["version"] == new["version"], || "the version changes while the attempt runs".to_owned())?;
-    hold(to == "Idle" || old["baseline_boot_id"] == new["baseline_boot_id"], || {
-        "the boot that the attempt began in changes".to_owned()
-    })
+    hold(before == after, || {
+        format!("attempt {before} turns into {after} while it runs")
+    })?;
+    hold(old["version"] == new["version"], || {
+        "the version changes while the attempt runs".to_owned()
+    })?;
+    hold(
+        to == "Idle" || old["baseline_boot_id"] == new["baseline_boot_id"],
+        || "the boot that the attempt began in changes".to_owned(),
+    )
 }
 
 /// Each member is of the type that the schema gives it. What another version left behind may not be.
 fn readable(spec: &Value) -> bool {
-    let texts = ["state_transition_timestamp", "version", "baseline_boot_id", "reboot_from_boot_id"];
+    let texts = [
+        "state_transition_timestamp",
+        "version",
+        "baseline_boot_id",
+        "reboot_from_boot_id",
+    ];
     let failures = &spec["failures"];
     let failed = match failures.as_array().map(Vec::as_slice) {
         // The same without names, which a reader may well take.
@@ -97,7 +132,11 @@ fn readable(spec: &Value) -> bool {
         }
     };
     STATES.contains(&text(&spec["state"]))
-        && texts.iter().all(|field| spec[field].is_null() || spec[field].is_string())
-        && ["attempt", "leader_term"].iter().all(|field| spec[field].is_null() || spec[field].is_u64())
+        && texts
+            .iter()
+            .all(|field| spec[field].is_null() || spec[field].is_string())
+        && ["attempt", "leader_term"]
+            .iter()
+            .all(|field| spec[field].is_null() || spec[field].is_u64())
         && (failures.is_null() || failed)
 }

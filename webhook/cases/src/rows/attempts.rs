@@ -4,8 +4,8 @@ use crate::actor::Actor::Agent;
 use crate::row::Verdict::{Allowed, ByWebhook};
 use crate::row::{Row, merged};
 use crate::situations::{
-    at, claimed, done, granted, idle, known, monitoring, rebooting, staged, staging, staging_known, state,
-    status,
+    at, claimed, done, granted, idle, known, monitoring, rebooting, staged, staging, staging_known,
+    state, status,
 };
 use serde_json::{Value, json};
 
@@ -18,7 +18,8 @@ fn later(number: u64) -> (Value, Value) {
 pub(super) fn attempts() -> Vec<Row> {
     let none = || json!({"current_state": "Idle"});
     let ahead = || (staging(), merged(&at("Idle"), &json!({"attempt": 99})));
-    let forgotten = json!({"attempt": null, "current_state": null, "current_version": null, "boot_id": null});
+    let forgotten =
+        json!({"attempt": null, "current_state": null, "current_version": null, "boot_id": null});
     let stale = || ByWebhook("agent-attempt");
     rows! {
         "the echo of the next attempt": Agent, later(8), status(json!({"attempt": 8})) => Allowed;

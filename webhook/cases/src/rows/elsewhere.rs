@@ -24,15 +24,21 @@ fn marked(body: &Value) -> Ask {
 
 /// The reconciler's patches of Nodes; as dry runs.
 pub(super) fn nodes() -> Vec<Row> {
-    let taints = |key: &str, effect: &str| json!({"spec": {"taints": [{"key": key, "effect": effect}]}});
+    let taints =
+        |key: &str, effect: &str| json!({"spec": {"taints": [{"key": key, "effect": effect}]}});
     let out_of_service = json!({
         "metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": "true"}},
         "spec": {"unschedulable": true,
             "taints": [{"key": "brupop.bottlerocket.aws/updating", "effect": "PreferNoSchedule"}]}});
-    let check = json!({"metadata": {"annotations": {names::admission_check::NODE_ANNOTATION: "x"}}});
-    let opted_out = json!({"metadata": {"labels": {"bottlerocket.aws/updater-interface-version": null}}});
-    let status =
-        Ask::Other(Method::PATCH, "/api/v1/nodes/node-0/status", json!({"status": {"phase": "Running"}}));
+    let check =
+        json!({"metadata": {"annotations": {names::admission_check::NODE_ANNOTATION: "x"}}});
+    let opted_out =
+        json!({"metadata": {"labels": {"bottlerocket.aws/updater-interface-version": null}}});
+    let status = Ask::Other(
+        Method::PATCH,
+        "/api/v1/nodes/node-0/status",
+        json!({"status": {"phase": "Running"}}),
+    );
     let end = Ask::Other(Method::DELETE, "/api/v1/nodes/node-0", Value::Null);
     rows! {
         "a node out of service": Reconciler, known(), marked(&out_of_service) => Allowed, dry();
@@ -61,7 +67,8 @@ pub(super) fn nodes() -> Vec<Row> {
 /// Other resources of the namespace.
 pub(super) fn others() -> Vec<Row> {
     let get = |path| Ask::Other(Method::GET, path, Value::Null);
-    let fleet = "/apis/brupop.bottlerocket.aws/v1alpha1/namespaces/{namespace}/bottlerocketfleets/fleet";
+    let fleet =
+        "/apis/brupop.bottlerocket.aws/v1alpha1/namespaces/{namespace}/bottlerocketfleets/fleet";
     let pause = || Ask::Other(Method::PATCH, fleet, json!({"spec": {"paused": true}}));
     let secrets = "/api/v1/namespaces/{namespace}/secrets";
     let pods = "/api/v1/namespaces/{namespace}/pods";

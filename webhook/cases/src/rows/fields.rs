@@ -4,8 +4,8 @@ use crate::actor::Actor::{Admin, Agent, OtherAgent, Reconciler};
 use crate::row::Row;
 use crate::row::Verdict::{Allowed, ByBoth, BySchema, ByWebhook};
 use crate::situations::{
-    at, conditions, done, explained, first_report, granted, idle, known, staged, staging, staging_known,
-    status, through_status,
+    at, conditions, done, explained, first_report, granted, idle, known, staged, staging,
+    staging_known, status, through_status,
 };
 use serde_json::{Value, json};
 
@@ -13,7 +13,12 @@ const TIME: &str = "2026-01-01T00:00:00Z";
 
 /// An agent's own fields.
 pub(super) fn own() -> Vec<Row> {
-    let failed = || (idle(), at_with(&json!({"crash_count": 2, "state_transition_failure_timestamp": TIME})));
+    let failed = || {
+        (
+            idle(),
+            at_with(&json!({"crash_count": 2, "state_transition_failure_timestamp": TIME})),
+        )
+    };
     let targeted = || (idle(), at_with(&json!({"target_version": "1.20.0"})));
     rows! {
         "a first report": Agent, (idle(), Value::Null), first_report() => Allowed;
@@ -60,7 +65,10 @@ fn ahead() -> crate::ask::Ask {
 
 /// Idle, with that image.
 fn downloaded() -> (Value, Value) {
-    (idle(), at_with(&json!({"staged": {"version": "1.20.0", "at": TIME, "prefetched": true}})))
+    (
+        idle(),
+        at_with(&json!({"staged": {"version": "1.20.0", "at": TIME, "prefetched": true}})),
+    )
 }
 
 fn at_with(fields: &Value) -> Value {

@@ -10,7 +10,10 @@ use serde_json::{Map, Value, json};
 
 fn claims(change: &[(&str, Value)]) -> Value {
     let key = |claim: &str| format!("authentication.kubernetes.io/{claim}");
-    let keyed: Map<_, _> = change.iter().map(|(claim, value)| (key(claim), value.clone())).collect();
+    let keyed: Map<_, _> = change
+        .iter()
+        .map(|(claim, value)| (key(claim), value.clone()))
+        .collect();
     json!({"userInfo": {"extra": keyed}})
 }
 
@@ -56,8 +59,9 @@ pub(super) fn tokens() -> Vec<Row> {
 /// Objects that the API server would not hand on as they are.
 pub(super) fn objects() -> Vec<Row> {
     let managers = |count: usize| {
-        let entries: Vec<_> =
-            (0..count).map(|n| json!({"manager": format!("m{n}"), "operation": "Apply"})).collect();
+        let entries: Vec<_> = (0..count)
+            .map(|n| json!({"manager": format!("m{n}"), "operation": "Apply"}))
+            .collect();
         json!({"metadata": {"managedFields": entries}})
     };
     let new = |change: Value| json!({"object": change});
@@ -94,9 +98,9 @@ pub(super) fn objects() -> Vec<Row> {
 
 /// Kinds, versions, operations and sub-resources that are not.
 pub(super) fn kinds() -> Vec<Row> {
-    let version = |version: &str| json!({"kind": {"version": version}, "resource": {"version": version}});
-    let fleet =
-        || json!({"kind": {"kind": "BottlerocketFleet"}, "resource": {"resource": "bottlerocketfleets"}});
+    let version =
+        |version: &str| json!({"kind": {"version": version}, "resource": {"version": version}});
+    let fleet = || json!({"kind": {"kind": "BottlerocketFleet"}, "resource": {"resource": "bottlerocketfleets"}});
     let unknown = || ByWebhook("unknown-kind");
     let agents = || ByBoth("agent-status-only");
     let creation = json!({"operation": "CREATE", "oldObject": null});
@@ -120,8 +124,7 @@ pub(super) fn kinds() -> Vec<Row> {
 pub(super) fn reconciler() -> Vec<Row> {
     let unknown = || ByWebhook("unknown-request");
     let unreadable = || json!({"oldObject": {"spec": {"state": "StagedUpdate"}}});
-    let from_error =
-        |to: &str| json!({"oldObject": {"spec": {"state": "ErrorReset"}}, "object": {"spec": {"state": to}}});
+    let from_error = |to: &str| json!({"oldObject": {"spec": {"state": "ErrorReset"}}, "object": {"spec": {"state": to}}});
     let no_uid = json!({"object": {"metadata": {"ownerReferences": [
         {"apiVersion": "v1", "kind": "Node", "name": "node-0", "uid": ""}]}}});
     let creation = json!({"operation": "CREATE", "subResource": "status", "oldObject": null});

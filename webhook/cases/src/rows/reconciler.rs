@@ -5,8 +5,8 @@ use crate::ask::Ask;
 use crate::row::Verdict::{Allowed, ByPolicy, BySchema, ByWebhook};
 use crate::row::{Row, merged};
 use crate::situations::{
-    at, claimed, claimed_before, conditions, done, explained, granted, idle, known, missing, object,
-    rebooting, spec, staged, staging, state, status, through_status,
+    at, claimed, claimed_before, conditions, done, explained, granted, idle, known, missing,
+    object, rebooting, spec, staged, staging, state, status, through_status,
 };
 use crate::world::Host::Longest;
 use serde_json::{Value, json};
@@ -21,8 +21,10 @@ pub(super) fn creations() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-create");
     let spec = |fields: Value| Ask::Create(json!({"spec": fields}));
     let name = "n".repeat(250);
-    let too_long =
-        Ask::Create(merged(&owned_by("Node", &name), &json!({"metadata": {"name": format!("brs-{name}")}})));
+    let too_long = Ask::Create(merged(
+        &owned_by("Node", &name),
+        &json!({"metadata": {"name": format!("brs-{name}")}}),
+    ));
     let two = json!({"metadata": {"ownerReferences": [
         owned_by("Node", "node-0")["metadata"]["ownerReferences"][0],
         owned_by("Node", "node-1")["metadata"]["ownerReferences"][0]]}});
@@ -64,8 +66,7 @@ pub(super) fn creations() -> Vec<Row> {
 pub(super) fn specs() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-attempt");
     let stale = BySchema("no longer leads");
-    let failures =
-        json!({"failures": {"count": 1, "attempt": 7, "at": "2026-01-01T00:00:00Z", "reason": "FellBack"}});
+    let failures = json!({"failures": {"count": 1, "attempt": 7, "at": "2026-01-01T00:00:00Z", "reason": "FellBack"}});
     rows! {
         "the first update": Reconciler, known(), spec(staging()) => Allowed;
         "the next update": Reconciler, (done(), at("Idle")), spec(merged(&staging(), &json!({"attempt": 8, "version": "1.21.0"})))
@@ -108,8 +109,12 @@ pub(super) fn specs() -> Vec<Row> {
 pub(super) fn grants() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-grant");
     let grant = |boot: &str| spec(json!({"reboot_from_boot_id": boot}));
-    let upstream =
-        |state: &str| (json!({"state": state}), json!({"current_state": "StagedAndPerformedUpdate"}));
+    let upstream = |state: &str| {
+        (
+            json!({"state": state}),
+            json!({"current_state": "StagedAndPerformedUpdate"}),
+        )
+    };
     rows! {
         "the grant with its state": Reconciler, (staging(), staged()), spec(granted()) => Allowed;
         "the grant after its state": Reconciler, (rebooting(), staged()), grant("b1") => Allowed;

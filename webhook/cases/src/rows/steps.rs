@@ -6,8 +6,13 @@ use crate::row::{Row, merged};
 use crate::situations::{at, spec, staging, status};
 use serde_json::{Value, json};
 
-const STATES: [&str; 5] =
-    ["Idle", "StagedAndPerformedUpdate", "RebootedIntoUpdate", "MonitoringUpdate", "ErrorReset"];
+const STATES: [&str; 5] = [
+    "Idle",
+    "StagedAndPerformedUpdate",
+    "RebootedIntoUpdate",
+    "MonitoringUpdate",
+    "ErrorReset",
+];
 
 /// (what the spec asks for, what an agent may report then)
 const REPORTS: [(&str, &str); 7] = [
@@ -50,10 +55,27 @@ fn report(
     to: Option<&'static str>,
     verdict: Verdict,
 ) -> Row {
-    let says = format!("{actor:?}: {} becomes {} while {goal} is asked for", word(from), word(to));
-    let before = (asking_for(goal), merged(&at("Idle"), &json!({"current_state": from})));
-    let row = Row::new(says, actor, before, status(json!({"current_state": to})), verdict);
-    if from == to { row.stores_nothing() } else { row }
+    let says = format!(
+        "{actor:?}: {} becomes {} while {goal} is asked for",
+        word(from),
+        word(to)
+    );
+    let before = (
+        asking_for(goal),
+        merged(&at("Idle"), &json!({"current_state": from})),
+    );
+    let row = Row::new(
+        says,
+        actor,
+        before,
+        status(json!({"current_state": to})),
+        verdict,
+    );
+    if from == to {
+        row.stores_nothing()
+    } else {
+        row
+    }
 }
 
 /// What an agent may report of its own node.
@@ -63,7 +85,11 @@ pub(super) fn reports() -> Vec<Row> {
         for from in states() {
             for to in states() {
                 let legal = from == to || to.is_some_and(|to| REPORTS.contains(&(*goal, to)));
-                let verdict = if legal { Allowed } else { ByWebhook("agent-transition") };
+                let verdict = if legal {
+                    Allowed
+                } else {
+                    ByWebhook("agent-transition")
+                };
                 rows.push(report(Agent, goal, from, to, verdict));
             }
         }
@@ -85,7 +111,11 @@ pub(super) fn reports_of_others() -> Vec<Row> {
                     _ => Allowed,
                 };
                 let row = report(actor, "StagedAndPerformedUpdate", from, to, verdict);
-                rows.push(if actor == Webhook { row.behind(ByBoth("webhook-nothing")) } else { row });
+                rows.push(if actor == Webhook {
+                    row.behind(ByBoth("webhook-nothing"))
+                } else {
+                    row
+                });
             }
         }
     }
@@ -100,7 +130,11 @@ pub(super) fn moves() -> Vec<Row> {
         for from in &STATES[..4] {
             for to in STATES {
                 // An update begins with the next attempt.
-                let attempt = if *from == "Idle" && to != "Idle" { 8 } else { 7 };
+                let attempt = if *from == "Idle" && to != "Idle" {
+                    8
+                } else {
+                    7
+                };
                 let ask = spec(json!({"state": to, "attempt": attempt}));
                 let says = format!("{actor:?}: the spec moves from {from} to {to}");
                 let legal = *from == to || MOVES.contains(&(*from, to));
@@ -111,7 +145,8 @@ pub(super) fn moves() -> Vec<Row> {
                     Stray => "unknown-account",
                     _ => "outsider",
                 };
-                let row = |verdict| Row::new(says, actor, (asking_for(from), at("Idle")), ask, verdict);
+                let row =
+                    |verdict| Row::new(says, actor, (asking_for(from), at("Idle")), ask, verdict);
                 let row = match actor {
                     Reconciler | Admin if to == "ErrorReset" => row(NOT_TO_REACH).alone(rule),
                     Admin => row(Allowed),
@@ -120,7 +155,11 @@ pub(super) fn moves() -> Vec<Row> {
                     _ if to == "ErrorReset" => row(ByRbac).behind(NOT_TO_REACH).alone(rule),
                     _ => row(ByRbac).behind(ByBoth(rule)),
                 };
-                rows.push(if *from == to && row.verdict == Allowed { row.stores_nothing() } else { row });
+                rows.push(if *from == to && row.verdict == Allowed {
+                    row.stores_nothing()
+                } else {
+                    row
+                });
             }
         }
     }

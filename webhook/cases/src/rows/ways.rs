@@ -5,7 +5,8 @@ use crate::ask::{Ask, Way};
 use crate::row::Verdict::{Allowed, ByBoth, ByRbac, ByServer, ByWebhook};
 use crate::row::{Row, Verdict};
 use crate::situations::{
-    at, conditions, explained, idle, known, message, missing, object, staged, staging, status, through_status,
+    at, conditions, explained, idle, known, message, missing, object, staged, staging, status,
+    through_status,
 };
 use serde_json::{Value, json};
 
@@ -13,7 +14,11 @@ const NO_SUCH_VERSION: Verdict = ByServer(404, "page not found");
 const NO_SUCH_OBJECT: Verdict = ByServer(404, "\"brs-node-0\" not found");
 
 fn by(way: Way, sub_resource: &'static str, body: Value) -> Ask {
-    Ask::Update { sub_resource, way, body }
+    Ask::Update {
+        sub_resource,
+        way,
+        body,
+    }
 }
 
 fn news() -> Value {
@@ -35,7 +40,8 @@ pub(super) fn of_agents() -> Vec<Row> {
     let failing = json!([{"op": "test", "path": "/spec/state", "value": "MonitoringUpdate"},
         {"op": "add", "path": "/status/message", "value": "m"}]);
     let removed = || json!([{"op": "remove", "path": "/status"}]);
-    let condition = json!([{"op": "replace", "path": "/status/conditions/0/reason", "value": "Fine"}]);
+    let condition =
+        json!([{"op": "replace", "path": "/status/conditions/0/reason", "value": "Fine"}]);
     let metadata = json!([{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},
         {"op": "replace", "path": "/spec/state", "value": "MonitoringUpdate"}]);
     let scale = json!({"spec": {"replicas": 1}});
@@ -143,22 +149,35 @@ pub(super) fn of_others() -> Vec<Row> {
 fn every_way(actor: Actor, rule: &'static str) -> Vec<Row> {
     let asks = [
         ("the status by PUT", by(Way::Put, "status", news())),
-        ("the object by merge patch", by(Way::Merge, "", json!({"spec": {"attempt": 8}}))),
-        ("the object by JSON patch", by(Way::JsonPatch, "", json!([]))),
-        ("the object by server-side apply", by(Way::Apply, "", json!({"spec": idle()}))),
+        (
+            "the object by merge patch",
+            by(Way::Merge, "", json!({"spec": {"attempt": 8}})),
+        ),
+        (
+            "the object by JSON patch",
+            by(Way::JsonPatch, "", json!([])),
+        ),
+        (
+            "the object by server-side apply",
+            by(Way::Apply, "", json!({"spec": idle()})),
+        ),
         ("a shadow deleted", Ask::Delete),
         ("all shadows deleted", Ask::DeleteAll),
     ];
     let creations = [
         ("a shadow created", Ask::Create(json!({}))),
         ("a shadow created under a generated name", generated()),
-        ("a shadow created by server-side apply", Ask::ApplyNew("", json!({"spec": idle()}))),
+        (
+            "a shadow created by server-side apply",
+            Ask::ApplyNew("", json!({"spec": idle()})),
+        ),
     ];
     let row = |before: (Value, Value), (says, ask): (&str, Ask)| {
         Row::new(format!("{actor:?}: {says}"), actor, before, ask, ByRbac).behind(ByBoth(rule))
     };
     let asks = asks.into_iter().map(|ask| row(known(), ask));
-    asks.chain(creations.into_iter().map(|ask| row(missing(), ask))).collect()
+    asks.chain(creations.into_iter().map(|ask| row(missing(), ask)))
+        .collect()
 }
 
 /// Bodies that are huge or deep.
@@ -170,8 +189,9 @@ pub(super) fn bodies() -> Vec<Row> {
             "}".repeat(levels)
         ))
     };
-    let many: serde_json::Map<_, _> =
-        (0..50).map(|n| (format!("unknown_{n}"), json!("x".repeat(32_000)))).collect();
+    let many: serde_json::Map<_, _> = (0..50)
+        .map(|n| (format!("unknown_{n}"), json!("x".repeat(32_000))))
+        .collect();
     rows! {
         "100 levels of what nobody knows": Agent, known(), deep(100) => Allowed, stores_nothing();
         "1,000 levels of what nobody knows": Agent, known(), deep(1000) => Allowed, stores_nothing();

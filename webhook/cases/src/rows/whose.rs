@@ -1,9 +1,9 @@
 //! Whose shadow, by whose token.
 
 use crate::actor::Actor::{
-    Admin, Agent, DeletedPod, Elsewhere, FormerNode, FormerNodeBound, Impersonator, ImpersonatorOfTheAccount,
-    ImpersonatorOfTwo, LongestAgent, NewNode, NodeBound, OtherAgent, Reconciler, SecretBound, Stray, Unbound,
-    Webhook,
+    Admin, Agent, DeletedPod, Elsewhere, FormerNode, FormerNodeBound, Impersonator,
+    ImpersonatorOfTheAccount, ImpersonatorOfTwo, LongestAgent, NewNode, NodeBound, OtherAgent,
+    Reconciler, SecretBound, Stray, Unbound, Webhook,
 };
 use crate::row::Row;
 use crate::row::Verdict::{Allowed, ByBoth, ByPolicy, ByRbac, ByServer};
@@ -76,7 +76,8 @@ fn owner(kind: &str, name: &str, uid: &str) -> Value {
 pub(super) fn owners() -> Vec<Row> {
     const UID: &str = "00000000-0000-4000-8000-000000000000";
     let owned_by = |owner: Value| json!({"ownerReferences": [owner]});
-    let two = json!({"ownerReferences": [owner("Node", "node-0", UID), owner("Node", "node-1", UID)]});
+    let two =
+        json!({"ownerReferences": [owner("Node", "node-0", UID), owner("Node", "node-1", UID)]});
     let of_a_group = json!({"apiVersion": "apps/v1", "kind": "Node", "name": "node-0", "uid": UID});
     rows! {
         "a first report on the shadow of a Node that had this name before":

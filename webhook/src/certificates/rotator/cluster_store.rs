@@ -13,7 +13,10 @@ use kube::{Api, Client};
 
 /// Did the object change since it was read? Another 422 says in its causes what is invalid; that does not go away.
 fn is_overtaken(status: &Status) -> bool {
-    let causes = status.details.as_ref().is_some_and(|details| !details.causes.is_empty());
+    let causes = status
+        .details
+        .as_ref()
+        .is_some_and(|details| !details.causes.is_empty());
     status.is_conflict() || (status.is_invalid() && !causes)
 }
 
@@ -28,11 +31,17 @@ pub(super) struct ClusterStore {
 
 impl ClusterStore {
     fn of_secret(&self, source: kube::Error) -> RotationError {
-        RotationError::Secret { name: self.targets.secret.clone(), source: Box::new(source) }
+        RotationError::Secret {
+            name: self.targets.secret.clone(),
+            source: Box::new(source),
+        }
     }
 
     fn of_configuration(&self, source: kube::Error) -> RotationError {
-        RotationError::Configuration { name: self.targets.configuration.clone(), source: Box::new(source) }
+        RotationError::Configuration {
+            name: self.targets.configuration.clone(),
+            source: Box::new(source),
+        }
     }
 }
 
@@ -45,16 +54,30 @@ impl Store for ClusterStore {
         Timestamp::now()
     }
 
-    fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<CertificateGeneration, RotationError> {
-        Ok(issue::issue(&self.targets.names, self.lifetimes, now, serve_from)?)
+    fn issue(
+        &self,
+        now: Timestamp,
+        serve_from: Timestamp,
+    ) -> Result<CertificateGeneration, RotationError> {
+        Ok(issue::issue(
+            &self.targets.names,
+            self.lifetimes,
+            now,
+            serve_from,
+        )?)
     }
 
     async fn secret(&self) -> Result<(StoredSecret, Vec<CertificateGeneration>), RotationError> {
         let secrets = Api::<Item<StoredSecret>>::namespaced(self.client.clone(), &self.namespace);
-        let secret = secrets.get(&self.targets.secret).await.map_err(|error| self.of_secret(error))?;
+        let secret = secrets
+            .get(&self.targets.secret)
+            .await
+            .map_err(|error| self.of_secret(error))?;
         let found = stored::read(&secret);
         let name = || self.targets.secret.clone();
-        let secret = secret.body.map_err(|why| RotationError::UnreadableSecret { name: name(), why })?;
+        let secret = secret
+            .body
+            .map_err(|why| RotationError::UnreadableSecret { name: name(), why })?;
         Ok((secret, found))
     }
 
@@ -74,7 +97,10 @@ impl Store for ClusterStore {
 
     async fn configuration(&self) -> Result<Item<Bundles>, RotationError> {
         let name = &self.targets.configuration;
-        self.configurations.get(name).await.map_err(|error| self.of_configuration(error))
+        self.configurations
+            .get(name)
+            .await
+            .map_err(|error| self.of_configuration(error))
     }
 
     fn trusted(configuration: &Item<Bundles>) -> String {
@@ -91,16 +117,24 @@ impl Store for ClusterStore {
         bundle: &str,
     ) -> Result<Publication, RotationError> {
         let name = &self.targets.configuration;
-        let bundles = configuration
-            .body
-            .as_ref()
-            .map_err(|why| RotationError::UnreadableConfiguration { name: name.clone(), why: *why })?;
+        let bundles =
+            configuration
+                .body
+                .as_ref()
+                .map_err(|why| RotationError::UnreadableConfiguration {
+                    name: name.clone(),
+                    why: *why,
+                })?;
         let version = configuration.metadata.resource_version.as_deref();
         let Some(patch) = stored::publication(version, bundles, bundle) else {
             return Ok(Publication::Found);
         };
         let patch = Patch::<()>::Json(serde_json::from_value(patch)?);
-        match self.configurations.patch(name, &PatchParams::default(), &patch).await {
+        match self
+            .configurations
+            .patch(name, &PatchParams::default(), &patch)
+            .await
+        {
             Ok(_) => Ok(Publication::Written),
             Err(kube::Error::Api(status)) if is_overtaken(&status) => Ok(Publication::Overtaken),
             Err(error) => Err(self.of_configuration(error)),

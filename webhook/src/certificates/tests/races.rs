@@ -56,7 +56,11 @@ fn settle(replicas: &mut [Replica]) -> Result<(), TestCaseError> {
 }
 
 fn published(world: &World, generation: &CertificateGeneration) -> bool {
-    world.configuration.borrow().1.contains(&generation.authority)
+    world
+        .configuration
+        .borrow()
+        .1
+        .contains(&generation.authority)
 }
 
 proptest! {

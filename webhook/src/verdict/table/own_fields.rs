@@ -10,14 +10,24 @@ use brupop_apply::{Fields, apply};
 use kube::Resource as _;
 use serde_json::{Map, Value, json};
 
-const POLICY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/agent-policy.yaml");
+const POLICY: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../manifests/agent-policy.yaml"
+);
 
 /// The fields of a status by the schema, but for those that are the reconciler's.
 fn fields() -> Map<String, Value> {
     let shadow = json!(definitions::all()[0]);
     let properties = &shadow["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
-    let mut fields = properties["status"]["properties"].as_object().unwrap().clone();
-    assert!(["pool", "conditions"].iter().all(|theirs| fields.remove(*theirs).is_some()));
+    let mut fields = properties["status"]["properties"]
+        .as_object()
+        .unwrap()
+        .clone();
+    assert!(
+        ["pool", "conditions"]
+            .iter()
+            .all(|theirs| fields.remove(*theirs).is_some())
+    );
     fields
 }
 
@@ -27,7 +37,9 @@ fn sample(schema: &Value) -> Value {
         (Some(word), _) => word.clone(),
         (None, "integer") => json!(1),
         (None, "boolean") => json!(true),
-        (None, "object") => members(schema).map(|(name, member)| (name.clone(), sample(member))).collect(),
+        (None, "object") => members(schema)
+            .map(|(name, member)| (name.clone(), sample(member)))
+            .collect(),
         (None, _) if schema["format"] == "date-time" => json!("2026-01-01T00:00:00Z"),
         (None, _) => json!("1.0.0"),
     }
@@ -57,14 +69,21 @@ fn beyond(schema: &Value) -> Vec<Value> {
         }
         _ => {
             let length = usize::try_from(schema["maxLength"].as_u64().unwrap()).unwrap();
-            vec![json!("1".repeat(length + 1)), json!("1\n"), json!("1\u{202e}")]
+            vec![
+                json!("1".repeat(length + 1)),
+                json!("1\n"),
+                json!("1\u{202e}"),
+            ]
         }
     }
 }
 
 /// The rule by which an agent's report of this value is decided.
 fn rule(field: &str, value: &Value) -> Rule {
-    let row = table().into_iter().find(|row| row.says == "an agent's news").unwrap();
+    let row = table()
+        .into_iter()
+        .find(|row| row.says == "an agent's news")
+        .unwrap();
     let mut review = review(&row).unwrap();
     review["request"]["object"]["status"][field] = value.clone();
     judge(&review).rule()
@@ -76,7 +95,9 @@ fn has_row(field: &str) -> bool {
         let Ok(request) = serde_json::from_value::<ShadowRequest>(review["request"].clone()) else {
             return false;
         };
-        let changes = Change::of(&request).fields.contains(&format!("status.{field}"));
+        let changes = Change::of(&request)
+            .fields
+            .contains(&format!("status.{field}"));
         changes && judge(&review).outcome == Ok(Rule::AgentReport)
     })
 }
@@ -99,15 +120,22 @@ fn is_known_to_writes_and_facts(name: &str, field: Field<'_>, sample: &Value) ->
     };
     let mut written = without.clone();
     apply(&write, &mut written).unwrap();
-    (json!(written)["status"][name] == *sample, ShadowFacts::of(&with) != ShadowFacts::of(&without))
+    (
+        json!(written)["status"][name] == *sample,
+        ShadowFacts::of(&with) != ShadowFacts::of(&without),
+    )
 }
 
 #[test]
 fn every_list_names_each_status_field() {
     let policy: Value = serde_yaml_ng::from_str(&std::fs::read_to_string(POLICY).unwrap()).unwrap();
     let variables = policy["spec"]["variables"].as_array().unwrap();
-    let own =
-        variables.iter().find(|variable| variable["name"] == "own").unwrap()["expression"].as_str().unwrap();
+    let own = variables
+        .iter()
+        .find(|variable| variable["name"] == "own")
+        .unwrap()["expression"]
+        .as_str()
+        .unwrap();
     let mut missing = Vec::new();
     for (name, schema) in fields() {
         let mut check = |stands: bool, place: &str| {
@@ -116,22 +144,48 @@ fn every_list_names_each_status_field() {
             }
         };
         let (pointer, sample) = (format!("/status/{name}"), sample(&schema));
-        let field = Field::OF_AGENTS.into_iter().find(|field| field.pointer() == pointer);
-        check(field.is_some(), "Field::OF_AGENTS, which the webhook's own fields are made of");
-        let (written, seen) =
-            field.map(|field| is_known_to_writes_and_facts(&name, field, &sample)).unwrap_or_default();
+        let field = Field::OF_AGENTS
+            .into_iter()
+            .find(|field| field.pointer() == pointer);
+        check(
+            field.is_some(),
+            "Field::OF_AGENTS, which the webhook's own fields are made of",
+        );
+        let (written, seen) = field
+            .map(|field| is_known_to_writes_and_facts(&name, field, &sample))
+            .unwrap_or_default();
         check(written, "its kind in Field (api/src/write/field.rs)");
         check(seen, "StatusFacts (api/src/facts.rs)");
-        check(own.contains(&format!("'{name}'")), "the variable own of manifests/agent-policy.yaml");
-        check(has_row(&name), "a row that allows it (webhook/cases/src/rows/fields.rs)");
-        check(OF_AN_OBJECT.contains(&pointer.as_str()), "OF_AN_OBJECT (webhook/cases/src/edit.rs)");
+        check(
+            own.contains(&format!("'{name}'")),
+            "the variable own of manifests/agent-policy.yaml",
+        );
+        check(
+            has_row(&name),
+            "a row that allows it (webhook/cases/src/rows/fields.rs)",
+        );
+        check(
+            OF_AN_OBJECT.contains(&pointer.as_str()),
+            "OF_AN_OBJECT (webhook/cases/src/edit.rs)",
+        );
         let refused = [Rule::AgentOwnFields, Rule::AgentLimits, Rule::Unreadable];
-        check(!refused.contains(&rule(&name, &sample)), "what the webhook takes");
+        check(
+            !refused.contains(&rule(&name, &sample)),
+            "what the webhook takes",
+        );
         for value in beyond(&schema) {
             let limits = format!("limits (webhook/src/verdict/limits.rs): it takes {value:.80}");
             check(refused.contains(&rule(&name, &value)), &limits);
         }
     }
-    assert!(missing.is_empty(), "missing in these places:\n{}", missing.join("\n"));
-    assert_eq!(fields().len(), Field::OF_AGENTS.len(), "fields that are not in the schema");
+    assert!(
+        missing.is_empty(),
+        "missing in these places:\n{}",
+        missing.join("\n")
+    );
+    assert_eq!(
+        fields().len(),
+        Field::OF_AGENTS.len(),
+        "fields that are not in the schema"
+    );
 }

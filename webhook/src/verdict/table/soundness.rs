@@ -34,7 +34,11 @@ fn verdict_and_oracle_agree_on_every_row() {
             Some(Ok(rule)) => assert_eq!(objection, None, "{}: {rule:?}", row.says),
             Some(Err(refusal)) => {
                 let foreign = objection.is_some() || no_objection.contains(&refusal.rule);
-                assert!(foreign, "{}: is refused by {refusal}, but the oracle lets it pass", row.says);
+                assert!(
+                    foreign,
+                    "{}: is refused by {refusal}, but the oracle lets it pass",
+                    row.says
+                );
             }
             None => {}
         }
@@ -79,12 +83,23 @@ fn edited() -> impl Strategy<Value = Value> {
 /// Runs this many cases, and says how many of them our own accounts were allowed.
 fn nothing_foreign_is_allowed(cases: u32, reviews: &impl Strategy<Value = Value>) -> u32 {
     let ours = Cell::new(0);
-    let mut runner =
-        TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() });
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     let run = runner.run(reviews, |review| {
-        let Some(rule) = allowed(&review) else { return Ok(()) };
+        let Some(rule) = allowed(&review) else {
+            return Ok(());
+        };
         ours.set(ours.get() + u32::from(rule != Rule::Outsider));
-        prop_assert_eq!(objection(&review), None, "{} allows {}", rule.as_str(), review);
+        prop_assert_eq!(
+            objection(&review),
+            None,
+            "{} allows {}",
+            rule.as_str(),
+            review
+        );
         Ok(())
     });
     run.unwrap_or_else(|failure| panic!("{failure}"));
@@ -94,27 +109,52 @@ fn nothing_foreign_is_allowed(cases: u32, reviews: &impl Strategy<Value = Value>
 #[test]
 fn rows_with_edits() {
     let allowed = nothing_foreign_is_allowed(6_000, &edited());
-    assert!(allowed > 300, "only {allowed} edited rows are allowed: they try nothing");
+    assert!(
+        allowed > 300,
+        "only {allowed} edited rows are allowed: they try nothing"
+    );
 }
 
 fn small_value() -> impl Strategy<Value = Value> {
     let condition = json!([{"type": "Progressing", "status": "True", "reason": "A", "message": "", "lastTransitionTime": ""}]);
     prop_oneof![
         Just(Value::Null),
-        prop::sample::select(vec!["b1", "b2", "Idle", "RebootedIntoUpdate", "ErrorReset", "StepFailed"])
-            .prop_map(Value::from),
+        prop::sample::select(vec![
+            "b1",
+            "b2",
+            "Idle",
+            "RebootedIntoUpdate",
+            "ErrorReset",
+            "StepFailed"
+        ])
+        .prop_map(Value::from),
         (0_u64..4).prop_map(Value::from),
-        prop::sample::select(vec![json!([]), condition, json!({"version": "1.1.0", "at": "t"})]),
+        prop::sample::select(vec![
+            json!([]),
+            condition,
+            json!({"version": "1.1.0", "at": "t"})
+        ]),
     ]
 }
 
 fn half(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
-    prop::collection::btree_map(prop::sample::select(names), small_value(), 0..5).prop_map(|map| json!(map))
+    prop::collection::btree_map(prop::sample::select(names), small_value(), 0..5)
+        .prop_map(|map| json!(map))
 }
 
 fn spec() -> impl Strategy<Value = Value> {
-    let state = prop::sample::select(vec!["Idle", "StagedAndPerformedUpdate", "RebootedIntoUpdate"]);
-    let fields = half(&["attempt", "reboot_from_boot_id", "version", "baseline_boot_id", "leader_term"]);
+    let state = prop::sample::select(vec![
+        "Idle",
+        "StagedAndPerformedUpdate",
+        "RebootedIntoUpdate",
+    ]);
+    let fields = half(&[
+        "attempt",
+        "reboot_from_boot_id",
+        "version",
+        "baseline_boot_id",
+        "leader_term",
+    ]);
     (state, fields).prop_map(|(state, mut spec)| {
         spec["state"] = json!(state);
         spec
@@ -140,13 +180,17 @@ fn status() -> impl Strategy<Value = Value> {
 /// Specs and statuses that no row has, in the first row that this rule allows. Most random pairs differ in what is
 /// foreign; so every other one differs in one half only.
 fn random_halves(rule: Rule) -> impl Strategy<Value = Value> {
-    let base = reviews().into_iter().find(|review| allowed(review) == Some(rule)).unwrap();
+    let base = reviews()
+        .into_iter()
+        .find(|review| allowed(review) == Some(rule))
+        .unwrap();
     let same = prop::sample::select(vec!["spec", "status", "neither"]);
     (spec(), spec(), status(), status(), same).prop_map(move |(before, after, old, new, same)| {
         let mut review = base.clone();
         for (object, spec, status) in [("oldObject", &before, &old), ("object", &after, &new)] {
             review["request"][object]["spec"] = if same == "spec" { &before } else { spec }.clone();
-            review["request"][object]["status"] = if same == "status" { &old } else { status }.clone();
+            review["request"][object]["status"] =
+                if same == "status" { &old } else { status }.clone();
         }
         let before = review["request"]["oldObject"]["status"].clone();
         if rule == Rule::AgentReport && same == "spec" {
@@ -161,11 +205,17 @@ fn random_halves(rule: Rule) -> impl Strategy<Value = Value> {
 #[test]
 fn random_reports_of_an_agent() {
     let allowed = nothing_foreign_is_allowed(3_000, &random_halves(Rule::AgentReport));
-    assert!(allowed > 30, "only {allowed} random reports are allowed: they try nothing");
+    assert!(
+        allowed > 30,
+        "only {allowed} random reports are allowed: they try nothing"
+    );
 }
 
 #[test]
 fn random_specs_of_the_reconciler() {
     let allowed = nothing_foreign_is_allowed(3_000, &random_halves(Rule::ReconcilerSteer));
-    assert!(allowed > 50, "only {allowed} random specs are allowed: they try nothing");
+    assert!(
+        allowed > 50,
+        "only {allowed} random specs are allowed: they try nothing"
+    );
 }

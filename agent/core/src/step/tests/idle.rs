@@ -13,7 +13,9 @@ fn first_words() {
         shadow.status = None;
         shadow
     };
-    let never = with(shadow(State::Idle), |spec, status| (spec.attempt, status.attempt) = (None, None));
+    let never = with(shadow(State::Idle), |spec, status| {
+        (spec.attempt, status.attempt) = (None, None)
+    });
     check! {
         "no status": old(Updates::Unknown), silent(shadow(State::Idle)), fresh()
             => "CurrentVersion StatusBootId Idle StatusAttempt CrashCount";
@@ -29,8 +31,15 @@ fn first_words() {
 
 #[test]
 fn idle_refreshes_and_reports_what_it_finds() {
-    let idle = || with(shadow(State::Idle), |_, status| status.target_version = None);
-    let due = StepMemory { refresh_due: true, ..fresh() };
+    let idle = || {
+        with(shadow(State::Idle), |_, status| {
+            status.target_version = None
+        })
+    };
+    let due = StepMemory {
+        refresh_due: true,
+        ..fresh()
+    };
     let nothing_ended = Updates::Known(UpdateFacts {
         state: UpdateState::Idle,
         chosen: None,
@@ -99,7 +108,10 @@ fn idle_refreshes_and_reports_what_it_finds() {
 #[test]
 fn a_refresh_that_is_due_is_due_until_it_begins() {
     let turn = || shadow(State::StagedAndPerformedUpdate);
-    let due = StepMemory { refresh_due: true, ..refreshed() };
+    let due = StepMemory {
+        refresh_due: true,
+        ..refreshed()
+    };
     for (shadow, memory, expected) in [
         (shadow(State::Idle), due, ("refresh", false)),
         (turn(), due, ("prepare", true)),
@@ -112,9 +124,18 @@ fn a_refresh_that_is_due_is_due_until_it_begins() {
 
 #[test]
 fn a_refresh_that_begins_notes_what_ended_before_it() {
-    let due = StepMemory { refresh_due: true, ..fresh() };
+    let due = StepMemory {
+        refresh_due: true,
+        ..fresh()
+    };
     for (updates, asked) in [
-        (Updates::Unknown, BegunCommand { before: None, ..first_look(0) }),
+        (
+            Updates::Unknown,
+            BegunCommand {
+                before: None,
+                ..first_look(0)
+            },
+        ),
         (available(), call(Refresh, 1)),
         (is_staged(last(Command::Prepare, true, 5)), first_look(5)),
     ] {
@@ -127,14 +148,26 @@ fn a_refresh_that_begins_notes_what_ended_before_it() {
 
 #[test]
 fn idle_reports_what_prevents_an_update() {
-    let idle = || with(shadow(State::Idle), |_, status| status.target_version = None);
+    let idle = || {
+        with(shadow(State::Idle), |_, status| {
+            status.target_version = None
+        })
+    };
     let saying = |problem, sentence: &str| says(idle(), problem, sentence);
-    let held = |asked| StepMemory { asked, busy_for_long: true, ..fresh() };
-    let ahead = |asked| StepMemory { prefetch: Prefetch::Later, ..held(asked) };
+    let held = |asked| StepMemory {
+        asked,
+        busy_for_long: true,
+        ..fresh()
+    };
+    let ahead = |asked| StepMemory {
+        prefetch: Prefetch::Later,
+        ..held(asked)
+    };
     let named = "the host does not choose 1.20.1, which its repository has: settings.updates.version-lock may hold it \
         back, or the host cannot read settings.updates";
     let ours = "refresh failed: it has not ended for more than 10 minutes";
-    let theirs = "refresh failed: another update command has held the host's lock for more than 10 minutes";
+    let theirs =
+        "refresh failed: another update command has held the host's lock for more than 10 minutes";
     check! {
         "available, not chosen": old(unchosen(NEW)), idle(), fresh() => format!("NoUpdateChosen \"{named}\"");
         "available, not chosen, after an attempt that failed": old(unchosen(NEW)),
@@ -173,7 +206,9 @@ fn idle_undoes_what_we_activated_and_nothing_else() {
         })
     };
     let theirs = || {
-        with(shadow(State::Idle), |_, status| status.current_state = Some(State::StagedAndPerformedUpdate))
+        with(shadow(State::Idle), |_, status| {
+            status.current_state = Some(State::StagedAndPerformedUpdate)
+        })
     };
     let other = known(Ready, Some(OTHER), Some(OTHER), last(Activate, true, 9));
     check! {
@@ -203,7 +238,8 @@ fn idle_after_success_and_after_failure() {
             status.current_state = Some(State::ErrorReset);
             status.crash_count = Some(2);
             status.state_transition_failure_timestamp = Some(NOW.into());
-            (status.problem, status.message) = (Some(Problem::StepFailed), Some("prepare failed".into()));
+            (status.problem, status.message) =
+                (Some(Problem::StepFailed), Some("prepare failed".into()));
             status.reboot_requested = Some(BOOT.into());
         })
     };
@@ -219,7 +255,11 @@ fn idle_after_success_and_after_failure() {
 fn idle_reports_once_that_the_host_fell_back() {
     let given_up = |attempt, claim: &str, state| {
         with(shadow(State::Idle), |spec, status| {
-            spec.failures = Some(Failures { count: 1, attempt, ..Failures::default() });
+            spec.failures = Some(Failures {
+                count: 1,
+                attempt,
+                ..Failures::default()
+            });
             status.current_state = Some(state);
             status.reboot_requested = Some(claim.into());
         })

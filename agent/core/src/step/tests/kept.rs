@@ -13,18 +13,27 @@ fn given_up(second: i64) -> BottlerocketShadow {
 
 /// The same, and it could not be deactivated.
 fn armed(second: i64) -> BottlerocketShadow {
-    says(given_up(second), Problem::CannotDisarm, "armed for 1.20.1, cannot be disarmed")
+    says(
+        given_up(second),
+        Problem::CannotDisarm,
+        "armed for 1.20.1, cannot be disarmed",
+    )
 }
 
 /// Idle, and this is kept as of this second.
 fn kept(second: i64) -> BottlerocketShadow {
-    with(shadow(State::Idle), |_, status| status.staged = Some(ahead(NEW, second)))
+    with(shadow(State::Idle), |_, status| {
+        status.staged = Some(ahead(NEW, second))
+    })
 }
 
 #[test]
 fn what_an_attempt_staged_is_kept_when_it_is_given_up() {
-    let turn =
-        || with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(staged(NEW, 7)));
+    let turn = || {
+        with(shadow(State::StagedAndPerformedUpdate), |_, status| {
+            status.staged = Some(staged(NEW, 7))
+        })
+    };
     check! {
         "activated: its time follows": old(is_ready(last(Activate, true, 8))), turn(), asked(Activate, 7)
             => "StatusStaged StagedAndPerformedUpdate";
@@ -52,11 +61,24 @@ fn what_an_attempt_staged_is_kept_when_it_is_given_up() {
 
 #[test]
 fn what_is_kept_waits_like_a_download_ahead() {
-    let later = |memory| StepMemory { prefetch: Prefetch::Later, ..memory };
-    let turn =
-        || with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(ahead(NEW, 9)));
+    let later = |memory| StepMemory {
+        prefetch: Prefetch::Later,
+        ..memory
+    };
+    let turn = || {
+        with(shadow(State::StagedAndPerformedUpdate), |_, status| {
+            status.staged = Some(ahead(NEW, 9))
+        })
+    };
     let deactivated = || old(is_staged(last(Deactivate, true, 9)));
-    for memory in [fresh(), later(fresh()), StepMemory { prefetch: Prefetch::Due, ..fresh() }] {
+    for memory in [
+        fresh(),
+        later(fresh()),
+        StepMemory {
+            prefetch: Prefetch::Due,
+            ..fresh()
+        },
+    ] {
         check! {
             "kept": deactivated(), kept(9), memory => "wait";
             "while a command runs": old(Updates::Busy), kept(9), memory => "poll";
@@ -80,12 +102,25 @@ fn what_is_kept_waits_like_a_download_ahead() {
 #[test]
 fn an_activate_that_fails_is_repeated_while_the_image_is_whole() {
     let turn = |second| {
-        with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(staged(NEW, second)))
+        with(shadow(State::StagedAndPerformedUpdate), |_, status| {
+            status.staged = Some(staged(NEW, second))
+        })
     };
-    let told =
-        |second| says(turn(second), Problem::StepFailed, "activate failed with exit status 1: no route");
-    let fails = || StepMemory { activate_failed: Some(1), ..refreshed() };
-    let given_up_on = || StepMemory { refused: true, ..fails() };
+    let told = |second| {
+        says(
+            turn(second),
+            Problem::StepFailed,
+            "activate failed with exit status 1: no route",
+        )
+    };
+    let fails = || StepMemory {
+        activate_failed: Some(1),
+        ..refreshed()
+    };
+    let given_up_on = || StepMemory {
+        refused: true,
+        ..fails()
+    };
     let failed = |second| old(is_staged(last(Activate, false, second)));
     let looked = || old(is_staged(last(Refresh, true, 9)));
     check! {
@@ -103,12 +138,22 @@ fn an_activate_that_fails_is_repeated_while_the_image_is_whole() {
         "something ran before it": failed(8), turn(6), asked(Activate, 7)
             => "ErrorReset StepFailed \"activate failed with exit status 1: no route\" CrashCount FailureTimestamp";
     }
-    for (command, success, expected) in
-        [(Activate, false, Some(1)), (Activate, true, None), (Prepare, true, None), (Refresh, true, Some(1))]
-    {
-        let memory = StepMemory { asked: Some(call(command, 7)), ..fails() };
+    for (command, success, expected) in [
+        (Activate, false, Some(1)),
+        (Activate, true, None),
+        (Prepare, true, None),
+        (Refresh, true, Some(1)),
+    ] {
+        let memory = StepMemory {
+            asked: Some(call(command, 7)),
+            ..fails()
+        };
         let read = turn(7);
-        let (_, memory) = step(&old(is_staged(last(command, success, 8))), &facts(&read), &memory);
+        let (_, memory) = step(
+            &old(is_staged(last(command, success, 8))),
+            &facts(&read),
+            &memory,
+        );
         assert_eq!(memory.activate_failed, expected, "{command:?} {success}");
     }
 }
@@ -116,14 +161,29 @@ fn an_activate_that_fails_is_repeated_while_the_image_is_whole() {
 /// What keeps it from being activated may stand in the partition table, and only another download undoes that.
 #[test]
 fn an_image_that_cannot_be_activated_is_not_kept() {
-    let over = StepMemory { activate_failed: Some(1), ..fresh() };
+    let over = StepMemory {
+        activate_failed: Some(1),
+        ..fresh()
+    };
     for last in [last(Activate, false, 8), last(Refresh, true, 8)] {
         let read = given_up(8);
         let (report, memory) = step(&old(is_staged(last)), &facts(&read), &over);
         assert_eq!(words(&report), "Idle -StatusStaged");
-        assert_eq!(memory.distrusted_at, Some(time(8)), "it may be downloaded over");
+        assert_eq!(
+            memory.distrusted_at,
+            Some(time(8)),
+            "it may be downloaded over"
+        );
     }
     let read = given_up(7);
-    let (report, memory) = step(&old(is_staged(last(Prepare, true, 8))), &facts(&read), &over);
-    assert_eq!((words(&report).as_str(), memory.distrusted_at), ("Idle -StatusStaged", None), "a person's");
+    let (report, memory) = step(
+        &old(is_staged(last(Prepare, true, 8))),
+        &facts(&read),
+        &over,
+    );
+    assert_eq!(
+        (words(&report).as_str(), memory.distrusted_at),
+        ("Idle -StatusStaged", None),
+        "a person's"
+    );
 }

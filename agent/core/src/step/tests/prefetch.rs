@@ -11,16 +11,25 @@ const WAITS: &str = "PrefetchBlocked \"prefetch waits: the inactive partition ho
     when the node's turn comes\"";
 
 fn due() -> StepMemory {
-    StepMemory { prefetch: Prefetch::Due, ..fresh() }
+    StepMemory {
+        prefetch: Prefetch::Due,
+        ..fresh()
+    }
 }
 
 fn later() -> StepMemory {
-    StepMemory { prefetch: Prefetch::Later, ..fresh() }
+    StepMemory {
+        prefetch: Prefetch::Later,
+        ..fresh()
+    }
 }
 
 /// A command of this process that began when the last one had ended at this second; no download is due.
 fn begun(command: Command, before: i64) -> StepMemory {
-    StepMemory { asked: Some(call(command, before)), ..later() }
+    StepMemory {
+        asked: Some(call(command, before)),
+        ..later()
+    }
 }
 
 fn idle() -> BottlerocketShadow {
@@ -38,7 +47,12 @@ fn shown(problem: Problem, sentence: &str) -> BottlerocketShadow {
 
 /// This stands there.
 fn waits() -> BottlerocketShadow {
-    shown(Problem::PrefetchBlocked, WAITS.trim_start_matches("PrefetchBlocked ").trim_matches('"'))
+    shown(
+        Problem::PrefetchBlocked,
+        WAITS
+            .trim_start_matches("PrefetchBlocked ")
+            .trim_matches('"'),
+    )
 }
 
 #[test]
@@ -76,12 +90,22 @@ fn only_a_download_that_was_due_is_put_off() {
         (words(&step), memory.prefetch)
     };
     let turn = || shadow(State::StagedAndPerformedUpdate);
-    let refresh_due = StepMemory { refresh_due: true, ..due() };
+    let refresh_due = StepMemory {
+        refresh_due: true,
+        ..due()
+    };
     for (shadow, memory, expected) in [
         (idle(), due(), ("prepare", Prefetch::Later)),
         (idle(), refresh_due, ("refresh", Prefetch::Due)),
         (turn(), refreshed(), ("prepare", Prefetch::Off)),
-        (turn(), StepMemory { prefetch: Prefetch::Due, ..refreshed() }, ("prepare", Prefetch::Later)),
+        (
+            turn(),
+            StepMemory {
+                prefetch: Prefetch::Due,
+                ..refreshed()
+            },
+            ("prepare", Prefetch::Later),
+        ),
     ] {
         let (step, prefetch) = memory_after(shadow, memory);
         assert_eq!((step.as_str(), prefetch), expected);
@@ -119,13 +143,26 @@ fn only_our_refresh_leaves_the_image_trusted() {
 /// Its prepare may have written what the look found, or nothing.
 #[test]
 fn a_prefetch_the_first_refresh_rejects_is_replaced() {
-    let chooses = |chosen, second| old(known(IsStaged, chosen, Some(NEW), last(Refresh, true, second)));
-    let first = |before| StepMemory { asked: Some(first_look(before)), ..later() };
+    let chooses = |chosen, second| {
+        old(known(
+            IsStaged,
+            chosen,
+            Some(NEW),
+            last(Refresh, true, second),
+        ))
+    };
+    let first = |before| StepMemory {
+        asked: Some(first_look(before)),
+        ..later()
+    };
     let target = |mut shadow: BottlerocketShadow| {
         shadow.status.get_or_insert_default().target_version = Some(OTHER.into());
         shadow
     };
-    let distrusted = |second| StepMemory { distrusted_at: Some(time(second)), ..due() };
+    let distrusted = |second| StepMemory {
+        distrusted_at: Some(time(second)),
+        ..due()
+    };
     let read = waiting(NEW);
     let (report, memory) = step(&chooses(Some(OTHER), 7), &facts(&read), &first(5));
     assert_eq!(words(&report), "-StatusStaged TargetVersion");
@@ -133,9 +170,16 @@ fn a_prefetch_the_first_refresh_rejects_is_replaced() {
     let (_, memory) = step(
         &chooses(Some(OTHER), 9),
         &facts(&read),
-        &StepMemory { distrusted_at: Some(time(7)), ..first(7) },
+        &StepMemory {
+            distrusted_at: Some(time(7)),
+            ..first(7)
+        },
     );
-    assert_eq!(memory.distrusted_at, Some(time(9)), "known past the next look of ours");
+    assert_eq!(
+        memory.distrusted_at,
+        Some(time(9)),
+        "known past the next look of ours"
+    );
     check! {
         "withdrawn": chooses(None, 7), waiting(NEW), first(5) => "-StatusStaged -TargetVersion";
         "downloaded over": chooses(Some(OTHER), 7), target(idle()), distrusted(7) => "prepare";
@@ -214,9 +258,12 @@ fn a_failed_prefetch_is_reported_once_and_withdrawn() {
     let failed = || old(known(Available, Some(NEW), None, last(Prepare, false, 2)));
     let sentence = "prefetch failed with exit status 1: no route";
     let fell_back = || {
-        with(shown(Problem::StepFailed, "the host fell back"), |spec, _| {
-            spec.failures = Some(Failures::default());
-        })
+        with(
+            shown(Problem::StepFailed, "the host fell back"),
+            |spec, _| {
+                spec.failures = Some(Failures::default());
+            },
+        )
     };
     check! {
         "failed": failed(), idle(), begun(Prepare, 1)
@@ -243,9 +290,15 @@ fn a_failed_prefetch_is_reported_once_and_withdrawn() {
 
 #[test]
 fn a_turn_uses_a_prefetch_still_chosen() {
-    let turn =
-        || with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(ahead(NEW, 5)));
-    let asked_now = |before| StepMemory { asked: Some(call(Refresh, before)), ..began() };
+    let turn = || {
+        with(shadow(State::StagedAndPerformedUpdate), |_, status| {
+            status.staged = Some(ahead(NEW, 5))
+        })
+    };
+    let asked_now = |before| StepMemory {
+        asked: Some(call(Refresh, before)),
+        ..began()
+    };
     let unsaid = || shadow(State::StagedAndPerformedUpdate);
     let echo = || with(turn(), |_, status| status.attempt = None);
     let other = |at| known(IsStaged, Some(OTHER), Some(NEW), last(Refresh, true, at));

@@ -35,13 +35,17 @@ fn last_command() -> impl Strategy<Value = LastCommand<'static>> {
         "Starting update to 1.21.0\n",
         "No update required\n",
     ]);
-    (prop::option::weighted(0.9, command()), any::<bool>(), 0..3i64, words).prop_map(
-        |(kind, success, second, stderr)| LastCommand {
+    (
+        prop::option::weighted(0.9, command()),
+        any::<bool>(),
+        0..3i64,
+        words,
+    )
+        .prop_map(|(kind, success, second, stderr)| LastCommand {
             kind,
             stderr,
             ..last(Command::Refresh, success, second)
-        },
-    )
+        })
 }
 
 fn updates() -> impl Strategy<Value = Updates<'static>> {
@@ -54,17 +58,27 @@ fn updates() -> impl Strategy<Value = Updates<'static>> {
         prop::option::weighted(0.9, last_command()),
     )
         .prop_map(|(state, chosen, newest, staged_version, last)| {
-            Updates::Known(UpdateFacts { state, chosen, newest, staged_version, last })
+            Updates::Known(UpdateFacts {
+                state,
+                chosen,
+                newest,
+                staged_version,
+                last,
+            })
         });
     prop_oneof![1 => Just(Updates::Unknown), 1 => Just(Updates::Busy), 6 => known]
 }
 
 fn any_host() -> impl Strategy<Value = HostFacts<'static>> {
-    (running(), boot(), updates()).prop_map(|(version, boot_id, updates)| host(version, boot_id, updates))
+    (running(), boot(), updates())
+        .prop_map(|(version, boot_id, updates)| host(version, boot_id, updates))
 }
 
 fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
-    let goals = State::ALL.into_iter().filter(|state| *state != State::ErrorReset).collect::<Vec<_>>();
+    let goals = State::ALL
+        .into_iter()
+        .filter(|state| *state != State::ErrorReset)
+        .collect::<Vec<_>>();
     let spec = (
         prop::sample::select(goals),
         prop::option::weighted(0.9, version()),
@@ -73,20 +87,34 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
         prop::option::of(boot()),
         any::<bool>(),
     )
-        .prop_map(|(state, version, attempt, baseline, grant, failed)| BottlerocketShadowSpec {
-            state,
-            version: version.map(Into::into),
-            attempt,
-            baseline_boot_id: baseline.map(Into::into),
-            reboot_from_boot_id: grant.map(Into::into),
-            failures: failed.then(Failures::default),
-            ..BottlerocketShadowSpec::default()
+        .prop_map(|(state, version, attempt, baseline, grant, failed)| {
+            BottlerocketShadowSpec {
+                state,
+                version: version.map(Into::into),
+                attempt,
+                baseline_boot_id: baseline.map(Into::into),
+                reboot_from_boot_id: grant.map(Into::into),
+                failures: failed.then(Failures::default),
+                ..BottlerocketShadowSpec::default()
+            }
         });
     let state = prop::sample::select(&State::ALL[..]);
     let status = (
-        (prop::option::of(running()), prop::option::of(version()), prop::option::of(state)),
-        (attempt(), prop::option::of(boot()), prop::option::of(boot())),
-        (prop::option::of((version(), 0..3i64, any::<bool>())), prop::option::of(0..3u64), any::<bool>()),
+        (
+            prop::option::of(running()),
+            prop::option::of(version()),
+            prop::option::of(state),
+        ),
+        (
+            attempt(),
+            prop::option::of(boot()),
+            prop::option::of(boot()),
+        ),
+        (
+            prop::option::of((version(), 0..3i64, any::<bool>())),
+            prop::option::of(0..3u64),
+            any::<bool>(),
+        ),
         (
             prop::option::of(prop::sample::select(&Problem::ALL[..])),
             prop::option::of(prop::sample::select(vec![
@@ -132,17 +160,36 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
 }
 
 fn any_memory() -> impl Strategy<Value = StepMemory> {
-    let asked = (command(), prop::option::of((0..3i64).prop_map(time)), any::<bool>())
-        .prop_map(|(command, before, is_first_look)| BegunCommand { command, before, is_first_look });
+    let asked = (
+        command(),
+        prop::option::of((0..3i64).prop_map(time)),
+        any::<bool>(),
+    )
+        .prop_map(|(command, before, is_first_look)| BegunCommand {
+            command,
+            before,
+            is_first_look,
+        });
     let prefetch = prop::sample::select(vec![Prefetch::Off, Prefetch::Later, Prefetch::Due]);
     let asked = (prop::option::weighted(0.3, asked), any::<bool>());
-    let timers = (any::<bool>(), prefetch, any::<bool>(), any::<bool>(), (any::<bool>(), any::<bool>()));
+    let timers = (
+        any::<bool>(),
+        prefetch,
+        any::<bool>(),
+        any::<bool>(),
+        (any::<bool>(), any::<bool>()),
+    );
     let distrusted_at = prop::option::of((0..3i64).prop_map(time));
-    let doubts = (distrusted_at, prop::option::of(1..3u64), prop::option::of(1..3u64));
+    let doubts = (
+        distrusted_at,
+        prop::option::of(1..3u64),
+        prop::option::of(1..3u64),
+    );
     (asked, attempt(), attempt(), doubts, timers).prop_map(
         |((asked, refresh_lost), began, refreshed, doubts, timers)| {
             let (distrusted_at, wrote_instead, activate_failed) = doubts;
-            let (refresh_due, prefetch, refused, busy_for_long, (host_api_fails, reboot_may_come)) = timers;
+            let (refresh_due, prefetch, refused, busy_for_long, (host_api_fails, reboot_may_come)) =
+                timers;
             StepMemory {
                 asked,
                 began,
@@ -171,7 +218,9 @@ fn reported(
 ) -> (BottlerocketShadow, StepMemory) {
     for _ in 0..3 {
         let read = shadow.clone();
-        let (Step::Report(write), next) = step(host, &facts(&read), &memory) else { break };
+        let (Step::Report(write), next) = step(host, &facts(&read), &memory) else {
+            break;
+        };
         assert_eq!(apply(&write, &mut shadow), Ok(()));
         assert_ne!(shadow, read, "a report changes something");
         memory = next;

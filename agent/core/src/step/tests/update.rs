@@ -18,9 +18,19 @@ fn staging_step_by_step() {
     };
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
     let confirmed = || with(goal(), |_, status| status.staged = Some(staged(NEW, 7)));
-    let looking = || StepMemory { asked: Some(first_look(5)), ..refreshed() };
-    let no_attempt = || with(goal(), |spec, status| (spec.attempt, status.attempt) = (None, None));
-    let refused = StepMemory { refused: true, ..refreshed() };
+    let looking = || StepMemory {
+        asked: Some(first_look(5)),
+        ..refreshed()
+    };
+    let no_attempt = || {
+        with(goal(), |spec, status| {
+            (spec.attempt, status.attempt) = (None, None)
+        })
+    };
+    let refused = StepMemory {
+        refused: true,
+        ..refreshed()
+    };
     check! {
         "upstream's, without an attempt": old(available()), no_attempt(), fresh() => "wait";
         "echo before the host is touched": old(available()), behind(), fresh()
@@ -75,7 +85,10 @@ fn who_reports_an_attempt_has_begun_it() {
     let unsaid = |shadow| with(shadow, |_, status| status.attempt = None);
     for (shadow, expected) in [
         (unsaid(turn()), ("StatusAttempt", Some(1))),
-        (with(turn(), |_, status| status.boot_id = None), ("StatusBootId", None)),
+        (
+            with(turn(), |_, status| status.boot_id = None),
+            ("StatusBootId", None),
+        ),
         (unsaid(shadow(State::Idle)), ("StatusAttempt", None)),
     ] {
         let (step, memory) = step(&old(available()), &facts(&shadow), &fresh());
@@ -86,21 +99,48 @@ fn who_reports_an_attempt_has_begun_it() {
 /// A prepare may write another image than the one that it is labelled with, or none.
 #[test]
 fn only_an_image_still_chosen_is_activated() {
-    let waiting =
-        || with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(staged(NEW, 5)));
+    let waiting = || {
+        with(shadow(State::StagedAndPerformedUpdate), |_, status| {
+            status.staged = Some(staged(NEW, 5))
+        })
+    };
     let dropped = || with(waiting(), |_, status| status.staged = None);
     let confirmed = || with(waiting(), |_, status| status.staged = Some(staged(NEW, 7)));
-    let first = || StepMemory { asked: Some(first_look(5)), ..refreshed() };
-    let second = || StepMemory { asked: Some(first_look(7)), ..refreshed() };
+    let first = || StepMemory {
+        asked: Some(first_look(5)),
+        ..refreshed()
+    };
+    let second = || StepMemory {
+        asked: Some(first_look(7)),
+        ..refreshed()
+    };
     let later = || asked(Refresh, 7);
-    let chooses = |chosen, second| known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, true, second));
-    let fails = |chosen, second| known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, false, second));
+    let chooses = |chosen, second| {
+        known(
+            UpdateState::Staged,
+            chosen,
+            Some(NEW),
+            last(Refresh, true, second),
+        )
+    };
+    let fails = |chosen, second| {
+        known(
+            UpdateState::Staged,
+            chosen,
+            Some(NEW),
+            last(Refresh, false, second),
+        )
+    };
     let message = "refresh failed with exit status 1: no route";
     let failed = || {
         let told = says(waiting(), Problem::RefreshFailed, message);
         with(told, |_, status| status.staged = Some(staged(NEW, 7)))
     };
-    let moved = || with(dropped(), |_, status| status.target_version = Some(OTHER.into()));
+    let moved = || {
+        with(dropped(), |_, status| {
+            status.target_version = Some(OTHER.into())
+        })
+    };
     check! {
         "another was published": old(chooses(Some(OTHER), 7)), waiting(), first()
             => "-StatusStaged TargetVersion";
@@ -126,9 +166,25 @@ fn a_prepare_that_wrote_another_version_is_believed() {
     let goal = || shadow(State::StagedAndPerformedUpdate);
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
     let other = || old(is_staged(saying("Starting update to 1.21.0\n", 5)));
-    let told = || says(goal(), Problem::StepFailed, "prepare wrote 1.21.0, not 1.20.1");
-    let doubts = || StepMemory { wrote_instead: Some(1), ..refreshed() };
-    let looked = |chosen| old(known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, true, 7)));
+    let told = || {
+        says(
+            goal(),
+            Problem::StepFailed,
+            "prepare wrote 1.21.0, not 1.20.1",
+        )
+    };
+    let doubts = || StepMemory {
+        wrote_instead: Some(1),
+        ..refreshed()
+    };
+    let looked = |chosen| {
+        old(known(
+            UpdateState::Staged,
+            chosen,
+            Some(NEW),
+            last(Refresh, true, 7),
+        ))
+    };
     check! {
         "as it should": old(is_staged(saying("Starting update to 1.20.1\n", 5))), goal(), asked(Prepare, 1)
             => "StatusStaged";
@@ -154,7 +210,11 @@ fn what_a_prepare_wrote_instead_is_held_against_the_attempt_that_asked_for_it() 
     let other = old(is_staged(saying("Starting update to 1.21.0\n", 5)));
     for (says, shadow, wrote_instead) in [
         ("its own", turn(), Some(1)),
-        ("ahead, and the turn comes", with(turn(), |_, status| status.attempt = None), None),
+        (
+            "ahead, and the turn comes",
+            with(turn(), |_, status| status.attempt = None),
+            None,
+        ),
         ("ahead", shadow(State::Idle), None),
     ] {
         let (_, memory) = step(&other, &facts(&shadow), &asked(Prepare, 1));
@@ -187,21 +247,36 @@ fn others_staging_and_activation_are_not_ours() {
 #[test]
 fn our_failed_command_ends_the_step_once() {
     for (command, host_says) in [
-        (Refresh, known(UpdateState::Idle, None, None, last(Refresh, false, 2))),
-        (Prepare, known(Available, Some(NEW), None, last(Prepare, false, 2))),
+        (
+            Refresh,
+            known(UpdateState::Idle, None, None, last(Refresh, false, 2)),
+        ),
+        (
+            Prepare,
+            known(Available, Some(NEW), None, last(Prepare, false, 2)),
+        ),
         (Activate, is_staged(last(Activate, false, 2))),
     ] {
         let read = shadow(State::StagedAndPerformedUpdate);
         let host = old(host_says);
         let (first, memory) = step(&host, &facts(&read), &asked(command, 1));
         let sentence = format!("StepFailed \"{command} failed with exit status 1: no route\"");
-        assert_eq!(words(&first), format!("ErrorReset {sentence} CrashCount FailureTimestamp"));
-        let Step::Report(write) = first else { panic!("{first:?}") };
+        assert_eq!(
+            words(&first),
+            format!("ErrorReset {sentence} CrashCount FailureTimestamp")
+        );
+        let Step::Report(write) = first else {
+            panic!("{first:?}")
+        };
         let mut stored = read.clone();
         apply(&write, &mut stored).unwrap();
         assert_eq!(memory.asked, None);
         for memory in [memory, StepMemory::default()] {
-            assert_eq!(step(&host, &facts(&stored), &memory).0, Step::Wait, "{command:?}, {memory:?}");
+            assert_eq!(
+                step(&host, &facts(&stored), &memory).0,
+                Step::Wait,
+                "{command:?}, {memory:?}"
+            );
         }
     }
     // The same result, known before we asked, is not ours.
@@ -221,15 +296,29 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
         })
     };
     let ready = || old(is_ready(last(Activate, true, 6)));
-    let refused = StepMemory { refused: true, ..call_fails() };
-    let asked_for = StepMemory { reboot_may_come: true, ..fresh() };
-    let deactivated = || {
-        let message =
-            "1.20.1 is not what the host would boot next; a reboot that was asked for may still come";
-        says(goal(Some(BOOT), Some(BOOT)), Problem::NotNextToBoot, message)
+    let refused = StepMemory {
+        refused: true,
+        ..call_fails()
     };
-    let worded =
-        || says(goal(Some(BOOT), Some(BOOT)), Problem::RebootRefused, "reboot was refused: inhibited");
+    let asked_for = StepMemory {
+        reboot_may_come: true,
+        ..fresh()
+    };
+    let deactivated = || {
+        let message = "1.20.1 is not what the host would boot next; a reboot that was asked for may still come";
+        says(
+            goal(Some(BOOT), Some(BOOT)),
+            Problem::NotNextToBoot,
+            message,
+        )
+    };
+    let worded = || {
+        says(
+            goal(Some(BOOT), Some(BOOT)),
+            Problem::RebootRefused,
+            "reboot was refused: inhibited",
+        )
+    };
     check! {
         "no grant": ready(), goal(None, None), fresh() => "wait";
         "a grant for another boot": ready(), goal(Some("boot-0"), None), fresh() => "wait";
@@ -277,7 +366,9 @@ fn monitoring_notices_a_late_fall_back_once() {
             status.current_version = Some(NEW.into());
         })
     };
-    let failed = with(goal(State::ErrorReset), |_, status| status.current_version = Some(OLD.into()));
+    let failed = with(goal(State::ErrorReset), |_, status| {
+        status.current_version = Some(OLD.into())
+    });
     check! {
         "well": host(NEW, BOOT, Updates::Unknown), goal(State::RebootedIntoUpdate), fresh()
             => "MonitoringUpdate";

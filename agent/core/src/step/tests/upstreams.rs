@@ -11,7 +11,12 @@ fn upstreams_image_is_adopted_if_next_to_boot() {
             status.attempt = None;
         })
     };
-    let staged = || left(State::StagedAndPerformedUpdate, State::StagedAndPerformedUpdate);
+    let staged = || {
+        left(
+            State::StagedAndPerformedUpdate,
+            State::StagedAndPerformedUpdate,
+        )
+    };
     let about_to_reboot = || left(State::RebootedIntoUpdate, State::StagedAndPerformedUpdate);
     let unseen = || with(about_to_reboot(), |spec, _| spec.attempt = None);
     let adopted = "StatusStaged StatusAttempt";
@@ -44,7 +49,12 @@ fn upstreams_image_is_deactivated_if_its_update_is_given_up() {
     let given_up = |image| reporting(None, State::StagedAndPerformedUpdate, image);
     let unseen = with(given_up(None), |spec, _| spec.attempt = None);
     let armed = || old(is_ready(last(Activate, true, 6)));
-    let other = known(UpdateState::Ready, Some(OTHER), Some(OTHER), last(Activate, true, 6));
+    let other = known(
+        UpdateState::Ready,
+        Some(OTHER),
+        Some(OTHER),
+        last(Activate, true, 6),
+    );
     let disarmed = is_staged(last(Deactivate, true, 7));
     check! {
         "activated": armed(), given_up(None), fresh() => "StatusStaged";

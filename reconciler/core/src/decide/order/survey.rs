@@ -51,17 +51,31 @@ impl<'a> Survey<'a> {
         'a: 'v,
     {
         let rules = fleet.pools.iter().filter_map(|pool| pool.rules);
-        let followed = rules.flat_map(|rules| &rules.after).map(|(pool, _)| pool.as_str()).collect();
-        let mut survey = Self { followed, ..Self::default() };
+        let followed = rules
+            .flat_map(|rules| &rules.after)
+            .map(|(pool, _)| pool.as_str())
+            .collect();
+        let mut survey = Self {
+            followed,
+            ..Self::default()
+        };
         if survey.followed.is_empty() {
             return survey;
         }
         for (view, slot) in views {
             let Some(node) = view.node else { continue };
-            let wants = view.shadow.and_then(|shadow| shadow.update()).filter(|it| Some(*it) != node.version);
+            let wants = view
+                .shadow
+                .and_then(|shadow| shadow.update())
+                .filter(|it| Some(*it) != node.version);
             let versions = node.version.into_iter().chain(wants);
-            survey.known.extend(versions.map(|version| (node.variant, version)));
-            if let Some(pool) = fleet.pool_of(view).filter(|pool| survey.followed.contains(pool.name)) {
+            survey
+                .known
+                .extend(versions.map(|version| (node.variant, version)));
+            if let Some(pool) = fleet
+                .pool_of(view)
+                .filter(|pool| survey.followed.contains(pool.name))
+            {
                 let comes = slot.and_then(|slot| slot.version.as_deref());
                 survey.note(pool.name, view, &node, wants, comes);
             }
@@ -78,7 +92,10 @@ impl<'a> Survey<'a> {
         wants: Option<&'a str>,
         comes: Option<&'a str>,
     ) {
-        if let Some(version) = node.version.filter(|_| node.labelled && node.ready && node.is_tidy()) {
+        if let Some(version) = node
+            .version
+            .filter(|_| node.labelled && node.ready && node.is_tidy())
+        {
             self.standing(pool, version).runs = true;
         }
         if let Some(version) = comes {
@@ -91,8 +108,15 @@ impl<'a> Survey<'a> {
             self.standing(pool, version).wanted_by.insert(node.variant);
         }
         let problem = view.shadow.and_then(|shadow| shadow.status.problem);
-        if let Some(runs) = node.version.filter(|_| problem != Some(Problem::NoUpdateChosen)) {
-            let member = SurveyedNode { variant: node.variant, runs, wants: comes.or(wants) };
+        if let Some(runs) = node
+            .version
+            .filter(|_| problem != Some(Problem::NoUpdateChosen))
+        {
+            let member = SurveyedNode {
+                variant: node.variant,
+                runs,
+                wants: comes.or(wants),
+            };
             self.members.entry((pool, member)).or_insert(node.name);
         }
     }
@@ -105,7 +129,11 @@ impl<'a> Survey<'a> {
     /// not count: it would keep all variants waiting for what is halted in one.
     pub(super) fn wants(&self, pool: &str, version: &str, record: Option<&VersionRecord>) -> bool {
         let wants = |standing: &VersionSurvey<'_>| {
-            standing.comes || standing.wanted_by.iter().any(|variant| !is_halted_for(record, *variant))
+            standing.comes
+                || standing
+                    .wanted_by
+                    .iter()
+                    .any(|variant| !is_halted_for(record, *variant))
         };
         self.standings.get(&(pool, version)).is_some_and(wants)
     }
@@ -125,13 +153,18 @@ impl<'a> Survey<'a> {
                 && !is_halted_for(record, member.variant)
                 && Version::parse(member.runs).is_ok_and(|runs| runs < than)
         };
-        let members = self.members.iter().filter(|((of, member), _)| *of == pool && is_behind(member));
+        let members = self
+            .members
+            .iter()
+            .filter(|((of, member), _)| *of == pool && is_behind(member));
         members.map(|(_, node)| *node).min()
     }
 
     /// Does this halt hold a node of this pool?
     pub(super) fn holds_one_of(&self, pool: &str, halt: &Halt) -> bool {
-        self.members.keys().any(|(of, member)| *of == pool && halt.covers(member.variant))
+        self.members
+            .keys()
+            .any(|(of, member)| *of == pool && halt.covers(member.variant))
     }
 }
 

@@ -90,11 +90,18 @@ mod tests {
             let why = Abort::of_word(word).unwrap();
             let aborting = Reason::Aborting(why).message();
             let told = format!("({why:?}): {why}");
-            let waits = given_up_text("n", "1.20.0", Some(&told), at("2026-11-21T04:00:00Z")).unwrap();
+            let waits =
+                given_up_text("n", "1.20.0", Some(&told), at("2026-11-21T04:00:00Z")).unwrap();
             let waits = format!("{}; {waits}", Reason::BackingOff.message());
-            assert_eq!([Abort::told_by(&aborting), Abort::told_by(&waits)], [Some(why); 2]);
+            assert_eq!(
+                [Abort::told_by(&aborting), Abort::told_by(&waits)],
+                [Some(why); 2]
+            );
         }
         let nobody_knows = given_up_text("n", "1.20.0", None, at("2026-11-21T04:00:00Z")).unwrap();
-        assert_eq!([Abort::told_by(&nobody_knows), Abort::told_by("")], [None; 2]);
+        assert_eq!(
+            [Abort::told_by(&nobody_knows), Abort::told_by("")],
+            [None; 2]
+        );
     }
 }

@@ -27,7 +27,10 @@ impl Reason<'_> {
     /// Does a node with an update wait for nothing but its turn or its time? What else holds it back is about the node
     /// itself.
     pub fn waits_for_turn(&self) -> bool {
-        matches!(self.kind(), Standing::Next | Standing::Queued | Standing::QueuedIdle)
+        matches!(
+            self.kind(),
+            Standing::Next | Standing::Queued | Standing::QueuedIdle
+        )
     }
 
     /// Does the agent download nothing ahead meanwhile?
@@ -38,7 +41,10 @@ impl Reason<'_> {
     /// Does an update of the fleet's usual course begin a step with it? Such a word is written at once, and once; others only
     /// if they last. What lies between two steps lasts milliseconds, or is worth a word because it does not.
     pub fn begins_step(&self) -> bool {
-        matches!(self, Self::Staging(_) | Self::Draining | Self::Rebooting | Self::Monitoring)
+        matches!(
+            self,
+            Self::Staging(_) | Self::Draining | Self::Rebooting | Self::Monitoring
+        )
     }
 
     /// Is an update under way?

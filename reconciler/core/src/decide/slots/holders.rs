@@ -16,11 +16,20 @@ pub(crate) struct Holders<'a> {
 impl<'a> Holders<'a> {
     /// Of these views, which are sorted by name.
     pub(crate) fn of(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Self {
-        debug_assert!(views.is_sorted_by_key(|view| view.shadow_name), "the views are sorted");
-        let mut holders = Self { slots: vec![None; views.len()], freed: vec![] };
+        debug_assert!(
+            views.is_sorted_by_key(|view| view.shadow_name),
+            "the views are sorted"
+        );
+        let mut holders = Self {
+            slots: vec![None; views.len()],
+            freed: vec![],
+        };
         let mut rest = views.iter().enumerate().peekable();
         for (name, slot) in fleet.slots {
-            while rest.next_if(|(_, view)| view.shadow_name < name.as_str()).is_some() {}
+            while rest
+                .next_if(|(_, view)| view.shadow_name < name.as_str())
+                .is_some()
+            {}
             let found = rest.next_if(|(_, view)| view.shadow_name == name);
             let over = is_over(slot, found.map(|(_, view)| view));
             if over {
@@ -34,9 +43,18 @@ impl<'a> Holders<'a> {
     }
 
     /// The slot of each view, if the slot of its name is for this very shadow.
-    pub(crate) fn held(&self, views: &[NodeView<'a>]) -> impl Iterator<Item = Option<&'a Slot>> + Clone {
-        let slots = self.slots.iter().map(|found| found.map(|((_, slot), _)| slot));
-        views.iter().zip(slots).map(|(view, slot)| slot.filter(|slot| view.holds(slot)))
+    pub(crate) fn held(
+        &self,
+        views: &[NodeView<'a>],
+    ) -> impl Iterator<Item = Option<&'a Slot>> + Clone {
+        let slots = self
+            .slots
+            .iter()
+            .map(|found| found.map(|((_, slot), _)| slot));
+        views
+            .iter()
+            .zip(slots)
+            .map(|(view, slot)| slot.filter(|slot| view.holds(slot)))
     }
 
     /// The slots that are kept, with the views of their names.
@@ -45,7 +63,11 @@ impl<'a> Holders<'a> {
         views: &'v [NodeView<'a>],
     ) -> impl Iterator<Item = (&'v NodeView<'a>, NamedSlot<'a>)> + Clone {
         let kept = views.iter().zip(&self.slots);
-        kept.filter_map(|(view, found)| found.filter(|(_, keeps)| *keeps).map(|(slot, _)| (view, slot)))
+        kept.filter_map(|(view, found)| {
+            found
+                .filter(|(_, keeps)| *keeps)
+                .map(|(slot, _)| (view, slot))
+        })
     }
 
     /// Has this view, by index, a slot?

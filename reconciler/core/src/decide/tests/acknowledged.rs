@@ -8,16 +8,30 @@ use super::world::*;
 use crate::tests::world::NOW;
 
 fn said(halted_at: &str) -> [AcknowledgedHalt; 1] {
-    [AcknowledgedHalt { version: NEW.to_owned(), halted_at: halted_at.to_owned() }]
+    [AcknowledgedHalt {
+        version: NEW.to_owned(),
+        halted_at: halted_at.to_owned(),
+    }]
 }
 
 fn halt_of(record: &VersionRecord) -> (&str, &str) {
-    record.halted.as_ref().map_or(("", ""), |halt| (&halt.at, &halt.reason))
+    record
+        .halted
+        .as_ref()
+        .map_or(("", ""), |halt| (&halt.at, &halt.reason))
 }
 
 /// The record after a pass in which no node has anything to tell; `None` = it stays as it is.
 fn in_time(now: &str, said: &[AcknowledgedHalt], known: VersionRecord) -> Option<VersionRecord> {
-    record(&FleetFacts { acknowledged: said, now, ..without_slots() }, Some(known), &[])
+    record(
+        &FleetFacts {
+            acknowledged: said,
+            now,
+            ..without_slots()
+        },
+        Some(known),
+        &[],
+    )
 }
 
 /// The record after a pass in which the failure of the node `n` is told.
@@ -27,7 +41,15 @@ fn after_failure(
     known: Option<VersionRecord>,
     failure: &Failures,
 ) -> Option<VersionRecord> {
-    record(&FleetFacts { acknowledged: said, now, ..fleet() }, known, &[over(Some(failure))])
+    record(
+        &FleetFacts {
+            acknowledged: said,
+            now,
+            ..fleet()
+        },
+        known,
+        &[over(Some(failure))],
+    )
 }
 
 /// Does it lift the halt to acknowledge this record?
@@ -52,13 +74,28 @@ fn an_acknowledgement_lifts_halts_up_to_its_time() {
         let after = in_time(NOW, &said(halted_at), halted(failed(&["a"])));
         assert_eq!(after.is_some(), lifts.is_some(), "{halted_at}");
         if let Some(after) = after {
-            assert_eq!((names(&after), &after.halted), (vec!["a"], &None), "{halted_at}");
+            assert_eq!(
+                (names(&after), &after.halted),
+                (vec!["a"], &None),
+                "{halted_at}"
+            );
             assert_eq!(after.acknowledged_at.as_deref(), lifts, "{halted_at}");
-            assert_eq!(in_time(NOW, &said(halted_at), after.clone()), None, "{halted_at}: once");
-            assert_eq!(in_time(NOW, &[], after), None, "{halted_at}: removed, it halts nothing");
+            assert_eq!(
+                in_time(NOW, &said(halted_at), after.clone()),
+                None,
+                "{halted_at}: once"
+            );
+            assert_eq!(
+                in_time(NOW, &[], after),
+                None,
+                "{halted_at}: removed, it halts nothing"
+            );
         }
     }
-    let of_another = [AcknowledgedHalt { version: OLD.to_owned(), halted_at: NOW.to_owned() }];
+    let of_another = [AcknowledgedHalt {
+        version: OLD.to_owned(),
+        halted_at: NOW.to_owned(),
+    }];
     assert_eq!(in_time(NOW, &of_another, halted(failed(&["a"]))), None);
 }
 
@@ -66,9 +103,16 @@ fn an_acknowledgement_lifts_halts_up_to_its_time() {
 fn a_future_halt_needs_its_very_time() {
     let mut ahead = halted(failed(&["a"]));
     "2026-11-21T04:30:00Z".clone_into(&mut ahead.halted.as_mut().unwrap().at);
-    for (halted_at, lifts) in [("2026-11-21T04:30:00Z", true), ("2026-11-21T04:30:01Z", false), (NOW, false)]
-    {
-        assert_eq!(in_time(NOW, &said(halted_at), ahead.clone()).is_some(), lifts, "{halted_at}");
+    for (halted_at, lifts) in [
+        ("2026-11-21T04:30:00Z", true),
+        ("2026-11-21T04:30:01Z", false),
+        (NOW, false),
+    ] {
+        assert_eq!(
+            in_time(NOW, &said(halted_at), ahead.clone()).is_some(),
+            lifts,
+            "{halted_at}"
+        );
     }
 }
 
@@ -84,18 +128,51 @@ fn a_halt_without_readable_time_gets_one() {
 #[test]
 fn what_was_acknowledged_lifts_no_later_halt() {
     let (fell_back, said) = (failures("FellBack"), said(NOW));
-    let gone_on = VersionRecord { acknowledged_at: Some(NOW.to_owned()), ..failed(&["a"]) };
+    let gone_on = VersionRecord {
+        acknowledged_at: Some(NOW.to_owned()),
+        ..failed(&["a"])
+    };
     for (what, now, known, counted_at) in [
-        ("in the very second", NOW, Some(gone_on.clone()), "2026-11-21T04:00:01Z"),
-        ("by a clock that went back", "2026-11-21T03:59:00Z", Some(gone_on.clone()), "2026-11-21T04:00:01Z"),
-        ("long after", "2026-11-21T09:00:00Z", Some(gone_on), "2026-11-21T09:00:00Z"),
-        ("its record was forgotten meanwhile", NOW, None, "2026-11-21T04:00:01Z"),
+        (
+            "in the very second",
+            NOW,
+            Some(gone_on.clone()),
+            "2026-11-21T04:00:01Z",
+        ),
+        (
+            "by a clock that went back",
+            "2026-11-21T03:59:00Z",
+            Some(gone_on.clone()),
+            "2026-11-21T04:00:01Z",
+        ),
+        (
+            "long after",
+            "2026-11-21T09:00:00Z",
+            Some(gone_on),
+            "2026-11-21T09:00:00Z",
+        ),
+        (
+            "its record was forgotten meanwhile",
+            NOW,
+            None,
+            "2026-11-21T04:00:01Z",
+        ),
     ] {
-        let acknowledged_at = known.as_ref().and_then(|known| known.acknowledged_at.clone());
+        let acknowledged_at = known
+            .as_ref()
+            .and_then(|known| known.acknowledged_at.clone());
         let again = after_failure(now, &said, known, &fell_back).unwrap();
-        assert_eq!(halt_of(&again), (counted_at, "it failed on n (FellBack)"), "{what}");
+        assert_eq!(
+            halt_of(&again),
+            (counted_at, "it failed on n (FellBack)"),
+            "{what}"
+        );
         assert_eq!(again.acknowledged_at, acknowledged_at, "{what}");
-        assert_eq!(in_time(now, &said, again.clone()), None, "{what}: it stands");
+        assert_eq!(
+            in_time(now, &said, again.clone()),
+            None,
+            "{what}: it stands"
+        );
         assert!(is_lifted_by_its_own_time(now, &again), "{what}");
     }
 }
@@ -104,21 +181,44 @@ fn what_was_acknowledged_lifts_no_later_halt() {
 fn a_failure_under_halt_must_be_acknowledged() {
     let (fell_back, seen) = (failures("FellBack"), halted(failed(&["a"])));
     let further = after_failure(NOW, &[], Some(seen.clone()), &fell_back).unwrap();
-    assert_eq!(halt_of(&further), (NOW, "it failed on n (FellBack), a (FellBack)"));
+    assert_eq!(
+        halt_of(&further),
+        (NOW, "it failed on n (FellBack), a (FellBack)")
+    );
     let known = BTreeMap::from([(NEW.to_owned(), seen.clone())]);
-    let passed = slots(&FleetFacts { versions: &known, ..fleet() }, &[over(Some(&fell_back))]);
+    let passed = slots(
+        &FleetFacts {
+            versions: &known,
+            ..fleet()
+        },
+        &[over(Some(&fell_back))],
+    );
     assert_eq!(passed.halted, [], "no new halt is told of");
     let too_early = acknowledged(&seen);
     assert_eq!(in_time(NOW, &too_early, further.clone()), None);
     assert!(is_lifted_by_its_own_time(NOW, &further));
     // Another in the same second makes it a later one as well.
-    let (held, another) = (slot("brs-o", "brs-o", 1), over(Some(&fell_back)).named("brs-o"));
-    let third = record(&FleetFacts { slots: &held, ..fleet() }, Some(further), &[another]).unwrap();
+    let (held, another) = (
+        slot("brs-o", "brs-o", 1),
+        over(Some(&fell_back)).named("brs-o"),
+    );
+    let third = record(
+        &FleetFacts {
+            slots: &held,
+            ..fleet()
+        },
+        Some(further),
+        &[another],
+    )
+    .unwrap();
     assert_eq!(halt_of(&third).0, "2026-11-21T04:00:01Z");
     // In one pass: what was acknowledged goes, what nobody has seen halts.
     let both = after_failure(NOW, &too_early, Some(seen), &fell_back).unwrap();
     assert_eq!(halt_of(&both), (NOW, "it failed on n (FellBack)"));
-    assert_eq!(both.acknowledged_at.as_deref(), Some("2026-11-21T02:00:00Z"));
+    assert_eq!(
+        both.acknowledged_at.as_deref(),
+        Some("2026-11-21T02:00:00Z")
+    );
 }
 
 #[test]
@@ -126,33 +226,55 @@ fn a_slot_taken_late_counts_nothing_anew() {
     const LATER: &str = "2026-11-21T05:00:00Z";
     let fell_back = failures("FellBack");
     let halted = after_failure(NOW, &[], None, &fell_back).unwrap();
-    assert_eq!(after_failure(LATER, &[], Some(halted.clone()), &fell_back), None);
+    assert_eq!(
+        after_failure(LATER, &[], Some(halted.clone()), &fell_back),
+        None
+    );
     let lifted = in_time(LATER, &acknowledged(&halted), halted).unwrap();
-    assert_eq!(after_failure(LATER, &[], Some(lifted.clone()), &fell_back), None);
-    let again = Failures { at: "2026-11-21T04:30:00Z".to_owned(), ..fell_back.clone() };
+    assert_eq!(
+        after_failure(LATER, &[], Some(lifted.clone()), &fell_back),
+        None
+    );
+    let again = Failures {
+        at: "2026-11-21T04:30:00Z".to_owned(),
+        ..fell_back.clone()
+    };
     let again = after_failure(LATER, &[], Some(lifted.clone()), &again).unwrap();
     assert_eq!(halt_of(&again), (LATER, "it failed on n (FellBack)"));
     // By a clock that was ahead: nobody knows.
     let again = after_failure("2026-11-21T03:30:00Z", &[], Some(lifted), &fell_back).unwrap();
-    assert_eq!(halt_of(&again), ("2026-11-21T04:00:01Z", "it failed on n (FellBack)"));
+    assert_eq!(
+        halt_of(&again),
+        ("2026-11-21T04:00:01Z", "it failed on n (FellBack)")
+    );
 }
 
 #[test]
 fn two_halted_versions_have_their_own_words() {
     let other = "1.21.0";
-    let versions: BTreeMap<String, VersionRecord> =
-        [NEW, other].map(|version| (version.to_owned(), halted(failed(&["a"])))).into();
+    let versions: BTreeMap<String, VersionRecord> = [NEW, other]
+        .map(|version| (version.to_owned(), halted(failed(&["a"]))))
+        .into();
     let lifted = |said: &[AcknowledgedHalt]| -> Vec<&str> {
-        let fleet = FleetFacts { acknowledged: said, versions: &versions, ..without_slots() };
+        let fleet = FleetFacts {
+            acknowledged: said,
+            versions: &versions,
+            ..without_slots()
+        };
         let write = slots(&fleet, &[]).write;
         let lifts = |version: &&str| {
-            let record = write.as_ref().and_then(|write| record_of(write, Field::VersionRecord(version)));
+            let record = write
+                .as_ref()
+                .and_then(|write| record_of(write, Field::VersionRecord(version)));
             record.is_some_and(|record| record.halted.is_none())
         };
         [NEW, other].into_iter().filter(lifts).collect()
     };
     let [one] = said(NOW);
-    let another = AcknowledgedHalt { version: other.to_owned(), ..one.clone() };
+    let another = AcknowledgedHalt {
+        version: other.to_owned(),
+        ..one.clone()
+    };
     assert_eq!(lifted(std::slice::from_ref(&one)), [NEW]);
     assert_eq!(lifted(std::slice::from_ref(&another)), [other]);
     assert_eq!(lifted(&[one, another]), [NEW, other]);

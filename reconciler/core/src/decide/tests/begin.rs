@@ -6,7 +6,10 @@ use super::world::*;
 #[test]
 fn nothing_is_written_without_our_term() {
     for ledger_term in [None, Some(3), Some(5)] {
-        let fleet = FleetFacts { ledger_term, ..fleet() };
+        let fleet = FleetFacts {
+            ledger_term,
+            ..fleet()
+        };
         assert_eq!(decide(&fleet, &idle()).effect, None);
         assert_eq!(slots(&fleet, &[idle()]).write, None);
     }
@@ -19,13 +22,48 @@ fn a_shadow_comes_and_goes_with_its_opted_in_node() {
     let create = |attempt| Some(Effect::CreateShadow { attempt });
     let delete = || Some(Effect::DeleteShadow { uid: UID });
     for (what, view, effect) in [
-        ("opted in", NodeView { shadow: None, ..idle() }, create(None)),
+        (
+            "opted in",
+            NodeView {
+                shadow: None,
+                ..idle()
+            },
+            create(None),
+        ),
         // At the next attempt, so that the old marker is over.
-        ("lost in mid-update", NodeView { shadow: None, ..idle().marked_by(&marker) }, create(Some(4))),
+        (
+            "lost in mid-update",
+            NodeView {
+                shadow: None,
+                ..idle().marked_by(&marker)
+            },
+            create(Some(4)),
+        ),
         ("opted out", unlabelled, delete()),
-        ("opted out, and gone", NodeView { shadow: None, ..unlabelled }, None),
-        ("of an earlier node", NodeView { owner_uid: Some("an earlier node"), ..idle() }, delete()),
-        ("of a node that is gone", NodeView { node: None, ..idle() }, delete()),
+        (
+            "opted out, and gone",
+            NodeView {
+                shadow: None,
+                ..unlabelled
+            },
+            None,
+        ),
+        (
+            "of an earlier node",
+            NodeView {
+                owner_uid: Some("an earlier node"),
+                ..idle()
+            },
+            delete(),
+        ),
+        (
+            "of a node that is gone",
+            NodeView {
+                node: None,
+                ..idle()
+            },
+            delete(),
+        ),
     ] {
         assert_eq!(decide(&fleet(), &view).effect, effect, "{what}");
     }
@@ -34,8 +72,15 @@ fn a_shadow_comes_and_goes_with_its_opted_in_node() {
 /// What else the write that takes slots is decided on stands in `slot_writes.rs`.
 #[test]
 fn only_slots_that_are_taken_test_the_pause() {
-    let tests_pause = |write: &Write<'_>| write.tests.iter().any(|(field, _)| *field == Field::Generation);
-    assert!(tests_pause(&slots(&without_slots(), &[idle()]).write.unwrap()));
+    let tests_pause = |write: &Write<'_>| {
+        write
+            .tests
+            .iter()
+            .any(|(field, _)| *field == Field::Generation)
+    };
+    assert!(tests_pause(
+        &slots(&without_slots(), &[idle()]).write.unwrap()
+    ));
     let over = idle().with_shadow(|shadow| {
         (shadow.spec.attempt, shadow.status.attempt) = (Some(1), Some(1));
         shadow.status.target_version = Some(OLD);
@@ -65,15 +110,24 @@ const ROUTE: &str = "refresh failed with exit status 1: no route";
 type Change = fn(&mut NodeView<'static>);
 
 fn says(view: &mut NodeView<'static>, problem: Problem, message: Option<&'static str>) {
-    shadow(view, |it| (it.status.problem, it.status.message) = (Some(problem), message));
+    shadow(view, |it| {
+        (it.status.problem, it.status.message) = (Some(problem), message)
+    });
 }
 
 #[test]
 fn other_problems_hold_no_update_up() {
-    for problem in Problem::ALL.into_iter().filter(|problem| !problem.prevents_update()) {
+    for problem in Problem::ALL
+        .into_iter()
+        .filter(|problem| !problem.prevents_update())
+    {
         // Not even in the words of another problem.
         let view = idle().with(|view| says(view, problem, Some(ROUTE)));
-        assert_eq!(decide(&without_slots(), &view).reason, Reason::LimitReached, "{problem}");
+        assert_eq!(
+            decide(&without_slots(), &view).reason,
+            Reason::LimitReached,
+            "{problem}"
+        );
     }
 }
 
@@ -93,21 +147,77 @@ fn an_idle_node_says_why_it_waits() {
         says(s, Problem::NoUpdateChosen, Some(ROUTE));
     };
     let rows: [(&str, Change, Reason<'_>); 15] = [
-        ("its agent's pod is not Ready", |s| node(s, |n| n.agent_ready = false), Reason::AgentSilent),
-        ("not ready", |s| node(s, |n| n.ready = false), Reason::NodeNotReady),
-        ("no report", |s| shadow(s, |w| w.status.current_version = None), Reason::NotReported),
-        ("no report since its boot", |s| node(s, |n| n.boot_id = SECOND_BOOT), Reason::NotReported),
-        ("no update", |s| shadow(s, |w| w.status.target_version = None), Reason::NoUpdate),
+        (
+            "its agent's pod is not Ready",
+            |s| node(s, |n| n.agent_ready = false),
+            Reason::AgentSilent,
+        ),
+        (
+            "not ready",
+            |s| node(s, |n| n.ready = false),
+            Reason::NodeNotReady,
+        ),
+        (
+            "no report",
+            |s| shadow(s, |w| w.status.current_version = None),
+            Reason::NotReported,
+        ),
+        (
+            "no report since its boot",
+            |s| node(s, |n| n.boot_id = SECOND_BOOT),
+            Reason::NotReported,
+        ),
+        (
+            "no update",
+            |s| shadow(s, |w| w.status.target_version = None),
+            Reason::NoUpdate,
+        ),
         ("locked", locked, Reason::NoUpdateChosen(ROUTE)),
-        ("already there", |s| shadow(s, |w| w.status.target_version = Some(OLD)), Reason::NoUpdate),
-        ("cannot look", |s| says(s, RefreshFailed, Some(ROUTE)), Reason::RefreshFailed(ROUTE)),
-        ("cannot ask", |s| says(s, HostUnreachable, Some("silent")), Reason::HostUnreachable("silent")),
-        ("no sentence", |s| says(s, CommandRefused, None), Reason::CommandRefused("CommandRefused")),
-        ("its Node runs it already", |s| node(s, |n| n.version = Some(NEW)), Reason::NoUpdate),
-        ("failed not long ago", |s| s.time.backing_off = true, Reason::BackingOff),
-        ("asked for after a failure", asked_for_after_failure, Reason::BackingOff),
-        ("paused by a person", |s| node(s, |n| n.paused = true), Reason::NodePaused),
-        ("paused by a person after a failure", paused_after_failure, Reason::NodePaused),
+        (
+            "already there",
+            |s| shadow(s, |w| w.status.target_version = Some(OLD)),
+            Reason::NoUpdate,
+        ),
+        (
+            "cannot look",
+            |s| says(s, RefreshFailed, Some(ROUTE)),
+            Reason::RefreshFailed(ROUTE),
+        ),
+        (
+            "cannot ask",
+            |s| says(s, HostUnreachable, Some("silent")),
+            Reason::HostUnreachable("silent"),
+        ),
+        (
+            "no sentence",
+            |s| says(s, CommandRefused, None),
+            Reason::CommandRefused("CommandRefused"),
+        ),
+        (
+            "its Node runs it already",
+            |s| node(s, |n| n.version = Some(NEW)),
+            Reason::NoUpdate,
+        ),
+        (
+            "failed not long ago",
+            |s| s.time.backing_off = true,
+            Reason::BackingOff,
+        ),
+        (
+            "asked for after a failure",
+            asked_for_after_failure,
+            Reason::BackingOff,
+        ),
+        (
+            "paused by a person",
+            |s| node(s, |n| n.paused = true),
+            Reason::NodePaused,
+        ),
+        (
+            "paused by a person after a failure",
+            paused_after_failure,
+            Reason::NodePaused,
+        ),
     ];
     for (name, change, reason) in rows {
         let view = idle().with(change);
@@ -115,7 +225,11 @@ fn an_idle_node_says_why_it_waits() {
         assert_eq!(slots(&without_slots(), &[view]).write, None, "{name}");
         // A slot that was taken all the same is given back by way of a spent attempt.
         let decision = decide(&fleet(), &view);
-        assert_eq!(sets(write(&decision), Field::SpecAttempt), Some(Value::Number(1)), "{name}");
+        assert_eq!(
+            sets(write(&decision), Field::SpecAttempt),
+            Some(Value::Number(1)),
+            "{name}"
+        );
         assert_eq!(sets(write(&decision), Field::SpecState), None, "{name}");
     }
 }
@@ -127,7 +241,10 @@ fn who_cannot_undo_its_last_update_says_why() {
         (None, Reason::Finishing),
         (Some(Problem::StepFailed), Reason::Finishing),
         (Some(Problem::CannotDisarm), Reason::CannotDisarm(ROUTE)),
-        (Some(Problem::HostUnreachable), Reason::HostUnreachable(ROUTE)),
+        (
+            Some(Problem::HostUnreachable),
+            Reason::HostUnreachable(ROUTE),
+        ),
         (Some(Problem::CommandRefused), Reason::CommandRefused(ROUTE)),
     ] {
         let view = idle().with_shadow(|it| {
@@ -138,7 +255,11 @@ fn who_cannot_undo_its_last_update_says_why() {
         // With the slot of this attempt, and without one.
         for fleet in [fleet(), without_slots()] {
             let decision = decide(&fleet, &view);
-            assert_eq!((decision.reason, decision.effect), (reason, None), "{problem:?}");
+            assert_eq!(
+                (decision.reason, decision.effect),
+                (reason, None),
+                "{problem:?}"
+            );
         }
         assert_eq!(slots(&without_slots(), &[view]).write, None, "{problem:?}");
     }
@@ -148,34 +269,104 @@ fn who_cannot_undo_its_last_update_says_why() {
 fn pause_window_and_admission_hold_new_updates_back() {
     let without = without_slots();
     for (closed, reason, is_asked) in [
-        (FleetFacts { starts: Starts::Paused, ..without }, Reason::FleetPaused, false),
-        (FleetFacts { default_pool: outside(), ..without }, Reason::OutsideWindow(Until::Unknown), true),
-        (FleetFacts { starts: Starts::AdmissionNotEnforced, ..without }, Reason::AdmissionNotEnforced, false),
+        (
+            FleetFacts {
+                starts: Starts::Paused,
+                ..without
+            },
+            Reason::FleetPaused,
+            false,
+        ),
+        (
+            FleetFacts {
+                default_pool: outside(),
+                ..without
+            },
+            Reason::OutsideWindow(Until::Unknown),
+            true,
+        ),
+        (
+            FleetFacts {
+                starts: Starts::AdmissionNotEnforced,
+                ..without
+            },
+            Reason::AdmissionNotEnforced,
+            false,
+        ),
     ] {
         assert_eq!(decide(&closed, &idle()).reason, reason);
         assert_eq!(slots(&closed, &[idle()]).write, None);
-        assert_eq!(slots(&closed, &[asked_for()]).write.is_some(), is_asked, "{reason:?}");
+        assert_eq!(
+            slots(&closed, &[asked_for()]).write.is_some(),
+            is_asked,
+            "{reason:?}"
+        );
     }
 }
 
 /// By the reason an agent knows whether to download ahead, which it does while it waits for a window.
 #[test]
 fn a_closed_window_hides_nothing_that_a_person_must_lift() {
-    let closed = FleetFacts { default_pool: outside(), ..without_slots() };
-    let (waits, not_enforced) = (Reason::OutsideWindow(Until::Unknown), Starts::AdmissionNotEnforced);
+    let closed = FleetFacts {
+        default_pool: outside(),
+        ..without_slots()
+    };
+    let (waits, not_enforced) = (
+        Reason::OutsideWindow(Until::Unknown),
+        Starts::AdmissionNotEnforced,
+    );
     let rules = rules(&json!({"versions": {"below": NEW}}));
-    let [pools, not_allowed] = [None, Some(&rules)].map(|rules| [PoolFacts { rules, ..outside().clone() }]);
+    let [pools, not_allowed] = [None, Some(&rules)].map(|rules| {
+        [PoolFacts {
+            rules,
+            ..outside().clone()
+        }]
+    });
     for (says, fleet, reason) in [
         ("nothing else", closed, waits),
-        ("not enforced", FleetFacts { starts: not_enforced, ..closed }, waits),
-        ("the fleet is paused", FleetFacts { starts: Starts::Paused, ..closed }, Reason::FleetPaused),
-        ("another operator", FleetFacts { alone: false, ..closed }, Reason::OtherOperator),
+        (
+            "not enforced",
+            FleetFacts {
+                starts: not_enforced,
+                ..closed
+            },
+            waits,
+        ),
+        (
+            "the fleet is paused",
+            FleetFacts {
+                starts: Starts::Paused,
+                ..closed
+            },
+            Reason::FleetPaused,
+        ),
+        (
+            "another operator",
+            FleetFacts {
+                alone: false,
+                ..closed
+            },
+            Reason::OtherOperator,
+        ),
     ] {
         assert_eq!(decide(&fleet, &idle()).reason, reason, "{says}");
-        let in_pool = FleetFacts { pools: &pools, ..fleet };
-        assert_eq!(decide(&in_pool, &idle().in_pool(0)).reason, reason, "{says}, in a pool");
+        let in_pool = FleetFacts {
+            pools: &pools,
+            ..fleet
+        };
+        assert_eq!(
+            decide(&in_pool, &idle().in_pool(0)).reason,
+            reason,
+            "{says}, in a pool"
+        );
     }
-    let decision = decide(&FleetFacts { pools: &not_allowed, ..without_slots() }, &idle().in_pool(0));
+    let decision = decide(
+        &FleetFacts {
+            pools: &not_allowed,
+            ..without_slots()
+        },
+        &idle().in_pool(0),
+    );
     assert_eq!(decision.reason, Reason::VersionNotAllowed(NEW));
 }
 
@@ -183,13 +374,33 @@ fn a_closed_window_hides_nothing_that_a_person_must_lift() {
 /// cordoned the node. Afterwards nothing does.
 #[test]
 fn what_is_not_cordoned_yet_is_given_up() {
-    let paused = FleetFacts { starts: Starts::Paused, ..fleet() };
-    let outside = FleetFacts { default_pool: outside(), ..fleet() };
-    let unenforced = FleetFacts { starts: Starts::AdmissionNotEnforced, ..fleet() };
-    let (given_up, goes_on, drains) =
-        (Reason::Aborting(Abort::PoolClosed), Reason::Cordoning, Reason::Draining);
-    let taken_over = Marker { drain_started_at: None, tainted: false, emptied: false, ..CORDONED.clone() };
-    for (state, before) in [(StagedAndPerformedUpdate, None), (RebootedIntoUpdate, Some(&taken_over))] {
+    let paused = FleetFacts {
+        starts: Starts::Paused,
+        ..fleet()
+    };
+    let outside = FleetFacts {
+        default_pool: outside(),
+        ..fleet()
+    };
+    let unenforced = FleetFacts {
+        starts: Starts::AdmissionNotEnforced,
+        ..fleet()
+    };
+    let (given_up, goes_on, drains) = (
+        Reason::Aborting(Abort::PoolClosed),
+        Reason::Cordoning,
+        Reason::Draining,
+    );
+    let taken_over = Marker {
+        drain_started_at: None,
+        tainted: false,
+        emptied: false,
+        ..CORDONED.clone()
+    };
+    for (state, before) in [
+        (StagedAndPerformedUpdate, None),
+        (RebootedIntoUpdate, Some(&taken_over)),
+    ] {
         for (says, fleet, not_cordoned, cordoned) in [
             ("open", fleet(), goes_on, drains),
             ("paused", paused, given_up, drains),
@@ -212,7 +423,10 @@ fn what_is_not_cordoned_yet_is_given_up() {
 
 #[test]
 fn beside_another_operator_nothing_starts() {
-    let beside = FleetFacts { alone: false, ..without_slots() };
+    let beside = FleetFacts {
+        alone: false,
+        ..without_slots()
+    };
     assert_eq!(decide(&beside, &idle()).reason, Reason::OtherOperator);
     assert_eq!(slots(&beside, &[idle(), asked_for()]).write, None);
     // What the other one has begun is still its own; what we have begun without a slot, as after a loss of the ledger, is
@@ -223,5 +437,15 @@ fn beside_another_operator_nothing_starts() {
     assert_eq!(slots(&beside, &[others]).write, None);
     assert!(slots(&without_slots(), &[others]).write.is_some());
     assert!(slots(&beside, &[ours]).write.is_some());
-    assert!(decide(&FleetFacts { alone: false, ..fleet() }, &ours).effect.is_some());
+    assert!(
+        decide(
+            &FleetFacts {
+                alone: false,
+                ..fleet()
+            },
+            &ours
+        )
+        .effect
+        .is_some()
+    );
 }

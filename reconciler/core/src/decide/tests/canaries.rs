@@ -12,18 +12,34 @@ fn fleet_of<'a>(
     held: &'a BTreeMap<String, Slot>,
     versions: &'a BTreeMap<String, VersionRecord>,
 ) -> FleetFacts<'a> {
-    let budget = FailureBudget { unproven, proven: Some(2) };
-    FleetFacts { budget, default_pool: limited(500), slots: held, versions, ..fleet() }
+    let budget = FailureBudget {
+        unproven,
+        proven: Some(2),
+    };
+    FleetFacts {
+        budget,
+        default_pool: limited(500),
+        slots: held,
+        versions,
+        ..fleet()
+    }
 }
 
 fn trying(slot: Slot) -> BTreeMap<String, Slot> {
-    let slot = Slot { uid: UID.to_owned(), version: Some(NEW.to_owned()), ..slot };
+    let slot = Slot {
+        uid: UID.to_owned(),
+        version: Some(NEW.to_owned()),
+        ..slot
+    };
     BTreeMap::from([(SHADOW.to_owned(), slot)])
 }
 
 #[test]
 fn few_try_a_version_that_nobody_has_reached() {
-    let succeeded = |succeeded| VersionRecord { succeeded, ..VersionRecord::default() };
+    let succeeded = |succeeded| VersionRecord {
+        succeeded,
+        ..VersionRecord::default()
+    };
     for (unproven, record, begin) in [
         (Some(1), None, 1),
         (Some(2), None, 2),
@@ -31,14 +47,23 @@ fn few_try_a_version_that_nobody_has_reached() {
         (Some(1), Some(succeeded(0)), 1),
         (Some(1), Some(succeeded(1)), 4),
     ] {
-        let versions = record.clone().map(|record| (NEW.to_owned(), record)).into_iter().collect();
+        let versions = record
+            .clone()
+            .map(|record| (NEW.to_owned(), record))
+            .into_iter()
+            .collect();
         let chosen = slots(
             &fleet_of(unproven, &NO_SLOTS, &versions),
             &ready_to_begin(&["brs-a", "brs-b", "brs-c", "brs-d"]),
         );
         assert_eq!(chosen.taken.len(), begin, "{unproven:?}, {record:?}");
         assert_eq!(chosen.queued.len(), 4 - begin);
-        assert!(chosen.queued.iter().all(|(_, reason)| *reason == Reason::VersionUnproven(NEW)));
+        assert!(
+            chosen
+                .queued
+                .iter()
+                .all(|(_, reason)| *reason == Reason::VersionUnproven(NEW))
+        );
     }
 }
 
@@ -47,46 +72,88 @@ fn each_version_has_one_canary_whichever_node_asks() {
     let asked_for = |view: &NodeView<'static>| view.with_node(|node| node.update_now = true);
     let mut views = ready_to_begin(&["brs-a", "brs-b", "brs-c"]);
     let asked: Vec<_> = views.iter().map(asked_for).collect();
-    assert_eq!(slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &asked).taken, [0]);
-    shadow(&mut views[1], |shadow| shadow.status.target_version = Some("1.20.1"));
-    assert_eq!(slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &views).taken, [0, 1]);
+    assert_eq!(
+        slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &asked).taken,
+        [0]
+    );
+    shadow(&mut views[1], |shadow| {
+        shadow.status.target_version = Some("1.20.1")
+    });
+    assert_eq!(
+        slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &views).taken,
+        [0, 1]
+    );
 }
 
 #[test]
 fn a_canary_counts_until_failed_or_late() {
-    let mut views = [updating(StagedAndPerformedUpdate, Idle), idle().named("brs-o")];
+    let mut views = [
+        updating(StagedAndPerformedUpdate, Idle),
+        idle().named("brs-o"),
+    ];
     let begin = |slot, views: &[NodeView<'_>]| {
         let held = trying(Slot { attempt: 1, ..slot });
         slots(&fleet_of(Some(1), &held, &NO_VERSIONS), views).taken
     };
     assert_eq!(begin(Slot::default(), &views), [0; 0]);
     views[0].time.trial_overdue = true;
-    assert_eq!(begin(Slot::default(), &views), [1], "one silent agent does not stop the fleet");
+    assert_eq!(
+        begin(Slot::default(), &views),
+        [1],
+        "one silent agent does not stop the fleet"
+    );
     views[0].time.trial_overdue = false;
-    assert_eq!(begin(Slot { counted: true, ..Slot::default() }, &views), [1], "the record counts it");
+    assert_eq!(
+        begin(
+            Slot {
+                counted: true,
+                ..Slot::default()
+            },
+            &views
+        ),
+        [1],
+        "the record counts it"
+    );
 }
 
 #[test]
 fn a_slot_is_for_one_version() {
-    let held = trying(Slot { attempt: 2, ..Slot::default() });
+    let held = trying(Slot {
+        attempt: 2,
+        ..Slot::default()
+    });
     let fleet = fleet_of(Some(1), &held, &NO_VERSIONS);
     assert_eq!(decide(&fleet, &idle()).reason, Reason::Starting(NEW));
     let another = idle().with_shadow(|shadow| shadow.status.target_version = Some("1.20.1"));
     let decision = decide(&fleet, &another);
-    assert_eq!(sets(write(&decision), Field::SpecVersion), Some(Value::Absent), "{decision:?}");
+    assert_eq!(
+        sets(write(&decision), Field::SpecVersion),
+        Some(Value::Absent),
+        "{decision:?}"
+    );
 }
 
 #[test]
 fn a_halt_reaches_updates_before_their_reboot() {
-    let halted = VersionRecord { halted: Some(Halt::default()), ..VersionRecord::default() };
+    let halted = VersionRecord {
+        halted: Some(Halt::default()),
+        ..VersionRecord::default()
+    };
     let versions = BTreeMap::from([(NEW.to_owned(), halted)]);
-    let fleet = FleetFacts { versions: &versions, ..fleet() };
+    let fleet = FleetFacts {
+        versions: &versions,
+        ..fleet()
+    };
     for (what, view, given_up) in [
         ("it stages", updating(StagedAndPerformedUpdate, Idle), true),
         ("it has staged", staged(), true),
         ("it may reboot", granted(false), true),
         ("it has claimed its reboot", granted(true), false),
-        ("it runs it", updating(RebootedIntoUpdate, RebootedIntoUpdate).rebooted(NEW), false),
+        (
+            "it runs it",
+            updating(RebootedIntoUpdate, RebootedIntoUpdate).rebooted(NEW),
+            false,
+        ),
         ("it is watched", watched(), false),
     ] {
         for view in [view, view.marked_by(&CORDONED), view.marked_by(&DRAINED)] {
@@ -96,7 +163,12 @@ fn a_halt_reaches_updates_before_their_reboot() {
             if gives_up {
                 assert_eq!(failures_of(&decision), None, "it is no failure of the node");
                 let tests = &write(&decision).tests;
-                assert!(tests.iter().any(|(field, _)| *field == Field::StatusRebootRequested), "{what}");
+                assert!(
+                    tests
+                        .iter()
+                        .any(|(field, _)| *field == Field::StatusRebootRequested),
+                    "{what}"
+                );
             }
         }
     }

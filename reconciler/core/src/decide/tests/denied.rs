@@ -9,7 +9,10 @@ use super::world::*;
 const WHY: &str = "the node's shadow: frozen";
 
 /// Pods came after it was seen empty.
-static DRAINED_BEFORE: LazyLock<Marker> = LazyLock::new(|| Marker { was_drained: true, ..CORDONED.clone() });
+static DRAINED_BEFORE: LazyLock<Marker> = LazyLock::new(|| Marker {
+    was_drained: true,
+    ..CORDONED.clone()
+});
 
 fn denied(view: &mut NodeView<'static>) {
     view.shadow_denied = Some(WHY);
@@ -18,7 +21,12 @@ fn denied(view: &mut NodeView<'static>) {
 /// The decision for a node whose shadow takes no change. It is told, whatever is tried.
 fn decided(view: &NodeView<'static>) -> Decision<'static> {
     let decision = decide(&fleet(), &view.with(denied));
-    assert_eq!(decision.reason, Reason::NodeChangesDenied(WHY), "{:?}", decision.effect);
+    assert_eq!(
+        decision.reason,
+        Reason::NodeChangesDenied(WHY),
+        "{:?}",
+        decision.effect
+    );
     decision
 }
 
@@ -29,7 +37,11 @@ fn a_denied_shadow_puts_its_node_back_unless_a_grant_may_be_on_its_way() {
         let undone = decided(&view.marked_by(&CORDONED));
         assert_eq!(write(&undone).object, Object::Node("n"));
         for field in [Field::Unschedulable, Field::UpdatingTaint, Field::Marker] {
-            assert_eq!(sets(write(&undone), field), Some(Value::Absent), "{field:?}");
+            assert_eq!(
+                sets(write(&undone), field),
+                Some(Value::Absent),
+                "{field:?}"
+            );
         }
         // From then on, and where the node was drained, the update is to be given up.
         for view in [
@@ -54,8 +66,17 @@ fn a_granted_reboot_goes_on_where_the_shadow_takes_no_change() {
 #[test]
 fn a_shadow_that_cannot_be_made_or_moved_is_told() {
     let none = idle().with(|view| view.shadow = None);
-    assert!(matches!(decided(&none).effect, Some(Effect::CreateShadow { .. })));
-    assert!(matches!(decided(&idle()).effect, Some(Effect::Write(_))), "the slot is to be used up");
+    assert!(matches!(
+        decided(&none).effect,
+        Some(Effect::CreateShadow { .. })
+    ));
+    assert!(
+        matches!(decided(&idle()).effect, Some(Effect::Write(_))),
+        "the slot is to be used up"
+    );
     let without_slot = decide(&without_slots(), &idle().with(denied));
-    assert_eq!((without_slot.effect, without_slot.reason), (None, Reason::NodeChangesDenied(WHY)));
+    assert_eq!(
+        (without_slot.effect, without_slot.reason),
+        (None, Reason::NodeChangesDenied(WHY))
+    );
 }

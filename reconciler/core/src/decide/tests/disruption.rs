@@ -8,12 +8,21 @@ use crate::rules::GateState;
 
 /// Of a node with both annotations, in service since `kept_since`, or in mid-update.
 fn with_annotations(marker: Marker) -> Marker {
-    Marker { do_not_disrupt: true, scale_down_disabled: true, ..marker }
+    Marker {
+        do_not_disrupt: true,
+        scale_down_disabled: true,
+        ..marker
+    }
 }
 
 static KEPT: LazyLock<Marker> = LazyLock::new(|| {
     let (shadow_uid, kept_since) = ("brs-a".to_owned(), Some("2026-11-21T03:00:00Z".to_owned()));
-    with_annotations(Marker { shadow_uid, attempt: 1, kept_since, ..Marker::default() })
+    with_annotations(Marker {
+        shadow_uid,
+        attempt: 1,
+        kept_since,
+        ..Marker::default()
+    })
 });
 
 /// Updated, Idle, and kept by this marker.
@@ -22,7 +31,8 @@ fn kept(marker: &Marker) -> NodeView<'_> {
     view.named("brs-a")
         .with_node(|node| {
             (node.version, node.marker) = (Some(NEW), Some(marker));
-            (node.do_not_disrupt, node.scale_down_disabled) = (Some(Words::Ours), Some(Words::Ours));
+            (node.do_not_disrupt, node.scale_down_disabled) =
+                (Some(Words::Ours), Some(Words::Ours));
         })
         .with_shadow(|shadow| {
             shadow.status.current_version = Some(NEW);
@@ -41,16 +51,26 @@ fn an_updated_node_comes_back_with_its_annotations() {
     let both = Some(Words::Ours);
     // It runs what it was to run; or it fell back; or it was empty before.
     for (version, emptied, stay) in [(NEW, true, true), (OLD, true, false), (NEW, false, false)] {
-        let drained = Marker { emptied, ..with_annotations(marker(1, true)) };
+        let drained = Marker {
+            emptied,
+            ..with_annotations(marker(1, true))
+        };
         let view = updating(RebootedIntoUpdate, RebootedIntoUpdate)
             .marked_by(&drained)
             .with_node(|node| (node.do_not_disrupt, node.scale_down_disabled) = (both, both))
             .rebooted(version);
         let back = decide(&fleet(), &view);
         assert_eq!(back.reason.as_str(), "ReturningToService");
-        assert_eq!(sets(write(&back), Field::Unschedulable), Some(Value::Absent));
+        assert_eq!(
+            sets(write(&back), Field::Unschedulable),
+            Some(Value::Absent)
+        );
         let rest = marker_of(&back);
-        assert_eq!((releases(write(&back)), rest.is_kept()), (!stay, stay), "{version} {emptied}");
+        assert_eq!(
+            (releases(write(&back)), rest.is_kept()),
+            (!stay, stay),
+            "{version} {emptied}"
+        );
         assert_eq!(rest.kept_since.as_deref(), stay.then_some(fleet().now));
         assert!(!rest.holds_changes() && !rest.evicted_owners.is_empty());
         // It is monitored like any other.
@@ -71,10 +91,20 @@ fn an_updated_node_comes_back_with_its_annotations() {
 #[test]
 fn a_kept_node_holds_up_nothing() {
     let held = slot("brs-a", "brs-a", 1);
-    let over = slots(&FleetFacts { slots: &held, ..fleet() }, &[kept(&KEPT)]);
+    let over = slots(
+        &FleetFacts {
+            slots: &held,
+            ..fleet()
+        },
+        &[kept(&KEPT)],
+    );
     assert_eq!(over.freed.len(), 1, "its slot is given back");
     let behind = kept(&KEPT).with_shadow(|shadow| shadow.status.target_version = Some("1.21.0"));
-    assert_eq!(slots(&without_slots(), &[behind]).taken, [0], "its next update begins");
+    assert_eq!(
+        slots(&without_slots(), &[behind]).taken,
+        [0],
+        "its next update begins"
+    );
 }
 
 /// A change of the kept node, or of the fleet.
@@ -94,7 +124,10 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
     };
     let for_long: Change = |view, _| view.time.kept_for_long = true;
     let no = BTreeMap::new();
-    let slot = Slot { version: Some(NEW.to_owned()), ..slot("brs-b", "brs-b", 1)["brs-b"].clone() };
+    let slot = Slot {
+        version: Some(NEW.to_owned()),
+        ..slot("brs-b", "brs-b", 1)["brs-b"].clone()
+    };
     let its = BTreeMap::from([("brs-b".to_owned(), slot)]);
     // What the only other node does, and its slot.
     let waits = idle().named("brs-b");
@@ -114,28 +147,99 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
     for (what, other, slots, change, stay) in [
         ("waits between updates", waits, &no, pausing, true),
         ("waits", waits, &no, unchanged, true),
-        ("has its slot", runs(StagedAndPerformedUpdate), &its, unchanged, true),
-        ("is drained", runs(RebootedIntoUpdate).marked_by(&DRAINED), &its, unchanged, true),
-        ("has pods that nobody knows", waits.with(|it| it.pods.known = false), &no, unchanged, true),
-        ("is monitored", runs(MonitoringUpdate).rebooted(NEW), &its, unchanged, true),
+        (
+            "has its slot",
+            runs(StagedAndPerformedUpdate),
+            &its,
+            unchanged,
+            true,
+        ),
+        (
+            "is drained",
+            runs(RebootedIntoUpdate).marked_by(&DRAINED),
+            &its,
+            unchanged,
+            true,
+        ),
+        (
+            "has pods that nobody knows",
+            waits.with(|it| it.pods.known = false),
+            &no,
+            unchanged,
+            true,
+        ),
+        (
+            "is monitored",
+            runs(MonitoringUpdate).rebooted(NEW),
+            &its,
+            unchanged,
+            true,
+        ),
         ("is too young", young, &no, unchanged, true),
-        ("is too young for another version", wants_another(young), &no, unchanged, false),
-        ("waits for another version", wants_another(waits), &no, unchanged, false),
-        ("is of another pool", waits.in_pool(0), &no, unchanged, false),
+        (
+            "is too young for another version",
+            wants_another(young),
+            &no,
+            unchanged,
+            false,
+        ),
+        (
+            "waits for another version",
+            wants_another(waits),
+            &no,
+            unchanged,
+            false,
+        ),
+        (
+            "is of another pool",
+            waits.in_pool(0),
+            &no,
+            unchanged,
+            false,
+        ),
         ("is not Ready", waits.not_ready(), &no, unchanged, false),
         ("is up to date", is_new, &no, unchanged, false),
         ("waits for its window", waits, &no, outside, false),
         ("waits, and the kept one is away", waits, &no, away, true),
         ("waits for long", waits, &no, for_long, false),
-        ("has its slot for long", runs(StagedAndPerformedUpdate), &its, for_long, false),
-        ("has its slot in a pause", runs(StagedAndPerformedUpdate), &its, paused, false),
-        ("has its slot, the kept one is left out", runs(StagedAndPerformedUpdate), &its, unlabelled, false),
-        ("has its slot, the kept one is lost", runs(StagedAndPerformedUpdate), &its, lost, false),
+        (
+            "has its slot for long",
+            runs(StagedAndPerformedUpdate),
+            &its,
+            for_long,
+            false,
+        ),
+        (
+            "has its slot in a pause",
+            runs(StagedAndPerformedUpdate),
+            &its,
+            paused,
+            false,
+        ),
+        (
+            "has its slot, the kept one is left out",
+            runs(StagedAndPerformedUpdate),
+            &its,
+            unlabelled,
+            false,
+        ),
+        (
+            "has its slot, the kept one is lost",
+            runs(StagedAndPerformedUpdate),
+            &its,
+            lost,
+            false,
+        ),
     ] {
         let open = rules(&json!({}));
         let pools = [pool("other", &open)];
         let mut views = vec![kept(&KEPT), other];
-        let mut fleet = FleetFacts { slots, pools: &pools, default_pool: limited(1), ..fleet() };
+        let mut fleet = FleetFacts {
+            slots,
+            pools: &pools,
+            default_pool: limited(1),
+            ..fleet()
+        };
         change(&mut views[0], &mut fleet);
         assert_eq!(released(fleet, views), !stay, "the other one {what}");
     }
@@ -153,34 +257,57 @@ fn released(fleet: FleetFacts<'_>, views: Vec<NodeView<'_>>) -> bool {
 fn a_pause_or_a_halt_gives_the_annotations_back() {
     let open = rules(&json!({}));
     let halted: VersionRecord =
-        serde_json::from_value(json!({"halted": {"at": "2026-11-21T02:00:00Z", "reason": ""}})).unwrap();
+        serde_json::from_value(json!({"halted": {"at": "2026-11-21T02:00:00Z", "reason": ""}}))
+            .unwrap();
     let halted = BTreeMap::from([(NEW.to_owned(), halted)]);
     let (none, its) = (BTreeMap::new(), slot("brs-a", "brs-a", 1));
-    for (gate, versions, gone) in
-        [(Starts::Open, &none, false), (Starts::Paused, &none, true), (Starts::Open, &halted, true)]
-    {
-        let pools = [PoolFacts { starts: gate, ..pool("web", &open) }];
-        let fleet = FleetFacts { slots: &its, pools: &pools, versions, ..fleet() };
+    for (gate, versions, gone) in [
+        (Starts::Open, &none, false),
+        (Starts::Paused, &none, true),
+        (Starts::Open, &halted, true),
+    ] {
+        let pools = [PoolFacts {
+            starts: gate,
+            ..pool("web", &open)
+        }];
+        let fleet = FleetFacts {
+            slots: &its,
+            pools: &pools,
+            versions,
+            ..fleet()
+        };
         // It is still watched.
-        let view = kept(&KEPT).in_pool(0).with(|view| view.time.soak_over = false).with_shadow(|shadow| {
-            (shadow.spec.state, shadow.spec.version) = (MonitoringUpdate, Some(NEW));
-        });
+        let view = kept(&KEPT)
+            .in_pool(0)
+            .with(|view| view.time.soak_over = false)
+            .with_shadow(|shadow| {
+                (shadow.spec.state, shadow.spec.version) = (MonitoringUpdate, Some(NEW));
+            });
         assert_eq!(released(fleet, vec![view]), gone, "{gate:?} {versions:?}");
     }
 }
 
 #[test]
 fn the_release_is_one_write_that_leaves_no_marker() {
-    let owners =
-        Marker { evicted_owners: [("apps/v1/ReplicaSet/shop/cart".to_owned(), 1)].into(), ..KEPT.clone() };
+    let owners = Marker {
+        evicted_owners: [("apps/v1/ReplicaSet/shop/cart".to_owned(), 1)].into(),
+        ..KEPT.clone()
+    };
     let of = |view| observed(without_slots(), vec![view]);
     let seen = of(kept(&owners));
     let decided = decide_all(&seen);
     let release = write(&decided.nodes[0]);
     assert!(releases(release));
-    assert_eq!(sets(release, Field::Marker), Some(Value::Absent), "nobody watches the owners any more");
+    assert_eq!(
+        sets(release, Field::Marker),
+        Some(Value::Absent),
+        "nobody watches the owners any more"
+    );
     // A leader whose term is not in the ledger writes nothing.
-    let deposed = FleetFacts { ledger_term: Some(5), ..without_slots() };
+    let deposed = FleetFacts {
+        ledger_term: Some(5),
+        ..without_slots()
+    };
     assert!(!released(deposed, vec![kept(&owners)]));
     // What somebody else has written since stays.
     let seen = of(kept(&owners).with_node(|node| node.do_not_disrupt = Some(Words::Others)));
@@ -197,7 +324,8 @@ fn a_node_that_is_removed_soon_after_its_update_is_told() {
         (Idle, OLD, true, false),
         (StagedAndPerformedUpdate, NEW, true, false),
     ] {
-        let mut view = updating(state, state).with_shadow(|shadow| shadow.status.current_version = Some(ran));
+        let mut view =
+            updating(state, state).with_shadow(|shadow| shadow.status.current_version = Some(ran));
         (view.node, view.time.removed_soon) = (None, soon);
         let told = decide(&fleet(), &view).milestone == Some(Milestone::Removed);
         assert_eq!(told, expected, "{state:?} {ran} {soon}");
@@ -209,19 +337,51 @@ fn a_node_that_is_removed_soon_after_its_update_is_told() {
 fn what_ends_by_itself_releases_nothing() {
     type Hindrance = (&'static str, Change, Option<(GateState, &'static str)>);
     let hindrances: [Hindrance; 7] = [
-        ("rules not tried out by a new leader", |_, fleet| fleet.starts = Starts::AdmissionNotEnforced, None),
-        ("other operator not looked for by a new leader", |_, fleet| fleet.alone = false, None),
-        ("budget", |view, _| view.pods.blocked = Some("shop/cart"), None),
-        ("control plane", |view, _| view.busy_control_plane = Some("c"), None),
-        ("agent restarts", |view, _| node(view, |node| node.agent_ready = false), None),
-        ("gate not asked by a new leader", |_, _| (), Some((GateState::Awaited, "quiet"))),
+        (
+            "rules not tried out by a new leader",
+            |_, fleet| fleet.starts = Starts::AdmissionNotEnforced,
+            None,
+        ),
+        (
+            "other operator not looked for by a new leader",
+            |_, fleet| fleet.alone = false,
+            None,
+        ),
+        (
+            "budget",
+            |view, _| view.pods.blocked = Some("shop/cart"),
+            None,
+        ),
+        (
+            "control plane",
+            |view, _| view.busy_control_plane = Some("c"),
+            None,
+        ),
+        (
+            "agent restarts",
+            |view, _| node(view, |node| node.agent_ready = false),
+            None,
+        ),
+        (
+            "gate not asked by a new leader",
+            |_, _| (),
+            Some((GateState::Awaited, "quiet")),
+        ),
         ("gate", |_, _| (), Some((GateState::Closed, "quiet"))),
     ];
     let (none, open) = (BTreeMap::new(), rules(&json!({})));
     for (what, change, gate) in hindrances {
         let (mut a, mut b) = (kept(&KEPT).in_pool(0), idle().named("brs-b").in_pool(0));
-        let pools = [PoolFacts { gate, ..pool("web", &open) }];
-        let mut fleet = FleetFacts { slots: &none, pools: &pools, default_pool: limited(1), ..fleet() };
+        let pools = [PoolFacts {
+            gate,
+            ..pool("web", &open)
+        }];
+        let mut fleet = FleetFacts {
+            slots: &none,
+            pools: &pools,
+            default_pool: limited(1),
+            ..fleet()
+        };
         change(&mut b, &mut fleet);
         assert!(!released(fleet, vec![a, b]), "{what}");
         a.time.kept_for_long = true;

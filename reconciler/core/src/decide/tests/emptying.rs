@@ -16,11 +16,14 @@ fn the_cordon_notes_how_workloads_are() {
 fn another_cordon_notes_the_pods_that_came() {
     let owners = ["shop/cart", "shop/mail"].map(|name| (format!("apps/v1/ReplicaSet/{name}"), 1));
     let owners = BTreeMap::from(owners);
-    let view = staged().marked_by(&CORDONED).with_node(|node| node.unschedulable = false);
+    let view = staged()
+        .marked_by(&CORDONED)
+        .with_node(|node| node.unschedulable = false);
     let marker = marker_of(&decide(
         &fleet(),
         &view.with(|view| {
-            (view.pods.owners, view.pods.has_claims, view.pods.drained) = (Some(&owners), true, false);
+            (view.pods.owners, view.pods.has_claims, view.pods.drained) =
+                (Some(&owners), true, false);
         }),
     ));
     assert!(!CORDONED.evicted_claims && marker.evicted_claims && marker.emptied);
@@ -34,20 +37,48 @@ fn returning_pods_are_left_or_end_drain() {
     let mut view = staged().marked_by(&CORDONED);
     view.pods.returning = &owners;
     let decision = decide(&fleet(), &view);
-    assert_eq!((marker_of(&decision).left_owners, decision.reason), (owners.to_vec(), Reason::Draining));
-    assert!(write(&decision).tests.contains(&(Field::Unschedulable, Value::Set)));
+    assert_eq!(
+        (marker_of(&decision).left_owners, decision.reason),
+        (owners.to_vec(), Reason::Draining)
+    );
+    assert!(
+        write(&decision)
+            .tests
+            .contains(&(Field::Unschedulable, Value::Set))
+    );
 
     let left_owners = (0..8).map(|it| format!("v1/Pod/shop/{it}")).collect();
-    let full = Marker { left_owners, ..CORDONED.clone() };
+    let full = Marker {
+        left_owners,
+        ..CORDONED.clone()
+    };
     marked(&mut view, &full);
-    assert_eq!(decide(&fleet(), &view).reason, Reason::Aborting(Abort::PodsComeBack), "one more");
+    assert_eq!(
+        decide(&fleet(), &view).reason,
+        Reason::Aborting(Abort::PodsComeBack),
+        "one more"
+    );
 
-    let left = Marker { left_owners: owners.to_vec(), ..marker(1, false) };
-    let drained = Marker { drained_at: Some(fleet().now.to_owned()), ..left.clone() };
-    view.pods = PodFacts { known: true, drained: true, needed: Some("shop/cart-0"), ..PodFacts::default() };
+    let left = Marker {
+        left_owners: owners.to_vec(),
+        ..marker(1, false)
+    };
+    let drained = Marker {
+        drained_at: Some(fleet().now.to_owned()),
+        ..left.clone()
+    };
+    view.pods = PodFacts {
+        known: true,
+        drained: true,
+        needed: Some("shop/cart-0"),
+        ..PodFacts::default()
+    };
     for marker in [&left, &drained] {
         marked(&mut view, marker);
-        let forced = FleetFacts { force: true, ..fleet() };
+        let forced = FleetFacts {
+            force: true,
+            ..fleet()
+        };
         for (fleet, overdue, reason, confirms) in [
             (fleet(), false, Reason::Aborting(Abort::PodsComeBack), false),
             (forced, false, Reason::Draining, false),
@@ -57,34 +88,66 @@ fn returning_pods_are_left_or_end_drain() {
             let decision = decide(&fleet, &view);
             let confirmed = matches!(decision.effect, Some(Effect::Grant { .. }));
             let evicts = decision.effect == Some(Effect::Evict);
-            assert_eq!(evicts, fleet.force && !overdue, "others go meanwhile, as their budgets allow");
-            assert_eq!((decision.reason, confirmed), (reason, confirms), "force {} {overdue}", fleet.force);
+            assert_eq!(
+                evicts,
+                fleet.force && !overdue,
+                "others go meanwhile, as their budgets allow"
+            );
+            assert_eq!(
+                (decision.reason, confirmed),
+                (reason, confirms),
+                "force {} {overdue}",
+                fleet.force
+            );
         }
     }
     view.time.drain_overdue = false;
     node(&mut view, |node| node.unschedulable = false);
     view.pods.needed = None;
-    assert!(marker_of(&decide(&fleet(), &view)).left_owners.is_empty(), "a drain again");
+    assert!(
+        marker_of(&decide(&fleet(), &view)).left_owners.is_empty(),
+        "a drain again"
+    );
 }
 
 #[test]
 fn a_reboot_waits_for_volumes_and_not_for_ever() {
-    let after_force = FleetFacts { force: true, ..fleet() };
-    for (fleet, marker) in [(fleet(), &*CORDONED), (fleet(), &*DRAINED), (after_force, &*CORDONED)] {
+    let after_force = FleetFacts {
+        force: true,
+        ..fleet()
+    };
+    for (fleet, marker) in [
+        (fleet(), &*CORDONED),
+        (fleet(), &*DRAINED),
+        (after_force, &*CORDONED),
+    ] {
         for (what, claims, in_use, overdue, granted) in [
             ("volumes are still attached", true, true, false, false),
             ("they are of pods that stay", false, true, false, true),
             ("it has waited for long enough", true, true, true, true),
             ("they are detached", true, false, false, true),
         ] {
-            let marker = Marker { evicted_claims: claims, ..marker.clone() };
-            let view =
-                staged().marked_by(&marker).with_node(|node| node.volumes_in_use = in_use).with(|view| {
-                    view.pods = PodFacts { known: true, drained: true, ..PodFacts::default() };
+            let marker = Marker {
+                evicted_claims: claims,
+                ..marker.clone()
+            };
+            let view = staged()
+                .marked_by(&marker)
+                .with_node(|node| node.volumes_in_use = in_use)
+                .with(|view| {
+                    view.pods = PodFacts {
+                        known: true,
+                        drained: true,
+                        ..PodFacts::default()
+                    };
                     view.time.volumes_overdue = overdue;
                 });
             let decision = decide(&fleet, &view);
-            assert_eq!(matches!(decision.effect, Some(Effect::Grant { .. })), granted, "{what}");
+            assert_eq!(
+                matches!(decision.effect, Some(Effect::Grant { .. })),
+                granted,
+                "{what}"
+            );
             assert_eq!(decision.effect.is_none(), !granted, "{what}");
             assert_eq!(decision.reason == Reason::VolumesInUse, !granted, "{what}");
         }
@@ -108,23 +171,35 @@ fn written<'a>(decision: &Decision<'a>) -> [Option<Value<'a>>; 2] {
 #[test]
 fn autoscalers_are_kept_away_while_cordoned() {
     let somebodys = Some(Words::Others);
-    for there in [[None, None], [somebodys, None], [None, somebodys], [None, Some(Words::Ours)]] {
+    for there in [
+        [None, None],
+        [somebodys, None],
+        [None, somebodys],
+        [None, Some(Words::Ours)],
+    ] {
         // What was there before stays.
         let ours = there.map(|there| there.is_none());
         let gone = ours.map(|ours| ours.then_some(Value::Absent));
 
-        let decision =
-            decide(&fleet(), &staged().with_node(|it| [it.do_not_disrupt, it.scale_down_disabled] = there));
+        let decision = decide(
+            &fleet(),
+            &staged().with_node(|it| [it.do_not_disrupt, it.scale_down_disabled] = there),
+        );
         assert_eq!(decision.reason, Reason::Cordoning);
         let marker = marker_of(&decision);
         assert_eq!([marker.do_not_disrupt, marker.scale_down_disabled], ours);
-        assert_eq!(written(&decision), ours.map(|ours| ours.then_some(Value::Set)), "{there:?}");
+        assert_eq!(
+            written(&decision),
+            ours.map(|ours| ours.then_some(Value::Set)),
+            "{there:?}"
+        );
         let tests = KEPT_AWAY.map(|field| write(&decision).tests.contains(&(field, Value::Absent)));
         assert_eq!(tests, ours, "{there:?}");
 
         let back: NodeView<'_> = updating(RebootedIntoUpdate, RebootedIntoUpdate).rebooted(OLD);
         let back = back.marked_by(&marker).with_node(|node| {
-            [node.do_not_disrupt, node.scale_down_disabled] = there.map(|it| it.or(Some(Words::Ours)));
+            [node.do_not_disrupt, node.scale_down_disabled] =
+                there.map(|it| it.or(Some(Words::Ours)));
         });
         // A host that does not come back is for them to replace, once.
         let away = back.not_ready();
@@ -134,7 +209,14 @@ fn autoscalers_are_kept_away_while_cordoned() {
         assert_eq!(decision.reason.as_str(), "RebootOverdue");
         assert_eq!(written(&decision), gone, "{there:?}");
         let after = marker_of(&decision);
-        assert_eq!(after, Marker { do_not_disrupt: false, scale_down_disabled: false, ..marker.clone() });
+        assert_eq!(
+            after,
+            Marker {
+                do_not_disrupt: false,
+                scale_down_disabled: false,
+                ..marker.clone()
+            }
+        );
         assert_eq!(decide(&fleet(), &late.marked_by(&after)).effect, None);
     }
 }
@@ -142,11 +224,23 @@ fn autoscalers_are_kept_away_while_cordoned() {
 #[test]
 fn the_node_tells_what_runs() {
     let view = idle().with_node(|node| node.version = None);
-    assert_eq!(decide(&without_slots(), &view).reason, Reason::NotBottlerocket);
+    assert_eq!(
+        decide(&without_slots(), &view).reason,
+        Reason::NotBottlerocket
+    );
     for goal in [RebootedIntoUpdate, MonitoringUpdate] {
-        let view = updating(goal, goal).rebooted(NEW).with_node(|node| node.version = None);
-        assert_eq!(decide(&fleet(), &view).reason, Reason::Aborting(Abort::NotBottlerocket), "{goal:?}");
+        let view = updating(goal, goal)
+            .rebooted(NEW)
+            .with_node(|node| node.version = None);
+        assert_eq!(
+            decide(&fleet(), &view).reason,
+            Reason::Aborting(Abort::NotBottlerocket),
+            "{goal:?}"
+        );
     }
     let leaving = idle().with_node(|node| node.leaving = true);
-    assert_eq!(decide(&without_slots(), &leaving).reason, Reason::NodeLeaving);
+    assert_eq!(
+        decide(&without_slots(), &leaving).reason,
+        Reason::NodeLeaving
+    );
 }

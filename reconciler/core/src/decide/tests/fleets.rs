@@ -71,7 +71,12 @@ impl Fleet {
         let places: BTreeMap<String, Place> = nodes
             .iter()
             .enumerate()
-            .map(|(at, row)| (names::shadow_name(&name(at)), place(&name(at), &mut Dice(row.iter()))))
+            .map(|(at, row)| {
+                (
+                    names::shadow_name(&name(at)),
+                    place(&name(at), &mut Dice(row.iter())),
+                )
+            })
             .collect();
         let dice = &mut Dice(all.iter());
         Self {
@@ -79,7 +84,12 @@ impl Fleet {
             pools: pools(dice),
             places,
             policy: policy(dice),
-            starts: dice.one_of(&[Starts::Open, Starts::Open, Starts::Paused, Starts::AdmissionNotEnforced]),
+            starts: dice.one_of(&[
+                Starts::Open,
+                Starts::Open,
+                Starts::Paused,
+                Starts::AdmissionNotEnforced,
+            ]),
             alone: !dice.rarely(6),
         }
     }
@@ -87,17 +97,32 @@ impl Fleet {
     /// The objects, as they are watched.
     pub(super) fn cluster(&self) -> Cluster {
         let mut cluster = Cluster::default();
-        cluster.fleet = Some(Arc::new(serde_json::from_value(json!(self.ledger)).unwrap()));
+        cluster.fleet = Some(Arc::new(
+            serde_json::from_value(json!(self.ledger)).unwrap(),
+        ));
         for (name, place) in &self.places {
             let entry = Entry {
-                node: place.node.as_ref().map(|it| Arc::new(serde_json::from_value(json!(it)).unwrap())),
-                shadow: place.shadow.as_ref().map(|it| Arc::new(serde_json::from_value(json!(it)).unwrap())),
-                agents: place.agent.clone().map(|agent| ("agent".to_owned(), agent)).into_iter().collect(),
+                node: place
+                    .node
+                    .as_ref()
+                    .map(|it| Arc::new(serde_json::from_value(json!(it)).unwrap())),
+                shadow: place
+                    .shadow
+                    .as_ref()
+                    .map(|it| Arc::new(serde_json::from_value(json!(it)).unwrap())),
+                agents: place
+                    .agent
+                    .clone()
+                    .map(|agent| ("agent".to_owned(), agent))
+                    .into_iter()
+                    .collect(),
             };
             cluster.entries.insert(name.clone(), entry);
         }
         cluster.replace(
-            self.pools.iter().map(|pool| serde_json::from_value::<Item<Pool>>(pool.clone()).unwrap()),
+            self.pools
+                .iter()
+                .map(|pool| serde_json::from_value::<Item<Pool>>(pool.clone()).unwrap()),
         );
         cluster
     }
@@ -107,23 +132,48 @@ impl Fleet {
         let mut known = Known::default();
         while !known.prepare_pools(cluster, NOW.parse().unwrap(), &self.policy) {}
         known.note_gates(cluster, |query| {
-            GateState::ALL.into_iter().find(|state| state.as_str() == query.expression).unwrap()
+            GateState::ALL
+                .into_iter()
+                .find(|state| state.as_str() == query.expression)
+                .unwrap()
         });
         for (name, place) in &self.places {
             let plan = place.plan.clone().map(Arc::new);
-            known
-                .drains
-                .extend(plan.map(|plan| (name.clone(), KnownDrain { plan, ..KnownDrain::default() })));
+            known.drains.extend(plan.map(|plan| {
+                (
+                    name.clone(),
+                    KnownDrain {
+                        plan,
+                        ..KnownDrain::default()
+                    },
+                )
+            }));
             let budget = || "a budget".to_owned();
             let never = place.undrainable.then(|| Obstacle::Never(budget()));
-            let now = place.blocked.map(|waited| Obstacle::Budget { why: budget(), waited });
-            let obstacle = place.crowded.then_some(Obstacle::TooManyPods).or(never).or(now);
-            known.obstacles.extend(obstacle.map(|obstacle| (name.clone(), obstacle)));
+            let now = place.blocked.map(|waited| Obstacle::Budget {
+                why: budget(),
+                waited,
+            });
+            let obstacle = place
+                .crowded
+                .then_some(Obstacle::TooManyPods)
+                .or(never)
+                .or(now);
+            known
+                .obstacles
+                .extend(obstacle.map(|obstacle| (name.clone(), obstacle)));
             let denied = |is: bool| is.then(|| "a rule".to_owned());
-            let denied = Denied { node: denied(place.denied), shadow: denied(place.shadow_denied) };
+            let denied = Denied {
+                node: denied(place.denied),
+                shadow: denied(place.shadow_denied),
+            };
             known.denied.insert(name.clone(), denied);
             let cart = || "apps/v1/ReplicaSet/shop/cart".to_owned();
-            known.evicted.extend(place.missing.map(|missing| (name.clone(), missing.then(cart))));
+            known.evicted.extend(
+                place
+                    .missing
+                    .map(|missing| (name.clone(), missing.then(cart))),
+            );
         }
         known
     }
@@ -140,7 +190,14 @@ impl Fleet {
         // Facts borrow from it, and tests are short.
         let known = Box::leak(Box::new(self.known(cluster)));
         let pools = Box::leak(Box::new(pools_at(cluster, known, &self.policy, time)));
-        let mut observed = observe(cluster, known, pools, &self.policy, &leader, Now { time, text: NOW });
+        let mut observed = observe(
+            cluster,
+            known,
+            pools,
+            &self.policy,
+            &leader,
+            Now { time, text: NOW },
+        );
         observed.fleet.starts = self.starts;
         observed
     }
@@ -160,25 +217,36 @@ impl Fleet {
         let place = self.places.get_mut(name).unwrap();
         if let Some(Effect::Grant { confirm, .. }) = &decision.effect {
             // It may have been confirmed at this very time.
-            assert_eq!(apply(confirm, place.node.as_mut().unwrap()), Ok(()), "{confirm:?}");
+            assert_eq!(
+                apply(confirm, place.node.as_mut().unwrap()),
+                Ok(()),
+                "{confirm:?}"
+            );
         }
         match &decision.effect {
             Some(Effect::Write(write) | Effect::Grant { grant: write, .. }) => match write.object {
                 Object::ShadowSpec(_) => {
                     let shadow = place.shadow.as_mut().unwrap();
                     changes(write, shadow);
-                    shadow.metadata.generation = shadow.metadata.generation.map(|generation| generation + 1);
+                    shadow.metadata.generation =
+                        shadow.metadata.generation.map(|generation| generation + 1);
                 }
                 Object::Node(_) => changes(write, place.node.as_mut().unwrap()),
                 other => panic!("a node's decision writes {other:?}"),
             },
             Some(Effect::CreateShadow { attempt }) => {
                 let node = place.node.as_ref().unwrap();
-                let (node, uid) =
-                    (node.metadata.name.as_deref().unwrap(), node.metadata.uid.as_deref().unwrap());
+                let (node, uid) = (
+                    node.metadata.name.as_deref().unwrap(),
+                    node.metadata.uid.as_deref().unwrap(),
+                );
                 let mut made = new_shadow(node, uid, *attempt, TERM, NOW);
-                (made.metadata.uid, made.metadata.generation) = (Some("uid-made-again".to_owned()), Some(1));
-                assert!(place.shadow.replace(made).is_none(), "a shadow is made where there is one");
+                (made.metadata.uid, made.metadata.generation) =
+                    (Some("uid-made-again".to_owned()), Some(1));
+                assert!(
+                    place.shadow.replace(made).is_none(),
+                    "a shadow is made where there is one"
+                );
             }
             Some(Effect::DeleteShadow { uid }) => {
                 let gone = place.shadow.take().unwrap();

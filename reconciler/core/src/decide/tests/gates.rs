@@ -10,7 +10,11 @@ const UNKNOWN: Option<(GateState, &'static str)> = Some((GateState::Unknown, "qu
 const AWAITED: Option<(GateState, &'static str)> = Some((GateState::Awaited, "quiet"));
 
 fn pool(gate: Option<(GateState, &'static str)>) -> PoolFacts<'static> {
-    PoolFacts { has_gates: true, gate, ..zones::pool("web") }
+    PoolFacts {
+        has_gates: true,
+        gate,
+        ..zones::pool("web")
+    }
 }
 
 #[test]
@@ -25,16 +29,37 @@ fn nothing_begins_however_it_is_asked_for() {
         (AWAITED, true, Some(Reason::GateUnknown("quiet"))),
     ] {
         let pools = [pool(gate)];
-        let fleet = FleetFacts { pools: &pools, ..without_slots() };
-        let view = idle().in_pool(0).with_node(|node| node.update_now = asked_for);
-        assert_eq!(slots(&fleet, &[view]).taken.is_empty(), reason.is_some(), "{gate:?}");
+        let fleet = FleetFacts {
+            pools: &pools,
+            ..without_slots()
+        };
+        let view = idle()
+            .in_pool(0)
+            .with_node(|node| node.update_now = asked_for);
+        assert_eq!(
+            slots(&fleet, &[view]).taken.is_empty(),
+            reason.is_some(),
+            "{gate:?}"
+        );
         if let Some(reason) = reason {
             assert_eq!(decide(&fleet, &view).reason, reason);
-            assert!(reason.waits_for_turn() && reason.message().contains("the gate quiet of its pool"));
+            assert!(
+                reason.waits_for_turn() && reason.message().contains("the gate quiet of its pool")
+            );
         }
         // What has a slot, and has not begun, gives it back, unless it waits.
-        let with_slot = decide(&FleetFacts { slots: &SLOT, ..fleet }, &view);
-        assert_eq!(with_slot.reason == Reason::Starting(NEW), reason.is_none(), "{gate:?}");
+        let with_slot = decide(
+            &FleetFacts {
+                slots: &SLOT,
+                ..fleet
+            },
+            &view,
+        );
+        assert_eq!(
+            with_slot.reason == Reason::Starting(NEW),
+            reason.is_none(),
+            "{gate:?}"
+        );
         assert_eq!(with_slot.effect.is_none(), gate == AWAITED, "{gate:?}");
     }
 }
@@ -44,13 +69,24 @@ fn nothing_begins_however_it_is_asked_for() {
 fn what_has_begun_is_held_where_it_may_wait() {
     use Reason::{Cordoning, Draining, Finishing, Monitoring, ReturningToService};
     let (closed, unknown) = (Reason::GateClosed("quiet"), Reason::GateUnknown("quiet"));
-    let (given_up, fell_back) = (Reason::Aborting(Abort::PoolClosed), Reason::Aborting(Abort::FellBack));
+    let (given_up, fell_back) = (
+        Reason::Aborting(Abort::PoolClosed),
+        Reason::Aborting(Abort::FellBack),
+    );
     let back = updating(RebootedIntoUpdate, RebootedIntoUpdate)
         .with_shadow(|shadow| shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT))
         .rebooted(NEW);
     let late = |evicted, step_overdue| {
-        let times = TimeFacts { workloads_overdue: true, step_overdue, ..watched().time };
-        NodeView { evicted, time: times, ..watched() }
+        let times = TimeFacts {
+            workloads_overdue: true,
+            step_overdue,
+            ..watched().time
+        };
+        NodeView {
+            evicted,
+            time: times,
+            ..watched()
+        }
     };
     let cart = Evicted::Missing("apps/v1/ReplicaSet/shop/cart");
     for (what, view, by_gate) in [
@@ -58,44 +94,127 @@ fn what_has_begun_is_held_where_it_may_wait() {
         ("cordoned", staged().marked_by(&CORDONED), [Draining; 4]),
         ("back", back.marked_by(&DRAINED), [ReturningToService; 4]),
         ("back in service", back, [Monitoring; 4]),
-        ("watched, and late", late(Evicted::Back, true), [Finishing, closed, unknown, unknown]),
-        ("workloads not seen", late(Evicted::Unknown, true), [Finishing, closed, unknown, unknown]),
-        ("a workload is missing", late(cart, false), [Finishing, closed, unknown, unknown]),
-        ("fell back", watched().with_node(|node| node.version = Some(OLD)), [fell_back; 4]),
+        (
+            "watched, and late",
+            late(Evicted::Back, true),
+            [Finishing, closed, unknown, unknown],
+        ),
+        (
+            "workloads not seen",
+            late(Evicted::Unknown, true),
+            [Finishing, closed, unknown, unknown],
+        ),
+        (
+            "a workload is missing",
+            late(cart, false),
+            [Finishing, closed, unknown, unknown],
+        ),
+        (
+            "fell back",
+            watched().with_node(|node| node.version = Some(OLD)),
+            [fell_back; 4],
+        ),
     ] {
         for (gate, reason) in [None, CLOSED, UNKNOWN, AWAITED].into_iter().zip(by_gate) {
             let pools = [pool(gate)];
-            let decision = decide(&FleetFacts { pools: &pools, ..fleet() }, &view.in_pool(0));
+            let decision = decide(
+                &FleetFacts {
+                    pools: &pools,
+                    ..fleet()
+                },
+                &view.in_pool(0),
+            );
             assert_eq!(decision.reason, reason, "{what}, {gate:?}");
-            assert_eq!(decision.effect.is_none(), reason == closed || reason == unknown, "{what}, {gate:?}");
+            assert_eq!(
+                decision.effect.is_none(),
+                reason == closed || reason == unknown,
+                "{what}, {gate:?}"
+            );
             // It is another pool's.
-            let decision = decide(&FleetFacts { pools: &pools, ..fleet() }, &view);
+            let decision = decide(
+                &FleetFacts {
+                    pools: &pools,
+                    ..fleet()
+                },
+                &view,
+            );
             assert_eq!(decision.reason, by_gate[0], "{what}, {gate:?}, in no pool");
         }
     }
     assert!(!Abort::PoolClosed.is_failure());
-    let pools = [PoolFacts { goes_on: Starts::Paused, ..pool(AWAITED) }];
-    assert_eq!(decide(&FleetFacts { pools: &pools, ..fleet() }, &staged().in_pool(0)).reason, given_up);
+    let pools = [PoolFacts {
+        goes_on: Starts::Paused,
+        ..pool(AWAITED)
+    }];
+    assert_eq!(
+        decide(
+            &FleetFacts {
+                pools: &pools,
+                ..fleet()
+            },
+            &staged().in_pool(0)
+        )
+        .reason,
+        given_up
+    );
 }
 
 #[test]
 fn gates_matter_where_something_is_to_be_updated() {
-    let up_to_date = idle().in_pool(0).with_shadow(|shadow| shadow.status.target_version = None);
+    let up_to_date = idle()
+        .in_pool(0)
+        .with_shadow(|shadow| shadow.status.target_version = None);
     let left_out = idle().in_pool(0).with_node(|node| node.labelled = false);
-    let under_way = watched().in_pool(0).with_shadow(|shadow| shadow.status.target_version = None);
+    let under_way = watched()
+        .in_pool(0)
+        .with_shadow(|shadow| shadow.status.target_version = None);
     let gated = [pool(None), zones::pool("db")];
     let none = [zones::pool("web")];
     for (what, pools, slots, view, matter) in [
-        ("an update to be had", &gated[..], &NO_SLOTS, idle().in_pool(0), true),
+        (
+            "an update to be had",
+            &gated[..],
+            &NO_SLOTS,
+            idle().in_pool(0),
+            true,
+        ),
         ("none", &gated, &NO_SLOTS, up_to_date, false),
-        ("none, but one is under way", &gated, &*SLOT, under_way, true),
+        (
+            "none, but one is under way",
+            &gated,
+            &*SLOT,
+            under_way,
+            true,
+        ),
         ("none any more", &gated, &NO_SLOTS, under_way, false),
-        ("a node that is left out", &gated, &NO_SLOTS, left_out, false),
-        ("an update of a pool without gates", &none, &NO_SLOTS, idle().in_pool(0), false),
-        ("an update of another pool without gates", &gated, &NO_SLOTS, idle().in_pool(1), false),
+        (
+            "a node that is left out",
+            &gated,
+            &NO_SLOTS,
+            left_out,
+            false,
+        ),
+        (
+            "an update of a pool without gates",
+            &none,
+            &NO_SLOTS,
+            idle().in_pool(0),
+            false,
+        ),
+        (
+            "an update of another pool without gates",
+            &gated,
+            &NO_SLOTS,
+            idle().in_pool(1),
+            false,
+        ),
         ("an update of no pool", &gated, &NO_SLOTS, idle(), false),
     ] {
-        let fleet = FleetFacts { slots, pools, ..fleet() };
+        let fleet = FleetFacts {
+            slots,
+            pools,
+            ..fleet()
+        };
         let expected = matter.then_some(0).into_iter().collect();
         assert_eq!(crate::gates::matter(&fleet, &[view]), expected, "{what}");
     }

@@ -14,7 +14,8 @@ fn an_update_is_given_up_for_a_reason() {
     let failed = updating(StagedAndPerformedUpdate, ErrorReset);
     let staging = updating(StagedAndPerformedUpdate, Idle);
     let wants = |target| staging.with_shadow(|shadow| shadow.status.target_version = target);
-    let says = |view: NodeView<'static>, problem| view.with_shadow(|it| it.status.problem = Some(problem));
+    let says =
+        |view: NodeView<'static>, problem| view.with_shadow(|it| it.status.problem = Some(problem));
     let not_in_place = says(failed, Problem::NoInPlaceUpdates);
     let late = staging.with(|view| view.time.step_overdue = true);
     let (fell_back, unclaimed) = (granted(true).rebooted(OLD), Value::Absent);
@@ -23,22 +24,61 @@ fn an_update_is_given_up_for_a_reason() {
     for (what, view, why, claim) in [
         ("failed", failed, Abort::StepFailed, &unclaimed),
         ("too long", late, Abort::DeadlineExceeded, &unclaimed),
-        ("paused", staging.with_node(|node| node.paused = true), Abort::NodePaused, &unclaimed),
-        ("unlabelled", staging.with_node(|node| node.labelled = false), Abort::NotLabelled, &unclaimed),
-        ("another", wants(Some("1.21.0")), Abort::OtherTarget, &unclaimed),
+        (
+            "paused",
+            staging.with_node(|node| node.paused = true),
+            Abort::NodePaused,
+            &unclaimed,
+        ),
+        (
+            "unlabelled",
+            staging.with_node(|node| node.labelled = false),
+            Abort::NotLabelled,
+            &unclaimed,
+        ),
+        (
+            "another",
+            wants(Some("1.21.0")),
+            Abort::OtherTarget,
+            &unclaimed,
+        ),
         ("no target", wants(None), Abort::OtherTarget, &unclaimed),
-        ("not in place", not_in_place, Abort::NoInPlaceUpdates, &unclaimed),
-        ("rebooted by itself", staging.rebooted(OLD), Abort::RebootedByItself, &unclaimed),
+        (
+            "not in place",
+            not_in_place,
+            Abort::NoInPlaceUpdates,
+            &unclaimed,
+        ),
+        (
+            "rebooted by itself",
+            staging.rebooted(OLD),
+            Abort::RebootedByItself,
+            &unclaimed,
+        ),
         ("fell back", fell_back, Abort::FellBack, &spent),
         // A person may lift such a halt at once. But no word of an agent may hide a bad release.
-        ("so it said", says(fell_back, Problem::NotNextToBoot), Abort::FellBackDeactivated, &spent),
+        (
+            "so it said",
+            says(fell_back, Problem::NotNextToBoot),
+            Abort::FellBackDeactivated,
+            &spent,
+        ),
     ] {
         assert_eq!(aborts(&view), Some(why), "{what}");
         let decision = decide(&fleet(), &view);
         assert_eq!(next_state(&decision), Some(Idle), "{what}");
         let failures = failures_of(&decision).map(|it| (it.count, it.attempt, it.reason));
-        assert_eq!(failures, why.is_failure().then(|| (1, 1, why.as_str().to_owned())), "{what}");
-        assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, claim.clone())), "{what}");
+        assert_eq!(
+            failures,
+            why.is_failure().then(|| (1, 1, why.as_str().to_owned())),
+            "{what}"
+        );
+        assert!(
+            write(&decision)
+                .tests
+                .contains(&(Field::StatusRebootRequested, claim.clone())),
+            "{what}"
+        );
     }
 }
 
@@ -52,16 +92,30 @@ fn a_given_up_update_returns_its_slot() {
     let view = updating(Idle, Idle).with(|view| view.time.backing_off = true);
     let freed = slots(&fleet(), &[view]).write.unwrap();
     assert_eq!(sets(&freed, Field::Slot(SHADOW)), Some(Value::Absent));
-    assert_eq!(sets(&freed, Field::VersionRecord(NEW)), None, "neither a success nor a corroborated failure");
+    assert_eq!(
+        sets(&freed, Field::VersionRecord(NEW)),
+        None,
+        "neither a success nor a corroborated failure"
+    );
 }
 
 #[test]
 fn a_marker_of_an_earlier_attempt_is_undone() {
-    for state in [StagedAndPerformedUpdate, RebootedIntoUpdate, MonitoringUpdate, Idle] {
-        let view =
-            updating(state, state).with_shadow(|shadow| shadow.spec.attempt = Some(2)).marked_by(&DRAINED);
+    for state in [
+        StagedAndPerformedUpdate,
+        RebootedIntoUpdate,
+        MonitoringUpdate,
+        Idle,
+    ] {
+        let view = updating(state, state)
+            .with_shadow(|shadow| shadow.spec.attempt = Some(2))
+            .marked_by(&DRAINED);
         let decision = decide(&fleet(), &view);
-        assert_eq!(sets(write(&decision), Field::Marker), Some(Value::Absent), "{state}");
+        assert_eq!(
+            sets(write(&decision), Field::Marker),
+            Some(Value::Absent),
+            "{state}"
+        );
         assert_eq!(
             decide(&fleet(), &view.not_ready()).effect,
             None,
@@ -82,10 +136,20 @@ fn a_silent_agent_loses_its_slot() {
     }
     // Also the slot of a shadow that was made again.
     let earlier = slot(SHADOW, "an earlier shadow", 1);
-    for fleet in [fleet(), FleetFacts { slots: &earlier, ..fleet() }] {
+    for fleet in [
+        fleet(),
+        FleetFacts {
+            slots: &earlier,
+            ..fleet()
+        },
+    ] {
         let idle = updating(Idle, StagedAndPerformedUpdate);
         assert_eq!(slots(&fleet, &[idle]).write, None);
-        assert!(slots(&fleet, &[idle.with(|view| view.time.step_overdue = true)]).write.is_some());
+        assert!(
+            slots(&fleet, &[idle.with(|view| view.time.step_overdue = true)])
+                .write
+                .is_some()
+        );
     }
 }
 
@@ -97,17 +161,29 @@ fn another_boot_is_put_back_first() {
         (RebootedIntoUpdate, OLD),
         (MonitoringUpdate, NEW),
     ] {
-        let view = updating(state, StagedAndPerformedUpdate).marked_by(&DRAINED).rebooted(version);
+        let view = updating(state, StagedAndPerformedUpdate)
+            .marked_by(&DRAINED)
+            .rebooted(version);
         let decision = decide(&fleet(), &view);
-        assert_eq!(decision.reason, Reason::ReturningToService, "{state} {version}");
-        assert_eq!(sets(write(&decision), Field::Unschedulable), Some(Value::Absent));
+        assert_eq!(
+            decision.reason,
+            Reason::ReturningToService,
+            "{state} {version}"
+        );
+        assert_eq!(
+            sets(write(&decision), Field::Unschedulable),
+            Some(Value::Absent)
+        );
     }
 }
 
 #[test]
 fn silence_of_the_host_ends_what_is_not_claimed() {
     for (mut view, expected) in [
-        (updating(StagedAndPerformedUpdate, Idle), Some(Abort::StepFailed)),
+        (
+            updating(StagedAndPerformedUpdate, Idle),
+            Some(Abort::StepFailed),
+        ),
         (staged(), Some(Abort::StepFailed)),
         (granted(false).marked_by(&DRAINED), Some(Abort::StepFailed)),
         (granted(true).marked_by(&DRAINED), None),
@@ -131,47 +207,73 @@ fn silence_of_the_boot_before_ends_nothing() {
                 shadow.status.problem = Some(Problem::HostUnreachable);
             });
         let decision = decide(&fleet(), &view);
-        assert_eq!((decision.reason, decision.effect), (Reason::NotReported, None), "{granted_for:?}");
+        assert_eq!(
+            (decision.reason, decision.effect),
+            (Reason::NotReported, None),
+            "{granted_for:?}"
+        );
     }
 }
 
 #[test]
 fn what_is_wrong_on_the_host_is_the_reason() {
     let told = |view: NodeView<'static>, problem| {
-        let view =
-            view.with_shadow(|it| (it.status.problem, it.status.message) = (problem, Some("no answer")));
+        let view = view.with_shadow(|it| {
+            (it.status.problem, it.status.message) = (problem, Some("no answer"))
+        });
         let reason = decide(&fleet(), &view).reason;
-        (reason.as_str(), reason.message().ends_with(": \"no answer\""))
+        (
+            reason.as_str(),
+            reason.message().ends_with(": \"no answer\""),
+        )
     };
     let staging = updating(StagedAndPerformedUpdate, Idle);
-    let (unclaimed, claimed) = (granted(false).marked_by(&DRAINED), granted(true).marked_by(&DRAINED));
+    let (unclaimed, claimed) = (
+        granted(false).marked_by(&DRAINED),
+        granted(true).marked_by(&DRAINED),
+    );
     for problem in Problem::ALL {
         // What keeps an idle host from an update is over when it has begun.
-        let may_be = problem != Problem::NoUpdateChosen && Reason::WORDS.contains(&problem.as_str());
+        let may_be =
+            problem != Problem::NoUpdateChosen && Reason::WORDS.contains(&problem.as_str());
         let wrong = may_be.then_some((problem.as_str(), true));
         // A host that goes down answers nothing.
         let of_claimed = wrong.filter(|_| problem != Problem::HostUnreachable);
         for (view, well, wrong) in [
             (staging, "Staging", wrong),
-            (staging.with_shadow(|it| it.status.attempt = None), "Starting", wrong),
+            (
+                staging.with_shadow(|it| it.status.attempt = None),
+                "Starting",
+                wrong,
+            ),
             (unclaimed, "RebootGranted", wrong),
             (claimed, "Rebooting", of_claimed),
         ] {
-            assert_eq!(told(view, Some(problem)), wrong.unwrap_or((well, false)), "{problem}");
+            assert_eq!(
+                told(view, Some(problem)),
+                wrong.unwrap_or((well, false)),
+                "{problem}"
+            );
         }
     }
-    assert_eq!(told(staging, Some(Problem::HostUnreachable)).0, "HostUnreachable");
+    assert_eq!(
+        told(staging, Some(Problem::HostUnreachable)).0,
+        "HostUnreachable"
+    );
 }
 
 /// It runs the update, and its agent cannot ask it.
 #[test]
 fn a_silent_host_that_is_back_says_so() {
     let says = |problem| {
-        granted(true)
-            .rebooted(NEW)
-            .with_shadow(|it| (it.status.problem, it.status.message) = (Some(problem), Some("no answer")))
+        granted(true).rebooted(NEW).with_shadow(|it| {
+            (it.status.problem, it.status.message) = (Some(problem), Some("no answer"))
+        })
     };
     let reason = |problem| decide(&fleet(), &says(problem)).reason;
-    assert_eq!(reason(Problem::HostUnreachable), Reason::HostUnreachable("no answer"));
+    assert_eq!(
+        reason(Problem::HostUnreachable),
+        Reason::HostUnreachable("no answer")
+    );
     assert_eq!(reason(Problem::StepFailed), Reason::NotReported);
 }

@@ -8,21 +8,39 @@ use crate::status::going_back;
 
 /// Runs the newer version, and its host chooses the older one.
 fn chooses_older(name: &'static str) -> NodeView<'static> {
-    idle().named(name).in_pool(0).with_node(|node| node.version = Some(NEW)).with_shadow(|shadow| {
-        (shadow.status.current_version, shadow.status.target_version) = (Some(NEW), Some(OLD));
-    })
+    idle()
+        .named(name)
+        .in_pool(0)
+        .with_node(|node| node.version = Some(NEW))
+        .with_shadow(|shadow| {
+            (shadow.status.current_version, shadow.status.target_version) = (Some(NEW), Some(OLD));
+        })
 }
 
 #[test]
 fn a_downgrade_waits_neither_for_order_nor_for_age() {
-    let first = FirstPool { pool: "canary", standing: FirstPoolStanding::NotDone };
+    let first = FirstPool {
+        pool: "canary",
+        standing: FirstPoolStanding::NotDone,
+    };
     for (what, spec, forth) in [
-        ("order", json!({"after": [{"pool": "canary"}]}), Reason::WaitingForPool(first)),
-        ("age", json!({"versions": {"minAge": "72h"}}), Reason::VersionTooYoung(Until::Unknown)),
+        (
+            "order",
+            json!({"after": [{"pool": "canary"}]}),
+            Reason::WaitingForPool(first),
+        ),
+        (
+            "age",
+            json!({"versions": {"minAge": "72h"}}),
+            Reason::VersionTooYoung(Until::Unknown),
+        ),
     ] {
         let rules = rules(&spec);
         let pools = [pool("web", &rules)];
-        let fleet = FleetFacts { pools: &pools, ..without_slots() };
+        let fleet = FleetFacts {
+            pools: &pools,
+            ..without_slots()
+        };
         let (back, newer) = (chooses_older("brs-a"), idle().named("brs-b").in_pool(0));
         assert_eq!(decide(&fleet, &newer).reason, forth, "{what}");
         assert_eq!(slots(&fleet, &[back, newer]).taken, [0], "{what}");
@@ -40,33 +58,57 @@ fn a_downgrade_waits_for_everything_else() {
     for (what, pool, versions, reason) in [
         (
             "atLeast",
-            PoolFacts { rules: Some(&least), ..free.clone() },
+            PoolFacts {
+                rules: Some(&least),
+                ..free.clone()
+            },
             &NO_VERSIONS,
             Reason::VersionNotAllowed(OLD),
         ),
         (
             "windows",
-            PoolFacts { starts: outside, ..free.clone() },
+            PoolFacts {
+                starts: outside,
+                ..free.clone()
+            },
             &NO_VERSIONS,
             Reason::OutsideWindow(Until::Unknown),
         ),
         (
             "gates",
-            PoolFacts { gate: Some((GateState::Closed, "g")), ..free.clone() },
+            PoolFacts {
+                gate: Some((GateState::Closed, "g")),
+                ..free.clone()
+            },
             &NO_VERSIONS,
             Reason::GateClosed("g"),
         ),
-        ("limits", PoolFacts { limit: 0, ..free.clone() }, &NO_VERSIONS, Reason::LimitReached),
+        (
+            "limits",
+            PoolFacts {
+                limit: 0,
+                ..free.clone()
+            },
+            &NO_VERSIONS,
+            Reason::LimitReached,
+        ),
         ("halts", free.clone(), &halted, Reason::VersionHalted(OLD)),
     ] {
         let pools = [pool];
-        let fleet = FleetFacts { pools: &pools, versions, ..without_slots() };
+        let fleet = FleetFacts {
+            pools: &pools,
+            versions,
+            ..without_slots()
+        };
         let view = chooses_older("brs-a");
         assert_eq!(decide(&fleet, &view).reason, reason, "{what}");
         assert_eq!(slots(&fleet, &[view]).taken, [0_usize; 0], "{what}");
     }
     let pools = [free];
-    let fleet = FleetFacts { pools: &pools, ..without_slots() };
+    let fleet = FleetFacts {
+        pools: &pools,
+        ..without_slots()
+    };
     assert_eq!(
         slots(&fleet, &[chooses_older("brs-a"), chooses_older("brs-b")]).taken,
         [0],

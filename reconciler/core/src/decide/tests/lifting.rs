@@ -13,16 +13,28 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn halted(at: &str, reason: &str) -> VersionRecord {
-    let halt = Halt { at: at.to_owned(), reason: reason.to_owned(), ..Halt::default() };
-    VersionRecord { halted: Some(halt), ..VersionRecord::default() }
+    let halt = Halt {
+        at: at.to_owned(),
+        reason: reason.to_owned(),
+        ..Halt::default()
+    };
+    VersionRecord {
+        halted: Some(halt),
+        ..VersionRecord::default()
+    }
 }
 
 fn said(version: &str, halted_at: &str) -> AcknowledgedHalt {
-    AcknowledgedHalt { version: version.to_owned(), halted_at: halted_at.to_owned() }
+    AcknowledgedHalt {
+        version: version.to_owned(),
+        halted_at: halted_at.to_owned(),
+    }
 }
 
 fn message(versions: &[(&str, VersionRecord)], acknowledged: &[AcknowledgedHalt]) -> String {
-    let versions = versions.iter().map(|(version, record)| ((*version).to_owned(), record.clone()));
+    let versions = versions
+        .iter()
+        .map(|(version, record)| ((*version).to_owned(), record.clone()));
     DesiredCondition::halted("ns", &versions.collect(), acknowledged).message
 }
 
@@ -34,21 +46,39 @@ fn patch(message: &str) -> Value {
 
 #[test]
 fn one_command_lifts_all_halts() {
-    assert_eq!(message(&[("1.0.0", VersionRecord::default())], &[]), "no version is halted");
-    let one = [("1.20.0", halted("2026-11-21T02:00:00Z", "node-0 (FellBack)"))];
     assert_eq!(
-        message(&one, &[said("1.20.0", "2026-11-20T00:00:00Z"), said("0.9.0", "2026-11-20T00:00:00Z")]),
+        message(&[("1.0.0", VersionRecord::default())], &[]),
+        "no version is halted"
+    );
+    let one = [(
+        "1.20.0",
+        halted("2026-11-21T02:00:00Z", "node-0 (FellBack)"),
+    )];
+    assert_eq!(
+        message(
+            &one,
+            &[
+                said("1.20.0", "2026-11-20T00:00:00Z"),
+                said("0.9.0", "2026-11-20T00:00:00Z")
+            ]
+        ),
         "1.20.0: node-0 (FellBack); to go on: kubectl -n ns patch brf fleet --type=merge -p \
          '{\"spec\":{\"acknowledgedHalts\":[{\"version\":\"1.20.0\",\"haltedAt\":\"2026-11-21T02:00:00Z\"}]}}'"
     );
     let [one] = one;
     let two = [
         one,
-        ("1.21.0", halted("2026-11-22T02:00:00Z", "node-1 (FellBack)")),
+        (
+            "1.21.0",
+            halted("2026-11-22T02:00:00Z", "node-1 (FellBack)"),
+        ),
         ("1.19.0", VersionRecord::default()),
     ];
     let message = message(&two, &[said("1.19.0", "2026-11-01T00:00:00Z")]);
-    assert!(message.starts_with("1.20.0: node-0 (FellBack); 1.21.0: node-1 (FellBack); "), "{message}");
+    assert!(
+        message.starts_with("1.20.0: node-0 (FellBack); 1.21.0: node-1 (FellBack); "),
+        "{message}"
+    );
     assert_eq!(
         patch(&message),
         json!({"spec": {"acknowledgedHalts": [
@@ -62,12 +92,28 @@ fn one_command_lifts_all_halts() {
 #[test]
 fn a_command_is_never_cut() {
     let version = |nth: usize| format!("1.{nth}.0");
-    let versions: BTreeMap<String, VersionRecord> =
-        (0..64).map(|nth| (version(nth), halted("2026-11-21T02:00:00Z", &"é".repeat(256)))).collect();
+    let versions: BTreeMap<String, VersionRecord> = (0..64)
+        .map(|nth| {
+            (
+                version(nth),
+                halted("2026-11-21T02:00:00Z", &"é".repeat(256)),
+            )
+        })
+        .collect();
     let message = DesiredCondition::halted(&"n".repeat(63), &versions, &[]).message;
-    assert!((900..=MESSAGE_MAX).contains(&message.len()), "{}", message.len());
-    let named = patch(&message)["spec"]["acknowledgedHalts"].as_array().unwrap().len();
-    assert!(named > 8 && message.contains(&format!("…; to go on with {named} of 64: ")), "{message}");
+    assert!(
+        (900..=MESSAGE_MAX).contains(&message.len()),
+        "{}",
+        message.len()
+    );
+    let named = patch(&message)["spec"]["acknowledgedHalts"]
+        .as_array()
+        .unwrap()
+        .len();
+    assert!(
+        named > 8 && message.contains(&format!("…; to go on with {named} of 64: ")),
+        "{message}"
+    );
 }
 
 proptest! {

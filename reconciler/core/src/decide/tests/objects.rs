@@ -42,7 +42,13 @@ impl Dice<'_> {
     }
 
     pub(super) fn boot(&mut self) -> Option<&'static str> {
-        self.one_of(&[Some(FIRST_BOOT), Some(FIRST_BOOT), Some(FIRST_BOOT), Some(SECOND_BOOT), None])
+        self.one_of(&[
+            Some(FIRST_BOOT),
+            Some(FIRST_BOOT),
+            Some(FIRST_BOOT),
+            Some(SECOND_BOOT),
+            None,
+        ])
     }
 }
 
@@ -66,19 +72,29 @@ pub(super) fn node(name: &str, shadow: Option<&BottlerocketShadow>, dice: &mut D
         labels[names::CONTROL_PLANE_LABEL] = "".into();
     }
     let mut annotations = json!({});
-    for (annotation, one_in) in [(names::PAUSE_ANNOTATION, 10), (names::UPDATE_NOW_ANNOTATION, 6)] {
+    for (annotation, one_in) in [
+        (names::PAUSE_ANNOTATION, 10),
+        (names::UPDATE_NOW_ANNOTATION, 6),
+    ] {
         if dice.rarely(one_in) {
             annotations[annotation] = "true".into();
         }
     }
     if dice.rarely(24) {
-        annotations.as_object_mut().unwrap().extend((0..1_001).map(|it| (it.to_string(), "".into())));
+        annotations
+            .as_object_mut()
+            .unwrap()
+            .extend((0..1_001).map(|it| (it.to_string(), "".into())));
     }
     let running = spec.is_some_and(|spec| spec.state != State::Idle);
     if dice.rarely(3) != running {
-        annotations[names::MARKER_ANNOTATION] = marker(name, attempt, watched, dice).render().into();
+        annotations[names::MARKER_ANNOTATION] =
+            marker(name, attempt, watched, dice).render().into();
     }
-    for annotation in [names::DO_NOT_DISRUPT_ANNOTATION, names::SCALE_DOWN_DISABLED_ANNOTATION] {
+    for annotation in [
+        names::DO_NOT_DISRUPT_ANNOTATION,
+        names::SCALE_DOWN_DISABLED_ANNOTATION,
+    ] {
         if dice.rarely(4) {
             annotations[annotation] = "true".into();
         }
@@ -90,9 +106,17 @@ pub(super) fn node(name: &str, shadow: Option<&BottlerocketShadow>, dice: &mut D
         }
     }
     let ready = if dice.rarely(7) { "False" } else { "True" };
-    let version = dice.one_of(&if watched { [NEW, NEW, OLD] } else { [OLD, OLD, NEW] });
+    let version = dice.one_of(&if watched {
+        [NEW, NEW, OLD]
+    } else {
+        [OLD, OLD, NEW]
+    });
     let variant = dice.one_of(&["aws-k8s-1.36", "aws-k8s-1.36", "metal-k8s-1.36"]);
-    let os_image = if dice.rarely(16) { "another OS" } else { "Bottlerocket OS" };
+    let os_image = if dice.rarely(16) {
+        "another OS"
+    } else {
+        "Bottlerocket OS"
+    };
     let json = json!({
         "metadata": {"name": name, "uid": format!("node-{name}"), "labels": labels, "annotations": annotations,
             "creationTimestamp": dice.ago()},
@@ -112,7 +136,11 @@ pub(super) fn node(name: &str, shadow: Option<&BottlerocketShadow>, dice: &mut D
 
 fn marker(name: &str, attempt: u64, watched: bool, dice: &mut Dice<'_>) -> Marker {
     let marker = Marker {
-        shadow_uid: if dice.rarely(8) { "an earlier shadow".to_owned() } else { uid_of(name) },
+        shadow_uid: if dice.rarely(8) {
+            "an earlier shadow".to_owned()
+        } else {
+            uid_of(name)
+        },
         attempt: dice.one_of(&[attempt, attempt, 1, 2]),
         term: TERM - 1,
         evicted_owners: (!dice.rarely(2))
@@ -142,10 +170,24 @@ pub(super) fn shadow(name: &str, dice: &mut Dice<'_>) -> BottlerocketShadow {
     let states = State::ALL;
     let state = dice.one_of(&[states[0], states[0], states[1], states[2], states[3]]);
     // Mostly what the spec asks for, or what comes before it.
-    let reached = dice.one_of(&[state, state, state, State::Idle, states[4], states[1], states[2]]);
+    let reached = dice.one_of(&[
+        state,
+        state,
+        state,
+        State::Idle,
+        states[4],
+        states[1],
+        states[2],
+    ]);
     let attempt = dice.one_of(&[Some(1), Some(2), Some(1), None]);
-    let echoed = if dice.rarely(5) { dice.one_of(&[Some(1), None]) } else { attempt };
-    let problems = [None; Problem::ALL.len()].into_iter().chain(Problem::ALL.map(Some));
+    let echoed = if dice.rarely(5) {
+        dice.one_of(&[Some(1), None])
+    } else {
+        attempt
+    };
+    let problems = [None; Problem::ALL.len()]
+        .into_iter()
+        .chain(Problem::ALL.map(Some));
     let problems: Vec<Option<Problem>> = problems.collect();
     let mut reported = json!({
         "current_version": dice.one_of(&[OLD, OLD, NEW]), "problem": dice.one_of(&problems),
@@ -156,7 +198,11 @@ pub(super) fn shadow(name: &str, dice: &mut Dice<'_>) -> BottlerocketShadow {
     if dice.rarely(4) {
         reported["reboot_requested"] = json!(dice.boot());
     }
-    let owner = if dice.rarely(12) { "an earlier node".to_owned() } else { format!("node-{name}") };
+    let owner = if dice.rarely(12) {
+        "an earlier node".to_owned()
+    } else {
+        format!("node-{name}")
+    };
     let json = json!({
         "apiVersion": BottlerocketShadow::api_version(&()), "kind": "BottlerocketShadow",
         "metadata": {"name": names::shadow_name(name), "namespace": "ns", "uid": uid_of(name), "generation": 3,

@@ -24,29 +24,91 @@ fn decided(
     starts: Starts<'static>,
     ledger_term: u64,
 ) -> Option<Write<'static>> {
-    let fleet = FleetFacts { ledger_term: Some(ledger_term), starts, ..FleetFacts::EXAMPLE };
-    assert_eq!(opt_in(&FleetFacts { alone: false, ..fleet }, node), None, "another operator is here");
+    let fleet = FleetFacts {
+        ledger_term: Some(ledger_term),
+        starts,
+        ..FleetFacts::EXAMPLE
+    };
+    assert_eq!(
+        opt_in(
+            &FleetFacts {
+                alone: false,
+                ..fleet
+            },
+            node
+        ),
+        None,
+        "another operator is here"
+    );
     opt_in(&fleet, node)
 }
 
 #[test]
 fn only_undecided_bottlerocket_nodes_are_opted_in() {
     let os = |os_image| UnmanagedNode { os_image, ..BARE };
-    let label = |label| UnmanagedNode { label: Some(label), ..BARE };
+    let label = |label| UnmanagedNode {
+        label: Some(label),
+        ..BARE
+    };
     for (says, node, starts, term, wanted) in [
         ("a host without the label", BARE, Starts::Open, 4, true),
-        ("outside of the window", BARE, Starts::OutsideWindow(Until::Unknown), 4, true),
-        ("before there is a shadow to prove admission on", BARE, Starts::AdmissionNotEnforced, 4, true),
+        (
+            "outside of the window",
+            BARE,
+            Starts::OutsideWindow(Until::Unknown),
+            4,
+            true,
+        ),
+        (
+            "before there is a shadow to prove admission on",
+            BARE,
+            Starts::AdmissionNotEnforced,
+            4,
+            true,
+        ),
         ("a paused fleet", BARE, Starts::Paused, 4, false),
         ("another leads", BARE, Starts::Open, 5, false),
         ("left out", label("none"), Starts::Open, 4, false),
-        ("of an earlier interface", label("1.0.0"), Starts::Open, 4, false),
+        (
+            "of an earlier interface",
+            label("1.0.0"),
+            Starts::Open,
+            4,
+            false,
+        ),
         ("labelled with nothing", label(""), Starts::Open, 4, false),
         ("labelled already", label("2.0.0"), Starts::Open, 4, false),
-        ("Debian", os("Debian GNU/Linux 13 (trixie)"), Starts::Open, 4, false),
-        ("a name that contains it", os("Not Bottlerocket OS 1.19.4"), Starts::Open, 4, false),
-        ("its kubelet has said nothing yet", os(""), Starts::Open, 4, false),
-        ("a new one", UnmanagedNode { young: true, ..BARE }, Starts::Open, 4, false),
+        (
+            "Debian",
+            os("Debian GNU/Linux 13 (trixie)"),
+            Starts::Open,
+            4,
+            false,
+        ),
+        (
+            "a name that contains it",
+            os("Not Bottlerocket OS 1.19.4"),
+            Starts::Open,
+            4,
+            false,
+        ),
+        (
+            "its kubelet has said nothing yet",
+            os(""),
+            Starts::Open,
+            4,
+            false,
+        ),
+        (
+            "a new one",
+            UnmanagedNode {
+                young: true,
+                ..BARE
+            },
+            Starts::Open,
+            4,
+            false,
+        ),
     ] {
         assert_eq!(decided(&node, starts, term).is_some(), wanted, "{says}");
     }
@@ -67,14 +129,32 @@ fn the_label_needs_the_node_as_seen() {
     };
     for (says, node, taken) in [
         ("as it was seen", node("u", BARE.os_image, None), true),
-        ("another of this name", node("v", BARE.os_image, None), false),
-        ("another system", node("u", "Debian GNU/Linux 13", None), false),
-        ("somebody was faster", node("u", BARE.os_image, Some("none")), false),
+        (
+            "another of this name",
+            node("v", BARE.os_image, None),
+            false,
+        ),
+        (
+            "another system",
+            node("u", "Debian GNU/Linux 13", None),
+            false,
+        ),
+        (
+            "somebody was faster",
+            node("u", BARE.os_image, Some("none")),
+            false,
+        ),
     ] {
         let mut after = node.clone();
         assert_eq!(apply(&write, &mut after).is_ok(), taken, "{says}");
         let labelled = after.metadata.labels.unwrap_or_default();
-        let value = labelled.get(names::UPDATER_INTERFACE_LABEL).map(String::as_str);
-        assert_eq!(value == Some(names::UPDATER_INTERFACE_VERSION), taken, "{says}");
+        let value = labelled
+            .get(names::UPDATER_INTERFACE_LABEL)
+            .map(String::as_str);
+        assert_eq!(
+            value == Some(names::UPDATER_INTERFACE_VERSION),
+            taken,
+            "{says}"
+        );
     }
 }

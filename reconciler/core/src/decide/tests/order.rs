@@ -8,24 +8,45 @@ fn in_zone(name: &'static str, zone: &'static str) -> NodeView<'static> {
 }
 
 fn order(views: &[NodeView<'_>]) -> Vec<String> {
-    candidates(&without_slots(), views).into_iter().map(|index| views[index].shadow_name.to_owned()).collect()
+    candidates(&without_slots(), views)
+        .into_iter()
+        .map(|index| views[index].shadow_name.to_owned())
+        .collect()
 }
 
 #[test]
 fn zones_take_turns() {
-    let nodes = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "y"), in_zone("d", "z")];
+    let nodes = [
+        in_zone("a", "x"),
+        in_zone("b", "x"),
+        in_zone("c", "y"),
+        in_zone("d", "z"),
+    ];
     assert_eq!(order(&nodes), ["a", "c", "d", "b"]);
     // In one of them something is going on already.
     let slots = slot("a", "a", 1);
-    let fleet = FleetFacts { slots: &slots, ..fleet() };
+    let fleet = FleetFacts {
+        slots: &slots,
+        ..fleet()
+    };
     assert_eq!(candidates(&fleet, &nodes), [2, 3, 1]);
 }
 
 #[test]
 fn asked_for_first_failed_and_own_last() {
-    let failures = Failures { count: 1, ..Failures::default() };
-    let mut nodes = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x"), in_zone("d", "x")];
-    shadow(&mut nodes[0], |shadow| shadow.spec.failures = Some(&failures));
+    let failures = Failures {
+        count: 1,
+        ..Failures::default()
+    };
+    let mut nodes = [
+        in_zone("a", "x"),
+        in_zone("b", "x"),
+        in_zone("c", "x"),
+        in_zone("d", "x"),
+    ];
+    shadow(&mut nodes[0], |shadow| {
+        shadow.spec.failures = Some(&failures)
+    });
     node(&mut nodes[1], |node| node.runs_this_process = true);
     node(&mut nodes[3], |node| node.update_now = true);
     assert_eq!(order(&nodes), ["d", "c", "b", "a"]);
@@ -49,6 +70,8 @@ fn no_lie_of_an_agent_jumps_the_queue() {
         shadow.status.current_version = Some("0.0.1");
         shadow.status.crash_count = Some(0);
     });
-    shadow(&mut nodes[0], |shadow| shadow.status.crash_count = Some(1000));
+    shadow(&mut nodes[0], |shadow| {
+        shadow.status.crash_count = Some(1000)
+    });
     assert_eq!(order(&nodes), order(&honest));
 }

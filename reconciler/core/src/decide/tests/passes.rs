@@ -11,7 +11,9 @@ use proptest::test_runner::TestRunner;
 
 use super::fleets::{Fleet, never};
 use super::versions::carry_out;
-use crate::decide::{Abort, Decision, Effect, Milestone, Reason, fleet as decide_all, node as decide, slots};
+use crate::decide::{
+    Abort, Decision, Effect, Milestone, Reason, fleet as decide_all, node as decide, slots,
+};
 use crate::facts::{BetweenUpdates, NodeView};
 use crate::window::Starts;
 
@@ -21,17 +23,27 @@ const PASSES_MAX: usize = 16;
 pub(super) fn fleet() -> impl Strategy<Value = Fleet> {
     // A zero chooses what is usual. Of a union each byte would have a generator of its own, which costs more than a pass.
     let tame = any::<u16>().prop_map(|it| if it < 0xc000 { 0 } else { it.to_le_bytes()[0] });
-    let row = || prop_oneof![prop::collection::vec(tame.clone(), 96), prop::collection::vec(any::<u8>(), 96)];
+    let row = || {
+        prop_oneof![
+            prop::collection::vec(tame.clone(), 96),
+            prop::collection::vec(any::<u8>(), 96)
+        ]
+    };
     (prop::collection::vec(row(), 1..6), row()).prop_map(|(nodes, all)| Fleet::of(&nodes, &all))
 }
 
 /// Names of the shadows that get a slot, or one for another attempt.
-pub(super) fn taken(before: &BottlerocketFleetStatus, write: Option<&Write<'_>>) -> BTreeSet<String> {
+pub(super) fn taken(
+    before: &BottlerocketFleetStatus,
+    write: Option<&Write<'_>>,
+) -> BTreeSet<String> {
     let sets = write.into_iter().flat_map(|write| &write.sets);
     sets.filter_map(|(field, value)| match (field, value) {
         (Field::Slot(name), Value::Slot(slot)) => {
-            let held =
-                before.slots.get(*name).is_some_and(|it| (&it.uid, it.attempt) == (&slot.uid, slot.attempt));
+            let held = before
+                .slots
+                .get(*name)
+                .is_some_and(|it| (&it.uid, it.attempt) == (&slot.uid, slot.attempt));
             (!held).then(|| (*name).to_owned())
         }
         _ => None,
@@ -40,7 +52,10 @@ pub(super) fn taken(before: &BottlerocketFleetStatus, write: Option<&Write<'_>>)
 }
 
 /// The records of versions after this write.
-fn records(before: &BottlerocketFleetStatus, write: Option<&Write<'_>>) -> BTreeMap<String, VersionRecord> {
+fn records(
+    before: &BottlerocketFleetStatus,
+    write: Option<&Write<'_>>,
+) -> BTreeMap<String, VersionRecord> {
     let mut records = before.versions.clone();
     if let Some(write) = write {
         carry_out(&mut records, write);
@@ -49,7 +64,8 @@ fn records(before: &BottlerocketFleetStatus, write: Option<&Write<'_>>) -> BTree
 }
 
 pub(super) fn is_idle(view: &NodeView<'_>) -> bool {
-    view.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle)
+    view.shadow
+        .is_some_and(|shadow| shadow.spec.state == State::Idle)
 }
 
 /// What is done although the condition does not say that the node moves.
@@ -58,10 +74,15 @@ fn is_house_keeping(decision: &Decision<'_>, view: &NodeView<'_>) -> bool {
         (Some(Effect::CreateShadow { .. }), Reason::NotReported | Reason::NodeChangesDenied(_))
         | (
             Some(Effect::DeleteShadow { .. }),
-            Reason::NodeGone | Reason::NodeReplaced | Reason::NotLabelled | Reason::NodeChangesDenied(_),
+            Reason::NodeGone
+            | Reason::NodeReplaced
+            | Reason::NotLabelled
+            | Reason::NodeChangesDenied(_),
         ) => true,
         // What was left on a node that is not ours any more.
-        (Some(Effect::Write(write)), Reason::NotLabelled) => matches!(write.object, Object::Node(_)),
+        (Some(Effect::Write(write)), Reason::NotLabelled) => {
+            matches!(write.object, Object::Node(_))
+        }
         // It is tried, and refused.
         (Some(Effect::Write(write)), Reason::NodeChangesDenied(_)) => {
             only_undoes(write) || matches!(write.object, Object::ShadowSpec(_))
@@ -76,15 +97,25 @@ fn is_house_keeping(decision: &Decision<'_>, view: &NodeView<'_>) -> bool {
 
 /// Does this write of a Node take away what we did to it, and add nothing?
 fn only_undoes(write: &Write<'_>) -> bool {
-    write.sets.iter().all(|(field, value)| *field == Field::Marker || *value == Value::Absent)
+    write
+        .sets
+        .iter()
+        .all(|(field, value)| *field == Field::Marker || *value == Value::Absent)
 }
 
 /// Otherwise the properties would say little.
 #[test]
 fn random_fleets_get_everywhere() {
     let mut runner = TestRunner::deterministic();
-    let all = Reason::WORDS.iter().copied().filter(|word| !["NotLeading", "NotUnderstood"].contains(word));
-    let others = ["a slot is taken", "a version is halted", "a reboot is granted"];
+    let all = Reason::WORDS
+        .iter()
+        .copied()
+        .filter(|word| !["NotLeading", "NotUnderstood"].contains(word));
+    let others = [
+        "a slot is taken",
+        "a version is halted",
+        "a reboot is granted",
+    ];
     let mut missing: BTreeSet<&str> = all.chain(others).collect();
     for _ in 0..16384 {
         if missing.is_empty() {
@@ -94,12 +125,23 @@ fn random_fleets_get_everywhere() {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
         let chosen = slots(&observed.fleet, &observed.views);
-        let decided: Vec<_> = observed.views.iter().map(|view| decide(&observed.fleet, view)).collect();
-        let grants = decided.iter().any(|decision| matches!(decision.effect, Some(Effect::Grant { .. })));
+        let decided: Vec<_> = observed
+            .views
+            .iter()
+            .map(|view| decide(&observed.fleet, view))
+            .collect();
+        let grants = decided
+            .iter()
+            .any(|decision| matches!(decision.effect, Some(Effect::Grant { .. })));
         let met = [!chosen.taken.is_empty(), !chosen.halted.is_empty(), grants];
         let together = decide_all(&observed).nodes;
         let reasons = decided.iter().chain(&together).map(|it| it.reason);
-        missing.retain(|word| others.iter().zip(met).all(|(other, met)| !met || other != word));
+        missing.retain(|word| {
+            others
+                .iter()
+                .zip(met)
+                .all(|(other, met)| !met || other != word)
+        });
         for reason in reasons {
             missing.remove(reason.as_str());
         }

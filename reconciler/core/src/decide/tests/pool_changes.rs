@@ -7,7 +7,9 @@ use super::world::{NEW, OLD};
 use crate::decide::node as decide;
 use crate::known::{Known, KnownDrain};
 use crate::policy::Policy;
-use crate::tests::world::{NOW, annotated, cluster, known, labels, observe_knowing, pool, put_ledger, with};
+use crate::tests::world::{
+    NOW, annotated, cluster, known, labels, observe_knowing, pool, put_ledger, with,
+};
 
 /// What becomes of an update whose image is staged, with these pools and this fleet; cordoned already, or not.
 fn reason(pools: &[(&str, Value)], fleet_spec: &Value, cordoned: bool) -> String {
@@ -20,7 +22,10 @@ fn reason(pools: &[(&str, Value)], fleet_spec: &Value, cordoned: bool) -> String
         drain_started_at: then(),
         ..Marker::default()
     };
-    let mut node = with(json!({"spec": {"unschedulable": cordoned}}), &labels(json!({"tier": "web"})));
+    let mut node = with(
+        json!({"spec": {"unschedulable": cordoned}}),
+        &labels(json!({"tier": "web"})),
+    );
     if cordoned {
         node = with(node, &annotated(names::MARKER_ANNOTATION, marker.render()));
     }
@@ -29,64 +34,132 @@ fn reason(pools: &[(&str, Value)], fleet_spec: &Value, cordoned: bool) -> String
     let status = json!({"current_version": OLD, "target_version": NEW, "current_state": "StagedAndPerformedUpdate",
         "boot_id": "boot-1", "attempt": 1});
     let mut cluster = cluster([("n", node)], [("brs-n", spec, status)]);
-    let slot = json!({"uid": "uid-brs-n", "attempt": 1, "version": NEW, "pool": "web", "since": NOW});
+    let slot =
+        json!({"uid": "uid-brs-n", "attempt": 1, "version": NEW, "pool": "web", "since": NOW});
     let status = json!({"slots": {"brs-n": slot}, "seen": {NEW: "2026-11-21T03:00:00Z"}});
     put_ledger(&mut cluster, fleet_spec.clone(), status);
     cluster.replace(pools.iter().map(|(name, spec)| pool(name, spec.clone())));
     // Its pods are known, and none is left.
     let drains = [("brs-n".to_owned(), KnownDrain::default())].into();
-    let (known, policy) = (Known { drains, ..known(&cluster) }, Policy::default());
+    let (known, policy) = (
+        Known {
+            drains,
+            ..known(&cluster)
+        },
+        Policy::default(),
+    );
     let observed = observe_knowing(&cluster, &known, &policy, NOW);
     format!("{:?}", decide(&observed.fleet, &observed.views[0]).reason)
 }
 
 fn web(change: &Value) -> Value {
-    with(json!({"nodeSelector": {"matchLabels": {"tier": "web"}}}), change)
+    with(
+        json!({"nodeSelector": {"matchLabels": {"tier": "web"}}}),
+        change,
+    )
 }
 
 #[test]
 fn each_change_of_a_pool_is_heeded_until_the_cordon() {
-    let freeze = json!([{"name": "x", "start": "2026-11-21T00:00:00Z", "end": "2026-11-22T00:00:00Z"}]);
+    let freeze =
+        json!([{"name": "x", "start": "2026-11-21T00:00:00Z", "end": "2026-11-22T00:00:00Z"}]);
     let (closed, goes_on) = ("Aborting(PoolClosed)", "Cordoning");
     for (change, expected) in [
         (json!({}), goes_on),
         (json!({"paused": true}), closed),
         (json!({"freezes": freeze}), closed),
-        (json!({"windows": [{"schedule": "0 12 * * *", "duration": "1h"}]}), closed),
-        (json!({"windows": [{"schedule": "0 3 * * *", "duration": "2h"}]}), goes_on),
+        (
+            json!({"windows": [{"schedule": "0 12 * * *", "duration": "1h"}]}),
+            closed,
+        ),
+        (
+            json!({"windows": [{"schedule": "0 3 * * *", "duration": "2h"}]}),
+            goes_on,
+        ),
         (json!({"versions": {"below": NEW}}), closed),
         (json!({"versions": {"atLeast": "9.0.0"}}), closed),
         (json!({"versions": {"minAge": "72h"}}), closed),
         (json!({"versions": {"minAge": "1h"}}), goes_on),
         (json!({"after": [{"pool": "canary"}]}), closed),
-        (json!({"windows": [{"schedule": "not at all", "duration": "1h"}]}), closed),
+        (
+            json!({"windows": [{"schedule": "not at all", "duration": "1h"}]}),
+            closed,
+        ),
         (json!({"maxUnavailable": "1%"}), goes_on),
         (json!({"topology": {"mode": "OneAtATime"}}), goes_on),
         (json!({"drain": {"timeout": "1s"}}), goes_on),
-        (json!({"drain": {"loadBalancerDelay": "1m"}}), "ExcludedFromLoadBalancers"),
-        (json!({"soak": {"readyFor": "2h", "workloadsTimeout": "0s"}}), goes_on),
+        (
+            json!({"drain": {"loadBalancerDelay": "1m"}}),
+            "ExcludedFromLoadBalancers",
+        ),
+        (
+            json!({"soak": {"readyFor": "2h", "workloadsTimeout": "0s"}}),
+            goes_on,
+        ),
         (json!({"priority": 7}), goes_on),
     ] {
         let pools = [("web", web(&change))];
         assert_eq!(reason(&pools, &json!({}), false), expected, "{change}");
-        assert_eq!(reason(&pools, &json!({}), true), "Draining", "cordoned, {change}");
+        assert_eq!(
+            reason(&pools, &json!({}), true),
+            "Draining",
+            "cordoned, {change}"
+        );
     }
 }
 
 #[test]
 fn a_node_may_change_hands_in_mid_update() {
-    let (other, all) = (json!({"nodeSelector": {"matchLabels": {"tier": "db"}}}), json!({}));
+    let (other, all) = (
+        json!({"nodeSelector": {"matchLabels": {"tier": "db"}}}),
+        json!({}),
+    );
     let paused = json!({"priority": 1, "paused": true});
     let hold = json!({"unpooledNodes": "Hold"});
     let (closed, goes_on) = ("Aborting(PoolClosed)", "Cordoning");
     for (what, pools, fleet, expected) in [
-        ("no pool selects it any more", vec![("web", other.clone())], json!({}), goes_on),
-        ("the same, and the fleet holds such nodes", vec![("web", other)], hold, closed),
-        ("two contend for it", vec![("a", all.clone()), ("web", web(&json!({})))], json!({}), closed),
-        ("a higher pool owns it", vec![("a", paused), ("web", web(&json!({})))], json!({}), closed),
-        ("the whole fleet is paused", vec![("web", web(&json!({})))], json!({"paused": true}), closed),
-        ("the same, in the default pool", vec![], json!({"paused": true}), closed),
-        ("its pool is gone, and another one owns it", vec![("a", all)], json!({}), goes_on),
+        (
+            "no pool selects it any more",
+            vec![("web", other.clone())],
+            json!({}),
+            goes_on,
+        ),
+        (
+            "the same, and the fleet holds such nodes",
+            vec![("web", other)],
+            hold,
+            closed,
+        ),
+        (
+            "two contend for it",
+            vec![("a", all.clone()), ("web", web(&json!({})))],
+            json!({}),
+            closed,
+        ),
+        (
+            "a higher pool owns it",
+            vec![("a", paused), ("web", web(&json!({})))],
+            json!({}),
+            closed,
+        ),
+        (
+            "the whole fleet is paused",
+            vec![("web", web(&json!({})))],
+            json!({"paused": true}),
+            closed,
+        ),
+        (
+            "the same, in the default pool",
+            vec![],
+            json!({"paused": true}),
+            closed,
+        ),
+        (
+            "its pool is gone, and another one owns it",
+            vec![("a", all)],
+            json!({}),
+            goes_on,
+        ),
     ] {
         assert_eq!(reason(&pools, &fleet, false), expected, "{what}");
         assert_eq!(reason(&pools, &fleet, true), "Draining", "cordoned, {what}");

@@ -13,9 +13,14 @@ fn claimed<'a>(view: &NodeView<'a>) -> Option<NodeView<'a>> {
     let (node, mut shadow) = (view.node?, view.shadow?);
     shadow.spec.state = RebootedIntoUpdate;
     shadow.spec.attempt = Some(1);
-    (shadow.spec.reboot_from_boot_id, shadow.status.reboot_requested) =
-        (Some(node.boot_id), Some(node.boot_id));
-    Some(NodeView { shadow: Some(shadow), ..*view })
+    (
+        shadow.spec.reboot_from_boot_id,
+        shadow.status.reboot_requested,
+    ) = (Some(node.boot_id), Some(node.boot_id));
+    Some(NodeView {
+        shadow: Some(shadow),
+        ..*view
+    })
 }
 
 proptest! {

@@ -10,7 +10,9 @@ use super::world::*;
 use crate::decide::records::{Records, forgotten};
 
 fn at(second: usize) -> String {
-    Timestamp::from_second(i64::try_from(second).unwrap()).unwrap().to_string()
+    Timestamp::from_second(i64::try_from(second).unwrap())
+        .unwrap()
+        .to_string()
 }
 
 /// A record that was first seen, and halted if it is, at this time.
@@ -24,13 +26,20 @@ fn record(seen: usize, nodes: &[&str], halted: bool) -> VersionRecord {
     VersionRecord {
         first_seen: Some(at(seen)),
         failures: nodes.iter().map(failure).collect(),
-        halted: halted.then(|| Halt { at: at(seen), reason: String::new(), ..Halt::default() }),
+        halted: halted.then(|| Halt {
+            at: at(seen),
+            reason: String::new(),
+            ..Halt::default()
+        }),
         ..VersionRecord::default()
     }
 }
 
 fn forgotten_of(all: &[(&str, VersionRecord)], running: &[&str]) -> Vec<String> {
-    let records: Records<'_> = all.iter().map(|(version, record)| (*version, record)).collect();
+    let records: Records<'_> = all
+        .iter()
+        .map(|(version, record)| (*version, record))
+        .collect();
     let found = forgotten(&records, |version| running.contains(&version), |_| false);
     found.into_iter().map(str::to_owned).collect()
 }
@@ -38,22 +47,47 @@ fn forgotten_of(all: &[(&str, VersionRecord)], running: &[&str]) -> Vec<String> 
 #[test]
 fn a_node_alone_holds_one_halt() {
     let halt = |seen, nodes: &[&str]| record(seen, nodes, true);
-    let all = [("1.0.1", halt(1, &["a"])), ("1.0.2", halt(2, &["a"])), ("1.0.3", halt(3, &["b"]))];
+    let all = [
+        ("1.0.1", halt(1, &["a"])),
+        ("1.0.2", halt(2, &["a"])),
+        ("1.0.3", halt(3, &["b"])),
+    ];
     assert_eq!(forgotten_of(&all, &[]), ["1.0.1"]);
     let both = [("1.0.1", halt(1, &["a", "b"])), ("1.0.2", halt(2, &["a"]))];
-    assert_eq!(forgotten_of(&both, &[]), [""; 0], "b has failed nothing else");
-    let three = [("1.0.1", halt(1, &["a", "b"])), ("1.0.2", halt(2, &["a"])), ("1.0.3", halt(3, &["b"]))];
+    assert_eq!(
+        forgotten_of(&both, &[]),
+        [""; 0],
+        "b has failed nothing else"
+    );
+    let three = [
+        ("1.0.1", halt(1, &["a", "b"])),
+        ("1.0.2", halt(2, &["a"])),
+        ("1.0.3", halt(3, &["b"])),
+    ];
     assert_eq!(forgotten_of(&three, &[]), ["1.0.1"]);
     let unknown = [("1.0.1", halt(1, &[])), ("1.0.2", halt(2, &["a"]))];
-    assert_eq!(forgotten_of(&unknown, &[]), [""; 0], "nobody knows whose it is");
-    let without = [("1.0.1", halt(1, &["a"])), ("1.0.2", record(2, &["a"], false))];
-    assert_eq!(forgotten_of(&without, &[]), [""; 0], "only a halt replaces a halt");
+    assert_eq!(
+        forgotten_of(&unknown, &[]),
+        [""; 0],
+        "nobody knows whose it is"
+    );
+    let without = [
+        ("1.0.1", halt(1, &["a"])),
+        ("1.0.2", record(2, &["a"], false)),
+    ];
+    assert_eq!(
+        forgotten_of(&without, &[]),
+        [""; 0],
+        "only a halt replaces a halt"
+    );
 }
 
 #[test]
 fn what_matters_least_goes_first() {
     let fill = |count| {
-        (0..count).map(|nth| (format!("2.0.{nth}"), record(100 + nth, &[], true))).collect::<Vec<_>>()
+        (0..count)
+            .map(|nth| (format!("2.0.{nth}"), record(100 + nth, &[], true)))
+            .collect::<Vec<_>>()
     };
     let others = [
         ("1.0.1", record(1, &["a"], false)),
@@ -69,7 +103,10 @@ fn what_matters_least_goes_first() {
         (0, &["1.0.3", "1.0.4", "1.0.2", "1.0.1"]),
     ] {
         let filled = fill(VERSION_RECORDS_MAX - room);
-        let mut all: Vec<_> = filled.iter().map(|(version, it)| (version.as_str(), it.clone())).collect();
+        let mut all: Vec<_> = filled
+            .iter()
+            .map(|(version, it)| (version.as_str(), it.clone()))
+            .collect();
         all.extend(others.clone());
         assert_eq!(forgotten_of(&all, &["1.0.2"]), expected, "room for {room}");
     }
@@ -113,29 +150,55 @@ proptest! {
 
 #[test]
 fn records_are_bounded() {
-    let old = |n: usize| (format!("1.0.{n}"), VersionRecord { succeeded: 1, ..VersionRecord::default() });
+    let old = |n: usize| {
+        (
+            format!("1.0.{n}"),
+            VersionRecord {
+                succeeded: 1,
+                ..VersionRecord::default()
+            },
+        )
+    };
     let mut versions: BTreeMap<String, VersionRecord> = (0..VERSION_RECORDS_MAX).map(old).collect();
     versions.get_mut("1.0.0").unwrap().halted = Some(Halt::default());
     let fell_back = failures("FellBack");
-    let fleet = FleetFacts { versions: &versions, ..fleet() };
+    let fleet = FleetFacts {
+        versions: &versions,
+        ..fleet()
+    };
     let write = slots(&fleet, &[over(Some(&fell_back))]).write.unwrap();
     let forgotten: Vec<_> = versions
         .keys()
         .filter(|version| sets(&write, Field::VersionRecord(version)) == Some(Value::Absent))
         .collect();
-    assert_eq!(forgotten, ["1.0.1"], "one makes room, and a halt is not forgotten");
+    assert_eq!(
+        forgotten,
+        ["1.0.1"],
+        "one makes room, and a halt is not forgotten"
+    );
 }
 
 #[test]
 fn full_of_halts_nothing_unknown_begins() {
     let many = |nth: usize| (format!("1.0.{nth}"), halted(failed(&[&format!("n{nth}")])));
     let versions: BTreeMap<String, VersionRecord> = (0..VERSION_RECORDS_MAX).map(many).collect();
-    let full = FleetFacts { versions: &versions, ..without_slots() };
+    let full = FleetFacts {
+        versions: &versions,
+        ..without_slots()
+    };
     assert_eq!(decide(&full, &idle()).reason, Reason::TooManyVersionsHalted);
     assert_eq!(slots(&full, &[idle()]).write, None);
     // Whose version is halted is told that, and a failure for which there is no room does not keep its slot.
     let fell_back = failures("FellBack");
-    let write = slots(&FleetFacts { slots: &SLOT, ..full }, &[over(Some(&fell_back))]).write.unwrap();
+    let write = slots(
+        &FleetFacts {
+            slots: &SLOT,
+            ..full
+        },
+        &[over(Some(&fell_back))],
+    )
+    .write
+    .unwrap();
     assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
     assert_eq!(sets(&write, Field::VersionRecord(NEW)), None);
     let (mut one_less, mut one_goes_on) = (versions.clone(), versions.clone());

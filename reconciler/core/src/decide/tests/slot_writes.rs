@@ -17,11 +17,21 @@ fn a_slot_says_since_when_for_which_version_and_pool() {
         version: Some(NEW.into()),
         ..Slot::default()
     };
-    let taken = |fleet: &FleetFacts<'_>, view| slot_of(&take_slots(fleet, &[view]).write.unwrap(), SHADOW);
+    let taken =
+        |fleet: &FleetFacts<'_>, view| slot_of(&take_slots(fleet, &[view]).write.unwrap(), SHADOW);
     assert_eq!(taken(&without_slots(), idle()), Some(slot.clone()));
     let pools: [PoolFacts<'_>; 1] = [zones::pool("web")];
-    let in_pool = FleetFacts { pools: &pools, ..without_slots() };
-    assert_eq!(taken(&in_pool, idle().in_pool(0)), Some(Slot { pool: Some("web".into()), ..slot }));
+    let in_pool = FleetFacts {
+        pools: &pools,
+        ..without_slots()
+    };
+    assert_eq!(
+        taken(&in_pool, idle().in_pool(0)),
+        Some(Slot {
+            pool: Some("web".into()),
+            ..slot
+        })
+    );
 }
 
 /// What is said of a change of the ledger, and the change.
@@ -34,12 +44,18 @@ fn slots_are_taken_only_on_what_was_read() {
     let write = take_slots(&fleet, &[idle()]).write.unwrap();
     let ledger = ledger(&fleet);
     let changes: [Change; 4] = [
-        ("another one leads", |ledger| ledger.status.as_mut().unwrap().term = Some(5)),
+        ("another one leads", |ledger| {
+            ledger.status.as_mut().unwrap().term = Some(5)
+        }),
         ("another node has a slot", |ledger| {
             ledger.status.as_mut().unwrap().slots = slot("brs-other", "other", 1);
         }),
-        ("a person has paused the fleet", |ledger| ledger.metadata.generation = Some(6)),
-        ("the fleet is another one", |ledger| ledger.metadata.uid = Some("another".into())),
+        ("a person has paused the fleet", |ledger| {
+            ledger.metadata.generation = Some(6)
+        }),
+        ("the fleet is another one", |ledger| {
+            ledger.metadata.uid = Some("another".into())
+        }),
     ];
     assert_eq!(apply(&write, &mut ledger.clone()), Ok(()));
     for (says, change) in changes {
@@ -52,9 +68,15 @@ fn slots_are_taken_only_on_what_was_read() {
 /// A record is set on the record that was read.
 #[test]
 fn records_are_tested_as_they_were_read() {
-    let record = VersionRecord { succeeded: 3, ..VersionRecord::default() };
+    let record = VersionRecord {
+        succeeded: 3,
+        ..VersionRecord::default()
+    };
     let versions = BTreeMap::from([(NEW.to_owned(), record.clone())]);
-    let fleet = FleetFacts { versions: &versions, ..without_slots() };
+    let fleet = FleetFacts {
+        versions: &versions,
+        ..without_slots()
+    };
     let other = "1.21.0";
     for (field, expected) in [
         (Field::VersionRecord(NEW), Value::VersionRecord(record)),
@@ -80,11 +102,20 @@ fn unavailable_nodes_use_up_the_limit_and_no_slots() {
     ] {
         let views = names.iter().enumerate().map(|(at, name)| {
             let view: NodeView<'_> = idle();
-            view.named(name).with_node(|node| node.ready = at >= unavailable)
+            view.named(name)
+                .with_node(|node| node.ready = at >= unavailable)
         });
         let views: Vec<_> = views.collect();
-        let budget = FailureBudget { unproven: None, proven: None };
-        let fleet = FleetFacts { default_pool: limited(limit), ceiling: u64::MAX, budget, ..without_slots() };
+        let budget = FailureBudget {
+            unproven: None,
+            proven: None,
+        };
+        let fleet = FleetFacts {
+            default_pool: limited(limit),
+            ceiling: u64::MAX,
+            budget,
+            ..without_slots()
+        };
         assert_eq!(take_slots(&fleet, &views).taken.len(), taken, "{says}");
     }
 }
@@ -94,12 +125,18 @@ fn unavailable_nodes_use_up_the_limit_and_no_slots() {
 #[test]
 fn a_slot_is_given_back_once_nothing_is_left_of_its_update() {
     let over = idle().with_shadow(|it| (it.spec.attempt, it.status.attempt) = (Some(1), Some(1)));
-    let gone = NodeView { shadow: None, ..over }.with_node(|node| node.labelled = false);
+    let gone = NodeView {
+        shadow: None,
+        ..over
+    }
+    .with_node(|node| node.labelled = false);
     let another = over.with_shadow(|shadow| shadow.uid = "another");
     // By reference: before Rust 1.97 two closures called with the same copy can share it, and one sees what the other changes
     // (https://github.com/rust-lang/rust/issues/155241).
     let marked = |view: &NodeView<'static>| view.with_node(|node| node.marker = Some(&*CORDONED));
-    let busy = |view: &NodeView<'static>| view.with_shadow(|it| it.status.current_state = Some(ErrorReset));
+    let busy = |view: &NodeView<'static>| {
+        view.with_shadow(|it| it.status.current_state = Some(ErrorReset))
+    };
     let late = |view: &NodeView<'static>| busy(view).with(|view| view.time.step_overdue = true);
     for (says, view, expected) in [
         ("its attempt is over", over, true),
@@ -107,22 +144,58 @@ fn a_slot_is_given_back_once_nothing_is_left_of_its_update() {
         ("the agent is not done in time", late(&over), true),
         ("the node is still marked", marked(&over), false),
         ("its node is not Ready", over.not_ready(), true),
-        ("its attempt has not begun", over.with_shadow(|it| it.spec.attempt = None), false),
-        ("it runs", over.with_shadow(|it| it.spec.state = MonitoringUpdate), false),
+        (
+            "its attempt has not begun",
+            over.with_shadow(|it| it.spec.attempt = None),
+            false,
+        ),
+        (
+            "it runs",
+            over.with_shadow(|it| it.spec.state = MonitoringUpdate),
+            false,
+        ),
         ("its node is gone", NodeView { node: None, ..over }, true),
         ("its shadow is gone, and its node opted out", gone, true),
-        ("the same, and the node is not Ready", gone.not_ready(), false),
-        ("the same, and the node is still marked", marked(&gone), false),
-        ("its shadow is gone, and comes again", gone.with_node(|node| node.labelled = true), false),
+        (
+            "the same, and the node is not Ready",
+            gone.not_ready(),
+            false,
+        ),
+        (
+            "the same, and the node is still marked",
+            marked(&gone),
+            false,
+        ),
+        (
+            "its shadow is gone, and comes again",
+            gone.with_node(|node| node.labelled = true),
+            false,
+        ),
         ("its shadow was made again", another, true),
-        ("the same, and its node is not Ready", another.not_ready(), false),
-        ("the same, and the node is still marked", marked(&another), false),
+        (
+            "the same, and its node is not Ready",
+            another.not_ready(),
+            false,
+        ),
+        (
+            "the same, and the node is still marked",
+            marked(&another),
+            false,
+        ),
         ("the same, and the agent is not done", busy(&another), false),
-        ("the same, and the agent is not done in time", late(&another), true),
+        (
+            "the same, and the agent is not done in time",
+            late(&another),
+            true,
+        ),
     ] {
         let (fleet, views) = (fleet(), [view]);
         let freed = slots::Holders::of(&fleet, &views).freed;
-        assert_eq!(freed.iter().any(|(name, _)| *name == SHADOW), expected, "{says}");
+        assert_eq!(
+            freed.iter().any(|(name, _)| *name == SHADOW),
+            expected,
+            "{says}"
+        );
     }
 }
 
@@ -132,16 +205,36 @@ fn who_has_a_slot_counts_once() {
     let away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate).not_ready();
     let other = idle().named("brs-other");
     for (limit, taken) in [(1, vec![]), (2, vec![1])] {
-        let fleet = FleetFacts { default_pool: limited(limit), ceiling: limit, ..fleet() };
-        assert_eq!(take_slots(&fleet, &[away, other]).taken, taken, "a limit of {limit}");
+        let fleet = FleetFacts {
+            default_pool: limited(limit),
+            ceiling: limit,
+            ..fleet()
+        };
+        assert_eq!(
+            take_slots(&fleet, &[away, other]).taken,
+            taken,
+            "a limit of {limit}"
+        );
     }
 }
 
 /// What the fleet's status shows as its limit.
 #[test]
 fn no_more_slots_are_told_of_than_there_can_be() {
-    let pools = [PoolFacts { limit: 3, ..zones::pool("a") }, PoolFacts { limit: 4, ..zones::pool("b") }];
-    let empty = [PoolFacts { nodes: 0, ..zones::pool("a") }];
+    let pools = [
+        PoolFacts {
+            limit: 3,
+            ..zones::pool("a")
+        },
+        PoolFacts {
+            limit: 4,
+            ..zones::pool("b")
+        },
+    ];
+    let empty = [PoolFacts {
+        nodes: 0,
+        ..zones::pool("a")
+    }];
     for (says, pools, unpooled, limit, ceiling, expected) in [
         ("no pools", &[][..], 0, 2, u64::MAX, 2),
         ("pools own all nodes", &pools[..], 0, 2, u64::MAX, 7),
@@ -150,8 +243,17 @@ fn no_more_slots_are_told_of_than_there_can_be() {
         ("a pool without nodes", &empty[..], 5, 2, u64::MAX, 2),
         ("unlimited", &pools[..], 5, u64::MAX, u64::MAX, 500),
     ] {
-        let default_pool = &PoolFacts { nodes: unpooled, limit, ..PoolFacts::DEFAULT };
-        let fleet = FleetFacts { ceiling, default_pool, pools, ..without_slots() };
+        let default_pool = &PoolFacts {
+            nodes: unpooled,
+            limit,
+            ..PoolFacts::DEFAULT
+        };
+        let fleet = FleetFacts {
+            ceiling,
+            default_pool,
+            pools,
+            ..without_slots()
+        };
         assert_eq!(fleet.total_limit(), expected, "{says}");
     }
 }

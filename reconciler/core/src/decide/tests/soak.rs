@@ -19,10 +19,16 @@ fn the_soak_ends_when_workloads_are_back() {
         (Evicted::Unknown, false, true, Reason::Monitoring),
         (Evicted::Unknown, true, true, Reason::Finishing),
     ] {
-        let mut view = NodeView { evicted, ..watched() };
+        let mut view = NodeView {
+            evicted,
+            ..watched()
+        };
         (view.time.soak_over, view.time.workloads_overdue) = (soak_over, overdue);
         let decision = decide(&fleet(), &view);
-        assert_eq!(decision.reason, reason, "{evicted:?}, overdue: {overdue}, soak over: {soak_over}");
+        assert_eq!(
+            decision.reason, reason,
+            "{evicted:?}, overdue: {overdue}, soak over: {soak_over}"
+        );
         let ends = reason == Reason::Finishing;
         assert_eq!(decision.effect.is_some(), ends, "{reason:?}");
         assert!(!ends || next_state(&decision) == Some(Idle), "{reason:?}");
@@ -32,33 +38,68 @@ fn the_soak_ends_when_workloads_are_back() {
 #[test]
 fn workloads_that_stay_away_end_the_update_as_updated() {
     let of = |evicted| {
-        let view = NodeView { evicted, ..watched() }.with(|view| view.time.workloads_overdue = true);
+        let view = NodeView {
+            evicted,
+            ..watched()
+        }
+        .with(|view| view.time.workloads_overdue = true);
         let decision = decide(&fleet(), &view);
         assert_eq!(failures_of(&decision), None, "{evicted:?}");
         decision.milestone
     };
     assert_eq!(of(MISSING), Some(Milestone::UpdatedWithoutWorkloads));
-    assert_eq!([of(Evicted::Back), of(Evicted::Unknown)], [Some(Milestone::Updated); 2]);
+    assert_eq!(
+        [of(Evicted::Back), of(Evicted::Unknown)],
+        [Some(Milestone::Updated); 2]
+    );
     // Its slot is given back, and the version has been reached.
-    let ledger = slots(&fleet(), &[versions::over(None).rebooted(NEW)]).write.unwrap();
+    let ledger = slots(&fleet(), &[versions::over(None).rebooted(NEW)])
+        .write
+        .unwrap();
     assert_eq!(sets(&ledger, Field::Slot(SHADOW)), Some(Value::Absent));
-    assert_eq!(record_of(&ledger, Field::VersionRecord(NEW)).unwrap().succeeded, 1);
+    assert_eq!(
+        record_of(&ledger, Field::VersionRecord(NEW))
+            .unwrap()
+            .succeeded,
+        1
+    );
 }
 
 #[test]
 fn a_node_without_label_waits_for_none() {
-    let view = NodeView { evicted: MISSING, ..watched() }.with_node(|node| node.labelled = false);
-    assert_eq!(decide(&fleet(), &view).reason, Reason::Aborting(Abort::NotLabelled));
+    let view = NodeView {
+        evicted: MISSING,
+        ..watched()
+    }
+    .with_node(|node| node.labelled = false);
+    assert_eq!(
+        decide(&fleet(), &view).reason,
+        Reason::Aborting(Abort::NotLabelled)
+    );
 }
 
 #[test]
 fn given_up_in_service_keeps_no_slot() {
     let (shadow_uid, evicted_owners) = (UID.to_owned(), BTreeMap::from([(CART.to_owned(), 1)]));
-    let owners = Marker { shadow_uid, attempt: 1, evicted_owners, ..Marker::default() };
-    for (marker, ready, undone) in
-        [(&owners, false, true), (&owners, true, true), (&DRAINED, false, false), (&DRAINED, true, true)]
-    {
-        let view = updating(Idle, Idle).marked_by(marker).with_node(|node| node.ready = ready);
-        assert_eq!(decide(&fleet(), &view).effect.is_some(), undone, "{marker:?}, Ready: {ready}");
+    let owners = Marker {
+        shadow_uid,
+        attempt: 1,
+        evicted_owners,
+        ..Marker::default()
+    };
+    for (marker, ready, undone) in [
+        (&owners, false, true),
+        (&owners, true, true),
+        (&DRAINED, false, false),
+        (&DRAINED, true, true),
+    ] {
+        let view = updating(Idle, Idle)
+            .marked_by(marker)
+            .with_node(|node| node.ready = ready);
+        assert_eq!(
+            decide(&fleet(), &view).effect.is_some(),
+            undone,
+            "{marker:?}, Ready: {ready}"
+        );
     }
 }

@@ -8,32 +8,68 @@ fn a_staged_node_is_taken_out_in_order() {
     let mut view = staged();
     (view.time.exclude, view.time.exclusion_over) = (true, false);
     let decision = decide(&fleet, &view);
-    assert_eq!(sets(write(&decision), Field::ExcludedFromLoadBalancers), Some(Value::Set));
+    assert_eq!(
+        sets(write(&decision), Field::ExcludedFromLoadBalancers),
+        Some(Value::Set)
+    );
     assert_eq!(sets(write(&decision), Field::Unschedulable), None);
 
-    let excluded =
-        Marker { shadow_uid: UID.into(), attempt: 1, excluded_at: Some("then".into()), ..Marker::default() };
-    node(&mut view, |node| (node.marker, node.excluded) = (Some(&excluded), true));
-    assert_eq!(decide(&fleet, &view).reason, Reason::ExcludedFromLoadBalancers);
+    let excluded = Marker {
+        shadow_uid: UID.into(),
+        attempt: 1,
+        excluded_at: Some("then".into()),
+        ..Marker::default()
+    };
+    node(&mut view, |node| {
+        (node.marker, node.excluded) = (Some(&excluded), true)
+    });
+    assert_eq!(
+        decide(&fleet, &view).reason,
+        Reason::ExcludedFromLoadBalancers
+    );
     view.time.exclusion_over = true;
     let decision = decide(&fleet, &view);
-    assert_eq!(sets(write(&decision), Field::Unschedulable), Some(Value::Set));
-    assert_eq!(sets(write(&decision), Field::UpdatingTaint), Some(Value::Set));
+    assert_eq!(
+        sets(write(&decision), Field::Unschedulable),
+        Some(Value::Set)
+    );
+    assert_eq!(
+        sets(write(&decision), Field::UpdatingTaint),
+        Some(Value::Set)
+    );
 
     // By the leader before this one.
-    let cordoned = Marker { term: 3, ..marker(1, false) };
+    let cordoned = Marker {
+        term: 3,
+        ..marker(1, false)
+    };
     marked(&mut view, &cordoned);
     assert_eq!(decide(&fleet, &view).effect, Some(Effect::Evict));
     view.pods.drained = true;
     let granted = |view: &NodeView<'_>, claim| {
         let decision = decide(&fleet, view);
         assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
-        assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), Some(Value::text(FIRST_BOOT)));
-        assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, claim)));
-        let Some(Effect::Grant { confirm, .. }) = decision.effect else { panic!("it is a grant") };
+        assert_eq!(
+            sets(write(&decision), Field::SpecRebootFromBootId),
+            Some(Value::text(FIRST_BOOT))
+        );
+        assert!(
+            write(&decision)
+                .tests
+                .contains(&(Field::StatusRebootRequested, claim))
+        );
+        let Some(Effect::Grant { confirm, .. }) = decision.effect else {
+            panic!("it is a grant")
+        };
         assert!(confirm.tests.contains(&(Field::Unschedulable, Value::Set)));
-        let Some(Value::Marker(marker)) = sets(&confirm, Field::Marker) else { panic!("it marks the Node") };
-        assert_eq!(marker.drained_at.as_deref(), Some(fleet.now), "it is drained now");
+        let Some(Value::Marker(marker)) = sets(&confirm, Field::Marker) else {
+            panic!("it marks the Node")
+        };
+        assert_eq!(
+            marker.drained_at.as_deref(),
+            Some(fleet.now),
+            "it is drained now"
+        );
         assert_eq!(marker.term, fleet.term, "by this leader");
     };
     granted(&view, Value::Absent);
@@ -41,7 +77,9 @@ fn a_staged_node_is_taken_out_in_order() {
     node(&mut view, |node| node.marker = Some(&*DRAINED));
     granted(&view, Value::Absent);
     // A claim of an earlier boot is spent.
-    shadow(&mut view, |shadow| shadow.status.reboot_requested = Some("an earlier boot"));
+    shadow(&mut view, |shadow| {
+        shadow.status.reboot_requested = Some("an earlier boot")
+    });
     granted(&view, Value::text("an earlier boot"));
 }
 
@@ -54,10 +92,22 @@ fn each_step_reaches_its_milestone() {
         ("it begins", idle(), Some(Milestone::Started)),
         ("it is staged", staged(), Some(Milestone::Cordoned)),
         ("pods are evicted", cordoned, None),
-        ("uncordoned", cordoned.with_node(|it| it.unschedulable = false), Some(Milestone::CordonedAgain)),
-        ("pods return", cordoned.with(|it| it.pods.returning = &owners), Some(Milestone::PodsLeft)),
+        (
+            "uncordoned",
+            cordoned.with_node(|it| it.unschedulable = false),
+            Some(Milestone::CordonedAgain),
+        ),
+        (
+            "pods return",
+            cordoned.with(|it| it.pods.returning = &owners),
+            Some(Milestone::PodsLeft),
+        ),
         ("it is back, and monitored", back, None),
-        ("it fell back", back.rebooted(OLD), Some(Milestone::Aborted(Abort::FellBack))),
+        (
+            "it fell back",
+            back.rebooted(OLD),
+            Some(Milestone::Aborted(Abort::FellBack)),
+        ),
         ("it was monitored", watched(), Some(Milestone::Updated)),
     ] {
         assert_eq!(decide(&fleet(), &view).milestone, milestone, "{what}");
@@ -66,11 +116,26 @@ fn each_step_reaches_its_milestone() {
 
 #[test]
 fn no_node_is_emptied_without_admission() {
-    let alone = FleetFacts { enforced: false, ..fleet() };
-    for (fleet, exclude) in [(alone, false), (FleetFacts { starts: Starts::Paused, ..alone }, true)] {
+    let alone = FleetFacts {
+        enforced: false,
+        ..fleet()
+    };
+    for (fleet, exclude) in [
+        (alone, false),
+        (
+            FleetFacts {
+                starts: Starts::Paused,
+                ..alone
+            },
+            true,
+        ),
+    ] {
         let view = staged().with(|view| view.time.exclude = exclude);
         let decision = decide(&fleet, &view);
-        assert_eq!((decision.effect, decision.reason), (None, Reason::AdmissionNotEnforced));
+        assert_eq!(
+            (decision.effect, decision.reason),
+            (None, Reason::AdmissionNotEnforced)
+        );
         let effect = decide(&fleet, &view.marked_by(&CORDONED)).effect;
         assert_eq!(effect, Some(Effect::Evict), "what has begun goes on");
     }
@@ -80,21 +145,39 @@ fn no_node_is_emptied_without_admission() {
 fn without_a_slot_no_node_is_emptied() {
     assert_eq!(decide(&without_slots(), &staged()).effect, None);
     let other = slot(SHADOW, "an earlier shadow", 1);
-    assert_eq!(decide(&FleetFacts { slots: &other, ..fleet() }, &staged()).effect, None);
+    assert_eq!(
+        decide(
+            &FleetFacts {
+                slots: &other,
+                ..fleet()
+            },
+            &staged()
+        )
+        .effect,
+        None
+    );
 }
 
 #[test]
 fn a_cordon_that_was_there_before_stays() {
-    let decision = decide(&fleet(), &staged().with_node(|node| node.unschedulable = true));
+    let decision = decide(
+        &fleet(),
+        &staged().with_node(|node| node.unschedulable = true),
+    );
     let marker = marker_of(&decision);
     assert_eq!(marker.cordoned_at, None);
     assert_eq!(sets(write(&decision), Field::Unschedulable), None);
 
-    let back = updating(RebootedIntoUpdate, RebootedIntoUpdate).marked_by(&marker).rebooted(NEW);
+    let back = updating(RebootedIntoUpdate, RebootedIntoUpdate)
+        .marked_by(&marker)
+        .rebooted(NEW);
     let decision = decide(&fleet(), &back);
     assert_eq!(decision.reason, Reason::ReturningToService);
     assert_eq!(sets(write(&decision), Field::Unschedulable), None);
-    assert_eq!(sets(write(&decision), Field::UpdatingTaint), Some(Value::Absent));
+    assert_eq!(
+        sets(write(&decision), Field::UpdatingTaint),
+        Some(Value::Absent)
+    );
 }
 
 #[test]
@@ -103,13 +186,26 @@ fn an_uncordoned_node_is_cordoned_and_drained_again() {
     assert_eq!(decide(&fleet(), &view).reason, Reason::RebootGranted);
     let view = view.with_node(|node| node.unschedulable = false);
     let decision = decide(&fleet(), &view);
-    assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), Some(Value::Absent));
-    assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, Value::Absent)));
+    assert_eq!(
+        sets(write(&decision), Field::SpecRebootFromBootId),
+        Some(Value::Absent)
+    );
+    assert!(
+        write(&decision)
+            .tests
+            .contains(&(Field::StatusRebootRequested, Value::Absent))
+    );
 
-    let decision = decide(&fleet(), &view.with_shadow(|shadow| shadow.spec.reboot_from_boot_id = None));
+    let decision = decide(
+        &fleet(),
+        &view.with_shadow(|shadow| shadow.spec.reboot_from_boot_id = None),
+    );
     let marker = marker_of(&decision);
     assert_eq!((marker.drained_at, marker.was_drained), (None, true));
-    assert_eq!(sets(write(&decision), Field::Unschedulable), Some(Value::Set));
+    assert_eq!(
+        sets(write(&decision), Field::Unschedulable),
+        Some(Value::Set)
+    );
 }
 
 #[test]
@@ -119,47 +215,132 @@ fn pods_after_the_drain_are_evicted_first() {
     view.pods.drained = false;
     let decision = decide(&fleet(), &view);
     let marker = marker_of(&decision);
-    assert_eq!((marker.drained_at.as_deref(), marker.was_drained), (None, true));
-    assert_eq!(marker.drain_started_at, DRAINED.drain_started_at, "the deadline stays what it is");
-    assert!(write(&decision).tests.contains(&(Field::Unschedulable, Value::Set)));
+    assert_eq!(
+        (marker.drained_at.as_deref(), marker.was_drained),
+        (None, true)
+    );
+    assert_eq!(
+        marker.drain_started_at, DRAINED.drain_started_at,
+        "the deadline stays what it is"
+    );
+    assert!(
+        write(&decision)
+            .tests
+            .contains(&(Field::Unschedulable, Value::Set))
+    );
     assert_eq!(decision.reason, Reason::Draining);
 
     view.pods.known = false;
     let decision = decide(&fleet(), &view);
-    assert_eq!((decision.effect, decision.reason), (None, Reason::Draining), "a new leader looks first");
+    assert_eq!(
+        (decision.effect, decision.reason),
+        (None, Reason::Draining),
+        "a new leader looks first"
+    );
 
-    view.pods = PodFacts { known: true, drained: true, ..view.pods };
+    view.pods = PodFacts {
+        known: true,
+        drained: true,
+        ..view.pods
+    };
     let decision = decide(&fleet(), &view);
     assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
     let Some(Effect::Grant { confirm, .. }) = &decision.effect else {
         panic!("on a fresh list: {decision:?}")
     };
-    assert!(confirm.tests.contains(&(Field::Unschedulable, Value::Set)), "and on the Node as it is then");
-    assert!(confirm.tests.iter().any(|(field, value)| *field == Field::Marker && *value != Value::Absent));
-    assert_eq!(decision.reason, Reason::Draining, "nothing is granted before");
+    assert!(
+        confirm.tests.contains(&(Field::Unschedulable, Value::Set)),
+        "and on the Node as it is then"
+    );
+    assert!(
+        confirm
+            .tests
+            .iter()
+            .any(|(field, value)| *field == Field::Marker && *value != Value::Absent)
+    );
+    assert_eq!(
+        decision.reason,
+        Reason::Draining,
+        "nothing is granted before"
+    );
 }
 
 #[test]
 fn a_drain_without_grant_ends_by_deadline() {
-    let looked = |known, drained| PodFacts { known, drained, ..PodFacts::default() };
+    let looked = |known, drained| PodFacts {
+        known,
+        drained,
+        ..PodFacts::default()
+    };
     let (timed_out, goes_on) = (Reason::Aborting(Abort::DrainTimedOut), Reason::Draining);
     let granted = Some(RebootedIntoUpdate);
     for (says, pods, unschedulable, force, reason, next) in [
-        ("its pods cannot be looked at", looked(false, false), true, false, timed_out, Some(Idle)),
-        ("its pods come back each time", looked(true, false), true, false, timed_out, Some(Idle)),
-        ("no fresh list agrees", looked(true, true), true, false, timed_out, Some(Idle)),
-        ("with force they are deleted", looked(true, false), true, true, goes_on, None),
-        ("with force it is tried on", looked(true, true), true, true, goes_on, granted),
-        ("uncordoned after its drain", looked(true, true), false, false, Reason::Cordoning, None),
+        (
+            "its pods cannot be looked at",
+            looked(false, false),
+            true,
+            false,
+            timed_out,
+            Some(Idle),
+        ),
+        (
+            "its pods come back each time",
+            looked(true, false),
+            true,
+            false,
+            timed_out,
+            Some(Idle),
+        ),
+        (
+            "no fresh list agrees",
+            looked(true, true),
+            true,
+            false,
+            timed_out,
+            Some(Idle),
+        ),
+        (
+            "with force they are deleted",
+            looked(true, false),
+            true,
+            true,
+            goes_on,
+            None,
+        ),
+        (
+            "with force it is tried on",
+            looked(true, true),
+            true,
+            true,
+            goes_on,
+            granted,
+        ),
+        (
+            "uncordoned after its drain",
+            looked(true, true),
+            false,
+            false,
+            Reason::Cordoning,
+            None,
+        ),
     ] {
-        let view = staged().marked_by(&DRAINED).with_node(|node| node.unschedulable = unschedulable);
+        let view = staged()
+            .marked_by(&DRAINED)
+            .with_node(|node| node.unschedulable = unschedulable);
         let mut view = NodeView { pods, ..view };
         view.time.drain_overdue = true;
         let decision = decide(&FleetFacts { force, ..fleet() }, &view);
-        assert_eq!((decision.reason, next_state(&decision)), (reason, next), "{says}");
+        assert_eq!(
+            (decision.reason, next_state(&decision)),
+            (reason, next),
+            "{says}"
+        );
         view.time.drain_overdue = false;
         let decision = decide(&FleetFacts { force, ..fleet() }, &view);
-        assert!(!matches!(decision.reason, Reason::Aborting(_)), "in time: {says}");
+        assert!(
+            !matches!(decision.reason, Reason::Aborting(_)),
+            "in time: {says}"
+        );
     }
 }
 
@@ -176,10 +357,14 @@ fn empty_boot_id_in_mid_update_waits() {
         for view in [view, view.with(late), view.with(late).not_ready()] {
             let view = view.with_node(|node| node.boot_id = "");
             let decision = decide(&fleet(), &view);
-            assert_eq!((decision.effect, decision.reason.as_str()), (None, "NotUnderstood"));
+            assert_eq!(
+                (decision.effect, decision.reason.as_str()),
+                (None, "NotUnderstood")
+            );
             // A claim says that the host went down; nothing else does.
-            let counts =
-                view.time.step_overdue && !view.node.unwrap().ready && view.shadow.unwrap().is_claimed();
+            let counts = view.time.step_overdue
+                && !view.node.unwrap().ready
+                && view.shadow.unwrap().is_claimed();
             assert_eq!(slots(&fleet(), &[view]).write.is_some(), counts);
         }
     }
@@ -200,8 +385,14 @@ fn after_the_claim_only_the_node_counts() {
     node(&mut view, |node| node.paused = true);
     let decision = decide(&fleet(), &view);
     let sentence = decision.reason.message();
-    assert_eq!((decision.effect, decision.reason.as_str()), (None, "RebootOverdue"));
-    assert!(sentence.contains("reports from the same boot") && !sentence.contains("come back"), "{sentence}");
+    assert_eq!(
+        (decision.effect, decision.reason.as_str()),
+        (None, "RebootOverdue")
+    );
+    assert!(
+        sentence.contains("reports from the same boot") && !sentence.contains("come back"),
+        "{sentence}"
+    );
     node(&mut view, |node| node.agent_ready = false);
     let sentence = decide(&fleet(), &view).reason.message();
     assert!(sentence.contains("has not come back"), "{sentence}");
@@ -212,8 +403,9 @@ fn after_the_claim_only_the_node_counts() {
         (Problem::RebootRefused, Reason::RebootRefused("m")),
         (Problem::HostUnreachable, Reason::RebootOverdue("")),
     ] {
-        let says =
-            |status: &mut StatusFacts<'_>| (status.problem, status.message) = (Some(problem), Some("m"));
+        let says = |status: &mut StatusFacts<'_>| {
+            (status.problem, status.message) = (Some(problem), Some("m"))
+        };
         let view = view.with_shadow(|shadow| says(&mut shadow.status));
         let of = |view| decide(&fleet(), view).reason.as_str();
         assert_eq!(of(&view), reason.as_str(), "a host that lives");
@@ -222,16 +414,26 @@ fn after_the_claim_only_the_node_counts() {
     view.time.step_overdue = false;
 
     let mut view = view.rebooted(NEW);
-    assert_eq!(decide(&fleet(), &view.not_ready()).reason, Reason::Rebooting);
+    assert_eq!(
+        decide(&fleet(), &view.not_ready()).reason,
+        Reason::Rebooting
+    );
     // Ready in the new boot: back into service, whether the agent has said anything or not.
     let decision = decide(&fleet(), &view);
-    assert_eq!(sets(write(&decision), Field::Unschedulable), Some(Value::Absent));
+    assert_eq!(
+        sets(write(&decision), Field::Unschedulable),
+        Some(Value::Absent)
+    );
     let rest = marker_of(&decision);
     assert!(!rest.holds_changes() && !rest.evicted_owners.is_empty());
 
-    node(&mut view, |node| (node.unschedulable, node.tainted, node.marker) = (false, false, Some(&rest)));
+    node(&mut view, |node| {
+        (node.unschedulable, node.tainted, node.marker) = (false, false, Some(&rest))
+    });
     assert_eq!(decide(&fleet(), &view).reason, Reason::NotReported);
-    shadow(&mut view, |shadow| shadow.status.current_state = Some(RebootedIntoUpdate));
+    shadow(&mut view, |shadow| {
+        shadow.status.current_state = Some(RebootedIntoUpdate)
+    });
     assert_eq!(next_state(&decide(&fleet(), &view)), Some(MonitoringUpdate));
 }
 
@@ -247,44 +449,83 @@ fn upstreams_shadows_in_mid_update_are_adopted() {
     // Then it gets the slot's attempt, and is not uncordoned on the way.
     node(&mut view, |node| node.marker = Some(&adopted));
     let decision = decide(&fleet(), &view);
-    assert_eq!(sets(write(&decision), Field::SpecAttempt), Some(Value::Number(1)));
+    assert_eq!(
+        sets(write(&decision), Field::SpecAttempt),
+        Some(Value::Number(1))
+    );
     assert_eq!(sets(write(&decision), Field::Marker), None);
     // When it is drained then, the cordon is still ours to undo.
-    shadow(&mut view, |it| (it.spec.attempt, it.spec.baseline_boot_id) = (Some(1), Some(FIRST_BOOT)));
+    shadow(&mut view, |it| {
+        (it.spec.attempt, it.spec.baseline_boot_id) = (Some(1), Some(FIRST_BOOT))
+    });
     let draining = marker_of(&decide(&fleet(), &view));
     assert!(draining.drain_started_at.is_some() && draining.cordoned_at == adopted.cordoned_at);
 }
 
 #[test]
 fn upstreams_cordon_is_adopted_after_its_states() {
-    let rows = [(StagedAndPerformedUpdate, false), (RebootedIntoUpdate, true), (MonitoringUpdate, true)];
+    let rows = [
+        (StagedAndPerformedUpdate, false),
+        (RebootedIntoUpdate, true),
+        (MonitoringUpdate, true),
+    ];
     for (state, adopted) in rows {
         for (unschedulable, excluded) in [(true, false), (false, true), (true, true)] {
             let view = upstreams(state, StagedAndPerformedUpdate)
                 .with_node(|node| (node.unschedulable, node.excluded) = (unschedulable, excluded));
             let decision = decide(&fleet(), &view);
             let marks = sets(write(&decision), Field::Marker).is_some();
-            let marker = if marks { marker_of(&decision) } else { Marker::default() };
+            let marker = if marks {
+                marker_of(&decision)
+            } else {
+                Marker::default()
+            };
             let ours = (marker.cordoned_at.is_some(), marker.excluded_at.is_some());
-            assert_eq!(ours, (adopted && unschedulable, adopted && excluded), "{state:?}");
-            assert_eq!(marks, sets(write(&decision), Field::SpecAttempt).is_none(), "{state:?}");
-            assert_eq!(decision.reason, Reason::Starting(NEW), "it may not have to be emptied: {state:?}");
+            assert_eq!(
+                ours,
+                (adopted && unschedulable, adopted && excluded),
+                "{state:?}"
+            );
+            assert_eq!(
+                marks,
+                sets(write(&decision), Field::SpecAttempt).is_none(),
+                "{state:?}"
+            );
+            assert_eq!(
+                decision.reason,
+                Reason::Starting(NEW),
+                "it may not have to be emptied: {state:?}"
+            );
         }
     }
 }
 
 #[test]
 fn upstreams_cordon_stays_where_the_label_is_gone() {
-    for state in [StagedAndPerformedUpdate, RebootedIntoUpdate, MonitoringUpdate] {
+    for state in [
+        StagedAndPerformedUpdate,
+        RebootedIntoUpdate,
+        MonitoringUpdate,
+    ] {
         let mut view = upstreams(state, StagedAndPerformedUpdate).with_node(|node| {
             (node.labelled, node.unschedulable, node.excluded) = (false, true, true);
             node.version = Some(if state == MonitoringUpdate { NEW } else { OLD });
         });
         let decision = decide(&fleet(), &view);
-        assert_eq!(sets(write(&decision), Field::SpecAttempt), Some(Value::Number(1)), "{state:?}");
-        shadow(&mut view, |it| (it.spec.attempt, it.spec.baseline_boot_id) = (Some(1), Some(FIRST_BOOT)));
+        assert_eq!(
+            sets(write(&decision), Field::SpecAttempt),
+            Some(Value::Number(1)),
+            "{state:?}"
+        );
+        shadow(&mut view, |it| {
+            (it.spec.attempt, it.spec.baseline_boot_id) = (Some(1), Some(FIRST_BOOT))
+        });
         let decision = decide(&fleet(), &view);
-        assert_eq!(decision.reason, Reason::Aborting(Abort::NotLabelled), "{state:?}");
+        assert_eq!(
+            decision.reason,
+            Reason::Aborting(Abort::NotLabelled),
+            "{state:?}"
+        );
         assert_eq!(next_state(&decision), Some(Idle), "{state:?}");
     }
 }
@@ -292,11 +533,15 @@ fn upstreams_cordon_stays_where_the_label_is_gone() {
 /// Its host runs the update, whether it was seen to reboot or not.
 #[test]
 fn an_updated_host_is_neither_drained_nor_rebooted() {
-    for view in [staged().with_node(|node| node.version = Some(NEW)), staged().rebooted(NEW)] {
+    for view in [
+        staged().with_node(|node| node.version = Some(NEW)),
+        staged().rebooted(NEW),
+    ] {
         let decision = decide(&fleet(), &view);
         assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
         assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), None);
     }
-    let view = updating(RebootedIntoUpdate, RebootedIntoUpdate).with_node(|node| node.version = Some(NEW));
+    let view =
+        updating(RebootedIntoUpdate, RebootedIntoUpdate).with_node(|node| node.version = Some(NEW));
     assert_eq!(next_state(&decide(&fleet(), &view)), Some(MonitoringUpdate));
 }

@@ -11,15 +11,40 @@ type Row = (Field<'static>, fn(&mut Marker), fn(&mut NodeFacts<'_>));
 
 const OURS: Option<Words> = Some(Words::Ours);
 const ROWS: [Row; 5] = [
-    (Field::Unschedulable, |it| it.cordoned_at = Some("then".into()), |it| it.unschedulable = true),
-    (Field::ExcludedFromLoadBalancers, |it| it.excluded_at = Some("then".into()), |it| it.excluded = true),
-    (Field::UpdatingTaint, |it| it.tainted = true, |it| it.tainted = true),
-    (Field::DoNotDisrupt, |it| it.do_not_disrupt = true, |it| it.do_not_disrupt = OURS),
-    (Field::ScaleDownDisabled, |it| it.scale_down_disabled = true, |it| it.scale_down_disabled = OURS),
+    (
+        Field::Unschedulable,
+        |it| it.cordoned_at = Some("then".into()),
+        |it| it.unschedulable = true,
+    ),
+    (
+        Field::ExcludedFromLoadBalancers,
+        |it| it.excluded_at = Some("then".into()),
+        |it| it.excluded = true,
+    ),
+    (
+        Field::UpdatingTaint,
+        |it| it.tainted = true,
+        |it| it.tainted = true,
+    ),
+    (
+        Field::DoNotDisrupt,
+        |it| it.do_not_disrupt = true,
+        |it| it.do_not_disrupt = OURS,
+    ),
+    (
+        Field::ScaleDownDisabled,
+        |it| it.scale_down_disabled = true,
+        |it| it.scale_down_disabled = OURS,
+    ),
 ];
 
 fn nothing_done() -> Marker {
-    Marker { shadow_uid: UID.into(), attempt: 3, term: 2, ..Marker::default() }
+    Marker {
+        shadow_uid: UID.into(),
+        attempt: 3,
+        term: 2,
+        ..Marker::default()
+    }
 }
 
 #[test]
@@ -35,18 +60,36 @@ fn what_is_there_and_ours_is_undone() {
             }
             let write = undo(&node, &marker);
             let expected = (ours && there).then_some(Value::Absent);
-            assert_eq!(sets(&write, field), expected, "{field:?}, ours: {ours}, there: {there}");
-            assert_eq!(sets(&write, Field::Marker), Some(Value::Absent), "{field:?}");
-            assert_eq!(write.sets.len(), 1 + usize::from(ours && there), "{field:?}: nothing else");
+            assert_eq!(
+                sets(&write, field),
+                expected,
+                "{field:?}, ours: {ours}, there: {there}"
+            );
+            assert_eq!(
+                sets(&write, Field::Marker),
+                Some(Value::Absent),
+                "{field:?}"
+            );
+            assert_eq!(
+                write.sets.len(),
+                1 + usize::from(ours && there),
+                "{field:?}: nothing else"
+            );
         }
     }
 }
 
 #[test]
 fn past_retry_goes_with_the_next_change_of_the_node() {
-    let failed = |attempt| Failures { attempt, ..Failures::default() };
+    let failed = |attempt| Failures {
+        attempt,
+        ..Failures::default()
+    };
     let (failures, again) = (failed(2), failed(3));
-    let marker = Marker { tainted: true, ..nothing_done() };
+    let marker = Marker {
+        tainted: true,
+        ..nothing_done()
+    };
     for (retry, failures, marker, goes) in [
         (Some(2), Some(&again), Some(&marker), true),
         (Some(2), None, Some(&marker), true),
@@ -57,25 +100,47 @@ fn past_retry_goes_with_the_next_change_of_the_node() {
     ] {
         let view = idle()
             .with_node(|node| (node.retry, node.marker) = (retry, marker))
-            .with_shadow(|shadow| (shadow.spec.attempt, shadow.spec.failures) = (Some(3), failures));
+            .with_shadow(|shadow| {
+                (shadow.spec.attempt, shadow.spec.failures) = (Some(3), failures)
+            });
         let decision = decide(&without_slots(), &view);
-        let write = if let Some(Effect::Write(write)) = &decision.effect { Some(write) } else { None };
-        assert_eq!(write.is_some(), marker.is_some(), "it is worth no write of its own");
-        let number = write.and_then(|write| write.tests.iter().find(|(field, _)| *field == Field::Retry));
+        let write = if let Some(Effect::Write(write)) = &decision.effect {
+            Some(write)
+        } else {
+            None
+        };
+        assert_eq!(
+            write.is_some(),
+            marker.is_some(),
+            "it is worth no write of its own"
+        );
+        let number =
+            write.and_then(|write| write.tests.iter().find(|(field, _)| *field == Field::Retry));
         assert_eq!(number.is_some(), goes, "{retry:?} after {failures:?}");
-        assert_eq!(write.and_then(|write| sets(write, Field::Retry)).is_some(), goes);
-        let Some(write) = write.filter(|_| goes) else { continue };
+        assert_eq!(
+            write.and_then(|write| sets(write, Field::Retry)).is_some(),
+            goes
+        );
+        let Some(write) = write.filter(|_| goes) else {
+            continue;
+        };
         let node = |retry: &str| {
-            let annotations =
-                json!({names::MARKER_ANNOTATION: marker.map(Marker::render), names::RETRY_ANNOTATION: retry});
+            let annotations = json!({names::MARKER_ANNOTATION: marker.map(Marker::render), names::RETRY_ANNOTATION: retry});
             json!({"metadata": {"uid": "node-uid", "annotations": annotations}})
         };
         let read = node("2");
         let patch = write.patch(&read).unwrap();
         for (found, taken) in [("2", true), ("3", false)] {
             let mut found = node(found);
-            assert_eq!(json_patch::patch(&mut found, &patch).is_ok(), taken, "{patch}");
-            assert!(!taken || found["metadata"]["annotations"][names::RETRY_ANNOTATION].is_null(), "{found}");
+            assert_eq!(
+                json_patch::patch(&mut found, &patch).is_ok(),
+                taken,
+                "{patch}"
+            );
+            assert!(
+                !taken || found["metadata"]["annotations"][names::RETRY_ANNOTATION].is_null(),
+                "{found}"
+            );
         }
     }
 }
@@ -83,9 +148,19 @@ fn past_retry_goes_with_the_next_change_of_the_node() {
 #[test]
 fn owners_of_evicted_pods_stay_in_the_marker() {
     let evicted_owners = BTreeMap::from([("apps/v1/ReplicaSet/shop/cart".to_owned(), 3)]);
-    let rest = Marker { evicted_owners, ..nothing_done() };
-    let marker = Marker { tainted: true, drained_at: Some("then".into()), ..rest.clone() };
+    let rest = Marker {
+        evicted_owners,
+        ..nothing_done()
+    };
+    let marker = Marker {
+        tainted: true,
+        drained_at: Some("then".into()),
+        ..rest.clone()
+    };
     let node = idle().node.unwrap();
     let write = undo_and_keep_owners(&fleet(), &node, &marker, false);
-    assert_eq!(sets(&write, Field::Marker), Some(Value::Marker(std::borrow::Cow::Owned(rest))));
+    assert_eq!(
+        sets(&write, Field::Marker),
+        Some(Value::Marker(std::borrow::Cow::Owned(rest)))
+    );
 }

@@ -27,11 +27,19 @@ fn waited(view: &mut NodeView<'static>) {
 
 /// Nobody knows how to empty a node with more pods than are looked at, however its drain ends.
 fn crowded(view: &mut NodeView<'static>) {
-    view.pods = PodFacts { known: false, too_many: true, ..PodFacts::default() };
+    view.pods = PodFacts {
+        known: false,
+        too_many: true,
+        ..PodFacts::default()
+    };
 }
 
 fn taken(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> Vec<String> {
-    slots(fleet, views).taken.into_iter().map(|at| views[at].shadow_name.to_owned()).collect()
+    slots(fleet, views)
+        .taken
+        .into_iter()
+        .map(|at| views[at].shadow_name.to_owned())
+        .collect()
 }
 
 /// Two nodes that could begin.
@@ -41,7 +49,10 @@ fn two() -> [NodeView<'static>; 2] {
 
 #[test]
 fn who_cannot_be_emptied_is_passed_over() {
-    let by_force = FleetFacts { force: true, ..without_slots() };
+    let by_force = FleetFacts {
+        force: true,
+        ..without_slots()
+    };
     let rows: [(Change, Reason<'_>, &str); 4] = [
         // The deadline will see to it.
         (undrainable, Reason::CannotDrain(WHY), "brs-a"),
@@ -52,11 +63,23 @@ fn who_cannot_be_emptied_is_passed_over() {
     for (change, reason, with_force) in rows {
         let [first, second] = two();
         let first = first.with(change);
-        assert_eq!(taken(&without_slots(), &[first, second]), ["brs-b"], "{reason:?}");
+        assert_eq!(
+            taken(&without_slots(), &[first, second]),
+            ["brs-b"],
+            "{reason:?}"
+        );
         assert_eq!(decide(&without_slots(), &first).reason, reason);
-        assert_eq!(taken(&by_force, &[first, second]), [with_force], "{reason:?}, with force");
+        assert_eq!(
+            taken(&by_force, &[first, second]),
+            [with_force],
+            "{reason:?}, with force"
+        );
     }
-    assert_eq!(taken(&without_slots(), &two()), ["brs-a"], "looked at again");
+    assert_eq!(
+        taken(&without_slots(), &two()),
+        ["brs-a"],
+        "looked at again"
+    );
     assert!(Reason::CannotDrain(WHY).message().ends_with(WHY));
 }
 
@@ -67,9 +90,20 @@ fn unknown_pods_hold_the_nodes_place() {
     let next = slots(&without_slots(), &[first, second]);
     assert_eq!((next.write, next.preflight), (None, vec![0, 1]));
     let third = first.named("brs-c");
-    assert_eq!(slots(&without_slots(), &[first, second, third]).preflight, [0, 1], "and one follows");
-    let budget = FailureBudget { unproven: None, proven: None };
-    let two = FleetFacts { default_pool: limited(2), budget, ..without_slots() };
+    assert_eq!(
+        slots(&without_slots(), &[first, second, third]).preflight,
+        [0, 1],
+        "and one follows"
+    );
+    let budget = FailureBudget {
+        unproven: None,
+        proven: None,
+    };
+    let two = FleetFacts {
+        default_pool: limited(2),
+        budget,
+        ..without_slots()
+    };
     assert_eq!(taken(&two, &[first, second]), ["brs-b"]);
 }
 
@@ -85,10 +119,16 @@ fn what_stands_in_the_way_ends_an_update_before_its_cordon() {
     for (change, why, is_failure, cordoned) in rows {
         let view = staged().with(change);
         let decision = decide(&fleet(), &view);
-        assert_eq!((decision.reason, next_state(&decision)), (Reason::Aborting(why), Some(Idle)));
+        assert_eq!(
+            (decision.reason, next_state(&decision)),
+            (Reason::Aborting(why), Some(Idle))
+        );
         assert_eq!(failures_of(&decision).is_some(), is_failure, "{why:?}");
         let effect = decide(&fleet(), &view.marked_by(&CORDONED)).effect;
-        assert!(cordoned.is_none() || effect == cordoned, "{why:?}: {effect:?}");
+        assert!(
+            cordoned.is_none() || effect == cordoned,
+            "{why:?}: {effect:?}"
+        );
     }
 }
 
@@ -97,7 +137,11 @@ fn budget_holds_node_back_for_as_long_as_a_drain_may_take() {
     let [first, second] = two();
     let tried = first.with(waited);
     assert_eq!(taken(&without_slots(), &[tried]), ["brs-a"], "it is tried");
-    assert_eq!(taken(&without_slots(), &[tried, second]), ["brs-b"], "after nodes that no budget blocks");
+    assert_eq!(
+        taken(&without_slots(), &[tried, second]),
+        ["brs-b"],
+        "after nodes that no budget blocks"
+    );
     let asked_for = tried.with_node(|node| node.update_now = true);
     assert_eq!(taken(&without_slots(), &[asked_for, second]), ["brs-a"]);
     // The same clock holds in the slot before the cordon.
@@ -107,25 +151,90 @@ fn budget_holds_node_back_for_as_long_as_a_drain_may_take() {
         decide(fleet, &staged().with(change)).milestone == Some(Milestone::Cordoned)
     };
     assert!(cordons(waited, &fleet()), "it is cordoned at once");
-    assert!(cordons(blocked, &FleetFacts { force: true, ..fleet() }), "its pods will be deleted");
+    assert!(
+        cordons(
+            blocked,
+            &FleetFacts {
+                force: true,
+                ..fleet()
+            }
+        ),
+        "its pods will be deleted"
+    );
 }
 
 #[test]
 fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
-    let failed = |reason: &str| Failures { reason: reason.to_owned(), ..Failures::default() };
+    let failed = |reason: &str| Failures {
+        reason: reason.to_owned(),
+        ..Failures::default()
+    };
     let [blocked, other] = [failed("DrainBlocked"), failed("DrainTimedOut")];
     let given_up = Reason::Aborting(Abort::DrainBlocked);
-    let by_force = FleetFacts { force: true, ..fleet() };
+    let by_force = FleetFacts {
+        force: true,
+        ..fleet()
+    };
     for (says, fleet, failures, first_over, first_left, is_blocked, gives_up) in [
-        ("a budget blocked its last drain, too", &fleet(), Some(&blocked), true, true, true, true),
-        ("they have their part of the time", &fleet(), Some(&blocked), false, true, true, false),
-        ("they are terminating", &fleet(), Some(&blocked), true, true, false, false),
-        ("they have gone, and a budget blocks others", &fleet(), Some(&blocked), true, false, true, false),
-        ("its last drain failed on another thing", &fleet(), Some(&other), true, true, true, false),
+        (
+            "a budget blocked its last drain, too",
+            &fleet(),
+            Some(&blocked),
+            true,
+            true,
+            true,
+            true,
+        ),
+        (
+            "they have their part of the time",
+            &fleet(),
+            Some(&blocked),
+            false,
+            true,
+            true,
+            false,
+        ),
+        (
+            "they are terminating",
+            &fleet(),
+            Some(&blocked),
+            true,
+            true,
+            false,
+            false,
+        ),
+        (
+            "they have gone, and a budget blocks others",
+            &fleet(),
+            Some(&blocked),
+            true,
+            false,
+            true,
+            false,
+        ),
+        (
+            "its last drain failed on another thing",
+            &fleet(),
+            Some(&other),
+            true,
+            true,
+            true,
+            false,
+        ),
         ("it is the first", &fleet(), None, true, true, true, false),
-        ("pods will be deleted", &by_force, Some(&blocked), true, true, true, false),
+        (
+            "pods will be deleted",
+            &by_force,
+            Some(&blocked),
+            true,
+            true,
+            true,
+            false,
+        ),
     ] {
-        let view = staged().marked_by(&CORDONED).with_shadow(|shadow| shadow.spec.failures = failures);
+        let view = staged()
+            .marked_by(&CORDONED)
+            .with_shadow(|shadow| shadow.spec.failures = failures);
         let view = view.with(|view| {
             view.time.first_over = first_over;
             (view.pods.first_left, view.pods.is_blocked) = (first_left, is_blocked);
@@ -138,25 +247,48 @@ fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
 fn a_drain_ends_at_its_deadline_as_configured() {
     let mut view = staged().marked_by(&CORDONED);
     view.time.drain_overdue = true;
-    assert_eq!(decide(&fleet(), &view).reason, Reason::Aborting(Abort::DrainTimedOut));
-    let forced = FleetFacts { force: true, ..fleet() };
+    assert_eq!(
+        decide(&fleet(), &view).reason,
+        Reason::Aborting(Abort::DrainTimedOut)
+    );
+    let forced = FleetFacts {
+        force: true,
+        ..fleet()
+    };
     assert_eq!(decide(&forced, &view).effect, Some(Effect::Delete));
     view.time.drain_overdue = false;
-    assert_eq!(decide(&forced, &view).effect, Some(Effect::Evict), "not before it");
+    assert_eq!(
+        decide(&forced, &view).effect,
+        Some(Effect::Evict),
+        "not before it"
+    );
 }
 
 #[test]
 fn failed_drain_names_what_it_failed_on() {
-    let refused =
-        "shop/cart-0 is not evicted: The disruption budget cart needs 2 healthy pods and has 2 currently";
-    let drains = || staged().marked_by(&CORDONED).with(|view| view.time.drain_overdue = true);
+    let refused = "shop/cart-0 is not evicted: The disruption budget cart needs 2 healthy pods and has 2 currently";
+    let drains = || {
+        staged()
+            .marked_by(&CORDONED)
+            .with(|view| view.time.drain_overdue = true)
+    };
     let step_failed = updating(StagedAndPerformedUpdate, ErrorReset);
     let rows: [(NodeView<'_>, Change, Abort, Option<&str>); 6] = [
-        (drains(), |view| view.pods.is_blocked = true, Abort::DrainBlocked, Some(refused)),
+        (
+            drains(),
+            |view| view.pods.is_blocked = true,
+            Abort::DrainBlocked,
+            Some(refused),
+        ),
         (drains(), |_| (), Abort::DrainTimedOut, Some(refused)),
         (step_failed, |_| (), Abort::StepFailed, None),
         (staged(), denied, Abort::NodeChangesDenied, Some("a rule")),
-        (drains(), |view| view.pods.held_up_by = None, Abort::DrainTimedOut, None),
+        (
+            drains(),
+            |view| view.pods.held_up_by = None,
+            Abort::DrainTimedOut,
+            None,
+        ),
         // A new leader has asked for nothing yet.
         (
             drains(),
@@ -166,10 +298,16 @@ fn failed_drain_names_what_it_failed_on() {
         ),
     ];
     for (view, change, why, message) in rows {
-        let view = view.with(|view| view.pods.held_up_by = Some(refused)).with(change);
+        let view = view
+            .with(|view| view.pods.held_up_by = Some(refused))
+            .with(change);
         let decision = decide(&fleet(), &view);
         assert_eq!(decision.reason, Reason::Aborting(why));
-        assert_eq!(failures_of(&decision).unwrap().message.as_deref(), message, "{why:?}");
+        assert_eq!(
+            failures_of(&decision).unwrap().message.as_deref(),
+            message,
+            "{why:?}"
+        );
     }
 }
 
@@ -177,19 +315,39 @@ fn failed_drain_names_what_it_failed_on() {
 #[test]
 fn a_reboot_goes_on_where_the_node_takes_no_change() {
     let claimed = granted(true);
-    assert_ne!(decide(&fleet(), &claimed.with(denied)).reason, Reason::Aborting(Abort::NodeChangesDenied));
+    assert_ne!(
+        decide(&fleet(), &claimed.with(denied)).reason,
+        Reason::Aborting(Abort::NodeChangesDenied)
+    );
     let back = claimed.marked_by(&DRAINED).rebooted(NEW);
-    assert_eq!(decide(&fleet(), &back.with(denied)).reason, Reason::NodeChangesDenied("a rule"));
+    assert_eq!(
+        decide(&fleet(), &back.with(denied)).reason,
+        Reason::NodeChangesDenied("a rule")
+    );
     assert_eq!(decide(&fleet(), &back).reason, Reason::ReturningToService);
 }
 
 /// One pool whose only update stands still does not keep the nodes of others from being looked at.
 #[test]
 fn each_pool_has_its_own_successors() {
-    let pools = ["a", "z"].map(|name| PoolFacts { limit: 1, ..zones::pool(name) });
-    let in_use = ["brs-a0", "brs-z0"].into_iter().flat_map(|name| slot(name, name, 1)).collect();
-    let budget = FailureBudget { unproven: None, proven: None };
-    let fleet = FleetFacts { pools: &pools, slots: &in_use, budget, ..fleet() };
+    let pools = ["a", "z"].map(|name| PoolFacts {
+        limit: 1,
+        ..zones::pool(name)
+    });
+    let in_use = ["brs-a0", "brs-z0"]
+        .into_iter()
+        .flat_map(|name| slot(name, name, 1))
+        .collect();
+    let budget = FailureBudget {
+        unproven: None,
+        proven: None,
+    };
+    let fleet = FleetFacts {
+        pools: &pools,
+        slots: &in_use,
+        budget,
+        ..fleet()
+    };
     let views = [
         staged().named("brs-a0").in_pool(0),
         idle().named("brs-a1").in_pool(0),
@@ -204,15 +362,32 @@ fn each_pool_has_its_own_successors() {
 #[test]
 fn the_pods_of_successors_are_looked_at_ahead() {
     let in_use = slot("brs-a", "brs-a", 1);
-    let fleet = FleetFacts { slots: &in_use, ..fleet() };
+    let fleet = FleetFacts {
+        slots: &in_use,
+        ..fleet()
+    };
     let running = staged().named("brs-a");
-    let unknown = |name| NodeView { pods: PodFacts::default(), ..idle().named(name) };
+    let unknown = |name| NodeView {
+        pods: PodFacts::default(),
+        ..idle().named(name)
+    };
     let (known, second, third) = (idle().named("brs-b"), unknown("brs-b"), unknown("brs-c"));
     let next = slots(&fleet, &[running, second, third]);
-    assert_eq!((next.write, next.preflight), (None, vec![1]), "one slot, one successor");
-    assert_eq!(next.queued, [(1, Reason::LimitReached), (2, Reason::LimitReached)]);
+    assert_eq!(
+        (next.write, next.preflight),
+        (None, vec![1]),
+        "one slot, one successor"
+    );
+    assert_eq!(
+        next.queued,
+        [(1, Reason::LimitReached), (2, Reason::LimitReached)]
+    );
     let next = slots(&fleet, &[running, known, third]);
-    assert_eq!(next.preflight, [1], "its pods are kept in view once they are known, or they are forgotten");
+    assert_eq!(
+        next.preflight,
+        [1],
+        "its pods are kept in view once they are known, or they are forgotten"
+    );
 
     let over = idle().named("brs-a").with_shadow(|shadow| {
         (shadow.spec.attempt, shadow.status.attempt) = (Some(1), Some(1));
@@ -221,23 +396,44 @@ fn the_pods_of_successors_are_looked_at_ahead() {
     let views = [over, known, third];
     assert_eq!(taken(&fleet, &views), ["brs-b"]);
     let write = slots(&fleet, &views).write.unwrap();
-    assert_eq!(sets(&write, Field::Slot("brs-a")), Some(Value::Absent), "in the same patch");
+    assert_eq!(
+        sets(&write, Field::Slot("brs-a")),
+        Some(Value::Absent),
+        "in the same patch"
+    );
 
     // An update that ends begins the pause between updates: nobody follows in the patch that says so.
-    let paused = FleetFacts { between_updates: BetweenUpdates::PauseIsOver, ..fleet };
+    let paused = FleetFacts {
+        between_updates: BetweenUpdates::PauseIsOver,
+        ..fleet
+    };
     assert_eq!(taken(&paused, &views), [""; 0]);
     let next = slots(&paused, &views);
-    assert_eq!(sets(&next.write.unwrap(), Field::Slot("brs-a")), Some(Value::Absent));
-    assert!(next.queued.contains(&(1, Reason::PausingBetweenUpdates)), "{:?}", next.queued);
+    assert_eq!(
+        sets(&next.write.unwrap(), Field::Slot("brs-a")),
+        Some(Value::Absent)
+    );
+    assert!(
+        next.queued.contains(&(1, Reason::PausingBetweenUpdates)),
+        "{:?}",
+        next.queued
+    );
 
-    let full_of_unavailable = FleetFacts { default_pool: limited(0), ..without_slots() };
+    let full_of_unavailable = FleetFacts {
+        default_pool: limited(0),
+        ..without_slots()
+    };
     let preflight = slots(&full_of_unavailable, &[second, third]).preflight;
     assert_eq!(preflight, [0_usize; 0], "nobody will give a slot back");
 }
 
 #[test]
 fn a_node_with_too_many_pods_is_emptied_no_further() {
-    for view in [staged(), staged().marked_by(&CORDONED), staged().marked_by(&DRAINED)] {
+    for view in [
+        staged(),
+        staged().marked_by(&CORDONED),
+        staged().marked_by(&DRAINED),
+    ] {
         let view = view.with(crowded);
         for force in [false, true] {
             let decision = decide(&FleetFacts { force, ..fleet() }, &view);

@@ -5,13 +5,20 @@ use crate::decide::Halted;
 
 pub(super) fn failures(reason: &str) -> Failures {
     let (at, reason) = ("2026-11-21T03:00:00Z".to_owned(), reason.to_owned());
-    Failures { count: 1, attempt: 1, at, reason, message: None }
+    Failures {
+        count: 1,
+        attempt: 1,
+        at,
+        reason,
+        message: None,
+    }
 }
 
 /// Given up, undone, about to give its slot back.
 pub(super) fn over(failures: Option<&Failures>) -> NodeView<'_> {
     let view: NodeView<'_> = updating(Idle, Idle);
-    view.with(|view| view.time.backing_off = true).with_shadow(|shadow| shadow.spec.failures = failures)
+    view.with(|view| view.time.backing_off = true)
+        .with_shadow(|shadow| shadow.spec.failures = failures)
 }
 
 pub(super) fn failed(nodes: &[&str]) -> VersionRecord {
@@ -21,7 +28,10 @@ pub(super) fn failed(nodes: &[&str]) -> VersionRecord {
         reason: "FellBack".to_owned(),
         variant: None,
     };
-    VersionRecord { failures: nodes.iter().map(failure).collect(), ..VersionRecord::default() }
+    VersionRecord {
+        failures: nodes.iter().map(failure).collect(),
+        ..VersionRecord::default()
+    }
 }
 
 pub(super) fn halted(record: VersionRecord) -> VersionRecord {
@@ -30,13 +40,19 @@ pub(super) fn halted(record: VersionRecord) -> VersionRecord {
         reason: "it failed on a (FellBack)".to_owned(),
         ..Halt::default()
     };
-    VersionRecord { halted: Some(halt), ..record }
+    VersionRecord {
+        halted: Some(halt),
+        ..record
+    }
 }
 
 /// What a person says who has seen the halt of this record of the new version.
 pub(super) fn acknowledged(record: &VersionRecord) -> [AcknowledgedHalt; 1] {
     let halted_at = record.halted.as_ref().unwrap().at.clone();
-    [AcknowledgedHalt { version: NEW.to_owned(), halted_at }]
+    [AcknowledgedHalt {
+        version: NEW.to_owned(),
+        halted_at,
+    }]
 }
 
 /// The record of the new version after a pass.
@@ -45,8 +61,18 @@ pub(super) fn record(
     known: Option<VersionRecord>,
     views: &[NodeView<'_>],
 ) -> Option<VersionRecord> {
-    let versions: BTreeMap<_, _> = known.into_iter().map(|record| (NEW.to_owned(), record)).collect();
-    let write = slots(&FleetFacts { versions: &versions, ..*fleet }, views).write?;
+    let versions: BTreeMap<_, _> = known
+        .into_iter()
+        .map(|record| (NEW.to_owned(), record))
+        .collect();
+    let write = slots(
+        &FleetFacts {
+            versions: &versions,
+            ..*fleet
+        },
+        views,
+    )
+    .write?;
     record_of(&write, Field::VersionRecord(NEW))
 }
 
@@ -57,11 +83,19 @@ fn away() -> NodeView<'static> {
 
 /// Half a day later, and what a person has acknowledged by then.
 fn lifting<'a>(said: &'a [AcknowledgedHalt], fleet: FleetFacts<'a>) -> FleetFacts<'a> {
-    FleetFacts { acknowledged: said, now: "2026-11-21T06:00:00Z", ..fleet }
+    FleetFacts {
+        acknowledged: said,
+        now: "2026-11-21T06:00:00Z",
+        ..fleet
+    }
 }
 
 pub(super) fn names(record: &VersionRecord) -> Vec<&str> {
-    record.failures.iter().map(|failure| failure.node.as_str()).collect()
+    record
+        .failures
+        .iter()
+        .map(|failure| failure.node.as_str())
+        .collect()
 }
 
 #[test]
@@ -71,20 +105,39 @@ fn the_first_failure_halts_a_new_version() {
     let passed = slots(&fleet(), &[over(Some(&fell_back)), next]);
     let write = passed.write.unwrap();
     assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
-    assert_eq!(sets(&write, Field::Slot("brs-o")), None, "no other node begins in the same breath");
-    assert_eq!(passed.halted, [Halted { version: NEW, why: "it failed on n (FellBack)".to_owned() }]);
+    assert_eq!(
+        sets(&write, Field::Slot("brs-o")),
+        None,
+        "no other node begins in the same breath"
+    );
+    assert_eq!(
+        passed.halted,
+        [Halted {
+            version: NEW,
+            why: "it failed on n (FellBack)".to_owned()
+        }]
+    );
 
     let versions = BTreeMap::from([(NEW.to_owned(), halted(failed(&["n"])))]);
-    let fleet = FleetFacts { versions: &versions, ..without_slots() };
+    let fleet = FleetFacts {
+        versions: &versions,
+        ..without_slots()
+    };
     assert_eq!(decide(&fleet, &next).reason, Reason::VersionHalted(NEW));
     assert_eq!(slots(&fleet, &[next]).write, None);
     let next = next.with_shadow(|shadow| shadow.status.target_version = Some("1.20.1"));
-    assert!(slots(&fleet, &[next]).write.is_some(), "another version starts afresh");
+    assert!(
+        slots(&fleet, &[next]).write.is_some(),
+        "another version starts afresh"
+    );
 }
 
 #[test]
 fn which_failures_count() {
-    let budget = FailureBudget { unproven: None, proven: Some(2) };
+    let budget = FailureBudget {
+        unproven: None,
+        proven: Some(2),
+    };
     let fleet = FleetFacts { budget, ..fleet() };
     // Of the others, an agent can say so, and nobody else has seen it.
     let seen_by_others = ["FellBack", "FellBackDeactivated", "NotReady"];
@@ -92,20 +145,30 @@ fn which_failures_count() {
         let failures = failures(reason);
         let record = record(&fleet, None, &[over(Some(&failures))]);
         let counts = seen_by_others.contains(&reason);
-        assert_eq!(record.map(|record| names(&record) == ["n"]), counts.then_some(true), "{reason}");
+        assert_eq!(
+            record.map(|record| names(&record) == ["n"]),
+            counts.then_some(true),
+            "{reason}"
+        );
     }
 }
 
 #[test]
 fn a_proven_version_needs_two_failed_nodes() {
     let fell_back = failures("FellBack");
-    let proven = |nodes: &[&str]| VersionRecord { succeeded: 3, ..failed(nodes) };
+    let proven = |nodes: &[&str]| VersionRecord {
+        succeeded: 3,
+        ..failed(nodes)
+    };
     let after = |known| record(&fleet(), Some(known), &[over(Some(&fell_back))]).unwrap();
     assert_eq!(after(proven(&[])).halted, None);
     let again = after(proven(&["n"]));
     assert_eq!((names(&again), &again.halted), (vec!["n"], &None));
     let both = after(proven(&["gone-since"]));
-    assert_eq!(both.halted.unwrap().reason, "it failed on n (FellBack), gone-since (FellBack)");
+    assert_eq!(
+        both.halted.unwrap().reason,
+        "it failed on n (FellBack), gone-since (FellBack)"
+    );
     let five = after(proven(&["a", "b", "c", "d"]));
     let latest = "it failed on n (FellBack), d (FellBack), c (FellBack), 2 more";
     assert_eq!(five.halted.unwrap().reason, latest);
@@ -114,10 +177,20 @@ fn a_proven_version_needs_two_failed_nodes() {
 #[test]
 fn nothing_is_halted_without_a_budget() {
     let fell_back = failures("FellBack");
-    let fleet = FleetFacts { budget: FailureBudget { unproven: None, proven: None }, ..fleet() };
+    let fleet = FleetFacts {
+        budget: FailureBudget {
+            unproven: None,
+            proven: None,
+        },
+        ..fleet()
+    };
     let many = failed(&["a", "b", "c", "d", "e", "f", "g", "h"]);
     let record = record(&fleet, Some(many), &[over(Some(&fell_back))]).unwrap();
-    assert_eq!(names(&record), ["b", "c", "d", "e", "f", "g", "h", "n"], "the last eight");
+    assert_eq!(
+        names(&record),
+        ["b", "c", "d", "e", "f", "g", "h", "n"],
+        "the last eight"
+    );
     assert_eq!(record.halted, None);
 }
 
@@ -126,39 +199,87 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     assert_eq!(record(&fleet(), None, &[away()]), None, "in time");
     let away = away().with(|view| view.time.step_overdue = true);
     let write = slots(&fleet(), &[away]).write.unwrap();
-    let counted = BTreeMap::from([(SHADOW.to_owned(), Slot { counted: true, ..SLOT[SHADOW].clone() })]);
+    let counted = BTreeMap::from([(
+        SHADOW.to_owned(),
+        Slot {
+            counted: true,
+            ..SLOT[SHADOW].clone()
+        },
+    )]);
     assert_eq!(slot_of(&write, SHADOW).as_ref(), counted.get(SHADOW));
     let missing = record(&fleet(), None, &[away]).unwrap();
-    assert_eq!(missing.halted.as_ref().unwrap().reason, "it failed on n (NotReturned)");
-    let noted = FleetFacts { slots: &counted, ..fleet() };
+    assert_eq!(
+        missing.halted.as_ref().unwrap().reason,
+        "it failed on n (NotReturned)"
+    );
+    let noted = FleetFacts {
+        slots: &counted,
+        ..fleet()
+    };
     assert_eq!(record(&noted, Some(missing.clone()), &[away]), None, "once");
 
     let said = acknowledged(&missing);
     let lifted = lifting(&said, noted);
     let gone_on = record(&lifted, Some(missing.clone()), &[away]).unwrap();
-    assert!(gone_on.halted.is_none(), "and a person may go on while it is away");
+    assert!(
+        gone_on.halted.is_none(),
+        "and a person may go on while it is away"
+    );
     let fell_back = failures("FellBack");
-    let came_back = NodeView { shadow: over(Some(&fell_back)).shadow, ..away }
-        .with_node(|node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
-    assert!(slots(&lifted, &[came_back]).write.is_some(), "it gives its slot back");
+    let came_back = NodeView {
+        shadow: over(Some(&fell_back)).shadow,
+        ..away
+    }
+    .with_node(|node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
+    assert!(
+        slots(&lifted, &[came_back]).write.is_some(),
+        "it gives its slot back"
+    );
     for (what, seen) in [
         ("while it is away", away),
         ("once its Node is gone", NodeView { node: None, ..away }),
         ("once it has come back as it was", came_back),
     ] {
-        assert_eq!(record(&lifted, Some(gone_on.clone()), &[seen]), None, "not again {what}");
+        assert_eq!(
+            record(&lifted, Some(gone_on.clone()), &[seen]),
+            None,
+            "not again {what}"
+        );
     }
     let another = lifting(&said, fleet());
     let counted = record(&another, Some(gone_on), &[away]).unwrap();
-    assert_eq!(counted.failures[0].at, another.now, "that it failed before is another update's failure");
+    assert_eq!(
+        counted.failures[0].at, another.now,
+        "that it failed before is another update's failure"
+    );
     assert!(counted.halted.is_some());
 
     let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_requested = None);
-    assert_eq!(record(&fleet(), None, &[unclaimed]), None, "it may have gone away by itself");
+    assert_eq!(
+        record(&fleet(), None, &[unclaimed]),
+        None,
+        "it may have gone away by itself"
+    );
     let ready = away.with_node(|node| node.ready = true);
-    assert_eq!(record(&fleet(), None, &[ready]), None, "a claim is the agent's word");
-    let replaced = record(&fleet(), None, &[NodeView { node: None, ..over(Some(&fell_back)) }]).unwrap();
-    assert_eq!(replaced.halted.unwrap().reason, "it failed on n (FellBack)", "replaced after it had failed");
+    assert_eq!(
+        record(&fleet(), None, &[ready]),
+        None,
+        "a claim is the agent's word"
+    );
+    let replaced = record(
+        &fleet(),
+        None,
+        &[NodeView {
+            node: None,
+            ..over(Some(&fell_back))
+        }],
+    )
+    .unwrap();
+    assert_eq!(
+        replaced.halted.unwrap().reason,
+        "it failed on n (FellBack)",
+        "replaced after it had failed"
+    );
     let late = record(&fleet(), Some(missing), &[over(None).rebooted(NEW)]).unwrap();
     assert_eq!((late.succeeded, names(&late)), (1, vec![]));
     assert!(late.halted.is_some(), "only a person lifts a halt");
@@ -175,10 +296,26 @@ fn a_deleted_node_counts_if_lost_before() {
     let another = ready.with_node(|node| node.uid = "another");
     let in_next_boot = ready.with_node(|node| node.boot_id = SECOND_BOOT);
     let unknown = in_next_boot.with_shadow(|shadow| shadow.uid = "another");
-    let versioned = Slot { version: Some(NEW.to_owned()), ..SLOT[SHADOW].clone() };
+    let versioned = Slot {
+        version: Some(NEW.to_owned()),
+        ..SLOT[SHADOW].clone()
+    };
     let noted = |was: bool, seen: NodeView<'_>| {
-        let held = BTreeMap::from([(SHADOW.to_owned(), Slot { lost: was, ..versioned.clone() })]);
-        let write = slots(&FleetFacts { slots: &held, ..fleet() }, &[seen]).write?;
+        let held = BTreeMap::from([(
+            SHADOW.to_owned(),
+            Slot {
+                lost: was,
+                ..versioned.clone()
+            },
+        )]);
+        let write = slots(
+            &FleetFacts {
+                slots: &held,
+                ..fleet()
+            },
+            &[seen],
+        )
+        .write?;
         slot_of(&write, SHADOW).map(|slot| slot.lost)
     };
     for (says, was, seen, notes) in [
@@ -187,10 +324,25 @@ fn a_deleted_node_counts_if_lost_before() {
         ("not for long", false, soon, None),
         ("its reboot was not claimed", false, unclaimed, None),
         ("an autoscaler removes it", false, leaving, None),
-        ("an autoscaler removes it for it was lost", true, leaving, None),
+        (
+            "an autoscaler removes it for it was lost",
+            true,
+            leaving,
+            None,
+        ),
         ("it is back", true, ready, Some(false)),
-        ("another machine came, and its shadow is still the old one", true, another, None),
-        ("another machine came, and its shadow says nothing yet", true, unknown, None),
+        (
+            "another machine came, and its shadow is still the old one",
+            true,
+            another,
+            None,
+        ),
+        (
+            "another machine came, and its shadow says nothing yet",
+            true,
+            unknown,
+            None,
+        ),
     ] {
         assert_eq!(noted(was, seen), notes, "{says}");
     }
@@ -202,18 +354,43 @@ fn a_deleted_node_counts_if_lost_before() {
     });
     let returned = replaced.rebooted(NEW);
     for lost in [false, true] {
-        let held = BTreeMap::from([(SHADOW.to_owned(), Slot { lost, ..versioned.clone() })]);
-        let fleet = FleetFacts { slots: &held, ..fleet() };
+        let held = BTreeMap::from([(
+            SHADOW.to_owned(),
+            Slot {
+                lost,
+                ..versioned.clone()
+            },
+        )]);
+        let fleet = FleetFacts {
+            slots: &held,
+            ..fleet()
+        };
         for (says, left) in [
             ("its shadow is there", &[alone][..]),
-            ("its shadow went first", &[NodeView { shadow: None, ..alone }]),
+            (
+                "its shadow went first",
+                &[NodeView {
+                    shadow: None,
+                    ..alone
+                }],
+            ),
             ("nothing is left of it", &[]),
             ("another machine came under its name", &[replaced]),
         ] {
-            let halted = record(&fleet, None, left).and_then(|record| record.halted).map(|halt| halt.reason);
-            assert_eq!(halted.as_deref(), lost.then_some("it failed on n (NotReturned)"), "{says}");
+            let halted = record(&fleet, None, left)
+                .and_then(|record| record.halted)
+                .map(|halt| halt.reason);
+            assert_eq!(
+                halted.as_deref(),
+                lost.then_some("it failed on n (NotReturned)"),
+                "{says}"
+            );
         }
-        assert_eq!(record(&fleet, None, &[returned]), None, "only its shadow was made again");
+        assert_eq!(
+            record(&fleet, None, &[returned]),
+            None,
+            "only its shadow was made again"
+        );
     }
 }
 
@@ -225,9 +402,29 @@ fn not_ready_counts_before_the_slot_returns() {
         .not_ready()
         .with_shadow(|shadow| shadow.spec.failures = Some(&failures));
     let noted = record(&fleet(), None, &[view]).unwrap();
-    assert_eq!(noted.halted.as_ref().unwrap().reason, "it failed on n (NotReady)");
-    let slots = BTreeMap::from([(SHADOW.to_owned(), Slot { counted: true, ..SLOT[SHADOW].clone() })]);
-    assert_eq!(record(&FleetFacts { slots: &slots, ..fleet() }, Some(noted), &[view]), None, "once");
+    assert_eq!(
+        noted.halted.as_ref().unwrap().reason,
+        "it failed on n (NotReady)"
+    );
+    let slots = BTreeMap::from([(
+        SHADOW.to_owned(),
+        Slot {
+            counted: true,
+            ..SLOT[SHADOW].clone()
+        },
+    )]);
+    assert_eq!(
+        record(
+            &FleetFacts {
+                slots: &slots,
+                ..fleet()
+            },
+            Some(noted),
+            &[view]
+        ),
+        None,
+        "once"
+    );
 }
 
 #[test]
@@ -237,21 +434,53 @@ fn many_missing_hosts_are_counted_once_each() {
     let away = away.with(|view| view.time.step_overdue = true);
     let missing: Vec<NodeView<'_>> = names.iter().map(|name| away.named(name)).collect();
     let held = |counted| -> BTreeMap<String, Slot> {
-        let slot = |name: &String| Slot { uid: name.clone(), counted, ..SLOT[SHADOW].clone() };
-        names.iter().map(|name| (name.clone(), slot(name))).collect()
+        let slot = |name: &String| Slot {
+            uid: name.clone(),
+            counted,
+            ..SLOT[SHADOW].clone()
+        };
+        names
+            .iter()
+            .map(|name| (name.clone(), slot(name)))
+            .collect()
     };
     let (before, after, mut versions) = (held(false), held(true), BTreeMap::new());
-    let write = slots(&FleetFacts { slots: &before, ..fleet() }, &missing).write.unwrap();
+    let write = slots(
+        &FleetFacts {
+            slots: &before,
+            ..fleet()
+        },
+        &missing,
+    )
+    .write
+    .unwrap();
     carry_out(&mut versions, &write);
     assert_eq!(versions[NEW].failures.len(), 8, "this many are named");
-    assert!(names.iter().all(|name| slot_of(&write, name).as_ref() == after.get(name)), "{write:?}");
-    let after = FleetFacts { slots: &after, versions: &versions, ..fleet() };
-    assert_eq!(slots(&after, &missing).write, None, "nothing is left to be said");
+    assert!(
+        names
+            .iter()
+            .all(|name| slot_of(&write, name).as_ref() == after.get(name)),
+        "{write:?}"
+    );
+    let after = FleetFacts {
+        slots: &after,
+        versions: &versions,
+        ..fleet()
+    };
+    assert_eq!(
+        slots(&after, &missing).write,
+        None,
+        "nothing is left to be said"
+    );
     let said = acknowledged(&versions[NEW]);
     let lifted = lifting(&said, after);
     let gone_on = record(&lifted, Some(versions[NEW].clone()), &missing).unwrap();
     assert!(gone_on.halted.is_none());
-    assert_eq!(record(&lifted, Some(gone_on), &missing), None, "and it stays lifted");
+    assert_eq!(
+        record(&lifted, Some(gone_on), &missing),
+        None,
+        "and it stays lifted"
+    );
 }
 
 /// Carries the ledger's writes of this pass out on the records.

@@ -4,7 +4,9 @@ use kube::Resource as _;
 
 use brupop_api::fleet::BottlerocketFleet;
 
-pub(super) use State::{ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
+pub(super) use State::{
+    ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate,
+};
 pub(super) use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 pub(super) use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
 pub(super) use brupop_api::shadow::Failures;
@@ -17,7 +19,8 @@ pub(super) use super::{failures_of, marker_of, next_state, record_of, sets, slot
 pub(super) use crate::decide::{Abort, Decision, Effect, LimitScope, Milestone, Reason, UsedUp};
 pub(super) use crate::decide::{fleet as decide_all, node as decide, slots};
 pub(super) use crate::facts::{
-    BetweenUpdates, FleetFacts, NodeFacts, NodeView, Observed, PodFacts, PoolFacts, Steering, TimeFacts,
+    BetweenUpdates, FleetFacts, NodeFacts, NodeView, Observed, PodFacts, PoolFacts, Steering,
+    TimeFacts,
 };
 pub(super) use crate::rules::FailureBudget;
 pub(super) use crate::tests::world::{NEW, OLD};
@@ -34,7 +37,14 @@ pub(super) static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new()
 pub(super) static SLOT: LazyLock<BTreeMap<String, Slot>> = LazyLock::new(|| slot(SHADOW, UID, 1));
 
 pub(super) fn slot(shadow: &str, uid: &str, attempt: u64) -> BTreeMap<String, Slot> {
-    BTreeMap::from([(shadow.to_owned(), Slot { uid: uid.to_owned(), attempt, ..Slot::default() })])
+    BTreeMap::from([(
+        shadow.to_owned(),
+        Slot {
+            uid: uid.to_owned(),
+            attempt,
+            ..Slot::default()
+        },
+    )])
 }
 
 /// A marker of this shadow's attempt, cordoned and tainted by us, drained or not yet.
@@ -60,17 +70,27 @@ pub(super) static DRAINED: LazyLock<Marker> = LazyLock::new(|| marker(1, true));
 
 /// A default pool with this limit. Facts borrow from it, and tests are short.
 pub(super) fn limited(limit: u64) -> &'static PoolFacts<'static> {
-    Box::leak(Box::new(PoolFacts { limit, ..PoolFacts::DEFAULT }))
+    Box::leak(Box::new(PoolFacts {
+        limit,
+        ..PoolFacts::DEFAULT
+    }))
 }
 
 /// A default pool outside its window, to its end.
 pub(super) fn outside() -> &'static PoolFacts<'static> {
     let starts = Starts::OutsideWindow(Until::Unknown);
-    Box::leak(Box::new(PoolFacts { starts, goes_on: starts, ..PoolFacts::DEFAULT }))
+    Box::leak(Box::new(PoolFacts {
+        starts,
+        goes_on: starts,
+        ..PoolFacts::DEFAULT
+    }))
 }
 
 pub(super) fn fleet() -> FleetFacts<'static> {
-    FleetFacts { slots: &SLOT, ..FleetFacts::EXAMPLE }
+    FleetFacts {
+        slots: &SLOT,
+        ..FleetFacts::EXAMPLE
+    }
 }
 
 /// The ledger that this fleet was read from; without slots.
@@ -84,7 +104,10 @@ pub(super) fn ledger(fleet: &FleetFacts<'_>) -> BottlerocketFleet {
 }
 
 pub(super) fn without_slots() -> FleetFacts<'static> {
-    FleetFacts { slots: &NO_SLOTS, ..fleet() }
+    FleetFacts {
+        slots: &NO_SLOTS,
+        ..fleet()
+    }
 }
 
 /// Idle, reported, with an update to be had.
@@ -111,8 +134,15 @@ pub(super) fn idle() -> NodeView<'static> {
             },
         }),
         owner_uid: Some("node-uid"),
-        pods: PodFacts { known: true, ..PodFacts::default() },
-        time: TimeFacts { exclusion_over: true, soak_over: true, ..TimeFacts::default() },
+        pods: PodFacts {
+            known: true,
+            ..PodFacts::default()
+        },
+        time: TimeFacts {
+            exclusion_over: true,
+            soak_over: true,
+            ..TimeFacts::default()
+        },
         ..NodeView::nothing(SHADOW)
     }
 }
@@ -160,7 +190,8 @@ pub(super) fn asked_for() -> NodeView<'static> {
 
 /// Left by upstream's operator in mid-update.
 pub(super) fn upstreams(goal: State, reached: State) -> NodeView<'static> {
-    updating(goal, reached).with_shadow(|shadow| (shadow.spec.attempt, shadow.status.attempt) = (None, None))
+    updating(goal, reached)
+        .with_shadow(|shadow| (shadow.spec.attempt, shadow.status.attempt) = (None, None))
 }
 
 /// Variations of a view.
@@ -211,7 +242,15 @@ impl<'a> Vary<'a> for NodeView<'a> {
 /// A fleet of these nodes, all of which can be read.
 pub(super) fn observed<'a>(fleet: FleetFacts<'a>, views: Vec<NodeView<'a>>) -> Observed<'a> {
     let (unreadable, too_long) = (BTreeMap::new(), vec![]);
-    Observed { fleet, views, unreadable, too_long, not_opted_in: 0, next: None, ahead: Ahead::default() }
+    Observed {
+        fleet,
+        views,
+        unreadable,
+        too_long,
+        not_opted_in: 0,
+        next: None,
+        ahead: Ahead::default(),
+    }
 }
 
 /// Cordoned, tainted and marked by us.

@@ -15,17 +15,33 @@ use crate::facts::{FleetFacts, NodeView};
 /// The term is higher than the ledger's, and higher than every term in a shadow or a marker. So it rises even if the ledger
 /// was lost. The slots of a lost ledger are made again from the updates that run, and from the markers of nodes whose shadows
 /// are lost, too. Updates that upstream's operator left behind never had a slot: they take theirs in turn, when there is room.
-pub fn new_term<'a>(ledger: Option<&'a BottlerocketFleetStatus>, views: &[NodeView<'a>]) -> (u64, Write<'a>) {
+pub fn new_term<'a>(
+    ledger: Option<&'a BottlerocketFleetStatus>,
+    views: &[NodeView<'a>],
+) -> (u64, Write<'a>) {
     let shadows = || views.iter().filter_map(|view| Some((view, view.shadow?)));
-    let markers = || views.iter().filter_map(|view| Some((view, view.node?, view.node?.marker?)));
+    let markers = || {
+        views
+            .iter()
+            .filter_map(|view| Some((view, view.node?, view.node?.marker?)))
+    };
     let seen = shadows().filter_map(|(_, shadow)| shadow.spec.leader_term);
     // The ledger has no room for what is beyond; in a marker anything may stand.
-    let seen = seen.chain(markers().map(|(.., marker)| marker.term)).filter(|term| *term < COUNTER_MAX).max();
+    let seen = seen
+        .chain(markers().map(|(.., marker)| marker.term))
+        .filter(|term| *term < COUNTER_MAX)
+        .max();
     let read = ledger.and_then(|ledger| ledger.term);
     let term = read.max(seen).unwrap_or(0).saturating_add(1);
-    let slots = ledger.map_or_else(|| Cow::Owned(BTreeMap::new()), |ledger| Cow::Borrowed(&ledger.slots));
+    let slots = ledger.map_or_else(
+        || Cow::Owned(BTreeMap::new()),
+        |ledger| Cow::Borrowed(&ledger.slots),
+    );
 
-    let tests = vec![(Field::Term, Value::number_or_absent(read)), (Field::Slots, Value::Slots(slots))];
+    let tests = vec![
+        (Field::Term, Value::number_or_absent(read)),
+        (Field::Slots, Value::Slots(slots)),
+    ];
     let mut sets = vec![(Field::Term, Value::Number(term))];
     if read.is_none() {
         let running = shadows().filter(|(view, shadow)| {
@@ -40,14 +56,29 @@ pub fn new_term<'a>(ledger: Option<&'a BottlerocketFleetStatus>, views: &[NodeVi
             };
             (Field::Slot(shadow.name), Value::Slot(slot))
         }));
-        let alone = markers().filter(|(view, _, marker)| view.shadow.is_none() && marker.holds_changes());
+        let alone =
+            markers().filter(|(view, _, marker)| view.shadow.is_none() && marker.holds_changes());
         sets.extend(alone.map(|(view, node, marker)| {
             // The Node's UID: what the marker calls the shadow's may be no UID, and the next shadow has another one anyway.
             let (uid, attempt) = (node.uid.to_owned(), marker.attempt.min(COUNTER_MAX));
-            (Field::Slot(view.shadow_name), Value::Slot(Slot { uid, attempt, ..Slot::default() }))
+            (
+                Field::Slot(view.shadow_name),
+                Value::Slot(Slot {
+                    uid,
+                    attempt,
+                    ..Slot::default()
+                }),
+            )
         }));
     }
-    (term, Write { object: Object::Ledger, tests, sets })
+    (
+        term,
+        Write {
+            object: Object::Ledger,
+            tests,
+            sets,
+        },
+    )
 }
 
 /// What must still be so when these fields of the ledger are set: the leader, the slots, and each record as it was read,
@@ -58,13 +89,19 @@ pub(crate) fn ledger_tests<'a>(
 ) -> Vec<(Field<'a>, Value<'a>)> {
     let records = sets.iter().filter_map(|(field, _)| {
         let read = match field {
-            Field::VersionRecord(version) => fleet.versions.get(*version).cloned().map(Value::VersionRecord),
+            Field::VersionRecord(version) => fleet
+                .versions
+                .get(*version)
+                .cloned()
+                .map(Value::VersionRecord),
             Field::Seen(version) => fleet.seen.get(*version).map(|at| Value::text(at)),
             _ => return None,
         };
         Some((*field, read.unwrap_or(Value::Absent)))
     });
-    let fixed =
-        [(Field::Term, Value::Number(fleet.term)), (Field::Slots, Value::Slots(Cow::Borrowed(fleet.slots)))];
+    let fixed = [
+        (Field::Term, Value::Number(fleet.term)),
+        (Field::Slots, Value::Slots(Cow::Borrowed(fleet.slots))),
+    ];
     fixed.into_iter().chain(records).collect()
 }

@@ -10,13 +10,19 @@ use std::sync::Arc;
 
 fn budget(namespace: &str, name: &str, allowed: i32) -> Item<Budget> {
     let metadata = json!({"namespace": namespace});
-    world::budget(name, json!({"metadata": metadata, "status": {"disruptionsAllowed": allowed}}))
+    world::budget(
+        name,
+        json!({"metadata": metadata, "status": {"disruptionsAllowed": allowed}}),
+    )
 }
 
 fn pod(name: &str, owner: Option<&str>, ready: &str) -> PodItem {
     let owners = owner.map(|kind| world::controlled_by(kind, "cart"));
     let conditions = json!([{"type": "Ready", "status": ready}]);
-    world::pod(name, json!({"metadata": {"ownerReferences": owners}, "status": {"conditions": conditions}}))
+    world::pod(
+        name,
+        json!({"metadata": {"ownerReferences": owners}, "status": {"conditions": conditions}}),
+    )
 }
 
 fn over(name: &str, app: &str, expected: i32, desired: i32) -> Arc<Item<Budget>> {
@@ -40,11 +46,20 @@ fn what_can_never_be_evicted_is_named() {
         change(Arc::make_mut(&mut budget).body.as_mut().unwrap());
         vec![budget]
     };
-    let (all, most) = (|| vec![over("all", "cart", 2, 2)], || vec![over("most", "cart", 2, 1)]);
+    let (all, most) = (
+        || vec![over("all", "cart", 2, 2)],
+        || vec![over("most", "cart", 2, 1)],
+    );
     let two = || vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)];
-    let everything = || but("everything", "cart", (2, 2), &|it| it.selector = Some(Selector::default()));
+    let everything = || {
+        but("everything", "cart", (2, 2), &|it| {
+            it.selector = Some(Selector::default())
+        })
+    };
     let nothing = || but("nothing", "cart", (2, 2), &|it| it.selector = None);
-    let mut huge = but("huge", "mail", (9, 1), &|it| it.requirements = REQUIREMENTS_MAX);
+    let mut huge = but("huge", "mail", (9, 1), &|it| {
+        it.requirements = REQUIREMENTS_MAX
+    });
     huge.insert(0, over("a", "mail", 9, 1));
     let unread = |namespace| {
         let mut budget = over("bad", "mail", 9, 1);
@@ -66,18 +81,41 @@ fn what_can_never_be_evicted_is_named() {
             Some("shop/everything and most select"),
         ),
         ("two", &cart, two(), Some("shop/a and b select")),
-        ("two, not Ready", &unready, two(), Some("shop/a and b select")),
+        (
+            "two, not Ready",
+            &unready,
+            two(),
+            Some("shop/a and b select"),
+        ),
         ("two, not begun", &pending, two(), None),
         ("thousands", &cart, huge, too_many),
-        ("unreadable", &cart, unread("shop"), Some("shop/bad cannot be read, for its selector is")),
-        ("unreadable, of another namespace", &cart, unread("bank"), None),
+        (
+            "unreadable",
+            &cart,
+            unread("shop"),
+            Some("shop/bad cannot be read, for its selector is"),
+        ),
+        (
+            "unreadable, of another namespace",
+            &cart,
+            unread("bank"),
+            None,
+        ),
         ("of a DaemonSet", &of("DaemonSet"), all(), None),
-        ("unmanaged", &pod("debug", None, "True"), vec![], Some("shop/debug has no controller")),
+        (
+            "unmanaged",
+            &pod("debug", None, "True"),
+            vec![],
+            Some("shop/debug has no controller"),
+        ),
     ] {
         let here = by_namespace([pod], &budgets);
-        let why = |ours: bool| undrainable([pod], &here, |_| ours, |_| false, Timestamp::UNIX_EPOCH);
+        let why =
+            |ours: bool| undrainable([pod], &here, |_| ours, |_| false, Timestamp::UNIX_EPOCH);
         let found = why(false);
-        let is_named = found.as_deref().map(|why| word.is_some_and(|word| why.contains(word)));
+        let is_named = found
+            .as_deref()
+            .map(|why| word.is_some_and(|word| why.contains(word)));
         assert_eq!(is_named, word.map(|_| true), "{says}: {found:?}");
         assert_eq!(why(true), None, "{says}, but ours");
     }
@@ -105,48 +143,133 @@ fn a_shut_budget_is_waited_for() {
     for (says, pods, budgets, waits) in [
         ("one that allows none", vec![&ready], allowing(0), true),
         ("one that allows one", vec![&ready], allowing(1), false),
-        ("of a DaemonSet", vec![&of("DaemonSet", "True")], allowing(0), false),
-        ("only a pod that is not Ready", vec![&unready], allowing(0), false),
-        ("a pod of the node that is not Ready may be the cause", vec![&ready, &unready], allowing(0), false),
-        ("of other pods", vec![&ready], vec![over("most", "mail", 3, 2)], false),
-        ("too few are healthy, so those that are not stay, too", vec![&unready], too_few(|_| ()), true),
-        ("and are not the cause", vec![&ready, &unready], too_few(|_| ()), true),
-        ("they may go always", vec![&unready], too_few(spares_ready), false),
-        ("and may be well elsewhere", vec![&ready, &unready], too_few(spares_ready), false),
-        ("one that has not begun goes", vec![&pending], too_few(|_| ()), false),
-        ("and has not been seen by its controller", vec![&unready], too_few(|it| it.observed = false), false),
+        (
+            "of a DaemonSet",
+            vec![&of("DaemonSet", "True")],
+            allowing(0),
+            false,
+        ),
+        (
+            "only a pod that is not Ready",
+            vec![&unready],
+            allowing(0),
+            false,
+        ),
+        (
+            "a pod of the node that is not Ready may be the cause",
+            vec![&ready, &unready],
+            allowing(0),
+            false,
+        ),
+        (
+            "of other pods",
+            vec![&ready],
+            vec![over("most", "mail", 3, 2)],
+            false,
+        ),
+        (
+            "too few are healthy, so those that are not stay, too",
+            vec![&unready],
+            too_few(|_| ()),
+            true,
+        ),
+        (
+            "and are not the cause",
+            vec![&ready, &unready],
+            too_few(|_| ()),
+            true,
+        ),
+        (
+            "they may go always",
+            vec![&unready],
+            too_few(spares_ready),
+            false,
+        ),
+        (
+            "and may be well elsewhere",
+            vec![&ready, &unready],
+            too_few(spares_ready),
+            false,
+        ),
+        (
+            "one that has not begun goes",
+            vec![&pending],
+            too_few(|_| ()),
+            false,
+        ),
+        (
+            "and has not been seen by its controller",
+            vec![&unready],
+            too_few(|it| it.observed = false),
+            false,
+        ),
     ] {
         let here = by_namespace(pods.iter().copied(), &budgets);
         let why = blocked(pods, &here, |_| false);
-        let why = why.map(|why| why.starts_with("the PodDisruptionBudget shop/some allows no disruption"));
+        let why = why
+            .map(|why| why.starts_with("the PodDisruptionBudget shop/some allows no disruption"));
         assert_eq!(why, waits.then_some(true), "{says}");
     }
-    assert_eq!(blocked([&ready], &by_namespace([&ready], &allowing(0)), |_| true), None, "ours");
+    assert_eq!(
+        blocked([&ready], &by_namespace([&ready], &allowing(0)), |_| true),
+        None,
+        "ours"
+    );
     let why = "shop/cart-0, which the PodDisruptionBudget shop/some covers";
-    assert_eq!(covered([&ready], &allowing(1)).as_deref(), Some(why), "whatever it allows");
-    assert_eq!(covered([&ready], &[over("most", "mail", 3, 2)]), None, "of other pods");
+    assert_eq!(
+        covered([&ready], &allowing(1)).as_deref(),
+        Some(why),
+        "whatever it allows"
+    );
+    assert_eq!(
+        covered([&ready], &[over("most", "mail", 3, 2)]),
+        None,
+        "of other pods"
+    );
 }
 
 /// By the status that the disruption controller writes, as the API server's eviction reads it.
 #[test]
 fn pods_that_are_not_ready_go_while_enough_others_are_healthy() {
     let read = |current: i32, desired: i32| {
-        world::budget("cart", json!({"status": {"currentHealthy": current, "desiredHealthy": desired}}))
+        world::budget(
+            "cart",
+            json!({"status": {"currentHealthy": current, "desiredHealthy": desired}}),
+        )
     };
-    for (current, desired, enough) in
-        [(1, 2, false), (2, 2, true), (3, 2, true), (0, 0, false), (1, 0, false)]
-    {
-        assert_eq!(read(current, desired).ok().unwrap().enough_healthy, enough, "{current} of {desired}");
+    for (current, desired, enough) in [
+        (1, 2, false),
+        (2, 2, true),
+        (3, 2, true),
+        (0, 0, false),
+        (1, 0, false),
+    ] {
+        assert_eq!(
+            read(current, desired).ok().unwrap().enough_healthy,
+            enough,
+            "{current} of {desired}"
+        );
     }
-    assert!(matters(&read(1, 2), &read(2, 2)), "those that are not Ready may go now");
+    assert!(
+        matters(&read(1, 2), &read(2, 2)),
+        "those that are not Ready may go now"
+    );
     assert!(!matters(&read(2, 2), &read(3, 2)), "as before");
 }
 
 #[test]
 fn only_larger_allowances_are_asked_again() {
     let mut budgets = Budgets::default();
-    let mut look = |found: &[Item<Budget>]| budgets.relaxed(found.iter()).into_iter().collect::<Vec<_>>();
-    assert!(look(&[budget("a", "x", 1), budget("b", "x", 0)]).is_empty(), "the first look");
+    let mut look = |found: &[Item<Budget>]| {
+        budgets
+            .relaxed(found.iter())
+            .into_iter()
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        look(&[budget("a", "x", 1), budget("b", "x", 0)]).is_empty(),
+        "the first look"
+    );
     assert_eq!(look(&[budget("a", "x", 1), budget("b", "x", 1)]), ["b"]);
     assert_eq!(look(&[budget("a", "x", 0), budget("b", "x", 1)]), [""; 0]);
     assert_eq!(look(&[budget("b", "x", 1)]), ["a"], "it is gone");
@@ -167,18 +290,34 @@ fn long(namespace: &str, name: &str, requirements: usize) -> Arc<Item<Budget>> {
 /// However many pods and budgets there are, only so much is compared for a node without a pause.
 #[test]
 fn what_is_compared_for_a_node_is_bounded() {
-    let pods_of_node: Vec<_> =
-        (0..750).map(|nth| pod(&format!("cart-{nth}"), Some("ReplicaSet"), "True")).collect();
-    let of = |namespace: &'static str| (0..63).map(move |nth| long(namespace, &format!("b{nth:02}"), 64));
+    let pods_of_node: Vec<_> = (0..750)
+        .map(|nth| pod(&format!("cart-{nth}"), Some("ReplicaSet"), "True"))
+        .collect();
+    let of = |namespace: &'static str| {
+        (0..63).map(move |nth| long(namespace, &format!("b{nth:02}"), 64))
+    };
     let (here, elsewhere): (Vec<_>, Vec<_>) = (of("shop").collect(), of("mail").collect());
     let look = |pods: usize, budgets: &[Arc<Item<Budget>>]| {
         let pods = || pods_of_node[..pods].iter();
-        (obstacle(pods, budgets, |_| false, |_| false, false, Timestamp::UNIX_EPOCH), cost(pods(), budgets))
+        (
+            obstacle(
+                pods,
+                budgets,
+                |_| false,
+                |_| false,
+                false,
+                Timestamp::UNIX_EPOCH,
+            ),
+            cost(pods(), budgets),
+        )
     };
     let too_many = Obstacle::Never(incomparable("shop"));
     let (found, most) = look(110, &here);
     assert_ne!(found, Some(too_many.clone()));
-    assert!(COMPARED_MAX - 64 * 64 < most && most < COMPARED_MAX + 110 * OF_POD + 63 * OF_BUDGET, "{most}");
+    assert!(
+        COMPARED_MAX - 64 * 64 < most && most < COMPARED_MAX + 110 * OF_POD + 63 * OF_BUDGET,
+        "{most}"
+    );
     // A pod more, and nothing is compared.
     for pods in [111, 750] {
         let (found, cost) = look(pods, &here);
@@ -199,29 +338,77 @@ fn advice_follows_the_kind_of_budget() {
             json!({"expectedPods": 12, "desiredHealthy": 12}),
             "so change the budget",
         ),
-        (json!({"maxUnavailable": "0%"}), json!({}), "so change the budget"),
-        (json!({"minAvailable": "100%"}), json!({}), "so change the budget"),
-        (json!({"minAvailable": 2}), json!({"expectedPods": 2, "desiredHealthy": 2}), "so add a pod or"),
-        (json!({"minAvailable": "90%"}), json!({"expectedPods": 3, "desiredHealthy": 3}), "so add a pod or"),
-        (json!({"maxUnavailable": 1}), json!({"expectedPods": 3, "desiredHealthy": 2}), "more of its pods"),
-        (json!({"minAvailable": 1}), json!({"conditions": failed}), "kubectl describe pdb"),
+        (
+            json!({"maxUnavailable": "0%"}),
+            json!({}),
+            "so change the budget",
+        ),
+        (
+            json!({"minAvailable": "100%"}),
+            json!({}),
+            "so change the budget",
+        ),
+        (
+            json!({"minAvailable": 2}),
+            json!({"expectedPods": 2, "desiredHealthy": 2}),
+            "so add a pod or",
+        ),
+        (
+            json!({"minAvailable": "90%"}),
+            json!({"expectedPods": 3, "desiredHealthy": 3}),
+            "so add a pod or",
+        ),
+        (
+            json!({"maxUnavailable": 1}),
+            json!({"expectedPods": 3, "desiredHealthy": 2}),
+            "more of its pods",
+        ),
+        (
+            json!({"minAvailable": 1}),
+            json!({"conditions": failed}),
+            "kubectl describe pdb",
+        ),
     ] {
         let spec = world::with(json!({"selector": {"matchLabels": {"app": "cart"}}}), &spec);
-        let budgets = [Arc::new(world::budget("cart", json!({"spec": spec, "status": status})))];
-        let found =
-            obstacle(|| std::iter::once(&cart), &budgets, |_| false, |_| false, false, Timestamp::UNIX_EPOCH);
-        let Some(Obstacle::Budget { why, waited: false }) = found else { panic!("{spec}: {found:?}") };
-        assert!(why.contains("shop/cart allows no disruption") && why.contains(advice), "{spec}: {why}");
-        assert_eq!(blocked_pods(|| std::iter::once(&cart), &budgets, |_| false).len(), 1);
-        assert!(blocked_pods(|| std::iter::once(&cart), &budgets, |_| true).is_empty(), "ours");
+        let budgets = [Arc::new(world::budget(
+            "cart",
+            json!({"spec": spec, "status": status}),
+        ))];
+        let found = obstacle(
+            || std::iter::once(&cart),
+            &budgets,
+            |_| false,
+            |_| false,
+            false,
+            Timestamp::UNIX_EPOCH,
+        );
+        let Some(Obstacle::Budget { why, waited: false }) = found else {
+            panic!("{spec}: {found:?}")
+        };
+        assert!(
+            why.contains("shop/cart allows no disruption") && why.contains(advice),
+            "{spec}: {why}"
+        );
+        assert_eq!(
+            blocked_pods(|| std::iter::once(&cart), &budgets, |_| false).len(),
+            1
+        );
+        assert!(
+            blocked_pods(|| std::iter::once(&cart), &budgets, |_| true).is_empty(),
+            "ours"
+        );
     }
 }
 
 #[test]
 fn budget_that_its_controller_has_not_seen_blocks_too() {
     let cart = pod("cart-0", Some("ReplicaSet"), "True");
-    for (allowed, observed, blocks) in [(0, true, true), (0, false, true), (1, true, false), (1, false, true)]
-    {
+    for (allowed, observed, blocks) in [
+        (0, true, true),
+        (0, false, true),
+        (1, true, false),
+        (1, false, true),
+    ] {
         let mut budget = over("some", "cart", 3, 2);
         let body = Arc::make_mut(&mut budget).body.as_mut().unwrap();
         (body.allowed, body.observed) = (allowed, observed);

@@ -8,7 +8,10 @@ fn found(body: &Value) -> Result<bool, GateAnswerError> {
 }
 
 /// What 2.42 answers, as it was recorded, with these series.
-#[allow(clippy::needless_pass_by_value, reason = "it is written where it is used")]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "it is written where it is used"
+)]
 fn vector(series: Value) -> Value {
     json!({"status": "success", "data": {"resultType": "vector", "result": series}})
 }
@@ -24,8 +27,16 @@ fn a_vector_is_empty_or_not() {
         ("nothing", vector(json!([])), false),
         ("a series", vector(json!([series()])), true),
         ("two", vector(json!([series(), series()])), true),
-        ("no number", vector(json!([{"metric": {}, "value": [1, "NaN"]}])), true),
-        ("without end", vector(json!([{"metric": {}, "value": [1, "+Inf"]}])), true),
+        (
+            "no number",
+            vector(json!([{"metric": {}, "value": [1, "NaN"]}])),
+            true,
+        ),
+        (
+            "without end",
+            vector(json!([{"metric": {}, "value": [1, "+Inf"]}])),
+            true,
+        ),
         ("a histogram", vector(json!([histogram])), true),
     ] {
         assert_eq!(found(&body), Ok(expected), "{what}");
@@ -67,19 +78,42 @@ fn nonsense_says_nothing() {
         ("no result", ok(json!({"resultType": "vector"})), Unreadable),
         ("a result of nothing", vector(json!(null)), Unreadable),
         ("a result of another kind", vector(json!({})), Unreadable),
-        ("another kind of status", json!({"status": 200, "data": {}}), Unreadable),
+        (
+            "another kind of status",
+            json!({"status": 200, "data": {}}),
+            Unreadable,
+        ),
         ("a list", json!([]), Unreadable),
         ("a series of nothing", vector(json!([null])), Series),
-        ("a series without value", vector(json!([{"metric": {}}])), Series),
+        (
+            "a series without value",
+            vector(json!([{"metric": {}}])),
+            Series,
+        ),
         ("a series without metric", without_metric, Series),
         ("a value as a number", of_value(json!(1)), Series),
         ("a word for a value", of_value(json!("many")), Series),
-        ("a good and a bad series", vector(json!([series(), 3])), Series),
+        (
+            "a good and a bad series",
+            vector(json!([series(), 3])),
+            Series,
+        ),
     ] {
         assert_eq!(found(&body), Err(expected), "{what}");
     }
-    for body in [&b""[..], b"{", b"<html>Sign in</html>", b"\xff\xfe", br#"{"status":"success"}x"#] {
-        assert_eq!(read(body), Err(Unreadable), "{}", String::from_utf8_lossy(body));
+    for body in [
+        &b""[..],
+        b"{",
+        b"<html>Sign in</html>",
+        b"\xff\xfe",
+        br#"{"status":"success"}x"#,
+    ] {
+        assert_eq!(
+            read(body),
+            Err(Unreadable),
+            "{}",
+            String::from_utf8_lossy(body)
+        );
     }
 }
 
@@ -109,7 +143,11 @@ fn both_expressions_have_to_be_well() {
         (something, Some(something), GateAnswer::Bad),
         (something, Some(nothing), GateAnswer::Bad),
     ] {
-        assert_eq!(GateAnswer::of(query, requires), expected, "{query:?}, {requires:?}");
+        assert_eq!(
+            GateAnswer::of(query, requires),
+            expected,
+            "{query:?}, {requires:?}"
+        );
     }
 }
 
@@ -118,12 +156,20 @@ fn both_expressions_have_to_be_well() {
 fn only_that_an_expression_is_none_is_shown() {
     let refused = |kind: &str, error: &str| {
         refusal(
-            serde_json::json!({"status": "error", "errorType": kind, "error": error}).to_string().as_bytes(),
+            serde_json::json!({"status": "error", "errorType": kind, "error": error})
+                .to_string()
+                .as_bytes(),
         )
     };
     let parse = "invalid parameter \"query\": 1:5: parse error: unexpected end of input";
-    assert_eq!(refused("bad_data", parse), Some(format!("bad_data: \"{parse}\"")));
-    assert_eq!(refused("execution", "duplicate series for {secret=\"hush\"}"), None);
+    assert_eq!(
+        refused("bad_data", parse),
+        Some(format!("bad_data: \"{parse}\""))
+    );
+    assert_eq!(
+        refused("execution", "duplicate series for {secret=\"hush\"}"),
+        None
+    );
     assert_eq!(refusal(br#"{"status": "error", "error": "hush"}"#), None);
     assert_eq!(refusal(b"hush"), None);
     let long = refused("bad_data", &"\u{1b}[31m".repeat(1000)).unwrap();

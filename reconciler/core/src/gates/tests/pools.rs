@@ -22,7 +22,9 @@ fn pool(name: &str, queries: &[&str], priority: u64) -> Item<Pool> {
 
 /// What is asked for is how it is.
 fn state(query: &GateQuery) -> GateState {
-    let state = GateState::ALL.into_iter().find(|state| state.as_str() == query.expression);
+    let state = GateState::ALL
+        .into_iter()
+        .find(|state| state.as_str() == query.expression);
     state.unwrap_or(GateState::Awaited)
 }
 
@@ -32,10 +34,16 @@ fn all_gates_of_a_pool_have_to_be_open() {
         (&[][..], None),
         (&["Open"], None),
         (&["Open", "Closed"], Some((GateState::Closed, "closed"))),
-        (&["Unknown", "Closed", "Open"], Some((GateState::Closed, "closed"))),
+        (
+            &["Unknown", "Closed", "Open"],
+            Some((GateState::Closed, "closed")),
+        ),
         (&["Open", "Unknown"], Some((GateState::Unknown, "unknown"))),
         (&["Open", "Awaited"], Some((GateState::Awaited, "awaited"))),
-        (&["Awaited", "Unknown"], Some((GateState::Unknown, "unknown"))),
+        (
+            &["Awaited", "Unknown"],
+            Some((GateState::Unknown, "unknown")),
+        ),
         (&["Awaited", "Closed"], Some((GateState::Closed, "closed"))),
     ] {
         let (mut cluster, mut known) = (Cluster::default(), Known::default());
@@ -47,18 +55,37 @@ fn all_gates_of_a_pool_have_to_be_open() {
             format!("{:?}", pool.gate)
         };
         let unknown = queries.first().map(|query| query.to_lowercase());
-        let unknown = format!("{:?}", unknown.as_deref().map(|name| (GateState::Unknown, name)));
+        let unknown = format!(
+            "{:?}",
+            unknown.as_deref().map(|name| (GateState::Unknown, name))
+        );
         pool("web", queries, 1).put(&mut cluster);
-        assert_eq!(gate(&cluster, &mut known), unknown, "before anybody asked: {queries:?}");
+        assert_eq!(
+            gate(&cluster, &mut known),
+            unknown,
+            "before anybody asked: {queries:?}"
+        );
         known.note_gates(&cluster, state);
-        assert_eq!(gate(&cluster, &mut known), format!("{closed:?}"), "{queries:?}");
+        assert_eq!(
+            gate(&cluster, &mut known),
+            format!("{closed:?}"),
+            "{queries:?}"
+        );
         // Its status has changed, then its spec.
         pool("web", queries, 1).put(&mut cluster);
-        assert_eq!(gate(&cluster, &mut known), format!("{closed:?}"), "{queries:?}");
+        assert_eq!(
+            gate(&cluster, &mut known),
+            format!("{closed:?}"),
+            "{queries:?}"
+        );
         pool("web", queries, 2).put(&mut cluster);
         assert_eq!(gate(&cluster, &mut known), unknown, "{queries:?}");
         known.note_gates(&cluster, state);
-        assert_eq!(gate(&cluster, &mut Known::default()), unknown, "another leader: {queries:?}");
+        assert_eq!(
+            gate(&cluster, &mut Known::default()),
+            unknown,
+            "another leader: {queries:?}"
+        );
     }
 }
 
@@ -69,7 +96,9 @@ fn gates_are_found_by_their_pools() {
     pool("b", &["Open", "Closed"], 1).put(&mut cluster);
     let of = |indices: &[usize]| {
         let indices = indices.iter().copied().collect();
-        let gates = cluster.gates_of(&indices).map(|(pool, gate)| format!("{pool}/{}", gate.name));
+        let gates = cluster
+            .gates_of(&indices)
+            .map(|(pool, gate)| format!("{pool}/{}", gate.name));
         gates.collect::<Vec<_>>()
     };
     assert_eq!(of(&[]), [""; 0]);

@@ -3,7 +3,12 @@ use crate::tests::world;
 use serde_json::json;
 
 /// One that asks for a label of this key.
-pub(in crate::kept) fn budget(namespace: &str, name: &str, key: &str, allowed: i32) -> Item<Budget> {
+pub(in crate::kept) fn budget(
+    namespace: &str,
+    name: &str,
+    key: &str,
+    allowed: i32,
+) -> Item<Budget> {
     let labels = world::with(json!({"app": null}), &json!({key: "v"}));
     let change = json!({"metadata": {"namespace": namespace}, "spec": {"selector": {"matchLabels": labels}},
         "status": {"disruptionsAllowed": allowed}});
@@ -11,7 +16,11 @@ pub(in crate::kept) fn budget(namespace: &str, name: &str, key: &str, allowed: i
 }
 
 fn of<'b>(budgets: &'b [Arc<Item<Budget>>], namespace: &str) -> Vec<&'b Item<Budget>> {
-    budgets.iter().map(AsRef::as_ref).filter(|budget| budget.namespace() == namespace).collect()
+    budgets
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|budget| budget.namespace() == namespace)
+        .collect()
 }
 
 /// A tenant may make any number of them, and larger ones.
@@ -20,16 +29,24 @@ fn the_budgets_of_a_namespace_are_bounded() {
     let mut budgets = KeptBudgets::default();
     let long = "k".repeat(300);
     let hoard = |budgets: &mut KeptBudgets| {
-        (0..5_000).for_each(|number| budgets.listed(budget("hoarder", &format!("b-{number}"), &long, 1)));
+        (0..5_000)
+            .for_each(|number| budgets.listed(budget("hoarder", &format!("b-{number}"), &long, 1)));
     };
     budgets.list_begins();
     budgets.listed(budget("shop", "cart", "app", 1));
     hoard(&mut budgets);
-    assert!(budgets.listed.bytes < OF_NAMESPACE_MAX, "{}", budgets.listed.bytes);
+    assert!(
+        budgets.listed.bytes < OF_NAMESPACE_MAX,
+        "{}",
+        budgets.listed.bytes
+    );
     budgets.list_ends();
     let all = budgets.all();
     assert!(of(&all, "shop")[0].body.is_ok() && of(&all, "shop").len() == 1);
-    let hoarded: Vec<_> = of(&all, "hoarder").iter().map(|budget| budget.body.clone()).collect();
+    let hoarded: Vec<_> = of(&all, "hoarder")
+        .iter()
+        .map(|budget| budget.body.clone())
+        .collect();
     assert_eq!(hoarded, [Err(Unreadable::TooMany)], "one stands for all");
     assert!(budgets.has_too_many() && budgets.keys("hoarder").unwrap().is_empty());
     // Nobody knows whether that is the last one.
@@ -50,16 +67,39 @@ fn the_namespace_with_most_gives_way_first() {
         all.put(budget(&format!("usual-{namespace}"), "b", "app", 1));
         // Each of these alone has no more than it may.
         for number in 0..650 {
-            all.put(budget(&format!("many-{namespace}"), &format!("b-{number}"), &long, 1));
+            all.put(budget(
+                &format!("many-{namespace}"),
+                &format!("b-{number}"),
+                &long,
+                1,
+            ));
         }
     }
     assert!(all.bytes <= OF_ALL_MAX);
-    let too_many: Vec<&String> = all.all.iter().filter(|(_, of)| of.too_many).map(|(name, _)| name).collect();
-    assert!(!too_many.is_empty() && too_many.iter().all(|name| name.starts_with("many")), "{too_many:?}");
-    assert_eq!(all.all.values().filter(|of| !of.too_many && of.budgets.len() == 1).count(), 30);
+    let too_many: Vec<&String> = all
+        .all
+        .iter()
+        .filter(|(_, of)| of.too_many)
+        .map(|(name, _)| name)
+        .collect();
+    assert!(
+        !too_many.is_empty() && too_many.iter().all(|name| name.starts_with("many")),
+        "{too_many:?}"
+    );
+    assert_eq!(
+        all.all
+            .values()
+            .filter(|of| !of.too_many && of.budgets.len() == 1)
+            .count(),
+        30
+    );
     assert_eq!(
         all.bytes,
-        all.all.values().flat_map(|of| of.budgets.values()).map(|it| bytes(it)).sum::<usize>()
+        all.all
+            .values()
+            .flat_map(|of| of.budgets.values())
+            .map(|it| bytes(it))
+            .sum::<usize>()
     );
 }
 
@@ -72,14 +112,29 @@ fn each_change_is_counted_and_some_matter() {
     budgets.list_ends();
     assert!(budgets.all()[0].metadata.resource_version.is_none());
     let mut after = |budget| (budgets.put(budget), budgets.revision(), budgets.asked());
-    assert_eq!(after(budget("shop", "cart", "app", 0)), (false, 2, 1), "fewer than before wake nobody");
+    assert_eq!(
+        after(budget("shop", "cart", "app", 0)),
+        (false, 2, 1),
+        "fewer than before wake nobody"
+    );
     assert_eq!(after(budget("shop", "cart", "app", 1)), (true, 3, 1));
     assert_eq!(after(budget("shop", "cart", "tier", 1)), (true, 4, 2));
-    assert_eq!(after(budget("shop", "other", "tier", 1)), (true, 5, 2), "they asked for it before");
+    assert_eq!(
+        after(budget("shop", "other", "tier", 1)),
+        (true, 5, 2),
+        "they asked for it before"
+    );
     assert_eq!((budgets.asked_in("shop"), budgets.asked_in("bank")), (2, 0));
     budgets.remove(&budget("shop", "cart", "tier", 1));
     budgets.remove(&budget("shop", "other", "tier", 1));
-    assert_eq!((budgets.revision(), budgets.all().len(), budgets.keys("shop")), (7, 0, None));
+    assert_eq!(
+        (
+            budgets.revision(),
+            budgets.all().len(),
+            budgets.keys("shop")
+        ),
+        (7, 0, None)
+    );
     assert_eq!((budgets.now.bytes, budgets.now.all.len()), (0, 0));
 }
 
@@ -87,15 +142,21 @@ fn each_change_is_counted_and_some_matter() {
 #[test]
 fn a_budget_that_is_alone_and_changes_asks_for_its_labels_all_the_same() {
     let mut budgets = KeptBudgets::default();
-    let asks_for =
-        |budgets: &KeptBudgets| budgets.keys("shop").map(|keys| keys.iter().cloned().collect::<Vec<_>>());
+    let asks_for = |budgets: &KeptBudgets| {
+        budgets
+            .keys("shop")
+            .map(|keys| keys.iter().cloned().collect::<Vec<_>>())
+    };
     for allowed in [1, 0, 1] {
         budgets.put(budget("shop", "cart", "app", allowed));
         assert_eq!(asks_for(&budgets), Some(vec!["app".to_owned()]));
     }
     let asked = budgets.asked();
     budgets.put(budget("shop", "cart", "tier", 1));
-    assert_eq!((asks_for(&budgets), budgets.asked()), (Some(vec!["tier".to_owned()]), asked + 1));
+    assert_eq!(
+        (asks_for(&budgets), budgets.asked()),
+        (Some(vec!["tier".to_owned()]), asked + 1)
+    );
     budgets.remove(&budget("shop", "cart", "tier", 1));
     assert_eq!((asks_for(&budgets), budgets.all().len()), (None, 0));
 }

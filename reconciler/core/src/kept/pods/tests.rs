@@ -8,7 +8,10 @@ use crate::tests::world;
 fn pod(namespace: &str, name: &str, labels: &[&str]) -> PodItem {
     let labels: BTreeMap<_, _> = labels.iter().map(|key| (*key, "v")).collect();
     let labels = world::with(json!({"app": null}), &json!(labels));
-    world::pod(name, json!({"metadata": {"namespace": namespace, "labels": labels}}))
+    world::pod(
+        name,
+        json!({"metadata": {"namespace": namespace, "labels": labels}}),
+    )
 }
 
 /// This many pods of a tenant, of usual size, are listed on this node.
@@ -25,7 +28,10 @@ fn list(pods: &mut KeptPods, node: &str, count: usize) {
 }
 
 fn names(pods: &KeptPods, node: &str) -> Vec<String> {
-    pods.of(node).iter().map(|pod| pod.name().to_owned()).collect()
+    pods.of(node)
+        .iter()
+        .map(|pod| pod.name().to_owned())
+        .collect()
 }
 
 /// A tenant may put 12,000 pods with all the labels that there can be on any node.
@@ -34,8 +40,12 @@ fn the_pods_of_a_node_are_bounded() {
     let mut pods = KeptPods::default();
     pods.want([("next", false), ("other", false)]);
     list(&mut pods, "other", 110);
-    let (none, labels) =
-        (KeptBudgets::default(), (0..128).map(|nth| format!("label-{nth:050}")).collect::<Vec<_>>());
+    let (none, labels) = (
+        KeptBudgets::default(),
+        (0..128)
+            .map(|nth| format!("label-{nth:050}"))
+            .collect::<Vec<_>>(),
+    );
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     pods.list_begins("next", &none);
     let (one, mut most) = (pod("tenant", "p", &labels), 0);
@@ -49,7 +59,10 @@ fn the_pods_of_a_node_are_bounded() {
     pods.list_ends("next");
     pods.put("next", pod("tenant", "later", &[]), &none);
     assert!(pods.has_dropped() && pods.of("next").is_empty() && pods.revision("next").is_none());
-    assert_eq!(pods.take_dropped(), BTreeMap::from([("next".to_owned(), Dropped::TooMany)]));
+    assert_eq!(
+        pods.take_dropped(),
+        BTreeMap::from([("next".to_owned(), Dropped::TooMany)])
+    );
     assert!(!pods.has_dropped());
     assert_eq!(pods.of("other").len(), 110, "nobody else's are dropped");
     // Most tenants do not; and a kubelet may run more than 110 of them.
@@ -66,12 +79,23 @@ fn who_is_passed_over_makes_room_and_the_largest_first() {
     pods.want(wanted(true).chain([("small", true), ("drained", false)]));
     list(&mut pods, "drained", 1_900);
     list(&mut pods, "small", 110);
-    hogs.iter().enumerate().for_each(|(number, name)| list(&mut pods, name, 1_500 + number));
+    hogs.iter()
+        .enumerate()
+        .for_each(|(number, name)| list(&mut pods, name, 1_500 + number));
     assert!(pods.bytes <= OF_ALL_MAX);
     let dropped = pods.take_dropped();
-    assert!(!dropped.is_empty() && dropped.values().all(|why| *why == Dropped::MadeRoom), "{dropped:?}");
-    assert!(dropped.keys().all(|name| name.starts_with("hog")), "{dropped:?}");
-    assert_eq!((pods.of("drained").len(), pods.of("small").len()), (1_900, 110));
+    assert!(
+        !dropped.is_empty() && dropped.values().all(|why| *why == Dropped::MadeRoom),
+        "{dropped:?}"
+    );
+    assert!(
+        dropped.keys().all(|name| name.starts_with("hog")),
+        "{dropped:?}"
+    );
+    assert_eq!(
+        (pods.of("drained").len(), pods.of("small").len()),
+        (1_900, 110)
+    );
     // If none of them is passed over, the largest has too many.
     pods.want(wanted(false).chain([("small", false), ("drained", false)]));
     for name in &hogs {
@@ -90,11 +114,21 @@ fn labels_are_kept_if_a_budget_of_their_namespace_asks_for_them() {
     pods.want([("a", false), ("b", false)]);
     for (node, namespace) in [("a", "shop"), ("b", "bank")] {
         pods.list_begins(node, &budgets);
-        pods.listed(node, pod(namespace, "p", &["app", "tier", names::COMPONENT_LABEL]), &budgets);
+        pods.listed(
+            node,
+            pod(namespace, "p", &["app", "tier", names::COMPONENT_LABEL]),
+            &budgets,
+        );
         pods.list_ends(node);
     }
     let kept = |pods: &KeptPods, node: &str| {
-        pods.of(node)[0].ok().unwrap().labels.keys().cloned().collect::<Vec<_>>()
+        pods.of(node)[0]
+            .ok()
+            .unwrap()
+            .labels
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
     };
     assert_eq!(kept(&pods, "a"), ["app", names::COMPONENT_LABEL]);
     assert_eq!(kept(&pods, "b"), [names::COMPONENT_LABEL]);
@@ -105,7 +139,11 @@ fn labels_are_kept_if_a_budget_of_their_namespace_asks_for_them() {
     assert_eq!(pods.take_outdated(&budgets), Vec::<String>::new(), "once");
     budgets.put(budget("shop", "c", "app", 1));
     budgets.put(budget("park", "a", "tree", 1));
-    assert_eq!(pods.take_outdated(&budgets), Vec::<String>::new(), "nobody asks for more of their pods");
+    assert_eq!(
+        pods.take_outdated(&budgets),
+        Vec::<String>::new(),
+        "nobody asks for more of their pods"
+    );
     // Of a list that is not complete, too.
     pods.list_begins("b", &budgets);
     pods.listed("b", pod("mall", "p", &["app"]), &budgets);

@@ -24,7 +24,10 @@ fn pools_in_a_circle_are_found() {
         ("e", json!([])),
     ]);
     let why = |way: &str| format!("{CIRCLE}{way}");
-    let expected = [("b", why("b after c after b")), ("c", why("c after b after c"))];
+    let expected = [
+        ("b", why("b after c after b")),
+        ("c", why("c after b after c")),
+    ];
     assert_eq!(misplaced(&cluster.pools), expected.into());
 }
 
@@ -33,13 +36,31 @@ fn the_ledger_has_room_for_so_many_pools_that_go_first() {
     let chain = |length: usize| {
         let name = |nth: usize| format!("p{nth:02}");
         let pools: Vec<_> = (0..length)
-            .map(|nth| (name(nth), if nth == 0 { json!([]) } else { json!([{"pool": name(nth - 1)}]) }))
+            .map(|nth| {
+                (
+                    name(nth),
+                    if nth == 0 {
+                        json!([])
+                    } else {
+                        json!([{"pool": name(nth - 1)}])
+                    },
+                )
+            })
             .collect();
-        let pools: Vec<_> = pools.iter().map(|(name, after)| (name.as_str(), after.clone())).collect();
+        let pools: Vec<_> = pools
+            .iter()
+            .map(|(name, after)| (name.as_str(), after.clone()))
+            .collect();
         let cluster = cluster(&pools);
-        misplaced(&cluster.pools).into_iter().map(|(name, why)| (name.to_owned(), why)).collect::<Vec<_>>()
+        misplaced(&cluster.pools)
+            .into_iter()
+            .map(|(name, why)| (name.to_owned(), why))
+            .collect::<Vec<_>>()
     };
     assert_eq!(chain(DONE_POOLS_MAX + 1), []);
-    assert_eq!(chain(DONE_POOLS_MAX + 2), [("p17".to_owned(), TOO_MANY.to_owned())]);
+    assert_eq!(
+        chain(DONE_POOLS_MAX + 2),
+        [("p17".to_owned(), TOO_MANY.to_owned())]
+    );
     assert!(TOO_MANY.contains(&format!(" {DONE_POOLS_MAX} ")));
 }

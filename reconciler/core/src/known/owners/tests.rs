@@ -15,7 +15,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn pool(name: &str, priority: u64, selector: &Value) -> Item<Pool> {
-    a_pool(name, json!({"nodeSelector": selector, "priority": priority, "maxUnavailable": "50%"}))
+    a_pool(
+        name,
+        json!({"nodeSelector": selector, "priority": priority, "maxUnavailable": "50%"}),
+    )
 }
 
 fn node(name: &str, of: &Value) -> WatchedNode {
@@ -44,23 +47,69 @@ fn the_highest_priority_owns_a_node() {
     let requires = |operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": "tier", "operator": operator, "values": values}]});
     let unreadable =
         || -> Item<Pool> { read(json!({"metadata": {"name": "z"}, "spec": {"nodeSelector": 3}})) };
-    let three = |highest| vec![pool("a", 1, &all), pool("b", 1, &web), pool("c", highest, &web)];
+    let three = |highest| {
+        vec![
+            pool("a", 1, &all),
+            pool("b", 1, &web),
+            pool("c", highest, &web),
+        ]
+    };
     for (what, pools, owner) in [
         ("no pool", vec![], Owner::Nobody),
-        ("one that selects all", vec![pool("a", 0, &all)], Owner::Pool(0)),
-        ("one that selects others", vec![pool("a", 9, &tier("db"))], Owner::Nobody),
-        ("a higher one", vec![pool("a", 0, &all), pool("b", 1, &web)], Owner::Pool(1)),
-        ("a higher one comes first", vec![pool("a", 2, &web), pool("b", 1, &all)], Owner::Pool(0)),
+        (
+            "one that selects all",
+            vec![pool("a", 0, &all)],
+            Owner::Pool(0),
+        ),
+        (
+            "one that selects others",
+            vec![pool("a", 9, &tier("db"))],
+            Owner::Nobody,
+        ),
+        (
+            "a higher one",
+            vec![pool("a", 0, &all), pool("b", 1, &web)],
+            Owner::Pool(1),
+        ),
+        (
+            "a higher one comes first",
+            vec![pool("a", 2, &web), pool("b", 1, &all)],
+            Owner::Pool(0),
+        ),
         ("a tie", three(0), Owner::Conflict("a and b".to_owned())),
         ("a tie below the highest", three(2), Owner::Pool(2)),
-        ("In", vec![pool("a", 0, &requires("In", &["db", "web"]))], Owner::Pool(0)),
-        ("NotIn", vec![pool("a", 0, &requires("NotIn", &["web"]))], Owner::Nobody),
-        ("Exists", vec![pool("a", 0, &requires("Exists", &[]))], Owner::Pool(0)),
-        ("DoesNotExist", vec![pool("a", 0, &requires("DoesNotExist", &[]))], Owner::Nobody),
+        (
+            "In",
+            vec![pool("a", 0, &requires("In", &["db", "web"]))],
+            Owner::Pool(0),
+        ),
+        (
+            "NotIn",
+            vec![pool("a", 0, &requires("NotIn", &["web"]))],
+            Owner::Nobody,
+        ),
+        (
+            "Exists",
+            vec![pool("a", 0, &requires("Exists", &[]))],
+            Owner::Pool(0),
+        ),
+        (
+            "DoesNotExist",
+            vec![pool("a", 0, &requires("DoesNotExist", &[]))],
+            Owner::Nobody,
+        ),
         // Nobody knows which nodes it was meant for.
-        ("one that cannot be read", vec![pool("a", 1000, &web), unreadable()], Owner::Pool(1)),
+        (
+            "one that cannot be read",
+            vec![pool("a", 1000, &web), unreadable()],
+            Owner::Pool(1),
+        ),
     ] {
-        assert_eq!(owner_of(&json!({"tier": "web"}), pools), Some(owner), "{what}");
+        assert_eq!(
+            owner_of(&json!({"tier": "web"}), pools),
+            Some(owner),
+            "{what}"
+        );
     }
 }
 
@@ -77,11 +126,28 @@ fn owners_follow_labels_and_pools() {
         known.owner("brs-n").cloned().unwrap()
     };
     assert_eq!(owner(&|_| ()), Owner::Pool(0));
-    assert_eq!(owner(&|cluster| assert!(of("db").put(cluster))), Owner::Nobody);
-    assert_eq!(owner(&|cluster| assert!(pool("all", 0, &json!({})).put(cluster))), Owner::Pool(0), "all");
-    assert_eq!(owner(&|cluster| assert!(of("web").put(cluster))), Owner::Pool(1));
-    assert_eq!(owner(&|cluster| <Item<Pool> as Watched>::remove("web", cluster)), Owner::Pool(0), "all");
-    assert_eq!(owner(&|cluster| cluster.replace(Vec::<Item<Pool>>::new())), Owner::Nobody);
+    assert_eq!(
+        owner(&|cluster| assert!(of("db").put(cluster))),
+        Owner::Nobody
+    );
+    assert_eq!(
+        owner(&|cluster| assert!(pool("all", 0, &json!({})).put(cluster))),
+        Owner::Pool(0),
+        "all"
+    );
+    assert_eq!(
+        owner(&|cluster| assert!(of("web").put(cluster))),
+        Owner::Pool(1)
+    );
+    assert_eq!(
+        owner(&|cluster| <Item<Pool> as Watched>::remove("web", cluster)),
+        Owner::Pool(0),
+        "all"
+    );
+    assert_eq!(
+        owner(&|cluster| cluster.replace(Vec::<Item<Pool>>::new())),
+        Owner::Nobody
+    );
 }
 
 #[test]
@@ -95,7 +161,11 @@ fn a_percentage_is_of_the_nodes_it_owns() {
     pool("db", 1, &tier("db")).put(&mut cluster);
     let known = known(&cluster);
     let pools = pools_at(&cluster, &known, &USUAL, Timestamp::UNIX_EPOCH);
-    let seen: Vec<_> = pools.all.iter().map(|pool| (pool.name, pool.nodes, pool.limit)).collect();
+    let seen: Vec<_> = pools
+        .all
+        .iter()
+        .map(|pool| (pool.name, pool.nodes, pool.limit))
+        .collect();
     assert_eq!(seen, [("all", 7, 3), ("db", 3, 1)]);
 }
 
@@ -105,8 +175,10 @@ fn only_another_spec_is_looked_at_anew() {
     // Once etcd was restored, one generation may come with two specs.
     let of = |nodes: u64, hour: u64| -> Item<Pool> {
         let window = json!({"schedule": format!("0 {hour} * * *"), "duration": "1h"});
-        read(json!({"metadata": {"name": "a", "uid": "u", "generation": 1},
-            "spec": {"nodeSelector": {}, "windows": [window]}, "status": {"nodes": nodes}}))
+        read(
+            json!({"metadata": {"name": "a", "uid": "u", "generation": 1},
+            "spec": {"nodeSelector": {}, "windows": [window]}, "status": {"nodes": nodes}}),
+        )
     };
     let mut cluster = Cluster::default();
     node("n", &json!({})).put(&mut cluster);
@@ -123,18 +195,34 @@ fn only_another_spec_is_looked_at_anew() {
         });
         known.prepare_pools(&cluster, at(now), &Policy::default());
         let pools = pools_at(&cluster, &known, &USUAL, at(now));
-        (owner_is_kept, pools.all[0].starts == Starts::Open, pools.next.map(|next| next.to_string()))
+        (
+            owner_is_kept,
+            pools.all[0].starts == Starts::Open,
+            pools.next.map(|next| next.to_string()),
+        )
     };
     let next = |text: &str| Some(text.to_owned());
-    assert_eq!(starts(None, "2026-11-21T02:30:00Z"), (true, true, next("2026-11-21T03:00:00Z")));
-    assert_eq!(starts(Some(of(1, 2)), "2026-11-21T02:31:00Z"), (true, true, next("2026-11-21T03:00:00Z")));
-    assert_eq!(starts(None, "2026-11-21T03:00:00Z"), (true, false, next("2026-11-22T02:00:00Z")));
+    assert_eq!(
+        starts(None, "2026-11-21T02:30:00Z"),
+        (true, true, next("2026-11-21T03:00:00Z"))
+    );
+    assert_eq!(
+        starts(Some(of(1, 2)), "2026-11-21T02:31:00Z"),
+        (true, true, next("2026-11-21T03:00:00Z"))
+    );
+    assert_eq!(
+        starts(None, "2026-11-21T03:00:00Z"),
+        (true, false, next("2026-11-22T02:00:00Z"))
+    );
     assert_eq!(
         starts(None, "2026-11-21T02:59:59Z"),
         (true, true, next("2026-11-21T03:00:00Z")),
         "a clock went back"
     );
-    assert_eq!(starts(Some(of(1, 4)), "2026-11-21T02:59:59Z"), (false, false, next("2026-11-21T04:00:00Z")));
+    assert_eq!(
+        starts(Some(of(1, 4)), "2026-11-21T02:59:59Z"),
+        (false, false, next("2026-11-21T04:00:00Z"))
+    );
 }
 
 #[test]
@@ -143,8 +231,14 @@ fn a_pool_whose_windows_are_all_too_short_says_so() {
         let mut cluster = Cluster::default();
         a_pool("a", json!({"windows": windows})).put(&mut cluster);
         let now = at("2026-11-21T02:00:00Z");
-        let durations = Durations { min_remaining: remaining, ..Durations::default() };
-        let policy = Policy { durations, ..Policy::default() };
+        let durations = Durations {
+            min_remaining: remaining,
+            ..Durations::default()
+        };
+        let policy = Policy {
+            durations,
+            ..Policy::default()
+        };
         let known = Known::of(&cluster, now, &policy);
         let pools = pools_at(&cluster, &known, &policy, now);
         match pools.all[0].starts {
@@ -158,10 +252,21 @@ fn a_pool_whose_windows_are_all_too_short_says_so() {
     let more = hour + SignedDuration::from_secs(1);
     assert_eq!(starts(nightly(), hour), Ok(true));
     let why = starts(nightly(), more).unwrap_err();
-    assert!(why.contains("SCHEDULER_MIN_REMAINING_SECONDS") && why.contains("3601"), "{why}");
-    assert_eq!(starts(json!([window("0 2,3 * * *")]), more), Ok(true), "together they last for two hours");
+    assert!(
+        why.contains("SCHEDULER_MIN_REMAINING_SECONDS") && why.contains("3601"),
+        "{why}"
+    );
+    assert_eq!(
+        starts(json!([window("0 2,3 * * *")]), more),
+        Ok(true),
+        "together they last for two hours"
+    );
     let saturdays = json!([window("0 4 * * *"), window("0 5 * * SAT")]);
-    assert_eq!(starts(saturdays, more), Ok(false), "the one of Saturday does, at four");
+    assert_eq!(
+        starts(saturdays, more),
+        Ok(false),
+        "the one of Saturday does, at four"
+    );
     assert_eq!(starts(json!([]), more), Ok(true));
 }
 
@@ -177,7 +282,12 @@ fn a_pool_says_the_same_whatever_its_status_and_generation() {
         serde_json::from_value(pool).unwrap()
     };
     let first = read("/metadata/generation", json!(1));
-    let same = |path, value| read(path, value).ok().unwrap().says_the_same(first.ok().unwrap());
+    let same = |path, value| {
+        read(path, value)
+            .ok()
+            .unwrap()
+            .says_the_same(first.ok().unwrap())
+    };
     assert!(same("/metadata/generation", json!(2)));
     assert!(same("/status", json!({"nodes": 3})));
     for (path, value) in [
@@ -185,7 +295,10 @@ fn a_pool_says_the_same_whatever_its_status_and_generation() {
         ("/spec/priority", json!(1)),
         ("/spec/nodeSelector", json!({})),
         ("/spec/paused", json!(true)),
-        ("/spec/windows", json!([{"schedule": "0 2 * * *", "duration": "1h"}])),
+        (
+            "/spec/windows",
+            json!([{"schedule": "0 2 * * *", "duration": "1h"}]),
+        ),
         ("/spec/maxUnavailable", json!("no number")),
     ] {
         assert!(!same(path, value.clone()), "{path} is {value}");
@@ -244,16 +357,23 @@ fn a_pool_says_whether_pods_that_ask_for_it_are_respected() {
         let drain = respects.map(|respects| json!({"respectDoNotDisrupt": respects}));
         vec![a_pool("a", json!({"drain": drain}))]
     };
-    for (pools, respects) in
-        [(vec![], true), (drain(None), false), (drain(Some(false)), false), (drain(Some(true)), true)]
-    {
+    for (pools, respects) in [
+        (vec![], true),
+        (drain(None), false),
+        (drain(Some(false)), false),
+        (drain(Some(true)), true),
+    ] {
         let mut cluster = Cluster::default();
         node("n", &json!({})).put(&mut cluster);
         cluster.replace(drain(Some(true)));
         let mut known = known(&cluster);
         cluster.replace(pools);
-        let respecting = Rules::of_settings(Limit::default(), vec![], StepDurations::default(), true);
-        let policy = Policy { default_pool: respecting, ..Policy::default() };
+        let respecting =
+            Rules::of_settings(Limit::default(), vec![], StepDurations::default(), true);
+        let policy = Policy {
+            default_pool: respecting,
+            ..Policy::default()
+        };
         known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, &policy);
         let rules = RulesByOwner::new(&cluster, &policy).of(known.owner("brs-n"));
         assert_eq!(rules.respect_do_not_disrupt, respects);

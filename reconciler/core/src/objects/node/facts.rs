@@ -137,12 +137,25 @@ struct NodeInfo {
 fn labels(json: Option<&RawValue>) -> Result<(Kept, Kept), Unreadable> {
     let json = json.map_or("null", RawValue::get);
     let read = |keep: Keep| keep.read(&mut serde_json::Deserializer::from_str(json));
-    let ours = read(Keep { keys: Some(&LABELS), most_bytes: KEPT_MAX })?;
-    Ok((ours, read(Keep { keys: None, most_bytes: ALL_LABELS_MAX })?))
+    let ours = read(Keep {
+        keys: Some(&LABELS),
+        most_bytes: KEPT_MAX,
+    })?;
+    Ok((
+        ours,
+        read(Keep {
+            keys: None,
+            most_bytes: ALL_LABELS_MAX,
+        })?,
+    ))
 }
 
 fn annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
-    Keep { keys: Some(&ANNOTATIONS), most_bytes: KEPT_MAX }.read(deserializer)
+    Keep {
+        keys: Some(&ANNOTATIONS),
+        most_bytes: KEPT_MAX,
+    }
+    .read(deserializer)
 }
 
 impl Readable for Shape {
@@ -157,18 +170,35 @@ impl Facts {
     /// Reads first what other nodes depend on: where the node is, and whether it is in service. That is kept also if the rest
     /// cannot be read.
     pub(super) fn read(&mut self, shape: Shape) -> Result<(), Unreadable> {
-        let Shape { metadata, spec, status } = shape;
-        let Status { conditions, node_info: NodeInfo { boot_id, os_image }, volumes_in_use } = status;
+        let Shape {
+            metadata,
+            spec,
+            status,
+        } = shape;
+        let Status {
+            conditions,
+            node_info: NodeInfo { boot_id, os_image },
+            volumes_in_use,
+        } = status;
         self.unschedulable = spec.unschedulable;
         self.readiness = Readiness::among(&conditions);
         let (labels, all_labels) = labels(metadata.labels.as_deref())?;
         let count = all_labels.count.max(metadata.annotations.count);
-        let all_labels = all_labels.complete("labels").ok().filter(|_| count <= ENTRIES_MAX);
+        let all_labels = all_labels
+            .complete("labels")
+            .ok()
+            .filter(|_| count <= ENTRIES_MAX);
         self.overgrown = all_labels.is_none();
         self.all_labels = all_labels.flatten().unwrap_or_default();
         self.labels = labels.complete("labels")?;
-        let label = |key| self.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
-        self.labelled = label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION);
+        let label = |key| {
+            self.labels
+                .as_ref()
+                .and_then(|labels| labels.get(key))
+                .map(String::as_str)
+        };
+        self.labelled =
+            label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION);
         self.control_plane = label(names::CONTROL_PLANE_LABEL).is_some();
         self.excluded = label(names::EXCLUDE_FROM_LB_LABEL).is_some();
         self.zone = label(names::ZONE_LABEL).map(str::to_owned);
@@ -182,23 +212,35 @@ impl Facts {
             return Err(Unreadable::TooLong("taints"));
         }
         let annotations = metadata.annotations.complete("annotations")?;
-        let annotation = |key| annotations.as_ref().and_then(|them| them.get(key)).map(String::as_str);
+        let annotation = |key| {
+            annotations
+                .as_ref()
+                .and_then(|them| them.get(key))
+                .map(String::as_str)
+        };
         let has_taint = |key: &str| spec.taints.iter().any(|taint| taint["key"] == key);
         self.created = metadata.creation_timestamp;
-        let cordoned = spec.taints.iter().find(|taint| taint["key"] == UNSCHEDULABLE);
+        let cordoned = spec
+            .taints
+            .iter()
+            .find(|taint| taint["key"] == UNSCHEDULABLE);
         self.cordoned_at = cordoned.and_then(|taint| times::read(taint["timeAdded"].as_str()));
         self.volumes_in_use = volumes_in_use.len();
         self.tainted = has_taint(names::UPDATING_TAINT);
         self.do_not_disrupt = annotation(names::DO_NOT_DISRUPT_ANNOTATION).map(Words::of);
         self.scale_down_disabled = annotation(names::SCALE_DOWN_DISABLED_ANNOTATION).map(Words::of);
-        self.leaving =
-            metadata.deletion_timestamp.is_some() || names::LEAVING_TAINTS.iter().any(|key| has_taint(key));
+        self.leaving = metadata.deletion_timestamp.is_some()
+            || names::LEAVING_TAINTS.iter().any(|key| has_taint(key));
         // Whatever else people write there: nothing starts that they may not have meant to start.
         self.paused = annotation(names::PAUSE_ANNOTATION).is_some_and(|value| value != "false");
         self.update_now = annotation(names::UPDATE_NOW_ANNOTATION) == Some("true");
         // Only as it would be written again: a patch tests it.
-        self.retry = annotation(names::RETRY_ANNOTATION)
-            .and_then(|value| value.parse().ok().filter(|number: &u64| number.to_string() == value));
+        self.retry = annotation(names::RETRY_ANNOTATION).and_then(|value| {
+            value
+                .parse()
+                .ok()
+                .filter(|number: &u64| number.to_string() == value)
+        });
         self.version = version(&os_image).map(str::to_owned);
         self.variant = variant(&os_image).map(str::to_owned);
         self.marker = annotation(names::MARKER_ANNOTATION)
@@ -218,11 +260,15 @@ pub(crate) fn runs_bottlerocket(os_image: &str) -> bool {
 /// From `Bottlerocket OS 1.19.4 (aws-k8s-1.29)`.
 fn version(os_image: &str) -> Option<&str> {
     let rest = os_image.strip_prefix(names::OS_IMAGE_PREFIX)?;
-    rest.split(' ').next().filter(|version| (1..=VERSION_MAX).contains(&version.len()))
+    rest.split(' ')
+        .next()
+        .filter(|version| (1..=VERSION_MAX).contains(&version.len()))
 }
 
 /// From the same: what stands between the brackets.
 fn variant(os_image: &str) -> Option<&str> {
-    let (_, rest) = os_image.strip_prefix(names::OS_IMAGE_PREFIX)?.split_once(" (")?;
+    let (_, rest) = os_image
+        .strip_prefix(names::OS_IMAGE_PREFIX)?
+        .split_once(" (")?;
     rest.strip_suffix(')').filter(|variant| is_variant(variant))
 }

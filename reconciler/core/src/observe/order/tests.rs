@@ -14,16 +14,32 @@ fn a_soak_is_over_when_it_has_passed_once() {
     let mut due = |done: Option<Done>, soak| {
         over(["canary", "1.0.0"], done.as_ref(), soak, &mut clock).map(|at| at.to_string())
     };
-    let done = |since: Option<i64>, longest_seconds| Some(Done { since: since.map(at), longest_seconds });
+    let done = |since: Option<i64>, longest_seconds| {
+        Some(Done {
+            since: since.map(at),
+            longest_seconds,
+        })
+    };
     let at_once = Some(Timestamp::MIN.to_string());
     assert_eq!(due(done(Some(0), 0), soak), Some(at(60)));
     assert_eq!(due(done(Some(0), 59), soak), Some(at(60)));
     assert_eq!(due(done(None, 59), soak), None);
-    assert_eq!(due(done(None, 60), soak), at_once, "nodes that join later change nothing");
-    assert_eq!(due(done(Some(3600), 0), soak), Some(at(60)), "the clock of a leader was ahead");
+    assert_eq!(
+        due(done(None, 60), soak),
+        at_once,
+        "nodes that join later change nothing"
+    );
+    assert_eq!(
+        due(done(Some(3600), 0), soak),
+        Some(at(60)),
+        "the clock of a leader was ahead"
+    );
     assert_eq!(due(None, soak), None);
     let moment = due(Some(Done::default()), SignedDuration::ZERO);
-    assert_eq!(moment, at_once, "it was done for less than a second, which is enough");
+    assert_eq!(
+        moment, at_once,
+        "it was done for less than a second, which is enough"
+    );
 }
 
 #[test]
@@ -35,9 +51,18 @@ fn the_first_pool_that_is_not_done_is_named() {
     }
     let record = |done| -> VersionRecord { read(json!({"donePools": done})) };
     let versions = BTreeMap::from([
-        ("1.0.0".to_owned(), record(json!({"canary": {"since": at(-60)}, "stage": {"since": at(-1)}}))),
-        ("1.1.0".to_owned(), record(json!({"canary": {"since": at(-60)}}))),
-        ("1.2.0".to_owned(), record(json!({"canary": {"since": at(-59)}, "stage": {"since": at(-1)}}))),
+        (
+            "1.0.0".to_owned(),
+            record(json!({"canary": {"since": at(-60)}, "stage": {"since": at(-1)}})),
+        ),
+        (
+            "1.1.0".to_owned(),
+            record(json!({"canary": {"since": at(-60)}})),
+        ),
+        (
+            "1.2.0".to_owned(),
+            record(json!({"canary": {"since": at(-59)}, "stage": {"since": at(-1)}})),
+        ),
     ]);
     let known = known(&cluster);
     let mut pools = crate::observe::pools_at(&cluster, &known, &USUAL, world::at(NOW));

@@ -11,8 +11,16 @@ use crate::times::Ahead;
 const AHEAD: &str = "2026-11-21T06:00:00Z";
 
 /// Observes the cluster this many seconds after [`NOW`], after these passes.
-fn seen<'a>(cluster: &'a Cluster, policy: &'a Policy, seconds: i64, ahead: &mut Ahead) -> Observed<'a> {
-    let known = Known { ahead: ahead.clone(), ..Known::default() };
+fn seen<'a>(
+    cluster: &'a Cluster,
+    policy: &'a Policy,
+    seconds: i64,
+    ahead: &mut Ahead,
+) -> Observed<'a> {
+    let known = Known {
+        ahead: ahead.clone(),
+        ..Known::default()
+    };
     let observed = observe_knowing(cluster, &known, policy, Box::leak(Box::new(later(seconds))));
     *ahead = observed.ahead.clone();
     observed
@@ -29,7 +37,13 @@ fn readiness_two_hours_ahead_keeps_no_slot_and_fails_no_node() {
             json!({"slots": {"brs-n": {"uid": "uid-brs-n", "attempt": 7, "since": NOW}}}),
         );
         let mut ahead = Ahead::default();
-        for (seconds, soaked) in [(0, false), (59, false), (60, true), (7200, true), (9000, true)] {
+        for (seconds, soaked) in [
+            (0, false),
+            (59, false),
+            (60, true),
+            (7200, true),
+            (9000, true),
+        ] {
             let observed = seen(&cluster, &POLICY, seconds, &mut ahead);
             let time = observed.views[0].time;
             assert_eq!(time.soak_over, soaked, "{node} {agent} {seconds}");
@@ -46,7 +60,10 @@ fn host_back_with_clock_ahead_has_normal_time_to_report() {
     let spec = json!({"state": "RebootedIntoUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
         "attempt": 7, "reboot_from_boot_id": "b"});
     let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7});
-    let cluster = cluster([("n", ready("True", Some(AHEAD)))], [("brs-n", spec, status)]);
+    let cluster = cluster(
+        [("n", ready("True", Some(AHEAD)))],
+        [("brs-n", spec, status)],
+    );
     let mut ahead = Ahead::default();
     for (seconds, overdue) in [(0, false), (599, false), (600, true)] {
         let observed = seen(&cluster, &POLICY, seconds, &mut ahead);
@@ -60,27 +77,55 @@ fn every_time_ahead_counts_from_its_first_sight() {
     type Over = fn(&Observed<'_>) -> bool;
     let staged = "StagedAndPerformedUpdate";
     let spec = |of: Value| {
-        with(json!({"state": staged, "attempt": 7, "version": NEW, "state_transition_timestamp": AHEAD}), &of)
+        with(
+            json!({"state": staged, "attempt": 7, "version": NEW, "state_transition_timestamp": AHEAD}),
+            &of,
+        )
     };
-    let status =
-        |of: Value| with(json!({"current_state": staged, "attempt": 7, "current_version": OLD}), &of);
-    let node = |marker: Value| marked(with(json!({"shadow_uid": "uid-brs-n", "attempt": 7}), &marker));
-    let of_node =
-        |marker: Value| cluster([("n", node(marker))], [("brs-n", spec(json!({})), status(json!({})))]);
-    let of_shadow = |s: Value, t: Value| cluster([("n", json!({}))], [("brs-n", spec(s), status(t))]);
+    let status = |of: Value| {
+        with(
+            json!({"current_state": staged, "attempt": 7, "current_version": OLD}),
+            &of,
+        )
+    };
+    let node = |marker: Value| {
+        marked(with(
+            json!({"shadow_uid": "uid-brs-n", "attempt": 7}),
+            &marker,
+        ))
+    };
+    let of_node = |marker: Value| {
+        cluster(
+            [("n", node(marker))],
+            [("brs-n", spec(json!({})), status(json!({})))],
+        )
+    };
+    let of_shadow =
+        |s: Value, t: Value| cluster([("n", json!({}))], [("brs-n", spec(s), status(t))]);
     let of_ledger = |ledger: Value| {
         let mut cluster = of_shadow(json!({}), json!({}));
-        pool("web", json!({"after": [{"pool": "first", "soak": "600s"}], "versions": {"minAge": "600s"}}))
-            .put(&mut cluster);
-        pool("first", json!({"nodeSelector": {"matchLabels": {"a": "b"}}})).put(&mut cluster);
+        pool(
+            "web",
+            json!({"after": [{"pool": "first", "soak": "600s"}], "versions": {"minAge": "600s"}}),
+        )
+        .put(&mut cluster);
+        pool(
+            "first",
+            json!({"nodeSelector": {"matchLabels": {"a": "b"}}}),
+        )
+        .put(&mut cluster);
         put_ledger(&mut cluster, json!({}), ledger);
         cluster
     };
-    let failed =
-        json!({"state": "Idle", "failures": {"count": 1, "attempt": 7, "at": AHEAD, "reason": "FellBack"}});
-    let failures = Failures { count: 1, reason: "FellBack".to_owned(), ..Failures::default() };
-    let back_off =
-        crate::deadlines::back_off(SignedDuration::from_mins(2), &failures, "uid-brs-n").as_secs() + 1;
+    let failed = json!({"state": "Idle", "failures": {"count": 1, "attempt": 7, "at": AHEAD, "reason": "FellBack"}});
+    let failures = Failures {
+        count: 1,
+        reason: "FellBack".to_owned(),
+        ..Failures::default()
+    };
+    let back_off = crate::deadlines::back_off(SignedDuration::from_mins(2), &failures, "uid-brs-n")
+        .as_secs()
+        + 1;
     let silent = json!({"problem": "HostUnreachable", "message": "m", "problem_since": AHEAD});
     let slot = json!({"slots": {"brs-n": {"uid": "uid-brs-n", "attempt": 7, "since": AHEAD}}});
     let done = json!({"versions": {NEW: {"donePools": {"first": {"since": AHEAD}}}}});
@@ -91,9 +136,24 @@ fn every_time_ahead_counts_from_its_first_sight() {
             (|it| it.views[0].time.step_overdue) as Over,
             600,
         ),
-        ("failure", of_shadow(failed, json!({})), |it| !it.views[0].time.backing_off, back_off),
-        ("problem", of_shadow(json!({}), silent), |it| it.views[0].time.host_silent, 600),
-        ("exclusion", of_node(json!({"excluded_at": AHEAD})), |it| it.views[0].time.exclusion_over, 30),
+        (
+            "failure",
+            of_shadow(failed, json!({})),
+            |it| !it.views[0].time.backing_off,
+            back_off,
+        ),
+        (
+            "problem",
+            of_shadow(json!({}), silent),
+            |it| it.views[0].time.host_silent,
+            600,
+        ),
+        (
+            "exclusion",
+            of_node(json!({"excluded_at": AHEAD})),
+            |it| it.views[0].time.exclusion_over,
+            30,
+        ),
         (
             "drain",
             of_node(json!({"drain_started_at": AHEAD})),
@@ -106,21 +166,40 @@ fn every_time_ahead_counts_from_its_first_sight() {
             |it| it.views[0].time.kept_for_long,
             3600,
         ),
-        ("slot", of_ledger(slot), |it| it.views[0].time.slot_seconds >= Some(600), 600),
+        (
+            "slot",
+            of_ledger(slot),
+            |it| it.views[0].time.slot_seconds >= Some(600),
+            600,
+        ),
         (
             "pause",
             of_ledger(json!({"lastFinished": AHEAD})),
             |it| it.fleet.between_updates != BetweenUpdates::Pausing,
             600,
         ),
-        ("age", of_ledger(json!({"seen": {NEW: AHEAD}})), |it| it.fleet.pools[1].ripens(NEW).is_none(), 600),
-        ("soak of a pool", of_ledger(done), |it| it.fleet.pools[1].waits_for(NEW).is_none(), 600),
+        (
+            "age",
+            of_ledger(json!({"seen": {NEW: AHEAD}})),
+            |it| it.fleet.pools[1].ripens(NEW).is_none(),
+            600,
+        ),
+        (
+            "soak of a pool",
+            of_ledger(done),
+            |it| it.fleet.pools[1].waits_for(NEW).is_none(),
+            600,
+        ),
     ] {
         let policy = with_times(|times| times.pause = SignedDuration::from_mins(10));
         let mut ahead = Ahead::default();
-        for (seconds, expected) in
-            [(0, false), (seconds - 1, false), (seconds, true), (7200, true), (7201, true)]
-        {
+        for (seconds, expected) in [
+            (0, false),
+            (seconds - 1, false),
+            (seconds, true),
+            (7200, true),
+            (7201, true),
+        ] {
             let observed = seen(&cluster, &policy, seconds, &mut ahead);
             assert_eq!(over(&observed), expected, "{what} after {seconds} s");
         }

@@ -20,19 +20,33 @@ fn a_soak_begins_anew_after_a_not_ready() {
     };
     assert!(soaked(long_ago, Some(long_ago)).0);
     let away_in_between = soaked("2026-11-21T03:59:30Z", Some(long_ago));
-    assert_eq!(away_in_between, (false, Some("2026-11-21T04:00:30Z".to_owned())));
-    assert!(!soaked(long_ago, Some("2026-11-21T03:59:30Z")).0, "its agent was away");
+    assert_eq!(
+        away_in_between,
+        (false, Some("2026-11-21T04:00:30Z".to_owned()))
+    );
+    assert!(
+        !soaked(long_ago, Some("2026-11-21T03:59:30Z")).0,
+        "its agent was away"
+    );
     assert!(!soaked(long_ago, None).0, "its agent is");
 }
 
 #[test]
 fn a_soak_begun_anew_has_its_time() {
-    for (agent_since, overdue) in
-        [(None, true), (Some("2026-11-21T03:59:30Z"), false), (Some("2026-11-21T03:30:00Z"), true)]
-    {
+    for (agent_since, overdue) in [
+        (None, true),
+        (Some("2026-11-21T03:59:30Z"), false),
+        (Some("2026-11-21T03:30:00Z"), true),
+    ] {
         let mut cluster = watched("2026-11-21T03:30:00Z", json!({}));
         put_agent(&mut cluster, "n", agent_since.is_some(), agent_since);
-        assert_eq!(observe_at(&cluster, &POLICY, NOW).views[0].time.step_overdue, overdue, "{agent_since:?}");
+        assert_eq!(
+            observe_at(&cluster, &POLICY, NOW).views[0]
+                .time
+                .step_overdue,
+            overdue,
+            "{agent_since:?}"
+        );
     }
 }
 
@@ -47,7 +61,10 @@ fn a_late_host_has_time_to_report() {
         (observed.views[0].time.step_overdue, next(&observed))
     };
     assert!(overdue(ready("False", None)).0, "it is away");
-    assert!(overdue(ready("True", Some("2026-11-21T02:00:00Z"))).0, "it has never gone");
+    assert!(
+        overdue(ready("True", Some("2026-11-21T02:00:00Z"))).0,
+        "it has never gone"
+    );
     let back = overdue(ready("True", Some("2026-11-21T03:59:30Z")));
     assert_eq!(back, (false, Some("2026-11-21T04:09:30Z".to_owned())));
 }
@@ -55,7 +72,8 @@ fn a_late_host_has_time_to_report() {
 #[test]
 fn the_clock_has_its_say_in_each_state() {
     let since = |state: &str| json!({"state": state, "state_transition_timestamp": NOW, "attempt": 2, "version": "2.0.0"});
-    let reports = |state: &str| json!({"current_state": state, "attempt": 2, "current_version": "1.0.0"});
+    let reports =
+        |state: &str| json!({"current_state": state, "attempt": 2, "current_version": "1.0.0"});
     let overdue: Says = |time| time.step_overdue;
     let soaked: Says = |time| time.soak_over;
     let backing_off: Says = |time| time.backing_off;
@@ -65,54 +83,143 @@ fn the_clock_has_its_say_in_each_state() {
     failed["failures"] = json!({"count": 3, "attempt": 2, "at": NOW, "reason": "FellBack"});
     let mut granted = since("RebootedIntoUpdate");
     granted["reboot_from_boot_id"] = json!("boot-1");
-    let failures = Failures { count: 3, ..Failures::default() };
+    let failures = Failures {
+        count: 3,
+        ..Failures::default()
+    };
     let thrice = back_off(SignedDuration::from_mins(2), &failures, "uid-brs-n").as_secs() + 1;
     for (what, spec, status, says, after) in [
         ("not taken up", since(staged), silent, overdue, 600),
         ("staging", since(staged), reports("Idle"), overdue, 3600),
-        ("staged", since(staged), reports(staged), overdue, 3600 + 30 + 1800),
+        (
+            "staged",
+            since(staged),
+            reports(staged),
+            overdue,
+            3600 + 30 + 1800,
+        ),
         ("granted", granted, reports(staged), overdue, 1800),
-        ("grant withdrawn", since("RebootedIntoUpdate"), reports("Idle"), overdue, 1800 + 930),
-        ("soaking", since("MonitoringUpdate"), reports("MonitoringUpdate"), soaked, 60),
-        ("monitored", since("MonitoringUpdate"), reports("MonitoringUpdate"), overdue, 660),
-        ("not acknowledged", since("Idle"), reports("MonitoringUpdate"), overdue, 600),
-        ("failed thrice", failed, reports("Idle"), |time| !time.backing_off, thrice),
-        ("other target", since("Idle"), reports("Idle"), |time| !time.backing_off, 60),
+        (
+            "grant withdrawn",
+            since("RebootedIntoUpdate"),
+            reports("Idle"),
+            overdue,
+            1800 + 930,
+        ),
+        (
+            "soaking",
+            since("MonitoringUpdate"),
+            reports("MonitoringUpdate"),
+            soaked,
+            60,
+        ),
+        (
+            "monitored",
+            since("MonitoringUpdate"),
+            reports("MonitoringUpdate"),
+            overdue,
+            660,
+        ),
+        (
+            "not acknowledged",
+            since("Idle"),
+            reports("MonitoringUpdate"),
+            overdue,
+            600,
+        ),
+        (
+            "failed thrice",
+            failed,
+            reports("Idle"),
+            |time| !time.backing_off,
+            thrice,
+        ),
+        (
+            "other target",
+            since("Idle"),
+            reports("Idle"),
+            |time| !time.backing_off,
+            60,
+        ),
     ] {
         let cluster = cluster([("n", json!({}))], [("brs-n", spec, status)]);
         for (seconds, expected) in [(after - 1, false), (after, true)] {
             let now = later(seconds);
             let observed = observe_at(&cluster, &POLICY, &now);
-            assert_eq!(says(&observed.views[0].time), expected, "{what} after {seconds} s");
+            assert_eq!(
+                says(&observed.views[0].time),
+                expected,
+                "{what} after {seconds} s"
+            );
         }
     }
     let done = json!({"current_state": "Idle", "attempt": 2, "current_version": "2.0.0"});
     let cluster = cluster([("n", json!({}))], [("brs-n", since("Idle"), done)]);
     let observed = observe_at(&cluster, &POLICY, NOW);
-    assert!(!backing_off(&observed.views[0].time), "a success is not waited after");
+    assert!(
+        !backing_off(&observed.views[0].time),
+        "a success is not waited after"
+    );
     assert_eq!(observed.next, None, "an idle fleet has no deadline");
 }
 
 #[test]
 fn retry_ends_the_back_off_after_its_attempt_only() {
     let idle = |attempt: u64, failed: Option<u64>| {
-        let failures =
-            failed.map(|attempt| json!({"count": 9, "attempt": attempt, "at": NOW, "reason": "FellBack"}));
+        let failures = failed.map(
+            |attempt| json!({"count": 9, "attempt": attempt, "at": NOW, "reason": "FellBack"}),
+        );
         json!({"state": "Idle", "state_transition_timestamp": NOW, "attempt": attempt, "version": "2.0.0",
             "failures": failures})
     };
     let status = json!({"current_state": "Idle", "attempt": 5, "current_version": "1.0.0"});
     for (says, spec, retry, backs_off, past) in [
         ("nobody asks", idle(5, Some(5)), None, true, false),
-        ("its attempt failed", idle(5, Some(5)), Some("5"), false, false),
-        ("a failed retry backs off again", idle(6, Some(6)), Some("5"), true, true),
-        ("a slot was given back since", idle(6, Some(5)), Some("6"), false, false),
+        (
+            "its attempt failed",
+            idle(5, Some(5)),
+            Some("5"),
+            false,
+            false,
+        ),
+        (
+            "a failed retry backs off again",
+            idle(6, Some(6)),
+            Some("5"),
+            true,
+            true,
+        ),
+        (
+            "a slot was given back since",
+            idle(6, Some(5)),
+            Some("6"),
+            false,
+            false,
+        ),
         ("it was given up", idle(5, None), Some("5"), false, false),
         ("given up since", idle(6, None), Some("5"), true, true),
-        ("an attempt that comes", idle(5, Some(5)), Some("6"), true, false),
-        ("any number", idle(5, Some(5)), Some("18446744073709551616"), true, false),
+        (
+            "an attempt that comes",
+            idle(5, Some(5)),
+            Some("6"),
+            true,
+            false,
+        ),
+        (
+            "any number",
+            idle(5, Some(5)),
+            Some("18446744073709551616"),
+            true,
+            false,
+        ),
         ("no number", idle(5, Some(5)), Some("true"), true, false),
-        ("a number as nobody writes it", idle(5, Some(5)), Some("05"), true, false),
+        (
+            "a number as nobody writes it",
+            idle(5, Some(5)),
+            Some("05"),
+            true,
+            false,
+        ),
     ] {
         let node = retry.map_or(json!({}), |retry| annotated(names::RETRY_ANNOTATION, retry));
         let cluster = cluster([("n", node)], [("brs-n", spec, status.clone())]);
@@ -134,8 +241,7 @@ fn a_drain_and_its_grant_have_their_times() {
         (now(), false, 900 + 600),
         (Some(later(890)), true, 900 + 600),
     ] {
-        let marker =
-            json!({"shadow_uid": "uid-brs-n", "attempt": 7, "drain_started_at": NOW, "drained_at": drained});
+        let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "drain_started_at": NOW, "drained_at": drained});
         let staged = "StagedAndPerformedUpdate";
         let cluster = updating(staged, NOW, staged, marked(marker));
         let known = with_drains(pods_known.then_some("brs-n"));
@@ -143,7 +249,10 @@ fn a_drain_and_its_grant_have_their_times() {
             let now = later(seconds);
             let observed = observe_knowing(&cluster, &known, &POLICY, &now);
             let overdue = observed.views[0].time.drain_overdue;
-            assert_eq!(overdue, expected, "{drained:?}, {pods_known}, after {seconds} s");
+            assert_eq!(
+                overdue, expected,
+                "{drained:?}, {pods_known}, after {seconds} s"
+            );
         }
     }
 }
@@ -193,19 +302,38 @@ fn an_empty_node_waits_a_minute_after_the_last_volume_that_went() {
     let started = "2026-11-21T03:44:30Z";
     let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "drain_started_at": started});
     let time = |since: Option<&str>| {
-        let cluster =
-            cluster([("n", marked(marker.clone()))], [("brs-n", json!({"state": "Idle"}), json!({}))]);
+        let cluster = cluster(
+            [("n", marked(marker.clone()))],
+            [("brs-n", json!({"state": "Idle"}), json!({}))],
+        );
         let drain = KnownDrain {
-            empty: since.map(|since| Empty { since: at(since), volumes: 1 }),
+            empty: since.map(|since| Empty {
+                since: at(since),
+                volumes: 1,
+            }),
             ..KnownDrain::default()
         };
-        let known = Known { drains: [("brs-n".to_owned(), drain)].into(), ..Known::default() };
+        let known = Known {
+            drains: [("brs-n".to_owned(), drain)].into(),
+            ..Known::default()
+        };
         let observed = observe_knowing(&cluster, &known, &POLICY, NOW);
         let time = &observed.views[0].time;
         (time.volumes_overdue, time.drain_overdue, next(&observed))
     };
-    assert_eq!(time(None), (false, true, None), "the drain took 15 minutes, and the node is not empty");
+    assert_eq!(
+        time(None),
+        (false, true, None),
+        "the drain took 15 minutes, and the node is not empty"
+    );
     let waits = (false, false, Some("2026-11-21T04:00:30Z".to_owned()));
-    assert_eq!(time(Some("2026-11-21T03:59:59Z")), waits, "until a minute after the drain's time");
-    assert!(time(Some("2026-11-21T03:59:00Z")).0, "no volume went for a minute");
+    assert_eq!(
+        time(Some("2026-11-21T03:59:59Z")),
+        waits,
+        "until a minute after the drain's time"
+    );
+    assert!(
+        time(Some("2026-11-21T03:59:00Z")).0,
+        "no volume went for a minute"
+    );
 }

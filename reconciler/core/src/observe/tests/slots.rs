@@ -6,8 +6,7 @@ use crate::rules::GateState;
 
 /// A pool of all nodes, whose gate is so.
 pub(super) fn gated(cluster: &mut Cluster, state: GateState) -> Known {
-    let gate =
-        json!({"name": "quiet", "type": "Prometheus", "prometheus": {"source": "main", "query": "up == 0"}});
+    let gate = json!({"name": "quiet", "type": "Prometheus", "prometheus": {"source": "main", "query": "up == 0"}});
     let spec = json!({"soak": {"readyFor": "1m", "workloadsTimeout": "15m"}, "gates": [gate]});
     pool("web", spec).put(cluster);
     let mut known = known(cluster);
@@ -17,7 +16,9 @@ pub(super) fn gated(cluster: &mut Cluster, state: GateState) -> Known {
 
 /// Is the slot overdue, of a shadow with this spec, taken at `since`?
 fn overdue(spec: &Value, since: &str, now: &str) -> bool {
-    observe_at(&held(spec, since), &POLICY, now).views[0].time.slot_overdue
+    observe_at(&held(spec, since), &POLICY, now).views[0]
+        .time
+        .slot_overdue
 }
 
 fn held(spec: &Value, since: &str) -> Cluster {
@@ -45,7 +46,11 @@ fn each_state_has_its_time() {
     ] {
         let spec = json!({"state": state, "state_transition_timestamp": since, "attempt": 1});
         for (after, expected) in [(seconds - 1, false), (seconds, true)] {
-            assert_eq!(overdue(&spec, NOW, &later(after)), expected, "{state} after {after} s");
+            assert_eq!(
+                overdue(&spec, NOW, &later(after)),
+                expected,
+                "{state} after {after} s"
+            );
         }
     }
 }
@@ -53,7 +58,8 @@ fn each_state_has_its_time() {
 /// A gate that asks for alerts would be held by the alert that it makes.
 #[test]
 fn what_a_gate_holds_is_not_overdue() {
-    let spec = |state: &str| json!({"state": state, "state_transition_timestamp": NOW, "attempt": 1});
+    let spec =
+        |state: &str| json!({"state": state, "state_transition_timestamp": NOW, "attempt": 1});
     for (state, gate, expected) in [
         ("MonitoringUpdate", GateState::Open, true),
         ("MonitoringUpdate", GateState::Closed, false),
@@ -62,8 +68,9 @@ fn what_a_gate_holds_is_not_overdue() {
     ] {
         let mut cluster = held(&spec(state), NOW);
         let known = gated(&mut cluster, gate);
-        let overdue =
-            observe_knowing(&cluster, &known, &POLICY, "2026-11-23T04:00:00Z").views[0].time.slot_overdue;
+        let overdue = observe_knowing(&cluster, &known, &POLICY, "2026-11-23T04:00:00Z").views[0]
+            .time
+            .slot_overdue;
         assert_eq!(overdue, expected, "{state}, {gate:?}");
     }
 }
@@ -82,21 +89,50 @@ fn what_cannot_be_read_counts_against_no_version() {
     let tainted = r#"{"shadow_uid":"uid-brs-n","attempt":1,"tainted":true}"#;
     for (what, node, spec, counts) in [
         ("a host that is away", away(json!({})), &rebooting, true),
-        ("a Node of 20 kB", annotated(names::PAUSE_ANNOTATION, &long), &rebooting, false),
-        ("a marker that is none", annotated(names::MARKER_ANNOTATION, "?"), &rebooting, false),
-        ("a Node that was given up", annotated(names::MARKER_ANNOTATION, tainted), &given_up, true),
-        ("a Node that was given up, of 20 kB", annotated(names::PAUSE_ANNOTATION, &long), &given_up, false),
-        ("a shadow", opted("none"), &json!({"state": "Dreaming"}), false),
+        (
+            "a Node of 20 kB",
+            annotated(names::PAUSE_ANNOTATION, &long),
+            &rebooting,
+            false,
+        ),
+        (
+            "a marker that is none",
+            annotated(names::MARKER_ANNOTATION, "?"),
+            &rebooting,
+            false,
+        ),
+        (
+            "a Node that was given up",
+            annotated(names::MARKER_ANNOTATION, tainted),
+            &given_up,
+            true,
+        ),
+        (
+            "a Node that was given up, of 20 kB",
+            annotated(names::PAUSE_ANNOTATION, &long),
+            &given_up,
+            false,
+        ),
+        (
+            "a shadow",
+            opted("none"),
+            &json!({"state": "Dreaming"}),
+            false,
+        ),
     ] {
         let mut cluster = held(spec, NOW);
         super::node("n", node).put(&mut cluster);
-        let status =
-            json!({"current_state": "StagedAndPerformedUpdate", "attempt": 1, "reboot_requested": "boot-1"});
+        let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 1, "reboot_requested": "boot-1"});
         shadow("brs-n", spec.clone(), status).put(&mut cluster);
         let mut observed = observe_at(&cluster, &POLICY, "2026-11-22T04:00:00Z");
         observed.fleet.ledger_term = Some(observed.fleet.term);
         let slots = decide::fleet(&observed).slots;
-        assert_eq!(slots.halted.len(), usize::from(counts), "{what}: {:?}", slots.write);
+        assert_eq!(
+            slots.halted.len(),
+            usize::from(counts),
+            "{what}: {:?}",
+            slots.write
+        );
         assert_eq!(slots.freed, [], "{what}");
     }
 }

@@ -1,6 +1,9 @@
 //! Nodes that the operator does not manage, and may opt in.
 
-#![allow(clippy::needless_pass_by_value, reason = "JSON is written where it is used")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "JSON is written where it is used"
+)]
 
 use super::*;
 use crate::cluster::Watched as _;
@@ -9,7 +12,13 @@ use crate::objects::WatchedNode;
 /// A node that runs this and has this value of the label, if any.
 fn node(name: &str, label: Option<&str>, os_image: &str, more: Value) -> WatchedNode {
     let created = json!({"metadata": {"creationTimestamp": "2026-11-21T03:00:00Z"}});
-    let mut change = with(with(created, &json!({"status": {"nodeInfo": {"osImage": os_image}}})), &more);
+    let mut change = with(
+        with(
+            created,
+            &json!({"status": {"nodeInfo": {"osImage": os_image}}}),
+        ),
+        &more,
+    );
     change["metadata"]["labels"] = json!({names::UPDATER_INTERFACE_LABEL: label});
     super::node(name, change)
 }
@@ -20,7 +29,10 @@ fn unmanaged_nodes_carry_nothing_of_ours() {
     let long = "n".repeat(names::NODE_NAME_MAX + 1);
     let young = json!({"metadata": {"creationTimestamp": "2026-11-21T03:59:00Z"}});
     let ours = marked(json!({"shadow_uid": "u", "attempt": 1}));
-    let mut cluster = cluster([], [("brs-has-a-shadow", json!({"state": "Dreaming"}), json!({}))]);
+    let mut cluster = cluster(
+        [],
+        [("brs-has-a-shadow", json!({"state": "Dreaming"}), json!({}))],
+    );
     for (name, label, more) in [
         ("bare", None, json!({})),
         ("has-a-shadow", None, json!({})),
@@ -33,12 +45,33 @@ fn unmanaged_nodes_carry_nothing_of_ours() {
         node(name, label, DEBIAN, more).put(&mut cluster);
     }
     let (unmanaged_nodes, next) = cluster.unmanaged_nodes(SignedDuration::from_mins(5), at(NOW));
-    let seen: Vec<_> = unmanaged_nodes.iter().map(|one| (one.name, one.label, one.young)).collect();
-    assert_eq!(seen, [("bare", None, false), ("new", None, true), ("other", Some("none"), false)]);
+    let seen: Vec<_> = unmanaged_nodes
+        .iter()
+        .map(|one| (one.name, one.label, one.young))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("bare", None, false),
+            ("new", None, true),
+            ("other", Some("none"), false)
+        ]
+    );
     let (shadow_name, name, uid) = ("brs-bare", "bare", "node-bare");
-    let bare = UnmanagedNode { shadow_name, name, uid, label: None, os_image: DEBIAN, young: false };
+    let bare = UnmanagedNode {
+        shadow_name,
+        name,
+        uid,
+        label: None,
+        os_image: DEBIAN,
+        young: false,
+    };
     assert_eq!(unmanaged_nodes[0], bare);
-    assert_eq!(next, Some(at("2026-11-21T04:04:00Z")), "when the new one is old enough");
+    assert_eq!(
+        next,
+        Some(at("2026-11-21T04:04:00Z")),
+        "when the new one is old enough"
+    );
 }
 
 #[test]

@@ -8,11 +8,19 @@ fn overdue(state: &str, reached: &str, node_away: bool, now: &str) -> bool {
     let node = ready(if node_away { "False" } else { "True" }, Some(away));
     let spec = json!({"state": state, "state_transition_timestamp": "2026-11-21T03:30:00Z", "attempt": 7,
         "baseline_boot_id": "boot-1"});
-    let mut cluster =
-        cluster([("n", node)], [("brs-n", spec, json!({"current_state": reached, "attempt": 7}))]);
+    let mut cluster = cluster(
+        [("n", node)],
+        [(
+            "brs-n",
+            spec,
+            json!({"current_state": reached, "attempt": 7}),
+        )],
+    );
     put_agent(&mut cluster, "n", false, Some(away));
     let policy = with_times(|times| times.stage = SignedDuration::from_hours(4));
-    observe_at(&cluster, &policy, now).views[0].time.step_overdue
+    observe_at(&cluster, &policy, now).views[0]
+        .time
+        .step_overdue
 }
 
 /// Each spell is too short to count, so without a bound on all of them the slot would be kept for ever.
@@ -22,7 +30,9 @@ fn a_flapping_node_is_overdue_in_the_end() {
         [("True", 10), ("False", 100)].map(|(status, seconds)| {
             let changed = (at(now) - SignedDuration::from_secs(seconds)).to_string();
             let cluster = watched("2026-11-21T03:00:00Z", ready(status, Some(&changed)));
-            observe_at(&cluster, &POLICY, now).views[0].time.step_overdue
+            observe_at(&cluster, &POLICY, now).views[0]
+                .time
+                .step_overdue
         })
     };
     assert_eq!(overdue("2026-11-21T03:15:00Z"), [false, false]);
@@ -37,10 +47,16 @@ fn a_node_that_a_gate_held_may_be_away_for_a_moment() {
         let changed = (at(now) - SignedDuration::from_secs(seconds_away)).to_string();
         let mut cluster = watched("2026-11-21T03:00:00Z", ready("False", Some(&changed)));
         let known = slots::gated(&mut cluster, state);
-        observe_knowing(&cluster, &known, &POLICY, now).views[0].time.step_overdue
+        observe_knowing(&cluster, &known, &POLICY, now).views[0]
+            .time
+            .step_overdue
     };
     for state in crate::rules::GateState::ALL {
-        assert_eq!((overdue(100, state), overdue(600, state)), (false, true), "{state:?}");
+        assert_eq!(
+            (overdue(100, state), overdue(600, state)),
+            (false, true),
+            "{state:?}"
+        );
     }
 }
 
@@ -52,7 +68,10 @@ fn an_absence_is_waited_for_once() {
         ("MonitoringUpdate", "MonitoringUpdate"),
     ] {
         for node_away in [false, true] {
-            for (now, expected) in [("2026-11-21T04:08:59Z", false), ("2026-11-21T04:09:00Z", true)] {
+            for (now, expected) in [
+                ("2026-11-21T04:08:59Z", false),
+                ("2026-11-21T04:09:00Z", true),
+            ] {
                 let found = overdue(state, reached, node_away, now);
                 assert_eq!(found, expected, "{state} {reached} {node_away} {now}");
             }
@@ -76,12 +95,31 @@ fn a_silent_host_is_told_by_its_agent() {
     for (state, change, expected) in [
         ("StagedAndPerformedUpdate", json!({}), true),
         ("RebootedIntoUpdate", json!({}), true),
-        ("RebootedIntoUpdate", json!({"reboot_requested": "boot-1"}), false),
+        (
+            "RebootedIntoUpdate",
+            json!({"reboot_requested": "boot-1"}),
+            false,
+        ),
         ("MonitoringUpdate", json!({}), false),
-        ("StagedAndPerformedUpdate", json!({"problem": "RefreshFailed"}), false),
-        ("StagedAndPerformedUpdate", json!({"problem_since": null}), false),
+        (
+            "StagedAndPerformedUpdate",
+            json!({"problem": "RefreshFailed"}),
+            false,
+        ),
+        (
+            "StagedAndPerformedUpdate",
+            json!({"problem_since": null}),
+            false,
+        ),
     ] {
-        assert!(!silent_at("2026-11-21T03:39:59Z", state, change.clone()), "{state} {change}");
-        assert_eq!(silent_at("2026-11-21T03:40:00Z", state, change.clone()), expected, "{state} {change}");
+        assert!(
+            !silent_at("2026-11-21T03:39:59Z", state, change.clone()),
+            "{state} {change}"
+        );
+        assert_eq!(
+            silent_at("2026-11-21T03:40:00Z", state, change.clone()),
+            expected,
+            "{state} {change}"
+        );
     }
 }

@@ -7,9 +7,18 @@ use crate::decide::slots;
 /// What makes a Node unreadable; its kubelet, or who may annotate it, can write that.
 fn unreadable() -> [(&'static str, Value); 3] {
     [
-        ("an OS image of 300 bytes", json!({"status": {"nodeInfo": {"osImage": "x".repeat(300)}}})),
-        ("20 kB", annotated(names::PAUSE_ANNOTATION, "x".repeat(20_000))),
-        ("taints", json!({"spec": {"taints": [{"key": "x".repeat(70_000), "effect": "NoSchedule"}]}})),
+        (
+            "an OS image of 300 bytes",
+            json!({"status": {"nodeInfo": {"osImage": "x".repeat(300)}}}),
+        ),
+        (
+            "20 kB",
+            annotated(names::PAUSE_ANNOTATION, "x".repeat(20_000)),
+        ),
+        (
+            "taints",
+            json!({"spec": {"taints": [{"key": "x".repeat(70_000), "effect": "NoSchedule"}]}}),
+        ),
     ]
 }
 
@@ -17,18 +26,30 @@ fn unreadable() -> [(&'static str, Value); 3] {
 fn begins(a: Value, b: Value, of_pool: Option<Value>) -> bool {
     let idle = json!({"current_state": "Idle", "current_version": "1.19.4", "target_version": "1.20.0",
         "boot_id": "boot-1"});
-    let mut cluster = cluster([("a", a), ("b", b)], [("brs-b", json!({"state": "Idle"}), idle)]);
+    let mut cluster = cluster(
+        [("a", a), ("b", b)],
+        [("brs-b", json!({"state": "Idle"}), idle)],
+    );
     let versions = json!({"1.20.0": {"succeeded": 3, "provenVariants": ["aws-k8s-1.29"]}});
     put_ledger(&mut cluster, json!({}), json!({"versions": versions}));
     if let Some(spec) = of_pool {
         pool("db", spec).put(&mut cluster);
     }
-    let known = Known { drains: with_drains(["brs-b"]).drains, ..known(&cluster) };
-    let default_pool = Rules::of_settings(Limit::Unlimited, vec![], StepDurations::default(), false);
-    let policy = Policy { default_pool, ..policy() };
+    let known = Known {
+        drains: with_drains(["brs-b"]).drains,
+        ..known(&cluster)
+    };
+    let default_pool =
+        Rules::of_settings(Limit::Unlimited, vec![], StepDurations::default(), false);
+    let policy = Policy {
+        default_pool,
+        ..policy()
+    };
     let observed = observe_knowing(&cluster, &known, &policy, NOW);
     let taken = slots(&observed.fleet, &observed.views).taken;
-    taken.iter().any(|&at| observed.views[at].shadow_name == "brs-b")
+    taken
+        .iter()
+        .any(|&at| observed.views[at].shadow_name == "brs-b")
 }
 
 #[test]
@@ -40,8 +61,14 @@ fn it_is_still_one_of_the_control_plane() {
     for (what, more) in unreadable() {
         let away = with(with(member.clone(), &more), &cordoned);
         assert!(!begins(away.clone(), member.clone(), None), "{what}");
-        assert!(!begins(with(away, &left_out), member.clone(), None), "{what}, not opted in");
-        assert!(begins(with(json!({}), &more), member.clone(), None), "{what}, on a worker");
+        assert!(
+            !begins(with(away, &left_out), member.clone(), None),
+            "{what}, not opted in"
+        );
+        assert!(
+            begins(with(json!({}), &more), member.clone(), None),
+            "{what}, on a worker"
+        );
     }
 }
 
@@ -59,7 +86,11 @@ fn it_is_still_in_its_pool_and_zone() {
         assert!(begins(a.clone(), "x"), "{what}, in service");
         for away in [&not_ready, &cordoned] {
             let a = with(a.clone(), away);
-            assert_eq!(["x", "y", "z"].map(|zone| begins(a.clone(), zone)), [false, true, false], "{what}");
+            assert_eq!(
+                ["x", "y", "z"].map(|zone| begins(a.clone(), zone)),
+                [false, true, false],
+                "{what}"
+            );
         }
     }
 }

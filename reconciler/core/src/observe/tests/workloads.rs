@@ -9,7 +9,12 @@ const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 /// What an update evicted, of this owner.
 fn evicted(owners: &[&str]) -> Marker {
     let evicted_owners = owners.iter().map(|&owner| (owner.to_owned(), 2)).collect();
-    Marker { shadow_uid: "uid-brs-n".to_owned(), attempt: 7, evicted_owners, ..Marker::default() }
+    Marker {
+        shadow_uid: "uid-brs-n".to_owned(),
+        attempt: 7,
+        evicted_owners,
+        ..Marker::default()
+    }
 }
 
 /// What `see` finds of a node that is watched since two minutes, if its slot was taken then.
@@ -33,16 +38,27 @@ fn seen<T>(
 #[test]
 fn what_was_evicted_is_missing_until_seen() {
     let since = Some("2026-11-21T03:50:00Z");
-    let not_at_all =
-        || with_steps(StepDurations { workloads: SignedDuration::ZERO, ..StepDurations::default() });
+    let not_at_all = || {
+        with_steps(StepDurations {
+            workloads: SignedDuration::ZERO,
+            ..StepDurations::default()
+        })
+    };
     let missing = Evicted::Missing(CART);
     for (what, found, policy, expected) in [
-        ("not looked at", Evicted::Unknown, policy(), Evicted::Unknown),
+        (
+            "not looked at",
+            Evicted::Unknown,
+            policy(),
+            Evicted::Unknown,
+        ),
         ("looked at", Evicted::Back, policy(), Evicted::Back),
         ("one is missing", missing, policy(), missing),
         ("nobody wants to wait", missing, not_at_all(), Evicted::Back),
     ] {
-        seen(since, found, NOW, &policy, |seen| assert_eq!(seen.evicted, expected, "{what}"));
+        seen(since, found, NOW, &policy, |seen| {
+            assert_eq!(seen.evicted, expected, "{what}")
+        });
     }
 }
 
@@ -50,24 +66,47 @@ fn what_was_evicted_is_missing_until_seen() {
 fn owners_matter_while_their_node_is_watched() {
     let monitored = |policy: Policy, owners: &[&str], state: &str| {
         let marker = evicted(owners).render();
-        let nodes = [("n", annotated(names::MARKER_ANNOTATION, marker)), ("unmarked", json!({}))];
+        let nodes = [
+            ("n", annotated(names::MARKER_ANNOTATION, marker)),
+            ("unmarked", json!({})),
+        ];
         let spec = json!({"state": state});
-        let shadows = [("brs-n", spec.clone(), json!({})), ("brs-unmarked", spec, json!({}))];
+        let shadows = [
+            ("brs-n", spec.clone(), json!({})),
+            ("brs-unmarked", spec, json!({})),
+        ];
         let cluster = cluster(nodes, shadows);
         known(&cluster).monitored(&cluster, &RulesByOwner::new(&cluster, &policy))
     };
     let expected = BTreeMap::from([("brs-n".to_owned(), BTreeMap::from([(CART.to_owned(), 2)]))]);
     assert_eq!(monitored(policy(), &[CART], "MonitoringUpdate"), expected);
-    assert_eq!(monitored(policy(), &[CART], "RebootedIntoUpdate"), BTreeMap::new());
-    let unchecked = with_steps(StepDurations { workloads: SignedDuration::ZERO, ..StepDurations::default() });
-    assert_eq!(monitored(unchecked, &[CART], "MonitoringUpdate"), BTreeMap::new());
+    assert_eq!(
+        monitored(policy(), &[CART], "RebootedIntoUpdate"),
+        BTreeMap::new()
+    );
+    let unchecked = with_steps(StepDurations {
+        workloads: SignedDuration::ZERO,
+        ..StepDurations::default()
+    });
+    assert_eq!(
+        monitored(unchecked, &[CART], "MonitoringUpdate"),
+        BTreeMap::new()
+    );
 }
 
 #[test]
 fn a_slot_tells_how_long_it_lasted() {
-    let seconds = |since| seen(since, Evicted::Back, NOW, &POLICY, |seen| seen.time.slot_seconds);
+    let seconds = |since| {
+        seen(since, Evicted::Back, NOW, &POLICY, |seen| {
+            seen.time.slot_seconds
+        })
+    };
     assert_eq!(seconds(Some("2026-11-21T03:50:00Z")), Some(600));
-    assert_eq!(seconds(Some("2026-11-21T04:00:01Z")), Some(0), "by a clock that goes ahead");
+    assert_eq!(
+        seconds(Some("2026-11-21T04:00:01Z")),
+        Some(0),
+        "by a clock that goes ahead"
+    );
     assert_eq!(seconds(None), None);
 }
 

@@ -14,7 +14,11 @@ fn view() -> NodeView<'static> {
             name: "brs-n",
             uid: "u",
             generation: 1,
-            spec: SpecFacts { version: Some("2.0.0"), attempt: Some(4), ..SpecFacts::default() },
+            spec: SpecFacts {
+                version: Some("2.0.0"),
+                attempt: Some(4),
+                ..SpecFacts::default()
+            },
             status: StatusFacts {
                 current_version: Some("1.0.0"),
                 attempt: Some(4),
@@ -33,13 +37,27 @@ fn each_milestone_has_its_word() {
         (Milestone::CordonedAgain, "CordonedAgain", true, true),
         (Milestone::PodsLeft, "PodsLeft", true, true),
         (Milestone::Updated, "Updated", false, true),
-        (Milestone::UpdatedWithoutWorkloads, "UpdatedWithoutWorkloads", true, true),
-        (Milestone::Aborted(Abort::FellBack), "UpdateAborted", true, true),
+        (
+            Milestone::UpdatedWithoutWorkloads,
+            "UpdatedWithoutWorkloads",
+            true,
+            true,
+        ),
+        (
+            Milestone::Aborted(Abort::FellBack),
+            "UpdateAborted",
+            true,
+            true,
+        ),
         (Milestone::OptedOut, "OptedOut", false, true),
         (Milestone::Removed, "UpdatedNodeRemoved", false, false),
     ] {
         let event = EventText::of_milestone(&view(), milestone).unwrap();
-        assert_eq!((event.reason, event.warning), (word, warning), "{milestone:?}");
+        assert_eq!(
+            (event.reason, event.warning),
+            (word, warning),
+            "{milestone:?}"
+        );
         assert_eq!(event.concerns_node(), on_node, "{milestone:?}");
         assert_eq!(event.action, "UpdateAttempt4");
     }
@@ -48,8 +66,14 @@ fn each_milestone_has_its_word() {
 #[test]
 fn a_persons_cordon_is_said_to_stay() {
     let then = || Some("2026-11-21T04:00:00Z".to_owned());
-    let excluded = Marker { excluded_at: then(), ..Marker::default() };
-    let adopted = Marker { cordoned_at: then(), ..Marker::default() };
+    let excluded = Marker {
+        excluded_at: then(),
+        ..Marker::default()
+    };
+    let adopted = Marker {
+        cordoned_at: then(),
+        ..Marker::default()
+    };
     for (marker, unschedulable, stays) in [
         (None, false, false),
         (Some(&excluded), false, false),
@@ -58,10 +82,18 @@ fn a_persons_cordon_is_said_to_stay() {
         (Some(&adopted), true, false),
     ] {
         let mut view = view();
-        view.node = Some(NodeFacts { unschedulable, marker, ..NodeFacts::EXAMPLE });
+        view.node = Some(NodeFacts {
+            unschedulable,
+            marker,
+            ..NodeFacts::EXAMPLE
+        });
         let event = EventText::of_milestone(&view, Milestone::Cordoned);
         let says = event.map(|event| (event.reason, event.note.ends_with("stays cordoned")));
-        assert_eq!(says, stays.then_some(("StaysCordoned", true)), "{marker:?} {unschedulable}");
+        assert_eq!(
+            says,
+            stays.then_some(("StaysCordoned", true)),
+            "{marker:?} {unschedulable}"
+        );
     }
 }
 
@@ -79,7 +111,9 @@ fn what_stays_on_the_host_is_told() {
         let mut view = view();
         let status = &mut view.shadow.as_mut().unwrap().status;
         (status.attempt, status.current_version) = (attempt, Some(current));
-        let note = EventText::of_milestone(&view, Milestone::Aborted(why)).unwrap().note;
+        let note = EventText::of_milestone(&view, Milestone::Aborted(why))
+            .unwrap()
+            .note;
         for text in [undone, stays] {
             assert_eq!(note.contains(text), told == Some(text), "{note}");
         }
@@ -94,8 +128,15 @@ fn events_are_printable_whatever_is_quoted() {
     let mut view = view();
     let shadow = view.shadow.as_mut().unwrap();
     (shadow.status.current_version, shadow.spec.version) = (Some(hostile), Some(hostile));
-    let pod = PodKey { namespace: "shop".into(), name: hostile.into(), uid: "u".into() };
-    let halted = Halted { version: hostile, why: hostile.to_owned() };
+    let pod = PodKey {
+        namespace: "shop".into(),
+        name: hostile.into(),
+        uid: "u".into(),
+    };
+    let halted = Halted {
+        version: hostile,
+        why: hostile.to_owned(),
+    };
     for event in [
         EventText::of_milestone(&view, Milestone::Started).unwrap(),
         EventText::of_milestone(&view, Milestone::Updated).unwrap(),
@@ -105,7 +146,10 @@ fn events_are_printable_whatever_is_quoted() {
         EventText::of_halts(&[halted]).unwrap(),
     ] {
         let (note, action) = event.printable();
-        assert!(note.contains(shown) && is_printable(&note) && is_printable(&action), "{note:?}");
+        assert!(
+            note.contains(shown) && is_printable(&note) && is_printable(&action),
+            "{note:?}"
+        );
     }
     let long = EventText::of_refusal(&view, &pod, &"é\n".repeat(5000));
     assert!((1000..=1024).contains(&long.printable().0.len()));
@@ -113,7 +157,11 @@ fn events_are_printable_whatever_is_quoted() {
 
 #[test]
 fn a_refused_eviction_quotes_the_budget() {
-    let pod = PodKey { namespace: "shop".into(), name: "cart-1".into(), uid: "u".into() };
+    let pod = PodKey {
+        namespace: "shop".into(),
+        name: "cart-1".into(),
+        uid: "u".into(),
+    };
     let why = "The disruption budget cart needs 6 healthy pods and has 6 currently";
     let event = EventText::of_refusal(&view(), &pod, why);
     assert_eq!((event.reason, event.warning), ("DrainBlocked", true));
@@ -131,17 +179,33 @@ fn a_refused_label_says_what_to_do() {
     let (ours, theirs) = (denied("reconciler-node-labels"), denied("nodes-are-frozen"));
     assert!(ours.note.contains("component auto-label"), "{}", ours.note);
     let theirs = theirs.note;
-    assert!(theirs.contains("nodes-are-frozen") && !theirs.contains("component"), "{theirs}");
+    assert!(
+        theirs.contains("nodes-are-frozen") && !theirs.contains("component"),
+        "{theirs}"
+    );
     let another = "ValidatingAdmissionPolicy … reconciler-node-labels of another node";
     assert_eq!(ours, EventText::of_no_opt_in(another));
-    assert!((1000..=1024).contains(&EventText::of_no_opt_in(&"long".repeat(1000)).printable().0.len()));
-    let leave_out = "kubectl label node n-1 bottlerocket.aws/updater-interface-version=none --overwrite";
-    assert!(EventText::of_opt_in("n-1").note.ends_with(leave_out), "{}", EventText::of_opt_in("n-1").note);
+    assert!(
+        (1000..=1024).contains(
+            &EventText::of_no_opt_in(&"long".repeat(1000))
+                .printable()
+                .0
+                .len()
+        )
+    );
+    let leave_out =
+        "kubectl label node n-1 bottlerocket.aws/updater-interface-version=none --overwrite";
+    assert!(
+        EventText::of_opt_in("n-1").note.ends_with(leave_out),
+        "{}",
+        EventText::of_opt_in("n-1").note
+    );
 }
 
 #[test]
 fn a_reboot_that_is_overdue_is_a_warning() {
-    let of = |reason| EventText::of_reason(&view(), &reason).map(|event| (event.reason, event.warning));
+    let of =
+        |reason| EventText::of_reason(&view(), &reason).map(|event| (event.reason, event.warning));
     assert_eq!(of(Reason::RebootOverdue("")), Some(("RebootOverdue", true)));
     assert_eq!(of(Reason::Rebooting), None, "the grant was told");
 }
@@ -152,11 +216,22 @@ fn what_people_left_on_a_node_is_told() {
         (false, false, None),
         (true, false, Some("has paused the node")),
         (false, true, Some("has asked for its next update at once")),
-        (true, true, Some("has paused the node (annotation brupop.bottlerocket.aws/pause), and asked")),
+        (
+            true,
+            true,
+            Some("has paused the node (annotation brupop.bottlerocket.aws/pause), and asked"),
+        ),
     ] {
-        let node = Some(NodeFacts { paused, update_now, ..NodeFacts::EXAMPLE });
+        let node = Some(NodeFacts {
+            paused,
+            update_now,
+            ..NodeFacts::EXAMPLE
+        });
         let told = left_by_people(&NodeView { node, ..view() });
         assert_eq!(told.is_some(), says.is_some(), "{told:?}");
-        assert!(told.is_none_or(|told| says.is_some_and(|says| told.contains(says))), "{told:?}");
+        assert!(
+            told.is_none_or(|told| says.is_some_and(|says| told.contains(says))),
+            "{told:?}"
+        );
     }
 }

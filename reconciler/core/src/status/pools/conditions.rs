@@ -24,14 +24,20 @@ impl Tally<'_> {
         ready: &DesiredCondition,
     ) -> DesiredCondition {
         // Among equals, the first in the alphabet.
-        let most = self.waiting.iter().rev().max_by_key(|(_, waiting)| waiting.nodes);
-        let unready =
-            ready.status == ConditionStatus::False && most.is_none_or(|(word, _)| *word == ready.reason);
+        let most = self
+            .waiting
+            .iter()
+            .rev()
+            .max_by_key(|(_, waiting)| waiting.nodes);
+        let unready = ready.status == ConditionStatus::False
+            && most.is_none_or(|(word, _)| *word == ready.reason);
         let (status, reason, message) = match (pool.starts, most) {
             (Starts::Invalid(why), _) => (ConditionStatus::False, "PoolInvalid", why.to_owned()),
-            _ if self.progress.updating > 0 => {
-                (ConditionStatus::True, "Updating", "nodes of the pool are being updated".to_owned())
-            }
+            _ if self.progress.updating > 0 => (
+                ConditionStatus::True,
+                "Updating",
+                "nodes of the pool are being updated".to_owned(),
+            ),
             _ if unready => (ConditionStatus::False, ready.reason, ready.message.clone()),
             (_, Some((word, waiting))) => {
                 let (reason, message) = match superseded(pool, waiting, seen) {
@@ -40,10 +46,20 @@ impl Tally<'_> {
                 };
                 (ConditionStatus::False, reason, message)
             }
-            _ if self.progress.nodes == 0 => (ConditionStatus::False, "NoNodes", NO_NODES.to_owned()),
+            _ if self.progress.nodes == 0 => {
+                (ConditionStatus::False, "NoNodes", NO_NODES.to_owned())
+            }
             _ => match self.progress.behind {
-                Some((_, reason)) => (ConditionStatus::False, reason.as_str(), reason.message().into_owned()),
-                None => (ConditionStatus::False, "NoUpdate", "no node has an update to go to".to_owned()),
+                Some((_, reason)) => (
+                    ConditionStatus::False,
+                    reason.as_str(),
+                    reason.message().into_owned(),
+                ),
+                None => (
+                    ConditionStatus::False,
+                    "NoUpdate",
+                    "no node has an update to go to".to_owned(),
+                ),
             },
         };
         DesiredCondition::of(PROGRESSING, status, reason, &message)
@@ -57,7 +73,9 @@ fn superseded(
     seen: &BTreeMap<String, String>,
 ) -> Option<String> {
     let WaitingGroup {
-        reason: why @ (Reason::VersionTooYoung(_) | Reason::WaitingForPool(_)), from_to, ..
+        reason: why @ (Reason::VersionTooYoung(_) | Reason::WaitingForPool(_)),
+        from_to,
+        ..
     } = waiting
     else {
         return None;
@@ -65,18 +83,32 @@ fn superseded(
     let (runs, wants) = from_to.as_ref()?;
     let (runs, wants) = (Version::parse(runs).ok()?, Version::parse(wants).ok()?);
     let between = |version: &Version| runs < *version && *version < wants;
-    let allowed = seen.keys().filter(|version| pool.rules.is_some_and(|rules| rules.allow(version)));
-    let missed = allowed.filter_map(|version| Version::parse(version).ok()).filter(between).max()?;
-    Some(format!("{wants} superseded {missed} before its turn: {}", why.message()))
+    let allowed = seen
+        .keys()
+        .filter(|version| pool.rules.is_some_and(|rules| rules.allow(version)));
+    let missed = allowed
+        .filter_map(|version| Version::parse(version).ok())
+        .filter(between)
+        .max()?;
+    Some(format!(
+        "{wants} superseded {missed} before its turn: {}",
+        why.message()
+    ))
 }
 
 /// That a pool that goes first is not there.
 pub(super) fn missing<'a>(pool: &PoolFacts<'a>) -> Option<Reason<'a>> {
-    Some(Reason::WaitingForPool(FirstPool { pool: pool.missing?, standing: FirstPoolStanding::Missing }))
+    Some(Reason::WaitingForPool(FirstPool {
+        pool: pool.missing?,
+        standing: FirstPoolStanding::Missing,
+    }))
 }
 
 /// That a pool never begins that goes first, or before one that does, and so on.
-pub(super) fn waits_for_ever(fleet: &FleetFacts<'_>, pool: &PoolFacts<'_>) -> Option<DesiredCondition> {
+pub(super) fn waits_for_ever(
+    fleet: &FleetFacts<'_>,
+    pool: &PoolFacts<'_>,
+) -> Option<DesiredCondition> {
     let mut open: VecDeque<&PoolFacts<'_>> = VecDeque::from([pool]);
     let mut seen = BTreeSet::new();
     while let Some(next) = open.pop_front() {
@@ -86,13 +118,27 @@ pub(super) fn waits_for_ever(fleet: &FleetFacts<'_>, pool: &PoolFacts<'_>) -> Op
             _ => missing(next).map(|reason| reason.message()),
         };
         if let Some(why) = why {
-            let message = format!("the pool {} goes first (spec.after), and never begins: {why}", next.name);
-            let reason =
-                Reason::WaitingForPool(FirstPool { pool: next.name, standing: FirstPoolStanding::NotDone });
-            return Some(DesiredCondition::of(STALLED, ConditionStatus::True, reason.as_str(), &message));
+            let message = format!(
+                "the pool {} goes first (spec.after), and never begins: {why}",
+                next.name
+            );
+            let reason = Reason::WaitingForPool(FirstPool {
+                pool: next.name,
+                standing: FirstPoolStanding::NotDone,
+            });
+            return Some(DesiredCondition::of(
+                STALLED,
+                ConditionStatus::True,
+                reason.as_str(),
+                &message,
+            ));
         }
         let after = next.rules.into_iter().flat_map(|rules| &rules.after);
-        open.extend(after.filter(|(name, _)| seen.insert(name)).filter_map(|(name, _)| fleet.pool(name)));
+        open.extend(
+            after
+                .filter(|(name, _)| seen.insert(name))
+                .filter_map(|(name, _)| fleet.pool(name)),
+        );
     }
     None
 }
@@ -104,24 +150,41 @@ pub(super) fn unanswered_gate<'q>(
 ) -> Option<DesiredCondition> {
     let gates = pool.rules.into_iter().flat_map(|rules| &rules.gates);
     let without = gates.filter_map(|gate| Some((gate, unanswered(&gate.query)?)));
-    let (PoolGate { name, query }, why) = without.min_by_key(|(_, why)| *why == NoAnswer::NotAsked)?;
+    let (PoolGate { name, query }, why) =
+        without.min_by_key(|(_, why)| *why == NoAnswer::NotAsked)?;
     let source = &query.source;
     let (status, message) = match why {
         NoAnswer::Failed(why) => (
             ConditionStatus::False,
-            format!("the gate {name} (spec.gates) is closed, for its source {source} gives no answer: {why}"),
+            format!(
+                "the gate {name} (spec.gates) is closed, for its source {source} gives no answer: {why}"
+            ),
         ),
         NoAnswer::NotAsked => (
             ConditionStatus::Unknown,
-            format!("the reconciler that leads has not had an answer to the gate {name} (spec.gates) yet"),
+            format!(
+                "the reconciler that leads has not had an answer to the gate {name} (spec.gates) yet"
+            ),
         ),
     };
-    Some(DesiredCondition::of(READY, status, Reason::GateUnknown(name).as_str(), &message))
+    Some(DesiredCondition::of(
+        READY,
+        status,
+        Reason::GateUnknown(name).as_str(),
+        &message,
+    ))
 }
 
 pub(super) fn accepted(pool: &PoolFacts<'_>) -> DesiredCondition {
     match pool.starts {
-        Starts::Invalid(why) => DesiredCondition::of(ACCEPTED, ConditionStatus::False, "PoolInvalid", why),
-        _ => DesiredCondition::of(ACCEPTED, ConditionStatus::True, "Understood", "the pool is understood"),
+        Starts::Invalid(why) => {
+            DesiredCondition::of(ACCEPTED, ConditionStatus::False, "PoolInvalid", why)
+        }
+        _ => DesiredCondition::of(
+            ACCEPTED,
+            ConditionStatus::True,
+            "Understood",
+            "the pool is understood",
+        ),
     }
 }

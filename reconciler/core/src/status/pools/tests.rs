@@ -1,6 +1,9 @@
 //! The status of a pool, from the objects of its nodes.
 
-#![allow(clippy::needless_pass_by_value, reason = "JSON is written where it is used")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "JSON is written where it is used"
+)]
 
 mod stalls;
 
@@ -10,29 +13,39 @@ use crate::decide;
 use crate::policy::Policy;
 use crate::pool::Pool;
 use crate::tests::world::{
-    NEW, NOW, OLD, annotated, known, node, observe_knowing, pool as a_pool, put_agent, put_ledger, read,
-    shadow, with,
+    NEW, NOW, OLD, annotated, known, node, observe_knowing, pool as a_pool, put_agent, put_ledger,
+    read, shadow, with,
 };
 use brupop_api::{Item, names};
 use serde_json::json;
 
 /// A node of the pool that runs this version and wants that one; `None` = it has not reported.
 fn join(cluster: &mut Cluster, name: &str, runs: &str, wants: Option<&str>, paused: bool) {
-    let image =
-        json!({"status": {"nodeInfo": {"osImage": format!("Bottlerocket OS {runs} (aws-k8s-1.29)")}}});
-    node(name, with(image, &annotated(names::PAUSE_ANNOTATION, paused))).put(cluster);
+    let image = json!({"status": {"nodeInfo": {"osImage": format!("Bottlerocket OS {runs} (aws-k8s-1.29)")}}});
+    node(
+        name,
+        with(image, &annotated(names::PAUSE_ANNOTATION, paused)),
+    )
+    .put(cluster);
     let status = wants.map(|wants| {
         json!({"current_version": runs, "target_version": (wants != runs).then_some(wants), "current_state": "Idle",
             "boot_id": "boot-1"})
     });
-    shadow(&names::shadow_name(name), json!({"state": "Idle"}), json!(status)).put(cluster);
+    shadow(
+        &names::shadow_name(name),
+        json!({"state": "Idle"}),
+        json!(status),
+    )
+    .put(cluster);
     put_agent(cluster, name, true, None);
 }
 
 /// The pool `web`, as it is stored.
 fn pool(spec: &Value, status: &Value) -> Item<Pool> {
-    read(json!({"metadata": {"name": "web", "uid": "u", "generation": 3, "resourceVersion": "7"},
-        "spec": spec, "status": status}))
+    read(
+        json!({"metadata": {"name": "web", "uid": "u", "generation": 3, "resourceVersion": "7"},
+        "spec": spec, "status": status}),
+    )
 }
 
 /// A cluster with this pool, and none of its nodes.
@@ -67,7 +80,11 @@ fn status_of(
 
 /// Status and reason of each condition.
 fn words(status: &DesiredPoolStatus) -> Vec<String> {
-    status.conditions.iter().map(|it| format!("{}={:?}/{}", it.type_, it.status, it.reason)).collect()
+    status
+        .conditions
+        .iter()
+        .map(|it| format!("{}={:?}/{}", it.type_, it.status, it.reason))
+        .collect()
 }
 
 #[test]
@@ -90,7 +107,11 @@ fn a_pool_counts_its_nodes() {
         unavailable_limit: 2,
     };
     assert_eq!(seen.counts, counts);
-    let versions: Vec<_> = seen.versions.iter().map(|it| (it.version.as_str(), it.nodes)).collect();
+    let versions: Vec<_> = seen
+        .versions
+        .iter()
+        .map(|it| (it.version.as_str(), it.nodes))
+        .collect();
     assert_eq!(versions, [("1.19.4", 3), ("1.20.0", 1)]);
     assert_eq!(
         words(&seen),
@@ -114,15 +135,71 @@ fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
     let (none, pending, invalid) = (json!({}), "False/UpdatesPending", Some("PoolInvalid"));
     // Why somebody has to act, if so; the reason of Progressing, and Updated.
     for (what, spec, wants, ledger, why, stands) in [
-        ("no nodes", json!({}), &[][..], &none, None, Some(("NoNodes", "Unknown/NoNodes"))),
-        ("up to date", json!({}), &[old], &none, None, Some(("NoUpdate", "True/NoUpdate"))),
-        ("one not reported", json!({}), &[old, None], &none, None, Some(("NoUpdate", "Unknown/NotReported"))),
-        ("next", json!({}), &[new], &none, None, Some(("CheckingPods", pending))),
+        (
+            "no nodes",
+            json!({}),
+            &[][..],
+            &none,
+            None,
+            Some(("NoNodes", "Unknown/NoNodes")),
+        ),
+        (
+            "up to date",
+            json!({}),
+            &[old],
+            &none,
+            None,
+            Some(("NoUpdate", "True/NoUpdate")),
+        ),
+        (
+            "one not reported",
+            json!({}),
+            &[old, None],
+            &none,
+            None,
+            Some(("NoUpdate", "Unknown/NotReported")),
+        ),
+        (
+            "next",
+            json!({}),
+            &[new],
+            &none,
+            None,
+            Some(("CheckingPods", pending)),
+        ),
         ("in mid-update", json!({}), &[new], &slot, None, None),
-        ("paused", json!({"paused": true}), &[new], &none, None, Some(("PoolPaused", pending))),
-        ("outside its window", outside, &[new], &none, None, Some(("OutsideWindow", pending))),
-        ("halted for others only", json!({}), &[old], &halted, None, None),
-        ("halted", json!({}), &[new], &halted, Some("VersionHalted"), Some(("VersionHalted", pending))),
+        (
+            "paused",
+            json!({"paused": true}),
+            &[new],
+            &none,
+            None,
+            Some(("PoolPaused", pending)),
+        ),
+        (
+            "outside its window",
+            outside,
+            &[new],
+            &none,
+            None,
+            Some(("OutsideWindow", pending)),
+        ),
+        (
+            "halted for others only",
+            json!({}),
+            &[old],
+            &halted,
+            None,
+            None,
+        ),
+        (
+            "halted",
+            json!({}),
+            &[new],
+            &halted,
+            Some("VersionHalted"),
+            Some(("VersionHalted", pending)),
+        ),
         (
             "not understood",
             json!({"maxUnavailable": 0}),
@@ -131,18 +208,39 @@ fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
             invalid,
             Some(("PoolInvalid", pending)),
         ),
-        ("not even read", json!({"nodeSelector": 3}), &[new], &none, invalid, Some(("PoolInvalid", pending))),
-        ("the same, and halted", json!({"nodeSelector": 3}), &[], &halted, invalid, None),
+        (
+            "not even read",
+            json!({"nodeSelector": 3}),
+            &[new],
+            &none,
+            invalid,
+            Some(("PoolInvalid", pending)),
+        ),
+        (
+            "the same, and halted",
+            json!({"nodeSelector": 3}),
+            &[],
+            &halted,
+            invalid,
+            None,
+        ),
     ] {
         let mut cluster = of_pool(spec);
         for (name, wants) in ["n", "o"].into_iter().zip(wants) {
             join(&mut cluster, name, OLD, *wants, false);
         }
         let status = status_with(&mut cluster, ledger.clone());
-        let accepted = if why == invalid { "False/PoolInvalid" } else { "True/Understood" };
+        let accepted = if why == invalid {
+            "False/PoolInvalid"
+        } else {
+            "True/Understood"
+        };
         assert_eq!(words(&status)[0], format!("Accepted={accepted}"), "{what}");
         if let Some((progressing, updated)) = stands {
-            let expected = [format!("Progressing=False/{progressing}"), format!("Updated={updated}")];
+            let expected = [
+                format!("Progressing=False/{progressing}"),
+                format!("Updated={updated}"),
+            ];
             assert_eq!(words(&status)[1..3], expected, "{what}");
         }
         let expected = why.map_or_else(
@@ -152,8 +250,15 @@ fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
         assert_eq!(words(&status)[3..].join(" "), expected, "{what}");
         let [accepted, progressing, _, ready, stalled] = &status.conditions;
         let known = [accepted, progressing].map(|it| &it.message);
-        assert!(stalled.status == ConditionStatus::False || known.contains(&&stalled.message), "{what}");
-        assert_eq!(ready.message == stalled.message, why.is_some(), "{what}: {ready:?}");
+        assert!(
+            stalled.status == ConditionStatus::False || known.contains(&&stalled.message),
+            "{what}"
+        );
+        assert_eq!(
+            ready.message == stalled.message,
+            why.is_some(),
+            "{what}: {ready:?}"
+        );
     }
 }
 
@@ -174,9 +279,15 @@ fn a_status_that_is_stored_is_not_written_again() {
         assert_eq!(patch["status"]["observedGeneration"], json!(3));
         pool(&spec, &patch["status"]).put(&mut cluster);
         let again = status(&mut cluster);
-        assert!(again.is_stored_in(&cluster.pools["web"]), "{spec}: {again:?}");
+        assert!(
+            again.is_stored_in(&cluster.pools["web"]),
+            "{spec}: {again:?}"
+        );
         let later = again.patch(&cluster.pools["web"], "2026-11-21T05:00:00Z");
-        assert_eq!(later["status"], patch["status"], "times of conditions that have not changed stay");
+        assert_eq!(
+            later["status"], patch["status"],
+            "times of conditions that have not changed stay"
+        );
     }
 }
 
@@ -185,15 +296,37 @@ fn a_pool_says_that_it_never_gets_to_a_version() {
     let young = json!({"minAge": "72h"});
     let later = json!({"minAge": "72h", "atLeast": "1.21.0"});
     for (what, versions, seen, expected) in [
-        ("one is in between", young.clone(), &["1.19.4", "1.20.0", "1.21.0", "1.22.0"][..], "Superseded"),
-        ("nothing is in between", young, &["1.19.4", "1.21.0"], "VersionTooYoung"),
-        ("what is in between is not allowed", later, &["1.20.0"], "VersionTooYoung"),
-        ("it does not wait for its age", json!({}), &["1.20.0"], "CheckingPods"),
+        (
+            "one is in between",
+            young.clone(),
+            &["1.19.4", "1.20.0", "1.21.0", "1.22.0"][..],
+            "Superseded",
+        ),
+        (
+            "nothing is in between",
+            young,
+            &["1.19.4", "1.21.0"],
+            "VersionTooYoung",
+        ),
+        (
+            "what is in between is not allowed",
+            later,
+            &["1.20.0"],
+            "VersionTooYoung",
+        ),
+        (
+            "it does not wait for its age",
+            json!({}),
+            &["1.20.0"],
+            "CheckingPods",
+        ),
     ] {
         let mut cluster = of_pool(json!({"versions": versions}));
         join(&mut cluster, "n", OLD, Some("1.21.0"), false);
-        let seen: serde_json::Map<_, _> =
-            seen.iter().map(|version| ((*version).to_owned(), json!(NOW))).collect();
+        let seen: serde_json::Map<_, _> = seen
+            .iter()
+            .map(|version| ((*version).to_owned(), json!(NOW)))
+            .collect();
         let progressing = &status_with(&mut cluster, json!({"seen": seen})).conditions[1];
         assert_eq!(progressing.reason, expected, "{what}");
         let says = "1.21.0 superseded 1.20.0 before its turn: this version is younger than the pool allows";

@@ -8,7 +8,8 @@ use crate::tests::world::{NOW, known, node, observe_knowing, pool, put_agent, pu
 use brupop_api::{Problem, names};
 
 const VARIANT: &str = "aws-k8s-1.36";
-const LOCKED: &str = "the host does not choose 1.1.0: settings.updates.version-lock may hold it back";
+const LOCKED: &str =
+    "the host does not choose 1.1.0: settings.updates.version-lock may hold it back";
 
 /// A node, as its kubelet and its agent report it.
 #[derive(Clone, Copy)]
@@ -23,11 +24,26 @@ struct Host {
 }
 
 /// On 1.0.0, with no update that its host names.
-const OLD: Host =
-    Host { runs: "1.0.0", wants: None, variant: VARIANT, problem: None, boot_id: "boot-1", ready: [true; 2] };
-const NEW: Host = Host { runs: "1.1.0", ..OLD };
-const PENDING: Host = Host { wants: Some("1.1.0"), ..OLD };
-const LOCKED_TO_OLD: Host = Host { problem: Some(Problem::NoUpdateChosen), ..OLD };
+const OLD: Host = Host {
+    runs: "1.0.0",
+    wants: None,
+    variant: VARIANT,
+    problem: None,
+    boot_id: "boot-1",
+    ready: [true; 2],
+};
+const NEW: Host = Host {
+    runs: "1.1.0",
+    ..OLD
+};
+const PENDING: Host = Host {
+    wants: Some("1.1.0"),
+    ..OLD
+};
+const LOCKED_TO_OLD: Host = Host {
+    problem: Some(Problem::NoUpdateChosen),
+    ..OLD
+};
 
 /// `Updated`, the figures and the sentence of a fleet of these nodes, in a pool with these versions.
 fn updated(hosts: &[Host], versions: &Value, ledger: Value) -> (String, [u64; 6], String) {
@@ -35,11 +51,22 @@ fn updated(hosts: &[Host], versions: &Value, ledger: Value) -> (String, [u64; 6]
     pool("web", json!({"nodeSelector": {}, "versions": versions})).put(&mut cluster);
     for (number, host) in hosts.iter().enumerate() {
         let name = format!("node-{number}");
-        let Host { runs, wants, variant, problem, boot_id, ready: [node_ready, agent_ready] } = host;
+        let Host {
+            runs,
+            wants,
+            variant,
+            problem,
+            boot_id,
+            ready: [node_ready, agent_ready],
+        } = host;
         let image = format!("Bottlerocket OS {runs} ({variant})");
-        let ready = json!([{"type": "Ready", "status": if *node_ready { "True" } else { "False" }}]);
-        node(&name, json!({"status": {"nodeInfo": {"osImage": image}, "conditions": ready}}))
-            .put(&mut cluster);
+        let ready =
+            json!([{"type": "Ready", "status": if *node_ready { "True" } else { "False" }}]);
+        node(
+            &name,
+            json!({"status": {"nodeInfo": {"osImage": image}, "conditions": ready}}),
+        )
+        .put(&mut cluster);
         let status = json!({"current_version": runs, "target_version": wants, "current_state": "Idle", "boot_id": boot_id,
             "problem": problem, "message": problem.map(|_| LOCKED)});
         shadow(&names::shadow_name(&name), json!({"state": "Idle"}), status).put(&mut cluster);
@@ -51,13 +78,30 @@ fn updated(hosts: &[Host], versions: &Value, ledger: Value) -> (String, [u64; 6]
     let observed = observe_knowing(&cluster, &known, &policy, NOW);
     let decisions = decide::fleet(&observed).nodes;
     let progress = Progress::of_fleet(&observed, &decisions);
-    let Progress { nodes, updated, pending, not_offered, locked, unknown, .. } = progress;
+    let Progress {
+        nodes,
+        updated,
+        pending,
+        not_offered,
+        locked,
+        unknown,
+        ..
+    } = progress;
     let condition = progress.updated_condition("no node is opted in");
-    let of_pool = super::super::pools(&observed, &decisions, |_| None).pop().unwrap();
+    let of_pool = super::super::pools(&observed, &decisions, |_| None)
+        .pop()
+        .unwrap();
     let said = &of_pool.patch(&cluster.pools["web"], NOW)["status"]["conditions"][2];
-    assert_eq!((&said["reason"], &said["message"]), (&json!(condition.reason), &json!(condition.message)));
+    assert_eq!(
+        (&said["reason"], &said["message"]),
+        (&json!(condition.reason), &json!(condition.message))
+    );
     let figures = [nodes, updated, pending, not_offered, locked, unknown];
-    (format!("{:?}/{}", condition.status, condition.reason), figures, condition.message)
+    (
+        format!("{:?}/{}", condition.status, condition.reason),
+        figures,
+        condition.message,
+    )
 }
 
 /// Two days of a release: before its hour, a host names no update; at its hour, it names one; then it is updated.
@@ -73,7 +117,13 @@ fn eight_hosts_over_the_days_of_a_release() {
     let pending = || "there is an update that is not done on each node".to_owned();
     let (not_offered, update) = ("False/NotOffered", "False/UpdatesPending");
     for (hour, are_updated, condition, figures, sentence) in [
-        (-1, true, "True/NoUpdate", [8, 8, 0, 0, 0, 0], "there is no update for any node".to_owned()),
+        (
+            -1,
+            true,
+            "True/NoUpdate",
+            [8, 8, 0, 0, 0, 0],
+            "there is no update for any node".to_owned(),
+        ),
         // Nobody runs it yet, so nobody can tell who is behind.
         (0, false, update, [8, 7, 1, 0, 0, 0], pending()),
         (0, true, not_offered, [8, 1, 0, 7, 0, 0], behind(0)),
@@ -81,10 +131,28 @@ fn eight_hosts_over_the_days_of_a_release() {
         (6, true, not_offered, [8, 3, 0, 5, 0, 0], behind(0)),
         (12, true, not_offered, [8, 4, 0, 4, 0, 0], behind(0)),
         (24, false, update, [8, 4, 1, 3, 0, 0], pending()),
-        (24, true, not_offered, [8, 5, 0, 3, 0, 0], behind(5).replace("node-1 runs", "node-0 runs")),
-        (36, true, not_offered, [8, 6, 0, 2, 0, 0], behind(6).replace("node-1 runs", "node-0 runs")),
+        (
+            24,
+            true,
+            not_offered,
+            [8, 5, 0, 3, 0, 0],
+            behind(5).replace("node-1 runs", "node-0 runs"),
+        ),
+        (
+            36,
+            true,
+            not_offered,
+            [8, 6, 0, 2, 0, 0],
+            behind(6).replace("node-1 runs", "node-0 runs"),
+        ),
         (48, false, update, [8, 6, 2, 0, 0, 0], pending()),
-        (48, true, "True/NoUpdate", [8, 8, 0, 0, 0, 0], "there is no update for any node".to_owned()),
+        (
+            48,
+            true,
+            "True/NoUpdate",
+            [8, 8, 0, 0, 0, 0],
+            "there is no update for any node".to_owned(),
+        ),
     ] {
         let hosts = waves.map(|wave| match wave {
             wave if wave < hour || (wave == hour && are_updated) => NEW,
@@ -92,18 +160,40 @@ fn eight_hosts_over_the_days_of_a_release() {
             _ => OLD,
         });
         let seen = updated(&hosts, &json!({}), json!({}));
-        assert_eq!(seen, (condition.to_owned(), figures, sentence), "hour {hour}, updated: {are_updated}");
+        assert_eq!(
+            seen,
+            (condition.to_owned(), figures, sentence),
+            "hour {hour}, updated: {are_updated}"
+        );
     }
 }
 
 #[test]
 fn who_is_behind() {
-    let rebooted = Host { boot_id: "boot-0", ..OLD };
-    let fails = Host { problem: Some(Problem::RefreshFailed), ..OLD };
-    let failed_before = Host { problem: Some(Problem::StepFailed), ..OLD };
-    let other = Host { variant: "aws-k8s-1.36-nvidia", ..OLD };
-    let later = Host { runs: "1.2.0", ..OLD };
-    let no_version = Host { runs: "next", ..OLD };
+    let rebooted = Host {
+        boot_id: "boot-0",
+        ..OLD
+    };
+    let fails = Host {
+        problem: Some(Problem::RefreshFailed),
+        ..OLD
+    };
+    let failed_before = Host {
+        problem: Some(Problem::StepFailed),
+        ..OLD
+    };
+    let other = Host {
+        variant: "aws-k8s-1.36-nvidia",
+        ..OLD
+    };
+    let later = Host {
+        runs: "1.2.0",
+        ..OLD
+    };
+    let no_version = Host {
+        runs: "next",
+        ..OLD
+    };
     let (any, least) = (json!({}), json!({"atLeast": "1.1.0"}));
     let below = json!({"below": "1.1.0"});
     let none = json!({});
@@ -113,41 +203,125 @@ fn who_is_behind() {
     for (what, hosts, versions, ledger, expected) in [
         ("it runs what others run", &[NEW, NEW][..], &any, &none, no),
         ("it runs an older version", &[NEW, OLD], &any, &none, yes),
-        ("after an attempt that failed", &[NEW, failed_before], &any, &none, yes),
-        ("its variant has no newer version", &[NEW, other], &any, &none, no),
-        ("what the other runs is no version", &[no_version, OLD], &any, &none, no),
-        ("its pool refuses the newer one", &[NEW, OLD], &below, &none, no),
-        ("its pool refuses the newest one", &[later, NEW, OLD], &json!({"below": "1.2.0"}), &none, yes),
+        (
+            "after an attempt that failed",
+            &[NEW, failed_before],
+            &any,
+            &none,
+            yes,
+        ),
+        (
+            "its variant has no newer version",
+            &[NEW, other],
+            &any,
+            &none,
+            no,
+        ),
+        (
+            "what the other runs is no version",
+            &[no_version, OLD],
+            &any,
+            &none,
+            no,
+        ),
+        (
+            "its pool refuses the newer one",
+            &[NEW, OLD],
+            &below,
+            &none,
+            no,
+        ),
+        (
+            "its pool refuses the newest one",
+            &[later, NEW, OLD],
+            &json!({"below": "1.2.0"}),
+            &none,
+            yes,
+        ),
         ("the newer one is halted", &[NEW, OLD], &any, &all, no),
-        ("it is halted for another variant", &[NEW, OLD], &any, &nvidia, yes),
-        ("no node runs what its pool asks for", &[OLD, OLD], &least, &none, yes),
-        ("one of two runs what its pool asks for", &[NEW, OLD], &least, &none, yes),
-        ("its look failed", &[NEW, fails], &any, &none, "Unknown/NotReported"),
+        (
+            "it is halted for another variant",
+            &[NEW, OLD],
+            &any,
+            &nvidia,
+            yes,
+        ),
+        (
+            "no node runs what its pool asks for",
+            &[OLD, OLD],
+            &least,
+            &none,
+            yes,
+        ),
+        (
+            "one of two runs what its pool asks for",
+            &[NEW, OLD],
+            &least,
+            &none,
+            yes,
+        ),
+        (
+            "its look failed",
+            &[NEW, fails],
+            &any,
+            &none,
+            "Unknown/NotReported",
+        ),
         (
             "a download ahead failed",
-            &[OLD, Host { problem: Some(Problem::PrefetchFailed), ..OLD }],
+            &[
+                OLD,
+                Host {
+                    problem: Some(Problem::PrefetchFailed),
+                    ..OLD
+                },
+            ],
             &any,
             &none,
             no,
         ),
         (
             "it names an update, and is silent",
-            &[NEW, Host { problem: Some(Problem::HostUnreachable), ..PENDING }],
+            &[
+                NEW,
+                Host {
+                    problem: Some(Problem::HostUnreachable),
+                    ..PENDING
+                },
+            ],
             &any,
             &none,
             "False/UpdatesPending",
         ),
-        ("it has not reported in this boot", &[OLD, rebooted], &any, &none, "Unknown/NotReported"),
+        (
+            "it has not reported in this boot",
+            &[OLD, rebooted],
+            &any,
+            &none,
+            "Unknown/NotReported",
+        ),
         (
             "it is not Ready",
-            &[NEW, Host { ready: [false, true], ..OLD }],
+            &[
+                NEW,
+                Host {
+                    ready: [false, true],
+                    ..OLD
+                },
+            ],
             &least,
             &none,
             "Unknown/NotReported",
         ),
         (
             "its agent is silent",
-            &[NEW, Host { ready: [true, false], ..OLD }],
+            &[
+                NEW,
+                Host {
+                    ready: [true, false],
+                    ..OLD
+                },
+            ],
             &any,
             &none,
             "Unknown/NotReported",
@@ -165,26 +339,40 @@ fn who_is_behind() {
         assert_eq!(condition, expected, "{what}: {sentence}");
     }
     let (_, figures, _) = updated(&[NEW, LOCKED_TO_OLD], &any, none.clone());
-    assert_eq!(figures, [2, 1, 0, 0, 1, 0], "a locked node is counted apart");
+    assert_eq!(
+        figures,
+        [2, 1, 0, 0, 1, 0],
+        "a locked node is counted apart"
+    );
     let (.., sentence) = updated(&[NEW, LOCKED_TO_OLD], &least, none.clone());
     assert_eq!(
         sentence,
         format!("node-1: the host chooses no update, although one is available: \"{LOCKED}\"")
     );
     let (.., sentence) = updated(&[OLD, OLD], &least, none);
-    assert!(sentence.starts_with("node-0: the host is not offered a version that its pool asks for"));
+    assert!(
+        sentence.starts_with("node-0: the host is not offered a version that its pool asks for")
+    );
 }
 
 /// 1.2.0 is withdrawn while one node runs it, and hosts choose 1.1.0 in its place.
 #[test]
 fn a_withdrawn_release_leaves_nobody_behind() {
-    let withdrawn = Host { runs: "1.2.0", ..OLD };
+    let withdrawn = Host {
+        runs: "1.2.0",
+        ..OLD
+    };
     for (hosts, not_offered) in [
         (&[withdrawn, NEW, PENDING, PENDING][..], 0),
         (&[withdrawn, NEW, PENDING], 1),
         (&[withdrawn, NEW], 1),
     ] {
         let (_, figures, _) = updated(hosts, &json!({}), json!({}));
-        assert_eq!(figures[3], not_offered, "{} hosts choose an older release", hosts.len() - 2);
+        assert_eq!(
+            figures[3],
+            not_offered,
+            "{} hosts choose an older release",
+            hosts.len() - 2
+        );
     }
 }

@@ -15,21 +15,34 @@ const WELL: Check = Some(Ok(()));
 const WRONG: Check = Some(Err("this is wrong"));
 
 fn fleet(nodes: u64, admission: Check, alone: Check, halted: bool) -> DesiredFleetStatus {
-    let halt = halted.then(|| Halt { reason: "node-0 (FellBack)".to_owned(), ..Halt::default() });
-    let versions =
-        BTreeMap::from([("1.20.0".to_owned(), VersionRecord { halted: halt, ..VersionRecord::default() })]);
+    let halt = halted.then(|| Halt {
+        reason: "node-0 (FellBack)".to_owned(),
+        ..Halt::default()
+    });
+    let versions = BTreeMap::from([(
+        "1.20.0".to_owned(),
+        VersionRecord {
+            halted: halt,
+            ..VersionRecord::default()
+        },
+    )]);
     DesiredFleetStatus {
         halt: DesiredCondition::halted("ns", &versions, &[]),
         halt_holds_nodes: halted,
         admission: admission.map(DesiredCondition::admission),
         other_operator: alone.map(DesiredCondition::other_operator),
-        ..super::desired(Counts { nodes, ..Counts::default() })
+        ..super::desired(Counts {
+            nodes,
+            ..Counts::default()
+        })
     }
 }
 
 fn words(fleet: &DesiredFleetStatus, stored: &[Condition]) -> String {
     let health = fleet.health(stored);
-    health.map(|it| format!("{}={:?}/{}", it.type_, it.status, it.reason)).join(" ")
+    health
+        .map(|it| format!("{}={:?}/{}", it.type_, it.status, it.reason))
+        .join(" ")
 }
 
 #[test]
@@ -37,27 +50,86 @@ fn a_fleet_is_ready_once_its_rules_are_in_force_and_it_is_alone() {
     let spent = "False/FailureBudgetSpent";
     for (what, nodes, admission, alone, halted, ready) in [
         ("all is well", 3, WELL, WELL, false, "True/InForce"),
-        ("nothing is known", 3, None, None, false, "Unknown/NotTriedOut"),
-        ("rules not tried", 3, None, WELL, false, "Unknown/NotTriedOut"),
-        ("no node to try them on", 0, None, WELL, false, "True/InForce"),
-        ("nobody has looked", 0, None, None, false, "Unknown/NotTriedOut"),
-        ("rules not in force", 3, WRONG, WELL, false, "False/AdmissionNotEnforced"),
+        (
+            "nothing is known",
+            3,
+            None,
+            None,
+            false,
+            "Unknown/NotTriedOut",
+        ),
+        (
+            "rules not tried",
+            3,
+            None,
+            WELL,
+            false,
+            "Unknown/NotTriedOut",
+        ),
+        (
+            "no node to try them on",
+            0,
+            None,
+            WELL,
+            false,
+            "True/InForce",
+        ),
+        (
+            "nobody has looked",
+            0,
+            None,
+            None,
+            false,
+            "Unknown/NotTriedOut",
+        ),
+        (
+            "rules not in force",
+            3,
+            WRONG,
+            WELL,
+            false,
+            "False/AdmissionNotEnforced",
+        ),
         ("not alone", 3, WELL, WRONG, false, "False/OtherOperator"),
-        ("not alone, rules not tried", 3, None, WRONG, false, "False/OtherOperator"),
+        (
+            "not alone, rules not tried",
+            3,
+            None,
+            WRONG,
+            false,
+            "False/OtherOperator",
+        ),
         ("halted", 3, WELL, WELL, true, spent),
         ("halted first", 3, WRONG, None, true, spent),
     ] {
-        let stalled = if halted { "True/FailureBudgetSpent" } else { "False/NotStalled" };
+        let stalled = if halted {
+            "True/FailureBudgetSpent"
+        } else {
+            "False/NotStalled"
+        };
         let words = words(&fleet(nodes, admission, alone, halted), &[]);
         assert_eq!(words, format!("Ready={ready} Stalled={stalled}"), "{what}");
     }
     let [ready, stalled] = fleet(3, WELL, WELL, true).health(&[]);
-    assert!(ready.message.starts_with("1.20.0: node-0 (FellBack)"), "{}", ready.message);
+    assert!(
+        ready.message.starts_with("1.20.0: node-0 (FellBack)"),
+        "{}",
+        ready.message
+    );
     assert_eq!(ready.message, stalled.message);
     // A later version has come: nobody waits for the halted one.
-    let superseded = DesiredFleetStatus { halt_holds_nodes: false, ..fleet(3, WELL, WELL, true) };
-    assert_eq!(words(&superseded, &[]), "Ready=True/InForce Stalled=False/NotStalled");
-    assert_eq!(fleet(3, WRONG, WELL, false).health(&[])[0].message, "this is wrong");
+    let superseded = DesiredFleetStatus {
+        halt_holds_nodes: false,
+        ..fleet(3, WELL, WELL, true)
+    };
+    assert_eq!(
+        words(&superseded, &[]),
+        "Ready=True/InForce Stalled=False/NotStalled"
+    );
+    assert_eq!(
+        fleet(3, WRONG, WELL, false).health(&[])[0].message,
+        "this is wrong"
+    );
 }
 
 /// A new leader has tried nothing out yet: until then it is what the one before it saw, so that nothing is written.
@@ -68,6 +140,9 @@ fn what_the_last_leader_saw_stands() {
         let patch = before.patch(&super::fleet(1, json!({})), NOW);
         let stored = super::fleet(1, patch["status"].clone());
         let after = fleet(3, None, None, false);
-        assert!(before.is_stored_in(&stored) && after.is_stored_in(&stored), "{admission:?} {alone:?}");
+        assert!(
+            before.is_stored_in(&stored) && after.is_stored_in(&stored),
+            "{admission:?} {alone:?}"
+        );
     }
 }

@@ -37,14 +37,23 @@ pub(crate) struct Audited {
 impl Audited {
     /// Takes a line; returns what it violates by itself.
     pub(crate) fn take(&mut self, event: &Event) -> Vec<Violation> {
-        let user = event.impersonated_user.as_ref().map_or(&event.user, |user| user).username.as_str();
+        let user = event
+            .impersonated_user
+            .as_ref()
+            .map_or(&event.user, |user| user)
+            .username
+            .as_str();
         let program = match user {
             AGENT => "agent",
             RECONCILER => "reconciler",
             _ if user.ends_with(":brupop-webhook") => "webhook",
             _ => return vec![],
         };
-        let by = if program == "agent" { format!("agent of {}", node_of(event)) } else { program.to_owned() };
+        let by = if program == "agent" {
+            format!("agent of {}", node_of(event))
+        } else {
+            program.to_owned()
+        };
         let mut found: Vec<Violation> = self.writes.count(&by, event).into_iter().collect();
         if event.is_dry_run() {
             return found;
@@ -60,7 +69,8 @@ impl Audited {
             return found;
         }
         let answer = event.response_object.as_ref();
-        let revision = answer.and_then(|object| text(object, "/metadata/resourceVersion").parse().ok());
+        let revision =
+            answer.and_then(|object| text(object, "/metadata/resourceVersion").parse().ok());
         let named_before = self.named_by(event.request_received_timestamp);
         if let Some(revision) = revision {
             let latest = self.named_by(event.stage_timestamp).max(revision);
@@ -71,7 +81,8 @@ impl Audited {
                 found.extend(agents_write(event));
                 // A write that changes nothing is answered with the revision of somebody else's: one that came before.
                 let theirs = revision.filter(|revision| *revision > named_before);
-                self.by_agents.extend(theirs.map(|revision| (revision, node_of(event).to_owned())));
+                self.by_agents
+                    .extend(theirs.map(|revision| (revision, node_of(event).to_owned())));
             }
             "reconciler" => self.by_reconciler.extend(revision),
             _ => {}
@@ -81,12 +92,21 @@ impl Audited {
 
     /// What the log and etcd's revisions say together.
     pub(crate) fn compare(&self, objects: &Objects) -> Vec<Violation> {
-        let odd = objects.odd_cordons.iter().filter(|(revision, _)| self.by_reconciler.contains(revision));
+        let odd = objects
+            .odd_cordons
+            .iter()
+            .filter(|(revision, _)| self.by_reconciler.contains(revision));
         let odd = odd.map(|(revision, how)| {
-            Violation::new("cordon", format!("{how} (revision {revision}, by the reconciler)"))
+            Violation::new(
+                "cordon",
+                format!("{how} (revision {revision}, by the reconciler)"),
+            )
         });
         // One that changes nothing may still be among them, if no other answer came between it and the reconciler's write.
-        let theirs = self.by_agents.iter().filter(|(revision, _)| !self.by_reconciler.contains(revision));
+        let theirs = self
+            .by_agents
+            .iter()
+            .filter(|(revision, _)| !self.by_reconciler.contains(revision));
         let beyond = theirs.filter(|(revision, _)| objects.beyond_status.contains(revision));
         let beyond = beyond.map(|(revision, node)| {
             Violation::new(
@@ -112,8 +132,12 @@ impl Audited {
         } else if event.code() / 100 == 2 && object.resource == "nodes" {
             self.denied.remove(&object.name);
         }
-        by_policy
-            .then(|| Violation::new("refused", format!("{} {}: {message}", event.verb, event.request_uri)))
+        by_policy.then(|| {
+            Violation::new(
+                "refused",
+                format!("{} {}: {message}", event.verb, event.request_uri),
+            )
+        })
     }
 
     /// Nothing was read of programs that have certainly written: then no rule can have found anything.
@@ -123,13 +147,21 @@ impl Audited {
 
     /// The latest revision that was named until then; 0 if none was.
     fn named_by(&self, time: Timestamp) -> u64 {
-        self.named.range(..=time).next_back().map_or(0, |(_, latest)| *latest)
+        self.named
+            .range(..=time)
+            .next_back()
+            .map_or(0, |(_, latest)| *latest)
     }
 }
 
 /// The node that the token was issued for.
 fn node_of(event: &Event) -> &str {
-    event.user.extra.get(NODE_OF_TOKEN).and_then(|nodes| nodes.first()).map_or("", String::as_str)
+    event
+        .user
+        .extra
+        .get(NODE_OF_TOKEN)
+        .and_then(|nodes| nodes.first())
+        .map_or("", String::as_str)
 }
 
 /// An agent has written: only the status of its own shadow, and with its tests.
@@ -143,7 +175,12 @@ fn agents_write(event: &Event) -> Option<Violation> {
     (!own && !review).then(|| {
         Violation::new(
             "agent",
-            format!("the agent of {}: {} {}", node_of(event), event.verb, event.request_uri),
+            format!(
+                "the agent of {}: {} {}",
+                node_of(event),
+                event.verb,
+                event.request_uri
+            ),
         )
     })
 }
@@ -156,17 +193,27 @@ mod tests {
 
     fn event(user: &str, resource: &str, subresource: &str, name: &str, body: &Json) -> Event {
         let user = json!({"username": user, "extra": {NODE_OF_TOKEN: ["n"]}});
-        json::event(resource, subresource, name, &json!({"user": user, "requestObject": body}))
+        json::event(
+            resource,
+            subresource,
+            name,
+            &json!({"user": user, "requestObject": body}),
+        )
     }
 
     fn rules(event: &Event) -> Vec<&'static str> {
-        Audited::default().take(event).iter().map(|violation| violation.rule).collect()
+        Audited::default()
+            .take(event)
+            .iter()
+            .map(|violation| violation.rule)
+            .collect()
     }
 
     #[test]
     fn agents_write_their_own_status_only() {
-        let write =
-            |sub: &str, name: &str| rules(&event(AGENT, "bottlerocketshadows", sub, name, &json!([])));
+        let write = |sub: &str, name: &str| {
+            rules(&event(AGENT, "bottlerocketshadows", sub, name, &json!([])))
+        };
         assert_eq!(write("status", "brs-n"), [""; 0]);
         assert_eq!(write("status", "brs-m"), ["agent"]);
         assert_eq!(write("", "brs-n"), ["agent"]);
@@ -174,14 +221,26 @@ mod tests {
 
     #[test]
     fn a_cordon_without_the_markers_word_is_held_against_the_reconciler_alone() {
-        let objects = Objects { odd_cordons: [(8, "n".to_owned())].into(), ..Objects::default() };
-        for (user, revision, expected) in
-            [(RECONCILER, "8", vec!["cordon"]), (RECONCILER, "9", vec![]), (AGENT, "8", vec![])]
-        {
+        let objects = Objects {
+            odd_cordons: [(8, "n".to_owned())].into(),
+            ..Objects::default()
+        };
+        for (user, revision, expected) in [
+            (RECONCILER, "8", vec!["cordon"]),
+            (RECONCILER, "9", vec![]),
+            (AGENT, "8", vec![]),
+        ] {
             let mut audited = Audited::default();
             audited.take(&answered(user, 1, revision));
             let found = audited.compare(&objects);
-            assert_eq!(found.iter().map(|violation| violation.rule).collect::<Vec<_>>(), expected, "{user}");
+            assert_eq!(
+                found
+                    .iter()
+                    .map(|violation| violation.rule)
+                    .collect::<Vec<_>>(),
+                expected,
+                "{user}"
+            );
         }
     }
 
@@ -199,11 +258,18 @@ mod tests {
         let patch = |code: u16, object: Option<Json>| {
             let patch = event(RECONCILER, "nodes", "", "n", &Json::Null);
             let status = serde_json::from_value(json!({"code": code})).unwrap();
-            rules(&Event { response_status: Some(status), request_object: object, ..patch })
+            rules(&Event {
+                response_status: Some(status),
+                request_object: object,
+                ..patch
+            })
         };
         assert_eq!(patch(429, None), [""; 0]);
         assert_eq!(patch(200, None), ["tests"]);
-        assert_eq!(patch(429, Some(json!({"spec": {"unschedulable": null}}))), ["tests"]);
+        assert_eq!(
+            patch(429, Some(json!({"spec": {"unschedulable": null}}))),
+            ["tests"]
+        );
     }
 
     #[test]
@@ -212,19 +278,32 @@ mod tests {
         let mut write = |(code, message): (u16, &str)| {
             let status = serde_json::from_value(json!({"code": code, "message": message})).unwrap();
             let patch = event(RECONCILER, "nodes", "", "n", &json!([]));
-            let found = audited.take(&Event { response_status: Some(status), ..patch });
-            found.iter().map(|violation| violation.rule).collect::<Vec<_>>()
+            let found = audited.take(&Event {
+                response_status: Some(status),
+                ..patch
+            });
+            found
+                .iter()
+                .map(|violation| violation.rule)
+                .collect::<Vec<_>>()
         };
-        let policy = "ValidatingAdmissionPolicy 'brupop-reconciler' with binding 'brupop-reconciler'";
+        let policy =
+            "ValidatingAdmissionPolicy 'brupop-reconciler' with binding 'brupop-reconciler'";
         let denied = format!("nodes \"n\" is forbidden: {policy} denied request: {OPTED_OUT}why");
         let denial = (422, &*denied);
         assert_eq!(
-            [denial, denial, (200, ""), denial, (500, "no"), denial].map(&mut write).concat(),
+            [denial, denial, (200, ""), denial, (500, "no"), denial]
+                .map(&mut write)
+                .concat(),
             [""; 0]
         );
         assert_eq!(write(denial), ["refused"]);
         let other = denied.replace(OPTED_OUT, "reconciler-node: ");
-        assert_eq!(write((422, &other)), ["refused"], "no other rule may refuse");
+        assert_eq!(
+            write((422, &other)),
+            ["refused"],
+            "no other rule may refuse"
+        );
     }
 
     /// A write of the status of a shadow comes in at one second, and is answered with this revision in the next.
@@ -239,7 +318,10 @@ mod tests {
 
     #[test]
     fn a_write_that_changes_nothing_is_not_taken_for_the_one_before() {
-        let objects = Objects { beyond_status: [7, 9].into(), ..Objects::default() };
+        let objects = Objects {
+            beyond_status: [7, 9].into(),
+            ..Objects::default()
+        };
         let mut audited = Audited::default();
         // Somebody's write, 7, was stored, and its answer lost.
         audited.take(&answered(RECONCILER, 1, "8"));

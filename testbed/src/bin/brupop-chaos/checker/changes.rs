@@ -11,16 +11,28 @@ impl Objects {
     /// Takes a revision, and returns what it violates.
     pub(crate) fn take(&mut self, revision: Revision) -> Vec<Violation> {
         let found = self.change(revision);
-        if self.pools.now < self.uncertain_until { vec![] } else { found }
+        if self.pools.now < self.uncertain_until {
+            vec![]
+        } else {
+            found
+        }
     }
 
     fn change(&mut self, revision: Revision) -> Vec<Violation> {
         self.last = revision.number;
-        let parts: Vec<&str> = revision.key.trim_start_matches("/registry/").split('/').collect();
+        let parts: Vec<&str> = revision
+            .key
+            .trim_start_matches("/registry/")
+            .split('/')
+            .collect();
         match parts.as_slice() {
             ["minions", name] => self.node(name, revision.number, revision.object),
             ["pods", namespace, name] => {
-                self.pod(&format!("{namespace}/{name}"), revision.number, revision.object);
+                self.pod(
+                    &format!("{namespace}/{name}"),
+                    revision.number,
+                    revision.object,
+                );
                 vec![]
             }
             ["poddisruptionbudgets", namespace, name] => {
@@ -31,7 +43,9 @@ impl Objects {
                 };
                 vec![]
             }
-            [_, "bottlerocketshadows", _, name] => self.shadow(name, revision.number, revision.object),
+            [_, "bottlerocketshadows", _, name] => {
+                self.shadow(name, revision.number, revision.object)
+            }
             [_, "bottlerocketpools", _, name] => {
                 self.pools.pool(name, revision.object.as_ref());
                 vec![]
@@ -61,7 +75,11 @@ impl Objects {
         }
         if is != was {
             let attempt = number(&is, "/attempt").unwrap_or(0);
-            let drained = Drained { listed_after: state.marked, attempt, cordoned: had && has };
+            let drained = Drained {
+                listed_after: state.marked,
+                attempt,
+                cordoned: had && has,
+            };
             // What a person breaks was true before, and a leader may have read it.
             if !is.is_null() {
                 state.drained = is["drained_at"].is_string().then_some(drained);
@@ -75,9 +93,15 @@ impl Objects {
         let first = !is_set(&state.object, MARKER) && !is.is_null();
         state.object = after;
         let node = &self.nodes[name].object;
-        let mut found: Vec<_> = rules::marked_without_slot(name, node, &self.ledger).into_iter().collect();
+        let mut found: Vec<_> = rules::marked_without_slot(name, node, &self.ledger)
+            .into_iter()
+            .collect();
         if first {
-            found.extend(self.pools.marked(node, &is, &self.ledger["status"]["slots"][shadow_of(name)]));
+            found.extend(self.pools.marked(
+                node,
+                &is,
+                &self.ledger["status"]["slots"][shadow_of(name)],
+            ));
         }
         found
     }
@@ -110,12 +134,17 @@ impl Objects {
         if !claim.is_empty() {
             self.claims.insert((node.clone(), claim.to_owned()));
         }
-        let mut found: Vec<Violation> =
-            rules::begins_without_slot(name, &before, &after, self).into_iter().collect();
+        let mut found: Vec<Violation> = rules::begins_without_slot(name, &before, &after, self)
+            .into_iter()
+            .collect();
         let grant = text(&after, "/spec/reboot_from_boot_id");
         let of = |shadow: &Json| {
             let boot = text(shadow, "/spec/reboot_from_boot_id").to_owned();
-            (boot, text(shadow, "/metadata/uid").to_owned(), number(shadow, "/spec/attempt"))
+            (
+                boot,
+                text(shadow, "/metadata/uid").to_owned(),
+                number(shadow, "/spec/attempt"),
+            )
         };
         if !grant.is_empty() && of(&after) != of(&before) {
             found.extend(rules::grant(&node, &after, self));

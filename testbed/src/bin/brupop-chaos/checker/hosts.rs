@@ -22,7 +22,10 @@ pub(crate) fn check(hosts: &[(String, Vec<Ended>)], objects: &Objects) -> Vec<Vi
                 ));
                 continue;
             };
-            if !objects.claims.contains(&(node.clone(), boot.boot_id.clone())) {
+            if !objects
+                .claims
+                .contains(&(node.clone(), boot.boot_id.clone()))
+            {
                 found.push(Violation::new(
                     "reboot",
                     format!("{node} was rebooted from {} without a claim", boot.boot_id),
@@ -30,8 +33,10 @@ pub(crate) fn check(hosts: &[(String, Vec<Ended>)], objects: &Objects) -> Vec<Vi
             }
             let attempt = (grant.shadow_uid.as_str(), grant.attempt, grant.history);
             if let Some(first) = used.insert(attempt, &boot.boot_id) {
-                let what =
-                    format!("{node} was rebooted for {attempt:?} from {first} and from {}", boot.boot_id);
+                let what = format!(
+                    "{node} was rebooted for {attempt:?} from {first} and from {}",
+                    boot.boot_id
+                );
                 found.push(Violation::new("reboot", what));
             }
         }
@@ -57,19 +62,35 @@ mod tests {
             claims: [("n".to_owned(), "a".to_owned())].into(),
             ..Objects::default()
         };
-        let boot = |id: &str, requested| Ended { boot_id: id.to_owned(), requested };
+        let boot = |id: &str, requested| Ended {
+            boot_id: id.to_owned(),
+            requested,
+        };
         let count = |boots: &[Ended]| check(&[("n".to_owned(), boots.to_vec())], &objects).len();
         assert_eq!(count(&[boot("a", true), boot("c", false)]), 0);
         assert_eq!(count(&[boot("c", true)]), 1, "no grant");
         assert_eq!(count(&[boot("b", true)]), 1, "no claim");
-        assert_eq!(count(&[boot("a", true), boot("b", true)]), 2, "twice, and no claim");
-        let again = Grant { history: 1, ..grant("b") };
+        assert_eq!(
+            count(&[boot("a", true), boot("b", true)]),
+            2,
+            "twice, and no claim"
+        );
+        let again = Grant {
+            history: 1,
+            ..grant("b")
+        };
         let restored = Objects {
             grants: [grant("a"), again].into(),
-            claims: ["a", "b"].map(|boot| ("n".to_owned(), boot.to_owned())).into(),
+            claims: ["a", "b"]
+                .map(|boot| ("n".to_owned(), boot.to_owned()))
+                .into(),
             ..Objects::default()
         };
         let boots = [boot("a", true), boot("b", true)];
-        assert_eq!(check(&[("n".to_owned(), boots.to_vec())], &restored), [], "the attempt came again");
+        assert_eq!(
+            check(&[("n".to_owned(), boots.to_vec())], &restored),
+            [],
+            "the attempt came again"
+        );
     }
 }

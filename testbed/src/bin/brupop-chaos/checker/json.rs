@@ -5,13 +5,17 @@ use serde_json::Value as Json;
 /// Ours, and named after what they are; written down here once more, so that a change of ours is noticed.
 pub(crate) const MARKER: &str = "/metadata/annotations/brupop.bottlerocket.aws~1marker";
 pub(crate) const COMPONENT: &str = "/metadata/labels/brupop.bottlerocket.aws~1component";
-pub(crate) const EXCLUDED: &str = "/metadata/labels/node.kubernetes.io~1exclude-from-external-load-balancers";
+pub(crate) const EXCLUDED: &str =
+    "/metadata/labels/node.kubernetes.io~1exclude-from-external-load-balancers";
 
 pub(crate) const UPDATE_NOW: &str = "/metadata/annotations/brupop.bottlerocket.aws~1update-now";
 pub(crate) const OPTED_IN: &str = "/metadata/labels/bottlerocket.aws~1updater-interface-version";
 
 pub(crate) fn text<'a>(object: &'a Json, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
+    object
+        .pointer(pointer)
+        .and_then(Json::as_str)
+        .unwrap_or_default()
 }
 
 pub(crate) fn number(object: &Json, pointer: &str) -> Option<u64> {
@@ -19,7 +23,9 @@ pub(crate) fn number(object: &Json, pointer: &str) -> Option<u64> {
 }
 
 pub(crate) fn is_set(object: &Json, pointer: &str) -> bool {
-    object.pointer(pointer).is_some_and(|value| !value.is_null())
+    object
+        .pointer(pointer)
+        .is_some_and(|value| !value.is_null())
 }
 
 /// The annotation in which the operator says what it changed on a Node; null if there is none.
@@ -39,7 +45,9 @@ pub(crate) fn is_cordoned(node: &Json) -> bool {
 
 pub(crate) fn condition<'a>(object: &'a Json, kind: &str) -> Option<&'a Json> {
     let conditions = object.pointer("/status/conditions")?.as_array()?;
-    conditions.iter().find(|condition| condition["type"] == kind)
+    conditions
+        .iter()
+        .find(|condition| condition["type"] == kind)
 }
 
 pub(crate) fn is_ready(object: &Json) -> bool {
@@ -52,7 +60,8 @@ pub(crate) fn is_halted(record: &Json, node: Option<&Json>) -> bool {
     let variant = image.split(['(', ')']).nth(1);
     let mut halted = texts(record, "/halted/variants").peekable();
     let everywhere = halted.peek().is_none();
-    is_set(record, "/halted") && (everywhere || variant.is_none_or(|variant| halted.any(|it| it == variant)))
+    is_set(record, "/halted")
+        && (everywhere || variant.is_none_or(|variant| halted.any(|it| it == variant)))
 }
 
 /// Name of the node that this shadow is of.
@@ -66,8 +75,15 @@ pub(crate) fn shadow_of(node: &str) -> String {
 }
 
 /// Members of an object, in order.
-pub(crate) fn members<'a>(object: &'a Json, pointer: &str) -> impl Iterator<Item = (&'a String, &'a Json)> {
-    object.pointer(pointer).and_then(Json::as_object).into_iter().flatten()
+pub(crate) fn members<'a>(
+    object: &'a Json,
+    pointer: &str,
+) -> impl Iterator<Item = (&'a String, &'a Json)> {
+    object
+        .pointer(pointer)
+        .and_then(Json::as_object)
+        .into_iter()
+        .flatten()
 }
 
 /// A patch in the audit log, of this object, and what else its line says.
@@ -92,5 +108,10 @@ pub(crate) fn event(
 
 /// Elements of a list that are texts.
 pub(crate) fn texts<'a>(object: &'a Json, pointer: &str) -> impl Iterator<Item = &'a str> {
-    object.pointer(pointer).and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str)
+    object
+        .pointer(pointer)
+        .and_then(Json::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Json::as_str)
 }

@@ -32,7 +32,10 @@ pub(crate) struct Violation {
 
 impl Violation {
     pub(crate) fn new(rule: &'static str, what: impl Into<String>) -> Self {
-        Self { rule, what: what.into() }
+        Self {
+            rule,
+            what: what.into(),
+        }
     }
 }
 
@@ -52,7 +55,9 @@ pub(crate) struct Found {
 impl Found {
     /// Is this rule among those that were violated?
     pub(crate) fn violates(&self, rule: &str) -> bool {
-        self.violations.iter().any(|violation| violation.rule == rule)
+        self.violations
+            .iter()
+            .any(|violation| violation.rule == rule)
     }
 
     pub(crate) fn add(&mut self, violations: impl IntoIterator<Item = Violation>) {

@@ -23,7 +23,11 @@ impl PoolState {
         if self.0.back().is_none_or(|(_, last)| *last != spec) {
             self.0.push_back((now, spec));
         }
-        while self.0.get(1).is_some_and(|(since, _)| now.saturating_sub(*since) > GRACE) {
+        while self
+            .0
+            .get(1)
+            .is_some_and(|(since, _)| now.saturating_sub(*since) > GRACE)
+        {
             self.0.pop_front();
         }
     }
@@ -33,7 +37,12 @@ impl PoolState {
         let replaced = |nth: usize| self.0.get(nth + 1).map(|(since, _)| *since);
         let may_be_believed =
             move |nth: usize| replaced(nth).is_none_or(|at| now.saturating_sub(at) <= GRACE);
-        let known = self.0.iter().enumerate().rev().filter(move |(nth, _)| may_be_believed(*nth));
+        let known = self
+            .0
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(move |(nth, _)| may_be_believed(*nth));
         known.map(|(_, (_, spec))| spec)
     }
 }
@@ -62,7 +71,10 @@ impl Pools {
     /// A pool is written, or deleted.
     pub(crate) fn pool(&mut self, name: &str, after: Option<&Json>) {
         let spec = after.map_or(GONE, |after| after["spec"].clone());
-        self.all.entry(name.to_owned()).or_default().says(spec, self.now);
+        self.all
+            .entry(name.to_owned())
+            .or_default()
+            .says(spec, self.now);
     }
 
     /// A Node is written, or deleted.
@@ -73,7 +85,8 @@ impl Pools {
         };
         let label = text(node, "/metadata/labels/tier");
         if self.labelled.get(name).is_none_or(|(was, _)| was != label) {
-            self.labelled.insert(name.to_owned(), (label.to_owned(), self.now));
+            self.labelled
+                .insert(name.to_owned(), (label.to_owned(), self.now));
         }
         if is_set(node, UPDATE_NOW) {
             self.asked_for.insert(shadow_of(name));
@@ -87,26 +100,45 @@ impl Pools {
             return;
         }
         let image = text(node, "/status/nodeInfo/osImage");
-        self.canaries_ran.extend(image.split(' ').nth(2).map(str::to_owned));
+        self.canaries_ran
+            .extend(image.split(' ').nth(2).map(str::to_owned));
     }
 
     /// A slot is taken for a node whose update begins, and the ledger has these slots then.
     pub(crate) fn slot(&self, shadow: &str, slot: &Json, ledger: &Json) -> Vec<Violation> {
         let pool = text(slot, "/pool");
-        let Some(state) = self.all.get(pool) else { return vec![] };
+        let Some(state) = self.all.get(pool) else {
+            return vec![];
+        };
         let why = self.forbidden(state, shadow, text(slot, "/since"));
         let said = why.map(|why| format!("{shadow} gets the slot {slot} of {pool}, {why}"));
-        let mut found: Vec<_> = said.into_iter().map(|said| Violation::new("pool", said)).collect();
-        let limits: Vec<_> =
-            state.specs(self.now).filter_map(|spec| spec["maxUnavailable"].as_u64()).collect();
-        let of_pool = || members(ledger, "/status/slots").filter(|(_, slot)| text(slot, "/pool") == pool);
+        let mut found: Vec<_> = said
+            .into_iter()
+            .map(|said| Violation::new("pool", said))
+            .collect();
+        let limits: Vec<_> = state
+            .specs(self.now)
+            .filter_map(|spec| spec["maxUnavailable"].as_u64())
+            .collect();
+        let of_pool =
+            || members(ledger, "/status/slots").filter(|(_, slot)| text(slot, "/pool") == pool);
         let slots = u64::try_from(of_pool().count()).unwrap_or(u64::MAX);
         if limits.iter().max().is_some_and(|limit| slots > *limit) {
-            found.push(Violation::new("pool", format!("{slots} slots of {pool}, {limits:?} may be")));
+            found.push(Violation::new(
+                "pool",
+                format!("{slots} slots of {pool}, {limits:?} may be"),
+            ));
         }
         // Who takes a slot of a pool knows the pool.
-        let mut known = state.specs(self.now).filter(|spec| !spec.is_null()).peekable();
-        let is_ordered = |spec: &Json| spec["after"].as_array().is_some_and(|after| !after.is_empty());
+        let mut known = state
+            .specs(self.now)
+            .filter(|spec| !spec.is_null())
+            .peekable();
+        let is_ordered = |spec: &Json| {
+            spec["after"]
+                .as_array()
+                .is_some_and(|after| !after.is_empty())
+        };
         let version = text(slot, "/version");
         if pool == ORDER.0
             && known.peek().is_some()
@@ -143,11 +175,16 @@ impl Pools {
         let takes_all = |spec: &Json| spec["nodeSelector"] == serde_json::json!({});
         let is_taken = || {
             let others = self.all.iter().filter(|(name, _)| *name != pool);
-            others.flat_map(|(_, state)| state.specs(self.now)).any(takes_all)
+            others
+                .flat_map(|(_, state)| state.specs(self.now))
+                .any(takes_all)
         };
         let labelled = self.labelled.get(text(node, "/metadata/name"));
         let is_known = |(_, since): &&(String, Duration)| self.now.saturating_sub(*since) > GRACE;
-        labelled.filter(is_known).is_some_and(|(label, _)| label == pool) && !is_taken()
+        labelled
+            .filter(is_known)
+            .is_some_and(|(label, _)| label == pool)
+            && !is_taken()
     }
 
     /// Why this update must not begin in this pool at this time of the leader's clock, which is ours, whatever of the pool's specs
@@ -169,13 +206,16 @@ impl Pools {
 /// Do freezes and windows let nothing start at this time?
 fn is_closed(spec: &Json, at: &str) -> bool {
     // The only freezes are for ever.
-    let windows = spec["windows"].as_array().filter(|windows| !windows.is_empty());
+    let windows = spec["windows"]
+        .as_array()
+        .filter(|windows| !windows.is_empty());
     is_set(spec, "/freezes") || windows.is_some_and(|them| !them.iter().any(|it| is_open(it, at)))
 }
 
 /// Is a window open at this time? There are two kinds: an hour of the day, and a minute of two.
 fn is_open(window: &Json, at: &str) -> bool {
-    let number = |range: std::ops::Range<usize>| at.get(range).and_then(|digits| digits.parse::<u8>().ok());
+    let number =
+        |range: std::ops::Range<usize>| at.get(range).and_then(|digits| digits.parse::<u8>().ok());
     match text(window, "/schedule").split(' ').collect::<Vec<_>>()[..] {
         ["*/2", ..] => number(14..16).is_some_and(|minute| minute % 2 == 0),
         ["0", hour, ..] => number(11..13).is_some_and(|now| hour.parse() == Ok(now)),

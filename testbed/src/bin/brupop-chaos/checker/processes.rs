@@ -21,7 +21,11 @@ pub(crate) fn logs(folder: &Path) -> Result<Vec<Violation>> {
     let mut found = vec![];
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         if name.starts_with("brupop-") {
             let text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
             // Not `lines`, which takes a carriage return for a part of the line's end.
@@ -32,12 +36,21 @@ pub(crate) fn logs(folder: &Path) -> Result<Vec<Violation>> {
 }
 
 fn in_line(name: &str, line: &str) -> Option<Violation> {
-    let forbidden = FORBIDDEN.iter().find(|(words, _)| line.contains(words)).map(|(_, what)| *what);
-    let control = line.chars().any(|character| character.is_control() && character != '\t');
-    let bidirectional =
-        line.chars().any(|character| matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'));
+    let forbidden = FORBIDDEN
+        .iter()
+        .find(|(words, _)| line.contains(words))
+        .map(|(_, what)| *what);
+    let control = line
+        .chars()
+        .any(|character| character.is_control() && character != '\t');
+    let bidirectional = line
+        .chars()
+        .any(|character| matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'));
     let what = forbidden.or((control || bidirectional).then_some("a control character"))?;
-    Some(Violation::new("logs", format!("{name} logs {what}: {}", line.escape_debug())))
+    Some(Violation::new(
+        "logs",
+        format!("{name} logs {what}: {}", line.escape_debug()),
+    ))
 }
 
 /// Those of these processes that have needed more memory than they may.
@@ -68,7 +81,9 @@ fn bound(component: &str) -> u64 {
 
 /// `VmHWM`, in KiB: the most that it ever was.
 fn resident(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
@@ -97,9 +112,17 @@ mod tests {
         let status = |mib: u64| format!("VmPeak:\t  999999 kB\nVmHWM:\t    {} kB\n", mib * 1024);
         for component in ["agent", "webhook", "reconciler"] {
             let bound = bound(component);
-            assert_eq!(needs_too_much(component, "p", &status(bound)), None, "{component}");
+            assert_eq!(
+                needs_too_much(component, "p", &status(bound)),
+                None,
+                "{component}"
+            );
             let more = needs_too_much(component, "p", &status(bound + 1));
-            assert_eq!(more.map(|violation| violation.rule), Some("memory"), "{component}");
+            assert_eq!(
+                more.map(|violation| violation.rule),
+                Some("memory"),
+                "{component}"
+            );
         }
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::Value as Json;
 
 use super::json::{
-    EXCLUDED, OPTED_IN, condition, is_cordoned, is_halted, is_ready, is_set, marker, members, number,
-    shadow_of, text, texts,
+    EXCLUDED, OPTED_IN, condition, is_cordoned, is_halted, is_ready, is_set, marker, members,
+    number, shadow_of, text, texts,
 };
 use super::objects::Objects;
 
@@ -18,8 +18,14 @@ const OUR_TAINT: &str = "brupop.bottlerocket.aws/updating";
 
 /// What is not at rest, by node, with what is said of it, of this many nodes. Empty: everything is. Who waits for a budget may
 /// do so only `for_good`: most budgets allow something again soon.
-pub(crate) fn restless(objects: &Objects, version: &str, nodes: usize, for_good: bool) -> Vec<String> {
-    let slots = members(&objects.ledger, "/status/slots").map(|(shadow, _)| format!("{shadow} has a slot"));
+pub(crate) fn restless(
+    objects: &Objects,
+    version: &str,
+    nodes: usize,
+    for_good: bool,
+) -> Vec<String> {
+    let slots =
+        members(&objects.ledger, "/status/slots").map(|(shadow, _)| format!("{shadow} has a slot"));
     let restless = objects.nodes.iter().filter_map(|(node, state)| {
         let why = restless_node(node, &state.object, objects, version, for_good)?;
         Some(format!("{node}: {why}"))
@@ -49,24 +55,38 @@ fn restless_node(
     let Some(shadow) = objects.shadows.get(&shadow_of(name)) else {
         return Some("it has no shadow".to_owned());
     };
-    let (goal, reached) = (text(shadow, "/spec/state"), text(shadow, "/status/current_state"));
+    let (goal, reached) = (
+        text(shadow, "/spec/state"),
+        text(shadow, "/status/current_state"),
+    );
     if let Some(left) = LEFT_BY_US.iter().find(|left| is_set(node, left)) {
         return Some(format!("it still has {left}"));
     }
-    if node.pointer("/spec/taints").is_some_and(|taints| taints.to_string().contains(OUR_TAINT)) {
+    if node
+        .pointer("/spec/taints")
+        .is_some_and(|taints| taints.to_string().contains(OUR_TAINT))
+    {
         return Some("it still has our taint".to_owned());
     }
     let runs = text(shadow, "/status/current_version");
     // Its kubelet's word, beside the agent's.
     if text(node, "/status/nodeInfo/osImage").split(' ').nth(2) != Some(runs) {
-        return Some(format!("its shadow says that it runs {runs}, and its kubelet does not"));
+        return Some(format!(
+            "its shadow says that it runs {runs}, and its kubelet does not"
+        ));
     }
-    let may_stay = || says_why(shadow, node, objects, version) || (for_good && is_held_up(shadow, objects));
+    let may_stay =
+        || says_why(shadow, node, objects, version) || (for_good && is_held_up(shadow, objects));
     if goal == "Idle" && reached == "Idle" && (runs == version || may_stay()) {
         return None;
     }
-    let said = condition(shadow, "Progressing").cloned().unwrap_or_default();
-    Some(format!("goal {goal}, reached {reached}, runs {runs}: {} ({})", said["reason"], said["message"]))
+    let said = condition(shadow, "Progressing")
+        .cloned()
+        .unwrap_or_default();
+    Some(format!(
+        "goal {goal}, reached {reached}, runs {runs}: {} ({})",
+        said["reason"], said["message"]
+    ))
 }
 
 /// Does the shadow say why its node is not updated, and is that so?
@@ -80,7 +100,8 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
             }
             let record = &objects.ledger["status"]["versions"][version];
             // A pool is never done with a version that is halted for all variants.
-            let everywhere = is_set(record, "/halted") && texts(record, "/halted/variants").next().is_none();
+            let everywhere =
+                is_set(record, "/halted") && texts(record, "/halted/variants").next().is_none();
             if everywhere {
                 return true;
             }
@@ -134,10 +155,22 @@ mod tests {
             },
         });
         let progressing = json!([{"type": "Progressing", "reason": reason}]);
-        let status = json!({"current_state": "Idle", "current_version": runs, "conditions": progressing});
+        let status =
+            json!({"current_state": "Idle", "current_version": runs, "conditions": progressing});
         Objects {
-            nodes: [("n".to_owned(), NodeState { object: node, ..NodeState::default() })].into(),
-            shadows: [("brs-n".to_owned(), json!({"spec": {"state": goal}, "status": status}))].into(),
+            nodes: [(
+                "n".to_owned(),
+                NodeState {
+                    object: node,
+                    ..NodeState::default()
+                },
+            )]
+            .into(),
+            shadows: [(
+                "brs-n".to_owned(),
+                json!({"spec": {"state": goal}, "status": status}),
+            )]
+            .into(),
             ledger: json!({"spec": {"paused": paused}}),
             ..Objects::default()
         }
@@ -165,13 +198,27 @@ mod tests {
             ("NodePaused", &paused, json!({}), true),
             ("NotLabelled", &opted_in, json!({}), false),
             ("NotLabelled", &labels, json!({}), true),
-            ("VersionHalted", &labels, json!({"versions": {"1": halted}}), false),
-            ("VersionHalted", &labels, json!({"versions": {"2": halted}}), true),
+            (
+                "VersionHalted",
+                &labels,
+                json!({"versions": {"1": halted}}),
+                false,
+            ),
+            (
+                "VersionHalted",
+                &labels,
+                json!({"versions": {"2": halted}}),
+                true,
+            ),
         ] {
             let mut objects = fleet("Idle", "1", reason, false);
             objects.ledger["status"] = status;
             objects.nodes.get_mut("n").unwrap().object["metadata"] = metadata.clone();
-            assert_eq!(restless(&objects, "2", 1, false).is_empty(), is_true, "{reason} {metadata}");
+            assert_eq!(
+                restless(&objects, "2", 1, false).is_empty(),
+                is_true,
+                "{reason} {metadata}"
+            );
         }
     }
 
@@ -180,7 +227,10 @@ mod tests {
         let rests = |objects: &Objects| restless(objects, "2", 1, false).is_empty();
         assert!(rests(&fleet("Idle", "2", "NoUpdate", false)));
         assert!(rests(&fleet("Idle", "1", "FleetPaused", true)));
-        assert!(!rests(&fleet("Idle", "1", "FleetPaused", false)), "that is not true");
+        assert!(
+            !rests(&fleet("Idle", "1", "FleetPaused", false)),
+            "that is not true"
+        );
         assert!(!rests(&fleet("Idle", "1", "LimitReached", false)));
         let held_up = |name: &str, allowed: u64| {
             let mut objects = fleet("Idle", "1", "BudgetAllowsNone", false);
@@ -193,59 +243,102 @@ mod tests {
         };
         let waits_for_good = |objects: &Objects| restless(objects, "2", 1, true).is_empty();
         assert!(waits_for_good(&held_up("shop/cart", 0)));
-        assert!(!rests(&held_up("shop/cart", 0)), "it may allow something soon");
-        assert!(!waits_for_good(&held_up("shop/cart", 1)), "that is not true any more");
-        assert!(!waits_for_good(&held_up("shop/web", 0)), "that is another one");
+        assert!(
+            !rests(&held_up("shop/cart", 0)),
+            "it may allow something soon"
+        );
+        assert!(
+            !waits_for_good(&held_up("shop/cart", 1)),
+            "that is not true any more"
+        );
+        assert!(
+            !waits_for_good(&held_up("shop/web", 0)),
+            "that is another one"
+        );
         let mut failed = held_up("shop/cart", 0);
         let shadow = failed.shadows.get_mut("brs-n").unwrap();
         shadow["status"]["conditions"][0]["reason"] = json!("BackingOff");
         assert!(!waits_for_good(&failed), "it was no drain");
-        failed.shadows.get_mut("brs-n").unwrap()["spec"]["failures"] =
-            json!({"reason": "DrainBlocked", "message": "the disruption budget cart needs 2 healthy pods"});
+        failed.shadows.get_mut("brs-n").unwrap()["spec"]["failures"] = json!({"reason": "DrainBlocked", "message": "the disruption budget cart needs 2 healthy pods"});
         assert!(waits_for_good(&failed) && !rests(&failed));
         assert!(!rests(&fleet("MonitoringUpdate", "2", "Monitoring", false)));
-        assert!(rests(&fleet("Idle", "1", "WaitingForPool", false)), "no node of the pool is left");
+        assert!(
+            rests(&fleet("Idle", "1", "WaitingForPool", false)),
+            "no node of the pool is left"
+        );
         let canary = |runs: &str, status: Json| {
             let mut objects = fleet("Idle", "1", "WaitingForPool", false);
             objects.ledger["status"] = status;
             let mut first = fleet("Idle", runs, "NoUpdate", false);
-            let (mut node, shadow) =
-                (first.nodes.remove("n").unwrap(), first.shadows.remove("brs-n").unwrap());
+            let (mut node, shadow) = (
+                first.nodes.remove("n").unwrap(),
+                first.shadows.remove("brs-n").unwrap(),
+            );
             node.object["metadata"]["labels"]["tier"] = json!("canary");
             objects.nodes.insert("first".to_owned(), node);
             objects.shadows.insert("brs-first".to_owned(), shadow);
             let restless = restless(&objects, "2", 2, false);
-            restless.iter().map(|said| said.split_once(':').unwrap().0.to_owned()).collect::<Vec<_>>()
+            restless
+                .iter()
+                .map(|said| said.split_once(':').unwrap().0.to_owned())
+                .collect::<Vec<_>>()
         };
         let changed = |change: fn(&mut Json)| {
             let mut objects = fleet("Idle", "2", "NoUpdate", false);
-            objects.nodes.values_mut().for_each(|state| change(&mut state.object));
+            objects
+                .nodes
+                .values_mut()
+                .for_each(|state| change(&mut state.object));
             rests(&objects)
         };
         assert!(changed(|_| ()));
         assert!(!changed(|node| {
-            node["metadata"]["annotations"] = json!({"brupop.bottlerocket.aws/marker": r#"{"attempt":1}"#});
+            node["metadata"]["annotations"] =
+                json!({"brupop.bottlerocket.aws/marker": r#"{"attempt":1}"#});
         }));
         assert!(!changed(|node| node["spec"]["unschedulable"] = json!(true)));
-        assert!(!changed(|node| node["status"]["conditions"][0]["status"] = json!("Unknown")));
+        assert!(!changed(
+            |node| node["status"]["conditions"][0]["status"] = json!("Unknown")
+        ));
         assert!(!changed(|node| {
             node["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": "true"});
         }));
-        assert!(!changed(|node| node["spec"]["taints"] = json!([{"key": OUR_TAINT}])));
+        assert!(!changed(
+            |node| node["spec"]["taints"] = json!([{"key": OUR_TAINT}])
+        ));
         assert!(!changed(|node| {
-            node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] = json!("");
+            node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] =
+                json!("");
         }));
-        assert!(!changed(|node| node["status"]["nodeInfo"]["osImage"] = json!("Bottlerocket OS 1 (a)")));
+        assert!(!changed(
+            |node| node["status"]["nodeInfo"]["osImage"] = json!("Bottlerocket OS 1 (a)")
+        ));
         assert_eq!(
             restless(&fleet("Idle", "2", "NoUpdate", false), "2", 2, false),
             ["1 nodes are not there"]
         );
         assert_eq!(canary("2", json!({})), ["n"], "the pool is done");
-        assert_eq!(canary("1", json!({})), ["first"], "it is not, and its node says nothing that is true");
+        assert_eq!(
+            canary("1", json!({})),
+            ["first"],
+            "it is not, and its node says nothing that is true"
+        );
         let of_others = json!({"versions": {"2": {"halted": {"variants": ["other"]}}}});
-        assert_eq!(canary("2", of_others), ["n"], "the pool is done, whatever becomes of others");
+        assert_eq!(
+            canary("2", of_others),
+            ["n"],
+            "the pool is done, whatever becomes of others"
+        );
         let halted = json!({"halted": {"reason": "all"}});
-        assert_eq!(canary("2", json!({"versions": {"2": halted}})), [""; 0], "no pool is done with that");
-        assert_eq!(canary("2", json!({"versions": {"1": halted}})), ["n"], "that is another version");
+        assert_eq!(
+            canary("2", json!({"versions": {"2": halted}})),
+            [""; 0],
+            "no pool is done with that"
+        );
+        assert_eq!(
+            canary("2", json!({"versions": {"1": halted}})),
+            ["n"],
+            "that is another version"
+        );
     }
 }

@@ -4,8 +4,8 @@ use serde_json::Value as Json;
 
 use super::Violation;
 use super::json::{
-    COMPONENT, EXCLUDED, is_cordoned, is_halted, is_only_kept, is_set, marker, members, node_of, number,
-    shadow_of, text, texts,
+    COMPONENT, EXCLUDED, is_cordoned, is_halted, is_only_kept, is_set, marker, members, node_of,
+    number, shadow_of, text, texts,
 };
 use super::objects::{Objects, PodState};
 use brupop_testbed::operator::NAMESPACE;
@@ -19,12 +19,17 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
         return found;
     }
     // Pools have limits of their own.
-    let of_no_pool =
-        |ledger| members(ledger, "/status/slots").filter(|(_, slot)| !is_set(slot, "/pool")).count();
+    let of_no_pool = |ledger| {
+        members(ledger, "/status/slots")
+            .filter(|(_, slot)| !is_set(slot, "/pool"))
+            .count()
+    };
     let (slots, had) = (of_no_pool(after), of_no_pool(before));
     let taken = || {
         let is_new = |shadow: &str, slot: &Json| {
-            before["status"]["slots"].get(shadow).is_none_or(|had| !is_same(had, slot))
+            before["status"]["slots"]
+                .get(shadow)
+                .is_none_or(|had| !is_same(had, slot))
         };
         members(after, "/status/slots").filter(move |(shadow, slot)| is_new(shadow, slot))
     };
@@ -34,7 +39,10 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
     if slots > limit && (slots > had || another_begins()) {
         found.push(Violation::new(
             "limit",
-            format!("{slots} slots are in use, {limit} may be: {}", after["status"]["slots"]),
+            format!(
+                "{slots} slots are in use, {limit} may be: {}",
+                after["status"]["slots"]
+            ),
         ));
     }
     if number(after, "/status/term") < number(before, "/status/term") {
@@ -49,7 +57,10 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
     for (shadow, slot) in taken() {
         let begins = begins(shadow, slot, objects);
         if begins && is_paused(before) && is_paused(after) {
-            found.push(Violation::new("pause", format!("{shadow} gets a slot in a paused fleet")));
+            found.push(Violation::new(
+                "pause",
+                format!("{shadow} gets a slot in a paused fleet"),
+            ));
         }
         if begins {
             found.extend(objects.pools.slot(shadow, slot, after));
@@ -60,8 +71,10 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
             is_halted(&ledger["status"]["versions"][version], node)
         };
         if halted(before) && halted(after) {
-            found
-                .push(Violation::new("halt", format!("{shadow} gets a slot for {version}, which is halted")));
+            found.push(Violation::new(
+                "halt",
+                format!("{shadow} gets a slot for {version}, which is halted"),
+            ));
         }
     }
     found
@@ -71,12 +84,20 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
 pub(crate) fn highest_limit<'a>(pods: impl Iterator<Item = &'a Json>) -> usize {
     let reconcilers = pods.filter(|pod| text(pod, COMPONENT) == "reconciler");
     let limit_of = |pod: &Json| {
-        let variables = pod.pointer("/spec/containers/0/env").and_then(Json::as_array);
-        let limit = variables.into_iter().flatten().find(|set| set["name"] == "MAX_CONCURRENT_UPDATE");
+        let variables = pod
+            .pointer("/spec/containers/0/env")
+            .and_then(Json::as_array);
+        let limit = variables
+            .into_iter()
+            .flatten()
+            .find(|set| set["name"] == "MAX_CONCURRENT_UPDATE");
         limit.and_then(|set| text(set, "/value").parse().ok())
     };
     // As shipped.
-    reconcilers.map(|pod| limit_of(pod).unwrap_or(1)).max().unwrap_or(0)
+    reconcilers
+        .map(|pod| limit_of(pod).unwrap_or(1))
+        .max()
+        .unwrap_or(0)
 }
 
 /// Is there a ledger, and has a leader begun its term with it?
@@ -90,7 +111,10 @@ fn is_paused(ledger: &Json) -> bool {
 
 /// Does an update begin with this new slot? One whose mark is on its Node goes on, in a new ledger or without its shadow.
 fn begins(shadow: &str, slot: &Json, objects: &Objects) -> bool {
-    let goes_on = objects.nodes.get(node_of(shadow)).is_some_and(|node| is_of(&marker(&node.object), slot));
+    let goes_on = objects
+        .nodes
+        .get(node_of(shadow))
+        .is_some_and(|node| is_of(&marker(&node.object), slot));
     objects.shadows.get(shadow).is_none_or(is_idle) && !goes_on
 }
 
@@ -117,11 +141,18 @@ fn is_owner(node: &Json, shadow: &Json) -> bool {
 /// A slot is given back: its attempt must be over, for good, and nothing of it left on the Node.
 fn given_back(shadow: &str, slot: &Json, objects: &Objects) -> Option<Violation> {
     let (uid, attempt) = (text(slot, "/uid"), number(slot, "/attempt"));
-    let violated =
-        |what: &str| Some(Violation::new("slot", format!("{shadow} loses its slot {slot}, but {what}")));
+    let violated = |what: &str| {
+        Some(Violation::new(
+            "slot",
+            format!("{shadow} loses its slot {slot}, but {what}"),
+        ))
+    };
     // With the Node goes what was out of service; the shadow follows it.
     let node = objects.nodes.get(shadow.trim_start_matches("brs-"))?;
-    let of_slot = objects.shadows.get(shadow).filter(|object| text(object, "/metadata/uid") == uid);
+    let of_slot = objects
+        .shadows
+        .get(shadow)
+        .filter(|object| text(object, "/metadata/uid") == uid);
     if let Some(object) = of_slot.filter(|shadow| is_owner(&node.object, shadow)) {
         if text(object, "/spec/state") != "Idle" {
             return violated("its spec is not Idle");
@@ -141,10 +172,16 @@ fn given_back(shadow: &str, slot: &Json, objects: &Objects) -> Option<Violation>
 /// What is out of service because of us has a slot.
 pub(crate) fn marked_without_slot(node: &str, object: &Json, ledger: &Json) -> Option<Violation> {
     let marker = marker(object);
-    let ours = ["cordoned_at", "excluded_at"].iter().any(|field| marker[field].is_string());
+    let ours = ["cordoned_at", "excluded_at"]
+        .iter()
+        .any(|field| marker[field].is_string());
     let slot = ledger["status"]["slots"].get(shadow_of(node));
-    (ours && slot.is_none() && is_kept(ledger))
-        .then(|| Violation::new("limit", format!("{node} is marked {marker} and has no slot")))
+    (ours && slot.is_none() && is_kept(ledger)).then(|| {
+        Violation::new(
+            "limit",
+            format!("{node} is marked {marker} and has no slot"),
+        )
+    })
 }
 
 /// A spec leaves Idle: it has the slot for that very attempt.
@@ -163,19 +200,29 @@ pub(crate) fn begins_without_slot(
             && number(slot, "/attempt") == number(after, "/spec/attempt")
     };
     // It may have been asked for with a slot of a ledger before this one.
-    let mut deleted = objects.deleted.iter().filter(|(at, _)| objects.is_recent(*at));
+    let mut deleted = objects
+        .deleted
+        .iter()
+        .filter(|(at, _)| objects.is_recent(*at));
     if has_slot(&objects.ledger) || deleted.any(|(_, ledger)| has_slot(ledger)) {
         return None;
     }
     let slot = &objects.ledger["status"]["slots"][name];
-    Some(Violation::new("limit", format!("{name} begins {} with the slot {slot}", after["spec"])))
+    Some(Violation::new(
+        "limit",
+        format!("{name} begins {} with the slot {slot}", after["spec"]),
+    ))
 }
 
 /// A reboot is granted: the Node is written as drained for this attempt, was cordoned before and is, and no pod of then is
 /// left.
 pub(crate) fn grant(node: &str, shadow: &Json, objects: &Objects) -> Vec<Violation> {
-    let violated =
-        |what: String| Violation::new("drain", format!("a reboot of {node} is granted, but {what}"));
+    let violated = |what: String| {
+        Violation::new(
+            "drain",
+            format!("a reboot of {node} is granted, but {what}"),
+        )
+    };
     let Some(state) = objects.nodes.get(node) else {
         return vec![];
     };
@@ -186,10 +233,14 @@ pub(crate) fn grant(node: &str, shadow: &Json, objects: &Objects) -> Vec<Violati
     }
     let attempt = number(shadow, "/spec/attempt").unwrap_or(0);
     let Some(drained) = state.drained.filter(|drained| drained.attempt == attempt) else {
-        return vec![violated("it is not written as drained for this attempt".to_owned())];
+        return vec![violated(
+            "it is not written as drained for this attempt".to_owned(),
+        )];
     };
     if !drained.cordoned {
-        return vec![violated("it was not cordoned when its pods were listed".to_owned())];
+        return vec![violated(
+            "it was not cordoned when its pods were listed".to_owned(),
+        )];
     }
     if !is_cordoned(&state.object) && state.uncordoned.is_some_and(|at| !objects.is_recent(at)) {
         return vec![violated("it has not been cordoned for long".to_owned())];
@@ -200,15 +251,23 @@ pub(crate) fn grant(node: &str, shadow: &Json, objects: &Objects) -> Vec<Violati
             && pod.bound < drained.listed_after
             && must_go(key, pod, &marker)
     });
-    left.map(|(key, pod)| violated(format!("{key} ({}) is there", text(&pod.object, "/metadata/uid"))))
-        .collect()
+    left.map(|(key, pod)| {
+        violated(format!(
+            "{key} ({}) is there",
+            text(&pod.object, "/metadata/uid")
+        ))
+    })
+    .collect()
 }
 
 /// Does a drain wait until this pod is gone? Not for those of daemons, nor for mirrors of static pods; the operator's own
 /// may come back, and so may those of workloads that the marker leaves.
 fn must_go(key: &str, pod: &PodState, marker: &Json) -> bool {
     let object = &pod.object;
-    let owner = object.pointer("/metadata/ownerReferences/0").cloned().unwrap_or_default();
+    let owner = object
+        .pointer("/metadata/ownerReferences/0")
+        .cloned()
+        .unwrap_or_default();
     let is_mirror = is_set(object, "/metadata/annotations/kubernetes.io~1config.mirror");
     let is_ours = key.starts_with(NAMESPACE) && is_set(object, COMPONENT);
     let (namespace, name) = key.split_once('/').unwrap_or_default();
@@ -231,14 +290,18 @@ pub(crate) fn odd_cordon(before: &Json, after: &Json) -> Option<String> {
         return Some(format!("a cordon goes that is not ours; marker {was}"));
     }
     if !had && has && is["cordoned_at"] == was["cordoned_at"] {
-        return Some(format!("a cordon comes that the marker does not tell; marker {is}"));
+        return Some(format!(
+            "a cordon comes that the marker does not tell; marker {is}"
+        ));
     }
     let excluded = |node: &Json| is_set(node, EXCLUDED);
     if excluded(before) && !excluded(after) && !was["excluded_at"].is_string() {
         return Some(format!("an exclusion goes that is not ours; marker {was}"));
     }
     if !excluded(before) && excluded(after) && is["excluded_at"] == was["excluded_at"] {
-        return Some(format!("an exclusion comes that the marker does not tell; marker {is}"));
+        return Some(format!(
+            "an exclusion comes that the marker does not tell; marker {is}"
+        ));
     }
     None
 }
@@ -248,8 +311,11 @@ pub(crate) fn changes_more_than_status(before: &Json, after: &Json) -> bool {
     let rest = |object: &Json| {
         let mut rest = object.clone();
         let conditions = rest.pointer("/status/conditions").cloned();
-        for (parent, field) in [("/metadata", "resourceVersion"), ("/metadata", "generation"), ("", "status")]
-        {
+        for (parent, field) in [
+            ("/metadata", "resourceVersion"),
+            ("/metadata", "generation"),
+            ("", "status"),
+        ] {
             if let Some(parent) = rest.pointer_mut(parent).and_then(Json::as_object_mut) {
                 parent.remove(field);
             }

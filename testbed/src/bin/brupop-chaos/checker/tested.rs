@@ -15,21 +15,34 @@ pub(crate) fn untested(event: &Event) -> Vec<Violation> {
     let body = event.request_object.clone().unwrap_or_default();
     // That there is nothing is tested by what it would be in.
     let has = |path: &str| {
-        let mut operations =
-            body.as_array().into_iter().flatten().filter(|operation| operation["op"] == "test");
+        let mut operations = body
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|operation| operation["op"] == "test");
         operations.any(|operation| {
             let rest = path.strip_prefix(text(operation, "/path"));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') && operation["value"].is_null())
+            rest.is_some_and(|rest| {
+                rest.is_empty() || rest.starts_with('/') && operation["value"].is_null()
+            })
         })
     };
     let changes = |path: &str| {
         let mut operations = body.as_array().into_iter().flatten();
-        operations.any(|operation| operation["op"] != "test" && text(operation, "/path").starts_with(path))
+        operations.any(|operation| {
+            operation["op"] != "test" && text(operation, "/path").starts_with(path)
+        })
     };
     let lacks = |tests: &[&str]| -> Vec<Violation> {
         let lost = tests.iter().filter(|test| !has(test));
         lost.map(|test| {
-            Violation::new("tests", format!("{} {} without a test of {test}", event.verb, event.request_uri))
+            Violation::new(
+                "tests",
+                format!(
+                    "{} {} without a test of {test}",
+                    event.verb, event.request_uri
+                ),
+            )
         })
         .collect()
     };
@@ -48,11 +61,18 @@ pub(crate) fn untested(event: &Event) -> Vec<Violation> {
     }
     match place {
         ("pods", "eviction") if !has_uid(&body) => {
-            vec![Violation::new("tests", format!("{} without the pod's UID", event.request_uri))]
+            vec![Violation::new(
+                "tests",
+                format!("{} without the pod's UID", event.request_uri),
+            )]
         }
         ("nodes", "") if changes("/spec") || changes(MARKER) => lacks(&["/metadata/uid", MARKER]),
-        ("bottlerocketshadows", "") if body.is_array() => lacks(&["/metadata/uid", "/metadata/generation"]),
-        ("bottlerocketfleets", "status") if changes("/status/slots") || changes("/status/versions") => {
+        ("bottlerocketshadows", "") if body.is_array() => {
+            lacks(&["/metadata/uid", "/metadata/generation"])
+        }
+        ("bottlerocketfleets", "status")
+            if changes("/status/slots") || changes("/status/versions") =>
+        {
             let mut found = lacks(&["/status/term", "/status/slots"]);
             // A term that begins takes over the slots of updates that run.
             if !changes("/status/term") && takes_slot(&body) {
@@ -87,7 +107,12 @@ mod tests {
     use serde_json::json;
 
     fn rules(resource: &str, subresource: &str, name: &str, body: &Json) -> Vec<&'static str> {
-        let found = untested(&json::event(resource, subresource, name, &json!({"requestObject": body})));
+        let found = untested(&json::event(
+            resource,
+            subresource,
+            name,
+            &json!({"requestObject": body}),
+        ));
         found.iter().map(|violation| violation.rule).collect()
     }
 
@@ -102,14 +127,25 @@ mod tests {
         assert_eq!(write(json!([term, read, uid, generation, slots])), [""; 0]);
         assert_eq!(write(json!([read, uid, generation, slots])), ["tests"]);
         assert_eq!(write(json!([term, uid, generation, slots])), ["tests"]);
-        assert_eq!(write(json!([term, read, uid, slots])), ["tests"], "a pause may have come");
+        assert_eq!(
+            write(json!([term, read, uid, slots])),
+            ["tests"],
+            "a pause may have come"
+        );
         let had = json!({"op": "test", "path": "/status/slots", "value": {"brs-n": {}}});
-        assert_eq!(write(json!([term, had, slots])), [""; 0], "it is no new one");
+        assert_eq!(
+            write(json!([term, had, slots])),
+            [""; 0],
+            "it is no new one"
+        );
         let nothing = json!({"op": "test", "path": "/status", "value": null});
         let begins = json!({"op": "add", "path": "/status/term", "value": 2});
         assert_eq!(write(json!([nothing, begins, slots])), [""; 0]);
         let evict = |body: Json| rules("pods", "eviction", "p", &body);
-        assert_eq!(evict(json!({"deleteOptions": {"preconditions": {"uid": "u"}}})), [""; 0]);
+        assert_eq!(
+            evict(json!({"deleteOptions": {"preconditions": {"uid": "u"}}})),
+            [""; 0]
+        );
         assert_eq!(evict(json!({})), ["tests"]);
         let merge = json!({"spec": {"unschedulable": null}});
         assert_eq!(rules("nodes", "", "n", &merge), ["tests"]);
@@ -123,20 +159,59 @@ mod tests {
         let marker = json!({"op": "add", "path": MARKER, "value": "{}"});
         let goal = json!({"op": "replace", "path": "/spec/state", "value": "Idle"});
         let (uid, generation) = (test("/metadata/uid"), test("/metadata/generation"));
-        let (slots, conditions) = (json!({"status": {"slots": {}}}), json!({"status": {"conditions": []}}));
+        let (slots, conditions) = (
+            json!({"status": {"slots": {}}}),
+            json!({"status": {"conditions": []}}),
+        );
         for (place, body, expected) in [
-            (("nodes", "", "n"), json!([uid, test(MARKER), marker]), vec![]),
+            (
+                ("nodes", "", "n"),
+                json!([uid, test(MARKER), marker]),
+                vec![],
+            ),
             (("nodes", "", "n"), json!([uid, marker]), vec!["tests"]),
-            (("nodes", "", "n"), json!([test(MARKER), marker]), vec!["tests"]),
-            (("bottlerocketshadows", "", "brs-n"), json!([uid, generation, goal]), vec![]),
-            (("bottlerocketshadows", "", "brs-n"), json!([uid, goal]), vec!["tests"]),
-            (("bottlerocketshadows", "", "brs-n"), json!([generation, goal]), vec!["tests"]),
-            (("bottlerocketshadows", "", "brs-n"), json!({"spec": {"state": "Idle"}}), vec!["tests"]),
-            (("bottlerocketfleets", "status", "fleet"), conditions, vec![]),
-            (("bottlerocketfleets", "status", "fleet"), slots, vec!["tests"]),
+            (
+                ("nodes", "", "n"),
+                json!([test(MARKER), marker]),
+                vec!["tests"],
+            ),
+            (
+                ("bottlerocketshadows", "", "brs-n"),
+                json!([uid, generation, goal]),
+                vec![],
+            ),
+            (
+                ("bottlerocketshadows", "", "brs-n"),
+                json!([uid, goal]),
+                vec!["tests"],
+            ),
+            (
+                ("bottlerocketshadows", "", "brs-n"),
+                json!([generation, goal]),
+                vec!["tests"],
+            ),
+            (
+                ("bottlerocketshadows", "", "brs-n"),
+                json!({"spec": {"state": "Idle"}}),
+                vec!["tests"],
+            ),
+            (
+                ("bottlerocketfleets", "status", "fleet"),
+                conditions,
+                vec![],
+            ),
+            (
+                ("bottlerocketfleets", "status", "fleet"),
+                slots,
+                vec!["tests"],
+            ),
         ] {
             let (resource, subresource, name) = place;
-            assert_eq!(rules(resource, subresource, name, &body), expected, "{body}");
+            assert_eq!(
+                rules(resource, subresource, name, &body),
+                expected,
+                "{body}"
+            );
         }
     }
 }

@@ -34,9 +34,19 @@ struct Bound {
 }
 
 /// Of a node's shadow, its Node, or Events about either.
-const OF_NODE: Bound = Bound { base: 12, attempt: 10, fault: 3, elsewhere: 4 };
+const OF_NODE: Bound = Bound {
+    base: 12,
+    attempt: 10,
+    fault: 3,
+    elsewhere: 4,
+};
 /// Of the fleet and its pools: what becomes of each node is written there, so attempts of all nodes count.
-const OF_FLEET: Bound = Bound { base: 10, attempt: 3, fault: 1, elsewhere: 1 };
+const OF_FLEET: Bound = Bound {
+    base: 10,
+    attempt: 3,
+    fault: 1,
+    elsewhere: 1,
+};
 
 /// A program, and what it writes.
 type Written = (String, String);
@@ -73,7 +83,11 @@ impl Writes {
         let now = event.request_received_timestamp;
         self.attempt(&object.resource, event, now);
         // Each Event has a name of its own.
-        let name = if object.resource == "events" { about(event) } else { object.name.clone() };
+        let name = if object.resource == "events" {
+            about(event)
+        } else {
+            object.name.clone()
+        };
         let has_begun = self.faults.front().is_some_and(|(first, _)| *first <= now);
         // A token or a review has no name.
         if name.is_empty() || !has_begun {
@@ -82,12 +96,23 @@ impl Writes {
         // Dry runs come in their own time, whatever happens, and so does the renewal of a Lease.
         let is_dry = event.is_dry_run();
         let needs_cause = !is_dry && object.resource != "leases";
-        let bound = if is_dry { OTHERS } else { self.bound(&object.resource, &name, now) };
+        let bound = if is_dry {
+            OTHERS
+        } else {
+            self.bound(&object.resource, &name, now)
+        };
         let dry = if is_dry { "(dry run)" } else { "" };
-        let written = format!("{} {}/{name} {}{dry}", object.resource, object.namespace, object.subresource);
+        let written = format!(
+            "{} {}/{name} {}{dry}",
+            object.resource, object.namespace, object.subresource
+        );
         let key = (program.to_owned(), written);
         let writes = self.in_a_minute(&key, now);
-        let at_rest = if needs_cause { self.at_rest(&key, now) } else { 0 };
+        let at_rest = if needs_cause {
+            self.at_rest(&key, now)
+        } else {
+            0
+        };
         if (writes <= bound && at_rest <= AT_REST) || !self.found.insert(key.clone()) {
             return None;
         }
@@ -110,7 +135,9 @@ impl Writes {
 
     /// How many writes there were since everything is at rest, with this one.
     fn at_rest(&mut self, key: &Written, now: Timestamp) -> usize {
-        let Some((_, written)) = self.at_rest.as_mut().filter(|(since, _)| *since <= now) else { return 0 };
+        let Some((_, written)) = self.at_rest.as_mut().filter(|(since, _)| *since <= now) else {
+            return 0;
+        };
         let count = written.entry(key.clone()).or_default();
         *count += 1;
         *count
@@ -118,12 +145,20 @@ impl Writes {
 
     /// Does an attempt begin with this write?
     fn attempt(&mut self, resource: &str, event: &Event, now: Timestamp) {
-        let Some(shadow) = event.response_object.as_ref().filter(|_| resource == "bottlerocketshadows")
+        let Some(shadow) = event
+            .response_object
+            .as_ref()
+            .filter(|_| resource == "bottlerocketshadows")
         else {
             return;
         };
-        let Some(attempt) = number(shadow, "/spec/attempt") else { return };
-        let (last, began) = self.attempts.entry(text(shadow, "/metadata/name").to_owned()).or_default();
+        let Some(attempt) = number(shadow, "/spec/attempt") else {
+            return;
+        };
+        let (last, began) = self
+            .attempts
+            .entry(text(shadow, "/metadata/name").to_owned())
+            .or_default();
         if attempt != *last {
             *last = attempt;
             began.push_back(now);
@@ -134,31 +169,46 @@ impl Writes {
     fn bound(&self, resource: &str, name: &str, now: Timestamp) -> usize {
         let is_recent = |at: Timestamp| at <= now && now.duration_since(at) <= CONSEQUENCES;
         let attempts_of = |(_, began): &(u64, VecDeque<Timestamp>)| {
-            began.iter().filter(|at| is_recent(**at)).count().min(ATTEMPTS)
+            began
+                .iter()
+                .filter(|at| is_recent(**at))
+                .count()
+                .min(ATTEMPTS)
         };
         let of_all: usize = self.attempts.values().map(attempts_of).sum();
         let node = node_of(name);
         let known = self.attempts.get(&shadow_of(node)).map(attempts_of);
         let (bound, attempts) = match (resource, known) {
             ("leases", _) => return RENEWALS,
-            ("bottlerocketfleets" | "bottlerocketpools", _) | ("events", None) => (OF_FLEET, of_all),
+            ("bottlerocketfleets" | "bottlerocketpools", _) | ("events", None) => {
+                (OF_FLEET, of_all)
+            }
             ("bottlerocketshadows" | "nodes" | "events", known) => (OF_NODE, known.unwrap_or(0)),
             _ => return OTHERS,
         };
         let faults = self.faults.iter().filter(|(at, _)| is_recent(*at));
-        let (here, others): (Vec<_>, Vec<_>) = faults.partition(|(_, of)| of.as_deref() == Some(node));
+        let (here, others): (Vec<_>, Vec<_>) =
+            faults.partition(|(_, of)| of.as_deref() == Some(node));
         let elsewhere = others.len() + (of_all - attempts);
-        bound.base + bound.attempt * attempts + bound.fault * here.len() + elsewhere / bound.elsewhere
+        bound.base
+            + bound.attempt * attempts
+            + bound.fault * here.len()
+            + elsewhere / bound.elsewhere
     }
 }
 
 /// What an Event tells of.
 fn about(event: &Event) -> String {
     let of = |object: &serde_json::Value| {
-        let names = ["/regarding/name", "/involvedObject/name"].map(|field| text(object, field).to_owned());
+        let names =
+            ["/regarding/name", "/involvedObject/name"].map(|field| text(object, field).to_owned());
         names.into_iter().find(|name| !name.is_empty())
     };
-    [&event.request_object, &event.response_object].into_iter().flatten().find_map(of).unwrap_or_default()
+    [&event.request_object, &event.response_object]
+        .into_iter()
+        .flatten()
+        .find_map(of)
+        .unwrap_or_default()
 }
 
 fn forget(times: &mut VecDeque<Timestamp>, before: Timestamp) {
@@ -177,7 +227,8 @@ mod tests {
 
     fn write(second: usize, resource: &str, name: &str, answer: &Json) -> Event {
         let at = START + SignedDuration::from_secs(i64::try_from(second).unwrap());
-        let times = json!({"responseObject": answer, "requestReceivedTimestamp": at, "stageTimestamp": at});
+        let times =
+            json!({"responseObject": answer, "requestReceivedTimestamp": at, "stageTimestamp": at});
         json::event(resource, "", name, &times)
     }
 
@@ -192,15 +243,33 @@ mod tests {
     fn first_found(mut writes: Writes, attempt: u64) -> Option<usize> {
         let shadow = json!({"metadata": {"name": "brs-n"}, "spec": {"attempt": attempt}});
         (0..60).find(|second| {
-            writes.count("reconciler", &write(*second, "bottlerocketshadows", "brs-n", &shadow)).is_some()
+            writes
+                .count(
+                    "reconciler",
+                    &write(*second, "bottlerocketshadows", "brs-n", &shadow),
+                )
+                .is_some()
         })
     }
 
     #[test]
     fn what_happens_gives_cause_for_so_many_writes() {
-        let Bound { base, attempt, fault, elsewhere } = OF_NODE;
-        assert_eq!(first_found(Writes::default(), 0), None, "nothing has begun yet");
-        assert_eq!(first_found(begun(), 0), Some(base), "a write a second is a loop");
+        let Bound {
+            base,
+            attempt,
+            fault,
+            elsewhere,
+        } = OF_NODE;
+        assert_eq!(
+            first_found(Writes::default(), 0),
+            None,
+            "nothing has begun yet"
+        );
+        assert_eq!(
+            first_found(begun(), 0),
+            Some(base),
+            "a write a second is a loop"
+        );
         assert_eq!(first_found(begun(), 1), Some(base + attempt));
         let mut writes = begun();
         writes.fault(START, Some("n".to_owned()));
@@ -220,9 +289,16 @@ mod tests {
             write.request_uri = "/x?dryRun=All".to_owned();
             write
         };
-        assert_eq!((0..60).find_map(|second| writes.count("reconciler", &dry(second))), None);
+        assert_eq!(
+            (0..60).find_map(|second| writes.count("reconciler", &dry(second))),
+            None
+        );
         writes.rests(None);
-        assert_eq!(first_found(writes, 0), Some(OF_NODE.base), "something happens again");
+        assert_eq!(
+            first_found(writes, 0),
+            Some(OF_NODE.base),
+            "something happens again"
+        );
     }
 
     #[test]
@@ -231,23 +307,40 @@ mod tests {
         let event = json!({"regarding": {"name": "brs-n"}});
         let found: Vec<_> = (0..60)
             .filter_map(|second| {
-                writes.count("reconciler", &write(second, "events", &second.to_string(), &event))
+                writes.count(
+                    "reconciler",
+                    &write(second, "events", &second.to_string(), &event),
+                )
             })
             .collect();
         assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(writes.count("agent of n", &write(9, "tokenreviews", "", &json!({}))), None);
+        assert_eq!(
+            writes.count("agent of n", &write(9, "tokenreviews", "", &json!({}))),
+            None
+        );
     }
 
     #[test]
     fn the_fleet_is_written_for_every_node() {
         let mut writes = begun();
         for node in 0..8 {
-            let shadow = json!({"metadata": {"name": format!("brs-{node}")}, "spec": {"attempt": 1}});
-            writes.count("reconciler", &write(0, "bottlerocketshadows", &format!("brs-{node}"), &shadow));
+            let shadow =
+                json!({"metadata": {"name": format!("brs-{node}")}, "spec": {"attempt": 1}});
+            writes.count(
+                "reconciler",
+                &write(0, "bottlerocketshadows", &format!("brs-{node}"), &shadow),
+            );
         }
-        let mut ledger =
-            |second| writes.count("reconciler", &write(second, "bottlerocketfleets", "fleet", &json!({})));
+        let mut ledger = |second| {
+            writes.count(
+                "reconciler",
+                &write(second, "bottlerocketfleets", "fleet", &json!({})),
+            )
+        };
         assert_eq!((0..30).find_map(&mut ledger), None);
-        assert!((120..180).find_map(&mut ledger).is_some(), "that is long ago");
+        assert!(
+            (120..180).find_map(&mut ledger).is_some(),
+            "that is long ago"
+        );
     }
 }

@@ -23,10 +23,26 @@ const LASTING: Verdict = Policy("reconciler-records-metadata");
 fn metadata() -> [(&'static str, Json, Verdict); 4] {
     let owner = json!({"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": "u"});
     [
-        ("a finalizer", json!({"metadata": {"finalizers": ["a.b/c"]}}), LASTING),
-        ("an owner", json!({"metadata": {"ownerReferences": [owner]}}), LASTING),
-        ("a label", json!({"metadata": {"labels": {"a": "b"}}}), Allowed),
-        ("an annotation", json!({"metadata": {"annotations": {"a": "b"}}}), Allowed),
+        (
+            "a finalizer",
+            json!({"metadata": {"finalizers": ["a.b/c"]}}),
+            LASTING,
+        ),
+        (
+            "an owner",
+            json!({"metadata": {"ownerReferences": [owner]}}),
+            LASTING,
+        ),
+        (
+            "a label",
+            json!({"metadata": {"labels": {"a": "b"}}}),
+            Allowed,
+        ),
+        (
+            "an annotation",
+            json!({"metadata": {"annotations": {"a": "b"}}}),
+            Allowed,
+        ),
     ]
 }
 
@@ -44,24 +60,86 @@ fn leases(bed: &Bed) -> Vec<Row> {
     let with = |says, more: Json, verdict| make(says, lease(&json!({"spec": more})), verdict);
     let mut rows = vec![
         make("its Lease", lease(&json!({})), Allowed),
-        make("its Lease, of nobody", lease(&json!({"spec": null})), Allowed),
+        make(
+            "its Lease, of nobody",
+            lease(&json!({"spec": null})),
+            Allowed,
+        ),
         make("another's Lease", named_lease("other"), Policy(of_lease)),
         make("a Lease of any name", generated, Policy(of_lease)),
-        by("a Lease of its name elsewhere", Method::POST, elsewhere, lease(&json!({})), Policy(of_lease)),
-        with("the longest Lease", json!({"leaseDurationSeconds": 300}), Allowed),
+        by(
+            "a Lease of its name elsewhere",
+            Method::POST,
+            elsewhere,
+            lease(&json!({})),
+            Policy(of_lease),
+        ),
+        with(
+            "the longest Lease",
+            json!({"leaseDurationSeconds": 300}),
+            Allowed,
+        ),
         with("a longer Lease", json!({"leaseDurationSeconds": 301}), spec),
-        with("a Lease for 68 years", json!({"leaseDurationSeconds": i32::MAX}), spec),
-        with("a Lease for no time", json!({"leaseDurationSeconds": 0}), Invalid),
-        with("fewer holders than none", json!({"leaseTransitions": -1}), Invalid),
-        with("the longest holder", json!({"holderIdentity": "x".repeat(253)}), Allowed),
-        with("a longer holder", json!({"holderIdentity": "x".repeat(254)}), spec),
-        with("a holder that is a path", json!({"holderIdentity": "x/exec?command=sh&x=#"}), spec),
-        with("a holder above the folder", json!({"holderIdentity": ".."}), spec),
-        with("renewed in our days", json!({"renewTime": "2199-12-31T23:59:59.000000Z"}), Allowed),
-        with("renewed too late", json!({"renewTime": "2200-01-01T00:00:00.000000Z"}), spec),
-        with("acquired too late", json!({"acquireTime": "9999-12-31T23:59:59.000000Z"}), spec),
-        with("renewed in the year 10000", json!({"renewTime": "9999-12-31T23:59:59.000000-23:59"}), spec),
-        with("acquired in the year 10000", json!({"acquireTime": "9999-12-31T23:59:59.000000-23:59"}), spec),
+        with(
+            "a Lease for 68 years",
+            json!({"leaseDurationSeconds": i32::MAX}),
+            spec,
+        ),
+        with(
+            "a Lease for no time",
+            json!({"leaseDurationSeconds": 0}),
+            Invalid,
+        ),
+        with(
+            "fewer holders than none",
+            json!({"leaseTransitions": -1}),
+            Invalid,
+        ),
+        with(
+            "the longest holder",
+            json!({"holderIdentity": "x".repeat(253)}),
+            Allowed,
+        ),
+        with(
+            "a longer holder",
+            json!({"holderIdentity": "x".repeat(254)}),
+            spec,
+        ),
+        with(
+            "a holder that is a path",
+            json!({"holderIdentity": "x/exec?command=sh&x=#"}),
+            spec,
+        ),
+        with(
+            "a holder above the folder",
+            json!({"holderIdentity": ".."}),
+            spec,
+        ),
+        with(
+            "renewed in our days",
+            json!({"renewTime": "2199-12-31T23:59:59.000000Z"}),
+            Allowed,
+        ),
+        with(
+            "renewed too late",
+            json!({"renewTime": "2200-01-01T00:00:00.000000Z"}),
+            spec,
+        ),
+        with(
+            "acquired too late",
+            json!({"acquireTime": "9999-12-31T23:59:59.000000Z"}),
+            spec,
+        ),
+        with(
+            "renewed in the year 10000",
+            json!({"renewTime": "9999-12-31T23:59:59.000000-23:59"}),
+            spec,
+        ),
+        with(
+            "acquired in the year 10000",
+            json!({"acquireTime": "9999-12-31T23:59:59.000000-23:59"}),
+            spec,
+        ),
     ];
     rows.extend(metadata().map(|(says, more, verdict)| make(says, lease(&more), verdict)));
     rows
@@ -78,17 +156,49 @@ fn fleets(bed: &Bed) -> Vec<Row> {
         "metadata": {"name": "of-a-thief"}, "spec": {"nodeSelector": {}}});
     let make = |says, body: Json, verdict| by(says, Method::POST, fleets.clone(), body, verdict);
     let with = |says, spec: Json| make(says, fleet(names::FLEET, &spec), of_fleet);
-    let change = |says, spec: Json| by(says, Method::PATCH, ours.clone(), json!({"spec": spec}), of_fleet);
+    let change = |says, spec: Json| {
+        by(
+            says,
+            Method::PATCH,
+            ours.clone(),
+            json!({"spec": spec}),
+            of_fleet,
+        )
+    };
     let mut rows = vec![
         make("another fleet", fleet("other", &json!({})), Invalid),
         with("a fleet on hold", json!({"paused": true})),
-        with("a fleet without a ceiling", json!({"maxUnavailable": "100%"})),
-        with("a fleet that nobody steers", json!({"unpooledNodes": "Hold"})),
-        by("a pool of its own", Method::POST, pools.clone(), pool.clone(), Policy("pool-people")),
-        by("a pool elsewhere", Method::POST, elsewhere, pool, Policy("pool-people")),
+        with(
+            "a fleet without a ceiling",
+            json!({"maxUnavailable": "100%"}),
+        ),
+        with(
+            "a fleet that nobody steers",
+            json!({"unpooledNodes": "Hold"}),
+        ),
+        by(
+            "a pool of its own",
+            Method::POST,
+            pools.clone(),
+            pool.clone(),
+            Policy("pool-people"),
+        ),
+        by(
+            "a pool elsewhere",
+            Method::POST,
+            elsewhere,
+            pool,
+            Policy("pool-people"),
+        ),
         change("the fleet let go", json!({"paused": false})),
         change("a halt lifted", json!({"acknowledgedHalts": halts})),
-        by("the fleet's end", Method::DELETE, ours.clone(), Json::Null, of_fleet),
+        by(
+            "the fleet's end",
+            Method::DELETE,
+            ours.clone(),
+            Json::Null,
+            of_fleet,
+        ),
     ];
     rows.extend(metadata().map(|(says, more, verdict)| {
         let mut new = fleet(names::FLEET, &json!({}));
@@ -120,15 +230,47 @@ fn events(bed: &Bed) -> Vec<Row> {
     let series = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}});
     let mut rows = vec![
         make("an Event about a Node", about("default", "Node"), Allowed),
-        make("an Event about a shadow", about(bed.namespace, "BottlerocketShadow"), Allowed),
-        make("an Event about the fleet", about(bed.namespace, "BottlerocketFleet"), Allowed),
-        make("an Event in another's name", event("default", "e", "kubelet", "Node"), rule),
+        make(
+            "an Event about a shadow",
+            about(bed.namespace, "BottlerocketShadow"),
+            Allowed,
+        ),
+        make(
+            "an Event about the fleet",
+            about(bed.namespace, "BottlerocketFleet"),
+            Allowed,
+        ),
+        make(
+            "an Event in another's name",
+            event("default", "e", "kubelet", "Node"),
+            rule,
+        ),
         make("an Event about a pod", about("default", "Pod"), rule),
-        make("an Event about a Node, where none is kept", about("kube-system", "Node"), rule),
-        make("an Event about a shadow elsewhere", about("kube-system", "BottlerocketShadow"), rule),
-        with("a long name", json!({"regarding": {"name": "x".repeat(254)}}), rule),
-        with("a long path", json!({"regarding": {"fieldPath": "x".repeat(200_000)}}), rule),
-        with("another object", json!({"related": {"kind": "Node", "name": "x".repeat(200_000)}}), rule),
+        make(
+            "an Event about a Node, where none is kept",
+            about("kube-system", "Node"),
+            rule,
+        ),
+        make(
+            "an Event about a shadow elsewhere",
+            about("kube-system", "BottlerocketShadow"),
+            rule,
+        ),
+        with(
+            "a long name",
+            json!({"regarding": {"name": "x".repeat(254)}}),
+            rule,
+        ),
+        with(
+            "a long path",
+            json!({"regarding": {"fieldPath": "x".repeat(200_000)}}),
+            rule,
+        ),
+        with(
+            "another object",
+            json!({"related": {"kind": "Node", "name": "x".repeat(200_000)}}),
+            rule,
+        ),
         by("another's Event", Method::PATCH, theirs(), series, rule),
         by(
             "another's Event, made ours",
@@ -137,8 +279,20 @@ fn events(bed: &Bed) -> Vec<Row> {
             json!({"reportingController": ours}),
             Invalid,
         ),
-        by("another's Event's end", Method::DELETE, theirs(), Json::Null, rule),
-        by("an Event by the older API", Method::POST, older, core_event, rule),
+        by(
+            "another's Event's end",
+            Method::DELETE,
+            theirs(),
+            Json::Null,
+            rule,
+        ),
+        by(
+            "an Event by the older API",
+            Method::POST,
+            older,
+            core_event,
+            rule,
+        ),
     ];
     rows.extend(metadata().map(|(says, more, verdict)| with(says, more, verdict)));
     rows
@@ -163,7 +317,11 @@ pub async fn plant(bed: &Bed) -> Result<()> {
 
 /// The reconciler and what somebody has left on its records.
 pub fn planted(bed: &Bed) -> Vec<Row> {
-    let lease = format!("{}/{}", bed.ours("coordination.k8s.io/v1", "leases"), names::LEASE);
+    let lease = format!(
+        "{}/{}",
+        bed.ours("coordination.k8s.io/v1", "leases"),
+        names::LEASE
+    );
     let event = format!("{EVENTS}/planted");
     let finalizers = json!({"metadata": {"finalizers": ["a.b/c", "d.e/f"]}});
     let removed = json!({"metadata": {"finalizers": null, "labels": null, "annotations": null}});
@@ -204,8 +362,15 @@ pub fn evictions(uid: &str) -> Vec<Row> {
             "metadata": {"name": "pod", "namespace": "default"}, "deleteOptions": with(more)});
         by(says, Method::POST, format!("{POD}/eviction"), body, verdict)
     };
-    let delete =
-        |says, more| by(says, Method::DELETE, POD.to_owned(), with(more), Policy("reconciler-deletion"));
+    let delete = |says, more| {
+        by(
+            says,
+            Method::DELETE,
+            POD.to_owned(),
+            with(more),
+            Policy("reconciler-deletion"),
+        )
+    };
     let anyone = json!({"preconditions": null});
     let rule = Policy("reconciler-eviction");
     vec![
@@ -213,11 +378,25 @@ pub fn evictions(uid: &str) -> Vec<Row> {
         evict("anyone who has the name", anyone.clone(), rule),
         evict("without options", Json::Null, rule),
         evict("at once", json!({"gracePeriodSeconds": 0}), rule),
-        evict("its dependents orphaned", json!({"propagationPolicy": "Orphan"}), rule),
-        evict("the same, as of old", json!({"orphanDependents": true}), rule),
+        evict(
+            "its dependents orphaned",
+            json!({"propagationPolicy": "Orphan"}),
+            rule,
+        ),
+        evict(
+            "the same, as of old",
+            json!({"orphanDependents": true}),
+            rule,
+        ),
         delete("a pod deleted", anyone),
-        delete("a pod deleted, its dependents orphaned", json!({"propagationPolicy": "Orphan"})),
-        delete("a pod deleted after its dependents", json!({"propagationPolicy": "Foreground"})),
+        delete(
+            "a pod deleted, its dependents orphaned",
+            json!({"propagationPolicy": "Orphan"}),
+        ),
+        delete(
+            "a pod deleted after its dependents",
+            json!({"propagationPolicy": "Foreground"}),
+        ),
         delete("a pod deleted as of old", json!({"orphanDependents": true})),
         delete("a pod deleted at once", json!({"gracePeriodSeconds": 0})),
     ]

@@ -42,11 +42,19 @@ impl Store for Seen {
         at(self.world.minute.get() + self.error.get())
     }
 
-    fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<CertificateGeneration, Outrun> {
+    fn issue(
+        &self,
+        now: Timestamp,
+        serve_from: Timestamp,
+    ) -> Result<CertificateGeneration, Outrun> {
         let number = self.world.made.get();
         self.world.made.set(number + 1);
         let not_after = later(now, LIFETIMES.lifetime);
-        Ok(CertificateGeneration { serve_from, not_after, ..generation(&format!("#{number}"), 0, 0) })
+        Ok(CertificateGeneration {
+            serve_from,
+            not_after,
+            ..generation(&format!("#{number}"), 0, 0)
+        })
     }
 
     async fn secret(&self) -> Result<(u64, Vec<CertificateGeneration>), Outrun> {
@@ -54,7 +62,11 @@ impl Store for Seen {
         Ok(self.world.secret.borrow().clone())
     }
 
-    async fn replace(&self, read: u64, generations: &[CertificateGeneration]) -> Result<bool, Outrun> {
+    async fn replace(
+        &self,
+        read: u64,
+        generations: &[CertificateGeneration],
+    ) -> Result<bool, Outrun> {
         tokio::task::yield_now().await;
         let mut secret = self.world.secret.borrow_mut();
         if secret.0 != read {
@@ -74,7 +86,11 @@ impl Store for Seen {
         bundle.clone()
     }
 
-    async fn publish(&self, (read, had): &(u64, String), bundle: &str) -> Result<Publication, Outrun> {
+    async fn publish(
+        &self,
+        (read, had): &(u64, String),
+        bundle: &str,
+    ) -> Result<Publication, Outrun> {
         if had == bundle {
             return Ok(Publication::Found);
         }
@@ -119,8 +135,17 @@ pub(super) struct Replica {
 impl Replica {
     /// One for each of these errors of a clock.
     pub(super) fn all(world: &Rc<World>, errors: &[i64]) -> Vec<Self> {
-        let seen = |error: &i64| Seen { world: Rc::clone(world), error: Rc::new(Cell::new(*error)) };
-        errors.iter().map(|error| Self { seen: seen(error), ..Self::default() }).collect()
+        let seen = |error: &i64| Seen {
+            world: Rc::clone(world),
+            error: Rc::new(Cell::new(*error)),
+        };
+        errors
+            .iter()
+            .map(|error| Self {
+                seen: seen(error),
+                ..Self::default()
+            })
+            .collect()
     }
 
     /// The version of the configuration.
@@ -132,7 +157,9 @@ impl Replica {
     pub(super) fn is_due(&self) -> bool {
         self.passing.is_some()
             || self.heard != Some(self.version())
-            || self.look_again.is_none_or(|look_again| look_again <= self.seen.now())
+            || self
+                .look_again
+                .is_none_or(|look_again| look_again <= self.seen.now())
     }
 
     /// Makes one call to the API server, or begins. What it went over to serve, if it did.
@@ -143,11 +170,15 @@ impl Replica {
         if self.passing.is_none() {
             self.heard = Some(self.version());
             let (seen, serving) = (self.seen.clone(), self.serving.clone());
-            let passing = async move { pass(&seen, &[NAME.to_owned()], LIFETIMES, serving.as_ref()).await };
+            let passing =
+                async move { pass(&seen, &[NAME.to_owned()], LIFETIMES, serving.as_ref()).await };
             self.passing = Some(Box::pin(passing));
         }
         let passing = self.passing.as_mut()?;
-        let Poll::Ready(passed) = passing.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+        let Poll::Ready(passed) = passing
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        else {
             return None;
         };
         self.passing = None;
@@ -162,6 +193,9 @@ impl Replica {
 
     /// The process dies, in the middle of whatever it does, and is started again.
     pub(super) fn restart(&mut self) {
-        *self = Self { seen: self.seen.clone(), ..Self::default() };
+        *self = Self {
+            seen: self.seen.clone(),
+            ..Self::default()
+        };
     }
 }

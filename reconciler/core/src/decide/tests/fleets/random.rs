@@ -18,20 +18,34 @@ use crate::rules::{Limit, Rules, StepDurations};
 use crate::tests::world::{NOW, read};
 
 pub(super) fn place(name: &str, dice: &mut Dice<'_>) -> Place {
-    let pod = || PodKey { namespace: "shop".into(), name: "cart".into(), uid: "pod".into() };
+    let pod = || PodKey {
+        namespace: "shop".into(),
+        name: "cart".into(),
+        uid: "pod".into(),
+    };
     let full = DrainPlan {
         evict: vec![pod()],
         owners: [("apps/v1/ReplicaSet/shop/cart".into(), 2)].into(),
         ..DrainPlan::default()
     };
     let shadow = (!dice.rarely(12)).then(|| shadow(name, dice));
-    let readiness = (!dice.rarely(6)).then(|| Readiness { ready: true, since: dice.ago().parse().ok() });
+    let readiness = (!dice.rarely(6)).then(|| Readiness {
+        ready: true,
+        since: dice.ago().parse().ok(),
+    });
     Place {
-        agent: (!dice.rarely(12)).then(|| AgentPod { node: name.to_owned(), readiness }),
+        agent: (!dice.rarely(12)).then(|| AgentPod {
+            node: name.to_owned(),
+            readiness,
+        }),
         plan: if dice.rarely(4) {
             None
         } else {
-            Some(if dice.rarely(2) { full } else { DrainPlan::default() })
+            Some(if dice.rarely(2) {
+                full
+            } else {
+                DrainPlan::default()
+            })
         },
         undrainable: dice.rarely(8),
         crowded: dice.rarely(12),
@@ -55,7 +69,12 @@ fn variants(dice: &mut Dice<'_>) -> Vec<&'static str> {
 /// The settings.
 pub(super) fn policy(dice: &mut Dice<'_>) -> Policy {
     let seconds = SignedDuration::from_secs;
-    let limit = dice.one_of(&[Limit::Nodes(2), Limit::Percent(40), Limit::Nodes(1), Limit::Unlimited]);
+    let limit = dice.one_of(&[
+        Limit::Nodes(2),
+        Limit::Percent(40),
+        Limit::Nodes(1),
+        Limit::Unlimited,
+    ]);
     let windows = if dice.rarely(5) { never() } else { vec![] };
     let steps = StepDurations {
         exclusion: seconds(dice.one_of(&[0, 30])),
@@ -83,7 +102,11 @@ pub(super) fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> B
     let mut slots = json!({});
     for (shadow, place) in places {
         let name = names::node_of_shadow(shadow).unwrap();
-        let spec = place.shadow.as_ref().map(|shadow| &shadow.spec).filter(|spec| spec.state != State::Idle);
+        let spec = place
+            .shadow
+            .as_ref()
+            .map(|shadow| &shadow.spec)
+            .filter(|spec| spec.state != State::Idle);
         // Mostly those have slots that run.
         if dice.rarely(4) != spec.is_some() {
             let own = spec.and_then(|spec| spec.attempt).unwrap_or(1);
@@ -118,9 +141,14 @@ pub(super) fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> B
     });
     let halted = json!({"halted": {"at": NOW, "reason": ""}});
     let versions: BTreeMap<String, Value> = if dice.rarely(16) {
-        (0..VERSION_RECORDS_MAX).map(|nth| (format!("1.0.{nth}"), halted.clone())).collect()
+        (0..VERSION_RECORDS_MAX)
+            .map(|nth| (format!("1.0.{nth}"), halted.clone()))
+            .collect()
     } else {
-        dice.rarely(2).then(|| (NEW.to_owned(), record)).into_iter().collect()
+        dice.rarely(2)
+            .then(|| (NEW.to_owned(), record))
+            .into_iter()
+            .collect()
     };
     let said = json!([{"version": NEW, "haltedAt": dice.ago()}]);
     let spec = json!({

@@ -9,12 +9,25 @@ fn a_pool_says_at_once_that_there_is_none_that_it_comes_after() {
     let mut cluster = of_pool(json!({"after": [{"pool": "nowhere"}]}));
     join(&mut cluster, "a", NEW, Some(NEW), false);
     let seen = status(&mut cluster);
-    let stalled = seen.conditions.iter().find(|it| it.type_ == STALLED).unwrap();
-    let message = "the pool nowhere goes first (spec.after), and there is no BottlerocketPool of this name";
-    assert_eq!((stalled.reason, stalled.message.as_str()), ("WaitingForPool", message));
+    let stalled = seen
+        .conditions
+        .iter()
+        .find(|it| it.type_ == STALLED)
+        .unwrap();
+    let message =
+        "the pool nowhere goes first (spec.after), and there is no BottlerocketPool of this name";
+    assert_eq!(
+        (stalled.reason, stalled.message.as_str()),
+        ("WaitingForPool", message)
+    );
     join(&mut cluster, "b", OLD, Some(NEW), false);
     let seen = status(&mut cluster);
-    assert!(seen.conditions.iter().any(|it| it.type_ == PROGRESSING && it.message == message), "{seen:?}");
+    assert!(
+        seen.conditions
+            .iter()
+            .any(|it| it.type_ == PROGRESSING && it.message == message),
+        "{seen:?}"
+    );
 }
 
 /// What is wrong with another pool holds this one, too, also if it is some pools away.
@@ -24,22 +37,42 @@ fn a_pool_says_at_once_that_none_before_it_ever_begins() {
     let first = "b goes first (spec.after), and never begins: ";
     for (b, why) in [
         (json!({"priority": 2}), None),
-        (after("nowhere"), Some(format!("{first}the pool nowhere goes"))),
-        (json!({"priority": 2, "maxUnavailable": 0}), Some(format!("{first}spec.maxUnavailable: write"))),
-        (after("a"), Some(first.replacen('b', "a", 1) + "spec.after: these pools wait")),
+        (
+            after("nowhere"),
+            Some(format!("{first}the pool nowhere goes")),
+        ),
+        (
+            json!({"priority": 2, "maxUnavailable": 0}),
+            Some(format!("{first}spec.maxUnavailable: write")),
+        ),
+        (
+            after("a"),
+            Some(first.replacen('b', "a", 1) + "spec.after: these pools wait"),
+        ),
     ] {
-        let mut cluster =
-            of_pool(json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "a"}]}));
+        let mut cluster = of_pool(
+            json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "a"}]}),
+        );
         a_pool("a", after("b")).put(&mut cluster);
         a_pool("b", b).put(&mut cluster);
         let seen = status(&mut cluster);
         let [accepted, progressing, .., stalled] = &seen.conditions;
         assert_eq!(accepted.status, ConditionStatus::True, "{seen:?}");
         match why {
-            None => assert_eq!((stalled.reason, progressing.reason), ("NotStalled", "NoNodes")),
+            None => assert_eq!(
+                (stalled.reason, progressing.reason),
+                ("NotStalled", "NoNodes")
+            ),
             Some(why) => {
-                assert!(stalled.message.starts_with(&format!("the pool {why}")), "{}", stalled.message);
-                assert_eq!((stalled.reason, &progressing.message), ("WaitingForPool", &stalled.message));
+                assert!(
+                    stalled.message.starts_with(&format!("the pool {why}")),
+                    "{}",
+                    stalled.message
+                );
+                assert_eq!(
+                    (stalled.reason, &progressing.message),
+                    ("WaitingForPool", &stalled.message)
+                );
             }
         }
     }
@@ -49,13 +82,21 @@ fn a_pool_says_at_once_that_none_before_it_ever_begins() {
 #[test]
 fn a_pool_that_is_being_updated_is_not_stalled_by_the_one_before_it() {
     let mut cluster = of_pool(json!({"priority": 2, "after": [{"pool": "a"}]}));
-    let ghost = json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "ghost"}]});
+    let ghost =
+        json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "ghost"}]});
     a_pool("a", ghost).put(&mut cluster);
-    let stalled = |cluster: &mut Cluster, ledger: Value| words(&status_with(cluster, ledger))[4].clone();
+    let stalled =
+        |cluster: &mut Cluster, ledger: Value| words(&status_with(cluster, ledger))[4].clone();
     join(&mut cluster, "n", NEW, None, false);
-    assert_eq!(stalled(&mut cluster, json!({})), "Stalled=True/WaitingForPool");
+    assert_eq!(
+        stalled(&mut cluster, json!({})),
+        "Stalled=True/WaitingForPool"
+    );
     join(&mut cluster, "n", OLD, Some(NEW), false);
-    assert_eq!(stalled(&mut cluster, json!({})), "Stalled=True/WaitingForPool");
+    assert_eq!(
+        stalled(&mut cluster, json!({})),
+        "Stalled=True/WaitingForPool"
+    );
     let slots = json!({"slots": {"brs-n": {"uid": "uid-brs-n", "attempt": 1}}});
     assert_eq!(stalled(&mut cluster, slots), "Stalled=False/NotStalled");
 }
@@ -78,17 +119,36 @@ fn a_pool_says_at_once_that_a_gate_has_no_answer() {
         ("Ready", "GateUnknown", expected),
     ] {
         let of_type = seen.conditions.iter().find(|it| it.type_ == type_).unwrap();
-        assert_eq!((of_type.reason, of_type.message.as_str()), (reason, message), "{type_}");
+        assert_eq!(
+            (of_type.reason, of_type.message.as_str()),
+            (reason, message),
+            "{type_}"
+        );
     }
     join(&mut cluster, "n", OLD, Some(NEW), false);
     let waits = status_of(&mut cluster, json!({}), asked);
-    assert_eq!((waits.conditions[1].reason, waits.conditions[1].message.as_str()), ("GateUnknown", expected));
+    assert_eq!(
+        (
+            waits.conditions[1].reason,
+            waits.conditions[1].message.as_str()
+        ),
+        ("GateUnknown", expected)
+    );
     // A source may come back by itself.
-    assert_eq!(words(&seen)[3..], ["Ready=False/GateUnknown", "Stalled=False/NotStalled"]);
-    assert_eq!(words(&status(&mut cluster))[3..], ["Ready=True/InForce", "Stalled=False/NotStalled"]);
+    assert_eq!(
+        words(&seen)[3..],
+        ["Ready=False/GateUnknown", "Stalled=False/NotStalled"]
+    );
+    assert_eq!(
+        words(&status(&mut cluster))[3..],
+        ["Ready=True/InForce", "Stalled=False/NotStalled"]
+    );
     // A new leader does not know yet, and nor does anybody after a change of the gate.
     let not_asked = status_of(&mut cluster, json!({}), |_| Some(NoAnswer::NotAsked));
-    assert_eq!(words(&not_asked)[3..], ["Ready=Unknown/GateUnknown", "Stalled=False/NotStalled"]);
+    assert_eq!(
+        words(&not_asked)[3..],
+        ["Ready=Unknown/GateUnknown", "Stalled=False/NotStalled"]
+    );
 }
 
 #[test]

@@ -9,7 +9,11 @@ mod drains;
 const MARKED: &str = r#"{"shadow_uid":"u","attempt":1,"cordoned_at":"t","drained_at":"t"}"#;
 
 fn put(number: u64, key: &str, object: Json) -> Revision {
-    Revision { number, key: format!("/registry/{key}"), object: Some(object) }
+    Revision {
+        number,
+        key: format!("/registry/{key}"),
+        object: Some(object),
+    }
 }
 
 fn ledger_with(slots: &Json, versions: &Json) -> Json {
@@ -65,15 +69,25 @@ const SHADOW: &str = "g/bottlerocketshadows/ns/brs-n";
 /// A cluster with a reconciler that updates one node at a time.
 fn objects() -> Objects {
     let mut objects = Objects::default();
-    objects.pods.insert("brupop/reconciler".to_owned(), PodState { object: reconciler(1), bound: 0 });
+    objects.pods.insert(
+        "brupop/reconciler".to_owned(),
+        PodState {
+            object: reconciler(1),
+            bound: 0,
+        },
+    );
     objects
 }
 
 /// Takes all of them; the names of the rules that were violated.
 fn violated(revisions: impl IntoIterator<Item = (&'static str, Json)>) -> Vec<&'static str> {
     let mut objects = objects();
-    let numbered = (1..).zip(revisions).map(|(number, (key, object))| put(number, key, object));
-    numbered.flat_map(|revision| rules(&objects.take(revision))).collect()
+    let numbered = (1..)
+        .zip(revisions)
+        .map(|(number, (key, object))| put(number, key, object));
+    numbered
+        .flat_map(|revision| rules(&objects.take(revision)))
+        .collect()
 }
 
 /// A cluster that went through these changes this number of seconds ago; none of them violates a rule.
@@ -117,11 +131,18 @@ fn an_update_as_it_should_be_violates_nothing() {
 fn an_update_may_begin_with_a_slot_of_a_ledger_that_was_deleted_meanwhile() {
     let begins = |attempt: u64, after_seconds: u64| {
         let mut objects = after(0, [idle(), slots(&one())]);
-        let deleted = Revision { object: None, ..put(3, FLEET, Json::Null) };
+        let deleted = Revision {
+            object: None,
+            ..put(3, FLEET, Json::Null)
+        };
         assert_eq!(objects.take(deleted), []);
         assert_eq!(objects.take(put(4, FLEET, slots(&json!({})).1)), []);
         objects.pools.now = Duration::from_secs(after_seconds);
-        rules(&objects.take(put(5, SHADOW, shadow("StagedAndPerformedUpdate", attempt, None))))
+        rules(&objects.take(put(
+            5,
+            SHADOW,
+            shadow("StagedAndPerformedUpdate", attempt, None),
+        )))
     };
     assert_eq!(begins(1, 3), [""; 0]);
     assert_eq!(begins(2, 3), ["limit"], "that slot was for another attempt");
@@ -135,40 +156,85 @@ fn each_rule_finds_what_it_is_there_for() {
     let halted = json!({"2": {"halted": {"at": "t"}}});
     let none = json!({});
     assert_eq!(violated([slots(&none), slots(&two)]), ["limit"]);
-    assert_eq!(violated([slots(&none), (SHADOW, shadow("StagedAndPerformedUpdate", 1, None))]), ["limit"]);
+    assert_eq!(
+        violated([
+            slots(&none),
+            (SHADOW, shadow("StagedAndPerformedUpdate", 1, None))
+        ]),
+        ["limit"]
+    );
     assert_eq!(violated([slots(&none), marked(MARKED)]), ["limit"]);
-    let halts = [(FLEET, ledger_with(&none, &halted)), (FLEET, ledger_with(&one, &halted))];
+    let halts = [
+        (FLEET, ledger_with(&none, &halted)),
+        (FLEET, ledger_with(&one, &halted)),
+    ];
     assert_eq!(violated(halts), ["halt"]);
     let paused = |slots: &Json| {
         let mut ledger = ledger_with(slots, &none);
         ledger["spec"] = json!({"paused": true});
         (FLEET, ledger)
     };
-    assert_eq!(violated([slots(&none), paused(&one)]), [""; 0], "it was not paused when it was decided");
+    assert_eq!(
+        violated([slots(&none), paused(&one)]),
+        [""; 0],
+        "it was not paused when it was decided"
+    );
     assert_eq!(violated([paused(&none), paused(&one)]), ["pause"]);
     let lost = [free(), idle(), slots(&one), slots(&none)];
     assert_eq!(violated(lost.clone()), ["slot"]);
-    assert_eq!(violated(lost.into_iter().skip(1)), [""; 0], "the Node is gone");
+    assert_eq!(
+        violated(lost.into_iter().skip(1)),
+        [""; 0],
+        "the Node is gone"
+    );
     let grants = |before: Option<(&'static str, Json)>, marker: Option<&str>| {
         let start = [slots(&one), free()];
-        let end = [marked(CORDONED), ("minions/n", node(marker, true)), granted()];
+        let end = [
+            marked(CORDONED),
+            ("minions/n", node(marker, true)),
+            granted(),
+        ];
         violated(start.into_iter().chain(before).chain(end))
     };
     assert_eq!(grants(None, Some(MARKED)), [""; 0]);
     assert_eq!(grants(None, None), ["drain"], "never drained");
-    assert_eq!(grants(Some(("pods/shop/a", pod("ReplicaSet"))), Some(MARKED)), ["drain"], "a pod is there");
+    assert_eq!(
+        grants(Some(("pods/shop/a", pod("ReplicaSet"))), Some(MARKED)),
+        ["drain"],
+        "a pod is there"
+    );
     let start = || [slots(&one), free()];
     let at_once = start().into_iter().chain([marked(MARKED), granted()]);
-    assert_eq!(violated(at_once), ["drain"], "pods may have come after the list");
-    let back = ["", MARKED, CORDONED].map(|marker| ("minions/n", node(Some(marker), !marker.is_empty())));
+    assert_eq!(
+        violated(at_once),
+        ["drain"],
+        "pods may have come after the list"
+    );
+    let back =
+        ["", MARKED, CORDONED].map(|marker| ("minions/n", node(Some(marker), !marker.is_empty())));
     let back = back.into_iter().chain([granted()]);
-    assert_eq!(violated(start().into_iter().chain(back)), ["drain"], "it is no longer drained");
+    assert_eq!(
+        violated(start().into_iter().chain(back)),
+        ["drain"],
+        "it is no longer drained"
+    );
     let mut other = shadow("RebootedIntoUpdate", 1, Some("b"));
     other["metadata"]["ownerReferences"] = json!([{"uid": "before"}]);
-    let replaced = |seconds: u64| after(seconds, start()).take(put(9, SHADOW, other.clone())).len();
-    assert_eq!((replaced(20), replaced(21)), (0, 1), "the Node was made again meanwhile, or long before");
+    let replaced = |seconds: u64| {
+        after(seconds, start())
+            .take(put(9, SHADOW, other.clone()))
+            .len()
+    };
+    assert_eq!(
+        (replaced(20), replaced(21)),
+        (0, 1),
+        "the Node was made again meanwhile, or long before"
+    );
     let left = MARKED.replace('}', r#","left_owners":["apps/v1/ReplicaSet/shop/o"]}"#);
-    assert_eq!(grants(Some(("pods/shop/a", pod("ReplicaSet"))), Some(&left)), [""; 0]);
+    assert_eq!(
+        grants(Some(("pods/shop/a", pod("ReplicaSet"))), Some(&left)),
+        [""; 0]
+    );
 }
 
 #[test]
@@ -212,7 +278,11 @@ fn a_halt_holds_all_nodes_or_those_of_a_variant_or_of_a_pool() {
     ] {
         let ledger = |slots: Json| (FLEET, ledger_with(&slots, &versions));
         let slot = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2", "pool": "web"}});
-        let history = [("minions/n", member.clone()), ledger(json!({})), ledger(slot)];
+        let history = [
+            ("minions/n", member.clone()),
+            ledger(json!({})),
+            ledger(slot),
+        ];
         assert_eq!(violated(history), expected, "{versions}");
     }
 }
@@ -227,7 +297,11 @@ fn pools_are_asked_when_a_slot_is_taken_and_when_a_node_is_marked() {
     let slot = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2", "pool": "web"}});
     for (paused, expected) in [(false, vec![]), (true, vec!["pool", "pool"])] {
         let pool = json!({"spec": {"paused": paused, "maxUnavailable": 1}});
-        let before = [("minions/n", member.clone()), ("g/bottlerocketpools/ns/web", pool), slots(&json!({}))];
+        let before = [
+            ("minions/n", member.clone()),
+            ("g/bottlerocketpools/ns/web", pool),
+            slots(&json!({})),
+        ];
         let mut objects = after(21, before);
         let mut found = objects.take(put(4, FLEET, ledger_with(&slot, &json!({}))));
         found.extend(objects.take(put(5, "minions/n", marked.clone())));
@@ -239,9 +313,18 @@ fn pools_are_asked_when_a_slot_is_taken_and_when_a_node_is_marked() {
 fn a_status_is_told_from_the_rest() {
     let before = json!({"metadata": {"generation": 1}, "spec": {}, "status": {"message": "a"}});
     for (after, more) in [
-        (json!({"metadata": {"generation": 1}, "spec": {}, "status": {"message": "b"}}), false),
-        (json!({"metadata": {"generation": 2}, "spec": {"state": "Idle"}, "status": {}}), true),
-        (json!({"metadata": {}, "spec": {}, "status": {"conditions": []}}), true),
+        (
+            json!({"metadata": {"generation": 1}, "spec": {}, "status": {"message": "b"}}),
+            false,
+        ),
+        (
+            json!({"metadata": {"generation": 2}, "spec": {"state": "Idle"}, "status": {}}),
+            true,
+        ),
+        (
+            json!({"metadata": {}, "spec": {}, "status": {"conditions": []}}),
+            true,
+        ),
     ] {
         assert_eq!(changes_more_than_status(&before, &after), more, "{after}");
     }
@@ -255,7 +338,10 @@ fn the_limit_is_that_of_the_reconcilers_when_the_term_begins() {
     let raised = ("pods/brupop/other", reconciler(2));
     let takes = (FLEET, ledger(2, &slots));
     assert_eq!(violated([begins.clone(), takes.clone()]), ["limit"]);
-    assert_eq!(violated([raised.clone(), begins.clone(), takes.clone()]), [""; 0]);
+    assert_eq!(
+        violated([raised.clone(), begins.clone(), takes.clone()]),
+        [""; 0]
+    );
     assert_eq!(
         violated([begins.clone(), raised.clone(), takes.clone()]),
         ["limit"],
@@ -265,8 +351,20 @@ fn the_limit_is_that_of_the_reconcilers_when_the_term_begins() {
     let swapped = json!({"brs-n": {"uid": "u", "attempt": 1}, "brs-o": {"uid": "w", "attempt": 1}});
     let next_term = |slots: &Json| (FLEET, ledger(3, slots));
     let idle = ("g/bottlerocketshadows/ns/brs-o", shadow("Idle", 0, None));
-    let swap = [raised, begins, takes, lowered, next_term(&slots), idle, next_term(&swapped)];
-    assert_eq!(violated(swap), ["limit"], "one is given back, and another one begins");
+    let swap = [
+        raised,
+        begins,
+        takes,
+        lowered,
+        next_term(&slots),
+        idle,
+        next_term(&swapped),
+    ];
+    assert_eq!(
+        violated(swap),
+        ["limit"],
+        "one is given back, and another one begins"
+    );
 }
 
 #[test]
@@ -281,9 +379,17 @@ fn a_restore_forgets_what_came_later() {
     objects.take(put(7, SHADOW, shadow("RebootedIntoUpdate", 1, Some("b"))));
     objects.go_back(then);
     assert_eq!(objects.shadows["brs-n"], staged);
-    assert_eq!(objects.grants.len(), 1, "a host may have been rebooted for it");
+    assert_eq!(
+        objects.grants.len(),
+        1,
+        "a host may have been rebooted for it"
+    );
     let lost = || put(9, FLEET, ledger_with(&none, &none));
-    assert_eq!(objects.clone().take(lost()), [], "a leader may go by what is forgotten");
+    assert_eq!(
+        objects.clone().take(lost()),
+        [],
+        "a leader may go by what is forgotten"
+    );
     objects.pools.now = Duration::from_secs(30);
     assert_eq!(rules(&objects.take(lost())), ["slot"]);
 }

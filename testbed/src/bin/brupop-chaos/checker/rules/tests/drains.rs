@@ -10,7 +10,11 @@ fn a_drained_node_stays_cordoned_until_its_reboot_is_granted() {
             marked(MARKED),
             ("minions/n", node(Some(MARKED), false)),
         ];
-        rules(&after(seconds, history).take(put(9, SHADOW, shadow("RebootedIntoUpdate", 1, Some("b")))))
+        rules(&after(seconds, history).take(put(
+            9,
+            SHADOW,
+            shadow("RebootedIntoUpdate", 1, Some("b")),
+        )))
     };
     assert_eq!(grants(20), [""; 0], "somebody uncordoned it a moment ago");
     assert_eq!(grants(21), ["drain"]);
@@ -28,9 +32,24 @@ fn only_pods_that_a_drain_awaits_must_be_gone() {
         ("pods/shop/a", pod("ReplicaSet"), false, vec!["drain"]),
         ("pods/shop/a", pod("ReplicaSet"), true, vec![]),
         ("pods/shop/a", pod("DaemonSet"), false, vec![]),
-        ("pods/shop/a", with("annotations", "kubernetes.io/config.mirror"), false, vec![]),
-        ("pods/shop/a", with("labels", component), false, vec!["drain"]),
-        ("pods/brupop-bottlerocket-aws/a", with("labels", component), false, vec![]),
+        (
+            "pods/shop/a",
+            with("annotations", "kubernetes.io/config.mirror"),
+            false,
+            vec![],
+        ),
+        (
+            "pods/shop/a",
+            with("labels", component),
+            false,
+            vec!["drain"],
+        ),
+        (
+            "pods/brupop-bottlerocket-aws/a",
+            with("labels", component),
+            false,
+            vec![],
+        ),
     ] {
         let pods = || Some((key, pod.clone()));
         let history = [slots(&one()), free()]
@@ -45,9 +64,14 @@ fn only_pods_that_a_drain_awaits_must_be_gone() {
 
 #[test]
 fn cordons_go_with_the_markers_word() {
-    let (ours, theirs, free) = (node(Some(MARKED), true), node(None, true), node(None, false));
+    let (ours, theirs, free) = (
+        node(Some(MARKED), true),
+        node(None, true),
+        node(None, false),
+    );
     let mut excluded = free.clone();
-    excluded["metadata"]["labels"] = json!({"node.kubernetes.io/exclude-from-external-load-balancers": ""});
+    excluded["metadata"]["labels"] =
+        json!({"node.kubernetes.io/exclude-from-external-load-balancers": ""});
     for (before, after, odd) in [
         (&ours, &free, false),
         (&free, &ours, false),
