@@ -11,7 +11,6 @@ use brupop_api::{Marker, Problem, State};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::Entry;
-use crate::drain::Obstacle;
 use crate::facts::{PoolFacts, TimeFacts};
 use crate::known::KnownNode;
 use crate::objects::Readiness;
@@ -63,8 +62,6 @@ pub(crate) struct Times<'t> {
     cordoned: Option<Timestamp>,
     /// Since when the node has been seen empty, and its volumes have not become fewer, if it is.
     empty: Option<Timestamp>,
-    /// A budget allows no disruption that its drain needs.
-    is_blocked: bool,
     /// Has this process seen the pods of the node?
     pods_known: bool,
     /// Since when the node has been Ready without interruption, if it is.
@@ -161,7 +158,6 @@ impl<'t> Times<'t> {
                 .drain
                 .and_then(|drain| drain.empty)
                 .map(|empty| empty.since),
-            is_blocked: matches!(known.obstacle, Some(Obstacle::Budget { .. })),
             pods_known: known.drain.is_some(),
             ready,
             all_ready: ready
@@ -303,11 +299,9 @@ impl Clock<'_> {
             // An agent takes up an attempt at once, and a dead agent should not hold a slot for long.
             (transition, durations.settle.min(durations.stage))
         };
-        // The wait for a budget ends by itself, and does not count while other nodes of the pool are drained.
-        let waits_for_budget = shadow.reached() && drains.is_none() && times.is_blocked;
         let unreachable = not_ready.is_some_and(|since| self.is_older(since, durations.settle))
             && self.passed(transition, durations.settle);
-        unreachable || (!waits_for_budget && self.passed(since, wait))
+        unreachable || self.passed(since, wait)
     }
 
     /// Agents end such an attempt themselves, unless they, too, come and go with the host's API.

@@ -33,6 +33,13 @@ impl<'a> Case<'_, 'a> {
     /// Why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent
     /// has claimed it, or after the host is back.
     fn given_up(self) -> Option<Abort> {
+        let overdue = self.view.time.step_overdue;
+        self.must_stop()
+            .or(overdue.then_some(Abort::DeadlineExceeded))
+    }
+
+    /// Like [`Self::given_up`], whatever time it is.
+    fn must_stop(self) -> Option<Abort> {
         let Self {
             view, node, shadow, ..
         } = self;
@@ -49,8 +56,6 @@ impl<'a> Case<'_, 'a> {
             Some(Abort::NodePaused)
         } else if view.denied.or(view.shadow_denied).is_some() && self.is_before_grant() {
             Some(Abort::NodeChangesDenied)
-        } else if view.time.step_overdue {
-            Some(Abort::DeadlineExceeded)
         } else {
             None
         }
@@ -136,10 +141,16 @@ impl<'a> Case<'_, 'a> {
         if let Some(undo) = self.back_without_shadow() {
             return undo;
         }
-        if let Some(why) = self.given_up().or_else(|| self.halted()) {
+        let reached = shadow.reached();
+        let stop = if reached {
+            self.must_stop()
+        } else {
+            self.given_up()
+        };
+        if let Some(why) = stop.or_else(|| self.halted()) {
             return self.abort(why);
         }
-        if !shadow.reached() {
+        if !reached {
             let echoed = shadow.status.attempt == shadow.spec.attempt;
             if echoed && shadow.status.target_version != shadow.spec.version {
                 return self.abort(Abort::OtherTarget);
@@ -151,7 +162,17 @@ impl<'a> Case<'_, 'a> {
             };
             return Decision::wait(Reason::of_status(&shadow.status).unwrap_or(waits));
         }
-        self.empty_then_grant()
+        // A drain and the wait for a budget end by themselves.
+        match self.empty_then_grant() {
+            Decision {
+                effect: None,
+                reason,
+                ..
+            } if self.view.time.step_overdue && !matches!(reason, Reason::BudgetAllowsNone(_)) => {
+                self.abort(Abort::DeadlineExceeded)
+            }
+            decision => decision,
+        }
     }
 
     /// Undoes our changes on the node, if there are any and the node is Ready. A host in another boot gets this before

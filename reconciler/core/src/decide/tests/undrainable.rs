@@ -147,6 +147,14 @@ fn budget_holds_node_back_for_as_long_as_a_drain_may_take() {
     // The same clock holds in the slot before the cordon.
     let held = decide(&fleet(), &staged().with(blocked));
     assert_eq!(held, Decision::wait(Reason::BudgetAllowsNone(BUDGET)));
+    // The deadline of the step ends neither this wait nor what follows it, but every other wait.
+    let late = staged().with(|view| view.time.step_overdue = true);
+    assert_eq!(decide(&fleet(), &late.with(blocked)), held);
+    assert_eq!(decide(&fleet(), &late), decide(&fleet(), &staged()));
+    assert_eq!(
+        decide(&fleet(), &late.with(blocked).not_ready()).reason,
+        Reason::Aborting(Abort::DeadlineExceeded)
+    );
     let cordons = |change: Change, fleet: &FleetFacts<'_>| {
         decide(fleet, &staged().with(change)).milestone == Some(Milestone::Cordoned)
     };
