@@ -17,7 +17,7 @@ mod webhook;
 pub use kubelets::{kubelets_and_events, kubelets_and_nodes, kubelets_and_pods, register};
 pub use nodes::nodes;
 pub use opting_in::opting_in;
-pub use records::{evictions, plant, planted, records};
+pub use records::{evictions, lease, plant, planted, records};
 pub use webhook::webhook;
 
 /// Who refuses.

@@ -117,17 +117,6 @@ impl Bed {
         Ok(())
     }
 
-    /// What an account is answered to which nobody gave anything.
-    pub async fn ask_as_stranger(&self, path: &str) -> Result<Answer> {
-        let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", self.namespace);
-        let account =
-            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "stranger"}});
-        self.must(Method::POST, &accounts, &account).await?;
-        let token = self.control_plane.token(self.namespace, "stranger").await?;
-        let client = self.control_plane.client_for_token(&token).await?;
-        send(&client, http::Request::get(path).body(Body::empty())?).await
-    }
-
     /// What the actor is answered. `as_user` is whom an administrator impersonates: a kubelet as it is, others with all
     /// rights.
     pub async fn ask(
@@ -226,8 +215,8 @@ pub struct Overlay {
     pub named: fn(&str) -> String,
     /// Its kustomization, if it is not the default overlay; `resources` and `components` are paths in this repository.
     pub kustomization: Option<fn() -> Json>,
-    /// May the reconciler opt Nodes in?
-    pub opts_in: bool,
+    /// May the reconciler opt Nodes in and delete pods, and does it ask for trusted nodes?
+    pub with_components: bool,
 }
 
 impl Overlay {
@@ -235,10 +224,10 @@ impl Overlay {
         namespace: brupop_testbed::operator::NAMESPACE,
         named: str::to_owned,
         kustomization: None,
-        opts_in: false,
+        with_components: false,
     };
 
-    /// Another namespace, prefix and suffix, on trusted nodes only, and with nodes that are opted in by the reconciler.
+    /// Another namespace, prefix and suffix, and what components add.
     pub const RENAMED: Self = Self {
         namespace: "updates",
         named: |name| format!("team-{name}-blue"),
@@ -246,10 +235,10 @@ impl Overlay {
             json!({
                 "namespace": "updates", "namePrefix": "team-", "nameSuffix": "-blue",
                 "resources": ["manifests"],
-                "components": ["kustomize/components/trusted-placement", "kustomize/components/auto-label"],
+                "components": ["auto-label", "force-drain", "trusted-placement"].map(|name| format!("kustomize/components/{name}")),
             })
         }),
-        opts_in: true,
+        with_components: true,
     };
 
     /// The folder to apply.
