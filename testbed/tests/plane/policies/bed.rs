@@ -1,11 +1,11 @@
 //! The shipped policies on an API server, without any of the shipped programs: who asks, and what comes back.
 
 use crate::raw;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use brupop_testbed::objects::cluster_role_binding;
 use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
 use brupop_testbed::{ControlPlane, Options};
-use http::{HeaderMap, Method};
+use http::Method;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -33,8 +33,6 @@ pub enum Actor {
 pub struct Answer {
     pub code: u16,
     pub body: Json,
-    /// Texts of the Warning headers.
-    pub warnings: Vec<String>,
     /// UIDs of the flow schema and of the priority level by which the request was let in.
     pub flow: (String, String),
 }
@@ -188,24 +186,11 @@ async fn send(client: &Client, request: http::Request<Body>) -> Result<Answer> {
     Ok(Answer {
         code: parts.status.as_u16(),
         body: serde_json::from_slice(&bytes).unwrap_or_default(),
-        warnings: warnings(&parts.headers)?,
         flow: (
             header("x-kubernetes-pf-flowschema-uid"),
             header("x-kubernetes-pf-prioritylevel-uid"),
         ),
     })
-}
-
-/// `299 - "text"`, with quotes escaped.
-fn warnings(headers: &HeaderMap) -> Result<Vec<String>> {
-    let texts = headers.get_all("warning").iter().map(|value| {
-        let text = value.to_str()?;
-        let quoted = text
-            .strip_prefix("299 - ")
-            .with_context(|| text.to_owned())?;
-        Ok(serde_json::from_str(quoted)?)
-    });
-    texts.collect()
 }
 
 /// Which overlay, and what it makes of names.
@@ -232,10 +217,12 @@ impl Overlay {
         namespace: "updates",
         named: |name| format!("team-{name}-blue"),
         kustomization: Some(|| {
+            let components = ["auto-label", "force-drain", "trusted-placement"]
+                .map(|name| format!("kustomize/components/{name}"));
             json!({
                 "namespace": "updates", "namePrefix": "team-", "nameSuffix": "-blue",
                 "resources": ["manifests"],
-                "components": ["auto-label", "force-drain", "trusted-placement"].map(|name| format!("kustomize/components/{name}")),
+                "components": components,
             })
         }),
         with_components: true,
