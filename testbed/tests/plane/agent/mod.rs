@@ -24,7 +24,7 @@ async fn idle_with_update(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn starts_in_any_order_listens_if_told_and_ends_at_once() {
+async fn starts_in_any_order_listens_nowhere_and_ends_at_once() {
     let mut world = World::new().await;
     world.start_agent(&[("MY_NODE_NAME", "node-1")]);
     let ended = tokio::time::timeout(DEADLINE, world.agent.as_mut().unwrap().wait())
