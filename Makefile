@@ -25,6 +25,8 @@ TERMTOSVG_VERSION := 1.1.0
 ALONE := env -u MAKEFLAGS -u MFLAGS
 PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
 SAMPLE := kustomize/components/prometheus-sample
+# The most that users may meet of each.
+CONCEPTS := variables=50 objects=47 alerts=28 reasons=65 components=10 policies=7
 DASHBOARD := kustomize/components/grafana-dashboard/dashboard.json
 
 # For `make yaml`: which overlay, which image if not the released one, and the folder to write to.
@@ -262,7 +264,7 @@ model: ## Checks the model in larger worlds; prints states and time (some minute
 	model/check
 
 .PHONY: check
-check: fmt-check lint manifests-check overlays-check links-check workflows-check ## Checks format, lints, generated manifests, overlays, workflows, purity of the decisions, modules
+check: fmt-check lint manifests-check overlays-check concepts links-check workflows-check ## Checks format, lints, generated manifests, overlays, workflows, purity of the decisions, modules
 	@.ci/pure-crates
 	@.ci/modules
 
@@ -335,7 +337,11 @@ links-check: ## Checks that every link of the documents leads somewhere
 
 .PHONY: overlays-check
 overlays-check: control-plane
-	@kubectl=$$(testbed/build-control-plane)/kubectl; for overlay in kustomize/overlays/*; do "$$kubectl" kustomize "$$overlay" >/dev/null; done
+	@kubectl=$$(testbed/build-control-plane)/kubectl; for overlay in kustomize/overlays{,/*/}; do "$$kubectl" kustomize "$$overlay" >/dev/null; done
+
+.PHONY: concepts
+concepts: control-plane ## Counts what users meet: variables, objects, alerts, reasons, components, policies; more than CONCEPTS says is an error
+	@KUBECTL=$$(testbed/build-control-plane)/kubectl .ci/concepts $(CONCEPTS)
 
 .PHONY: get-nodes-status
 get-nodes-status: ## Prints the labelled nodes of your cluster: what they run, and where their updates are (KUBECTL, NAMESPACE)

@@ -20,7 +20,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument as _;
 
-use crate::host::HostCalls;
 use crate::options::Options;
 use crate::shadow::Seen;
 pub use absence::SocketAbandoned;
@@ -49,16 +48,10 @@ enum Pause {
 }
 
 impl Agent {
-    /// Looks after the host of `node`, whose shadow is in `namespace`, and counts its calls here. Nothing is asked of the host yet.
-    pub fn new(
-        options: Options,
-        client: Client,
-        namespace: &str,
-        node: &str,
-        calls: HostCalls,
-    ) -> Self {
+    /// Looks after the host of `node`, whose shadow is in `namespace`. Nothing is asked of the host yet.
+    pub fn new(options: Options, client: Client, namespace: &str, node: &str) -> Self {
         Self {
-            host: HostSession::new(options, calls),
+            host: HostSession::new(options),
             reporter: Reporter::new(client, namespace, node),
             memory: StepMemory::default(),
         }

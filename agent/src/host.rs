@@ -13,8 +13,6 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
@@ -31,16 +29,11 @@ const BODY_MAX: usize = 2 * 1024 * 1024;
 /// Longest sentence of an error that is kept, in bytes.
 const SENTENCE_MAX: usize = 512;
 
-/// Calls to the host's API, by what was called and by what came of them: a handful of words each, whatever the host says.
-pub type HostCalls = Family<[(&'static str, &'static str); 2], Counter>;
-
 /// The host's API.
 #[derive(Clone, Debug)]
 pub struct Host {
     socket: PathBuf,
     timeout: Duration,
-    /// Where calls are counted.
-    calls: HostCalls,
 }
 
 /// What `GET /updates/status` says.
@@ -61,30 +54,8 @@ pub enum CommandAnswer {
     Begun,
     /// 423: another command runs.
     Busy,
-    /// It is not done. Holds the word for metrics, and why.
-    Refused(&'static str, String),
-}
-
-impl StatusAnswer {
-    /// The answer in one word.
-    fn word(&self) -> &'static str {
-        match self {
-            Self::Known(_) => "ok",
-            Self::Unknown => "not-found",
-            Self::Busy => "busy",
-        }
-    }
-}
-
-impl CommandAnswer {
-    /// The answer in one word.
-    fn word(&self) -> &'static str {
-        match self {
-            Self::Begun => "begun",
-            Self::Busy => "busy",
-            Self::Refused(word, _) => word,
-        }
-    }
+    /// It is not done. Holds why.
+    Refused(String),
 }
 
 impl Host {
@@ -93,14 +64,7 @@ impl Host {
         Self {
             socket: socket.into(),
             timeout,
-            calls: HostCalls::default(),
         }
-    }
-
-    /// The same, with its calls counted here.
-    #[must_use]
-    pub fn counting(self, calls: HostCalls) -> Self {
-        Self { calls, ..self }
     }
 
     /// `GET /os`: the version that runs.
@@ -108,10 +72,6 @@ impl Host {
     /// # Errors
     /// No answer in time, or not one that the API may give.
     pub async fn os(&self) -> Result<String, HostError> {
-        self.counted("os", self.ask_os().await, |_| "ok")
-    }
-
-    async fn ask_os(&self) -> Result<String, HostError> {
         const CALL: &str = "GET /os";
         match self.exchange(CALL).await? {
             (StatusCode::OK, body) => {
@@ -126,10 +86,6 @@ impl Host {
     /// # Errors
     /// No answer in time, or not one that the API may give.
     pub async fn status(&self) -> Result<StatusAnswer, HostError> {
-        self.counted("status", self.ask_status().await, StatusAnswer::word)
-    }
-
-    async fn ask_status(&self) -> Result<StatusAnswer, HostError> {
         const CALL: &str = "GET /updates/status";
         match self.exchange(CALL).await? {
             (StatusCode::OK, body) => UpdateStatus::parse(&body)
@@ -146,10 +102,6 @@ impl Host {
     /// # Errors
     /// No answer in time, or not one that the API may give: then it may have begun all the same.
     pub async fn call(&self, call: HostCall) -> Result<CommandAnswer, HostError> {
-        self.counted(call.name(), self.make(call).await, CommandAnswer::word)
-    }
-
-    async fn make(&self, call: HostCall) -> Result<CommandAnswer, HostError> {
         let name = match call {
             HostCall::Command(Command::Refresh) => "POST /actions/refresh-updates",
             HostCall::Command(Command::Prepare) => "POST /actions/prepare-update",
@@ -158,31 +110,15 @@ impl Host {
             HostCall::Reboot => "POST /actions/reboot",
         };
         let answer = self.exchange(name).await?;
-        let refused = |word| Ok(CommandAnswer::Refused(word, sentence(&answer.1)));
         match answer.0 {
             StatusCode::NO_CONTENT => Ok(CommandAnswer::Begun),
             StatusCode::LOCKED => Ok(CommandAnswer::Busy),
-            // There is nothing to do it with, such as no chosen update.
-            StatusCode::NOT_FOUND => refused("not-found"),
-            // Not in the present state.
-            StatusCode::CONFLICT => refused("not-allowed"),
-            StatusCode::INTERNAL_SERVER_ERROR => refused("failed"),
+            // There is nothing to do it with, such as no chosen update; not in the present state; or it failed.
+            StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::INTERNAL_SERVER_ERROR => {
+                Ok(CommandAnswer::Refused(sentence(&answer.1)))
+            }
             _ => Err(unexpected(name, &answer)),
         }
-    }
-
-    /// Counts an answer by its word.
-    fn counted<T>(
-        &self,
-        call: &'static str,
-        answer: Result<T, HostError>,
-        word: fn(&T) -> &'static str,
-    ) -> Result<T, HostError> {
-        let result = answer.as_ref().map_or_else(HostError::word, word);
-        self.calls
-            .get_or_create(&[("call", call), ("result", result)])
-            .inc();
-        answer
     }
 
     async fn exchange(&self, call: &'static str) -> Result<(StatusCode, Vec<u8>), HostError> {

@@ -1,6 +1,5 @@
 //! Settings of the agent, read at start from flags or environment.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -58,9 +57,6 @@ pub struct Options {
         action = clap::ArgAction::Set
     )]
     pub prefetch: bool,
-    /// Address and port for /metrics (TLS); the component agent-metrics sets it, and without it the agent listens nowhere
-    #[arg(long, env = "METRICS_ADDRESS")]
-    pub metrics_address: Option<SocketAddr>,
     /// Not needed; if set, it must name the same node as the token
     #[arg(long, env = "MY_NODE_NAME")]
     pub my_node_name: Option<String>,
@@ -115,7 +111,6 @@ mod tests {
         assert!(options.refresh_interval > Duration::from_secs(119));
         assert!(options.start_jitter > Duration::ZERO);
         assert_eq!(options.my_node_name, None);
-        assert_eq!(options.metrics_address, None, "it listens nowhere");
     }
 
     #[test]
@@ -158,7 +153,6 @@ mod tests {
             ("--refresh-interval=25h", "between 1s and 24h"),
             ("--poll-interval=2m", "between 10ms and 1m"),
             ("--host-timeout=", "such as 500ms"),
-            ("--metrics-address=8444", "invalid socket address"),
         ] {
             let sentence = parse(&[bad]).unwrap_err().to_string();
             let variable = bad

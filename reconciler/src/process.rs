@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brupop_api::{identity, names};
 use brupop_core::policy::Policy;
-use brupop_runtime::authorizer::{Authorizer, Requirement, Unknown};
+use brupop_runtime::authorizer::{Authorizer, Requirement};
 use brupop_runtime::tls::{Resolver, TlsError};
 use brupop_runtime::{
     ClusterConfig, Health, Heartbeat, OwnThread, Shutdown, client::ClientError, endpoint,
@@ -99,7 +99,6 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let scrapers = Authorizer::new(
         client.clone(),
         Requirement::Get(metrics_endpoint::PATH),
-        Unknown::OF_A_REPLICA,
         metrics.process.refused_scrapes.clone(),
     );
     let drops = metrics.process.drops.clone();

@@ -14,7 +14,6 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-pub use review_cache::Unknown;
 use review_cache::{Digest, Judgement, Lookup, ReviewCache};
 use ring::digest::{SHA256, digest};
 use std::error::Error;
@@ -71,13 +70,8 @@ pub struct Authorizer {
 impl Authorizer {
     /// Lets callers in that have this. The API server is asked about a limited number of unknown tokens. The client should
     /// not retry by itself: there is no time for that.
-    pub fn new(
-        client: Client,
-        requirement: Requirement,
-        most_unknown: Unknown,
-        refusals: Refusals,
-    ) -> Arc<Self> {
-        let cache = Mutex::new(ReviewCache::new(most_unknown));
+    pub fn new(client: Client, requirement: Requirement, refusals: Refusals) -> Arc<Self> {
+        let cache = Mutex::new(ReviewCache::default());
         let (answered, failures) = (Notify::new(), Mutex::default());
         Arc::new(Self {
             client,

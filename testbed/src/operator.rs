@@ -50,13 +50,9 @@ type Listener = (
 );
 
 /// Commands of the containers in `manifests/`, which variables make them listen elsewhere than in a pod of their own,
-/// and by which names their containers call those ports; an agent's has none without the component agent-metrics.
+/// and by which names their containers call those ports.
 const LISTENERS: [Listener; 3] = [
-    (
-        "brupop-agent",
-        Settings::Agent,
-        &[("metrics", "METRICS_ADDRESS")],
-    ),
+    ("brupop-agent", Settings::Agent, &[]),
     (
         "brupop-reconciler",
         Settings::Reconciler,

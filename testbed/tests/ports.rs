@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use anyhow::{Result, anyhow, ensure};
-use brupop_runtime::authorizer::{Authorizer, Refusals, Requirement, Unknown};
+use brupop_runtime::authorizer::{Authorizer, Refusals, Requirement};
 use brupop_runtime::connections::Drops;
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{Health, Shutdown, endpoint, install_crypto_provider, metrics_endpoint};
@@ -245,7 +245,15 @@ async fn reviews_are_answered_during_a_flood() -> Result<()> {
         ),
     ] {
         let (port, _server) = start_tls(|listener, resolver, shutdown| {
-            serve(listener, resolver, LIMITS, Arc::default(), None, shutdown)
+            serve(
+                listener,
+                resolver,
+                LIMITS,
+                "ns".to_owned(),
+                Arc::default(),
+                None,
+                shutdown,
+            )
         })
         .await?;
         let api_server = LegitimateClient {
@@ -335,7 +343,7 @@ async fn scrapers_are_answered_during_a_flood() -> Result<()> {
     ] {
         let (client, asked) = token_reviewer();
         let may_get = Requirement::Get(metrics_endpoint::PATH);
-        let callers = Authorizer::new(client, may_get, Unknown::OF_A_REPLICA, Refusals::default());
+        let callers = Authorizer::new(client, may_get, Refusals::default());
         let (port, _server) = start_tls(|listener, resolver, shutdown| {
             let render = || "# EOF\n".to_owned();
             metrics_endpoint::serve(

@@ -21,6 +21,8 @@ struct PoolRequest {
     #[serde(default)]
     name: String,
     #[serde(default)]
+    namespace: String,
+    #[serde(default)]
     object: Option<ReviewedPool>,
     #[serde(default)]
     old_object: Option<ReviewedPool>,
@@ -32,13 +34,13 @@ struct ReviewedPool {
     spec: Value,
 }
 
-/// Answers one review of a pool, counts it, and logs a refusal.
+/// Answers one review of a pool, counts it, and logs a refusal. Pools of other namespaces than `ours` are read by nobody.
 ///
 /// # Errors
 /// The bytes are no review.
-pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
+pub fn answer(body: &[u8], ours: &str, metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
     let answered = review::parse(body, |request: &PoolRequest| &request.uid).and_then(|request| {
-        let refusal = refusal(&request);
+        let refusal = refusal(&request, ours);
         metrics.reviewed_pool(refusal.is_none());
         if let Some(why) = &refusal {
             tracing::info!(pool = %printable(&request.name, NAME_MAX), why, "refused");
@@ -60,7 +62,7 @@ pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
 
 /// Why this pool is refused. One that stays as it was is not: its labels may be changed, whatever an earlier release has let
 /// pass.
-fn refusal(request: &PoolRequest) -> Option<String> {
+fn refusal(request: &PoolRequest, ours: &str) -> Option<String> {
     let new = &request.object.as_ref()?.spec;
     if request
         .old_object
@@ -68,6 +70,11 @@ fn refusal(request: &PoolRequest) -> Option<String> {
         .is_some_and(|old| old.spec == *new)
     {
         return None;
+    }
+    if request.namespace != ours {
+        return Some(format!(
+            "nobody reads a BottlerocketPool in this namespace: make it in {ours}"
+        ));
     }
     let understood = match BottlerocketPoolSpec::deserialize(new) {
         Ok(spec) => Rules::of(&spec)
@@ -86,10 +93,14 @@ mod tests {
     use serde_json::json;
 
     fn review(new: &Value, old: Option<&Value>) -> Value {
-        let request = json!({"uid": "u-1", "name": "web", "operation": "CREATE",
+        review_in("updates", new, old)
+    }
+
+    fn review_in(namespace: &str, new: &Value, old: Option<&Value>) -> Value {
+        let request = json!({"uid": "u-1", "name": "web", "namespace": namespace, "operation": "CREATE",
             "object": {"metadata": {"name": "web"}, "spec": new}, "oldObject": old.map(|spec| json!({"spec": spec}))});
         let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
-        let bytes = answer(body.to_string().as_bytes(), &Metrics::default()).unwrap();
+        let bytes = answer(body.to_string().as_bytes(), "updates", &Metrics::default()).unwrap();
         serde_json::from_slice(&bytes).unwrap()
     }
 
@@ -149,6 +160,13 @@ mod tests {
     }
 
     #[test]
+    fn pool_of_another_namespace_is_refused_with_ours() {
+        let answer = review_in("default", &json!({"nodeSelector": {}}), None);
+        let says = answer["response"]["status"]["message"].as_str().unwrap();
+        assert!(says.ends_with("make it in updates"), "{says}");
+    }
+
+    #[test]
     fn what_stays_as_it_was_is_not_refused() {
         let bad = json!({"nodeSelector": {}, "maxUnavailable": 0});
         assert_eq!(review(&bad, Some(&bad))["response"]["allowed"], json!(true));
@@ -167,11 +185,14 @@ mod tests {
             "[]",
             r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}"#,
         ] {
-            assert!(answer(body.as_bytes(), &metrics).is_err(), "{body}");
+            assert!(
+                answer(body.as_bytes(), "updates", &metrics).is_err(),
+                "{body}"
+            );
         }
         let parts = format!("[{}]", vec!["[0]"; 20_001].join(","));
         assert!(matches!(
-            answer(parts.as_bytes(), &metrics),
+            answer(parts.as_bytes(), "updates", &metrics),
             Err(ReviewError::TooManyParts)
         ));
     }

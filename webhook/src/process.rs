@@ -6,7 +6,7 @@ use crate::certificates::rotator::{Rotator, Targets};
 use crate::metrics::Metrics;
 use crate::options::{Certificates, Options};
 use crate::serve::{LIMITS, serve};
-use brupop_runtime::authorizer::{Authorizer, Requirement, Unknown};
+use brupop_runtime::authorizer::{Authorizer, Requirement};
 use brupop_runtime::connections::Limits;
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{ClusterConfig, Health, Shutdown, endpoint, metrics_endpoint};
@@ -85,7 +85,11 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
         linger: Duration::from_secs(options.linger_seconds),
         ..LIMITS
     };
-    serve(admission, resolver, limits, metrics, of_reviews, shutdown).await;
+    let namespace = cluster.namespace().to_owned();
+    serve(
+        admission, resolver, limits, namespace, metrics, of_reviews, shutdown,
+    )
+    .await;
     served.request();
     let _ = tokio::join!(health_pages, metrics_pages, certificates);
     Ok(())
@@ -101,19 +105,13 @@ fn authorizers(
         Authorizer::new(
             client.clone(),
             Requirement::Token,
-            Unknown::OF_A_REPLICA,
             metrics.caller_refusals.clone(),
         )
     });
     let scrape = Requirement::Get(metrics_endpoint::PATH);
     (
         of_reviews,
-        Authorizer::new(
-            client,
-            scrape,
-            Unknown::OF_A_REPLICA,
-            metrics.process.refused_scrapes.clone(),
-        ),
+        Authorizer::new(client, scrape, metrics.process.refused_scrapes.clone()),
     )
 }
 

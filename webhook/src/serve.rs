@@ -48,22 +48,24 @@ const LONGEST_BODY: u64 = 3_670_016;
 /// parsed ([`review::answer`] limits that). Usual reviews of a shadow are far shorter.
 const LONG_BODY: usize = 64 * 1024;
 
-/// Serves reviews until the shutdown is requested and the reviews in flight are answered. With an `authorizer`, only those callers
+/// Serves reviews for the operator in `namespace` until the shutdown is requested and the reviews in flight are answered. With an `authorizer`, only those callers
 /// come in whom it lets in.
 pub async fn serve(
     listener: TcpListener,
     resolver: Arc<Resolver>,
     limits: Limits,
+    namespace: String,
     metrics: Arc<Metrics>,
     authorizer: Option<Arc<Authorizer>>,
     shutdown: Shutdown,
 ) {
-    let (drops, pages) = (metrics.process.drops.clone(), pages(metrics, authorizer));
+    let drops = metrics.process.drops.clone();
+    let pages = pages(namespace.into(), metrics, authorizer);
     connections::serve(listener, Some(resolver), limits, drops, pages, shutdown).await;
 }
 
 /// `POST /validate` for shadows, `POST /validate-pool` for pools, and nothing else.
-fn pages(metrics: Arc<Metrics>, authorizer: Option<Arc<Authorizer>>) -> Pages {
+fn pages(namespace: Arc<str>, metrics: Arc<Metrics>, authorizer: Option<Arc<Authorizer>>) -> Pages {
     let of_pools = Arc::clone(&metrics);
     let body = body();
     let shadows = path!("validate")
@@ -71,7 +73,7 @@ fn pages(metrics: Arc<Metrics>, authorizer: Option<Arc<Authorizer>>) -> Pages {
         .map(move |body: Vec<u8>, _turn| respond(review::answer(&body, &metrics)));
     let pools = path!("validate-pool")
         .and(body)
-        .map(move |body: Vec<u8>, _turn| respond(pools::answer(&body, &of_pools)));
+        .map(move |body: Vec<u8>, _turn| respond(pools::answer(&body, &namespace, &of_pools)));
     connections::admitted(authorizer, refusal)
         .and(shadows.or(pools).unify())
         .boxed()

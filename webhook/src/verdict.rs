@@ -6,7 +6,6 @@
 mod agent;
 mod attempt_and_grant;
 mod change;
-mod limits;
 mod reconciler;
 mod request;
 mod rules;

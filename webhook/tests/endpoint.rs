@@ -58,6 +58,7 @@ async fn start(limits: Limits) -> Server {
         listener,
         Arc::clone(&resolver),
         limits,
+        "ns".to_owned(),
         Arc::clone(&metrics),
         None,
         shutdown,

@@ -58,7 +58,7 @@ impl HostSession {
                 self.next_poll()
             }
             Ok(CommandAnswer::Busy) => self.next_poll(),
-            Ok(CommandAnswer::Refused(_, sentence)) => {
+            Ok(CommandAnswer::Refused(sentence)) => {
                 let problem = if has_no_in_place_updates(&sentence) {
                     Problem::NoInPlaceUpdates
                 } else {

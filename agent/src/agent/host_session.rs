@@ -11,7 +11,7 @@ use jiff::{Timestamp, Unit};
 use super::SocketAbandoned;
 use super::absence::Absence;
 use super::refusals::HostRefusals;
-use crate::host::{Host, HostCalls, HostError, StatusAnswer, parse_boot_id};
+use crate::host::{Host, HostError, StatusAnswer, parse_boot_id};
 use crate::options::Options;
 use crate::pace::Pace;
 use crate::retry::{LASTING, Retry};
@@ -66,9 +66,9 @@ impl HostAnswers {
 }
 
 impl HostSession {
-    pub(super) fn new(options: Options, calls: HostCalls) -> Self {
+    pub(super) fn new(options: Options) -> Self {
         Self {
-            host: Host::new(&options.socket, options.host_timeout).counting(calls),
+            host: Host::new(&options.socket, options.host_timeout),
             running: None,
             pace: Pace::new(options.start_jitter),
             refusals: HostRefusals::default(),

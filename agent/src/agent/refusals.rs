@@ -123,7 +123,7 @@ mod tests {
     const PREPARE: HostCall = HostCall::Command(Command::Prepare);
 
     fn no() -> CommandAnswer {
-        CommandAnswer::Refused("not-allowed", "inhibited".to_owned())
+        CommandAnswer::Refused("inhibited".to_owned())
     }
 
     #[tokio::test(start_paused = true)]

@@ -72,16 +72,4 @@ impl HostError {
     pub fn is_absence(&self) -> bool {
         matches!(self, Self::Unreachable { source, .. } if source.kind() != ErrorKind::WouldBlock)
     }
-
-    /// The word for metrics.
-    pub(super) fn word(&self) -> &'static str {
-        match self {
-            Self::Unreachable { .. } => "no-connection",
-            Self::TimedOut { .. } => "timed-out",
-            Self::Broken { .. } => "cut-off",
-            Self::Unexpected { .. } => "unexpected",
-            // The boot id is read from a file, and no call ends with that.
-            Self::TooLong { .. } | Self::Nonsense { .. } | Self::BootId { .. } => "nonsense",
-        }
-    }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brupop_agent::agent::Agent;
-use brupop_agent::host::{CommandAnswer, Host, HostCalls, StatusAnswer};
+use brupop_agent::host::{CommandAnswer, Host, StatusAnswer};
 use brupop_agent::options::Options;
 use brupop_agent::shadow::Seen;
 use brupop_agent_core::step::{Command, HostCall};
@@ -115,13 +115,7 @@ impl Solo {
                     std::fs::hard_link(&host_path, mount).unwrap();
                 }
                 let client = Client::new(service_of(&store), "ns");
-                let agent = Agent::new(
-                    options.clone(),
-                    client,
-                    "ns",
-                    "node-0",
-                    HostCalls::default(),
-                );
+                let agent = Agent::new(options.clone(), client, "ns", "node-0");
                 if agent.live(seen.clone(), shutdown.clone()).await.is_ok() {
                     return;
                 }

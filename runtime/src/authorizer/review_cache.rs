@@ -17,26 +17,9 @@ const REFUSED_FOR: Duration = Duration::from_secs(10);
 const UNAVAILABLE_FOR: Duration = Duration::from_secs(1);
 
 /// Most other tokens that are remembered at a time, and so asked about in ten seconds.
-#[derive(Clone, Copy, Debug)]
-pub struct Unknown {
-    /// In all.
-    pub in_all: usize,
-    /// Of those that one peer has brought.
-    pub of_peer: usize,
-}
-
-impl Unknown {
-    /// Of one of a few replicas.
-    pub const OF_A_REPLICA: Self = Self {
-        in_all: 100,
-        of_peer: 5,
-    };
-    /// Where each node has such a process: a caller who goes from one to the next has the API server asked by all of them.
-    pub const OF_ONE_OF_MANY: Self = Self {
-        in_all: 10,
-        of_peer: 3,
-    };
-}
+const MOST_UNKNOWN: usize = 100;
+/// Most of those that one peer has brought.
+const MOST_UNKNOWN_OF_PEER: usize = 5;
 
 /// SHA-256 of a token; the token itself is not kept.
 pub(super) type Digest = [u8; 32];
@@ -68,10 +51,9 @@ pub(super) enum Lookup {
 }
 
 /// Tokens that were allowed lately, and others for a moment.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ReviewCache {
     entries: HashMap<Digest, RememberedToken>,
-    most_unknown: Unknown,
 }
 
 #[derive(Debug)]
@@ -87,13 +69,6 @@ struct RememberedToken {
 }
 
 impl ReviewCache {
-    pub(super) fn new(most_unknown: Unknown) -> Self {
-        Self {
-            entries: HashMap::new(),
-            most_unknown,
-        }
-    }
-
     pub(super) fn look_up(&mut self, token: Digest, peer: Peer, now: Instant) -> Lookup {
         self.entries
             .retain(|_, entry| entry.answer.is_none() || now < entry.kept_until);
@@ -109,11 +84,7 @@ impl ReviewCache {
         }
         let unknown = || self.entries.values().filter(|entry| !entry.known);
         let of_peer = unknown().filter(|entry| entry.peer == peer);
-        let Unknown {
-            in_all,
-            of_peer: of_each,
-        } = self.most_unknown;
-        if unknown().count() >= in_all || of_peer.count() >= of_each {
+        if unknown().count() >= MOST_UNKNOWN || of_peer.count() >= MOST_UNKNOWN_OF_PEER {
             return Lookup::Known(Judgement::Limited);
         }
         self.entries.insert(

@@ -88,12 +88,7 @@ fn authorizer(requirement: Requirement) -> (ApiServer, Arc<Authorizer>) {
     let (server, client) = ApiServer::start();
     (
         server,
-        Authorizer::new(
-            client,
-            requirement,
-            Unknown::OF_A_REPLICA,
-            Refusals::default(),
-        ),
+        Authorizer::new(client, requirement, Refusals::default()),
     )
 }
 

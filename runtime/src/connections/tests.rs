@@ -1,5 +1,5 @@
 use super::*;
-use crate::authorizer::{Authorizer, Refusals, Requirement, Unknown};
+use crate::authorizer::{Authorizer, Refusals, Requirement};
 use kube::Client;
 use kube::client::Body;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -233,12 +233,7 @@ async fn nobody_is_let_in_by_a_body() {
         Err::<http::Response<Body>, _>("nobody is asked")
     });
     let client = Client::new(asks_nobody, "ns");
-    let authorizer = Authorizer::new(
-        client,
-        Requirement::Token,
-        Unknown::OF_A_REPLICA,
-        Refusals::default(),
-    );
+    let authorizer = Authorizer::new(client, Requirement::Token, Refusals::default());
     let server = Echo::start_for(PATIENT, Some(authorizer)).await;
     // Nothing of the body is waited for, and too long a one is no other error for those who are not let in.
     for length in [3, 1001] {

@@ -3,7 +3,7 @@
 mod page;
 
 use super::*;
-use crate::authorizer::{Authorizer, Refusals, Requirement, Unknown};
+use crate::authorizer::{Authorizer, Refusals, Requirement};
 use crate::errors::tests::{SECRET, client};
 use crate::peer::tests::peer;
 use brupop_api::printable::is_printable;
@@ -279,12 +279,7 @@ async fn calls_that_fail(status: u16, body: &'static str) {
         }
     };
     tracing::warn!(target: "brupop_runtime", error = &error as &dyn Error, "a watch");
-    let authorizer = Authorizer::new(
-        client,
-        Requirement::Token,
-        Unknown::OF_A_REPLICA,
-        Refusals::default(),
-    );
+    let authorizer = Authorizer::new(client, Requirement::Token, Refusals::default());
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer token"));
     assert_eq!(

@@ -181,17 +181,6 @@ async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
     };
     let claim = json!({"reboot_requested": "b1"});
     let lie = json!({"current_version": "6.6.6"});
-    let by_hand = async || {
-        let body = json!({"status": {"message": "by hand"}});
-        raw::request(
-            &bed.control_plane.client(),
-            Method::PATCH,
-            &Bed::status(0),
-            &body,
-        )
-        .await?;
-        Ok(())
-    };
     let found = BTreeMap::from([
         (
             "refused-by-webhook",
@@ -208,7 +197,6 @@ async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
             bed.line(200, async || bed.as_if_agent(json!({"message": "m"})).await)
                 .await?,
         ),
-        ("by-hand", bed.line(200, by_hand).await?),
     ]);
     let shown = shown(document)?;
     ensure!(
@@ -227,7 +215,6 @@ async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
         ),
         ("refused-by-webhook", "shadows.brupop.bottlerocket.aws/diff"),
         ("impersonated", "shadows.brupop.bottlerocket.aws/rule"),
-        ("by-hand", POLICY),
     ] {
         let value = |line: &Json| line["annotations"][annotation].clone();
         ensure!(value(&found[name]).is_string(), "{name}: no {annotation}");

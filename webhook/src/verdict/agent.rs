@@ -1,7 +1,7 @@
 //! What an agent may write: the status of its own node's shadow, along the state machine, at its own attempt.
 
 use super::request::{is_node, read};
-use super::{Change, Refusal, ReviewedShadow, Rule, ShadowRequest, limits};
+use super::{Change, Refusal, ReviewedShadow, Rule, ShadowRequest};
 use brupop_api::identity::{PodIdentity, pod_identity};
 use brupop_api::transitions::status_may_become;
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, Field, State, names};
@@ -45,8 +45,6 @@ pub(super) fn decide(request: &ShadowRequest, change: &Change<'_>) -> Result<Rul
     let spec: BottlerocketShadowSpec = read(&change.old.spec, "spec")?;
     let old: BottlerocketShadowStatus = read(&change.old.status, "status")?;
     let new: BottlerocketShadowStatus = read(&change.new.status, "status")?;
-    limits::staged(change)?;
-    limits::within(&old, &new)?;
     attempt(&spec, &old, &new)?;
     transition(&spec, &old, &new)?;
     claim(&spec, &old, &new)?;

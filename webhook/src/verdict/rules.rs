@@ -35,8 +35,6 @@ brupop_api::words! {
         AgentClaim => "agent-claim",
         /// Too many field managers.
         AgentManagedFields => "agent-managed-fields",
-        /// A field is longer, or a number higher, than the schema allows.
-        AgentLimits => "agent-limits",
         /// A shadow is created Idle, named after the Node that owns it.
         ReconcilerCreate => "reconciler-create",
         /// The spec does not move that way.

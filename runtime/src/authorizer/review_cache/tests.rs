@@ -2,7 +2,6 @@ use super::*;
 use crate::peer::tests::peer;
 use proptest::prelude::*;
 
-const MOST: Unknown = Unknown::OF_A_REPLICA;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn token(number: usize) -> Digest {
@@ -30,7 +29,7 @@ fn an_answer_holds_for_its_time() {
         (Judgement::Forbidden, 10),
         (Judgement::Unavailable, 10),
     ] {
-        let mut cache = ReviewCache::new(MOST);
+        let mut cache = ReviewCache::default();
         ask(&mut cache, 1, peer(1), outcome, now);
         let end = now + SECOND * seconds;
         assert_eq!(
@@ -52,7 +51,7 @@ fn an_answer_holds_for_its_time() {
 
 #[test]
 fn a_known_token_is_soon_asked_about_again() {
-    let (mut cache, now) = (ReviewCache::new(MOST), Instant::now());
+    let (mut cache, now) = (ReviewCache::default(), Instant::now());
     ask(&mut cache, 1, peer(1), Judgement::Allowed, now);
     let later = now + ALLOWED_FOR;
     ask(&mut cache, 1, peer(1), Judgement::Unavailable, later);
@@ -63,8 +62,8 @@ fn a_known_token_is_soon_asked_about_again() {
 
 #[test]
 fn a_peer_has_few_unknown_tokens_at_once() {
-    let (mut cache, now) = (ReviewCache::new(MOST), Instant::now());
-    for number in 0..MOST.of_peer {
+    let (mut cache, now) = (ReviewCache::default(), Instant::now());
+    for number in 0..MOST_UNKNOWN_OF_PEER {
         assert_eq!(cache.look_up(token(number), peer(1), now), Lookup::Ask);
     }
     let limited = Lookup::Known(Judgement::Limited);
@@ -73,7 +72,7 @@ fn a_peer_has_few_unknown_tokens_at_once() {
         limited,
         "while the API server is asked"
     );
-    for number in 0..MOST.of_peer {
+    for number in 0..MOST_UNKNOWN_OF_PEER {
         cache.store(&token(number), Judgement::Unauthenticated, now);
     }
     assert_eq!(
@@ -90,10 +89,10 @@ fn a_peer_has_few_unknown_tokens_at_once() {
 
 #[test]
 fn made_up_tokens_keep_no_known_one_out() {
-    let (mut cache, now) = (ReviewCache::new(MOST), Instant::now());
+    let (mut cache, now) = (ReviewCache::default(), Instant::now());
     ask(&mut cache, 1000, peer(0), Judgement::Allowed, now);
     let later = now + ALLOWED_FOR;
-    for (number, of) in (0..MOST.in_all).zip((1..=20).cycle()) {
+    for (number, of) in (0..MOST_UNKNOWN).zip((1..=20).cycle()) {
         ask(
             &mut cache,
             number,
@@ -116,7 +115,7 @@ fn made_up_tokens_keep_no_known_one_out() {
 
 #[test]
 fn of_too_many_known_tokens_the_oldest_goes() {
-    let (mut cache, now) = (ReviewCache::new(MOST), Instant::now());
+    let (mut cache, now) = (ReviewCache::default(), Instant::now());
     for number in 0..=MOST_KNOWN {
         let now = now + SECOND / 1000 * u32::try_from(number).unwrap();
         ask(&mut cache, number, peer(1), Judgement::Allowed, now);
@@ -160,7 +159,7 @@ proptest! {
     /// Who asks what when: no answer outlives its time, and unknown tokens are asked about within the rate.
     #[test]
     fn never_stale_and_never_too_often(steps in prop::collection::vec(step(), 1..800)) {
-        let (mut cache, mut now) = (ReviewCache::new(MOST), Instant::now());
+        let (mut cache, mut now) = (ReviewCache::default(), Instant::now());
         let mut answers = HashMap::new();
         let mut refused: Vec<Instant> = Vec::new();
         for step in steps {
@@ -182,8 +181,8 @@ proptest! {
                 }
                 Lookup::Pending => prop_assert!(false, "each was answered"),
             }
-            prop_assert!(refused.iter().filter(|at| now < **at + REFUSED_FOR).count() <= MOST.in_all);
-            prop_assert!(cache.entries.len() <= MOST.in_all + MOST_KNOWN);
+            prop_assert!(refused.iter().filter(|at| now < **at + REFUSED_FOR).count() <= MOST_UNKNOWN);
+            prop_assert!(cache.entries.len() <= MOST_UNKNOWN + MOST_KNOWN);
         }
     }
 }

@@ -75,7 +75,7 @@ pub(crate) async fn does(
         Fault::UpdateNow { node, .. } => {
             people::patch_node(&client, node, annotation(UPDATE_NOW_ANNOTATION)).await
         }
-        // The API server stores it with a warning, and the reconciler overwrites it.
+        // The API server stores it, and the reconciler overwrites it.
         Fault::EditSpec { node, spec } => {
             people::merge(
                 &people::shadows(client),

@@ -1,24 +1,33 @@
-//! An agent's own token is used on another node's shadow: what the API server says, and what its audit log keeps.
+//! An agent's own token is used for what it may not do: what the API server says, and what its audit log keeps.
 
 use anyhow::{Context as _, Result, bail};
 use brupop_testbed::Fleet;
 use kube::Error;
 use kube::api::{Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
+/// Writes another node's shadow, which a policy refuses, and claims a reboot that nobody granted, which the webhook refuses.
 pub async fn try_and_show(fleet: &Fleet) -> Result<()> {
-    if fleet.hosts.len() < 2 {
-        return Ok(());
+    println!("-- with the token of the agent on node-0:");
+    if fleet.hosts.len() > 1 {
+        println!("   the status of another node's shadow:");
+        refused(fleet, "brs-node-1", json!({"current_version": "6.6.6"})).await?;
     }
-    println!("-- the agent of node-0 tries to write the status of brs-node-1, with its own token:");
+    println!("   on its own node's shadow, a claim of a reboot that nobody granted:");
+    let shadow = fleet.shadows().get_status("brs-node-0").await?;
+    let boot = shadow.status.and_then(|status| status.boot_id);
+    refused(fleet, "brs-node-0", json!({"reboot_requested": boot})).await
+}
+
+async fn refused(fleet: &Fleet, shadow: &str, status: Value) -> Result<()> {
     let shadows = fleet.agents_shadows("node-0").await?;
     let mut audit = fleet.control_plane.audit().from_now();
-    let lie = Patch::Merge(json!({"status": {"current_version": "6.6.6"}}));
+    let patch = Patch::Merge(json!({"status": status}));
     let refusal = match shadows
-        .patch_status("brs-node-1", &PatchParams::default(), &lie)
+        .patch_status(shadow, &PatchParams::default(), &patch)
         .await
     {
-        Ok(_) => bail!("the API server took the status of another node"),
+        Ok(_) => bail!("the API server took the status of {shadow}"),
         Err(Error::Api(refusal)) => refusal,
         Err(error) => return Err(error.into()),
     };
@@ -29,8 +38,8 @@ pub async fn try_and_show(fleet: &Fleet) -> Result<()> {
     let event = audit
         .wait_for("the refused patch", |event| {
             event.verb == "patch"
-                && event.code() >= 400
-                && event.is_about("bottlerocketshadows", "brs-node-1")
+                && event.code() == 403
+                && event.is_about("bottlerocketshadows", shadow)
         })
         .await?;
     let node = event

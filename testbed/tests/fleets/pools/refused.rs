@@ -1,4 +1,4 @@
-//! What policy and webhook refuse of pools, and what becomes of a pool that nobody refused in time.
+//! What the webhook refuses of pools, and what becomes of a pool that nobody refused in time.
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::BottlerocketPool;
@@ -41,7 +41,9 @@ async fn none_elsewhere(fleet: &Fleet) -> Result<()> {
         .context("a pool elsewhere was stored")?
         .to_string();
     ensure!(
-        refused.contains("pool-namespace: nobody reads"),
+        refused.contains(
+            "nobody reads a BottlerocketPool in this namespace: make it in brupop-bottlerocket-aws"
+        ),
         "{refused}"
     );
     Ok(())

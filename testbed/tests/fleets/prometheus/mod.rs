@@ -5,7 +5,6 @@
     reason = "Prometheus' numbers are floats; what is compared is counts"
 )]
 
-mod agents;
 mod dashboard;
 mod gates;
 mod rules;
@@ -25,8 +24,8 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-/// Two reconcilers and webhooks each, and three agents.
-const PROCESSES: f64 = 7.0;
+/// Two reconcilers and webhooks each.
+const PROCESSES: f64 = 4.0;
 /// The release that mends [`NEW`].
 const FIXED: &str = "1.20.1";
 
@@ -64,8 +63,6 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
         asked["reader"] == PROCESSES && asked["stranger"] == PROCESSES,
         "others are scraped, too: {asked:?}"
     );
-    agents::are_for_those_who_may_read_them(&fleet, &reader, &stranger).await?;
-    agents::calls_are_those_of_the_hosts(&fleet, &prometheus).await?;
     agree(&fleet, &prometheus, "nothing is to be done").await?;
     reviews_are_those_of_the_audit_log(&fleet, &prometheus).await?;
     alerts_are(&prometheus, &[]).await?;
@@ -135,10 +132,11 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
         foreign.is_empty(),
         "who has no right was told something: {foreign:?}"
     );
-    // Those that run now: one may have moved a moment ago.
+    // Those that run now, but for agents: one may have moved a moment ago.
     let texts = await_until("all of them serve metrics", async || {
         let mut texts = vec![];
-        for process in fleet.kubelets.processes() {
+        let scraped = ["reconciler", "webhook"].map(|component| fleet.processes(component));
+        for process in scraped.concat() {
             texts.push(reader.scrape(&process).await.ok()?);
         }
         Some(texts)
@@ -157,7 +155,7 @@ async fn fleet() -> Result<Fleet> {
         ("REBOOT_DEADLINE_SECONDS", "6"),
         ("SETTLE_DEADLINE_SECONDS", "7"),
     ];
-    agents::fleet(&FleetOptions::quick(3, &env)).await
+    Fleet::start(&FleetOptions::quick(3, &env)).await
 }
 
 /// The account of docs/scrape-account.yaml, which gets `/metrics` and nothing else.

@@ -10,11 +10,10 @@ use serde_json::{Value as Json, json};
 const CRD: &str = "bottlerocketshadows.brupop.bottlerocket.aws";
 
 /// What it shares with ours by name.
-pub(crate) const SHARED: [&str; 4] = [
+pub(crate) const SHARED: [&str; 3] = [
     "customresourcedefinition.apiextensions.k8s.io/bottlerocketshadows.brupop.bottlerocket.aws",
     "daemonset.apps/brupop-agent",
     "namespace/brupop-bottlerocket-aws",
-    "priorityclass.scheduling.k8s.io/brupop-controller-high-priority",
 ];
 
 /// How somebody installed it.

@@ -5,14 +5,6 @@ use std::collections::BTreeSet;
 use anyhow::{Result, ensure};
 use brupop_testbed::documents::{ALERTS, DASHBOARD, METRICS, read};
 
-/// What agents export once they have asked something.
-const OF_AGENTS: [&str; 5] = [
-    "host_api_calls",
-    "api_requests",
-    "refused_scrapes",
-    "dropped_connections",
-    "build",
-];
 /// Where the reconciler names its metrics.
 const OF_RECONCILERS: [&str; 3] = [
     "reconciler/src/metrics.rs",
@@ -32,7 +24,6 @@ fn each_metric_is_documented() -> Result<()> {
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let mut names: Vec<_> = described.map(|(name, _)| name.to_owned()).collect();
-    names.extend(OF_AGENTS.map(|name| format!("brupop_agent_{name}")));
     for source in OF_RECONCILERS {
         let text = read(source)?;
         let words = text

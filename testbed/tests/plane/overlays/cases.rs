@@ -131,16 +131,8 @@ pub fn all() -> Result<Vec<Case>> {
         .map(|component| Case::new("default", &[component]));
     let names: Vec<_> = components.iter().map(String::as_str).collect();
     let reversed: Vec<_> = names.iter().copied().rev().collect();
-    // Their order does not matter. `production` has high-availability already.
-    let every = |overlay: &String| {
-        let has = if overlay == "production" {
-            "high-availability"
-        } else {
-            ""
-        };
-        let rest: Vec<_> = names.iter().copied().filter(|name| *name != has).collect();
-        Case::new(overlay, &rest)
-    };
+    // Their order does not matter.
+    let every = |overlay: &String| Case::new(overlay, &names);
     let together = overlays.iter().map(every).chain([
         Case::new("default", &reversed),
         Case::new("single-node", &["host-network", "force-drain"]),
@@ -156,7 +148,8 @@ pub fn all() -> Result<Vec<Case>> {
 fn folders(kind: &str) -> Result<Vec<String>> {
     let path = format!("{KUSTOMIZE}/{kind}");
     let entries = std::fs::read_dir(&path).context(path)?;
-    let mut names = entries
+    let folders = entries.filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path().is_dir()));
+    let mut names = folders
         .map(|entry| {
             entry?
                 .file_name()

@@ -46,10 +46,7 @@ async fn overlays_can_be_reapplied_switched_and_deleted() -> Result<()> {
                 &["auto-label", "cert-manager", "prometheus-operator"],
             ),
         ),
-        (
-            BY_SERVER_FIRST,
-            Case::new("single-node", &["high-availability", "force-drain"]),
-        ),
+        (BY_SERVER_FIRST, Case::new("single-node", &["force-drain"])),
         (
             BY_SERVER,
             Case::new("production", &["host-network", "trusted-placement"]),

@@ -256,11 +256,7 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
             .iter()
             .filter(|workload| selects(selector, workload))
             .collect();
-        // Agents are scraped only if they have the port.
-        let has_none = |workload: &Json| {
-            port(workload, text(named)).is_none()
-                && !(kind == "PodMonitor" && workload["kind"] == "DaemonSet")
-        };
+        let has_none = |workload: &Json| port(workload, text(named)).is_none();
         if selected.is_empty() || selected.iter().any(|workload| has_none(workload)) {
             wrong.push(format!(
                 "{kind} {name}: not all that it selects has a port {named}"

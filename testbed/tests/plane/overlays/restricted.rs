@@ -1,6 +1,6 @@
 //! Pod Security: a namespace that enforces `restricted` takes reconcilers and webhooks, and of an agent it refuses the
-//! volume and the `SELinux` type, without which no pod can use Bottlerocket's API. And where high-availability has the
-//! former run, as a real scheduler sees it.
+//! volume and the `SELinux` type, without which no pod can use Bottlerocket's API. And where the overlay
+//! production has the former run, as a real scheduler sees it.
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::operator::{AGENT_WARNING, apply_overlay, throw_away_overlay};
@@ -23,7 +23,7 @@ pub async fn admits_all_but_agents(control_plane: &ControlPlane) -> Result<()> {
         "patches": [{"target": {"kind": "Namespace"}, "patch": enforces}],
     });
     let overlay = throw_away_overlay(control_plane, "restricted", overlay)?;
-    // All there from the beginning: high-availability spreads pods over the nodes that it finds, and moves none later.
+    // All there from the beginning: the scheduler spreads pods over the nodes that it finds, and moves none later.
     let client = control_plane.client();
     make_nodes(&client, REPLICAS).await?;
     apply_overlay(control_plane, &overlay).await?;

@@ -1,11 +1,11 @@
 //! The shipped policies on an API server, without any of the shipped programs: who asks, and what comes back.
 
 use crate::raw;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use brupop_testbed::objects::cluster_role_binding;
 use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
 use brupop_testbed::{ControlPlane, Options};
-use http::{HeaderMap, Method};
+use http::Method;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -33,8 +33,6 @@ pub enum Actor {
 pub struct Answer {
     pub code: u16,
     pub body: Json,
-    /// Texts of the Warning headers.
-    pub warnings: Vec<String>,
     /// UIDs of the flow schema and of the priority level by which the request was let in.
     pub flow: (String, String),
 }
@@ -117,17 +115,6 @@ impl Bed {
         Ok(())
     }
 
-    /// What an account is answered to which nobody gave anything.
-    pub async fn ask_as_stranger(&self, path: &str) -> Result<Answer> {
-        let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", self.namespace);
-        let account =
-            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "stranger"}});
-        self.must(Method::POST, &accounts, &account).await?;
-        let token = self.control_plane.token(self.namespace, "stranger").await?;
-        let client = self.control_plane.client_for_token(&token).await?;
-        send(&client, http::Request::get(path).body(Body::empty())?).await
-    }
-
     /// What the actor is answered. `as_user` is whom an administrator impersonates: a kubelet as it is, others with all
     /// rights.
     pub async fn ask(
@@ -199,24 +186,11 @@ async fn send(client: &Client, request: http::Request<Body>) -> Result<Answer> {
     Ok(Answer {
         code: parts.status.as_u16(),
         body: serde_json::from_slice(&bytes).unwrap_or_default(),
-        warnings: warnings(&parts.headers)?,
         flow: (
             header("x-kubernetes-pf-flowschema-uid"),
             header("x-kubernetes-pf-prioritylevel-uid"),
         ),
     })
-}
-
-/// `299 - "text"`, with quotes escaped.
-fn warnings(headers: &HeaderMap) -> Result<Vec<String>> {
-    let texts = headers.get_all("warning").iter().map(|value| {
-        let text = value.to_str()?;
-        let quoted = text
-            .strip_prefix("299 - ")
-            .with_context(|| text.to_owned())?;
-        Ok(serde_json::from_str(quoted)?)
-    });
-    texts.collect()
 }
 
 /// Which overlay, and what it makes of names.
@@ -226,8 +200,8 @@ pub struct Overlay {
     pub named: fn(&str) -> String,
     /// Its kustomization, if it is not the default overlay; `resources` and `components` are paths in this repository.
     pub kustomization: Option<fn() -> Json>,
-    /// May the reconciler opt Nodes in?
-    pub opts_in: bool,
+    /// May the reconciler opt Nodes in and delete pods, and does it ask for trusted nodes?
+    pub with_components: bool,
 }
 
 impl Overlay {
@@ -235,21 +209,23 @@ impl Overlay {
         namespace: brupop_testbed::operator::NAMESPACE,
         named: str::to_owned,
         kustomization: None,
-        opts_in: false,
+        with_components: false,
     };
 
-    /// Another namespace, prefix and suffix, on trusted nodes only, and with nodes that are opted in by the reconciler.
+    /// Another namespace, prefix and suffix, and what components add.
     pub const RENAMED: Self = Self {
         namespace: "updates",
         named: |name| format!("team-{name}-blue"),
         kustomization: Some(|| {
+            let components = ["auto-label", "force-drain", "trusted-placement"]
+                .map(|name| format!("kustomize/components/{name}"));
             json!({
                 "namespace": "updates", "namePrefix": "team-", "nameSuffix": "-blue",
                 "resources": ["manifests"],
-                "components": ["kustomize/components/trusted-placement", "kustomize/components/auto-label"],
+                "components": components,
             })
         }),
-        opts_in: true,
+        with_components: true,
     };
 
     /// The folder to apply.

@@ -121,66 +121,55 @@ pub(super) fn foreign() -> Vec<Row> {
     }
 }
 
-/// What the schema refuses; the webhook would do so, too.
+/// What the schema refuses. The webhook would take the words, and could not read the rest.
 pub(super) fn limits() -> Vec<Row> {
     let long = |length| "1".repeat(length);
     let version = |length: usize| format!("1.0.0-{}", "a".repeat(length - 6));
     let (too_long, unmatched) = (BySchema("Too long"), BySchema("should match"));
     let unreadable = || ByWebhook("unreadable");
-    let limit = || ByWebhook("agent-limits");
     rows! {
         "a message of 1,024 characters": Agent, known(), status(json!({"message": long(1024)})) => Allowed;
         "a message of 1,024 characters of four bytes": Agent, known(), status(json!({"message": "🦀".repeat(1024)}))
             => Allowed;
         "a message of 1,025 characters": Agent, known(), status(json!({"message": long(1025)}))
-            => too_long, behind(limit());
+            => too_long, alone("agent-report");
         "a message near the limit of a request": Agent, known(), status(json!({"message": long(2_900_000)}))
-            => too_long, behind(limit());
+            => too_long, alone("agent-report");
         "a message over the limit of a request": Agent, known(), status(json!({"message": long(3_200_000)}))
-            => crate::row::Verdict::ByServer(413, "limit is 3145728"), behind(limit());
+            => crate::row::Verdict::ByServer(413, "limit is 3145728"), alone("agent-report");
         "a version of 64 characters": Agent, known(), status(json!({"current_version": version(64)})) => Allowed;
         "a version of 65 characters": Agent, known(), status(json!({"current_version": version(65)}))
-            => too_long, behind(limit());
+            => too_long, alone("agent-report");
         "a target of 65 characters": Agent, known(), status(json!({"target_version": version(65)}))
-            => too_long, behind(limit());
-        "a boot id of 65 characters": Agent, known(), status(json!({"boot_id": long(65)})) => too_long, behind(limit());
+            => too_long, alone("agent-report");
+        "a boot id of 65 characters": Agent, known(), status(json!({"boot_id": long(65)})) => too_long, alone("agent-report");
         "a claim of 65 characters": Agent, (granted(), staged()), status(json!({"reboot_requested": long(65)}))
-            => too_long, behind(limit());
+            => too_long, behind(ByWebhook("agent-claim"));
         "a staged version of 65 characters": Agent, staging_known(),
-            status(json!({"staged": {"version": version(65), "at": TIME}})) => too_long, behind(limit());
+            status(json!({"staged": {"version": version(65), "at": TIME}})) => too_long, alone("agent-report");
         "a staged time of 65 characters": Agent, staging_known(),
-            status(json!({"staged": {"version": "1.20.0", "at": long(65)}})) => too_long, behind(limit());
+            status(json!({"staged": {"version": "1.20.0", "at": long(65)}})) => too_long, alone("agent-report");
         "a message of two lines": Agent, known(), status(json!({"message": "said\nallowed"}))
-            => unmatched, behind(limit());
-        "a message that drives the terminal": Agent, known(), status(json!({"message": "\u{1b}[2J"}))
-            => unmatched, behind(limit());
-        "a message with a control character of eight bits": Agent, known(), status(json!({"message": "\u{9b}2J"}))
-            => unmatched, behind(limit());
-        "a message of two paragraphs": Agent, known(), status(json!({"message": "said\u{2029}allowed"}))
-            => unmatched, behind(limit());
-        "a message that is shown backwards": Agent, known(), status(json!({"message": "\u{202e}dewolla"}))
-            => unmatched, behind(limit());
-        "a message that is not seen": Agent, known(), status(json!({"message": "\u{e0041}\u{feff}"}))
-            => unmatched, behind(limit());
+            => unmatched, alone("agent-report");
         "a message with escapes in place of all that": Agent, known(),
             status(json!({"message": r"said\nallowed \u{1b}[2J\u{202e} «é»"})) => Allowed;
         "a version of two lines": Agent, known(), status(json!({"current_version": "1.20.0\n1.21.0"}))
-            => unmatched, behind(limit());
-        "a boot id of two lines": Agent, known(), status(json!({"boot_id": "b1\nb2"})) => unmatched, behind(limit());
-        "a boot id of two words": Agent, known(), status(json!({"boot_id": "b1 b2"})) => unmatched, behind(limit());
-        "a boot id of no letters": Agent, known(), status(json!({"boot_id": "§"})) => unmatched, behind(limit());
+            => unmatched, alone("agent-report");
+        "a boot id of two lines": Agent, known(), status(json!({"boot_id": "b1\nb2"})) => unmatched, alone("agent-report");
+        "a boot id of two words": Agent, known(), status(json!({"boot_id": "b1 b2"})) => unmatched, alone("agent-report");
+        "a boot id of no letters": Agent, known(), status(json!({"boot_id": "§"})) => unmatched, alone("agent-report");
         "a boot id of nothing": Agent, known(), status(json!({"boot_id": ""}))
-            => BySchema("status.boot_id"), behind(limit());
+            => BySchema("status.boot_id"), alone("agent-report");
         "a claim of two lines": Agent, (granted(), staged()), status(json!({"reboot_requested": "b1\n"}))
-            => unmatched, behind(limit());
+            => unmatched, behind(ByWebhook("agent-claim"));
         "a time of two lines": Agent, known(), status(json!({"state_transition_failure_timestamp": format!("{TIME}t\n")}))
-            => unmatched, behind(limit());
+            => unmatched, alone("agent-report");
         "a staged version of two lines": Agent, staging_known(),
-            status(json!({"staged": {"version": "1.20.0\n", "at": TIME}})) => unmatched, behind(limit());
+            status(json!({"staged": {"version": "1.20.0\n", "at": TIME}})) => unmatched, alone("agent-report");
         "a staged time of two lines": Agent, staging_known(),
-            status(json!({"staged": {"version": "1.20.0", "at": "then\nnow"}})) => unmatched, behind(limit());
+            status(json!({"staged": {"version": "1.20.0", "at": "then\nnow"}})) => unmatched, alone("agent-report");
         "a crash count beyond what JSON counts": Agent, known(), status(json!({"crash_count": 9_007_199_254_740_992_u64}))
-            => BySchema("should be less than or equal to"), behind(limit());
+            => BySchema("should be less than or equal to"), alone("agent-report");
         "a crash count below zero": Agent, known(), status(json!({"crash_count": -1}))
             => BySchema("should be greater than or equal to 0"), behind(unreadable());
         "a version that is none": Agent, known(), status(json!({"current_version": "latest"}))

@@ -41,7 +41,7 @@ fn every_rule_refuses_in_some_row() {
         .filter_map(crate::Row::rule)
         .collect();
     let rules = "agent-identity agent-status-only agent-own-node agent-node-uid agent-own-fields agent-attempt \
-        agent-transition agent-claim agent-managed-fields agent-limits reconciler-create reconciler-transition \
+        agent-transition agent-claim agent-managed-fields reconciler-create reconciler-transition \
         reconciler-owner reconciler-metadata reconciler-attempt reconciler-grant reconciler-check webhook-nothing \
         unknown-account unknown-kind unknown-request unreadable";
     for rule in rules.split(' ') {

@@ -1,14 +1,14 @@
 //! The reconciler and what else it writes.
 
 use super::*;
-use brupop_api::{BottlerocketFleet, BottlerocketPool};
+use brupop_api::BottlerocketFleet;
 
 fn named_lease(name: &str) -> Json {
     json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}})
 }
 
 /// The reconciler's Lease as it writes it, and this in it.
-fn lease(more: &Json) -> Json {
+pub fn lease(more: &Json) -> Json {
     let now = "2026-01-01T00:00:00.000000Z";
     let mut lease = named_lease(names::LEASE);
     lease["spec"] = json!({"holderIdentity": "brupop-reconciler-x", "leaseDurationSeconds": 15,
@@ -65,8 +65,8 @@ fn leases(bed: &Bed) -> Vec<Row> {
             lease(&json!({"spec": null})),
             Allowed,
         ),
-        make("another's Lease", named_lease("other"), Policy(of_lease)),
-        make("a Lease of any name", generated, Policy(of_lease)),
+        make("another's Lease", named_lease("other"), Allowed),
+        make("a Lease of any name", generated, Allowed),
         by(
             "a Lease of its name elsewhere",
             Method::POST,
@@ -150,10 +150,6 @@ fn fleets(bed: &Bed) -> Vec<Row> {
     let halts = json!([{"version": "1.0.0", "haltedAt": "2026-01-01T00:00:00Z"}]);
     let fleets = bed.ours(&BottlerocketFleet::api_version(&()), "bottlerocketfleets");
     let ours = format!("{fleets}/{}", names::FLEET);
-    let pools = bed.ours(&BottlerocketPool::api_version(&()), "bottlerocketpools");
-    let elsewhere = BottlerocketPool::url_path(&(), Some("kube-system"));
-    let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
-        "metadata": {"name": "of-a-thief"}, "spec": {"nodeSelector": {}}});
     let make = |says, body: Json, verdict| by(says, Method::POST, fleets.clone(), body, verdict);
     let with = |says, spec: Json| make(says, fleet(names::FLEET, &spec), of_fleet);
     let change = |says, spec: Json| {
@@ -175,20 +171,6 @@ fn fleets(bed: &Bed) -> Vec<Row> {
         with(
             "a fleet that nobody steers",
             json!({"unpooledNodes": "Hold"}),
-        ),
-        by(
-            "a pool of its own",
-            Method::POST,
-            pools.clone(),
-            pool.clone(),
-            Policy("pool-people"),
-        ),
-        by(
-            "a pool elsewhere",
-            Method::POST,
-            elsewhere,
-            pool,
-            Policy("pool-people"),
         ),
         change("the fleet let go", json!({"paused": false})),
         change("a halt lifted", json!({"acknowledgedHalts": halts})),
@@ -349,8 +331,8 @@ pub fn planted(bed: &Bed) -> Vec<Row> {
     rows
 }
 
-/// The reconciler and evictions. `uid` is the pod's.
-pub fn evictions(uid: &str) -> Vec<Row> {
+/// The reconciler and evictions, and deletions if it may delete. `uid` is the pod's.
+pub fn evictions(uid: &str, may_delete: bool) -> Vec<Row> {
     const POD: &str = "/api/v1/namespaces/default/pods/pod";
     let with = |more: Json| {
         let mut options = json!({"dryRun": ["All"], "preconditions": {"uid": uid}});
@@ -362,18 +344,11 @@ pub fn evictions(uid: &str) -> Vec<Row> {
             "metadata": {"name": "pod", "namespace": "default"}, "deleteOptions": with(more)});
         by(says, Method::POST, format!("{POD}/eviction"), body, verdict)
     };
-    let delete = |says, more| {
-        by(
-            says,
-            Method::DELETE,
-            POD.to_owned(),
-            with(more),
-            Policy("reconciler-deletion"),
-        )
-    };
+    let delete =
+        |says, more, verdict| by(says, Method::DELETE, POD.to_owned(), with(more), verdict);
     let anyone = json!({"preconditions": null});
     let rule = Policy("reconciler-eviction");
-    vec![
+    let evictions = vec![
         evict("this very pod", json!({}), Allowed),
         evict("anyone who has the name", anyone.clone(), rule),
         evict("without options", Json::Null, rule),
@@ -388,16 +363,34 @@ pub fn evictions(uid: &str) -> Vec<Row> {
             json!({"orphanDependents": true}),
             rule,
         ),
-        delete("a pod deleted", anyone),
+    ];
+    if !may_delete {
+        return evictions;
+    }
+    let rule = Policy("reconciler-deletion");
+    let deletions = vec![
+        delete("this very pod deleted", json!({}), Allowed),
+        delete("a pod deleted", anyone, rule),
         delete(
             "a pod deleted, its dependents orphaned",
             json!({"propagationPolicy": "Orphan"}),
+            rule,
         ),
         delete(
             "a pod deleted after its dependents",
             json!({"propagationPolicy": "Foreground"}),
+            rule,
         ),
-        delete("a pod deleted as of old", json!({"orphanDependents": true})),
-        delete("a pod deleted at once", json!({"gracePeriodSeconds": 0})),
-    ]
+        delete(
+            "a pod deleted as of old",
+            json!({"orphanDependents": true}),
+            rule,
+        ),
+        delete(
+            "a pod deleted at once",
+            json!({"gracePeriodSeconds": 0}),
+            rule,
+        ),
+    ];
+    [evictions, deletions].concat()
 }
