@@ -3,16 +3,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
+use brupop_core::decide::Reason;
 use brupop_testbed::documents::{ALERTS, DASHBOARD, METRICS, read};
 
-/// What agents export once they have asked something.
-const OF_AGENTS: [&str; 5] = [
-    "host_api_calls",
-    "api_requests",
-    "refused_scrapes",
-    "dropped_connections",
-    "build",
-];
 /// Where the reconciler names its metrics.
 const OF_RECONCILERS: [&str; 3] = [
     "reconciler/src/metrics.rs",
@@ -32,7 +25,6 @@ fn each_metric_is_documented() -> Result<()> {
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let mut names: Vec<_> = described.map(|(name, _)| name.to_owned()).collect();
-    names.extend(OF_AGENTS.map(|name| format!("brupop_agent_{name}")));
     for source in OF_RECONCILERS {
         let text = read(source)?;
         let words = text
@@ -64,6 +56,29 @@ fn each_metric_that_is_asked_for_is_documented() -> Result<()> {
         ensure!(asked.len() > 15, "only {asked:?}");
         let unknown: Vec<_> = asked.difference(&documented).collect();
         ensure!(unknown.is_empty(), "{METRICS} does not have {unknown:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn each_reason_that_is_asked_for_exists() -> Result<()> {
+    // Of connections.
+    const OTHERS: [&str; 1] = ["room"];
+    for file in [DASHBOARD, ALERTS] {
+        let text = read(file)?.replace('\\', "");
+        let selectors = text.split("reason").filter_map(|rest| {
+            let values = rest.trim_start_matches(['=', '!', '~']);
+            (values.len() < rest.len()).then(|| values.split('"').nth(1))?
+        });
+        let asked: BTreeSet<_> = selectors.flat_map(|words| words.split('|')).collect();
+        let unknown: Vec<_> = asked
+            .iter()
+            .filter(|word| !Reason::WORDS.contains(word) && !OTHERS.contains(word))
+            .collect();
+        ensure!(
+            !asked.is_empty() && unknown.is_empty(),
+            "{file}: {unknown:?}"
+        );
     }
     Ok(())
 }
