@@ -20,8 +20,8 @@ use brupop_testbed::prometheus::{Job, Prometheus, Vector, promtool};
 use brupop_testbed::scrape::Scraper;
 use brupop_testbed::{Fleet, await_until};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 /// Two reconcilers and webhooks each.
