@@ -135,7 +135,10 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
     // Those that run now: one may have moved a moment ago.
     let texts = await_until("all of them serve metrics", async || {
         let mut texts = vec![];
-        for process in fleet.kubelets.processes() {
+        for process in ["reconciler", "webhook"]
+            .map(|component| fleet.processes(component))
+            .concat()
+        {
             texts.push(reader.scrape(&process).await.ok()?);
         }
         Some(texts)
