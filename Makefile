@@ -24,10 +24,9 @@ TERMTOSVG_VERSION := 1.1.0
 # Without make's job server, which cargo would look for: it has its own.
 ALONE := env -u MAKEFLAGS -u MFLAGS
 PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
-SAMPLE := kustomize/components/prometheus-sample
+ALERTS := kustomize/components/prometheus-sample/alerts.yaml
 # The most that users may meet of each.
-CONCEPTS := variables=50 objects=47 alerts=28 reasons=65 components=10 policies=7
-DASHBOARD := kustomize/components/grafana-dashboard/dashboard.json
+CONCEPTS := variables=50 objects=47 alerts=20 reasons=65 components=9 policies=7
 
 # For `make yaml`: which overlay, which image if not the released one, and the folder to write to.
 OVERLAY ?= default
@@ -290,18 +289,15 @@ workflows-check: ## Checks GitHub's workflows, with actionlint
 	@.ci/actionlint $(ACTIONLINT_VERSION)
 
 .PHONY: manifests
-manifests: ## Generates the custom resource definitions from api/, the table of all settings in docs/, and what components have of docs/alerts.yaml, docs/scrape.yaml and docs/dashboard.json
+manifests: ## Generates the custom resource definitions from api/, the table of all settings in docs/, and the PrometheusRule of the alerts
 	cargo run --locked --quiet --example crds -- manifests
 	cargo run --locked --quiet --example settings -- docs/configuration.md
-	@{ sed '/^spec:/q' $(PROMETHEUS_RULE); sed -n '/^groups:/,$$p' docs/alerts.yaml | sed 's/^./  &/'; } >$(TARGET)/rule.yaml
+	@{ sed '/^spec:/q' $(PROMETHEUS_RULE); sed -n '/^groups:/,$$p' $(ALERTS) | sed 's/^./  &/'; } >$(TARGET)/rule.yaml
 	@cp $(TARGET)/rule.yaml $(PROMETHEUS_RULE)
-	@cp docs/alerts.yaml $(SAMPLE)/alerts.yaml
-	@cp docs/dashboard.json $(DASHBOARD)
-	@sed 's/names: \[brupop-bottlerocket-aws\]/own_namespace: true/' docs/scrape.yaml >$(SAMPLE)/scrape.yaml
 
 .PHONY: manifests-check
 manifests-check: manifests
-	@git diff --exit-code -- manifests docs/configuration.md $(PROMETHEUS_RULE) $(SAMPLE) $(DASHBOARD) || { echo "manifests/ does not match api/, or docs/configuration.md the programs, or components do not match docs/alerts.yaml, docs/scrape.yaml and docs/dashboard.json: commit what 'make manifests' wrote" >&2; exit 1; }
+	@git diff --exit-code -- manifests docs/configuration.md $(PROMETHEUS_RULE) || { echo "manifests/ does not match api/, or docs/configuration.md the programs, or the PrometheusRule $(ALERTS): commit what 'make manifests' wrote" >&2; exit 1; }
 
 .PHONY: yaml
 yaml: ## Writes the release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=), with kubectl or kustomize, or the test bed's kubectl if neither is there

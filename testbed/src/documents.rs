@@ -7,11 +7,11 @@ use anyhow::{Context as _, Result};
 /// The first page.
 pub const README: &str = "README.md";
 /// Alerts, as Prometheus reads them.
-pub const ALERTS: &str = "docs/alerts.yaml";
+pub const ALERTS: &str = "kustomize/components/prometheus-sample/alerts.yaml";
 /// Settings and components.
 pub const CONFIGURATION: &str = "docs/configuration.md";
 /// The dashboard, as Grafana reads it.
-pub const DASHBOARD: &str = "docs/dashboard.json";
+pub const DASHBOARD: &str = "kustomize/components/prometheus-operator/dashboard.json";
 /// All metrics.
 pub const METRICS: &str = "docs/metrics.md";
 /// From upstream and back.

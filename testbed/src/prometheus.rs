@@ -16,20 +16,27 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::kubelet::PodProcess;
+use crate::operator::NAMESPACE;
 use crate::sandbox::Process;
 use crate::{ControlPlane, await_until};
 
 /// How long it is between two scrapes.
 pub const SCRAPE_SECONDS: f64 = 0.5;
 /// The rules that are shipped.
-pub const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/alerts.yaml");
+pub const RULES: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../kustomize/components/prometheus-sample/alerts.yaml"
+);
 
 /// What is discovered.
 const TARGETS: &str = "targets.json";
-/// How the documentation has it scraped.
-const SCRAPE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scrape.yaml");
+/// The configuration that is shipped.
+const SHIPPED: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../kustomize/components/prometheus-sample/prometheus.yaml"
+);
 
-/// The job of the documentation, under another name and with this token.
+/// The shipped job of the operator's pods, under another name and with this token.
 pub struct Job<'a> {
     /// Its name.
     pub name: &'static str,
@@ -78,19 +85,22 @@ pub struct Window {
 }
 
 impl Prometheus {
-    /// Starts it with the shipped rules, and with the job of the documentation once for each of these.
+    /// Starts it with the shipped rules, with the shipped job of the operator's pods once for each of these, and with that of
+    /// the API server, which gets the token of the first.
     pub async fn start(control_plane: &ControlPlane, jobs: &[Job<'_>]) -> Result<Self> {
         let folder = control_plane.dir().join("prometheus");
         std::fs::create_dir_all(&folder)?;
-        let documented = documented()?;
-        let jobs = jobs
+        let pods = shipped("brupop")?;
+        let mut configs = jobs
             .iter()
-            .map(|job| scrape_config(&folder, &documented, job));
+            .map(|job| of_pods(&folder, &pods, job))
+            .collect::<Result<Vec<_>>>()?;
+        configs.push(of_api_server(control_plane, &configs[0])?);
         let every = format!("{:.0}ms", SCRAPE_SECONDS * 1000.0);
         let configuration = json!({
             "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
             "rule_files": [Path::new(RULES).canonicalize()?],
-            "scrape_configs": jobs.collect::<Result<Vec<_>>>()?,
+            "scrape_configs": configs,
         });
         let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
         Self::run(
@@ -158,30 +168,16 @@ impl Prometheus {
         })
     }
 
-    /// Which pods there are from now on, as Kubernetes discovery would tell Prometheus by the documented configuration:
-    /// Debian's is built without it. Of the processes it is known where they listen on this machine.
+    /// Which pods there are from now on, as Kubernetes discovery would tell Prometheus by the shipped configuration: Debian's is built without it. Of the processes it is known where they listen on this machine.
     pub async fn aim(&self, kubernetes: &Client, processes: &[PodProcess]) -> Result<()> {
-        let discovery = &documented()?["kubernetes_sd_configs"][0];
-        ensure!(
-            discovery["role"] == "pod",
-            "it discovers something else than pods: {discovery}"
-        );
-        let namespaces: Vec<_> = discovery["namespaces"]["names"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        let pods = Api::<Pod>::all(kubernetes.clone())
+        let discovery = &shipped("brupop")?["kubernetes_sd_configs"];
+        let of_its_namespace = json!([{"role": "pod", "namespaces": {"own_namespace": true}}]);
+        ensure!(*discovery == of_its_namespace, "{discovery}");
+        let pods = Api::<Pod>::namespaced(kubernetes.clone(), NAMESPACE)
             .list(&ListParams::default())
             .await?;
-        let seen = |pod: &&Pod| {
-            let namespace = pod.namespace().unwrap_or_default();
-            namespaces.is_empty() || namespaces.contains(&namespace.as_str())
-        };
         let groups: Vec<_> = pods
             .iter()
-            .filter(seen)
             .flat_map(|pod| target_groups(pod, processes))
             .collect();
         let groups = json!(groups).to_string();
@@ -297,17 +293,34 @@ fn read_series(series: &Value, values: &Value) -> Result<Series> {
     })
 }
 
-/// The job that the documentation shows.
-fn documented() -> Result<Value> {
-    let mut file: Value =
-        serde_yaml_ng::from_str(&std::fs::read_to_string(SCRAPE).context(SCRAPE)?)?;
-    Ok(file["scrape_configs"][0].take())
+/// The job of this name in the shipped configuration.
+fn shipped(job: &str) -> Result<Value> {
+    let file: Value = serde_yaml_ng::from_str(&std::fs::read_to_string(SHIPPED).context(SHIPPED)?)?;
+    let mut jobs = file["scrape_configs"].as_array().into_iter().flatten();
+    let found = jobs.find(|found| found["job_name"] == job);
+    found
+        .cloned()
+        .with_context(|| format!("{SHIPPED} has no {job}"))
 }
 
-fn scrape_config(folder: &Path, documented: &Value, job: &Job<'_>) -> Result<Value> {
+/// The shipped job of API servers, with the token of another job. API servers tell much, so this one is asked less often.
+fn of_api_server(control_plane: &ControlPlane, with_token: &Value) -> Result<Value> {
+    let server = control_plane.server();
+    let url: http::Uri = server.url.parse()?;
+    let mut config = shipped("apiserver")?;
+    let address = url.authority().context("no address")?.as_str();
+    config["scrape_interval"] = json!("2s");
+    config["scrape_timeout"] = json!("2s");
+    config["authorization"] = with_token["authorization"].clone();
+    config["tls_config"]["ca_file"] = json!(server.certificate_authority);
+    config["static_configs"][0]["targets"] = json!([address]);
+    Ok(config)
+}
+
+fn of_pods(folder: &Path, shipped: &Value, job: &Job<'_>) -> Result<Value> {
     let token = folder.join(format!("{}.token", job.name));
     std::fs::write(&token, job.token)?;
-    let mut config = documented.clone();
+    let mut config = shipped.clone();
     config["job_name"] = json!(job.name);
     config["authorization"]["credentials_file"] = json!(token);
     config
@@ -318,7 +331,7 @@ fn scrape_config(folder: &Path, documented: &Value, job: &Job<'_>) -> Result<Val
     Ok(config)
 }
 
-/// What Kubernetes discovery tells of a pod, as far as the documented job asks: a target for each port of a container, if
+/// What Kubernetes discovery tells of a pod, as far as the shipped job asks: a target for each port of a container, if
 /// the pod has an address.
 fn target_groups(pod: &Pod, processes: &[PodProcess]) -> Vec<Value> {
     let Some(ip) = pod

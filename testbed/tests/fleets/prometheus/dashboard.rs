@@ -97,7 +97,10 @@ async fn while_scraped<T>(
 /// waits. At last a report is refused. Returns when it began.
 async fn roll_out(fleet: &Fleet, prometheus: &Prometheus) -> Result<Timestamp> {
     let scraped = await_until("each process is scraped", async || {
-        let up = prometheus.query("sum(up)", &[]).await.ok()?;
+        let up = prometheus
+            .query(r#"sum(up{job="brupop"})"#, &[])
+            .await
+            .ok()?;
         (up.get("") == Some(&4.0)).then_some(())
     });
     scraped.await?;

@@ -11,17 +11,17 @@ mod rules;
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::{BottlerocketShadow, State, names};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Faults;
 use brupop_testbed::prometheus::{Job, Prometheus, Vector, promtool};
 use brupop_testbed::scrape::Scraper;
-use brupop_testbed::{Fleet, FleetOptions, await_until};
+use brupop_testbed::{Fleet, await_until};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 /// Two reconcilers and webhooks each.
@@ -32,7 +32,6 @@ const FIXED: &str = "1.20.1";
 #[tokio::test(flavor = "multi_thread")]
 async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
     let mut fleet = fleet().await?;
-    looks_like_ours_elsewhere(&fleet).await?;
     let reader = documented_account(&fleet).await?;
     let stranger = Scraper::start(&fleet.control_plane, None).await?;
     let jobs = [
@@ -115,12 +114,13 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
         said["states"]["StagedAndPerformedUpdate"] == 1.0 && said["limit"][""] == 1.0,
         "{said:?}"
     );
+    a_foreign_write_is_refused(&fleet).await?;
     alerts_are(
         &prometheus,
         &[
             "BrupopNodesFailed",
-            "BrupopRebootOverdue",
             "BrupopVersionHalted",
+            "BrupopWritesRefused",
         ],
     )
     .await?;
@@ -148,6 +148,19 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
     fleet.check()
 }
 
+/// The policy answers before the webhook is asked.
+async fn a_foreign_write_is_refused(fleet: &Fleet) -> Result<()> {
+    let lie = Patch::Merge(json!({"status": {"message": "I am another"}}));
+    let shadows = fleet.agents_shadows("node-0").await?;
+    let answer = shadows
+        .patch_status("brs-node-1", &PatchParams::default(), &lie)
+        .await;
+    match answer {
+        Err(kube::Error::Api(refusal)) if refusal.message.contains("agent-own-node") => Ok(()),
+        other => bail!("{other:?}"),
+    }
+}
+
 /// Three hosts, one at a time; a host that does not come back is overdue after six seconds.
 async fn fleet() -> Result<Fleet> {
     // A node that has not been Ready for as long as it has to settle may have just come back.
@@ -155,7 +168,7 @@ async fn fleet() -> Result<Fleet> {
         ("REBOOT_DEADLINE_SECONDS", "6"),
         ("SETTLE_DEADLINE_SECONDS", "7"),
     ];
-    Fleet::start(&FleetOptions::quick(3, &env)).await
+    Fleet::quick(3, &env).await
 }
 
 /// The account of docs/scrape-account.yaml, which gets `/metrics` and nothing else.
@@ -186,21 +199,6 @@ async fn documented_account(fleet: &Fleet) -> Result<Scraper> {
         ensure!(answer.is_ok() == may, "{path}: {answer:?}");
     }
     Ok(Scraper::with_token(token))
-}
-
-/// A pod in another namespace that looks like one of ours, and says that it has an address.
-async fn looks_like_ours_elsewhere(fleet: &Fleet) -> Result<()> {
-    let pods = Api::<Pod>::namespaced(fleet.client(), "default");
-    let port = json!({"name": "metrics", "containerPort": 8444});
-    let pod = serde_json::from_value(json!({
-        "metadata": {"name": "alike", "labels": {"brupop.bottlerocket.aws/component": "webhook"}},
-        "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "none", "ports": [port]}]},
-    }))?;
-    pods.create(&PostParams::default(), &pod).await?;
-    let status = json!({"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}});
-    pods.patch_status("alike", &PatchParams::default(), &Patch::Merge(&status))
-        .await?;
-    Ok(())
 }
 
 /// Tells Prometheus of the pods that there are now.

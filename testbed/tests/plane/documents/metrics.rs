@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
+use brupop_core::decide::Reason;
 use brupop_testbed::documents::{ALERTS, DASHBOARD, METRICS, read};
 
 /// Where the reconciler names its metrics.
@@ -55,6 +56,29 @@ fn each_metric_that_is_asked_for_is_documented() -> Result<()> {
         ensure!(asked.len() > 15, "only {asked:?}");
         let unknown: Vec<_> = asked.difference(&documented).collect();
         ensure!(unknown.is_empty(), "{METRICS} does not have {unknown:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn each_reason_that_is_asked_for_exists() -> Result<()> {
+    // Of connections.
+    const OTHERS: [&str; 1] = ["room"];
+    for file in [DASHBOARD, ALERTS] {
+        let text = read(file)?.replace('\\', "");
+        let selectors = text.split("reason").filter_map(|rest| {
+            let values = rest.trim_start_matches(['=', '!', '~']);
+            (values.len() < rest.len()).then(|| values.split('"').nth(1))?
+        });
+        let asked: BTreeSet<_> = selectors.flat_map(|words| words.split('|')).collect();
+        let unknown: Vec<_> = asked
+            .iter()
+            .filter(|word| !Reason::WORDS.contains(word) && !OTHERS.contains(word))
+            .collect();
+        ensure!(
+            !asked.is_empty() && unknown.is_empty(),
+            "{file}: {unknown:?}"
+        );
     }
     Ok(())
 }
