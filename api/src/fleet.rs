@@ -65,21 +65,6 @@ pub struct BottlerocketFleetSpec {
     #[schemars(with = "IntOrString", extend("nullable" = false))]
     #[x_kube(validation = Rule::new(schema::MAX_UNAVAILABLE_RULE).message(schema::MAX_UNAVAILABLE_HINT))]
     pub max_unavailable: Option<IntOrString>,
-    /// Whether nodes that no `BottlerocketPool` selects are updated. Default: `DefaultPool`.
-    #[serde(default)]
-    pub unpooled_nodes: UnpooledNodes,
-}
-
-/// What becomes of nodes that no `BottlerocketPool` selects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum UnpooledNodes {
-    /// The default pool owns them, whose rules are the reconciler's settings.
-    // The name of before: each fleet has it whose definition had it as its default.
-    #[serde(alias = "Environment")]
-    #[default]
-    DefaultPool,
-    /// No update of them starts.
-    Hold,
 }
 
 /// The halts of one version up to a time, which are lifted. Those that come later are not, so this may stay.
@@ -181,23 +166,4 @@ pub struct Counts {
     #[schemars(with = "Counter")]
     #[serde(default)]
     pub not_opted_in: u64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_fleet_of_before_can_be_read() {
-        for (word, expected) in [
-            ("Environment", UnpooledNodes::DefaultPool),
-            ("DefaultPool", UnpooledNodes::DefaultPool),
-            ("Hold", UnpooledNodes::Hold),
-        ] {
-            let spec: BottlerocketFleetSpec =
-                serde_json::from_value(json!({"unpooledNodes": word})).unwrap();
-            assert_eq!(spec.unpooled_nodes, expected, "{word}");
-        }
-    }
 }

@@ -53,9 +53,9 @@ pub use status::{BottlerocketPoolStatus, NextWindow, PoolCounts, VersionCount};
 pub struct BottlerocketPoolSpec {
     /// The labels of the nodes that the pool selects; `{}` selects all. The pool with the highest priority owns a node.
     pub node_selector: NodeSelector,
-    /// Decides between pools that select the same node: the highest priority owns it. If two pools share it, no update of the
-    /// node starts. Default: 0.
-    #[serde(default)]
+    /// Decides between pools that select the same node: the one with the highest priority owns it. If two share that priority,
+    /// no update of the node starts. Give 0 to the pool that takes all other nodes. Default: 1.
+    #[serde(default = "default_priority")]
     #[schemars(with = "i32", range(min = 0, max = 1000))]
     pub priority: u64,
     /// No update starts while this is true. Nodes that are cordoned already are finished. Default: false.
@@ -98,6 +98,10 @@ pub struct BottlerocketPoolSpec {
     #[schemars(length(max = crate::crds::GATES_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub gates: Vec<Gate>,
+}
+
+fn default_priority() -> u64 {
+    1
 }
 
 fn one() -> IntOrString {

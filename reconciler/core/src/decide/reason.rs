@@ -135,7 +135,6 @@ Reason<'a>: Standing {
     PoolInvalid(why: &'a str): HeldIdle => "the pool of this node cannot be understood, so it holds its nodes: {why}",
     PoolConflict(pools: &'a str): HeldIdle =>
         "the pools {pools} select this node with the same priority, so none of them owns it (spec.priority)",
-    NoPool: HeldIdle => "no BottlerocketPool selects this node, and the fleet says to hold such nodes (spec.unpooledNodes)",
     WaitingForPool(first: FirstPool<'a>): Queued => "the pool {first}",
     VersionTooYoung(until: Until): Queued =>
         "this version is younger than the pool allows (spec.versions.minAge); it is old enough {until}",

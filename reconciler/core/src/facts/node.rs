@@ -21,8 +21,8 @@ pub enum Steering<'a> {
     Pool(usize),
     /// These contend for it, so none does.
     Conflict(&'a str),
-    /// None selects it, and the fleet says to hold such nodes.
-    Nobody,
+    /// The owner is not known yet, so no update starts.
+    Unknown,
 }
 
 /// One node, its shadow and its slot, joined by name.

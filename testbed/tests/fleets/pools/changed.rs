@@ -9,6 +9,7 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
+use super::recipes::hold_the_rest;
 use super::{apply, delete, fleet, of_tier, until_pool};
 
 /// What a person does to the pool of a node in mid-update.
@@ -130,9 +131,9 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
         (
             "selector",
             Change::Spec(json!({"nodeSelector": {"matchLabels": {"tier": "other"}}})),
-            "NoPool",
+            "PoolPaused",
         ),
-        ("deleted", Change::Deleted, "NoPool"),
+        ("deleted", Change::Deleted, "PoolPaused"),
         // The last, so that anyone who has seen the new pool has seen the others' changes.
         ("overtaken", Change::Overtaken, "PoolPaused"),
     ];
@@ -144,7 +145,7 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
         ("GATE_INTERVAL_SECONDS", "1"),
     ];
     let mut fleet = fleet(&tiers, &env).await?;
-    fleet.change(json!({"unpooledNodes": "Hold"})).await?;
+    hold_the_rest(&fleet).await?;
     begin(&mut fleet, &tiers).await?;
     for (tier, change, _) in &changes {
         change.apply(&fleet, tier).await?;

@@ -48,6 +48,14 @@ async fn follow(fleet: &Fleet, yaml: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Holds the nodes that no other pool selects, as the recipe says.
+pub(super) async fn hold_the_rest(fleet: &Fleet) -> Result<()> {
+    let as_is = ("priority: 0", "priority: 0");
+    follow(fleet, &recipe("Hold the rest", as_is)?)
+        .await
+        .map(drop)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_canary_goes_first() -> Result<()> {
     let mut fleet = fleet(

@@ -151,12 +151,12 @@ fn limits_of_fleets() -> Vec<Row> {
         ),
         (
             "a ceiling",
-            json!({"maxUnavailable": 3, "unpooledNodes": "Hold"}),
+            json!({"maxUnavailable": 3}),
             Ok(()),
         ),
         (
             "a tenth",
-            json!({"maxUnavailable": "10%", "unpooledNodes": "DefaultPool"}),
+            json!({"maxUnavailable": "10%"}),
             Ok(()),
         ),
         (

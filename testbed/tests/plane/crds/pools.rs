@@ -287,7 +287,7 @@ pub fn all() -> Vec<Row> {
 /// What people do not write is in what they read; so `null` means what nothing means.
 pub async fn defaults_appear(client: &Client) -> Result<()> {
     let mut objects = Objects { client, made: 3000 };
-    let expected = json!({"nodeSelector": {}, "priority": 0, "paused": false, "maxUnavailable": 1,
+    let expected = json!({"nodeSelector": {}, "priority": 1, "paused": false, "maxUnavailable": 1,
         "topology": {"topologyKey": "topology.kubernetes.io/zone", "mode": "Spread"},
         "drain": {"timeout": "15m", "loadBalancerDelay": "0s", "respectDoNotDisrupt": false},
         "soak": {"readyFor": "1m", "workloadsTimeout": "15m"}});

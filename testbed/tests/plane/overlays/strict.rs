@@ -187,7 +187,6 @@ async fn what_does_not_fit_is_found(control_plane: &ControlPlane) -> Result<()> 
             "network-policy",
             "cert-manager",
             "prometheus-sample",
-            "pools",
         ],
     );
     let objects = rendered(control_plane, &case.write(control_plane)?).await?;

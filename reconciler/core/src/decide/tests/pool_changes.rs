@@ -114,21 +114,14 @@ fn a_node_may_change_hands_in_mid_update() {
         json!({"nodeSelector": {"matchLabels": {"tier": "db"}}}),
         json!({}),
     );
-    let paused = json!({"priority": 1, "paused": true});
-    let hold = json!({"unpooledNodes": "Hold"});
+    let paused = json!({"priority": 2, "paused": true});
     let (closed, goes_on) = ("Aborting(PoolClosed)", "Cordoning");
     for (what, pools, fleet, expected) in [
         (
             "no pool selects it any more",
-            vec![("web", other.clone())],
+            vec![("web", other)],
             json!({}),
             goes_on,
-        ),
-        (
-            "the same, and the fleet holds such nodes",
-            vec![("web", other)],
-            hold,
-            closed,
         ),
         (
             "two contend for it",

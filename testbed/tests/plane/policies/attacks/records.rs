@@ -172,10 +172,6 @@ fn fleets(bed: &Bed) -> Vec<Row> {
             "a fleet without a ceiling",
             json!({"maxUnavailable": "100%"}),
         ),
-        with(
-            "a fleet that nobody steers",
-            json!({"unpooledNodes": "Hold"}),
-        ),
         by(
             "a pool of its own",
             Method::POST,

@@ -154,7 +154,6 @@ pub(super) fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> B
     let spec = json!({
         "acknowledgedHalts": if dice.rarely(4) { said } else { json!([]) },
         "maxUnavailable": dice.rarely(4).then_some(2),
-        "unpooledNodes": if dice.rarely(3) { "Hold" } else { "DefaultPool" },
     });
     let seen = json!({NEW: dice.ago()});
     let status = json!({
