@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::schema;
 pub use crate::schema::FIVE_FIELDS;
 pub use rules::{
-    After, Drain, Freeze, Gate, GateType, NodeRequirement, NodeSelector, Operator, PrometheusGate,
+    After, Drain, Freeze, Gate, NodeRequirement, NodeSelector, Operator, PrometheusGate,
     Soak, Topology, TopologyMode, Versions, Window,
 };
 pub use status::{BottlerocketPoolStatus, NextWindow, PoolCounts, VersionCount};

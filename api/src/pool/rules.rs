@@ -171,26 +171,13 @@ impl Default for Soak {
 
 /// A query that must show that all is well. While it does not, no update goes as far as a cordon, and updated nodes keep being
 /// watched; no update fails because of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[x_kube(validation = Rule::new("self.type != 'Prometheus' || has(self.prometheus)")
-    .message("a gate of type Prometheus needs prometheus: say which source is asked, and what (spec.gates)"))]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gate {
     /// Name of the gate, a DNS label.
     #[schemars(with = "DnsLabel")]
     pub name: String,
-    /// What kind of source is asked.
-    #[serde(rename = "type")]
-    pub type_: GateType,
-    /// Source and queries of a gate of the type Prometheus.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prometheus: Option<PrometheusGate>,
-}
-
-/// The kind of source that a gate asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum GateType {
-    /// A Prometheus, or what answers like one.
-    Prometheus,
+    /// Which Prometheus is asked, or what answers like one, and with which queries.
+    pub prometheus: PrometheusGate,
 }
 
 /// The source and the queries of a gate.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use brupop_api::crds::{QUERY_MAX, is_dns_label};
 use brupop_api::names::DEFAULT_POOL;
-use brupop_api::pool::{self, After, BottlerocketPoolSpec, FIVE_FIELDS, Freeze, GateType, Window};
+use brupop_api::pool::{self, After, BottlerocketPoolSpec, FIVE_FIELDS, Freeze, Window};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use semver::Version;
@@ -186,13 +186,7 @@ fn gate(nth: usize, gate: &pool::Gate) -> Result<PoolGate, Invalid> {
             Err(Invalid::new(field(of), why))
         }
     };
-    let GateType::Prometheus = gate.type_;
-    let prometheus = gate.prometheus.as_ref().ok_or_else(|| {
-        Invalid::new(
-            field("prometheus"),
-            "say which source is asked, and what: {source: main, query: ...}",
-        )
-    })?;
+    let prometheus = &gate.prometheus;
     let query = GateQuery {
         source: named("prometheus.source", &prometheus.source)?,
         expression: asks("prometheus.query", &prometheus.query)?,

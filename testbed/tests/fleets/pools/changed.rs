@@ -95,7 +95,7 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
     let (closed, _) = super::steered::closed_window();
     let freeze =
         json!([{"name": "now", "start": "2020-01-01T00:00:00Z", "end": "2120-01-01T00:00:00Z"}]);
-    let gate = json!([{"name": "g", "type": "Prometheus", "prometheus": {"source": "none", "query": "up"}}]);
+    let gate = json!([{"name": "g", "prometheus": {"source": "none", "query": "up"}}]);
     let changes = [
         (
             "paused",

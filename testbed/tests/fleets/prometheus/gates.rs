@@ -220,7 +220,7 @@ async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
             "the host prometheus.invalid cannot be reached: dns error",
         ),
     ] {
-        let gate = json!({"name": "up", "type": "Prometheus", "prometheus": {"source": source, "query": query}});
+        let gate = json!({"name": "up", "prometheus": {"source": source, "query": query}});
         // Nobody waits for it, for it has no nodes.
         let spec = json!({"nodeSelector": {"matchLabels": {"tier": "none"}}, "gates": [gate]});
         let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",

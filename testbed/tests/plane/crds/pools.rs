@@ -232,7 +232,7 @@ fn waits() -> Vec<Told> {
 }
 
 fn gates() -> Vec<Told> {
-    let asks = |name: &str, source: &str, query: &str| json!({"name": name, "type": "Prometheus", "prometheus": {"source": source, "query": query}});
+    let asks = |name: &str, source: &str, query: &str| json!({"name": name, "prometheus": {"source": source, "query": query}});
     let one = |name: &str, source: &str, query: &str| json!({"gates": [asks(name, source, query)]});
     let many = |count: usize| json!({"gates": (0..count).map(|n| asks(&format!("g{n}"), "main", "up == 0")).collect::<Vec<_>>()});
     let mut requires = asks("quiet", "main", r#"ALERTS{alertstate="firing"}"#);
@@ -252,8 +252,8 @@ fn gates() -> Vec<Told> {
         ),
         (
             "asks nothing",
-            json!({"gates": [{"name": "a", "type": "Prometheus"}]}),
-            Err("needs prometheus"),
+            json!({"gates": [{"name": "a"}]}),
+            Err("spec.gates[0].prometheus: Required"),
         ),
         (
             "a source by its address",

@@ -183,7 +183,7 @@ pub(super) fn pools(dice: &mut Dice<'_>) -> Vec<Value> {
             let soak = dice.one_of(&["0s", "1h"]);
             let below = if dice.rarely(6) { OLD } else { "9.0.0" };
             // What a gate asks for is how it is.
-            let gate = |state: &str| json!({"name": state.to_lowercase(), "type": "Prometheus",
+            let gate = |state: &str| json!({"name": state.to_lowercase(),
                 "prometheus": {"source": "main", "query": state}});
             let spec = json!({
                 "nodeSelector": selector, "priority": dice.one_of(&[0, 0, 1]), "paused": dice.rarely(8),

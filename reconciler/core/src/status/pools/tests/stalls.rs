@@ -104,7 +104,7 @@ fn a_pool_that_is_being_updated_is_not_stalled_by_the_one_before_it() {
 /// Long before there is an update that the gate would hold.
 #[test]
 fn a_pool_says_at_once_that_a_gate_has_no_answer() {
-    let gate = |name: &str, query: &str| json!({"name": name, "type": "Prometheus", "prometheus": {"source": "main", "query": query}});
+    let gate = |name: &str, query: &str| json!({"name": name, "prometheus": {"source": "main", "query": query}});
     let gates = [gate("well", "up == 0"), gate("broken", "up =")];
     let mut cluster = of_pool(json!({"gates": gates}));
     let asked = |query: &GateQuery| {
