@@ -14,7 +14,7 @@ pub use rules::{
     After, Drain, Freeze, Gate, NodeRequirement, NodeSelector, Operator, PrometheusGate,
     Soak, Topology, TopologyMode, Versions, Window,
 };
-pub use status::{BottlerocketPoolStatus, NextWindow, PoolCounts, VersionCount};
+pub use status::{BottlerocketPoolStatus, NextWindow, VersionCount};
 
 /// How and when the pool updates its nodes.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,13 +38,13 @@ pub use status::{BottlerocketPoolStatus, NextWindow, PoolCounts, VersionCount};
     printcolumn(name = "Updating", type_ = "integer", json_path = ".status.updatingNodes"),
     printcolumn(name = "Pending", type_ = "integer", json_path = ".status.pendingNodes"),
     printcolumn(name = "Blocked", type_ = "integer", json_path = ".status.blockedNodes"),
+    printcolumn(name = "Limit", type_ = "integer", json_path = ".status.unavailableLimit", priority = 1),
     printcolumn(
         name = "Reason",
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Progressing")].reason"#
     ),
     printcolumn(name = "Next Window", type_ = "string", json_path = ".status.nextWindow.start", priority = 1),
-    printcolumn(name = "Limit", type_ = "integer", json_path = ".status.unavailableLimit", priority = 1),
     printcolumn(name = "Priority", type_ = "integer", json_path = ".spec.priority", priority = 1),
     printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.paused"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")

@@ -126,7 +126,7 @@ fn a_node_is_told_whose_slots_are_in_use() {
             "brs-node-9".to_owned(),
             json!({"uid": "u", "attempt": 2, "pool": "db"}),
         );
-        watched_fleet(&json!({}), &json!({"term": 1, "limit": 8, "slots": slots})).object
+        watched_fleet(&json!({}), &json!({"term": 1, "unavailableLimit": 8, "slots": slots})).object
     };
     let of_web = "3 of 3 in use in the pool web, by node-0, node-1, node-2";
     for (pool_of_node, slots, expected) in [

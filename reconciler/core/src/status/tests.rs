@@ -7,8 +7,7 @@ use super::*;
 use crate::decide::Reason;
 use crate::tests::world::{NOW, read};
 use brupop_api::crds::VERSION_RECORDS_MAX;
-use brupop_api::fleet::Counts;
-use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow};
+use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, NodeCounts};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 use std::slice;
@@ -54,10 +53,10 @@ fn fleet(generation: i64, status: Value) -> BottlerocketFleet {
 }
 
 /// Of a fleet of this many nodes, of which nothing is said.
-fn desired(counts: Counts) -> DesiredFleetStatus {
+fn desired(counts: NodeCounts) -> DesiredFleetStatus {
     DesiredFleetStatus {
-        limit: 1,
         counts,
+        not_opted_in_nodes: 0,
         updated: Progress::default().updated_condition("no node is opted in"),
         halted: None,
         idle: DesiredCondition::idle(0),
@@ -274,9 +273,9 @@ fn the_fleet_keeps_conditions_not_known_yet() {
     let mut wanted = DesiredFleetStatus {
         admission: Some(DesiredCondition::admission(Err(why))),
         other_operator: Some(DesiredCondition::other_operator(Err("upstream's is here"))),
-        ..desired(Counts {
+        ..desired(NodeCounts {
             nodes: 3,
-            ..Counts::default()
+            ..NodeCounts::default()
         })
     };
     let none = fleet(1, json!({}));

@@ -271,11 +271,7 @@ async fn of_objects(fleet: &Fleet) -> Result<Figures> {
         ),
         (
             "limit",
-            ledger
-                .limit
-                .map(|limit| number(limit.try_into()?))
-                .transpose()?
-                .map_or_else(Vector::new, one),
+            one(number(ledger.counts.unavailable_limit.try_into()?)?),
         ),
         ("halted", one(number(halted)?)),
     ]))

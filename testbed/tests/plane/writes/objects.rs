@@ -213,7 +213,7 @@ pub fn fleet() -> impl Strategy<Value = Json> {
             "seen",
             some_of(&[json!({}), json!({"1.20.0": TIMES[0], "1.20.1": TIMES[1]})]),
         ),
-        ("limit", some_of(&numbers())),
+        ("unavailableLimit", some_of(&numbers())),
         ("lastFinished", or_null(&texts(&TIMES))),
     ]);
     weighted(0.8, status).prop_map(|status| halves(json!({"paused": false}), status))
