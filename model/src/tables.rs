@@ -161,7 +161,7 @@ pub(crate) fn failures(failed: Failed) -> &'static Failures {
             "StepFailed"
         }
         .to_owned(),
-        message: None,
+        message: String::new(),
     })
 }
 

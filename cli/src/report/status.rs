@@ -16,7 +16,8 @@ use brupop_core::decide::Reason;
 use brupop_core::pool::Pool;
 
 use super::{
-    condition, limit, name, node_of, pool_of, progressing, sentence, slots_in_use, time, version, word,
+    condition, limit, name, node_of, pool_of, progressing, sentence, slots_in_use, time, version,
+    word,
 };
 use crate::gather::Fleet;
 use view::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};

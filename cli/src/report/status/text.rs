@@ -35,7 +35,9 @@ impl View for Glance {
 impl Glance {
     fn head(&self, page: &Page) -> String {
         let waits: usize = self.waiting.iter().map(|group| group.nodes.len()).sum();
-        let limit = self.unavailable_limit.map_or("?".to_owned(), |limit| limit.to_string());
+        let limit = self
+            .unavailable_limit
+            .map_or("?".to_owned(), |limit| limit.to_string());
         let counts = format!(
             "{} of {} nodes up to date, {} moving, {waits} waiting; {} of {limit} slots in use",
             self.updated_nodes,

@@ -49,7 +49,10 @@ fn a_fleet_in_mid_update() {
         pools: vec![pool("web"), pool("db")],
         ..halted()
     });
-    assert_eq!((view.nodes, view.updated_nodes, view.moving.len()), (16, 3, 2));
+    assert_eq!(
+        (view.nodes, view.updated_nodes, view.moving.len()),
+        (16, 3, 2)
+    );
     assert_snapshot!("status", text(&view));
     assert_snapshot!("status_yaml", yaml(&view));
 }

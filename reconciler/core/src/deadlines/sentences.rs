@@ -26,15 +26,11 @@ pub fn back_off_text(
     } else {
         format!("{} times", failures.count)
     };
-    let on = failures
-        .message
-        .as_ref()
-        .map(|message| format!(": {message}"))
-        .unwrap_or_default();
     Some(format!(
-        "it failed {times}, the last time at {} ({}{on}), and waits until {until}{}",
+        "it failed {times}, the last time at {} ({}: {}), and waits until {until}{}",
         failures.at,
         failures.reason,
+        failures.message,
         ended_by(node)
     ))
 }
@@ -158,14 +154,14 @@ mod tests {
             attempt: 7,
             at: "2026-11-21T04:00:00.250Z".into(),
             reason: "FellBack".into(),
-            message: None,
+            message: "the host came back".into(),
         };
         let now = "2026-11-21T04:01:00Z".parse().unwrap();
         let base = SignedDuration::from_mins(2);
         let text =
             |failures: &Failures, now| back_off_text("n", failures, base, "", Ahead::NONE, now);
         let event = |count| text(&failures(count), now);
-        let once = "it failed once, the last time at 2026-11-21T04:00:00.250Z (FellBack), and waits until ";
+        let once = "it failed once, the last time at 2026-11-21T04:00:00.250Z (FellBack: the host came back), and waits until ";
         let once = event(1)
             .unwrap()
             .strip_prefix(once)

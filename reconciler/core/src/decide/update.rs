@@ -23,6 +23,7 @@ impl<'a> Case<'_, 'a> {
                 pods.held_up_by.or(pods.undrainable).or(pods.blocked)
             }
             Abort::PodsComeBack => pods.needed,
+            Abort::StepFailed => self.shadow.status.message,
             Abort::NodeChangesDenied => self.view.denied,
             _ => None,
         };

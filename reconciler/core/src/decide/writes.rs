@@ -185,7 +185,7 @@ pub(super) fn finish<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Wr
 }
 
 /// The update is given up. The write tests the claim, so that either the abort or the reboot wins, and never both.
-/// If that is a failure, it records what its drain failed on.
+/// If that is a failure, it records why, and what it failed on.
 pub(super) fn abort<'a>(
     fleet: &FleetFacts<'a>,
     shadow: &ShadowFacts<'a>,
@@ -197,6 +197,7 @@ pub(super) fn abort<'a>(
         (Field::SpecBaselineBootId, Value::Absent),
     ];
     if why.is_failure() {
+        let message = failed_on.map_or_else(|| why.to_string(), |on| format!("{why}: {on}"));
         let failures = Failures {
             count: shadow
                 .spec
@@ -206,7 +207,7 @@ pub(super) fn abort<'a>(
             attempt: shadow.spec.attempt.unwrap_or(0),
             at: fleet.now.to_owned(),
             reason: why.as_str().to_owned(),
-            message: failed_on.map(|message| printable(message, MESSAGE_MAX).into_owned()),
+            message: printable(&message, MESSAGE_MAX).into_owned(),
         };
         sets.push((Field::SpecFailures, Value::Failures(failures)));
     }

@@ -7,7 +7,7 @@ use super::*;
 use crate::decide::Reason;
 use crate::tests::world::{NOW, read};
 use brupop_api::crds::VERSION_RECORDS_MAX;
-use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, NodeCounts};
+use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, NodeCounts, State};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 use std::slice;
@@ -209,6 +209,7 @@ fn width(crd: &CustomResourceDefinition, name: usize, wide: bool) -> usize {
     let halted = halted_column(&["1.20.10"; VERSION_RECORDS_MAX]).unwrap();
     let widths = shown.map(|column| {
         let widest = match (column.name.as_str(), column.type_.as_str()) {
+            ("State" | "Target State", _) => State::StagedAndPerformedUpdate.as_str().len(),
             ("Version" | "Target Version", _) => "1.20.10".len(),
             ("Reason", _) => reason,
             ("Pool", _) => "frontend".len(),
@@ -231,7 +232,7 @@ fn width(crd: &CustomResourceDefinition, name: usize, wide: bool) -> usize {
 fn rows_fit_into_a_terminal() {
     let (fleet, pool) = (BottlerocketFleet::crd(), BottlerocketPool::crd());
     for (crd, name, wide, most) in [
-        (BottlerocketShadow::crd(), 45, false, 120),
+        (BottlerocketShadow::crd(), 45, false, 160),
         (pool.clone(), "web-arm64-eu-central-1a".len(), false, 120),
         (pool, "web-arm64-eu-central-1a".len(), true, 160),
         (fleet, "fleet".len(), true, 160),

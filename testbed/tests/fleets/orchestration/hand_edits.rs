@@ -21,7 +21,10 @@ async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
     .await?;
     let mut audit = fleet.control_plane.audit().from_now();
     for (object, patch) in [
-        ("brf/fleet", r#"{"status":{"halted":"x","unavailableLimit":7}}"#),
+        (
+            "brf/fleet",
+            r#"{"status":{"halted":"x","unavailableLimit":7}}"#,
+        ),
         // Server-side apply removes no condition that another manager has put there.
         (
             "brs/brs-node-0",

@@ -37,10 +37,7 @@ async fn until_not_offered(fleet: &Fleet, nodes: u64, named: &str) -> Result<()>
     .await?;
     fleet
         .until_ledger(named, |status| {
-            status
-                .counts
-                .is_some_and(|counts| counts.not_offered == nodes)
-                && told(&status.conditions)
+            status.counts.not_offered_nodes == nodes && told(&status.conditions)
         })
         .await
         .map(drop)

@@ -149,16 +149,8 @@ fn limits_of_fleets() -> Vec<Row> {
             said(json!([halt("1.0.0", "now")])),
             Err("write a time with its offset"),
         ),
-        (
-            "a ceiling",
-            json!({"maxUnavailable": 3}),
-            Ok(()),
-        ),
-        (
-            "a tenth",
-            json!({"maxUnavailable": "10%"}),
-            Ok(()),
-        ),
+        ("a ceiling", json!({"maxUnavailable": 3}), Ok(())),
+        ("a tenth", json!({"maxUnavailable": "10%"}), Ok(())),
         (
             "a ceiling of none",
             json!({"maxUnavailable": 0}),

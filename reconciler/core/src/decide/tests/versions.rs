@@ -10,7 +10,7 @@ pub(super) fn failures(reason: &str) -> Failures {
         attempt: 1,
         at,
         reason,
-        message: None,
+        message: String::new(),
     }
 }
 
