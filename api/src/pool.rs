@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::schema;
 pub use crate::schema::FIVE_FIELDS;
 pub use rules::{
-    After, Drain, Freeze, Gate, NodeRequirement, NodeSelector, Operator, PrometheusGate, Soak,
-    Topology, TopologyMode, Versions, Window,
+    After, Drain, Freeze, Gate, NodeRequirement, NodeSelector, Operator, PrometheusGate, Topology,
+    TopologyMode, Verify, Versions, Window,
 };
 pub use status::{BottlerocketPoolStatus, NextWindow, VersionCount};
 
@@ -92,7 +92,7 @@ pub struct BottlerocketPoolSpec {
     pub drain: Drain,
     /// How long a node is watched after its update.
     #[serde(default)]
-    pub soak: Soak,
+    pub verify: Verify,
     /// Queries that hold updates back unless all is well. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::GATES_MAX))]

@@ -228,7 +228,7 @@ pub(crate) fn view(
             backing_off: attempt >= config.attempts,
             step_overdue: late == Some(Late::Step) || waits_in_vain,
             drain_overdue: late == Some(Late::Drain),
-            soak_over: true,
+            verified: true,
             not_ready_for_long: late == Some(Late::Step),
             trial_overdue: late.is_some() || waits_in_vain || place.silent,
             ..TimeFacts::default()

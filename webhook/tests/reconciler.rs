@@ -162,7 +162,7 @@ fn view<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a Marker
         },
         time: TimeFacts {
             exclusion_over: true,
-            soak_over: true,
+            verified: true,
             backing_off,
             step_overdue,
             drain_overdue,

@@ -349,16 +349,16 @@ impl Clock<'_> {
             gated,
             ..
         } = *times;
-        let watched = self.passed_or_unknown(transition, steps.soak);
-        let ready = all_ready.is_some_and(|since| self.is_older(since, steps.soak));
-        facts.soak_over = watched && ready;
+        let watched = self.passed_or_unknown(transition, steps.verify);
+        let ready = all_ready.is_some_and(|since| self.is_older(since, steps.verify));
+        facts.verified = watched && ready;
         let owners = marker.is_some_and(|marker| !marker.evicted_owners.is_empty());
         let workloads = if owners {
             steps.workloads
         } else {
             SignedDuration::ZERO
         };
-        let wait = steps.soak + durations.settle + workloads;
+        let wait = steps.verify + durations.settle + workloads;
         let spell_overdue = if let Some(since) = not_ready {
             self.is_older(since, durations.settle) && self.passed(transition, durations.settle)
         } else {
@@ -371,7 +371,7 @@ impl Clock<'_> {
         let too_many_spells = gated == Gated::No && self.passed(transition, wait * SPELLS);
         facts.step_overdue = spell_overdue || too_many_spells;
         facts.workloads_overdue =
-            facts.soak_over && self.passed_or_unknown(transition, steps.soak + workloads);
+            facts.verified && self.passed_or_unknown(transition, steps.verify + workloads);
     }
 
     /// Does the node wait because its last attempt failed, or ended without success not long ago?

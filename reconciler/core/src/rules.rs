@@ -182,7 +182,7 @@ pub struct StepDurations {
     /// For a drain.
     pub drain: SignedDuration,
     /// How long a node is watched after its update.
-    pub soak: SignedDuration,
+    pub verify: SignedDuration,
     /// For how long after that the node waits for evicted workloads; zero = they are not looked at.
     pub workloads: SignedDuration,
 }
@@ -192,7 +192,7 @@ impl Default for StepDurations {
         Self {
             exclusion: SignedDuration::ZERO,
             drain: SignedDuration::from_mins(15),
-            soak: SignedDuration::from_mins(1),
+            verify: SignedDuration::from_mins(1),
             workloads: SignedDuration::from_mins(15),
         }
     }

@@ -13,7 +13,7 @@ use super::pass::Pass;
 use crate::operation::Operation;
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::sentences::{
-    back_off_text, exclusion_text, given_up_text, soak_text, workloads_text,
+    back_off_text, exclusion_text, given_up_text, verify_text, workloads_text,
 };
 use brupop_core::deadlines::{EXCLUDED, TRANSITION};
 use brupop_core::decide::{Abort, Reason};
@@ -302,7 +302,7 @@ impl Reconciler {
                     )
                 })
             }
-            Reason::Monitoring => soak_text(
+            Reason::Monitoring => verify_text(
                 pass.observed.fleet.pool_of(view)?,
                 transition(cluster.shadow(name)?)?,
             ),

@@ -58,9 +58,9 @@ fn ended_by(node: &str) -> String {
 
 /// Until when a node of this pool is monitored at least, which has been so since then, and by which setting, as a part of a
 /// sentence; `None` if the pool has no rules.
-pub fn soak_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
-    let until = until(since, pool.rules?.durations.soak)?;
-    let setting = setting(pool, "spec.soak.readyFor", "SOAK_SECONDS");
+pub fn verify_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
+    let until = until(since, pool.rules?.durations.verify)?;
+    let setting = setting(pool, "spec.verify.readyFor", "SOAK_SECONDS");
     Some(format!(
         "that ends at {until} at the earliest, and later if node or agent is not Ready meanwhile ({setting})"
     ))
@@ -70,10 +70,10 @@ pub fn soak_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
 /// as a part of a sentence; `None` if the pool has no rules.
 pub fn workloads_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
     let durations = pool.rules?.durations;
-    let until = until(since, durations.soak + durations.workloads)?;
+    let until = until(since, durations.verify + durations.workloads)?;
     let setting = setting(
         pool,
-        "spec.soak.workloadsTimeout",
+        "spec.verify.workloadsTimeout",
         "WORKLOADS_DEADLINE_SECONDS",
     );
     Some(format!(
@@ -127,9 +127,9 @@ mod tests {
         let soak = "that ends at 2026-11-21T04:01:00Z at the earliest";
         for (name, setting) in [
             (DEFAULT_POOL, "(SOAK_SECONDS)"),
-            ("web", "(spec.soak.readyFor of the pool web)"),
+            ("web", "(spec.verify.readyFor of the pool web)"),
         ] {
-            let text = text(name, soak_text);
+            let text = text(name, verify_text);
             assert!(text.starts_with(soak) && text.ends_with(setting), "{text}");
         }
         assert_eq!(
@@ -138,10 +138,10 @@ mod tests {
         );
         assert_eq!(
             text("web", workloads_text),
-            "it keeps its slot until 2026-11-21T04:16:00Z at the latest (spec.soak.workloadsTimeout of the pool web)"
+            "it keeps its slot until 2026-11-21T04:16:00Z at the latest (spec.verify.workloadsTimeout of the pool web)"
         );
         assert_eq!(
-            soak_text(&PoolFacts::DEFAULT, at("2026-11-21T04:00:00Z")),
+            verify_text(&PoolFacts::DEFAULT, at("2026-11-21T04:00:00Z")),
             None,
             "no rules"
         );

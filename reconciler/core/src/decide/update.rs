@@ -327,7 +327,7 @@ impl<'a> Case<'_, 'a> {
         if let Some(undo) = self.back_into_service() {
             return undo;
         }
-        if shadow.reached() && view.time.soak_over && node.labelled {
+        if shadow.reached() && view.time.verified && node.labelled {
             let (waits, milestone) = match view.evicted {
                 Evicted::Back => (None, Milestone::Updated),
                 Evicted::Unknown => (Some(Reason::Monitoring), Milestone::Updated),

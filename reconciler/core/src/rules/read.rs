@@ -67,7 +67,7 @@ impl Rules {
             .enumerate()
             .map(|(nth, after)| soak(nth, after));
         let versions = spec.versions.clone().unwrap_or_default();
-        let (drain, soak) = (&spec.drain, &spec.soak);
+        let (drain, verify) = (&spec.drain, &spec.verify);
         let gates = spec
             .gates
             .iter()
@@ -109,8 +109,8 @@ impl Rules {
                     SignedDuration::from_secs(1),
                     STEP_MAX,
                 )?,
-                soak: step("spec.soak.readyFor", &soak.ready_for)?,
-                workloads: step("spec.soak.workloadsTimeout", &soak.workloads_timeout)?,
+                verify: step("spec.verify.readyFor", &verify.ready_for)?,
+                workloads: step("spec.verify.workloadsTimeout", &verify.workloads_timeout)?,
             },
             respect_do_not_disrupt: drain.respect_do_not_disrupt,
             gates: gates.collect::<Result<_, _>>()?,

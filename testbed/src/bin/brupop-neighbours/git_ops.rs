@@ -97,7 +97,7 @@ metadata:
 spec:
   nodeSelector: {}
   priority: 0
-  soak: {readyFor: 0s}
+  verify: {readyFor: 0s}
 ";
 
 /// The fleet and its only pool, with all else that ships.

@@ -194,7 +194,7 @@ async fn what_closes_nothing_disturbs_nothing() -> Result<()> {
         json!({"topology": {"mode": "OneAtATime"}}),
         json!({"windows": [{"schedule": "* * * * *", "duration": "24h"}]}),
         json!({"freezes": [{"name": "past", "start": "2020-01-01T00:00:00Z", "end": "2020-01-02T00:00:00Z"}]}),
-        json!({"drain": {"timeout": "1m", "loadBalancerDelay": "2s"}, "soak": {"readyFor": "3s"}}),
+        json!({"drain": {"timeout": "1m", "loadBalancerDelay": "2s"}, "verify": {"readyFor": "3s"}}),
     ] {
         apply(&fleet, "web", &of_tier("web", &fields)).await?;
         until_pool(&fleet, "web", "is understood", |status| {

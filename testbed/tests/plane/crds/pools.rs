@@ -219,7 +219,7 @@ fn waits() -> Vec<Told> {
         ),
         (
             "a drain of minutes of versions three days old",
-            json!({"versions": {"minAge": "72h"}, "soak": {"readyFor": "1h30m", "workloadsTimeout": "0s"},
+            json!({"versions": {"minAge": "72h"}, "verify": {"readyFor": "1h30m", "workloadsTimeout": "0s"},
                 "drain": {"timeout": "30m", "loadBalancerDelay": "90s", "respectDoNotDisrupt": true}}),
             Ok(()),
         ),
@@ -290,11 +290,11 @@ pub async fn defaults_appear(client: &Client) -> Result<()> {
     let expected = json!({"nodeSelector": {}, "priority": 1, "paused": false, "maxUnavailable": 1,
         "topology": {"topologyKey": "topology.kubernetes.io/zone", "mode": "Spread"},
         "drain": {"timeout": "15m", "loadBalancerDelay": "0s", "respectDoNotDisrupt": false},
-        "soak": {"readyFor": "1m", "workloadsTimeout": "15m"}});
+        "verify": {"readyFor": "1m", "workloadsTimeout": "15m"}});
     for spec in [
         json!({"nodeSelector": {}}),
         json!({"nodeSelector": {}, "priority": null, "paused": null, "maxUnavailable": null, "windows": null,
-            "topology": {"mode": null}, "drain": null, "soak": {}}),
+            "topology": {"mode": null}, "drain": null, "verify": {}}),
     ] {
         let (_, stored) = objects.make(PoolSpec, &spec).await?;
         ensure!(

@@ -93,7 +93,7 @@ fn each_change_of_a_pool_is_heeded_until_the_cordon() {
             "ExcludedFromLoadBalancers",
         ),
         (
-            json!({"soak": {"readyFor": "2h", "workloadsTimeout": "0s"}}),
+            json!({"verify": {"readyFor": "2h", "workloadsTimeout": "0s"}}),
             goes_on,
         ),
         (json!({"priority": 7}), goes_on),

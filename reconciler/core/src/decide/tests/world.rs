@@ -140,7 +140,7 @@ pub(super) fn idle() -> NodeView<'static> {
         },
         time: TimeFacts {
             exclusion_over: true,
-            soak_over: true,
+            verified: true,
             ..TimeFacts::default()
         },
         ..NodeView::nothing(SHADOW)

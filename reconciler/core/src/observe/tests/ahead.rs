@@ -46,7 +46,7 @@ fn readiness_two_hours_ahead_keeps_no_slot_and_fails_no_node() {
         ] {
             let observed = seen(&cluster, &POLICY, seconds, &mut ahead);
             let time = observed.views[0].time;
-            assert_eq!(time.soak_over, soaked, "{node} {agent} {seconds}");
+            assert_eq!(time.verified, soaked, "{node} {agent} {seconds}");
             assert!(
                 soaked || !time.step_overdue && next(&observed) == Some(later(60)),
                 "{node} {agent} {seconds}"

@@ -16,7 +16,7 @@ fn a_soak_begins_anew_after_a_not_ready() {
         let mut cluster = watched("2026-11-21T03:58:00Z", ready("True", Some(node_since)));
         put_agent(&mut cluster, "n", agent_since.is_some(), agent_since);
         let observed = observe_at(&cluster, &POLICY, NOW);
-        (observed.views[0].time.soak_over, next(&observed))
+        (observed.views[0].time.verified, next(&observed))
     };
     assert!(soaked(long_ago, Some(long_ago)).0);
     let away_in_between = soaked("2026-11-21T03:59:30Z", Some(long_ago));
@@ -75,7 +75,7 @@ fn the_clock_has_its_say_in_each_state() {
     let reports =
         |state: &str| json!({"current_state": state, "attempt": 2, "current_version": "1.0.0"});
     let overdue: Says = |time| time.step_overdue;
-    let soaked: Says = |time| time.soak_over;
+    let soaked: Says = |time| time.verified;
     let backing_off: Says = |time| time.backing_off;
     let staged = "StagedAndPerformedUpdate";
     let silent = json!({"current_state": "Idle", "attempt": 1, "current_version": "1.0.0"});

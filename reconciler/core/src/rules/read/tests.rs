@@ -85,13 +85,13 @@ fn what_is_not_understood_is_named_with_a_remedy() {
             "up to 168h",
         ),
         (
-            json!({"soak": {"readyFor": "1"}}),
-            "spec.soak.readyFor",
+            json!({"verify": {"readyFor": "1"}}),
+            "spec.verify.readyFor",
             "such as 24h or 1h30m",
         ),
         (
-            json!({"soak": {"workloadsTimeout": "8d"}}),
-            "spec.soak.workloadsTimeout",
+            json!({"verify": {"workloadsTimeout": "8d"}}),
+            "spec.verify.workloadsTimeout",
             "up to 168h",
         ),
         (
