@@ -45,7 +45,9 @@ pub fn manifest(more: &str) -> String {
         pool("canary", ""),
         pool(
             "web",
-            &format!("  maxUnavailable: {WEB_AT_ONCE}\n  after:\n  - {{pool: canary, soak: 5s}}\n"),
+            &format!(
+                "  maxUnavailable: {WEB_AT_ONCE}\n  dependsOn:\n  - {{pool: canary, soak: 5s}}\n"
+            ),
         ),
         pool(
             "db",

@@ -227,7 +227,7 @@ impl Default for Versions {
 
 /// A pool that goes first. It is done with a version once a node of it runs the version and none still wants it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct After {
+pub struct DependsOn {
     /// Name of the pool. A pool that does not exist is never done.
     #[schemars(with = "PoolName")]
     pub pool: String,

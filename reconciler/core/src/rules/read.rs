@@ -4,7 +4,7 @@ use std::fmt;
 
 use brupop_api::crds::{QUERY_MAX, is_dns_label};
 use brupop_api::names::DEFAULT_POOL;
-use brupop_api::pool::{self, After, BottlerocketPoolSpec, FIVE_FIELDS, Freeze, Window};
+use brupop_api::pool::{self, BottlerocketPoolSpec, DependsOn, FIVE_FIELDS, Freeze, Window};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use semver::Version;
@@ -62,7 +62,7 @@ impl Rules {
             .enumerate()
             .map(|(nth, freeze)| span(nth, freeze));
         let after = spec
-            .after
+            .depends_on
             .iter()
             .enumerate()
             .map(|(nth, after)| soak(nth, after));
@@ -99,7 +99,7 @@ impl Rules {
                 SignedDuration::ZERO,
                 AGE_MAX,
             )?,
-            after: after.collect::<Result<_, _>>()?,
+            depends_on: after.collect::<Result<_, _>>()?,
             topology: spec.topology.clone(),
             durations: StepDurations {
                 exclusion: step("spec.drain.loadBalancerDelay", &drain.load_balancer_delay)?,
@@ -158,9 +158,9 @@ fn span(nth: usize, freeze: &Freeze) -> Result<(Timestamp, Timestamp), Invalid> 
 fn soak(nth: usize, after: &After) -> Result<(String, SignedDuration), Invalid> {
     if after.pool == DEFAULT_POOL {
         let why = "no pool comes after the default pool; give its nodes a pool of their own";
-        return Err(Invalid::new(format!("spec.after[{nth}].pool"), why));
+        return Err(Invalid::new(format!("spec.dependsOn[{nth}].pool"), why));
     }
-    let field = format!("spec.after[{nth}].soak");
+    let field = format!("spec.dependsOn[{nth}].soak");
     Ok((
         after.pool.clone(),
         duration(field, &after.soak, SignedDuration::ZERO, AGE_MAX)?,

@@ -41,7 +41,7 @@ fn spec(pool: &str) -> Json {
             "drain": {"timeout": "15s"}, "verify": {"readyFor": "1s", "workloadsTimeout": "10s"}});
     if pool == "web" {
         spec["maxUnavailable"] = json!(3);
-        spec["after"] = json!([{"pool": "canary", "soak": "2s"}]);
+        spec["dependsOn"] = json!([{"pool": "canary", "soak": "2s"}]);
     }
     spec
 }

@@ -124,7 +124,7 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
         ),
         (
             "after",
-            Change::Spec(json!({"after": [{"pool": "nowhere"}]})),
+            Change::Spec(json!({"dependsOn": [{"pool": "nowhere"}]})),
             "WaitingForPool",
         ),
         ("gates", Change::Spec(json!({"gates": gate})), "GateUnknown"),

@@ -80,7 +80,7 @@ fn each_change_of_a_pool_is_heeded_until_the_cordon() {
         (json!({"versions": {"atLeast": "9.0.0"}}), closed),
         (json!({"versions": {"minAge": "72h"}}), closed),
         (json!({"versions": {"minAge": "1h"}}), goes_on),
-        (json!({"after": [{"pool": "canary"}]}), closed),
+        (json!({"dependsOn": [{"pool": "canary"}]}), closed),
         (
             json!({"windows": [{"schedule": "not at all", "duration": "1h"}]}),
             closed,

@@ -106,7 +106,7 @@ fn every_time_ahead_counts_from_its_first_sight() {
         let mut cluster = of_shadow(json!({}), json!({}));
         pool(
             "web",
-            json!({"after": [{"pool": "first", "soak": "600s"}], "versions": {"minAge": "600s"}}),
+            json!({"dependsOn": [{"pool": "first", "soak": "600s"}], "versions": {"minAge": "600s"}}),
         )
         .put(&mut cluster);
         pool(

@@ -70,8 +70,8 @@ fn what_is_not_understood_is_named_with_a_remedy() {
             "such as 24h",
         ),
         (
-            json!({"after": [{"pool": "a", "soak": "soon"}]}),
-            "spec.after[0].soak",
+            json!({"dependsOn": [{"pool": "a", "soak": "soon"}]}),
+            "spec.dependsOn[0].soak",
             "up to 2160h",
         ),
         (

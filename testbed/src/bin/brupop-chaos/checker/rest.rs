@@ -110,7 +110,7 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
                 .iter()
                 .filter(|(_, state)| text(&state.object, "/metadata/labels/tier") == "canary")
                 .filter(|(_, state)| !is_halted(record, Some(&state.object)));
-            // A pool that has no nodes, because all lost their label, is never done (docs/pools.md, `after`).
+            // A pool that has no nodes, because all lost their label, is never done (docs/pools.md, `dependsOn`).
             let mut versions = canaries
                 .filter_map(|(name, _)| objects.shadows.get(&shadow_of(name)))
                 .map(|shadow| text(shadow, "/status/current_version"))

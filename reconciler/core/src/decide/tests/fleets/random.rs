@@ -193,7 +193,7 @@ pub(super) fn pools(dice: &mut Dice<'_>) -> Vec<Value> {
                 "topology": {"mode": dice.one_of(&["OneAtATime", "Spread"])},
                 "drain": {"timeout": dice.one_of(&["15m", "1s"]), "loadBalancerDelay": dice.one_of(&["0s", "1h"])},
                 "verify": {"readyFor": dice.one_of(&["1m", "2h"]), "workloadsTimeout": dice.one_of(&["15m", "0s"])},
-                "after": if dice.rarely(4) { vec![json!({"pool": format!("p{}", 1 - nth), "soak": soak})] } else { vec![] },
+                "dependsOn": if dice.rarely(4) { vec![json!({"pool": format!("p{}", 1 - nth), "soak": soak})] } else { vec![] },
                 "gates": dice.one_of(&[&[][..], &[], &[], &[], &["Open"], &["Open", "Closed"], &["Unknown"]])
                     .iter().map(|state| gate(state)).collect::<Vec<_>>(),
             });
