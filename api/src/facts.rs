@@ -27,7 +27,7 @@ pub struct SpecFacts<'a> {
     pub attempt: Option<u64>,
     pub leader_term: Option<u64>,
     pub baseline_boot_id: Option<&'a str>,
-    pub reboot_from_boot_id: Option<&'a str>,
+    pub reboot_granted_boot_id: Option<&'a str>,
     pub failures: Option<&'a Failures>,
 }
 
@@ -43,7 +43,7 @@ pub struct StatusFacts<'a> {
     pub attempt: Option<u64>,
     pub boot_id: Option<&'a str>,
     pub staged: Option<&'a Staged>,
-    pub reboot_requested: Option<&'a str>,
+    pub reboot_claimed_boot_id: Option<&'a str>,
     pub problem: Option<Problem>,
     pub problem_since: Option<&'a str>,
     pub message: Option<&'a str>,
@@ -80,7 +80,7 @@ impl<'a> ShadowFacts<'a> {
                 attempt: spec.attempt,
                 leader_term: spec.leader_term,
                 baseline_boot_id: spec.baseline_boot_id.as_deref(),
-                reboot_from_boot_id: spec.reboot_from_boot_id.as_deref(),
+                reboot_granted_boot_id: spec.reboot_granted_boot_id.as_deref(),
                 failures: spec.failures.as_ref(),
             },
             status: status.map_or_else(StatusFacts::default, |status| StatusFacts {
@@ -92,7 +92,7 @@ impl<'a> ShadowFacts<'a> {
                 attempt: status.attempt,
                 boot_id: status.boot_id.as_deref(),
                 staged: status.staged.as_ref(),
-                reboot_requested: status.reboot_requested.as_deref(),
+                reboot_claimed_boot_id: status.reboot_claimed_boot_id.as_deref(),
                 problem: status.problem,
                 problem_since: status.problem_since.as_deref(),
                 message: status.message.as_deref(),
@@ -113,8 +113,8 @@ impl<'a> ShadowFacts<'a> {
 
     /// Has the agent claimed the reboot that is granted?
     pub fn is_claimed(&self) -> bool {
-        self.spec.reboot_from_boot_id.is_some()
-            && self.spec.reboot_from_boot_id == self.status.reboot_requested
+        self.spec.reboot_granted_boot_id.is_some()
+            && self.spec.reboot_granted_boot_id == self.status.reboot_claimed_boot_id
     }
 
     /// The version to update to, if there is one.

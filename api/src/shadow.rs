@@ -113,7 +113,7 @@ pub struct BottlerocketShadowSpec {
     /// The grant: the node was drained in this boot, so the agent may reboot it from this boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BootId")]
-    pub reboot_from_boot_id: Option<String>,
+    pub reboot_granted_boot_id: Option<String>,
     /// The last failed attempt since the last success; absent if there is none. The node backs off from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<Failures>,
@@ -201,7 +201,7 @@ pub struct BottlerocketShadowStatus {
     /// The claim: the agent is about to reboot, or has rebooted, from this boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BootId")]
-    pub reboot_requested: Option<String>,
+    pub reboot_claimed_boot_id: Option<String>,
     /// What is wrong, in one word, for decisions; `message` has the sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,

@@ -334,7 +334,7 @@ impl Config {
             Some(Safeguard::Generation) => field == Field::Generation && object != Object::Ledger,
             Some(Safeguard::Pause) => field == Field::Generation && object == Object::Ledger,
             Some(Safeguard::Slots) => field == Field::Slots,
-            Some(Safeguard::Claim) => field == Field::StatusRebootRequested,
+            Some(Safeguard::Claim) => field == Field::StatusRebootClaimedBootId,
             Some(Safeguard::Marker) => field == Field::Marker,
             _ => false,
         };

@@ -76,7 +76,7 @@ fn spec_rows() -> Vec<Row> {
         numbers(Field::SpecAttempt),
         numbers(Field::SpecLeaderTerm),
         texts(Field::SpecBaselineBootId),
-        texts(Field::SpecRebootFromBootId),
+        texts(Field::SpecRebootGrantedBootId),
         (Field::SpecFailures, failures(1), failures(2)),
     ]
 }
@@ -97,7 +97,7 @@ fn status_rows() -> Vec<Row> {
         numbers(Field::StatusAttempt),
         texts(Field::StatusBootId),
         (Field::StatusStaged, staged(true), staged(false)),
-        texts(Field::StatusRebootRequested),
+        texts(Field::StatusRebootClaimedBootId),
         (
             Field::StatusProblem,
             Value::Problem(Problem::StepFailed),

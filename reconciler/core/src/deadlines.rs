@@ -325,7 +325,7 @@ impl Clock<'_> {
             ready,
             ..
         } = *times;
-        let granted = shadow.spec.reboot_from_boot_id.is_some();
+        let granted = shadow.spec.reboot_granted_boot_id.is_some();
         let emptying = if granted {
             SignedDuration::ZERO
         } else {

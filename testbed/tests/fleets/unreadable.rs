@@ -128,7 +128,7 @@ async fn what_cannot_be_undone_is_told() -> Result<()> {
         .get(&shadow_name(&first))
         .await?
         .spec
-        .reboot_from_boot_id;
+        .reboot_granted_boot_id;
     // Nobody puts the node back into service before its kubelet has written this time.
     fleet.signal("reconciler", Signal::STOP);
     let nodes = Api::<Node>::all(fleet.client());

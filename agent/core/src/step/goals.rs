@@ -90,8 +90,8 @@ impl<'a> StepInput<'_, 'a> {
         if self.shadow.reports(State::ErrorReset) {
             return NextAction::Wait;
         }
-        let claim = self.shadow.status.reboot_requested;
-        let granted = self.shadow.spec.reboot_from_boot_id;
+        let claim = self.shadow.status.reboot_claimed_boot_id;
+        let granted = self.shadow.spec.reboot_granted_boot_id;
         if claim.is_some_and(|claim| claim != self.host.boot_id && granted == Some(claim)) {
             report.failure(&self.fell_back());
             self.keep_cause(report);
@@ -265,7 +265,7 @@ impl<'a> StepInput<'_, 'a> {
         let spec = &self.shadow.spec;
         self.shadow
             .status
-            .reboot_requested
+            .reboot_claimed_boot_id
             .is_some_and(|claim| claim != self.host.boot_id)
             && spec
                 .failures

@@ -54,8 +54,8 @@ fn state<'a>(fleet: &FleetFacts<'a>, state: State) -> [(Field<'a>, Value<'a>); 2
 /// would have every grant refused, until the deadline, for an agent that never removes a spent claim.
 fn claim_as_read<'a>(shadow: &ShadowFacts<'a>) -> (Field<'a>, Value<'a>) {
     (
-        Field::StatusRebootRequested,
-        Value::text_or_absent(shadow.status.reboot_requested),
+        Field::StatusRebootClaimedBootId,
+        Value::text_or_absent(shadow.status.reboot_claimed_boot_id),
     )
 }
 
@@ -71,7 +71,7 @@ pub(super) fn stage<'a>(
         (Field::SpecVersion, Value::text(version)),
         (Field::SpecAttempt, Value::Number(slot.attempt)),
         (Field::SpecBaselineBootId, Value::text(node.boot_id)),
-        (Field::SpecRebootFromBootId, Value::Absent),
+        (Field::SpecRebootGrantedBootId, Value::Absent),
     ];
     spec(
         fleet,
@@ -134,7 +134,7 @@ pub(super) fn grant<'a>(
         ],
         state(fleet, State::RebootedIntoUpdate)
             .into_iter()
-            .chain([(Field::SpecRebootFromBootId, Value::text(node.boot_id))]),
+            .chain([(Field::SpecRebootGrantedBootId, Value::text(node.boot_id))]),
     )
 }
 
@@ -154,7 +154,7 @@ pub(super) fn withdraw_grant<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a
         fleet,
         shadow,
         [claim_as_read(shadow)],
-        [(Field::SpecRebootFromBootId, Value::Absent)],
+        [(Field::SpecRebootGrantedBootId, Value::Absent)],
     )
 }
 
@@ -172,7 +172,7 @@ pub(super) fn monitor<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> W
 /// The update is a success.
 pub(super) fn finish<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Write<'a> {
     let sets = [
-        (Field::SpecRebootFromBootId, Value::Absent),
+        (Field::SpecRebootGrantedBootId, Value::Absent),
         (Field::SpecBaselineBootId, Value::Absent),
         (Field::SpecFailures, Value::Absent),
     ];
@@ -193,7 +193,7 @@ pub(super) fn abort<'a>(
     failed_on: Option<&str>,
 ) -> Write<'a> {
     let mut sets = vec![
-        (Field::SpecRebootFromBootId, Value::Absent),
+        (Field::SpecRebootGrantedBootId, Value::Absent),
         (Field::SpecBaselineBootId, Value::Absent),
     ];
     if why.is_failure() {

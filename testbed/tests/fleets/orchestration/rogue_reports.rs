@@ -163,11 +163,13 @@ async fn claims_its_reboot(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
     let another = "11111111-2222-4333-8444-555555555555";
     rogue
         .assert_refused(
-            json!({"reboot_requested": another, "boot_id": another}),
+            json!({"reboot_claimed_boot_id": another, "boot_id": another}),
             "agent-claim",
         )
         .await?;
-    rogue.report(json!({"reboot_requested": granted})).await?;
+    rogue
+        .report(json!({"reboot_claimed_boot_id": granted}))
+        .await?;
     fleet
         .until_node("node-3", "is overdue", |seen| {
             seen.reason == "RebootOverdue"

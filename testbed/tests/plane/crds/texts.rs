@@ -76,8 +76,8 @@ fn refused_of_shadows() -> Vec<Row> {
         (
             "a boot id in colour",
             ShadowSpec,
-            json!({"reboot_from_boot_id": "\u{1b}[31mb"}),
-            "reboot_from_boot_id",
+            json!({"reboot_granted_boot_id": "\u{1b}[31mb"}),
+            "reboot_granted_boot_id",
         ),
         (
             "a time with more behind it",

@@ -18,7 +18,7 @@ const SHADOW_FIELDS: [Field<'static>; 10] = [
     Field::SpecAttempt,
     Field::SpecLeaderTerm,
     Field::SpecBaselineBootId,
-    Field::SpecRebootFromBootId,
+    Field::SpecRebootGrantedBootId,
     Field::SpecFailures,
 ];
 const NODE_FIELDS: [Field<'static>; 10] = [

@@ -240,14 +240,14 @@ fn idle_after_success_and_after_failure() {
             status.state_transition_failure_timestamp = Some(NOW.into());
             (status.problem, status.message) =
                 (Some(Problem::StepFailed), Some("prepare failed".into()));
-            status.reboot_requested = Some(BOOT.into());
+            status.reboot_claimed_boot_id = Some(BOOT.into());
         })
     };
     check! {
         "success": old(Updates::Unknown), crashed(None), fresh()
-            => "Idle -StatusRebootRequested CrashCount -FailureTimestamp -StatusProblem -StatusMessage";
+            => "Idle -StatusRebootClaimedBootId CrashCount -FailureTimestamp -StatusProblem -StatusMessage";
         "failure": old(Updates::Unknown), crashed(Some(Failures::default())), fresh()
-            => "Idle -StatusRebootRequested";
+            => "Idle -StatusRebootClaimedBootId";
     }
 }
 
@@ -261,7 +261,7 @@ fn idle_reports_once_that_the_host_fell_back() {
                 ..Failures::default()
             });
             status.current_state = Some(state);
-            status.reboot_requested = Some(claim.into());
+            status.reboot_claimed_boot_id = Some(claim.into());
         })
     };
     let staged = State::StagedAndPerformedUpdate;
@@ -269,14 +269,14 @@ fn idle_reports_once_that_the_host_fell_back() {
     check! {
         "not yet said": fallen, given_up(1, BOOT, staged), fresh()
             => "StatusBootId StepFailed \"the host fell back to 1.19.4 when it rebooted\" CrashCount FailureTimestamp \
-                Idle -StatusRebootRequested";
+                Idle -StatusRebootClaimedBootId";
         "said": fallen, given_up(1, BOOT, State::ErrorReset), fresh()
-            => "StatusBootId Idle -StatusRebootRequested";
+            => "StatusBootId Idle -StatusRebootClaimedBootId";
         "given up before the reboot": host(OLD, BOOT, Updates::Unknown), given_up(1, BOOT, staged), fresh()
-            => "Idle -StatusRebootRequested";
+            => "Idle -StatusRebootClaimedBootId";
         "in the new version": host(NEW, NEXT_BOOT, Updates::Unknown), given_up(1, BOOT, staged), fresh()
-            => "CurrentVersion StatusBootId Idle -StatusRebootRequested -TargetVersion";
+            => "CurrentVersion StatusBootId Idle -StatusRebootClaimedBootId -TargetVersion";
         "an earlier attempt failed": fallen, given_up(0, BOOT, staged), fresh()
-            => "StatusBootId Idle -StatusRebootRequested";
+            => "StatusBootId Idle -StatusRebootClaimedBootId";
     }
 }

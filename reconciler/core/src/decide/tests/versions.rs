@@ -254,7 +254,7 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     );
     assert!(counted.halted.is_some());
 
-    let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_requested = None);
+    let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_claimed_boot_id = None);
     assert_eq!(
         record(&fleet(), None, &[unclaimed]),
         None,
@@ -289,7 +289,7 @@ fn an_absent_host_counts_and_keeps_its_slot() {
 fn a_deleted_node_counts_if_lost_before() {
     let away = away().with(|view| view.time.not_ready_for_long = true);
     let soon = away.with(|view| view.time.not_ready_for_long = false);
-    let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_requested = None);
+    let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_claimed_boot_id = None);
     let leaving = away.with_node(|node| node.leaving = true);
     let ready = away.with_node(|node| node.ready = true);
     // Another machine under the same name: before its shadow is made again, and after.

@@ -173,8 +173,8 @@ pub(super) fn staged() -> NodeView<'static> {
 /// Its reboot is granted, and claimed or not.
 pub(super) fn granted(claimed: bool) -> NodeView<'static> {
     updating(RebootedIntoUpdate, StagedAndPerformedUpdate).with_shadow(|shadow| {
-        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
-        shadow.status.reboot_requested = claimed.then_some(FIRST_BOOT);
+        shadow.spec.reboot_granted_boot_id = Some(FIRST_BOOT);
+        shadow.status.reboot_claimed_boot_id = claimed.then_some(FIRST_BOOT);
     })
 }
 

@@ -58,7 +58,7 @@ fn readiness_two_hours_ahead_keeps_no_slot_and_fails_no_node() {
 #[test]
 fn host_back_with_clock_ahead_has_normal_time_to_report() {
     let spec = json!({"state": "RebootedIntoUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
-        "attempt": 7, "reboot_from_boot_id": "b"});
+        "attempt": 7, "reboot_granted_boot_id": "b"});
     let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7});
     let cluster = cluster(
         [("n", ready("True", Some(AHEAD)))],

@@ -53,7 +53,7 @@ fn a_soak_begun_anew_has_its_time() {
 #[test]
 fn a_late_host_has_time_to_report() {
     let spec = json!({"state": "RebootedIntoUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
-        "attempt": 7, "reboot_from_boot_id": "b"});
+        "attempt": 7, "reboot_granted_boot_id": "b"});
     let overdue = |node: Value| {
         let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7});
         let cluster = cluster([("n", node)], [("brs-n", spec.clone(), status)]);
@@ -82,7 +82,7 @@ fn the_clock_has_its_say_in_each_state() {
     let mut failed = since("Idle");
     failed["failures"] = json!({"count": 3, "attempt": 2, "at": NOW, "reason": "FellBack"});
     let mut granted = since("RebootedIntoUpdate");
-    granted["reboot_from_boot_id"] = json!("boot-1");
+    granted["reboot_granted_boot_id"] = json!("boot-1");
     let failures = Failures {
         count: 3,
         ..Failures::default()

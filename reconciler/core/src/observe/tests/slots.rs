@@ -82,7 +82,7 @@ fn what_cannot_be_read_counts_against_no_version() {
     let away = |more: Value| with(ready("False", None), &more);
     let annotated = |key: &str, value: &str| away(annotated(key, value));
     let rebooting = json!({"state": "RebootedIntoUpdate", "version": "1.20.0", "attempt": 1,
-        "state_transition_timestamp": NOW, "reboot_from_boot_id": "boot-1"});
+        "state_transition_timestamp": NOW, "reboot_granted_boot_id": "boot-1"});
     let failures = json!({"count": 1, "attempt": 1, "at": NOW, "reason": "NotReady"});
     let given_up = json!({"state": "Idle", "version": "1.20.0", "attempt": 1, "failures": failures,
         "state_transition_timestamp": NOW});
@@ -122,7 +122,7 @@ fn what_cannot_be_read_counts_against_no_version() {
     ] {
         let mut cluster = held(spec, NOW);
         super::node("n", node).put(&mut cluster);
-        let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 1, "reboot_requested": "boot-1"});
+        let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 1, "reboot_claimed_boot_id": "boot-1"});
         shadow("brs-n", spec.clone(), status).put(&mut cluster);
         let mut observed = observe_at(&cluster, &POLICY, "2026-11-22T04:00:00Z");
         observed.fleet.ledger_term = Some(observed.fleet.term);
