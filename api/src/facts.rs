@@ -1,7 +1,7 @@
 //! What decisions need of a shadow, borrowed and small: the same view for agent, reconciler and model.
 
 use crate::problem::Problem;
-use crate::shadow::{BottlerocketShadow, Failures, Staged, State};
+use crate::shadow::{BottlerocketShadow, LastFailure, Staged, State};
 
 /// A shadow as decisions see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct SpecFacts<'a> {
     pub leader_term: Option<u64>,
     pub baseline_boot_id: Option<&'a str>,
     pub reboot_granted_boot_id: Option<&'a str>,
-    pub failures: Option<&'a Failures>,
+    pub last_failure: Option<&'a LastFailure>,
 }
 
 /// The status as decisions see it; see [`crate::BottlerocketShadowStatus`] for the fields.
@@ -53,7 +53,7 @@ impl SpecFacts<'_> {
     /// Whether this number, which a person has written ([`crate::names::RETRY_ANNOTATION`]), ends the back-off after the last
     /// failure: it is of the attempt that failed, or of a later one that has not failed.
     pub fn is_retried(&self, retry: Option<u64>) -> bool {
-        self.failures
+        self.last_failure
             .is_some_and(|failures| retry >= Some(failures.attempt) && retry <= self.attempt)
     }
 }
@@ -81,7 +81,7 @@ impl<'a> ShadowFacts<'a> {
                 leader_term: spec.leader_term,
                 baseline_boot_id: spec.baseline_boot_id.as_deref(),
                 reboot_granted_boot_id: spec.reboot_granted_boot_id.as_deref(),
-                failures: spec.failures.as_ref(),
+                last_failure: spec.last_failure.as_ref(),
             },
             status: status.map_or_else(StatusFacts::default, |status| StatusFacts {
                 current_version: status.current_version.as_deref(),

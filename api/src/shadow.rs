@@ -116,7 +116,7 @@ pub struct BottlerocketShadowSpec {
     pub reboot_granted_boot_id: Option<String>,
     /// The last failed attempt since the last success; absent if there is none. The node backs off from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failures: Option<Failures>,
+    pub last_failure: Option<LastFailure>,
 }
 
 impl Readable for BottlerocketShadow {
@@ -145,7 +145,7 @@ impl Readable for BottlerocketShadow {
 
 /// The last failed attempt since the last success.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Failures {
+pub struct LastFailure {
     /// When it failed.
     #[schemars(with = "Time")]
     pub at: String,

@@ -198,7 +198,7 @@ pub(crate) fn retry(
     let attempt = match shadow {
         None => Err("it has no shadow that can be read"),
         Some(shadow) if shadow.spec.state != State::Idle => Err("it is being updated"),
-        Some(shadow) if shadow.spec.failures.is_none() && !backs_off(shadow) => {
+        Some(shadow) if shadow.spec.last_failure.is_none() && !backs_off(shadow) => {
             Err("no attempt has failed since its last success")
         }
         Some(shadow) => shadow.spec.attempt.ok_or("it has made no attempt"),

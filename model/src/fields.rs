@@ -95,7 +95,7 @@ impl Fields for Shadow {
             Field::StatusMessage => Value::text_or_absent(self.message),
             // Left out of the model.
             Field::SpecTransitionTimestamp
-            | Field::SpecFailures
+            | Field::SpecLastFailure
             | Field::CrashCount
             | Field::FailureTimestamp
             | Field::StatusProblemSince => Value::Absent,
@@ -111,8 +111,8 @@ impl Fields for Shadow {
             Field::SpecLeaderTerm => self.term = to_number(value),
             Field::SpecBaselineBootId => self.baseline = index_in(&BOOTS, value),
             Field::SpecRebootGrantedBootId => self.grant = index_in(&BOOTS, value),
-            Field::SpecFailures => {
-                let Value::Failures(failures) = value else {
+            Field::SpecLastFailure => {
+                let Value::LastFailure(failures) = value else {
                     return self.failures = None;
                 };
                 self.failures = Some(Failed {

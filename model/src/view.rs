@@ -52,7 +52,7 @@ pub(crate) fn shadow(shadow: &Shadow) -> ShadowFacts<'static> {
             leader_term: shadow.term.map(u64::from),
             baseline_boot_id: shadow.baseline.map(boot),
             reboot_granted_boot_id: shadow.grant.map(boot),
-            failures: shadow.failures.map(tables::failures),
+            last_failure: shadow.failures.map(tables::failures),
         },
         status: StatusFacts {
             current_version: shadow.current_version.map(version),

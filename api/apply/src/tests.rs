@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::slice;
 
 use brupop_api::fleet::{Slot, VersionRecord};
-use brupop_api::shadow::{Failures, Staged};
+use brupop_api::shadow::{LastFailure, Staged};
 use brupop_api::{
     BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, BottlerocketShadowSpec, Marker,
     Object, Problem, State, names,
@@ -64,9 +64,9 @@ fn records(field: Field<'static>) -> Row {
 
 fn spec_rows() -> Vec<Row> {
     let failures = |count| {
-        Value::Failures(Failures {
+        Value::LastFailure(LastFailure {
             count,
-            ..Failures::default()
+            ..LastFailure::default()
         })
     };
     vec![
@@ -77,7 +77,7 @@ fn spec_rows() -> Vec<Row> {
         numbers(Field::SpecLeaderTerm),
         texts(Field::SpecBaselineBootId),
         texts(Field::SpecRebootGrantedBootId),
-        (Field::SpecFailures, failures(1), failures(2)),
+        (Field::SpecLastFailure, failures(1), failures(2)),
     ]
 }
 

@@ -22,7 +22,7 @@ pub enum Field<'a> {
     SpecBaselineBootId,
     /// The grant.
     SpecRebootGrantedBootId,
-    SpecFailures,
+    SpecLastFailure,
     CurrentVersion,
     TargetVersion,
     CurrentState,
@@ -87,7 +87,7 @@ pub(super) enum Kind {
     State,
     Problem,
     Staged,
-    Failures,
+    LastFailure,
     Marker,
     Slot,
     Slots,
@@ -167,7 +167,7 @@ impl<'a> Field<'a> {
             Self::SpecRebootGrantedBootId => {
                 at(Part::Spec, Kind::Text, "/spec/reboot_granted_boot_id")
             }
-            Self::SpecFailures => at(Part::Spec, Kind::Failures, "/spec/failures"),
+            Self::SpecLastFailure => at(Part::Spec, Kind::LastFailure, "/spec/last_failure"),
             Self::CurrentVersion => at(Part::Status, Kind::Text, "/status/current_version"),
             Self::TargetVersion => at(Part::Status, Kind::Text, "/status/target_version"),
             Self::CurrentState => at(Part::Status, Kind::State, "/status/current_state"),
@@ -233,7 +233,7 @@ impl<'a> Field<'a> {
             Kind::State => Value::State(parsed(found)?),
             Kind::Problem => Value::Problem(parsed(found)?),
             Kind::Staged => Value::Staged(parsed(found)?),
-            Kind::Failures => Value::Failures(parsed(found)?),
+            Kind::LastFailure => Value::LastFailure(parsed(found)?),
             Kind::Slot => Value::Slot(parsed(found)?),
             Kind::Slots => Value::Slots(Cow::Owned(parsed(found)?)),
             Kind::Record => Value::VersionRecord(parsed(found)?),

@@ -154,7 +154,7 @@ fn retry_names_the_attempt_that_failed() {
     let failed = |state: &str| {
         item(
             "node-0",
-            json!({"spec": {"state": state, "attempt": 5, "failures": failures}}),
+            json!({"spec": {"state": state, "attempt": 5, "last_failure": failures}}),
         )
         .body
         .unwrap()

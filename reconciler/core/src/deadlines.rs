@@ -36,7 +36,7 @@ const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
 pub const TRANSITION: &str = "state_transition_timestamp";
 /// The field of a marker that says since when its Node is excluded from load balancers, as [`Ahead`] names it.
 pub const EXCLUDED: &str = "excluded_at";
-const FAILED: &str = "failures.at";
+const FAILED: &str = "last_failure.at";
 const DRAIN_STARTED: &str = "drain_started_at";
 
 /// A node that is monitored may be Ready, or not, for this many spells in a row, each as long as one may last.
@@ -376,7 +376,7 @@ impl Clock<'_> {
 
     /// Does the node wait because its last attempt failed, or ended without success not long ago?
     fn backing_off(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
-        if let Some(failures) = shadow.spec.failures
+        if let Some(failures) = shadow.spec.last_failure
             && !shadow.spec.is_retried(times.retry)
         {
             let wait = back_off(times.durations.back_off_base, failures, shadow.uid);
@@ -387,7 +387,7 @@ impl Clock<'_> {
         }
         let failed = shadow
             .spec
-            .failures
+            .last_failure
             .is_some_and(|failures| Some(failures.attempt) == shadow.spec.attempt);
         let succeeded = shadow.spec.version == shadow.status.current_version;
         shadow.spec.attempt.is_some()

@@ -153,7 +153,7 @@ fn result(slot: &Slot, view: Option<&NodeView<'_>>) -> &'static str {
     };
     let failure = shadow
         .spec
-        .failures
+        .last_failure
         .filter(|failures| failures.attempt == slot.attempt);
     if let Some(failure) = failure {
         return Abort::of_word(&failure.reason).map_or(OTHER, |abort| abort.as_str());

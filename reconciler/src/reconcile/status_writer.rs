@@ -286,7 +286,7 @@ impl Reconciler {
                 let (spec, base) = (&shadow.spec, self.policy.durations.back_off_base);
                 let (node, uid) = (view.node?.name, shadow.metadata.uid.as_deref()?);
                 let failed = |failures| back_off_text(node, failures, base, uid, &known.ahead, now);
-                spec.failures.as_ref().and_then(failed).or_else(|| {
+                spec.last_failure.as_ref().and_then(failed).or_else(|| {
                     // A leader that was not there reads it from the condition that an earlier one has written.
                     let told = || {
                         let told = told_progress(shadow).filter(|told| tells_why(&told.reason))?;

@@ -94,7 +94,7 @@ async fn tenants_and_nodes_stop_nobody() -> Result<()> {
         "the odd node was rebooted"
     );
     let shadow = fleet.shadows().get("brs-node-1").await?;
-    let failure = shadow.spec.failures.map(|failures| failures.reason);
+    let failure = shadow.spec.last_failure.map(|failures| failures.reason);
     ensure!(
         failure.as_deref() == Some("NodeChangesDenied"),
         "{failure:?}"

@@ -56,7 +56,7 @@ impl<'a> StepInput<'_, 'a> {
         report.state(State::Idle);
         report.staged(self.prefetched());
         report.claim(None);
-        if self.shadow.spec.failures.is_none() {
+        if self.shadow.spec.last_failure.is_none() {
             report.no_failures();
         }
         self.report_idle_problem(report);
@@ -268,7 +268,7 @@ impl<'a> StepInput<'_, 'a> {
             .reboot_claimed_boot_id
             .is_some_and(|claim| claim != self.host.boot_id)
             && spec
-                .failures
+                .last_failure
                 .is_some_and(|failures| Some(failures.attempt) == spec.attempt)
             && !self.runs_wanted()
             && !self.shadow.reports(State::ErrorReset)

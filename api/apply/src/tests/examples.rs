@@ -16,7 +16,7 @@ fn each_field_has_its_place() {
         "state": "MonitoringUpdate", "state_transition_timestamp": "SpecTransitionTimestamp",
         "version": "SpecVersion", "attempt": 11, "leader_term": 14, "baseline_boot_id": "SpecBaselineBootId",
         "reboot_granted_boot_id": "SpecRebootGrantedBootId",
-        "failures": {"count": 1, "attempt": 0, "at": "", "reason": ""},
+        "last_failure": {"count": 1, "attempt": 0, "at": "", "reason": ""},
     });
     let status = json!({
         "current_version": "CurrentVersion", "target_version": "TargetVersion",

@@ -2,7 +2,7 @@
 //! so that no condition is written again for it.
 
 use brupop_api::names::DEFAULT_POOL;
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use jiff::{SignedDuration, Timestamp, Unit};
 
 use super::{FAILED, OTHER_TARGET_BACK_OFF, back_off};
@@ -13,7 +13,7 @@ use crate::times::Ahead;
 /// be read.
 pub fn back_off_text(
     node: &str,
-    failures: &Failures,
+    failures: &LastFailure,
     base: SignedDuration,
     uid: &str,
     ahead: &Ahead,
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_node_says_until_when_it_waits() {
-        let failures = |count| Failures {
+        let failures = |count| LastFailure {
             count,
             attempt: 7,
             at: "2026-11-21T04:00:00.250Z".into(),
@@ -159,7 +159,7 @@ mod tests {
         let now = "2026-11-21T04:01:00Z".parse().unwrap();
         let base = SignedDuration::from_mins(2);
         let text =
-            |failures: &Failures, now| back_off_text("n", failures, base, "", Ahead::NONE, now);
+            |failures: &LastFailure, now| back_off_text("n", failures, base, "", Ahead::NONE, now);
         let event = |count| text(&failures(count), now);
         let once = "it failed once, the last time at 2026-11-21T04:00:00.250Z (FellBack: the host came back), and waits until ";
         let once = event(1)
@@ -189,7 +189,7 @@ mod tests {
             given_up(Some("(NodePaused): a person paused this node")),
             format!("{paused}{end}")
         );
-        assert_eq!(text(&Failures::default(), now), None, "no time");
+        assert_eq!(text(&LastFailure::default(), now), None, "no time");
         assert_eq!(
             text(&failures(1), "2026-11-21T04:03:00Z".parse().unwrap()),
             None,

@@ -1,5 +1,5 @@
 //! Why a node moves, or why not; and why updates are given up: stable words for conditions, metrics, alerts and
-//! `failures.reason`, each with a sentence for people.
+//! `last_failure.reason`, each with a sentence for people.
 
 use std::borrow::Cow;
 use std::fmt;

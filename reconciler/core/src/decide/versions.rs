@@ -162,7 +162,7 @@ impl<'a> VersionRecords<'a> {
         self.finished = true;
         let failure = shadow
             .spec
-            .failures
+            .last_failure
             .filter(|failures| failures.attempt == slot.attempt);
         if let Some(failure) = failure {
             let record = fleet.versions.get(version);
@@ -238,7 +238,7 @@ impl<'a> VersionRecords<'a> {
             shadow.spec.state == State::RebootedIntoUpdate && !node.ready && view.time.step_overdue;
         let failure = shadow
             .spec
-            .failures
+            .last_failure
             .filter(|failures| failures.attempt == slot.attempt);
         match failure {
             Some(failure) if Abort::is_corroborated(&failure.reason) => {

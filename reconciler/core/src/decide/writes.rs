@@ -11,7 +11,7 @@ use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::printable::printable;
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use brupop_api::{
     BottlerocketShadow, BottlerocketShadowSpec, Field, Marker, Object, State, Value, Write, names,
 };
@@ -174,7 +174,7 @@ pub(super) fn finish<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Wr
     let sets = [
         (Field::SpecRebootGrantedBootId, Value::Absent),
         (Field::SpecBaselineBootId, Value::Absent),
-        (Field::SpecFailures, Value::Absent),
+        (Field::SpecLastFailure, Value::Absent),
     ];
     spec(
         fleet,
@@ -198,10 +198,10 @@ pub(super) fn abort<'a>(
     ];
     if why.is_failure() {
         let message = failed_on.map_or_else(|| why.to_string(), |on| format!("{why}: {on}"));
-        let failures = Failures {
+        let failures = LastFailure {
             count: shadow
                 .spec
-                .failures
+                .last_failure
                 .map_or(0, |failures| failures.count)
                 .saturating_add(1),
             attempt: shadow.spec.attempt.unwrap_or(0),
@@ -209,7 +209,7 @@ pub(super) fn abort<'a>(
             reason: why.as_str().to_owned(),
             message: printable(&message, MESSAGE_MAX).into_owned(),
         };
-        sets.push((Field::SpecFailures, Value::Failures(failures)));
+        sets.push((Field::SpecLastFailure, Value::LastFailure(failures)));
     }
     spec(
         fleet,

@@ -219,7 +219,7 @@ fn what_was_not_seen_to_begin_is_not_counted() {
 #[test]
 fn each_end_of_an_update_has_its_word() {
     let failed = |attempt: u64, reason: &str| {
-        json!({"spec": {"failures":
+        json!({"spec": {"last_failure":
         {"count": 1, "attempt": attempt, "at": minute(20), "reason": reason}}})
     };
     let slot = |change: Value| json!({"slots": {"brs-n": change}});

@@ -129,7 +129,7 @@ async fn says_it_has_rebooted(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
         .await?;
     let spec = rogue.wait_for_spec(Idle, 1).await?;
     ensure!(
-        spec.failures
+        spec.last_failure
             .as_ref()
             .is_some_and(|it| it.reason == "DeadlineExceeded"),
         "{spec:?}"
@@ -183,7 +183,7 @@ async fn never_answers(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
     rogue.wait_for_spec(StagedAndPerformedUpdate, 1).await?;
     let spec = rogue.wait_for_spec(Idle, 1).await?;
     ensure!(
-        spec.failures
+        spec.last_failure
             .as_ref()
             .is_some_and(|it| it.reason == "DeadlineExceeded"),
         "{spec:?}"
@@ -208,7 +208,7 @@ async fn fails_again_and_again(rogue: &RogueAgent) -> Result<()> {
             .await?;
         let spec = rogue.wait_for_spec(Idle, attempt).await?;
         ensure!(
-            spec.failures
+            spec.last_failure
                 .as_ref()
                 .is_some_and(|it| (it.count, it.reason.as_str()) == (attempt, "StepFailed")),
             "{spec:?}"

@@ -164,9 +164,9 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
         );
         let shadow = fleet.shadows().get(&format!("brs-{node}")).await?;
         ensure!(
-            shadow.spec.failures.is_none(),
+            shadow.spec.last_failure.is_none(),
             "{tier}: that is no failure: {:?}",
-            shadow.spec.failures
+            shadow.spec.last_failure
         );
     }
     let said = fleet.progressing("node-2").await?.message;

@@ -350,7 +350,7 @@ async fn soaks_on(
         shadows
             .items
             .iter()
-            .all(|shadow| shadow.spec.failures.is_none()),
+            .all(|shadow| shadow.spec.last_failure.is_none()),
         "that is no failure"
     );
     ensure!(

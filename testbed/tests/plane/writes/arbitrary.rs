@@ -19,7 +19,7 @@ const SHADOW_FIELDS: [Field<'static>; 10] = [
     Field::SpecLeaderTerm,
     Field::SpecBaselineBootId,
     Field::SpecRebootGrantedBootId,
-    Field::SpecFailures,
+    Field::SpecLastFailure,
 ];
 const NODE_FIELDS: [Field<'static>; 10] = [
     Field::Uid,

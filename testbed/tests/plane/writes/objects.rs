@@ -73,7 +73,7 @@ pub fn shadow() -> impl Strategy<Value = Json> {
         ("leader_term", some_of(&numbers())),
         ("baseline_boot_id", some_of(&boots)),
         ("reboot_granted_boot_id", some_of(&boots)),
-        ("failures", or_null(&failures)),
+        ("last_failure", or_null(&failures)),
     ]);
     let condition = json!({"type": "Progressing", "status": "False", "reason": "NoUpdate", "message": "",
         "lastTransitionTime": TIMES[0]});

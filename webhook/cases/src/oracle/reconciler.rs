@@ -118,7 +118,7 @@ fn readable(spec: &Value) -> bool {
         "baseline_boot_id",
         "reboot_granted_boot_id",
     ];
-    let failures = &spec["failures"];
+    let failures = &spec["last_failure"];
     let failed = match failures.as_array().map(Vec::as_slice) {
         // The same without names, which a reader may well take.
         Some([count, attempt, at, reason]) => {

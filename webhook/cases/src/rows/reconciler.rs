@@ -66,7 +66,7 @@ pub(super) fn creations() -> Vec<Row> {
 pub(super) fn specs() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-attempt");
     let stale = BySchema("no longer leads");
-    let failures = json!({"failures": {"count": 1, "attempt": 7, "at": "2026-01-01T00:00:00Z", "reason": "FellBack"}});
+    let failures = json!({"last_failure": {"count": 1, "attempt": 7, "at": "2026-01-01T00:00:00Z", "reason": "FellBack"}});
     rows! {
         "the first update": Reconciler, known(), spec(staging()) => Allowed;
         "the next update": Reconciler, (done(), at("Idle")), spec(merged(&staging(), &json!({"attempt": 8, "version": "1.21.0"})))

@@ -1,6 +1,6 @@
 //! What holds for any host, shadow and memory.
 
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use brupop_api::transitions::status_may_become;
 use brupop_apply::apply;
 use proptest::prelude::*;
@@ -94,7 +94,7 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
                 attempt,
                 baseline_boot_id: baseline.map(Into::into),
                 reboot_granted_boot_id: grant.map(Into::into),
-                failures: failed.then(Failures::default),
+                last_failure: failed.then(LastFailure::default),
                 ..BottlerocketShadowSpec::default()
             }
         });

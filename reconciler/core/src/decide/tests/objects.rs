@@ -210,7 +210,7 @@ pub(super) fn shadow(name: &str, dice: &mut Dice<'_>) -> BottlerocketShadow {
         "spec": {"state": state, "state_transition_timestamp": dice.ago(), "attempt": attempt,
             "version": if dice.rarely(10) { None } else { Some(NEW) }, "leader_term": dice.one_of(&[Some(TERM - 1), None]),
             "baseline_boot_id": dice.boot(), "reboot_granted_boot_id": dice.boot(),
-            "failures": if dice.rarely(3) { failures } else { Value::Null }},
+            "last_failure": if dice.rarely(3) { failures } else { Value::Null }},
         "status": if dice.rarely(10) { Value::Null } else { reported },
     });
     serde_json::from_value(json).unwrap()

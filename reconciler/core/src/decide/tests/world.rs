@@ -9,7 +9,7 @@ pub(super) use State::{
 };
 pub(super) use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 pub(super) use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
-pub(super) use brupop_api::shadow::Failures;
+pub(super) use brupop_api::shadow::LastFailure;
 pub(super) use brupop_api::{Field, Marker, Problem, State, Value, Write};
 pub(super) use serde_json::json;
 pub(super) use std::collections::BTreeMap;

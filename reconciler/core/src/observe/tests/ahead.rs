@@ -1,6 +1,6 @@
 //! Times that are ahead count as the moment at which this leader first saw them.
 
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 
 use super::*;
 use crate::cluster::Watched as _;
@@ -117,11 +117,11 @@ fn every_time_ahead_counts_from_its_first_sight() {
         put_ledger(&mut cluster, json!({}), ledger);
         cluster
     };
-    let failed = json!({"state": "Idle", "failures": {"count": 1, "attempt": 7, "at": AHEAD, "reason": "FellBack"}});
-    let failures = Failures {
+    let failed = json!({"state": "Idle", "last_failure": {"count": 1, "attempt": 7, "at": AHEAD, "reason": "FellBack"}});
+    let failures = LastFailure {
         count: 1,
         reason: "FellBack".to_owned(),
-        ..Failures::default()
+        ..LastFailure::default()
     };
     let back_off = crate::deadlines::back_off(SignedDuration::from_mins(2), &failures, "uid-brs-n")
         .as_secs()

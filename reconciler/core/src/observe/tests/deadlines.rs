@@ -3,7 +3,7 @@
 use super::*;
 use crate::deadlines::back_off;
 use crate::known::Empty;
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use proptest::prelude::*;
 
 /// A question to the clock.
@@ -80,12 +80,12 @@ fn the_clock_has_its_say_in_each_state() {
     let staged = "StagedAndPerformedUpdate";
     let silent = json!({"current_state": "Idle", "attempt": 1, "current_version": "1.0.0"});
     let mut failed = since("Idle");
-    failed["failures"] = json!({"count": 3, "attempt": 2, "at": NOW, "reason": "FellBack"});
+    failed["last_failure"] = json!({"count": 3, "attempt": 2, "at": NOW, "reason": "FellBack"});
     let mut granted = since("RebootedIntoUpdate");
     granted["reboot_granted_boot_id"] = json!("boot-1");
-    let failures = Failures {
+    let failures = LastFailure {
         count: 3,
-        ..Failures::default()
+        ..LastFailure::default()
     };
     let thrice = back_off(SignedDuration::from_mins(2), &failures, "uid-brs-n").as_secs() + 1;
     for (what, spec, status, says, after) in [
@@ -170,7 +170,7 @@ fn retry_ends_the_back_off_after_its_attempt_only() {
             |attempt| json!({"count": 9, "attempt": attempt, "at": NOW, "reason": "FellBack"}),
         );
         json!({"state": "Idle", "state_transition_timestamp": NOW, "attempt": attempt, "version": "2.0.0",
-            "failures": failures})
+            "last_failure": failures})
     };
     let status = json!({"current_state": "Idle", "attempt": 5, "current_version": "1.0.0"});
     for (says, spec, retry, backs_off, past) in [
@@ -278,7 +278,7 @@ proptest! {
             "drained_at": drain.filter(|_| drained).map(later)});
         let spec = json!({"state": State::ALL[state], "state_transition_timestamp": later(transition), "attempt": 2,
             "version": "2.0.0",
-            "failures": failures.map(|(count, when)| json!({"count": count, "attempt": 2, "at": later(when), "reason": "X"}))});
+            "last_failure": failures.map(|(count, when)| json!({"count": count, "attempt": 2, "at": later(when), "reason": "X"}))});
         let status = json!({"current_state": State::ALL[reported], "attempt": echoed, "current_version": "1.0.0"});
         let cluster = cluster([("n", marked(marker))], [("brs-n", spec, status)]);
         let facts = |seconds: i64| {

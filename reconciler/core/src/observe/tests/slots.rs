@@ -84,7 +84,7 @@ fn what_cannot_be_read_counts_against_no_version() {
     let rebooting = json!({"state": "RebootedIntoUpdate", "version": "1.20.0", "attempt": 1,
         "state_transition_timestamp": NOW, "reboot_granted_boot_id": "boot-1"});
     let failures = json!({"count": 1, "attempt": 1, "at": NOW, "reason": "NotReady"});
-    let given_up = json!({"state": "Idle", "version": "1.20.0", "attempt": 1, "failures": failures,
+    let given_up = json!({"state": "Idle", "version": "1.20.0", "attempt": 1, "last_failure": failures,
         "state_transition_timestamp": NOW});
     let tainted = r#"{"shadow_uid":"uid-brs-n","attempt":1,"tainted":true}"#;
     for (what, node, spec, counts) in [
