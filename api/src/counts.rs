@@ -9,7 +9,7 @@ use crate::schema::Counter;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeCounts {
-    /// All of them.
+    /// All opted-in nodes.
     #[schemars(with = "Counter")]
     pub nodes: u64,
     /// Nodes for which there is no update.
@@ -18,7 +18,7 @@ pub struct NodeCounts {
     /// Nodes whose update is under way.
     #[schemars(with = "Counter")]
     pub updating_nodes: u64,
-    /// Nodes whose update has not begun, and only waits for its turn or its time.
+    /// Nodes whose update only waits for its turn or its time.
     #[schemars(with = "Counter")]
     pub pending_nodes: u64,
     /// Nodes whose update cannot begin because of something about the node; its shadow's condition Progressing says what.
@@ -30,7 +30,7 @@ pub struct NodeCounts {
     /// Nodes whose hosts choose no update although one is offered.
     #[schemars(with = "Counter")]
     pub locked_nodes: u64,
-    /// Nodes that are out of service, whatever the reason.
+    /// Nodes that are out of service, for whatever reason.
     #[schemars(with = "Counter")]
     pub unavailable_nodes: u64,
     /// How many may be out of service at once.

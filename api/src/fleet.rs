@@ -113,7 +113,7 @@ pub struct BottlerocketFleetStatus {
         extend("maxProperties" = crate::crds::SEEN_MAX, "x-kubernetes-validations" = schema::version_keys())
     )]
     pub seen: BTreeMap<String, String>,
-    /// Figures of all opted-in nodes.
+    /// How far all opted-in nodes are.
     #[serde(flatten)]
     pub counts: NodeCounts,
     /// Nodes that run Bottlerocket and are not opted in.
@@ -124,8 +124,7 @@ pub struct BottlerocketFleetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Sentence>")]
     pub halted: Option<String>,
-    /// The generation of the spec that the figures, `halted` and the conditions are about; absent before a
-    /// reconciler has written them.
+    /// The spec generation that the figures, `halted` and the conditions describe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Counter")]
     pub observed_generation: Option<u64>,

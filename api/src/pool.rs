@@ -51,7 +51,7 @@ pub use status::{BottlerocketPoolStatus, NextWindow, VersionCount};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BottlerocketPoolSpec {
-    /// The labels of the nodes that the pool selects; `{}` selects all. The pool with the highest priority owns a node.
+    /// Selects nodes by their labels. `{}` selects all opted-in nodes.
     pub node_selector: NodeSelector,
     /// Decides between pools that select the same node: the one with the highest priority owns it. If two share that priority,
     /// no update of the node starts. Give 0 to the pool that takes all other nodes. Default: 1.
@@ -90,7 +90,7 @@ pub struct BottlerocketPoolSpec {
     /// How nodes are drained before their reboot.
     #[serde(default)]
     pub drain: Drain,
-    /// How long a node is watched after its update.
+    /// How an updated node is verified before it gives its slot back.
     #[serde(default)]
     pub verify: Verify,
     /// Queries that hold updates back unless all is well. Default: none.

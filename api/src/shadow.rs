@@ -106,15 +106,15 @@ pub struct BottlerocketShadowSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Counter")]
     pub leader_term: Option<u64>,
-    /// The boot in which the node was when the attempt began.
+    /// The boot in which the attempt began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BootId")]
     pub baseline_boot_id: Option<String>,
-    /// The grant: the node was drained in this boot, so the agent may reboot it from this boot.
+    /// The grant: the agent may reboot its host from this boot, in which the node was drained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BootId")]
     pub reboot_granted_boot_id: Option<String>,
-    /// The last failed attempt since the last success; absent if there is none. The node backs off from it.
+    /// The last failed attempt since the last success; absent if there is none. The node backs off before the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<LastFailure>,
 }
@@ -198,7 +198,7 @@ pub struct BottlerocketShadowStatus {
     /// The image that this agent staged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<Staged>,
-    /// The claim: the agent is about to reboot, or has rebooted, from this boot.
+    /// The claim: the agent is about to use the grant for this boot, or has used it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BootId")]
     pub reboot_claimed_boot_id: Option<String>,

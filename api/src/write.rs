@@ -86,7 +86,7 @@ pub enum Value<'a> {
     Problem(Problem),
     /// What an agent staged.
     Staged(Staged),
-    /// Failures since the last success.
+    /// The last failed attempt.
     LastFailure(LastFailure),
     /// A marker.
     Marker(Cow<'a, Marker>),

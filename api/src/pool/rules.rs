@@ -12,7 +12,7 @@ use crate::schema::{
     WrittenVersion,
 };
 
-/// Which nodes a pool selects: those that meet all of this. It is a `LabelSelector` that always parses.
+/// Selects the nodes that meet all of this, as a `LabelSelector` does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
@@ -21,23 +21,23 @@ pub struct NodeSelector {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, LabelValue>", extend("maxProperties" = 16))]
     pub match_labels: BTreeMap<String, String>,
-    /// What else must hold.
+    /// Requirements on other labels. A node must meet all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub match_expressions: Vec<NodeRequirement>,
 }
 
-/// What must hold for the label with this key.
+/// A requirement on the label with this key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = Rule::new("(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)")
     .message("In and NotIn need values; Exists and DoesNotExist take none"))]
 pub struct NodeRequirement {
-    /// The key.
+    /// Key of the label.
     #[schemars(with = "LabelKey")]
     pub key: String,
-    /// How the label's value relates to `values`.
+    /// How the label's value relates to `values`: `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: Operator,
-    /// The values.
+    /// The values for `In` and `NotIn`. `Exists` and `DoesNotExist` take none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<LabelValue>", length(max = 32), extend("x-kubernetes-list-type" = "set"))]
     pub values: Vec<String>,
@@ -147,7 +147,7 @@ impl Default for Drain {
     }
 }
 
-/// How long a node is watched after its update, before it gives back its place.
+/// How an updated node is verified before it gives its slot back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Verify {
@@ -169,14 +169,14 @@ impl Default for Verify {
     }
 }
 
-/// A query that must show that all is well. While it does not, no update goes as far as a cordon, and updated nodes keep being
-/// watched; no update fails because of it.
+/// A query that must show that all is well. While it does not, no node is cordoned for its update, and updated nodes keep their
+/// slots. No update fails because of a gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gate {
     /// Name of the gate, a DNS label.
     #[schemars(with = "DnsLabel")]
     pub name: String,
-    /// Which Prometheus is asked, or what answers like one, and with which queries.
+    /// The Prometheus (or what answers like one) that is asked, and the queries.
     pub prometheus: PrometheusGate,
 }
 
@@ -225,7 +225,7 @@ impl Default for Versions {
     }
 }
 
-/// A pool that goes first. It is done with a version once a node of it runs the version and none still wants it.
+/// A pool that goes first. It is done with a version when a node of it runs the version and none still wants it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DependsOn {
     /// Name of the pool. A pool that does not exist is never done.

@@ -12,11 +12,11 @@ use crate::schema::{Counter, Time, Version};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BottlerocketPoolStatus {
-    /// The generation of the spec that all of this is about.
+    /// The spec generation that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Counter")]
     pub observed_generation: Option<u64>,
-    /// Figures of its nodes.
+    /// How far the nodes of the pool are.
     #[serde(flatten)]
     pub counts: NodeCounts,
     /// The window that is open, or the next one; none if the pool has no windows, or none opens any more.

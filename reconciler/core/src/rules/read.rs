@@ -155,9 +155,9 @@ fn span(nth: usize, freeze: &Freeze) -> Result<(Timestamp, Timestamp), Invalid> 
     Ok((time("start", &freeze.start)?, time("end", &freeze.end)?))
 }
 
-fn soak(nth: usize, after: &After) -> Result<(String, SignedDuration), Invalid> {
+fn soak(nth: usize, after: &DependsOn) -> Result<(String, SignedDuration), Invalid> {
     if after.pool == DEFAULT_POOL {
-        let why = "no pool comes after the default pool; give its nodes a pool of their own";
+        let why = "no pool can depend on the pool default; give its nodes a pool of their own";
         return Err(Invalid::new(format!("spec.dependsOn[{nth}].pool"), why));
     }
     let field = format!("spec.dependsOn[{nth}].soak");

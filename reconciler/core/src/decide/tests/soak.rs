@@ -27,7 +27,7 @@ fn the_soak_ends_when_workloads_are_back() {
         let decision = decide(&fleet(), &view);
         assert_eq!(
             decision.reason, reason,
-            "{evicted:?}, overdue: {overdue}, soak over: {verified}"
+            "{evicted:?}, overdue: {overdue}, verified: {verified}"
         );
         let ends = reason == Reason::Finishing;
         assert_eq!(decision.effect.is_some(), ends, "{reason:?}");
