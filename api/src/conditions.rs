@@ -67,7 +67,7 @@ pub enum ConditionStatus {
 }
 
 /// Reasons for which a waiting node must not prefetch: it lacks more than its turn.
-pub const REASONS_AGAINST_PREFETCH: [&str; 12] = [
+pub const REASONS_AGAINST_PREFETCH: [&str; 11] = [
     "VersionHalted",
     "BackingOff",
     "FleetPaused",
@@ -78,6 +78,5 @@ pub const REASONS_AGAINST_PREFETCH: [&str; 12] = [
     "PoolPaused",
     "PoolInvalid",
     "PoolConflict",
-    "NoPool",
     "VersionNotAllowed",
 ];

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
+use crate::counts::NodeCounts;
 use crate::schema::{self, Counter, Sentence, Time, WrittenTime, WrittenVersion};
 pub use ledger::{Done, Halt, NodeFailure, Slot, VersionRecord};
 
@@ -27,12 +28,12 @@ pub use ledger::{Done, Halt, NodeFailure, Slot, VersionRecord};
     status = "BottlerocketFleetStatus",
     derive = "PartialEq",
     doc = "What holds across all nodes: slots in use, outcomes per version, the pause switch.",
-    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.counts.nodes"),
-    printcolumn(name = "Limit", type_ = "integer", json_path = ".status.limit"),
-    printcolumn(name = "In Use", type_ = "integer", json_path = ".status.counts.inUse"),
-    printcolumn(name = "Updated", type_ = "integer", json_path = ".status.counts.updated"),
-    printcolumn(name = "Pending", type_ = "integer", json_path = ".status.counts.pending"),
-    printcolumn(name = "Not Offered", type_ = "integer", json_path = ".status.counts.notOffered"),
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes"),
+    printcolumn(name = "Updated", type_ = "integer", json_path = ".status.updatedNodes"),
+    printcolumn(name = "Updating", type_ = "integer", json_path = ".status.updatingNodes"),
+    printcolumn(name = "Pending", type_ = "integer", json_path = ".status.pendingNodes"),
+    printcolumn(name = "Blocked", type_ = "integer", json_path = ".status.blockedNodes"),
+    printcolumn(name = "Limit", type_ = "integer", json_path = ".status.unavailableLimit", priority = 1),
     printcolumn(name = "Halted", type_ = "string", json_path = ".status.halted"),
     printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.paused"),
     printcolumn(
@@ -65,21 +66,6 @@ pub struct BottlerocketFleetSpec {
     #[schemars(with = "IntOrString", extend("nullable" = false))]
     #[x_kube(validation = Rule::new(schema::MAX_UNAVAILABLE_RULE).message(schema::MAX_UNAVAILABLE_HINT))]
     pub max_unavailable: Option<IntOrString>,
-    /// Whether nodes that no `BottlerocketPool` selects are updated. Default: `DefaultPool`.
-    #[serde(default)]
-    pub unpooled_nodes: UnpooledNodes,
-}
-
-/// What becomes of nodes that no `BottlerocketPool` selects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum UnpooledNodes {
-    /// The default pool owns them, whose rules are the reconciler's settings.
-    // The name of before: each fleet has it whose definition had it as its default.
-    #[serde(alias = "Environment")]
-    #[default]
-    DefaultPool,
-    /// No update of them starts.
-    Hold,
 }
 
 /// The halts of one version up to a time, which are lifted. Those that come later are not, so this may stay.
@@ -127,18 +113,18 @@ pub struct BottlerocketFleetStatus {
         extend("maxProperties" = crate::crds::SEEN_MAX, "x-kubernetes-validations" = schema::version_keys())
     )]
     pub seen: BTreeMap<String, String>,
-    /// How many nodes may be updated at once now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How far all opted-in nodes are.
+    #[serde(flatten)]
+    pub counts: NodeCounts,
+    /// Nodes that run Bottlerocket and are not opted in.
+    #[serde(default)]
     #[schemars(with = "Counter")]
-    pub limit: Option<u64>,
-    /// Figures for `kubectl get`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub counts: Option<Counts>,
+    pub not_opted_in_nodes: u64,
     /// The last versions that no new node is updated to, joined by commas, and how many more there are; for `kubectl get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Sentence>")]
     pub halted: Option<String>,
-    /// The generation of the spec that `limit`, `counts`, `halted` and the conditions are about.
+    /// The spec generation that the figures, `halted` and the conditions describe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Counter")]
     pub observed_generation: Option<u64>,
@@ -151,53 +137,4 @@ pub struct BottlerocketFleetStatus {
     #[schemars(length(max = crate::crds::CONDITIONS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-}
-
-/// Figures of the fleet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Counts {
-    /// Labelled nodes.
-    #[schemars(with = "Counter")]
-    pub nodes: u64,
-    /// Slots in use.
-    #[schemars(with = "Counter")]
-    pub in_use: u64,
-    /// Nodes for which there is no update.
-    #[schemars(with = "Counter")]
-    pub updated: u64,
-    /// Nodes for which there is an update that has not begun.
-    #[schemars(with = "Counter")]
-    pub pending: u64,
-    /// Nodes that are behind, and whose hosts are not offered an update.
-    #[schemars(with = "Counter")]
-    #[serde(default)]
-    pub not_offered: u64,
-    /// Nodes whose hosts choose no update although one is offered.
-    #[schemars(with = "Counter")]
-    #[serde(default)]
-    pub locked: u64,
-    /// Nodes that run Bottlerocket and are not opted in.
-    #[schemars(with = "Counter")]
-    #[serde(default)]
-    pub not_opted_in: u64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_fleet_of_before_can_be_read() {
-        for (word, expected) in [
-            ("Environment", UnpooledNodes::DefaultPool),
-            ("DefaultPool", UnpooledNodes::DefaultPool),
-            ("Hold", UnpooledNodes::Hold),
-        ] {
-            let spec: BottlerocketFleetSpec =
-                serde_json::from_value(json!({"unpooledNodes": word})).unwrap();
-            assert_eq!(spec.unpooled_nodes, expected, "{word}");
-        }
-    }
 }

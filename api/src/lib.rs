@@ -1,12 +1,13 @@
 //! The protocol between agent, reconciler and webhook.
 //!
-//! Everything here is a value or a function over values: the custom resources ([`shadow`], [`fleet`], [`pool`]), what a
+//! Everything here is a value or a function over values: the custom resources ([`shadow`], [`fleet`], [`pool`], [`counts`]), what a
 //! node carries while it is updated ([`marker`]), which state may follow which ([`transitions`]), a conditional
 //! change of one object ([`mod@write`]), what is wrong with a host ([`problem`]), how objects are read ([`item`]), who a caller is ([`identity`]), what things are
 //! called ([`names`]), and how text from outside is shown to people ([`mod@printable`]). No client, no clock, no input or
 //! output.
 
 pub mod conditions;
+pub mod counts;
 pub mod crds;
 pub mod definitions;
 pub mod facts;
@@ -27,6 +28,7 @@ pub mod transitions;
 mod words;
 pub mod write;
 
+pub use counts::NodeCounts;
 pub use fleet::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketFleetStatus};
 pub use item::Item;
 pub use marker::Marker;

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::schema;
 pub use crate::schema::FIVE_FIELDS;
 pub use rules::{
-    After, Drain, Freeze, Gate, GateType, NodeRequirement, NodeSelector, Operator, PrometheusGate,
-    Soak, Topology, TopologyMode, Versions, Window,
+    DependsOn, Drain, Freeze, Gate, NodeRequirement, NodeSelector, Operator, PrometheusGate,
+    Topology, TopologyMode, Verify, Versions, Window,
 };
-pub use status::{BottlerocketPoolStatus, NextWindow, PoolCounts, VersionCount};
+pub use status::{BottlerocketPoolStatus, NextWindow, VersionCount};
 
 /// How and when the pool updates its nodes.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,8 +28,8 @@ pub use status::{BottlerocketPoolStatus, NextWindow, PoolCounts, VersionCount};
     validation = Rule::new("self.metadata.name.size() <= 63").message("the name of a pool has at most 63 characters"),
     validation = Rule::new("self.metadata.name != 'default'")
         .message("the pool default is that of the reconciler's settings: choose another name"),
-    validation = Rule::new("!has(self.spec.after) || self.spec.after.all(it, it.pool != self.metadata.name)")
-        .message("a pool does not come after itself: name another pool in spec.after"),
+    validation = Rule::new("!has(self.spec.dependsOn) || self.spec.dependsOn.all(it, it.pool != self.metadata.name)")
+        .message("a pool does not depend on itself: name another pool in spec.dependsOn"),
     status = "BottlerocketPoolStatus",
     derive = "PartialEq",
     doc = "A part of the fleet: which nodes it selects, and how and when they are updated.",
@@ -38,24 +38,24 @@ pub use status::{BottlerocketPoolStatus, NextWindow, PoolCounts, VersionCount};
     printcolumn(name = "Updating", type_ = "integer", json_path = ".status.updatingNodes"),
     printcolumn(name = "Pending", type_ = "integer", json_path = ".status.pendingNodes"),
     printcolumn(name = "Blocked", type_ = "integer", json_path = ".status.blockedNodes"),
+    printcolumn(name = "Limit", type_ = "integer", json_path = ".status.unavailableLimit", priority = 1),
     printcolumn(
         name = "Reason",
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Progressing")].reason"#
     ),
     printcolumn(name = "Next Window", type_ = "string", json_path = ".status.nextWindow.start", priority = 1),
-    printcolumn(name = "Limit", type_ = "integer", json_path = ".status.unavailableLimit", priority = 1),
     printcolumn(name = "Priority", type_ = "integer", json_path = ".spec.priority", priority = 1),
     printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.paused"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BottlerocketPoolSpec {
-    /// The labels of the nodes that the pool selects; `{}` selects all. The pool with the highest priority owns a node.
+    /// Selects nodes by their labels. `{}` selects all opted-in nodes.
     pub node_selector: NodeSelector,
-    /// Decides between pools that select the same node: the highest priority owns it. If two pools share it, no update of the
-    /// node starts. Default: 0.
-    #[serde(default)]
+    /// Decides between pools that select the same node: the one with the highest priority owns it. If two share that priority,
+    /// no update of the node starts. Give 0 to the pool that takes all other nodes. Default: 1.
+    #[serde(default = "default_priority")]
     #[schemars(with = "i32", range(min = 0, max = 1000))]
     pub priority: u64,
     /// No update starts while this is true. Nodes that are cordoned already are finished. Default: false.
@@ -84,20 +84,24 @@ pub struct BottlerocketPoolSpec {
     pub versions: Option<Versions>,
     /// Pools that must be done with a version before this one begins with it. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = crate::crds::AFTER_MAX))]
+    #[schemars(length(max = crate::crds::DEPENDS_ON_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["pool".into()]))]
-    pub after: Vec<After>,
+    pub depends_on: Vec<DependsOn>,
     /// How nodes are drained before their reboot.
     #[serde(default)]
     pub drain: Drain,
-    /// How long a node is watched after its update.
+    /// How an updated node is verified before it gives its slot back.
     #[serde(default)]
-    pub soak: Soak,
+    pub verify: Verify,
     /// Queries that hold updates back unless all is well. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::GATES_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub gates: Vec<Gate>,
+}
+
+fn default_priority() -> u64 {
+    1
 }
 
 fn one() -> IntOrString {

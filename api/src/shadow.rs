@@ -44,44 +44,40 @@ crate::words! {
     status = "BottlerocketShadowStatus",
     derive = "PartialEq",
     doc = "The update of one node's Bottlerocket host: spec is what it should reach, status is where it is.",
-    printcolumn(
-        name = "State",
-        type_ = "string",
-        json_path = ".status.current_state",
-        priority = 1
-    ),
+    printcolumn(name = "State", type_ = "string", json_path = ".status.current_state"),
     printcolumn(
         name = "Version",
         type_ = "string",
         json_path = ".status.current_version"
     ),
-    printcolumn(
-        name = "Target State",
-        type_ = "string",
-        json_path = ".spec.state",
-        priority = 1
-    ),
+    printcolumn(name = "Target State", type_ = "string", json_path = ".spec.state"),
     printcolumn(
         name = "Target Version",
         type_ = "string",
         json_path = ".status.target_version"
     ),
     printcolumn(
-        name = "Crash Count",
-        type_ = "string",
-        json_path = ".status.crash_count",
-        priority = 1
-    ),
-    printcolumn(name = "Pool", type_ = "string", json_path = ".status.pool"),
-    printcolumn(
         name = "Reason",
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Progressing")].reason"#
     ),
     printcolumn(
+        name = "Pool",
+        type_ = "string",
+        json_path = ".status.pool",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Crash Count",
+        type_ = "integer",
+        json_path = ".status.crash_count",
+        priority = 1
+    ),
+    printcolumn(
         name = "Age",
         type_ = "date",
-        json_path = ".metadata.creationTimestamp"
+        json_path = ".metadata.creationTimestamp",
+        priority = 1
     )
 )]
 #[x_kube(
@@ -110,17 +106,17 @@ pub struct BottlerocketShadowSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Counter")]
     pub leader_term: Option<u64>,
-    /// The boot in which the node was when the attempt began.
+    /// The boot in which the attempt began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BootId")]
     pub baseline_boot_id: Option<String>,
-    /// The grant: the node was drained in this boot, so the agent may reboot it from this boot.
+    /// The grant: the agent may reboot its host from this boot, in which the node was drained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BootId")]
-    pub reboot_from_boot_id: Option<String>,
-    /// Failed attempts since the last success, for the back-off.
+    pub reboot_granted_boot_id: Option<String>,
+    /// The last failed attempt since the last success; absent if there is none. The node backs off before the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failures: Option<Failures>,
+    pub last_failure: Option<LastFailure>,
 }
 
 impl Readable for BottlerocketShadow {
@@ -147,26 +143,26 @@ impl Readable for BottlerocketShadow {
     }
 }
 
-/// Failed attempts since the last success.
+/// The last failed attempt since the last success.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Failures {
-    /// How many.
-    #[schemars(with = "Counter")]
-    pub count: u64,
-    /// The attempt that failed last.
+pub struct LastFailure {
+    /// When it failed.
+    #[schemars(with = "Time")]
+    pub at: String,
+    /// Number of the attempt.
     #[serde(default)]
     #[schemars(with = "Counter")]
     pub attempt: u64,
-    /// When the last one failed.
-    #[schemars(with = "Time")]
-    pub at: String,
-    /// Why the last one failed, in CamelCase.
+    /// How many attempts have failed since the last success. Each of them doubles the back-off.
+    #[schemars(with = "Counter")]
+    pub count: u64,
+    /// Why it failed, in CamelCase.
     #[schemars(with = "Word")]
     pub reason: String,
-    /// What its drain failed on, if it was a drain: mostly the API server's words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Sentence>")]
-    pub message: Option<String>,
+    /// Why it failed, as a sentence: what its drain failed on, or what its agent said.
+    #[serde(default)]
+    #[schemars(with = "Sentence")]
+    pub message: String,
 }
 
 /// Where a node is; its agent writes everything but pool and conditions. Nothing is required: these may come first.
@@ -202,10 +198,10 @@ pub struct BottlerocketShadowStatus {
     /// The image that this agent staged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<Staged>,
-    /// The claim: the agent is about to reboot, or has rebooted, from this boot.
+    /// The claim: the agent is about to use the grant for this boot, or has used it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BootId")]
-    pub reboot_requested: Option<String>,
+    pub reboot_claimed_boot_id: Option<String>,
     /// What is wrong, in one word, for decisions; `message` has the sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,

@@ -66,7 +66,7 @@ pub(crate) fn default_facts(config: &Config, pools: Pools) -> &'static PoolFacts
 
 /// The rules of the second pool, where it comes after the first.
 static AFTER: LazyLock<Option<Rules>> = LazyLock::new(|| {
-    let spec = serde_json::json!({"nodeSelector": {}, "after": [{"pool": POOLS[0]}]});
+    let spec = serde_json::json!({"nodeSelector": {}, "dependsOn": [{"pool": POOLS[0]}]});
     Rules::of(&serde_json::from_value(spec).ok()?).ok()
 });
 
@@ -150,7 +150,7 @@ fn is_done_now(versions: &Versions) -> bool {
 pub(crate) fn steering(config: &Config, pools: Pools, label: Option<u8>) -> Steering<'static> {
     let Some(label) = label.map(usize::from) else {
         return if config.pools.is_some() {
-            Steering::Nobody
+            Steering::Unknown
         } else {
             Steering::Default
         };
@@ -158,7 +158,6 @@ pub(crate) fn steering(config: &Config, pools: Pools, label: Option<u8>) -> Stee
     match [label, 1].into_iter().find(|at| !pools[*at].gone) {
         _ if config.pools.is_none() => Steering::Default,
         Some(at) => Steering::Pool((0..at).filter(|at| !pools[*at].gone).count()),
-        None if config.hold => Steering::Nobody,
         None => Steering::Default,
     }
 }
@@ -178,7 +177,7 @@ pub(crate) fn steered_by(pools: Pools, steering: Steering<'_>) -> Option<u8> {
 pub(crate) fn held(pools: Pools, steering: Steering<'_>) -> bool {
     match steering {
         Steering::Default => pools[DEFAULT].paused,
-        Steering::Nobody | Steering::Conflict(_) => true,
+        Steering::Unknown | Steering::Conflict(_) => true,
         Steering::Pool(_) => {
             steered_by(pools, steering).is_none_or(|at| pools[usize::from(at)].paused)
         }
@@ -194,7 +193,7 @@ pub(crate) fn forget_who_wants(views: &mut [NodeView<'_>], pools: Pools) {
     let first = |view: &NodeView<'_>| steered_by(pools, view.steering) == Some(0);
     if views.iter().any(|view| first(view) && runs(view)) {
         for view in views.iter_mut().filter(|view| first(view) && !runs(view)) {
-            view.steering = Steering::Nobody;
+            view.steering = Steering::Unknown;
         }
     }
 }

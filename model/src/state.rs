@@ -156,9 +156,6 @@ pub struct Config {
     /// The second pool comes after the first.
     #[arg(long, requires = "pools", requires = "halts")]
     pub order: bool,
-    /// Nodes that no pool selects are held; otherwise they are in the default pool.
-    #[arg(long, requires = "pools")]
-    pub hold: bool,
     /// The safeguard left out, to see what then goes wrong.
     #[arg(long)]
     pub without: Option<Safeguard>,

@@ -79,7 +79,7 @@ worlds! {
     }
     a_pool_is_deleted_while_its_node_is_updated {
         "--nodes 2 --pools 1 --attempts 1 --pool-deletions 1 --fall-backs 1"
-        "--nodes 2 --limit 2 --pools 1 --attempts 1 --hold --pool-deletions 2"
+        "--nodes 2 --limit 2 --pools 1 --attempts 1 --pool-deletions 2"
         "--nodes 1 --pools 0 --attempts 1 --pool-deletions 1 --stale-leaders 1"
     }
     people_cordon_and_uncordon_at_any_time {

@@ -79,9 +79,6 @@ found! {
     a_paused_pool_is_not_asked_after_the_cordon:
         "finished", "--nodes 2 --limit 2 --pools 1 --attempts 1 --pool-pauses 1"
         => "an update is given up after the cordon for what is said of its pool";
-    a_deleted_pool_is_not_asked_after_the_cordon:
-        "finished", "--nodes 2 --limit 2 --pools 1 --attempts 1 --hold --pool-deletions 1"
-        => "an update is given up after the cordon for what is said of its pool";
     a_pause_of_a_pool_is_no_failure: "no-failure", "--nodes 2 --limit 2 --pools 1 --attempts 1 --pool-pauses 1"
         => "no node fails for what is said of its pool";
     a_slot_counts_even_if_its_pool_is_gone: "gone-slot", "--nodes 2 --pools 1 --attempts 1 --pool-deletions 1"

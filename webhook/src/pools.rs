@@ -139,7 +139,7 @@ mod tests {
         );
         let gate = |query: &str| {
             let prometheus = json!({"source": "main", "query": query});
-            json!({"nodeSelector": {}, "gates": [{"name": "quiet", "type": "Prometheus", "prometheus": prometheus}]})
+            json!({"nodeSelector": {}, "gates": [{"name": "quiet", "prometheus": prometheus}]})
         };
         assert_eq!(
             review(&gate("up == 0"), None)["response"]["allowed"],

@@ -12,7 +12,7 @@ use crate::schema::{
     WrittenVersion,
 };
 
-/// Which nodes a pool selects: those that meet all of this. It is a `LabelSelector` that always parses.
+/// Selects the nodes that meet all of this, as a `LabelSelector` does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
@@ -21,23 +21,23 @@ pub struct NodeSelector {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, LabelValue>", extend("maxProperties" = 16))]
     pub match_labels: BTreeMap<String, String>,
-    /// What else must hold.
+    /// Requirements on other labels. A node must meet all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub match_expressions: Vec<NodeRequirement>,
 }
 
-/// What must hold for the label with this key.
+/// A requirement on the label with this key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = Rule::new("(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)")
     .message("In and NotIn need values; Exists and DoesNotExist take none"))]
 pub struct NodeRequirement {
-    /// The key.
+    /// Key of the label.
     #[schemars(with = "LabelKey")]
     pub key: String,
-    /// How the label's value relates to `values`.
+    /// How the label's value relates to `values`: `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: Operator,
-    /// The values.
+    /// The values for `In` and `NotIn`. `Exists` and `DoesNotExist` take none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<LabelValue>", length(max = 32), extend("x-kubernetes-list-type" = "set"))]
     pub values: Vec<String>,
@@ -147,10 +147,10 @@ impl Default for Drain {
     }
 }
 
-/// How long a node is watched after its update, before it gives back its place.
+/// How an updated node is verified before it gives its slot back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Soak {
+pub struct Verify {
     /// How long node and agent must be Ready without interruption; at most a week. Default: 1m.
     #[schemars(with = "Duration")]
     pub ready_for: String,
@@ -160,7 +160,7 @@ pub struct Soak {
     pub workloads_timeout: String,
 }
 
-impl Default for Soak {
+impl Default for Verify {
     fn default() -> Self {
         Self {
             ready_for: "1m".to_owned(),
@@ -169,28 +169,15 @@ impl Default for Soak {
     }
 }
 
-/// A query that must show that all is well. While it does not, no update goes as far as a cordon, and updated nodes keep being
-/// watched; no update fails because of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[x_kube(validation = Rule::new("self.type != 'Prometheus' || has(self.prometheus)")
-    .message("a gate of type Prometheus needs prometheus: say which source is asked, and what (spec.gates)"))]
+/// A query that must show that all is well. While it does not, no node is cordoned for its update, and updated nodes keep their
+/// slots. No update fails because of a gate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gate {
     /// Name of the gate, a DNS label.
     #[schemars(with = "DnsLabel")]
     pub name: String,
-    /// What kind of source is asked.
-    #[serde(rename = "type")]
-    pub type_: GateType,
-    /// Source and queries of a gate of the type Prometheus.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prometheus: Option<PrometheusGate>,
-}
-
-/// The kind of source that a gate asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum GateType {
-    /// A Prometheus, or what answers like one.
-    Prometheus,
+    /// The Prometheus (or what answers like one) that is asked, and the queries.
+    pub prometheus: PrometheusGate,
 }
 
 /// The source and the queries of a gate.
@@ -238,9 +225,9 @@ impl Default for Versions {
     }
 }
 
-/// A pool that goes first. It is done with a version once a node of it runs the version and none still wants it.
+/// A pool that goes first. It is done with a version when a node of it runs the version and none still wants it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct After {
+pub struct DependsOn {
     /// Name of the pool. A pool that does not exist is never done.
     #[schemars(with = "PoolName")]
     pub pool: String,

@@ -245,7 +245,7 @@ pub async fn make_pools(client: &Client, count: usize) -> Result<()> {
     let gates: Vec<Json> = (0..4)
         .map(|number| {
             let query = format!("up == {}", "1".repeat(1000));
-            json!({"name": format!("g-{number}"), "type": "Prometheus",
+            json!({"name": format!("g-{number}"),
                 "prometheus": {"source": "main", "query": query, "requires": query}})
         })
         .collect();

@@ -143,9 +143,9 @@ impl World {
         let ledger = Api::<BottlerocketFleet>::namespaced(self.client(), NAMESPACE);
         await_within(DEADLINE, "nothing is updated any more", async || {
             let status = ledger.get(names::FLEET).await.ok()?.status?;
-            let done = status
-                .counts
-                .is_some_and(|counts| counts.pending == 0 && counts.in_use == 0);
+            let counts = status.counts;
+            let done = counts.nodes > 0
+                && counts.pending_nodes + counts.blocked_nodes + counts.updating_nodes == 0;
             (done && status.slots.is_empty()).then_some(())
         })
         .await

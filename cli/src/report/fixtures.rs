@@ -87,7 +87,7 @@ pub(crate) fn fleet() -> BottlerocketFleet {
             "lastTransitionTime": "2026-11-21T01:00:00Z"})
     };
     let status = json!({
-        "term": 1, "limit": 2,
+        "term": 1, "unavailableLimit": 2,
         "slots": {"brs-node-0": {"uid": "u", "attempt": 2, "since": "2026-11-21T03:45:00Z", "version": "1.20.0"}},
         "versions": {
             "1.19.9": {"firstSeen": "2026-11-19T04:00:00Z", "succeeded": 0,

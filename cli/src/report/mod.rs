@@ -164,6 +164,11 @@ fn pool_of(shadow: &BottlerocketShadow) -> &str {
         .unwrap_or_default()
 }
 
+/// How many nodes may be unavailable at once, if a reconciler has said so.
+fn limit(status: &BottlerocketFleetStatus) -> Option<u64> {
+    Some(status.counts.unavailable_limit).filter(|limit| *limit > 0)
+}
+
 /// The condition does not say it: thousands of shadows would be rewritten each time that a slot changes hands.
 /// For a node that this pool steers, they are those of the pool, if it is full, else of the fleet.
 fn slots_in_use(its: &str, status: &BottlerocketFleetStatus, pools: &[Item<Pool>]) -> String {
@@ -182,7 +187,7 @@ fn slots_in_use(its: &str, status: &BottlerocketFleetStatus, pools: &[Item<Pool>
         !it.conditions.is_empty() && used >= it.counts.unavailable_limit
     });
     let all = nodes(&|_| true);
-    let fleet_has_room = status.limit.is_some_and(|limit| limit > all.len() as u64);
+    let fleet_has_room = limit(status).is_some_and(|limit| limit > all.len() as u64);
     let (nodes, limit, of) = match full {
         Some(it) => (
             of_pool,
@@ -200,9 +205,7 @@ fn slots_in_use(its: &str, status: &BottlerocketFleetStatus, pools: &[Item<Pool>
         }
         None => (
             all,
-            status
-                .limit
-                .map_or_else(|| "?".to_owned(), |limit| limit.to_string()),
+            limit(status).map_or_else(|| "?".to_owned(), |limit| limit.to_string()),
             String::new(),
         ),
     };

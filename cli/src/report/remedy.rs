@@ -81,12 +81,9 @@ remedies! {
     PoolPaused => "resume the pool ({resume_pool})",
     PoolInvalid => "correct the field of the pool that the sentence names",
     PoolConflict => "give one of the pools another priority, or another selector",
-    NoPool =>
-        "make a pool that selects the node, or give such nodes to the pool default (spec.unpooledNodes of \
-         the fleet)",
     WaitingForPool =>
         "see what holds the pool that the sentence names, or wait for the end of its soak; if there is none of this name, \
-         correct spec.after",
+         correct spec.dependsOn",
     WaitingForZone => "bring the node of the other zone back into service, or change spec.topology of the pool",
     ControlPlaneBusy =>
         "wait for the node of the control plane that the sentence names: it has to be updated, Ready and \

@@ -16,7 +16,8 @@ use brupop_core::decide::Reason;
 use brupop_core::pool::Pool;
 
 use super::{
-    condition, name, node_of, pool_of, progressing, sentence, slots_in_use, time, version, word,
+    condition, limit, name, node_of, pool_of, progressing, sentence, slots_in_use, time, version,
+    word,
 };
 use crate::gather::Fleet;
 use view::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
@@ -30,15 +31,15 @@ pub(crate) fn of(fleet: &Fleet) -> Glance {
         .object
         .as_ref()
         .and_then(|fleet| fleet.status.as_ref());
-    let counts = status.and_then(|status| status.counts).unwrap_or_default();
+    let counts = status.map(|status| status.counts).unwrap_or_default();
     let without_shadow = usize::try_from(counts.nodes)
         .unwrap_or(0)
         .saturating_sub(fleet.shadows.len());
     let mut view = Glance {
         namespace: name(&fleet.namespace),
         paused: fleet.object.as_ref().is_some_and(|fleet| fleet.spec.paused),
-        limit: status.and_then(|status| status.limit),
-        in_use: status.map_or(0, |status| status.slots.len()),
+        unavailable_limit: status.and_then(limit),
+        updating_nodes: status.map_or(0, |status| status.slots.len()),
         nodes: fleet.shadows.len() + without_shadow,
         obstacles: fleet
             .leads
@@ -48,7 +49,7 @@ pub(crate) fn of(fleet: &Fleet) -> Glance {
             .collect(),
         halted: halted(status),
         pools: fleet.pools.iter().map(pool).collect(),
-        not_opted_in: counts.not_opted_in,
+        not_opted_in_nodes: status.map_or(0, |status| status.not_opted_in_nodes),
         without_shadow,
         ..Glance::default()
     };
@@ -74,7 +75,7 @@ pub(crate) fn of(fleet: &Fleet) -> Glance {
         let slot = status.and_then(|status| status.slots.get(item.name()));
         match standing(shadow, slot) {
             Progress::UpToDate => {
-                view.up_to_date += 1;
+                view.updated_nodes += 1;
                 let said =
                     progressing(shadow).filter(|said| said.reason == Reason::NoUpdate.as_str());
                 if let Some((_, asked)) = said.and_then(|said| said.message.split_once("; ")) {

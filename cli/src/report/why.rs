@@ -67,6 +67,7 @@ pub(crate) struct Why {
 pub(crate) struct LastFailure {
     pub reason: String,
     pub at: String,
+    pub message: String,
     /// How many attempts have failed since the last success.
     pub count: u64,
 }
@@ -105,7 +106,7 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
     let status = shadow.status.clone().unwrap_or_default();
     let said = progressing(shadow);
     let silent = "the reconciler has said nothing about this node yet: see whether one leads";
-    let failure = shadow.spec.failures.as_ref();
+    let failure = shadow.spec.last_failure.as_ref();
     let wanted = status
         .target_version
         .as_deref()
@@ -142,6 +143,7 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
         last_failure: failure.map(|failed| LastFailure {
             reason: word(&failed.reason),
             at: time(&failed.at),
+            message: sentence(&failed.message),
             count: failed.count,
         }),
         ..Why::default()
@@ -254,10 +256,11 @@ impl Why {
         };
         let failed = |it: &LastFailure| {
             format!(
-                "{} ({}), {} since the last success",
+                "{} ({}), {} since the last success: {}",
                 it.reason,
                 age(&it.at, page.now),
-                it.count
+                it.count,
+                it.message
             )
         };
         [

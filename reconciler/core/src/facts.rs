@@ -126,7 +126,7 @@ impl<'a> FleetFacts<'a> {
         match view.steering {
             Steering::Default => Some(self.default_pool),
             Steering::Pool(index) => self.pools.get(index),
-            Steering::Conflict(_) | Steering::Nobody => None,
+            Steering::Conflict(_) | Steering::Unknown => None,
         }
     }
 

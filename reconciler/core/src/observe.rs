@@ -7,7 +7,7 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brupop_api::fleet::{Slot, UnpooledNodes, VersionRecord};
+use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::names::shadow_name;
 use jiff::{SignedDuration, Timestamp};
 
@@ -74,7 +74,6 @@ pub fn observe<'a>(
         rules: RulesByOwner::new(cluster, policy),
         topology_keys: cluster.topology_keys(),
         pools: &pools.all,
-        unpooled: unpooled(cluster),
         clock,
     };
     let (mut slot_of, mut known_of) = (in_order(fleet.slots), known.nodes());
@@ -199,15 +198,6 @@ fn note_control_plane<'a>(
         };
         view.busy_control_plane = busy.map(|(_, node)| node.name());
     }
-}
-
-/// What becomes of nodes that no pool owns.
-fn unpooled(cluster: &Cluster) -> UnpooledNodes {
-    cluster
-        .fleet()
-        .map_or_else(UnpooledNodes::default, |fleet| {
-            fleet.object.spec.unpooled_nodes
-        })
 }
 
 fn fleet_facts<'a>(

@@ -1,7 +1,6 @@
 //! What is said of fleet and pools: their statuses.
 
-use brupop_api::Object;
-use brupop_api::fleet::Counts;
+use brupop_api::{NodeCounts, Object};
 use brupop_core::decide::{Decision, Reason};
 use brupop_core::rules::GateQuery;
 use brupop_core::status::{self, DesiredCondition, DesiredFleetStatus, Progress};
@@ -13,7 +12,7 @@ use super::pass::Pass;
 use super::status_writer::text;
 
 impl Reconciler {
-    /// Writes the fleet's limit, counts and conditions, once they no longer change.
+    /// Writes the fleet's figures and conditions, once they no longer change.
     pub(super) fn sum_up<'p>(&mut self, pass: &mut Pass<'p>, nodes: &[Decision<'p>]) {
         let Pass {
             cluster, observed, ..
@@ -28,16 +27,11 @@ impl Reconciler {
         let (admission, alone) = (&self.leading.admission, &self.leading.alone);
         let progress = Progress::of_fleet(observed, nodes);
         let wanted = DesiredFleetStatus {
-            limit: observed.fleet.total_limit(),
-            counts: Counts {
-                nodes: progress.nodes,
-                in_use: progress.updating,
-                updated: progress.updated,
-                pending: progress.pending + progress.blocked,
-                not_offered: progress.not_offered,
-                locked: progress.locked,
-                not_opted_in: observed.not_opted_in,
+            counts: NodeCounts {
+                unavailable_limit: observed.fleet.total_limit(),
+                ..progress.counts
             },
+            not_opted_in_nodes: observed.not_opted_in,
             updated: progress.updated_condition("no node is opted in"),
             halted: status::halted_column(&halted),
             halt: DesiredCondition::halted(

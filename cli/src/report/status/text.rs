@@ -35,13 +35,15 @@ impl View for Glance {
 impl Glance {
     fn head(&self, page: &Page) -> String {
         let waits: usize = self.waiting.iter().map(|group| group.nodes.len()).sum();
-        let limit = self.limit.map_or("?".to_owned(), |limit| limit.to_string());
+        let limit = self
+            .unavailable_limit
+            .map_or("?".to_owned(), |limit| limit.to_string());
         let counts = format!(
             "{} of {} nodes up to date, {} moving, {waits} waiting; {} of {limit} slots in use",
-            self.up_to_date,
+            self.updated_nodes,
             self.nodes,
             self.moving.len(),
-            self.in_use,
+            self.updating_nodes,
         );
         let room = page.width().saturating_sub(counts.len() + 1).min(BAR);
         let mut text = if room < SHORTEST_BAR {
@@ -49,7 +51,7 @@ impl Glance {
         } else {
             format!(
                 "{} {counts}",
-                bar(room, self.up_to_date, self.moving.len(), self.nodes)
+                bar(room, self.updated_nodes, self.moving.len(), self.nodes)
             )
         };
         text.push('\n');
@@ -109,10 +111,10 @@ impl Glance {
                 &format!("{message}: {nodes}"),
             );
         }
-        if self.not_opted_in > 0 {
+        if self.not_opted_in_nodes > 0 {
             let about = format!(
                 "{} more run Bottlerocket without the label {}={}, and are not updated",
-                self.not_opted_in,
+                self.not_opted_in_nodes,
                 names::UPDATER_INTERFACE_LABEL,
                 names::UPDATER_INTERFACE_VERSION
             );

@@ -1,6 +1,6 @@
 //! What is shown of the fleet at a glance, and told to programs.
 
-use brupop_api::pool::PoolCounts;
+use brupop_api::NodeCounts;
 use serde::Serialize;
 
 /// The fleet at a glance.
@@ -12,13 +12,13 @@ pub(crate) struct Glance {
     /// A person has paused the fleet.
     pub paused: bool,
     /// How many nodes may be updated at once; absent while no reconciler has said so.
-    pub limit: Option<u64>,
+    pub unavailable_limit: Option<u64>,
     /// How many slots are in use.
-    pub in_use: usize,
+    pub updating_nodes: usize,
     /// All nodes that are opted in or have a shadow.
     pub nodes: usize,
     /// Nodes that run what their host would choose.
-    pub up_to_date: usize,
+    pub updated_nodes: usize,
     /// What keeps all updates from starting, in sentences.
     pub obstacles: Vec<String>,
     /// Versions that no further node is updated to.
@@ -34,7 +34,7 @@ pub(crate) struct Glance {
     /// Nodes that are up to date, and of which people have asked something that takes effect with the next update.
     pub left_by_people: Vec<LeftByPeople>,
     /// How many nodes run Bottlerocket and are not opted in.
-    pub not_opted_in: u64,
+    pub not_opted_in_nodes: u64,
     /// How many nodes are opted in and have no shadow.
     pub without_shadow: usize,
     /// Shadows that cannot be read.
@@ -59,7 +59,7 @@ pub(crate) struct PoolLine {
     /// A person has paused it.
     pub paused: bool,
     #[serde(flatten)]
-    pub counts: PoolCounts,
+    pub counts: NodeCounts,
     /// Why it progresses, or why not.
     pub reason: String,
     pub message: String,

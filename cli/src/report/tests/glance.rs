@@ -49,7 +49,10 @@ fn a_fleet_in_mid_update() {
         pools: vec![pool("web"), pool("db")],
         ..halted()
     });
-    assert_eq!((view.nodes, view.up_to_date, view.moving.len()), (16, 3, 2));
+    assert_eq!(
+        (view.nodes, view.updated_nodes, view.moving.len()),
+        (16, 3, 2)
+    );
     assert_snapshot!("status", text(&view));
     assert_snapshot!("status_yaml", yaml(&view));
 }
@@ -59,8 +62,7 @@ fn a_fleet_in_mid_update() {
 fn a_terminal_shows_what_moves_first() {
     let of = |number: u8| format!("ip-10-0-12-{number}.eu-central-1.compute.internal");
     let waits = |number, reason, why| idle(&of(number), ["False", reason, why]);
-    let canary =
-        "the pool canary-eu-central-1a goes first (spec.after): it is not done with this version";
+    let canary = "the pool canary-eu-central-1a goes first (spec.dependsOn): it is not done with this version";
     let monitored = json!({"state": "MonitoringUpdate", "version": "1.20.0", "attempt": 1,
         "state_transition_timestamp": "2026-11-21T03:58:30Z"});
     let runs =
@@ -118,8 +120,7 @@ fn a_terminal_shows_what_moves_first() {
 fn a_fleet_that_is_held_back() {
     // A quota refuses the shadow of one.
     let nodes = halted().shadows.len() + 1;
-    let counts = json!({"nodes": nodes, "inUse": 0, "updated": 0, "pending": 0, "notOptedIn": 2});
-    let status = json!({"term": 1, "counts": counts, "conditions": [
+    let status = json!({"term": 1, "nodes": nodes, "notOptedInNodes": 2, "conditions": [
         {"type": "AdmissionEnforced", "status": "False", "reason": "NotRefused", "message": "the webhook let it through",
             "lastTransitionTime": "2026-11-21T01:00:00Z"},
         {"type": "OtherOperator", "status": "True", "reason": "NotRuledOut", "message": "brupop-apiserver is in the namespace x",
@@ -208,7 +209,7 @@ fn nodes_wait_for_what_their_sentence_says() {
         shadows,
         ..halted()
     });
-    assert_eq!(status.up_to_date, 1);
+    assert_eq!(status.updated_nodes, 1);
     let groups: Vec<_> = status
         .waiting
         .iter()
@@ -248,7 +249,7 @@ fn nodes_behind_are_not_called_up_to_date() {
         shadows,
         ..halted()
     });
-    assert_eq!(status.up_to_date, 1);
+    assert_eq!(status.updated_nodes, 1);
     let groups: Vec<_> = status
         .waiting
         .iter()

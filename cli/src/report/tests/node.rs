@@ -36,7 +36,7 @@ fn a_node_that_moves() {
 
 #[test]
 fn a_node_that_waits() {
-    let spec = json!({"state": "Idle", "failures": {"count": 2, "attempt": 3, "at": "2026-11-21T03:20:00Z", "reason": "FellBack"}});
+    let spec = json!({"state": "Idle", "last_failure": {"count": 2, "attempt": 3, "at": "2026-11-21T03:20:00Z", "reason": "FellBack", "message": "the host came back with a version other than the wanted one"}});
     let status = json!({"current_state": "Idle", "current_version": "1.19.4", "target_version": "1.20.0",
         "problem": "RefreshFailed", "message": "the repository does not answer"});
     let waits = shadow(
@@ -126,7 +126,11 @@ fn a_node_is_told_whose_slots_are_in_use() {
             "brs-node-9".to_owned(),
             json!({"uid": "u", "attempt": 2, "pool": "db"}),
         );
-        watched_fleet(&json!({}), &json!({"term": 1, "limit": 8, "slots": slots})).object
+        watched_fleet(
+            &json!({}),
+            &json!({"term": 1, "unavailableLimit": 8, "slots": slots}),
+        )
+        .object
     };
     let of_web = "3 of 3 in use in the pool web, by node-0, node-1, node-2";
     for (pool_of_node, slots, expected) in [

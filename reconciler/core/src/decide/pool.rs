@@ -30,7 +30,7 @@ pub(super) fn allows<'a>(
         (Steering::Conflict(pools), _) => return Err(Reason::PoolConflict(pools)),
         (_, Some(pool)) if stage == Stage::Start => pool.starts,
         (_, Some(pool)) => pool.goes_on,
-        (_, None) => return Err(Reason::NoPool),
+        (_, None) => return Err(Reason::NotUnderstood("its pool is not known yet")),
     };
     match starts {
         Starts::AdmissionNotEnforced => Err(Reason::AdmissionNotEnforced),

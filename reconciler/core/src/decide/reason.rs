@@ -1,5 +1,5 @@
 //! Why a node moves, or why not; and why updates are given up: stable words for conditions, metrics, alerts and
-//! `failures.reason`, each with a sentence for people.
+//! `last_failure.reason`, each with a sentence for people.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -135,7 +135,6 @@ Reason<'a>: Standing {
     PoolInvalid(why: &'a str): HeldIdle => "the pool of this node cannot be understood, so it holds its nodes: {why}",
     PoolConflict(pools: &'a str): HeldIdle =>
         "the pools {pools} select this node with the same priority, so none of them owns it (spec.priority)",
-    NoPool: HeldIdle => "no BottlerocketPool selects this node, and the fleet says to hold such nodes (spec.unpooledNodes)",
     WaitingForPool(first: FirstPool<'a>): Queued => "the pool {first}",
     VersionTooYoung(until: Until): Queued =>
         "this version is younger than the pool allows (spec.versions.minAge); it is old enough {until}",
@@ -260,7 +259,7 @@ impl fmt::Display for UsedUp<'_> {
 impl fmt::Display for FirstPool<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pool, standing } = self;
-        write!(f, "{pool} goes first (spec.after)")?;
+        write!(f, "{pool} goes first (spec.dependsOn)")?;
         match standing {
             FirstPoolStanding::Missing => {
                 f.write_str(", and there is no BottlerocketPool of this name")

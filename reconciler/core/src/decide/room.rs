@@ -27,7 +27,7 @@ impl<'a> Place<'a> {
     pub(super) fn of(view: &NodeView<'a>) -> Self {
         let pool = match view.steering {
             Steering::Pool(index) => Some(index),
-            Steering::Default | Steering::Conflict(_) | Steering::Nobody => None,
+            Steering::Default | Steering::Conflict(_) | Steering::Unknown => None,
         };
         let control_plane = view
             .node

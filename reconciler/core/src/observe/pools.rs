@@ -2,10 +2,9 @@
 
 use std::cmp::Reverse;
 
-use brupop_api::fleet::UnpooledNodes;
 use jiff::Timestamp;
 
-use super::{age, order, unpooled};
+use super::{age, order};
 use crate::cluster::{Cluster, WatchedPool};
 use crate::deadlines::Clock;
 use crate::facts::{PoolFacts, Pools};
@@ -48,8 +47,7 @@ pub fn pools_at<'a>(
         }
     }
     let ceiling = ceiling(cluster, labelled);
-    let held = unpooled(cluster) == UnpooledNodes::Hold;
-    let default = default_pool(known, policy, if held { 0 } else { unselected });
+    let default = default_pool(known, policy, unselected);
     let pools = cluster.pools.iter().zip(nodes).enumerate();
     let facts = pools.map(|(nth, ((name, pool), nodes))| {
         let known = known.pools.get(name).unwrap_or(&UNKNOWN);
@@ -59,7 +57,7 @@ pub fn pools_at<'a>(
             Some(TOO_MANY)
         };
         let facts = facts(pool, known, nodes, misplaced);
-        let mut after = facts.rules.into_iter().flat_map(|rules| &rules.after);
+        let mut after = facts.rules.into_iter().flat_map(|rules| &rules.depends_on);
         let missing = after.find(|(first, _)| !cluster.pools.contains_key(first));
         PoolFacts {
             missing: missing.map(|(first, _)| first.as_str()),

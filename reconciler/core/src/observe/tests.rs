@@ -218,7 +218,9 @@ fn what_cannot_be_read_is_left_alone() {
     assert!(matches!(node(1), Some(Effect::Write(_))), "{:?}", node(1));
     let decisions = decide::fleet(&observed).nodes;
     assert_eq!(
-        Progress::of_fleet(&observed, &decisions).updated,
+        Progress::of_fleet(&observed, &decisions)
+            .counts
+            .updated_nodes,
         1,
         "what cannot be read does not count as up to date"
     );

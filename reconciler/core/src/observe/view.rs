@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use brupop_api::facts::ShadowFacts;
-use brupop_api::fleet::{Slot, UnpooledNodes};
+use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketShadow, Marker};
 use kube::ResourceExt as _;
 
@@ -23,19 +23,16 @@ pub(super) struct Observer<'a> {
     /// For each pool.
     pub(super) topology_keys: Vec<Option<&'a str>>,
     pub(super) pools: &'a [PoolFacts<'a>],
-    pub(super) unpooled: UnpooledNodes,
     pub(super) clock: Clock<'a>,
 }
 
 impl<'a> Observer<'a> {
     fn steering(&self, owner: Option<&'a Owner>) -> Steering<'a> {
-        match (owner, self.unpooled) {
-            (Some(Owner::Pool(index)), _) => Steering::Pool(*index),
-            (Some(Owner::Conflict(pools)), _) => Steering::Conflict(pools),
-            // Where nobody has looked for the owner, nothing starts.
-            (None, _) if !self.pools.is_empty() => Steering::Nobody,
-            (_, UnpooledNodes::DefaultPool) => Steering::Default,
-            (_, UnpooledNodes::Hold) => Steering::Nobody,
+        match owner {
+            Some(Owner::Pool(index)) => Steering::Pool(*index),
+            Some(Owner::Conflict(pools)) => Steering::Conflict(pools),
+            None if !self.pools.is_empty() => Steering::Unknown,
+            Some(Owner::Nobody) | None => Steering::Default,
         }
     }
 

@@ -2,9 +2,8 @@
 
 use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR};
 use brupop_api::crds::MESSAGE_MAX;
-use brupop_api::fleet::Counts;
 use brupop_api::printable::printable;
-use brupop_api::{BottlerocketFleet, names};
+use brupop_api::{BottlerocketFleet, NodeCounts, names};
 use kube::Resource as _;
 use serde_json::{Value, json};
 
@@ -28,10 +27,10 @@ pub fn halted_column(versions: &[&str]) -> Option<String> {
 /// What the fleet's status should show to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredFleetStatus {
-    /// How many nodes at once.
-    pub limit: u64,
-    /// How many nodes are up to date, behind and in update.
-    pub counts: Counts,
+    /// Figures of all opted-in nodes.
+    pub counts: NodeCounts,
+    /// Nodes that run Bottlerocket and are not opted in.
+    pub not_opted_in_nodes: u64,
     /// Is there no update for any node?
     pub updated: DesiredCondition,
     /// Versions that no new node is updated to.
@@ -56,8 +55,8 @@ impl DesiredFleetStatus {
             let is_stored =
                 |wanted: &DesiredCondition| wanted.is_stored_in(&status.conditions, generation);
             status.observed_generation == generation
-                && status.limit == Some(self.limit)
-                && status.counts == Some(self.counts)
+                && status.counts == self.counts
+                && status.not_opted_in_nodes == self.not_opted_in_nodes
                 && status.halted == self.halted
                 && [&self.halt, &self.idle, &self.updated]
                     .into_iter()
@@ -133,8 +132,9 @@ impl DesiredFleetStatus {
                 .map(|wanted| wanted.stored_over(conditions, generation, now))
                 .or_else(|| kept(type_))
         });
-        let mut status =
-            json!({"counts": self.counts, "limit": self.limit, "observedGeneration": generation});
+        let mut status = json!(self.counts);
+        status["notOptedInNodes"] = json!(self.not_opted_in_nodes);
+        status["observedGeneration"] = json!(generation);
         // Server-side apply removes only what we have applied. What somebody else has put there is overwritten first.
         let halted = fleet
             .status

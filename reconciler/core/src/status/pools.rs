@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::conditions::{ConditionStatus, STALLED};
 use brupop_api::crds::{POOL_VERSIONS_MAX, VERSION_MAX};
-use brupop_api::pool::{NextWindow, PoolCounts, VersionCount};
+use brupop_api::pool::{NextWindow, VersionCount};
 use brupop_api::printable::printable;
-use brupop_api::{BottlerocketPool, BottlerocketPoolStatus};
+use brupop_api::{BottlerocketPool, BottlerocketPoolStatus, NodeCounts};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use serde_json::{Value, json};
@@ -18,14 +18,14 @@ use super::progress::Progress;
 use super::{DesiredCondition, generation};
 use crate::cluster::WatchedPool;
 use crate::decide::{Decision, Reason};
-use crate::facts::{FleetFacts, NodeView, Observed, PoolFacts, Steering, in_order, is_unavailable};
+use crate::facts::{FleetFacts, NodeView, Observed, PoolFacts, Steering, in_order};
 use crate::rules::GateQuery;
 use conditions::{NO_NODES, accepted, missing, unanswered_gate, waits_for_ever};
 
 /// What the status of a pool should show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredPoolStatus {
-    counts: PoolCounts,
+    counts: NodeCounts,
     next_window: Option<NextWindow>,
     versions: Vec<VersionCount>,
     conditions: [DesiredCondition; 5],
@@ -35,7 +35,6 @@ pub struct DesiredPoolStatus {
 #[derive(Default)]
 struct Tally<'a> {
     progress: Progress<'a>,
-    unavailable: u64,
     versions: BTreeMap<&'a str, u64>,
     /// Those whose update has not begun, by the word of the reason.
     waiting: BTreeMap<&'static str, WaitingGroup<'a>>,
@@ -118,7 +117,6 @@ impl<'a> Tally<'a> {
         let Some(node) = view.node.filter(|node| node.labelled) else {
             return;
         };
-        self.unavailable += u64::from(is_unavailable(view));
         if let Some(version) = node.version {
             *self.versions.entry(version).or_default() += 1;
         }
@@ -138,37 +136,16 @@ impl<'a> Tally<'a> {
         }
     }
 
-    fn counts(&self, unavailable_limit: u64) -> PoolCounts {
-        let Progress {
-            nodes,
-            updating,
-            pending,
-            blocked,
-            updated,
-            not_offered,
-            locked,
-            ..
-        } = self.progress;
-        PoolCounts {
-            nodes,
-            updated_nodes: updated,
-            updating_nodes: updating,
-            pending_nodes: pending,
-            blocked_nodes: blocked,
-            not_offered_nodes: not_offered,
-            locked_nodes: locked,
-            unavailable_nodes: self.unavailable,
-            unavailable_limit,
-        }
-    }
-
     fn status(
         mut self,
         fleet: &FleetFacts<'_>,
         pool: &PoolFacts<'_>,
         unanswered: Option<DesiredCondition>,
     ) -> DesiredPoolStatus {
-        let counts = self.counts(pool.limit);
+        let counts = NodeCounts {
+            unavailable_limit: pool.limit,
+            ..self.progress.counts
+        };
         let window = pool.next_window;
         let mut versions: Vec<VersionCount> = std::mem::take(&mut self.versions)
             .into_iter()

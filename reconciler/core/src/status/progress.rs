@@ -1,29 +1,18 @@
 //! How far the nodes of the fleet or of a pool are.
 
+use brupop_api::NodeCounts;
 use brupop_api::conditions::{ConditionStatus, UPDATED};
 use semver::Version;
 
 use super::DesiredCondition;
 use crate::decide::{Decision, Reason};
-use crate::facts::{NodeView, Observed, PoolFacts, in_order};
+use crate::facts::{NodeView, Observed, PoolFacts, in_order, is_unavailable};
 
-/// Opted-in nodes, by how far they are.
+/// How far opted-in nodes are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// All of them.
-    pub nodes: u64,
-    /// Their update is under way.
-    pub updating: u64,
-    /// Their update waits for its turn or its time.
-    pub pending: u64,
-    /// Something about the node holds its update back.
-    pub blocked: u64,
-    /// There is no update for them.
-    pub updated: u64,
-    /// They are behind, and their hosts are not offered an update.
-    pub not_offered: u64,
-    /// Their hosts choose no update although one is offered.
-    pub locked: u64,
+    /// What is counted; without the limit, which is no count.
+    pub counts: NodeCounts,
     /// They have not reported, or cannot look for updates.
     pub unknown: u64,
     /// The first by name of those that are behind and have no update to go to, and why.
@@ -39,7 +28,7 @@ impl<'a> Progress<'a> {
             let has_slot = slot_of(view.shadow_name).is_some_and(|slot| view.holds(slot));
             progress.count(view, fleet.pool_of(view), has_slot, decision.reason);
         }
-        progress.updating = u64::try_from(fleet.slots.len()).unwrap_or(u64::MAX);
+        progress.counts.updating_nodes = u64::try_from(fleet.slots.len()).unwrap_or(u64::MAX);
         progress
     }
 
@@ -54,7 +43,9 @@ impl<'a> Progress<'a> {
         let Some(node) = view.node.filter(|node| node.labelled) else {
             return false;
         };
-        self.nodes += 1;
+        let counts = &mut self.counts;
+        counts.nodes += 1;
+        counts.unavailable_nodes += u64::from(is_unavailable(view));
         let waits = !has_slot
             && view
                 .shadow
@@ -68,17 +59,17 @@ impl<'a> Progress<'a> {
                 .is_some_and(|shadow| shadow.status.cannot_update())
         };
         let (group, is_behind) = match reason {
-            _ if has_slot => (&mut self.updating, false),
-            _ if waits && reason.waits_for_turn() => (&mut self.pending, false),
-            _ if waits => (&mut self.blocked, false),
-            Reason::NotOffered(_) => (&mut self.not_offered, true),
-            Reason::NoUpdateChosen(_) => (&mut self.locked, asks_for_more() == Some(true)),
+            _ if has_slot => (&mut counts.updating_nodes, false),
+            _ if waits && reason.waits_for_turn() => (&mut counts.pending_nodes, false),
+            _ if waits => (&mut counts.blocked_nodes, false),
+            Reason::NotOffered(_) => (&mut counts.not_offered_nodes, true),
+            Reason::NoUpdateChosen(_) => (&mut counts.locked_nodes, asks_for_more() == Some(true)),
             // What such a host said last is no look: it may be behind by now.
             Reason::NotUnderstood(_) | Reason::NodeNotReady | Reason::AgentSilent => {
                 (&mut self.unknown, false)
             }
             _ if !view.has_reported() || cannot_update() => (&mut self.unknown, false),
-            _ => (&mut self.updated, false),
+            _ => (&mut counts.updated_nodes, false),
         };
         *group += 1;
         if is_behind {
@@ -89,9 +80,10 @@ impl<'a> Progress<'a> {
 
     /// The condition `Updated`, of a fleet or pool of which this is said while it has no nodes.
     pub fn updated_condition(&self, no_nodes: &str) -> DesiredCondition {
+        let counts = self.counts;
         let (status, reason, message) = match self.behind {
-            _ if self.nodes == 0 => (ConditionStatus::Unknown, "NoNodes", no_nodes.to_owned()),
-            _ if self.updating + self.pending + self.blocked > 0 => (
+            _ if counts.nodes == 0 => (ConditionStatus::Unknown, "NoNodes", no_nodes.to_owned()),
+            _ if counts.updating_nodes + counts.pending_nodes + counts.blocked_nodes > 0 => (
                 ConditionStatus::False,
                 "UpdatesPending",
                 "there is an update that is not done on each node".to_owned(),

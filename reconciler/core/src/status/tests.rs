@@ -7,8 +7,7 @@ use super::*;
 use crate::decide::Reason;
 use crate::tests::world::{NOW, read};
 use brupop_api::crds::VERSION_RECORDS_MAX;
-use brupop_api::fleet::Counts;
-use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow};
+use brupop_api::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow, NodeCounts, State};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 use std::slice;
@@ -54,10 +53,10 @@ fn fleet(generation: i64, status: Value) -> BottlerocketFleet {
 }
 
 /// Of a fleet of this many nodes, of which nothing is said.
-fn desired(counts: Counts) -> DesiredFleetStatus {
+fn desired(counts: NodeCounts) -> DesiredFleetStatus {
     DesiredFleetStatus {
-        limit: 1,
         counts,
+        not_opted_in_nodes: 0,
         updated: Progress::default().updated_condition("no node is opted in"),
         halted: None,
         idle: DesiredCondition::idle(0),
@@ -210,6 +209,7 @@ fn width(crd: &CustomResourceDefinition, name: usize, wide: bool) -> usize {
     let halted = halted_column(&["1.20.10"; VERSION_RECORDS_MAX]).unwrap();
     let widths = shown.map(|column| {
         let widest = match (column.name.as_str(), column.type_.as_str()) {
+            ("State" | "Target State", _) => State::StagedAndPerformedUpdate.as_str().len(),
             ("Version" | "Target Version", _) => "1.20.10".len(),
             ("Reason", _) => reason,
             ("Pool", _) => "frontend".len(),
@@ -232,7 +232,7 @@ fn width(crd: &CustomResourceDefinition, name: usize, wide: bool) -> usize {
 fn rows_fit_into_a_terminal() {
     let (fleet, pool) = (BottlerocketFleet::crd(), BottlerocketPool::crd());
     for (crd, name, wide, most) in [
-        (BottlerocketShadow::crd(), 45, false, 120),
+        (BottlerocketShadow::crd(), 45, false, 160),
         (pool.clone(), "web-arm64-eu-central-1a".len(), false, 120),
         (pool, "web-arm64-eu-central-1a".len(), true, 160),
         (fleet, "fleet".len(), true, 160),
@@ -274,9 +274,9 @@ fn the_fleet_keeps_conditions_not_known_yet() {
     let mut wanted = DesiredFleetStatus {
         admission: Some(DesiredCondition::admission(Err(why))),
         other_operator: Some(DesiredCondition::other_operator(Err("upstream's is here"))),
-        ..desired(Counts {
+        ..desired(NodeCounts {
             nodes: 3,
-            ..Counts::default()
+            ..NodeCounts::default()
         })
     };
     let none = fleet(1, json!({}));

@@ -6,17 +6,16 @@ use anyhow::Result;
 use brupop_testbed::history::Seen;
 use brupop_testbed::{Fleet, await_within};
 
-const HEAD: [&str; 8] = [
+const HEAD: [&str; 7] = [
     "NAME",
     "STATE",
     "VERSION",
     "TARGET STATE",
     "TARGET VERSION",
-    "CRASH COUNT",
     "REASON",
     "NODE",
 ];
-const WIDTHS: [usize; 8] = [14, 25, 9, 25, 15, 12, 27, 24];
+const WIDTHS: [usize; 7] = [14, 25, 9, 25, 15, 27, 24];
 
 /// Shows the fleet until every node runs this version, Idle, with nothing left on it.
 pub async fn show_until_updated(fleet: &Fleet, version: &str, deadline: Duration) -> Result<()> {
@@ -50,7 +49,7 @@ pub async fn show_until(
     .await
 }
 
-fn row((node, seen): &(String, Seen)) -> [String; 8] {
+fn row((node, seen): &(String, Seen)) -> [String; 7] {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let marks = [
         (!seen.ready, "NotReady"),
@@ -70,13 +69,12 @@ fn row((node, seen): &(String, Seen)) -> [String; 8] {
         text(&seen.version),
         seen.goal.to_string(),
         text(&seen.available),
-        seen.crashes.to_string(),
         seen.reason.clone(),
         state.join(","),
     ]
 }
 
-fn line(cells: &[String; 8]) -> String {
+fn line(cells: &[String; 7]) -> String {
     let cells: Vec<String> = cells
         .iter()
         .zip(WIDTHS)

@@ -16,7 +16,7 @@ pub async fn try_and_show(fleet: &Fleet) -> Result<()> {
     println!("   on its own node's shadow, a claim of a reboot that nobody granted:");
     let shadow = fleet.shadows().get_status("brs-node-0").await?;
     let boot = shadow.status.and_then(|status| status.boot_id);
-    refused(fleet, "brs-node-0", json!({"reboot_requested": boot})).await
+    refused(fleet, "brs-node-0", json!({"reboot_claimed_boot_id": boot})).await
 }
 
 async fn refused(fleet: &Fleet, shadow: &str, status: Value) -> Result<()> {

@@ -77,14 +77,35 @@ impl Engine<'_> {
     }
 }
 
-/// The fleet and its only pool, which monitors no node, with all else that ships.
+/// A fleet and its only pool, as people keep them in Git.
+const STEERING: &str = r"
+apiVersion: brupop.bottlerocket.aws/v1alpha1
+kind: BottlerocketFleet
+metadata:
+  name: fleet
+  namespace: brupop-bottlerocket-aws
+  annotations: {kustomize.toolkit.fluxcd.io/ssa: Merge}
+spec:
+  maxUnavailable: 100%
+---
+apiVersion: brupop.bottlerocket.aws/v1alpha1
+kind: BottlerocketPool
+metadata:
+  name: others
+  namespace: brupop-bottlerocket-aws
+  annotations: {kustomize.toolkit.fluxcd.io/ssa: Merge}
+spec:
+  nodeSelector: {}
+  priority: 0
+  verify: {readyFor: 0s}
+";
+
+/// The fleet and its only pool, with all else that ships.
 async fn in_git(control_plane: &ControlPlane) -> Result<(PathBuf, String)> {
-    let soak =
-        json!([{"op": "add", "path": "/spec/soak", "value": {"readyFor": "0s"}}]).to_string();
-    let kustomization = json!({
-        "resources": ["kustomize/overlays/default"], "components": ["kustomize/components/pools"],
-        "patches": [{"target": {"kind": "BottlerocketPool"}, "patch": soak}],
-    });
+    let steering = json!({"resources": ["../steering/steering.yaml"]});
+    let steering = throw_away_overlay(control_plane, "steering", steering)?;
+    std::fs::write(steering.join("steering.yaml"), STEERING)?;
+    let kustomization = json!({"resources": ["kustomize/overlays/default", "../steering"]});
     let folder = throw_away_overlay(control_plane, "git", kustomization)?;
     let text = control_plane
         .kubectl(["kustomize".as_ref(), folder.as_os_str()])

@@ -9,6 +9,7 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
+use super::recipes::hold_the_rest;
 use super::{apply, delete, fleet, of_tier, until_pool};
 
 /// What a person does to the pool of a node in mid-update.
@@ -94,7 +95,7 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
     let (closed, _) = super::steered::closed_window();
     let freeze =
         json!([{"name": "now", "start": "2020-01-01T00:00:00Z", "end": "2120-01-01T00:00:00Z"}]);
-    let gate = json!([{"name": "g", "type": "Prometheus", "prometheus": {"source": "none", "query": "up"}}]);
+    let gate = json!([{"name": "g", "prometheus": {"source": "none", "query": "up"}}]);
     let changes = [
         (
             "paused",
@@ -123,16 +124,16 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
         ),
         (
             "after",
-            Change::Spec(json!({"after": [{"pool": "nowhere"}]})),
+            Change::Spec(json!({"dependsOn": [{"pool": "nowhere"}]})),
             "WaitingForPool",
         ),
         ("gates", Change::Spec(json!({"gates": gate})), "GateUnknown"),
         (
             "selector",
             Change::Spec(json!({"nodeSelector": {"matchLabels": {"tier": "other"}}})),
-            "NoPool",
+            "PoolPaused",
         ),
-        ("deleted", Change::Deleted, "NoPool"),
+        ("deleted", Change::Deleted, "PoolPaused"),
         // The last, so that anyone who has seen the new pool has seen the others' changes.
         ("overtaken", Change::Overtaken, "PoolPaused"),
     ];
@@ -144,7 +145,7 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
         ("GATE_INTERVAL_SECONDS", "1"),
     ];
     let mut fleet = fleet(&tiers, &env).await?;
-    fleet.change(json!({"unpooledNodes": "Hold"})).await?;
+    hold_the_rest(&fleet).await?;
     begin(&mut fleet, &tiers).await?;
     for (tier, change, _) in &changes {
         change.apply(&fleet, tier).await?;
@@ -163,9 +164,9 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
         );
         let shadow = fleet.shadows().get(&format!("brs-{node}")).await?;
         ensure!(
-            shadow.spec.failures.is_none(),
+            shadow.spec.last_failure.is_none(),
             "{tier}: that is no failure: {:?}",
-            shadow.spec.failures
+            shadow.spec.last_failure
         );
     }
     let said = fleet.progressing("node-2").await?.message;
@@ -193,7 +194,7 @@ async fn what_closes_nothing_disturbs_nothing() -> Result<()> {
         json!({"topology": {"mode": "OneAtATime"}}),
         json!({"windows": [{"schedule": "* * * * *", "duration": "24h"}]}),
         json!({"freezes": [{"name": "past", "start": "2020-01-01T00:00:00Z", "end": "2020-01-02T00:00:00Z"}]}),
-        json!({"drain": {"timeout": "1m", "loadBalancerDelay": "2s"}, "soak": {"readyFor": "3s"}}),
+        json!({"drain": {"timeout": "1m", "loadBalancerDelay": "2s"}, "verify": {"readyFor": "3s"}}),
     ] {
         apply(&fleet, "web", &of_tier("web", &fields)).await?;
         until_pool(&fleet, "web", "is understood", |status| {

@@ -71,7 +71,7 @@ async fn a_pool_that_means_nothing_is_refused() -> Result<()> {
         ),
         (
             "an expression of blanks",
-            json!({"nodeSelector": {}, "gates": [{"name": "quiet", "type": "Prometheus",
+            json!({"nodeSelector": {}, "gates": [{"name": "quiet",
                 "prometheus": {"source": "main", "query": "  "}}]}),
             "spec.gates[0].prometheus.query: write an expression of PromQL",
         ),

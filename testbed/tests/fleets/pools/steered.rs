@@ -7,6 +7,7 @@ use brupop_testbed::fleet::{NEW, OLD};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use serde_json::json;
 
+use super::recipes::hold_the_rest;
 use super::{apply, condition, delete, fleet, of_tier, until_pool, wait_until_updated};
 
 /// A window that opens in twelve hours, for one.
@@ -21,7 +22,7 @@ pub fn closed_window() -> (serde_json::Value, Timestamp) {
     )
 }
 
-/// Three web nodes, two at a time; two databases outside of their window; one node in no pool.
+/// Three web nodes, two at a time; two databases outside of their window; one node that is held.
 #[tokio::test(flavor = "multi_thread")]
 async fn pools_are_updated_side_by_side() -> Result<()> {
     let mut fleet = fleet(&["web", "web", "web", "db", "db", "rest"], &[]).await?;
@@ -33,7 +34,7 @@ async fn pools_are_updated_side_by_side() -> Result<()> {
     )
     .await?;
     apply(&fleet, "db", &of_tier("db", &json!({"windows": closed}))).await?;
-    fleet.change(json!({"unpooledNodes": "Hold"})).await?;
+    hold_the_rest(&fleet).await?;
     let web = until_pool(&fleet, "web", "has its nodes", |status| {
         status.counts.nodes == 3
     })
@@ -79,8 +80,8 @@ async fn pools_are_updated_side_by_side() -> Result<()> {
         db.versions.len() == 1 && db.versions[0].version == OLD && db.versions[0].nodes == 2,
         "{db:?}"
     );
-    fleet.until_waits("node-5", "NoPool").await?;
-    for (node, pool) in [("node-0", "web"), ("node-3", "db"), ("node-5", "")] {
+    fleet.until_waits("node-5", "PoolPaused").await?;
+    for (node, pool) in [("node-0", "web"), ("node-3", "db"), ("node-5", "held")] {
         let status = fleet
             .shadows()
             .get(&shadow_name(node))
@@ -109,11 +110,9 @@ async fn pools_are_updated_side_by_side() -> Result<()> {
     wait_until_updated(&fleet, "db").await?;
     ensure!(
         !fleet.history().has_seen("node-5", |seen| seen.goal != Idle),
-        "node-5 is in no pool, and has begun"
+        "node-5 is held, and has begun"
     );
-    fleet
-        .change(json!({"unpooledNodes": "DefaultPool"}))
-        .await?;
+    delete(&fleet, "held").await?;
     fleet.until_runs("node-5", NEW).await?;
     ensure!(fleet.history().most_slots_of("db") == 1 && fleet.history().most_slots_of("") == 1);
     fleet.check()
@@ -151,7 +150,7 @@ async fn a_tie_is_nobodys() -> Result<()> {
     apply(
         &fleet,
         "all",
-        &json!({"nodeSelector": {}, "priority": 1, "paused": true}),
+        &json!({"nodeSelector": {}, "priority": 2, "paused": true}),
     )
     .await?;
     for node in nodes {
@@ -182,7 +181,7 @@ async fn versions_ripen_and_zones_stay_apart() -> Result<()> {
     let spec = |min_age: &str| {
         json!({"nodeSelector": {"matchLabels": {"tier": "db"}}, "maxUnavailable": 4,
             "versions": {"minAge": min_age}, "topology": {"mode": "OneAtATime"},
-            "drain": {"loadBalancerDelay": "1s"}, "soak": {"readyFor": "2s", "workloadsTimeout": "0s"}})
+            "drain": {"loadBalancerDelay": "1s"}, "verify": {"readyFor": "2s", "workloadsTimeout": "0s"}})
     };
     apply(&fleet, "db", &spec("90h")).await?;
     until_pool(&fleet, "db", "has its nodes", |status| {

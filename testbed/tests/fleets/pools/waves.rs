@@ -37,10 +37,7 @@ async fn until_not_offered(fleet: &Fleet, nodes: u64, named: &str) -> Result<()>
     .await?;
     fleet
         .until_ledger(named, |status| {
-            status
-                .counts
-                .is_some_and(|counts| counts.not_offered == nodes)
-                && told(&status.conditions)
+            status.counts.not_offered_nodes == nodes && told(&status.conditions)
         })
         .await
         .map(drop)
@@ -59,7 +56,7 @@ async fn a_pool_is_updated_once_the_last_wave_has_come() -> Result<()> {
         };
         host.change_repository(|repository| repository.publish(release));
     }
-    let spec = json!({"nodeSelector": {}, "maxUnavailable": 8, "soak": {"readyFor": "0s"}, "versions": {"atLeast": NEW}});
+    let spec = json!({"nodeSelector": {}, "maxUnavailable": 8, "verify": {"readyFor": "0s"}, "versions": {"atLeast": NEW}});
     apply(&fleet, "fix-now", &spec).await?;
     until_not_offered(
         &fleet,

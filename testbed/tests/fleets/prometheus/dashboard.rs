@@ -22,7 +22,6 @@ const LOOK: Duration = Duration::from_millis(500);
 /// A gate of the database, which the same Prometheus answers.
 const GATE: &str = "  gates:
   - name: no-critical
-    type: Prometheus
     prometheus:
       source: main
       query: 'ALERTS{severity=\"critical\",alertstate=\"firing\"}'

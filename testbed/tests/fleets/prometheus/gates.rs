@@ -147,7 +147,7 @@ async fn says_at_once(fleet: &Fleet, pool: &str, words: &str) -> Result<()> {
     says.await
 }
 
-/// The pool of docs/pools.md as it is written, but of all nodes, and with a soak that a test can wait for.
+/// The pool of docs/pools.md as it is written, but of all nodes, and verifies nodes for as long as a test can wait.
 async fn apply(fleet: &Fleet) -> Result<()> {
     const TIER: &str = "  nodeSelector: {matchLabels: {tier: web}}\n";
     let document = read(POOLS)?;
@@ -155,8 +155,8 @@ async fn apply(fleet: &Fleet) -> Result<()> {
         .first()
         .context("no YAML")?;
     ensure!(yaml.contains(TIER), "it selects other nodes:\n{yaml}");
-    let soak = "  nodeSelector: {}\n  soak: {readyFor: 8s, workloadsTimeout: 0s}\n";
-    let yaml = yaml.replace(TIER, soak);
+    let of_all = "  nodeSelector: {}\n  verify: {readyFor: 8s, workloadsTimeout: 0s}\n";
+    let yaml = yaml.replace(TIER, of_all);
     with_file(&fleet.control_plane, &["apply", "-n", NAMESPACE], &yaml)
         .await
         .map(drop)
@@ -220,7 +220,7 @@ async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
             "the host prometheus.invalid cannot be reached: dns error",
         ),
     ] {
-        let gate = json!({"name": "up", "type": "Prometheus", "prometheus": {"source": source, "query": query}});
+        let gate = json!({"name": "up", "prometheus": {"source": source, "query": query}});
         // Nobody waits for it, for it has no nodes.
         let spec = json!({"nodeSelector": {"matchLabels": {"tier": "none"}}, "gates": [gate]});
         let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
@@ -350,7 +350,7 @@ async fn soaks_on(
         shadows
             .items
             .iter()
-            .all(|shadow| shadow.spec.failures.is_none()),
+            .all(|shadow| shadow.spec.last_failure.is_none()),
         "that is no failure"
     );
     ensure!(

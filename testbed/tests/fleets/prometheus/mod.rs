@@ -246,7 +246,7 @@ async fn of_objects(fleet: &Fleet) -> Result<Figures> {
         .count();
     let failed = shadows
         .iter()
-        .filter_map(|shadow| Some(shadow.spec.failures.as_ref()?.reason.clone()));
+        .filter_map(|shadow| Some(shadow.spec.last_failure.as_ref()?.reason.clone()));
     let one = |value: f64| Vector::from([(String::new(), value)]);
     Ok(BTreeMap::from([
         ("states", states),
@@ -267,11 +267,7 @@ async fn of_objects(fleet: &Fleet) -> Result<Figures> {
         ),
         (
             "limit",
-            ledger
-                .limit
-                .map(|limit| number(limit.try_into()?))
-                .transpose()?
-                .map_or_else(Vector::new, one),
+            one(number(ledger.counts.unavailable_limit.try_into()?)?),
         ),
         ("halted", one(number(halted)?)),
     ]))

@@ -82,19 +82,10 @@ fn shown() -> Json {
             "reason": longest("W", WORD_MAX), "message": sentence(MESSAGE_MAX),
             "observedGeneration": COUNTER_MAX, "lastTransitionTime": time()})
     };
-    let counts = [
-        "nodes",
-        "inUse",
-        "updated",
-        "pending",
-        "notOffered",
-        "locked",
-        "notOptedIn",
-    ]
-    .map(|count| (count.to_owned(), json!(COUNTER_MAX)));
     json!({
-        "limit": COUNTER_MAX, "halted": sentence(MESSAGE_MAX), "observedGeneration": COUNTER_MAX,
-        "counts": Map::from_iter(counts),
+        "nodes": COUNTER_MAX, "updatedNodes": COUNTER_MAX, "updatingNodes": COUNTER_MAX, "pendingNodes": COUNTER_MAX,
+        "blockedNodes": COUNTER_MAX, "notOfferedNodes": COUNTER_MAX, "lockedNodes": COUNTER_MAX,
+        "unavailableNodes": COUNTER_MAX, "unavailableLimit": COUNTER_MAX, "notOptedInNodes": COUNTER_MAX, "halted": sentence(MESSAGE_MAX), "observedGeneration": COUNTER_MAX,
         "conditions": (0..u8::try_from(CONDITIONS_MAX).unwrap_or_default()).map(condition).collect::<Vec<_>>(),
     })
 }

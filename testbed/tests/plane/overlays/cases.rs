@@ -2,7 +2,6 @@
 //! namespace and other names.
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::names;
 use brupop_testbed::ControlPlane;
 use brupop_testbed::operator::{NAMESPACE, throw_away_overlay};
 use serde_json::{Value as Json, json};
@@ -16,8 +15,8 @@ pub const ELSEWHERE: &str = "updates";
 pub const PREFIX: &str = "team-";
 pub const SUFFIX: &str = "-blue";
 
-/// Components that need another overlay around one that changes names.
-const WITH_NAMES: [&str; 2] = ["cert-manager", "pools"];
+/// The component that needs another overlay around one that changes names.
+const WITH_NAMES: &str = "cert-manager";
 
 /// An overlay with components.
 #[derive(Clone, Debug)]
@@ -73,8 +72,6 @@ impl Case {
             let expected = match kind {
                 "Namespace" => name == ELSEWHERE,
                 "CustomResourceDefinition" => name.ends_with(".brupop.bottlerocket.aws"),
-                // There is one, whatever the others are called.
-                "BottlerocketFleet" => name == names::FLEET,
                 // A hash comes after the name, but of what no pod mounts.
                 "ConfigMap" if object["metadata"]["labels"]["grafana_dashboard"] != "1" => {
                     name.starts_with(PREFIX) && name.contains(&format!("{SUFFIX}-"))
@@ -105,15 +102,11 @@ impl Case {
             overlay["nameSuffix"] = json!(SUFFIX);
         }
         let folder = throw_away_overlay(control_plane, &name, overlay)?;
-        let names: Vec<_> = WITH_NAMES
-            .into_iter()
-            .filter(|component| self.renamed && self.has_component(component))
-            .map(|component| format!("kustomize/components/{component}/names"))
-            .collect();
-        if names.is_empty() {
+        if !(self.renamed && self.has_component(WITH_NAMES)) {
             return Ok(folder);
         }
-        let around = json!({"resources": [format!("../{name}")], "components": names});
+        let names = format!("kustomize/components/{WITH_NAMES}/names");
+        let around = json!({"resources": [format!("../{name}")], "components": [names]});
         throw_away_overlay(control_plane, &format!("{name}+names"), around)
     }
 }

@@ -4,7 +4,6 @@
 mod cases;
 mod lifecycle;
 mod placement;
-mod pools;
 mod references;
 mod restricted;
 mod rolls;

@@ -183,12 +183,7 @@ async fn what_it_does_not_know_is_refused(control_plane: &ControlPlane) -> Resul
 async fn what_does_not_fit_is_found(control_plane: &ControlPlane) -> Result<()> {
     let case = Case::new(
         "default",
-        &[
-            "network-policy",
-            "cert-manager",
-            "prometheus-sample",
-            "pools",
-        ],
+        &["network-policy", "cert-manager", "prometheus-sample"],
     );
     let objects = rendered(control_plane, &case.write(control_plane)?).await?;
     ensure!(

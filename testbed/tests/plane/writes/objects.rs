@@ -72,8 +72,8 @@ pub fn shadow() -> impl Strategy<Value = Json> {
         ("attempt", some_of(&numbers())),
         ("leader_term", some_of(&numbers())),
         ("baseline_boot_id", some_of(&boots)),
-        ("reboot_from_boot_id", some_of(&boots)),
-        ("failures", or_null(&failures)),
+        ("reboot_granted_boot_id", some_of(&boots)),
+        ("last_failure", or_null(&failures)),
     ]);
     let condition = json!({"type": "Progressing", "status": "False", "reason": "NoUpdate", "message": "",
         "lastTransitionTime": TIMES[0]});
@@ -94,7 +94,7 @@ pub fn shadow() -> impl Strategy<Value = Json> {
         ("attempt", some_of(&numbers())),
         ("boot_id", some_of(&boots)),
         ("staged", or_null(&staged)),
-        ("reboot_requested", some_of(&boots)),
+        ("reboot_claimed_boot_id", some_of(&boots)),
         (
             "problem",
             some_of(&texts(&Problem::ALL.map(Problem::as_str))),
@@ -213,7 +213,7 @@ pub fn fleet() -> impl Strategy<Value = Json> {
             "seen",
             some_of(&[json!({}), json!({"1.20.0": TIMES[0], "1.20.1": TIMES[1]})]),
         ),
-        ("limit", some_of(&numbers())),
+        ("unavailableLimit", some_of(&numbers())),
         ("lastFinished", or_null(&texts(&TIMES))),
     ]);
     weighted(0.8, status).prop_map(|status| halves(json!({"paused": false}), status))

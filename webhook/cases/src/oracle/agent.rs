@@ -21,7 +21,7 @@ const OWN: [&str; 12] = [
     "attempt",
     "boot_id",
     "staged",
-    "reboot_requested",
+    "reboot_claimed_boot_id",
     "problem",
     "problem_since",
     "message",
@@ -143,7 +143,10 @@ fn at_the_asked_attempt(spec: &Value, new: &Value) -> Result<bool, String> {
 /// A new claim is of the granted boot, which is the agent's own, at the asked attempt. An old one goes when it is
 /// spent or given up, not to be made again.
 fn claim(spec: &Value, old: &Value, new: &Value) -> Objection {
-    let (before, after) = (&old["reboot_requested"], &new["reboot_requested"]);
+    let (before, after) = (
+        &old["reboot_claimed_boot_id"],
+        &new["reboot_claimed_boot_id"],
+    );
     if before == after {
         return Ok(());
     }
@@ -159,7 +162,7 @@ fn claim(spec: &Value, old: &Value, new: &Value) -> Objection {
     hold(asked, || {
         "a reboot is claimed that nobody asks for".to_owned()
     })?;
-    hold(after == &spec["reboot_from_boot_id"], || {
+    hold(after == &spec["reboot_granted_boot_id"], || {
         "a reboot is claimed that is not granted".to_owned()
     })?;
     hold(after == &new["boot_id"], || {

@@ -235,7 +235,7 @@ fn no_more_slots_are_told_of_than_there_can_be() {
         nodes: 0,
         ..zones::pool("a")
     }];
-    for (says, pools, unpooled, limit, ceiling, expected) in [
+    for (says, pools, unselected, limit, ceiling, expected) in [
         ("no pools", &[][..], 0, 2, u64::MAX, 2),
         ("pools own all nodes", &pools[..], 0, 2, u64::MAX, 7),
         ("and not all", &pools[..], 5, 2, u64::MAX, 9),
@@ -244,7 +244,7 @@ fn no_more_slots_are_told_of_than_there_can_be() {
         ("unlimited", &pools[..], 5, u64::MAX, u64::MAX, 500),
     ] {
         let default_pool = &PoolFacts {
-            nodes: unpooled,
+            nodes: unselected,
             limit,
             ..PoolFacts::DEFAULT
         };

@@ -13,7 +13,7 @@ use serde_json::json;
 /// A pool of this priority, with gates that ask for these.
 fn pool(name: &str, queries: &[&str], priority: u64) -> Item<Pool> {
     let gate = |query: &&str| {
-        json!({"name": query.to_lowercase(), "type": "Prometheus",
+        json!({"name": query.to_lowercase(),
             "prometheus": {"source": "main", "query": query}})
     };
     let gates: Vec<_> = queries.iter().map(gate).collect();

@@ -20,9 +20,8 @@ fn what_is_not_understood_is_named_with_a_remedy() {
     let fires = |schedule: &str| window(schedule, "4h", "UTC");
     let asks = |name: &str, source: &str, query: &str| {
         let prometheus = json!({"source": source, "query": query});
-        json!({"gates": [{"name": name, "type": "Prometheus", "prometheus": prometheus}]})
+        json!({"gates": [{"name": name, "prometheus": prometheus}]})
     };
-    let asks_nothing = json!({"gates": [{"name": "quiet", "type": "Prometheus"}]});
     let of_versions =
         |at_least: &str, below: &str| json!({"versions": {"atLeast": at_least, "below": below}});
     let frozen =
@@ -71,8 +70,8 @@ fn what_is_not_understood_is_named_with_a_remedy() {
             "such as 24h",
         ),
         (
-            json!({"after": [{"pool": "a", "soak": "soon"}]}),
-            "spec.after[0].soak",
+            json!({"dependsOn": [{"pool": "a", "soak": "soon"}]}),
+            "spec.dependsOn[0].soak",
             "up to 2160h",
         ),
         (
@@ -86,13 +85,13 @@ fn what_is_not_understood_is_named_with_a_remedy() {
             "up to 168h",
         ),
         (
-            json!({"soak": {"readyFor": "1"}}),
-            "spec.soak.readyFor",
+            json!({"verify": {"readyFor": "1"}}),
+            "spec.verify.readyFor",
             "such as 24h or 1h30m",
         ),
         (
-            json!({"soak": {"workloadsTimeout": "8d"}}),
-            "spec.soak.workloadsTimeout",
+            json!({"verify": {"workloadsTimeout": "8d"}}),
+            "spec.verify.workloadsTimeout",
             "up to 168h",
         ),
         (
@@ -104,11 +103,6 @@ fn what_is_not_understood_is_named_with_a_remedy() {
         (asks("quiet", "-", "up"), SOURCE, "letters in lower case"),
         (asks("quiet", "main", " \n"), QUERY, "PromQL"),
         (asks("quiet", "main", &"x".repeat(1025)), QUERY, "1,024"),
-        (
-            asks_nothing,
-            "spec.gates[0].prometheus",
-            "{source: main, query: ...}",
-        ),
         (
             window("0 2 * * *", "4h", "Berlin"),
             "spec.windows[1].timeZone",

@@ -33,7 +33,7 @@ impl Tally<'_> {
             && most.is_none_or(|(word, _)| *word == ready.reason);
         let (status, reason, message) = match (pool.starts, most) {
             (Starts::Invalid(why), _) => (ConditionStatus::False, "PoolInvalid", why.to_owned()),
-            _ if self.progress.updating > 0 => (
+            _ if self.progress.counts.updating_nodes > 0 => (
                 ConditionStatus::True,
                 "Updating",
                 "nodes of the pool are being updated".to_owned(),
@@ -46,7 +46,7 @@ impl Tally<'_> {
                 };
                 (ConditionStatus::False, reason, message)
             }
-            _ if self.progress.nodes == 0 => {
+            _ if self.progress.counts.nodes == 0 => {
                 (ConditionStatus::False, "NoNodes", NO_NODES.to_owned())
             }
             _ => match self.progress.behind {
@@ -119,7 +119,7 @@ pub(super) fn waits_for_ever(
         };
         if let Some(why) = why {
             let message = format!(
-                "the pool {} goes first (spec.after), and never begins: {why}",
+                "the pool {} goes first (spec.dependsOn), and never begins: {why}",
                 next.name
             );
             let reason = Reason::WaitingForPool(FirstPool {
@@ -133,7 +133,7 @@ pub(super) fn waits_for_ever(
                 &message,
             ));
         }
-        let after = next.rules.into_iter().flat_map(|rules| &rules.after);
+        let after = next.rules.into_iter().flat_map(|rules| &rules.depends_on);
         open.extend(
             after
                 .filter(|(name, _)| seen.insert(name))

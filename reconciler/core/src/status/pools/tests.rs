@@ -95,7 +95,7 @@ fn a_pool_counts_its_nodes() {
     join(&mut cluster, "c", OLD, Some(NEW), true);
     join(&mut cluster, "d", OLD, None, false);
     let seen = status(&mut cluster);
-    let counts = PoolCounts {
+    let counts = NodeCounts {
         nodes: 4,
         updated_nodes: 1,
         updating_nodes: 0,

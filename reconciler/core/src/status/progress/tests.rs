@@ -78,15 +78,14 @@ fn updated(hosts: &[Host], versions: &Value, ledger: Value) -> (String, [u64; 6]
     let observed = observe_knowing(&cluster, &known, &policy, NOW);
     let decisions = decide::fleet(&observed).nodes;
     let progress = Progress::of_fleet(&observed, &decisions);
-    let Progress {
+    let NodeCounts {
         nodes,
-        updated,
-        pending,
-        not_offered,
-        locked,
-        unknown,
+        updated_nodes,
+        pending_nodes,
+        not_offered_nodes,
+        locked_nodes,
         ..
-    } = progress;
+    } = progress.counts;
     let condition = progress.updated_condition("no node is opted in");
     let of_pool = super::super::pools(&observed, &decisions, |_| None)
         .pop()
@@ -96,7 +95,14 @@ fn updated(hosts: &[Host], versions: &Value, ledger: Value) -> (String, [u64; 6]
         (&said["reason"], &said["message"]),
         (&json!(condition.reason), &json!(condition.message))
     );
-    let figures = [nodes, updated, pending, not_offered, locked, unknown];
+    let figures = [
+        nodes,
+        updated_nodes,
+        pending_nodes,
+        not_offered_nodes,
+        locked_nodes,
+        progress.unknown,
+    ];
     (
         format!("{:?}/{}", condition.status, condition.reason),
         figures,

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use brupop_api::fleet::{Counts, Halt, VersionRecord};
+use brupop_api::NodeCounts;
+use brupop_api::fleet::{Halt, VersionRecord};
 use serde_json::json;
 
 use super::super::{DesiredCondition, DesiredFleetStatus};
@@ -31,9 +32,9 @@ fn fleet(nodes: u64, admission: Check, alone: Check, halted: bool) -> DesiredFle
         halt_holds_nodes: halted,
         admission: admission.map(DesiredCondition::admission),
         other_operator: alone.map(DesiredCondition::other_operator),
-        ..super::desired(Counts {
+        ..super::desired(NodeCounts {
             nodes,
-            ..Counts::default()
+            ..NodeCounts::default()
         })
     }
 }

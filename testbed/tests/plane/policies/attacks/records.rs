@@ -168,10 +168,6 @@ fn fleets(bed: &Bed) -> Vec<Row> {
             "a fleet without a ceiling",
             json!({"maxUnavailable": "100%"}),
         ),
-        with(
-            "a fleet that nobody steers",
-            json!({"unpooledNodes": "Hold"}),
-        ),
         change("the fleet let go", json!({"paused": false})),
         change("a halt lifted", json!({"acknowledgedHalts": halts})),
         by(

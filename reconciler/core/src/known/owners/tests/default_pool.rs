@@ -32,7 +32,6 @@ fn the_settings_make_the_default_pool() {
     let before = outside("2026-11-21T02:00:00Z");
     let late = "2026-11-21T03:30:00.000000001Z";
     let unlimited = u64::MAX;
-    let hold = json!({"unpooledNodes": "Hold"});
     let [quarter, all] = ["25%", "100%"].map(|most| json!({"maxUnavailable": most}));
     for (fleet, now, nodes, limit, ceiling, starts, goes_on, next) in [
         (
@@ -64,16 +63,6 @@ fn the_settings_make_the_default_pool() {
             outside("2026-11-28T02:00:00Z"),
             open,
             closes,
-        ),
-        (
-            hold,
-            "2026-11-21T03:00:00Z",
-            0,
-            1,
-            unlimited,
-            open,
-            open,
-            late,
         ),
         (quarter, "2026-11-21T03:00:00Z", 6, 3, 2, open, open, late),
         (all, "2026-11-21T03:00:00Z", 6, 3, 8, open, open, late),
