@@ -63,11 +63,7 @@ async fn overlays_pass_strict_validation_under_any_name() -> Result<()> {
     of_host_network.retain(|text, _| !usual.contains_key(text));
     for (name, objects, warnings) in [
         ("usual", usual, &[AGENT_WARNING][..]),
-        (
-            "host-network",
-            of_host_network,
-            &[HOST_NETWORK_WARNING, AGENT_WARNING],
-        ),
+        ("host-network", of_host_network, &[HOST_NETWORK_WARNING]),
     ] {
         let objects: Vec<_> = objects.into_values().collect();
         let taken = strictly(&control_plane, &documents(&control_plane, name, &objects)?).await?;
