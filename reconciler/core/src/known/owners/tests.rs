@@ -292,7 +292,7 @@ fn a_pool_says_the_same_whatever_its_status_and_generation() {
     assert!(same("/status", json!({"nodes": 3})));
     for (path, value) in [
         ("/metadata/uid", json!("v")),
-        ("/spec/priority", json!(1)),
+        ("/spec/priority", json!(2)),
         ("/spec/nodeSelector", json!({})),
         ("/spec/paused", json!(true)),
         (
