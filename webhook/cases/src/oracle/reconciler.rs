@@ -95,11 +95,11 @@ fn attempt(old: &Value, new: &Value, from: &str, to: &str) -> Objection {
             format!("an update begins at attempt {after} after {before}")
         });
     }
-    if from == "ErrorReset" || before.is_null() {
+    if from == "ErrorReset" {
         return Ok(());
     }
     hold(before == after, || {
-        format!("attempt {before} turns into {after} while it runs")
+        format!("attempt {before} turns into {after} while an update runs")
     })?;
     hold(old["version"] == new["version"], || {
         "the version changes while the attempt runs".to_owned()

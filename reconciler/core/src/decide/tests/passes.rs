@@ -289,13 +289,12 @@ proptest! {
                 continue;
             }
             let (in_free, in_held) = (decide(&free.fleet, in_free), decide(&held.fleet, in_held));
-            // But no node is emptied while its reboot could not be granted, and what another operator has begun is left
-            // to it. What is not cordoned yet is given up in a pause, and outside the window.
-            let not_yet = [Reason::AdmissionNotEnforced, Reason::OtherOperator];
+            // But no node is emptied while its reboot could not be granted. What is not cordoned yet is given up in a pause,
+            // and outside the window.
             if held_by < 3 && in_held.reason == Reason::Aborting(Abort::PoolClosed) {
                 continue;
             }
-            if [&in_free, &in_held].iter().any(|decision| not_yet.contains(&decision.reason)) {
+            if [&in_free, &in_held].iter().any(|decision| decision.reason == Reason::AdmissionNotEnforced) {
                 continue;
             }
             prop_assert_eq!(in_free, in_held);
