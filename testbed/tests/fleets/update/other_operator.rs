@@ -91,7 +91,7 @@ async fn no_update_starts_beside_upstreams_operator() -> Result<()> {
 /// The node is held, and no other; once a person has deleted the shadow, the node is updated.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_operators_update_holds_its_node_only() -> Result<()> {
-    let fleet = Fleet::quick(2, &[]).await?;
+    let mut fleet = Fleet::quick(2, &[]).await?;
     fleet.kubectl("cordon node-0").await?;
     let left = json!({"spec": {"state": "RebootedIntoUpdate", "version": NEW}});
     fleet

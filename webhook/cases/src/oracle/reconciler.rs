@@ -57,18 +57,15 @@ fn update(request: &Value) -> Objection {
     hold(to != "ErrorReset" && STATES.contains(&to), || {
         format!("{to:?} is nothing to reach")
     })?;
-    if readable(old) {
-        hold(from == to || MOVES.contains(&(from, to)), || {
-            format!("from {from} to {to}")
-        })?;
-        attempt(old, new, from, to)?;
-    } else {
-        hold(to == "Idle", || {
-            format!("from what nobody can read to {to}")
-        })?;
-    }
+    hold(readable(old), || {
+        format!("from what nobody can read to {to}")
+    })?;
+    hold(from == to || MOVES.contains(&(from, to)), || {
+        format!("from {from} to {to}")
+    })?;
+    attempt(old, new, from, to)?;
     let granted = &new["reboot_from_boot_id"];
-    if granted.is_null() || readable(old) && *granted == old["reboot_from_boot_id"] {
+    if granted.is_null() || *granted == old["reboot_from_boot_id"] {
         return Ok(());
     }
     hold(to == "RebootedIntoUpdate", || {
