@@ -7,8 +7,6 @@ mod migrating;
 mod orchestration;
 mod pools;
 mod prometheus;
-#[path = "../common/raw.rs"]
-mod raw;
 mod unreadable;
 mod update;
 mod upgrade;

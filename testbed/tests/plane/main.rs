@@ -11,7 +11,6 @@ mod documents;
 mod endurance;
 mod overlays;
 mod policies;
-#[path = "../common/raw.rs"]
 mod raw;
 mod rights;
 mod serving;
