@@ -201,7 +201,7 @@ $(MODULES:%=test-%): test-%:
 	@$(RUN) $(PLANES:%=--test %) -- --test-threads=$(THREADS) $*::
 
 # The oldest Kubernetes that the operator supports, on what depends most on its version.
-OLDEST := crds policies overlays takeover update
+OLDEST := crds migrating overlays policies update
 
 .PHONY: test-oldest
 test-oldest: control-plane programs ## Runs the tests that depend most on Kubernetes' version on the oldest one that is supported (builds it once, some minutes)

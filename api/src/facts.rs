@@ -111,6 +111,16 @@ impl<'a> ShadowFacts<'a> {
             && self.status.attempt.unwrap_or(0) == self.spec.attempt.unwrap_or(0)
     }
 
+    /// Whether this operator began the update that the spec asks for.
+    pub fn is_in_update(&self) -> bool {
+        self.spec.state != State::Idle && self.spec.attempt.is_some()
+    }
+
+    /// Whether another operator began the update that the spec asks for: each of ours has an attempt.
+    pub fn is_of_other_operator(&self) -> bool {
+        self.spec.state != State::Idle && self.spec.attempt.is_none()
+    }
+
     /// Has the agent claimed the reboot that is granted?
     pub fn is_claimed(&self) -> bool {
         self.spec.reboot_granted_boot_id.is_some()

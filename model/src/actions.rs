@@ -1,14 +1,13 @@
 //! What can happen next.
 
-use brupop_api::State;
 use stateright::{Model, Property};
 
-use crate::objects::{LIVES, Shadow};
+use crate::objects::LIVES;
 use crate::pools::DEFAULT;
 use crate::properties;
 use crate::state::{Config, Faults, started};
 use crate::view::Late;
-use crate::world::{Leader, Place, World};
+use crate::world::{Place, World};
 
 /// Which part of what a reconciler sees stays behind the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -143,11 +142,7 @@ impl Model for Config {
     type Action = ModelAction;
 
     fn init_states(&self) -> Vec<World> {
-        if self.upstream {
-            World::left_by_upstream(self)
-        } else {
-            vec![World::new(self)]
-        }
+        vec![World::new(self)]
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<ModelAction>) {
@@ -284,11 +279,9 @@ fn of_host_and_people(world: &World, at: usize, place: &Place, actions: &mut Vec
     };
     let deletable = place.shadow.is_some() && made(place.shadows_made);
     let boots = place.host.rebooting;
-    // Nobody can tell a person's cordon from ours where the marker says that we did it, nor from upstream's.
-    let may_cordon = faults.people > 0
-        && !node.unschedulable
-        && !is_seen_as_upstreams(world, at)
-        && node.marker.is_none_or(|mark| !mark.cordoned);
+    // Nobody can tell a person's cordon from ours where the marker says that we did it.
+    let may_cordon =
+        faults.people > 0 && !node.unschedulable && node.marker.is_none_or(|mark| !mark.cordoned);
     actions.extend(those_of([
         (faults.replacements > 0, ModelAction::RemoveNode(at)),
         (
@@ -308,21 +301,6 @@ fn of_host_and_people(world: &World, at: usize, place: &Place, actions: &mut Vec
             ModelAction::Uncordon(at),
         ),
     ]));
-}
-
-/// Does anybody see a shadow that upstream's operator left behind when it had cordoned the node, so that its cordon is
-/// adopted?
-fn is_seen_as_upstreams(world: &World, at: usize) -> bool {
-    let cordons = |state| matches!(state, State::RebootedIntoUpdate | State::MonitoringUpdate);
-    let upstreams =
-        |shadow: Option<Shadow>| shadow.is_some_and(|it| it.attempt.is_none() && cordons(it.state));
-    let seen = |leader: &Leader| {
-        leader
-            .stale
-            .and_then(|stale| stale.shadows)
-            .is_some_and(|all| upstreams(all[at]))
-    };
-    upstreams(world.places[at].shadow) || world.leaders.iter().any(seen)
 }
 
 fn of_agent(world: &World, at: usize, place: &Place, actions: &mut Vec<ModelAction>) {

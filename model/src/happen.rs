@@ -92,10 +92,6 @@ impl World {
                 let place = &mut self.places[at];
                 place.meddled |= late;
                 place.forgotten = true;
-                // Upstream's cordon is known by the shadow alone.
-                place.foreign_cordon |= place
-                    .node
-                    .is_some_and(|node| node.unschedulable && node.marker.is_none());
                 place.shadow = None;
             }
             ModelAction::RemoveNode(at) => self.remove(at),

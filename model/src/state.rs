@@ -144,9 +144,6 @@ pub struct Config {
     /// A person cordoned one of the nodes beforehand.
     #[arg(long)]
     pub foreign_cordon: bool,
-    /// Upstream's operator left one node in the middle of an update, in any of its states.
-    #[arg(long)]
-    pub upstream: bool,
     /// The pods of every node come back each time that they are evicted.
     #[arg(long)]
     pub stubborn: bool,
@@ -199,7 +196,6 @@ impl Config {
                 windows,
                 ..of_leaders
             }
-            && !self.upstream
     }
 
     /// How many nodes may fail before the update is halted.

@@ -1,13 +1,13 @@
 //! The world of the model: the truth, what each process believes, and how many faults are left.
 
-use brupop_agent_core::step::{Command, StepMemory};
-use brupop_api::State;
+use brupop_agent_core::step::StepMemory;
+
 use stateright::Representative;
 
 use crate::ledger::{Ledger, Record};
 use crate::objects::{NODES_MAX, Node, Shadow, TIMES, small};
 use crate::pools::Pools;
-use crate::state::{Config, Faults, Host, Updater, started};
+use crate::state::{Config, Faults, Host, started};
 
 /// Everything about one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ pub struct Place {
     pub claimed: Option<u8>,
     /// Facts of the Node have shown a failure: a boot with the old version, or an absence that was too long.
     pub failed: bool,
-    /// A person deleted its shadow, or upstream's agent wrote it: nobody knows whose the staged image is.
+    /// A person deleted its shadow: nobody knows whose the staged image is.
     pub forgotten: bool,
     /// Its agent is never heard of again.
     pub silent: bool,
@@ -130,54 +130,6 @@ impl World {
             faults: config.faults,
             ..Self::default()
         }
-    }
-
-    /// All that upstream's operator can have left behind on the first node, without attempt, term or marker.
-    pub fn left_by_upstream(config: &Config) -> Vec<Self> {
-        use State::{Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
-        // Goal, what was reached, whether the host runs the update, whether it is cordoned.
-        let all = [
-            (StagedAndPerformedUpdate, Idle, false, false),
-            (
-                StagedAndPerformedUpdate,
-                StagedAndPerformedUpdate,
-                false,
-                false,
-            ),
-            (RebootedIntoUpdate, StagedAndPerformedUpdate, false, true),
-            (RebootedIntoUpdate, StagedAndPerformedUpdate, true, true),
-            (RebootedIntoUpdate, RebootedIntoUpdate, true, true),
-            (RebootedIntoUpdate, RebootedIntoUpdate, true, false),
-            (MonitoringUpdate, RebootedIntoUpdate, true, false),
-            (MonitoringUpdate, MonitoringUpdate, true, false),
-        ];
-        let left = |(goal, reached, updated, cordoned): (State, State, bool, bool)| {
-            let mut world = Self::new(config);
-            let Some(place) = world.places.first_mut() else {
-                return world;
-            };
-            let staged = reached == StagedAndPerformedUpdate && !updated;
-            let version = u8::from(updated);
-            place.host.version = version;
-            (place.host.staged, place.host.next) = (staged, staged);
-            place.host.updates = staged.then_some(Updater {
-                last: (Command::Activate, true),
-                looked: true,
-            });
-            place.forgotten = true;
-            if let Some(node) = &mut place.node {
-                (node.version, node.unschedulable) = (version, cordoned);
-            }
-            if let Some(shadow) = &mut place.shadow {
-                (shadow.state, shadow.version) = (goal, Some(1));
-                shadow.current_state = Some(reached);
-                shadow.current_version = Some(version);
-                shadow.target_version = Some(1);
-            }
-            world.arrivals = version;
-            world
-        };
-        all.into_iter().map(left).collect()
     }
 
     /// The same world with its nodes in another order: `order` says which node comes to each place.

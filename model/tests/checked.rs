@@ -50,10 +50,6 @@ worlds! {
         "--nodes 1 --attempts 1 --windows 1 --takeovers 1 --stale-leaders 1"
         "--nodes 2 --pools 1 --attempts 1 --windows 1 --moves 1 --pool-deletions 1"
     }
-    what_upstream_left_is_given_up_before_its_drain_outside_the_window {
-        "--nodes 1 --upstream --windows 2 --fall-backs 1"
-        "--nodes 1 --upstream --attempts 1 --windows 1 --pauses 1 --people 1"
-    }
     pools_keep_their_limits {
         "--nodes 3 --limit 3 --attempts 1 --pools 2"
         "--nodes 2 --limit 2 --attempts 1 --pools 1 --moves 2 --fall-backs 1"
@@ -97,9 +93,5 @@ worlds! {
     replaced_nodes_are_updated_and_stay_counted {
         "--nodes 2 --halts --attempts 1 --replacements 1 --fall-backs 1 --deadlines 1"
         "--nodes 1 --replacements 1 --deletions 1 --stale-agents 1"
-    }
-    what_upstream_left_behind_is_finished_or_undone {
-        "--nodes 1 --upstream --deadlines 1 --fall-backs 1 --own-reboots 1 --people 1"
-        "--nodes 2 --upstream --attempts 1 --takeovers 1"
     }
 }

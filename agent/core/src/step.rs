@@ -155,6 +155,7 @@ pub fn step<'a>(
         report.no_problem();
     }
     let wanted = match shadow.spec.state {
+        _ if shadow.is_of_other_operator() => memory::NextAction::Wait,
         State::Idle | State::ErrorReset => input.toward_idle(&mut report),
         State::StagedAndPerformedUpdate => input.toward_staged(&mut report),
         State::RebootedIntoUpdate => input.toward_rebooted(&mut report),

@@ -100,7 +100,7 @@ remedies! {
     AdmissionNotEnforced =>
         "look at the webhook's pods, and apply the overlay again: webhook and policies have to be in \
          force",
-    OtherOperator => "uninstall upstream's operator, as docs/migrating.md says",
+    OtherOperator => "remove upstream's operator, or the shadow that it left, as docs/migrating.md says",
     BackingOff => "repair the cause, and end the wait ({retry})",
     VersionHalted =>
         "find out why nodes failed, and lift the halt ({resume_version}); or wait \

@@ -105,8 +105,7 @@ impl Reconciler {
 }
 
 /// Does this decision have to wait until the node's pods are known? So do changes of the Node that empty it. Taking
-/// back a grant does not wait: while a grant stands, nobody watches the pods. Nor does adopting a cordon: the node may
-/// only have to be put back into service.
+/// back a grant does not wait: while a grant stands, nobody watches the pods.
 fn waits_for_pods(decision: &Decision<'_>) -> bool {
     let of_node = match &decision.effect {
         Some(Effect::Write(write)) => matches!(write.object, Object::Node(_)),

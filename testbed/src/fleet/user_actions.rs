@@ -1,6 +1,5 @@
 //! What users and administrators do to a fleet by hand.
 
-use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
@@ -55,18 +54,8 @@ impl Fleet {
         self.kubectl(&wait).await.map(drop)
     }
 
-    /// A person who may do anything pastes this into a shell at the root of the repository; what it said is returned.
+    /// A person who may do anything pastes this into a plain shell at the root of the repository; what it said is returned.
     pub async fn paste(&self, commands: &str) -> Result<String> {
-        let (said, went_well) = self
-            .shell(&self.control_plane.kubeconfig(), commands)
-            .await?;
-        ensure!(went_well, "{commands}\n{said}");
-        Ok(said)
-    }
-
-    /// What is said when this is typed by anyone who has this kubeconfig, and whether it went well. A plain shell, which goes on
-    /// after what fails.
-    pub async fn shell(&self, kubeconfig: &Path, commands: &str) -> Result<(String, bool)> {
         let kubectl = control_plane_binaries().await?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = std::env::join_paths([kubectl].into_iter().chain(std::env::split_paths(&path)))?;
@@ -76,7 +65,7 @@ impl Fleet {
             .env_clear()
             .env("PATH", path)
             .env("HOME", self.control_plane.dir())
-            .env("KUBECONFIG", kubeconfig)
+            .env("KUBECONFIG", self.control_plane.kubeconfig())
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();
@@ -84,9 +73,8 @@ impl Fleet {
             .await
             .with_context(|| format!("no end: {commands}"))??;
         let said = [output.stdout, output.stderr].concat();
-        Ok((
-            String::from_utf8_lossy(&said).into_owned(),
-            output.status.success(),
-        ))
+        let said = String::from_utf8_lossy(&said).into_owned();
+        ensure!(output.status.success(), "{commands}\n{said}");
+        Ok(said)
     }
 }

@@ -5,12 +5,10 @@
 mod admission;
 mod drains;
 mod leaders;
+mod migrating;
 mod orchestration;
 mod pools;
 mod prometheus;
-#[path = "../common/raw.rs"]
-mod raw;
-mod takeover;
 mod unreadable;
 mod update;
 mod upgrade;

@@ -13,7 +13,6 @@ mod documents;
 mod endurance;
 mod overlays;
 mod policies;
-#[path = "../common/raw.rs"]
 mod raw;
 mod rights;
 mod serving;

@@ -3,8 +3,7 @@
 use super::{Refusal, Rule};
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State};
 
-/// An attempt begins from Idle, with the next number. While it runs it keeps its version and the boot that it began in. A
-/// shadow without an attempt may get one in any state.
+/// An attempt begins from Idle, with the next number. While it runs it keeps its version and the boot that it began in.
 pub(super) fn attempt(
     old: &BottlerocketShadowSpec,
     new: &BottlerocketShadowSpec,
@@ -21,29 +20,23 @@ pub(super) fn attempt(
             format!("attempts are counted: an update begins with attempt {next}"),
         );
     }
-    let (
-        State::StagedAndPerformedUpdate | State::RebootedIntoUpdate | State::MonitoringUpdate,
-        Some(running),
-    ) = (old.state, old.attempt)
-    else {
+    if matches!(old.state, State::Idle | State::ErrorReset) {
         return Ok(());
-    };
+    }
+    let refuse = |field, allowed: &str| refuse(field, allowed.to_owned());
     if new.attempt != old.attempt {
         return refuse(
             "spec.attempt",
-            format!("attempt {running} runs: go back to Idle before the next"),
+            "an update runs: go back to Idle before the next attempt",
         );
     }
     if new.version != old.version {
-        return refuse(
-            "spec.version",
-            format!("attempt {running} runs and keeps its version"),
-        );
+        return refuse("spec.version", "an update that runs keeps its version");
     }
     if new.state != State::Idle && new.baseline_boot_id != old.baseline_boot_id {
         return refuse(
             "spec.baseline_boot_id",
-            format!("attempt {running} runs and keeps the boot that it began in"),
+            "an update that runs keeps the boot that it began in",
         );
     }
     Ok(())

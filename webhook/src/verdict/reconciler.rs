@@ -69,22 +69,18 @@ fn update(change: &Change<'_>) -> Result<Rule, Refusal> {
             "of a shadow that exists, the reconciler may change the spec only",
         ));
     }
+    let old: BottlerocketShadowSpec = read(&change.old.spec, "spec")?;
     let new: BottlerocketShadowSpec = read(&change.new.spec, "spec")?;
-    // What another version left behind and nobody can read may still be put to Idle.
-    let old = read::<BottlerocketShadowSpec>(&change.old.spec, "spec").ok();
-    let from = old.as_ref().map_or(State::ErrorReset, |old| old.state);
-    if !spec_may_move(from, new.state) {
+    if !spec_may_move(old.state, new.state) {
         return Err(Rule::ReconcilerTransition.refuse(
             "spec.state",
             format!(
-                "from {from} it goes to the next step or back to Idle, not to {}",
-                new.state
+                "from {} it goes to the next step or back to Idle, not to {}",
+                old.state, new.state
             ),
         ));
     }
-    if let Some(old) = &old {
-        attempt_and_grant::attempt(old, &new)?;
-    }
-    attempt_and_grant::grant(old.as_ref(), &new, &read(&change.new.status, "status")?)?;
+    attempt_and_grant::attempt(&old, &new)?;
+    attempt_and_grant::grant(Some(&old), &new, &read(&change.new.status, "status")?)?;
     Ok(Rule::ReconcilerSteer)
 }

@@ -10,9 +10,6 @@ use super::{Command, EndedCommand, Report, UpdateFacts, UpdateState, Updates};
 impl<'a> StepInput<'_, 'a> {
     /// Idle: nothing of ours is pending; look for updates now and then.
     pub(super) fn toward_idle(&self, report: &mut Report<'a>) -> NextAction {
-        if let Some(next) = self.take_over_given_up(report) {
-            return next;
-        }
         if self.pending() {
             // What our attempt activated must not be booted by accident.
             report.staged(self.our_image.clone());
@@ -79,9 +76,6 @@ impl<'a> StepInput<'_, 'a> {
 
     /// Wanted: the host runs `spec.version`. It may be rebooted from the granted boot, once that is claimed.
     pub(super) fn toward_rebooted(&self, report: &mut Report<'a>) -> NextAction {
-        if let Some(next) = self.take_over(report) {
-            return next;
-        }
         report.attempt();
         if self.runs_wanted() {
             report.state(State::RebootedIntoUpdate);
@@ -165,35 +159,6 @@ impl<'a> StepInput<'_, 'a> {
         NextAction::Wait
     }
 
-    /// Upstream's agent reported that the host would boot the update next. If that is so, the image counts as ours; if not,
-    /// this step has failed.
-    pub(super) fn take_over(&self, report: &mut Report<'a>) -> Option<NextAction> {
-        if !self.left_by_upstream() || self.runs_wanted() {
-            return None;
-        }
-        match self.host.updates {
-            Updates::Busy => Some(NextAction::Poll),
-            Updates::Known(known) if self.adopt(&known, report) => None,
-            _ => {
-                report.failure(&self.not_next());
-                Some(NextAction::Wait)
-            }
-        }
-    }
-
-    /// Takes over an update of upstream's that was given up before our agent said anything: what upstream's agent reported as
-    /// activated counts as ours, to be undone. What a person activates is in no such report.
-    fn take_over_given_up(&self, report: &mut Report<'a>) -> Option<NextAction> {
-        if self.our_image.is_some() || !self.left_by_upstream() || self.runs_wanted() {
-            return None;
-        }
-        match self.host.updates {
-            Updates::Busy => Some(NextAction::Poll),
-            Updates::Known(known) if self.adopt(&known, report) => Some(NextAction::Wait),
-            _ => None,
-        }
-    }
-
     pub(super) fn runs_wanted(&self) -> bool {
         self.shadow.spec.version == Some(self.host.version)
     }
@@ -232,14 +197,11 @@ impl<'a> StepInput<'_, 'a> {
         }
     }
 
-    /// Is the update, which was next to boot, so no more? Somebody has deactivated it, or activated another. Whose image it
-    /// is that upstream activated is decided once the reconciler has given the node an attempt.
+    /// Is the update, which was next to boot, so no more? Somebody has deactivated it, or activated another.
     pub(super) fn is_disarmed(&self) -> bool {
-        self.shadow.spec.attempt.is_some()
-            && self
-                .host
-                .known()
-                .is_some_and(|known| !self.is_armed(&known))
+        self.host
+            .known()
+            .is_some_and(|known| !self.is_armed(&known))
     }
 
     /// Is the update next to boot?

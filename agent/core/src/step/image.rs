@@ -6,7 +6,7 @@ use brupop_api::shadow::Staged;
 use jiff::Timestamp;
 
 use super::input::StepInput;
-use super::{Command, EndedCommand, HostFacts, Report, StepMemory, UpdateFacts, UpdateState};
+use super::{Command, EndedCommand, HostFacts, StepMemory, UpdateFacts, UpdateState};
 
 /// The image that we staged, as of the host's last command. No command of ours but a prepare writes to it: if one follows
 /// right after the command that the image was known by, its time takes the place of that command's. But if the first refresh
@@ -124,30 +124,6 @@ impl<'a> StepInput<'_, 'a> {
         } else {
             last_prepared(known)
         }
-    }
-
-    /// Upstream's agent, which knows no attempts, reported an image that is activated, and ours has not yet said anything.
-    pub(super) fn left_by_upstream(&self) -> bool {
-        let status = &self.shadow.status;
-        status.attempt.is_none()
-            && self.shadow.spec.attempt.is_some()
-            && status.current_state == Some(State::StagedAndPerformedUpdate)
-    }
-
-    /// Takes what upstream's agent activated for ours, if the host would boot it next.
-    pub(super) fn adopt(&self, known: &UpdateFacts<'a>, report: &mut Report<'a>) -> bool {
-        let wanted =
-            known.state == UpdateState::Ready && known.staged_version == self.shadow.spec.version;
-        if let (true, Some(version), Some(last)) = (wanted, known.staged_version, known.last) {
-            let at = last.at.to_string();
-            report.staged(Some(Staged {
-                version: version.to_owned(),
-                at,
-                prefetched: false,
-            }));
-            return true;
-        }
-        false
     }
 }
 

@@ -32,7 +32,7 @@ pub fn host_silence<'a>(shadow: &ShadowFacts<'a>, reason: &str, now: &'a str) ->
         State::Idle | State::MonitoringUpdate | State::ErrorReset => false,
     };
     let mut report = Report::of(shadow, now);
-    if ends && shadow.spec.attempt.is_some() {
+    if ends && shadow.is_in_update() {
         report.failure(&format!("the host's API does not answer: {reason}"));
     }
     report.write()

@@ -16,10 +16,6 @@ impl<'a> StepInput<'_, 'a> {
     /// Wanted: the host boots `spec.version` next.
     pub(super) fn toward_staged(&self, report: &mut Report<'a>) -> NextAction {
         report.staged(self.our_image.clone());
-        if self.shadow.spec.attempt.is_none() {
-            // Upstream's: the reconciler gives it an attempt first.
-            return NextAction::Wait;
-        }
         if self.shadow.status.attempt != self.shadow.spec.attempt {
             return self.begin_attempt(report);
         }
@@ -69,9 +65,6 @@ impl<'a> StepInput<'_, 'a> {
 
     /// Reports the attempt, before the host is touched.
     fn begin_attempt(&self, report: &mut Report<'a>) -> NextAction {
-        if let Some(next) = self.take_over(report) {
-            return next;
-        }
         if let Some(staged) = self
             .host
             .known()

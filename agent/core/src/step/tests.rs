@@ -16,7 +16,6 @@ mod prefetch;
 mod problem;
 mod properties;
 mod update;
-mod upstreams;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Staged;

@@ -52,8 +52,6 @@ pub struct Decision<'a> {
 pub enum Milestone {
     /// The update has begun.
     Started,
-    /// An update that upstream's operator had begun is taken over.
-    Adopted,
     /// The node is cordoned.
     Cordoned,
     /// The node is cordoned once more: somebody had uncordoned it in mid-drain.

@@ -9,7 +9,7 @@ use brupop_api::{Marker, State};
 
 use super::room::Place;
 use super::slots::version_for;
-use super::{Decision, Effect, Reason, writes};
+use super::{Decision, Effect, OtherOperator, Reason, writes};
 use crate::facts::{FleetFacts, NodeView};
 use crate::window::Starts;
 
@@ -122,7 +122,7 @@ fn waits(reason: &Reason<'_>) -> bool {
             | Reason::GateClosed(_)
             | Reason::GateUnknown(_)
             | Reason::AdmissionNotEnforced
-            | Reason::OtherOperator
+            | Reason::OtherOperator(OtherOperator::Installed)
     )
 }
 

@@ -76,12 +76,8 @@ impl<'a> Case<'_, 'a> {
         }
         let cordoned = Marker {
             drain_started_at: now(),
-            // A cordon that was adopted stays ours; a person's never becomes ours.
-            cordoned_at: if node.unschedulable {
-                marker.cordoned_at.clone()
-            } else {
-                now()
-            },
+            // A person's cordon never becomes ours.
+            cordoned_at: (!node.unschedulable).then(|| fleet.now.to_owned()),
             tainted: true,
             ..self.noting_pods(marker)
         };

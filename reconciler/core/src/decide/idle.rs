@@ -13,7 +13,7 @@ use brupop_api::{Problem, State};
 use super::pool::{self, Stage};
 use super::records::is_full;
 use super::room::Place;
-use super::{Case, Decision, Effect, Milestone, Reason, undo_when_ready, writes};
+use super::{Case, Decision, Effect, Milestone, OtherOperator, Reason, undo_when_ready, writes};
 use crate::facts::{FleetFacts, NodeView};
 use crate::window::Starts;
 
@@ -128,7 +128,10 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     }
     first([
         (fleet.starts == Starts::Paused, Reason::FleetPaused),
-        (!fleet.alone, Reason::OtherOperator),
+        (
+            !fleet.alone,
+            Reason::OtherOperator(OtherOperator::Installed),
+        ),
     ])?;
     allows.and(allows_version)?;
     first([

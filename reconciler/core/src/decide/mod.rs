@@ -3,7 +3,6 @@
 //! Each write tests the facts that it was decided on, so the API server refuses a write that was decided on a stale
 //! view. The model checker runs these very functions.
 
-mod adopt;
 mod age;
 mod behind;
 mod boot;
@@ -36,7 +35,7 @@ pub use idle::candidates;
 pub use lifting::how_to_lift;
 use order::Survey;
 pub(crate) use pool::goes_back;
-pub use reason::{Abort, LimitScope, Missing, Reason, UsedUp};
+pub use reason::{Abort, LimitScope, Missing, OtherOperator, Reason, UsedUp};
 pub use records::Halted;
 use slots::Holders;
 pub(crate) use slots::version_for;
@@ -188,15 +187,13 @@ fn decided<'a>(
             Reason::NodeReplaced,
         );
     }
-    // A shadow that is being adopted gets its marker first, and then the attempt of its slot.
-    let attempt = shadow
-        .spec
-        .attempt
-        .or_else(|| slot.map(|slot| slot.attempt));
     if let Some(marker) = node.marker
-        && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt)
+        && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != shadow.spec.attempt)
     {
         return undo_when_ready(&node, Reason::ReturningToService);
+    }
+    if shadow.is_of_other_operator() {
+        return Decision::wait(Reason::OtherOperator(OtherOperator::LeftUpdate));
     }
     let case = Case {
         fleet,
@@ -210,7 +207,6 @@ fn decided<'a>(
         State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if node.boot_id.is_empty() => {
             Decision::wait(Reason::NotUnderstood(NO_BOOT_ID))
         }
-        _ if shadow.spec.attempt.is_none() => case.adopt(),
         State::StagedAndPerformedUpdate => case.staged(),
         State::RebootedIntoUpdate => case.rebooted(),
         State::MonitoringUpdate => case.monitoring(),

@@ -88,6 +88,10 @@ impl Detail for Missing<'_> {
     const UNKNOWN: Self = Self::AtLeast;
 }
 
+impl Detail for OtherOperator {
+    const UNKNOWN: Self = Self::Installed;
+}
+
 impl Detail for Abort {
     const UNKNOWN: Self = Self::StepFailed;
 }
@@ -150,7 +154,7 @@ Reason<'a>: Standing {
     VersionNotAllowed(version: &'a str): HeldIdle => "the pool of this node does not allow {version} (spec.versions)",
     AdmissionNotEnforced: Queued =>
         "dry runs did not show that webhook and policy are enforced: see the fleet's condition AdmissionEnforced",
-    OtherOperator: QueuedIdle => "another operator may update these nodes, too: see the fleet's condition OtherOperator",
+    OtherOperator(how: OtherOperator): QueuedIdle => "{how}",
     BackingOff: HeldIdle => "the last attempt was given up, and the node waits before the next one",
     VersionHalted(version: &'a str): HeldIdle =>
         "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is updated to \
@@ -220,6 +224,30 @@ impl fmt::Display for Missing<'_> {
                 f.write_str("a version that its pool asks for (spec.versions.atLeast)")
             }
         }
+    }
+}
+
+/// What another operator does to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OtherOperator {
+    /// It is installed, or nobody knows.
+    Installed,
+    /// It began the update that the shadow asks for.
+    LeftUpdate,
+}
+
+/// All of its sentence.
+impl fmt::Display for OtherOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Installed => {
+                "another operator may update these nodes, too: see the fleet's condition OtherOperator"
+            }
+            Self::LeftUpdate => {
+                "another operator began an update of this node: let it finish, or delete this shadow, which comes back \
+                 as Idle, and uncordon the node"
+            }
+        })
     }
 }
 

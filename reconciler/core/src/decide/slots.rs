@@ -15,7 +15,7 @@ use super::records::Halted;
 use super::room::{Place, Room};
 use super::versions::VersionRecords;
 use super::{Reason, age, writes};
-use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView, Steering, is_unavailable};
+use crate::facts::{FleetFacts, NamedSlot, NodeView, Steering, is_unavailable};
 pub(super) use holders::Holders;
 
 /// The pods of at most this many nodes are checked before there is room for these nodes.
@@ -124,9 +124,10 @@ fn slot_pool(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> Option<String> {
 
 /// The attempt for which a slot would be taken now.
 fn next_attempt(shadow: &ShadowFacts<'_>) -> u64 {
+    let attempt = shadow.spec.attempt.unwrap_or(0);
     match shadow.spec.state {
-        State::Idle => shadow.spec.attempt.unwrap_or(0) + 1,
-        _ => shadow.spec.attempt.unwrap_or(1),
+        State::Idle => attempt + 1,
+        _ => attempt,
     }
 }
 
@@ -219,106 +220,54 @@ struct Running<'a> {
     room: Room<'a>,
 }
 
-/// Nodes down for other reasons use up the limit, but do not block a node that is already out of service; among those,
-/// one that only needs uncordoning goes first.
+/// The leader that made a lost ledger anew did not see these updates. Nodes down for other reasons use up the limit, but do
+/// not block a node that is already out of service.
 fn choose_running<'a>(
     fleet: &FleetFacts<'a>,
     views: &[NodeView<'a>],
     holders: &Holders<'a>,
 ) -> Running<'a> {
-    let mut room = Room::beside(
-        fleet,
-        holders
-            .kept(views)
-            .map(|(view, (_, slot))| (slot, Place::of(view))),
-    );
-    let goes_on = |at: &usize| {
-        let view = &views[*at];
-        runs(view) && (fleet.alone || !is_others(view)) && !awaits_agent(view)
+    let kept = holders.kept(views);
+    let slots = kept.map(|(view, (_, slot))| (slot, Place::of(view)));
+    let mut running = Running {
+        taken: vec![],
+        left_over: vec![],
+        room: Room::beside(fleet, slots),
     };
-    let running = (0..views.len()).filter(|at| !holders.have(*at) && goes_on(at));
-    let (mut at_once, mut others): (Vec<_>, Vec<_>) =
-        running.partition(|&at| goes_on_at_once(&views[at]));
-    at_once.sort_by_key(|&at| !only_comes_back(&views[at]));
-    others.sort_by_key(|&at| is_unavailable(&views[at]));
-    let (mut taken, mut left_over) = (vec![], vec![]);
-    for at in at_once {
-        // Whatever zones are busy: it is out of service already, and comes back.
+    let without_slot = (0..views.len()).filter(|at| !holders.have(*at) && runs(&views[*at]));
+    let (away, in_service): (Vec<_>, Vec<_>) =
+        without_slot.partition(|at| is_unavailable(&views[*at]));
+    for at in away {
         let place = Place::of(&views[at]);
-        if room.has_places(place.pool) {
-            room.take(place);
-            taken.push(at);
-        } else {
-            left_over.push(at);
+        running.take(at, place, running.room.has_places(place.pool));
+    }
+    for (at, view) in views.iter().enumerate() {
+        if is_unavailable(view) && !holders.keep(at) && !running.taken.contains(&at) {
+            let name = view.node.map_or(view.shadow_name, |node| node.name);
+            running.room.note_unavailable(Place::of(view), name);
         }
     }
-    let unavailable =
-        |at: &usize| !holders.keep(*at) && is_unavailable(&views[*at]) && !taken.contains(at);
-    for at in (0..views.len()).filter(unavailable) {
-        let name = views[at]
-            .node
-            .map_or(views[at].shadow_name, |node| node.name);
-        room.note_unavailable(Place::of(&views[at]), name);
-    }
-    for at in others {
+    for at in in_service {
         let place = Place::of(&views[at]);
-        if room.has(place) {
-            room.take(place);
-            taken.push(at);
-        } else {
-            left_over.push(at);
-        }
+        running.take(at, place, running.room.has(place));
     }
-    Running {
-        taken,
-        left_over,
-        room,
+    running
+}
+
+impl<'a> Running<'a> {
+    fn take(&mut self, at: usize, place: Place<'a>, has_room: bool) {
+        if has_room {
+            self.room.take(place);
+            self.taken.push(at);
+        } else {
+            self.left_over.push(at);
+        }
     }
 }
 
 /// Does an update of this node run?
 fn runs(view: &NodeView<'_>) -> bool {
-    view.node.is_some()
-        && view
-            .shadow
-            .is_some_and(|shadow| shadow.spec.state != State::Idle)
-}
-
-/// Did another operator begin what runs on this node? It may still be at it.
-fn is_others(view: &NodeView<'_>) -> bool {
-    view.shadow
-        .is_some_and(|shadow| shadow.spec.attempt.is_none())
-}
-
-/// Has another operator only staged an update on this node, and is no agent of ours there yet to take it up? A slot would begin
-/// the time in which the agent has to. Without the label none comes.
-pub(super) fn awaits_agent(view: &NodeView<'_>) -> bool {
-    let staged = view
-        .shadow
-        .is_some_and(|shadow| shadow.spec.state == State::StagedAndPerformedUpdate);
-    let away = view
-        .node
-        .is_some_and(|node| node.labelled && !node.agent_ready);
-    is_others(view) && staged && away && !goes_on_at_once(view)
-}
-
-/// Is the node of this running update out of service already, and Ready? Then it goes on at once, no matter how many
-/// others are down: that can only bring it back.
-fn goes_on_at_once(view: &NodeView<'_>) -> bool {
-    let Some((node, shadow)) = view.node.zip(view.shadow) else {
-        return false;
-    };
-    // Before the reboot is wanted, a cordon is a person's, and the node may be full of pods.
-    let cordoned = node.unschedulable && shadow.spec.state != State::StagedAndPerformedUpdate;
-    node.ready && (cordoned || view.marked() || only_comes_back(view))
-}
-
-/// Does the host run the update already, so that the node only has to be put back into service?
-fn only_comes_back(view: &NodeView<'_>) -> bool {
-    let of_update = |(node, shadow): (NodeFacts<'_>, ShadowFacts<'_>)| {
-        node.version.is_some() && node.version == shadow.spec.version
-    };
-    view.node.zip(view.shadow).is_some_and(of_update)
+    view.node.is_some() && view.shadow.is_some_and(|shadow| shadow.is_in_update())
 }
 
 /// A version, and the variant of the node that is to run it.

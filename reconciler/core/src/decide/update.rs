@@ -130,13 +130,6 @@ impl<'a> Case<'_, 'a> {
             }
             Boot::IntoOther if shadow.reached() => return self.abort(self.fell_back()),
             Boot::IntoOther | Boot::IntoUnknown => return self.abort(Abort::RebootedByItself),
-            // Upstream's operator had begun, and the host came up with the update before we took it over.
-            Boot::Same if node.version.is_some() && node.version == shadow.spec.version => {
-                return Decision::write(
-                    writes::skip_reboot(fleet, shadow),
-                    Reason::ReturningToService,
-                );
-            }
             Boot::Same => {}
         }
         if let Some(undo) = self.back_without_shadow() {
@@ -298,19 +291,11 @@ impl<'a> Case<'_, 'a> {
         if let Some(undo) = self.back_without_shadow() {
             return undo;
         }
-        if let Some(why) = self.given_up() {
-            return self.abort(why);
-        }
-        let goes_back = node.version == shadow.spec.version;
-        if let Some(why) = self.halted().filter(|_| !goes_back) {
+        if let Some(why) = self.given_up().or_else(|| self.halted()) {
             return self.abort(why);
         }
         if shadow.spec.reboot_granted_boot_id.is_none() {
-            // Adopted, or the grant was taken back.
-            if goes_back {
-                // Upstream had rebooted it before we came: it only has to be put back into service.
-                return self.back_into_service().unwrap_or_else(|| self.watch_it());
-            }
+            // The grant was taken back.
             return self.empty_then_grant();
         }
         let drained = node

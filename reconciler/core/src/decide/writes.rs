@@ -101,21 +101,6 @@ pub(super) fn skip_attempt<'a>(
     spec(fleet, shadow, [], sets)
 }
 
-/// A shadow in mid-update that knows no attempt gets that of its slot.
-pub(super) fn adopt<'a>(
-    fleet: &FleetFacts<'a>,
-    shadow: &ShadowFacts<'a>,
-    node: &NodeFacts<'a>,
-    slot: &Slot,
-) -> Write<'a> {
-    let sets = [
-        (Field::SpecAttempt, Value::Number(slot.attempt)),
-        (Field::SpecBaselineBootId, Value::text(node.boot_id)),
-        (Field::SpecTransitionTimestamp, Value::text(fleet.now)),
-    ];
-    spec(fleet, shadow, [], sets)
-}
-
 /// The node is drained in this boot: the agent may reboot it from here.
 pub(super) fn grant<'a>(
     fleet: &FleetFacts<'a>,

@@ -49,11 +49,7 @@ impl EventText {
     /// Is it published on the Node, too? What begins and what ends an update is, and all that is wrong. Steps between are told
     /// by the shadow's condition: each Event is a write to the API server.
     pub fn concerns_node(&self) -> bool {
-        self.warning
-            || matches!(
-                self.reason,
-                "UpdateStarted" | "UpdateAdopted" | "Updated" | "OptedOut"
-            )
+        self.warning || matches!(self.reason, "UpdateStarted" | "Updated" | "OptedOut")
     }
 
     /// Note and action as they are published: they may quote agents, hosts and API servers. Events that differ in nothing but
@@ -86,12 +82,7 @@ impl EventText {
                     format!("the update from {current} to {to} begins"),
                 )
             }
-            Milestone::Adopted => (
-                "UpdateAdopted",
-                false,
-                format!("an update to {version} that was in progress is taken over"),
-            ),
-            Milestone::Cordoned if !is_persons_cordon(view) => return None,
+            Milestone::Cordoned if !view.node?.unschedulable => return None,
             Milestone::Cordoned => (
                 "StaysCordoned",
                 false,
@@ -224,16 +215,6 @@ impl EventText {
             reason.message().into_owned(),
         ))
     }
-}
-
-/// Has a person cordoned the node, before its drain?
-fn is_persons_cordon(view: &NodeView<'_>) -> bool {
-    view.node.is_some_and(|node| {
-        node.unschedulable
-            && node
-                .marker
-                .is_none_or(|marker| marker.cordoned_at.is_none())
-    })
 }
 
 /// What an attempt that is given up leaves on the host, as the end of a sentence; empty if nothing.

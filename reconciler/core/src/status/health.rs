@@ -1,6 +1,8 @@
 //! Whether the fleet or a pool is well, in the two conditions that kstatus reads, and with it Flux and Helm.
 
-use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, READY, STALLED};
+use brupop_api::conditions::{
+    ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR, READY, STALLED,
+};
 
 use super::{DesiredCondition, DesiredFleetStatus};
 use crate::decide::Reason;
@@ -58,7 +60,7 @@ impl DesiredFleetStatus {
                 ADMISSION_ENFORCED => {
                     (ConditionStatus::True, Reason::AdmissionNotEnforced.as_str())
                 }
-                _ => (ConditionStatus::False, Reason::OtherOperator.as_str()),
+                _ => (ConditionStatus::False, OTHER_OPERATOR),
             };
             let (status, reason, message) = match said {
                 Some((status, _)) if status == good => return None,

@@ -52,6 +52,7 @@ impl Drainer {
         let begins = slot.is_some_and(|slot| Some(slot.attempt) > shadow.spec.attempt);
         let granted = shadow.spec.reboot_granted_boot_id.is_some();
         match shadow.spec.state {
+            _ if shadow.is_of_other_operator() => None,
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if granted => None,
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate
                 if entry.marker().is_some() =>

@@ -57,18 +57,15 @@ fn update(request: &Value) -> Objection {
     hold(to != "ErrorReset" && STATES.contains(&to), || {
         format!("{to:?} is nothing to reach")
     })?;
-    if readable(old) {
-        hold(from == to || MOVES.contains(&(from, to)), || {
-            format!("from {from} to {to}")
-        })?;
-        attempt(old, new, from, to)?;
-    } else {
-        hold(to == "Idle", || {
-            format!("from what nobody can read to {to}")
-        })?;
-    }
+    hold(readable(old), || {
+        format!("from what nobody can read to {to}")
+    })?;
+    hold(from == to || MOVES.contains(&(from, to)), || {
+        format!("from {from} to {to}")
+    })?;
+    attempt(old, new, from, to)?;
     let granted = &new["reboot_granted_boot_id"];
-    if granted.is_null() || readable(old) && *granted == old["reboot_granted_boot_id"] {
+    if granted.is_null() || *granted == old["reboot_granted_boot_id"] {
         return Ok(());
     }
     hold(to == "RebootedIntoUpdate", || {
@@ -95,11 +92,11 @@ fn attempt(old: &Value, new: &Value, from: &str, to: &str) -> Objection {
             format!("an update begins at attempt {after} after {before}")
         });
     }
-    if from == "ErrorReset" || before.is_null() {
+    if from == "ErrorReset" {
         return Ok(());
     }
     hold(before == after, || {
-        format!("attempt {before} turns into {after} while it runs")
+        format!("attempt {before} turns into {after} while an update runs")
     })?;
     hold(old["version"] == new["version"], || {
         "the version changes while the attempt runs".to_owned()

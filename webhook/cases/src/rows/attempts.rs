@@ -42,9 +42,6 @@ pub(super) fn attempts() -> Vec<Row> {
         "a failure of a stale attempt": Agent, later(8), state("ErrorReset") => stale();
         "back to Idle of an attempt it never saw": Agent, (merged(&done(), &json!({"attempt": 9})), staged()), state("Idle")
             => Allowed;
-        "a step of upstream's, without attempts":
-            Agent, (json!({"state": "MonitoringUpdate"}), json!({"current_state": "RebootedIntoUpdate"})),
-            state("MonitoringUpdate") => Allowed;
         "staged, as asked for, with the image":
             Agent, staging_known(), status(json!({"current_state": "StagedAndPerformedUpdate",
                 "staged": {"version": "1.20.0", "at": "2026-01-01T00:00:00Z"}})) => Allowed;

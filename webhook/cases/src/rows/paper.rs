@@ -133,9 +133,8 @@ pub(super) fn reconciler() -> Vec<Row> {
             => unknown(), reviewed_as(json!({"subResource": "scale"}));
         "connecting, by the reconciler": Reconciler, known(), object(json!({})) => unknown(), reviewed_as(json!({"operation": "CONNECT"}));
         "a status created, by the reconciler": Reconciler, known(), object(json!({})) => unknown(), reviewed_as(creation);
-        "from what cannot be read back to Idle": Reconciler, known(), object(json!({})) => Allowed, reviewed_as(unreadable());
-        "from what cannot be read onwards": Reconciler, known(), spec(json!({"state": "MonitoringUpdate"}))
-            => ByWebhook("reconciler-transition"), reviewed_as(unreadable());
+        "from what cannot be read back to Idle": Reconciler, known(), object(json!({}))
+            => ByWebhook("unreadable"), reviewed_as(unreadable());
         "from ErrorReset to Idle": Reconciler, known(), object(json!({})) => Allowed, reviewed_as(from_error("Idle"));
         "from ErrorReset onwards": Reconciler, known(), object(json!({}))
             => ByWebhook("reconciler-transition"), reviewed_as(from_error("StagedAndPerformedUpdate"));

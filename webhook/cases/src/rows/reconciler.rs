@@ -62,6 +62,12 @@ pub(super) fn creations() -> Vec<Row> {
     }
 }
 
+/// Another operator's update.
+fn others() -> (Value, Value) {
+    let state = "StagedAndPerformedUpdate";
+    (json!({"state": state}), json!({"current_state": state}))
+}
+
 /// Terms never fall; an attempt begins from Idle, and keeps its version and the boot that it began in.
 pub(super) fn specs() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-attempt");
@@ -76,9 +82,8 @@ pub(super) fn specs() -> Vec<Row> {
         "a slot that is spent": Reconciler, (done(), at("Idle")), spec(json!({"attempt": 8})) => Allowed;
         "an abort, the first boot forgotten": Reconciler, (staging(), staged()),
             spec(json!({"state": "Idle", "baseline_boot_id": null})) => Allowed;
-        "an attempt for upstream's update": Reconciler,
-            (json!({"state": "StagedAndPerformedUpdate"}), json!({"current_state": "StagedAndPerformedUpdate"})),
-            spec(json!({"attempt": 1, "leader_term": 2})) => Allowed;
+        "an attempt for another operator's update": Reconciler, others(), spec(json!({"attempt": 1, "leader_term": 2}))
+            => refused();
         "an update at the attempt before": Reconciler, (done(), at("Idle")), spec(staging()) => refused();
         "an update at no attempt": Reconciler, known(), spec(json!({"state": "StagedAndPerformedUpdate"})) => refused();
         "another attempt on the way": Reconciler, (staging(), staged()), spec(json!({"attempt": 8})) => refused();
@@ -109,12 +114,6 @@ pub(super) fn specs() -> Vec<Row> {
 pub(super) fn grants() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-grant");
     let grant = |boot: &str| spec(json!({"reboot_granted_boot_id": boot}));
-    let upstream = |state: &str| {
-        (
-            json!({"state": state}),
-            json!({"current_state": "StagedAndPerformedUpdate"}),
-        )
-    };
     rows! {
         "the grant with its state": Reconciler, (staging(), staged()), spec(granted()) => Allowed;
         "the grant after its state": Reconciler, (rebooting(), staged()), grant("b1") => Allowed;
@@ -125,7 +124,7 @@ pub(super) fn grants() -> Vec<Row> {
         "an abort that leaves the grant": Reconciler, (granted(), staged()), spec(json!({"state": "Idle"})) => Allowed;
         "a grant while staging": Reconciler, (staging(), staged()), grant("b1") => refused();
         "a grant while Idle": Reconciler, (done(), at("Idle")), grant("b1") => refused();
-        "a grant at no attempt": Reconciler, upstream("StagedAndPerformedUpdate"),
+        "a grant at no attempt": Reconciler, others(),
             spec(json!({"state": "RebootedIntoUpdate", "reboot_granted_boot_id": "b1"})) => refused();
         "a grant while one is claimed": Reconciler, (rebooting(), claimed()), grant("b1") => refused();
         "another grant while one is claimed": Reconciler, (granted(), claimed()), grant("b2") => refused();

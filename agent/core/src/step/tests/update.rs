@@ -22,9 +22,10 @@ fn staging_step_by_step() {
         asked: Some(first_look(5)),
         ..refreshed()
     };
-    let no_attempt = || {
-        with(goal(), |spec, status| {
+    let no_attempt = |state| {
+        with(shadow(state), |spec, status| {
             (spec.attempt, status.attempt) = (None, None);
+            status.current_state = Some(State::StagedAndPerformedUpdate);
         })
     };
     let refused = StepMemory {
@@ -32,7 +33,10 @@ fn staging_step_by_step() {
         ..refreshed()
     };
     check! {
-        "upstream's, without an attempt": old(available()), no_attempt(), fresh() => "wait";
+        "another operator's, staging": old(available()), no_attempt(goal().spec.state), fresh() => "wait";
+        "another operator's, rebooted": host(NEW, NEXT_BOOT, Updates::Unknown), no_attempt(State::RebootedIntoUpdate), fresh()
+            => "CurrentVersion StatusBootId";
+        "another operator's, watched": old(available()), no_attempt(State::MonitoringUpdate), fresh() => "wait";
         "echo before the host is touched": old(available()), behind(), fresh()
             => "StatusAttempt -StatusRebootClaimedBootId -StatusProblem -StatusMessage";
         "runs it already": host(NEW, BOOT, Updates::Unknown), goal(), fresh()

@@ -346,7 +346,7 @@ fn a_closed_window_hides_nothing_that_a_person_must_lift() {
                 alone: false,
                 ..closed
             },
-            Reason::OtherOperator,
+            Reason::OtherOperator(OtherOperator::Installed),
         ),
     ] {
         assert_eq!(decide(&fleet, &idle()).reason, reason, "{says}");
@@ -370,8 +370,7 @@ fn a_closed_window_hides_nothing_that_a_person_must_lift() {
     assert_eq!(decision.reason, Reason::VersionNotAllowed(NEW));
 }
 
-/// A pause and a closed window end what has begun before the node is cordoned, also if upstream's operator has begun it and
-/// cordoned the node. Afterwards nothing does.
+/// A pause and a closed window end what has begun before the node is cordoned. Afterwards nothing does.
 #[test]
 fn what_is_not_cordoned_yet_is_given_up() {
     let paused = FleetFacts {
@@ -391,32 +390,15 @@ fn what_is_not_cordoned_yet_is_given_up() {
         Reason::Cordoning,
         Reason::Draining,
     );
-    let taken_over = Marker {
-        drain_started_at: None,
-        tainted: false,
-        emptied: false,
-        ..CORDONED.clone()
-    };
-    for (state, before) in [
-        (StagedAndPerformedUpdate, None),
-        (RebootedIntoUpdate, Some(&taken_over)),
+    for (says, fleet, not_cordoned) in [
+        ("open", fleet(), goes_on),
+        ("paused", paused, given_up),
+        ("outside its window", outside, given_up),
+        ("not enforced", unenforced, goes_on),
     ] {
-        for (says, fleet, not_cordoned, cordoned) in [
-            ("open", fleet(), goes_on, drains),
-            ("paused", paused, given_up, drains),
-            ("outside its window", outside, given_up, drains),
-            ("not enforced", unenforced, goes_on, drains),
-        ] {
-            for (mark, expected) in [(before, not_cordoned), (Some(&*CORDONED), cordoned)] {
-                let mut view = updating(state, StagedAndPerformedUpdate);
-                view.pods.drained = false;
-                if let Some(mark) = mark {
-                    marked(&mut view, mark);
-                    node(&mut view, |node| node.unschedulable = true);
-                }
-                let decision = decide(&fleet, &view);
-                assert_eq!(decision.reason, expected, "{says}, {state:?}, {mark:?}");
-            }
+        let view = staged().with(|it| it.pods.drained = false);
+        for (view, expected) in [(view, not_cordoned), (view.marked_by(&CORDONED), drains)] {
+            assert_eq!(decide(&fleet, &view).reason, expected, "{says}");
         }
     }
 }
@@ -427,15 +409,11 @@ fn beside_another_operator_nothing_starts() {
         alone: false,
         ..without_slots()
     };
-    assert_eq!(decide(&beside, &idle()).reason, Reason::OtherOperator);
+    let reason = Reason::OtherOperator(OtherOperator::Installed);
+    assert_eq!(decide(&beside, &idle()).reason, reason);
     assert_eq!(slots(&beside, &[idle(), asked_for()]).write, None);
-    // What the other one has begun is still its own; what we have begun without a slot, as after a loss of the ledger, is
-    // ours.
+    // What we have begun without a slot, as after a loss of the ledger, is ours.
     let ours = staged();
-    let others = ours.with_shadow(|shadow| shadow.spec.attempt = None);
-    assert_eq!(decide(&beside, &others).reason, Reason::OtherOperator);
-    assert_eq!(slots(&beside, &[others]).write, None);
-    assert!(slots(&without_slots(), &[others]).write.is_some());
     assert!(slots(&beside, &[ours]).write.is_some());
     assert!(
         decide(

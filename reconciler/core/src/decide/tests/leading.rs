@@ -1,4 +1,4 @@
-//! What a new leader makes of what it finds, and whose turn it is of what upstream's operator left.
+//! What a new leader makes of what it finds.
 
 use std::borrow::Cow;
 
@@ -124,181 +124,21 @@ fn a_node_of_ours_that_lost_shadow_and_ledger_has_a_slot() {
     assert_eq!((slot.uid.as_str(), slot.attempt), (node.uid, COUNTER_MAX));
 }
 
+/// The leader that made the ledger anew did not see them.
 #[test]
-fn what_upstream_left_takes_slots_in_turn() {
-    let of_upstream = upstreams(RebootedIntoUpdate, StagedAndPerformedUpdate);
-    let mut views = ["brs-a", "brs-b", "brs-c"].map(|name| of_upstream.named(name));
-    let (_, take) = new_term(None, &views);
-    assert!(
-        take.sets
-            .iter()
-            .all(|(field, _)| !matches!(field, Field::Slot(_))),
-        "{:?}",
-        take.sets
-    );
-    let fleet = FleetFacts {
-        default_pool: limited(2),
-        ..without_slots()
-    };
-    assert_eq!(slots(&fleet, &views).taken, [0, 1]);
-    // One whose cordon a leader had begun to adopt when the ledger was lost keeps its slot.
-    marked(&mut views[2], &CORDONED);
-    let (_, take) = new_term(None, &views);
-    assert_eq!(slot_of(&take, "brs-c").map(|slot| slot.attempt), Some(1));
-}
-
-/// Left by upstream's operator in mid-update: wanted, whether its host runs the update, whether it is cordoned.
-fn left(name: &'static str, state: State, updated: bool, cordoned: bool) -> NodeView<'static> {
-    upstreams(state, StagedAndPerformedUpdate)
-        .named(name)
-        .with_node(|node| {
-            node.version = Some(if updated { NEW } else { OLD });
-            node.unschedulable = cordoned;
-        })
-}
-
-/// What is said, the limit, who is there, who gets a slot, why the others wait.
-type Row<'r> = (
-    &'static str,
-    u64,
-    &'r [NodeView<'r>],
-    &'r [usize],
-    Reason<'static>,
-);
-
-#[test]
-fn who_is_out_of_service_goes_on_first() {
-    let staged = left("brs-a", StagedAndPerformedUpdate, false, false);
-    let by_a_person = left("brs-b", StagedAndPerformedUpdate, false, true);
-    let cordoned = left("brs-c", RebootedIntoUpdate, false, true);
-    let away = cordoned.not_ready();
-    let updated = left("brs-d", RebootedIntoUpdate, true, true);
-    let back = left("brs-d", RebootedIntoUpdate, true, false);
-    let dead = NodeView {
-        shadow_name: "brs-0",
-        ..idle().not_ready()
-    };
-    let drained = NodeView {
-        shadow_name: "brs-0",
-        ..idle()
-    }
-    .with(|it| it.time.cordoned_lately = true);
-    let by = UsedUp {
-        node: "n",
-        limit: LimitScope::DefaultPool,
-    };
-    let (by_limit, by_others) = (
-        Reason::LimitReached,
-        Reason::LimitUsedByUnavailableNodes(by),
-    );
-    // Out of load balancers, and nothing else.
-    let marker = Marker {
-        excluded_at: Some("then".into()),
-        ..Marker::default()
-    };
-    let excluded = left("brs-e", StagedAndPerformedUpdate, false, false)
-        .with_node(|node| node.marker = Some(&marker));
-    let rows: [Row<'_>; 16] = [
-        (
-            "updated before others",
-            1,
-            &[staged, cordoned, updated],
-            &[2],
-            by_limit,
-        ),
-        (
-            "then who is cordoned",
-            2,
-            &[staged, cordoned, updated],
-            &[2, 1],
-            by_limit,
-        ),
-        (
-            "then all",
-            3,
-            &[staged, cordoned, updated],
-            &[2, 1, 0],
-            by_limit,
-        ),
-        ("none is allowed", 0, &[updated], &[], by_limit),
-        (
-            "updated beside a dead one",
-            1,
-            &[dead, updated],
-            &[1],
-            by_limit,
-        ),
-        (
-            "cordoned beside a dead one",
-            1,
-            &[dead, cordoned],
-            &[1],
-            by_limit,
-        ),
-        (
-            "out of load balancers beside a dead one",
-            1,
-            &[dead, excluded],
-            &[1],
-            by_limit,
-        ),
-        (
-            "updated and in service beside a dead one",
-            1,
-            &[dead, back],
-            &[1],
-            by_limit,
-        ),
-        (
-            "in service beside a dead one",
-            1,
-            &[dead, staged],
-            &[],
-            by_others,
-        ),
-        (
-            "a person's cordon before the reboot",
-            1,
-            &[dead, by_a_person],
-            &[],
-            by_others,
-        ),
-        (
-            "a dead one takes its part from those in service",
-            2,
-            &[dead, staged, updated],
-            &[2],
-            by_limit,
-        ),
-        (
-            "nobody beside somebody's drain",
-            1,
-            &[drained, staged],
-            &[],
-            by_others,
-        ),
-        ("nor itself", 1, &[drained], &[], by_others),
-        ("one more beside it", 2, &[drained, staged], &[1], by_limit),
-        (
-            "who cannot come back now lets those pass who can",
-            1,
-            &[away, updated],
-            &[1],
-            by_limit,
-        ),
-        ("and those who download", 2, &[staged, away], &[0], by_limit),
-    ];
-    for (says, limit, views, taken, why) in rows {
+fn running_updates_without_slot_take_one_within_limit() {
+    let away = staged().not_ready().named("brs-a");
+    let running = staged().named("brs-b");
+    let dead = idle().not_ready().named("brs-0");
+    for (limit, taken) in [(0, &[][..]), (1, &[1]), (2, &[1]), (3, &[1, 2])] {
         let fleet = FleetFacts {
             default_pool: limited(limit),
             ..without_slots()
         };
-        let chosen = slots(&fleet, views);
-        assert_eq!(chosen.taken, taken, "{says}");
-        assert!(
-            chosen.queued.iter().all(|(_, reason)| *reason == why),
-            "{says}: {:?}",
-            chosen.queued
+        assert_eq!(
+            slots(&fleet, &[dead, away, running]).taken,
+            taken,
+            "{limit}"
         );
     }
 }
@@ -336,48 +176,6 @@ fn the_lower_limit_is_named() {
             "{:?}",
             chosen.queued
         );
-    }
-}
-
-/// The agent's image is still being pulled there. A node that is out of service needs no agent to come back.
-#[test]
-fn what_upstream_staged_waits_for_its_agent() {
-    use Reason::{AgentSilent, LimitReached};
-    let waits = left("brs-n", StagedAndPerformedUpdate, false, false);
-    for (view, agent_ready, taken, why) in [
-        (waits, true, true, LimitReached),
-        (waits, false, false, AgentSilent),
-        (
-            left("brs-n", StagedAndPerformedUpdate, false, true),
-            false,
-            false,
-            AgentSilent,
-        ),
-        (
-            left("brs-n", StagedAndPerformedUpdate, true, false),
-            false,
-            true,
-            LimitReached,
-        ),
-        (
-            left("brs-n", RebootedIntoUpdate, false, true),
-            false,
-            true,
-            LimitReached,
-        ),
-        (
-            waits.with_node(|node| node.labelled = false),
-            false,
-            true,
-            LimitReached,
-        ),
-    ] {
-        let view = view.with_node(|node| node.agent_ready = agent_ready);
-        let found = (
-            slots(&without_slots(), &[view]).taken == [0],
-            decide(&without_slots(), &view).reason,
-        );
-        assert_eq!(found, (taken, why), "{view:?}");
     }
 }
 

@@ -289,14 +289,13 @@ proptest! {
                 continue;
             }
             let (in_free, in_held) = (decide(&free.fleet, in_free), decide(&held.fleet, in_held));
-            // But no node is emptied while its reboot could not be granted, and what another operator has begun is left
-            // to it. What is not cordoned yet is given up in a pause, outside the window, and when its deadline is over.
-            let not_yet = [Reason::AdmissionNotEnforced, Reason::OtherOperator];
+            // But no node is emptied while its reboot could not be granted. What is not cordoned yet is given up in a pause,
+            // outside the window, and when its deadline is over.
             let ended = if held_by < 3 { Abort::PoolClosed } else { Abort::DeadlineExceeded };
             if in_held.reason == Reason::Aborting(ended) {
                 continue;
             }
-            if [&in_free, &in_held].iter().any(|decision| not_yet.contains(&decision.reason)) {
+            if [&in_free, &in_held].iter().any(|decision| decision.reason == Reason::AdmissionNotEnforced) {
                 continue;
             }
             prop_assert_eq!(in_free, in_held);

@@ -352,7 +352,6 @@ fn empty_boot_id_in_mid_update_waits() {
         staged().marked_by(&CORDONED),
         granted(false).marked_by(&DRAINED),
         granted(true).marked_by(&DRAINED),
-        upstreams(RebootedIntoUpdate, StagedAndPerformedUpdate),
     ] {
         for view in [view, view.with(late), view.with(late).not_ready()] {
             let view = view.with_node(|node| node.boot_id = "");
@@ -438,110 +437,40 @@ fn after_the_claim_only_the_node_counts() {
 }
 
 #[test]
-fn upstreams_shadows_in_mid_update_are_adopted() {
-    let mut view = upstreams(RebootedIntoUpdate, StagedAndPerformedUpdate)
-        .with_shadow(|shadow| shadow.spec.baseline_boot_id = None)
-        .with_node(|node| node.unschedulable = true);
-    let taken = slots(&without_slots(), &[view]).write.unwrap();
-    assert_eq!(slot_of(&taken, SHADOW).map(|slot| slot.attempt), Some(1));
-    let adopted = marker_of(&decide(&fleet(), &view));
-    assert!(adopted.cordoned_at.is_some() && adopted.drained_at.is_none());
-    // Then it gets the slot's attempt, and is not uncordoned on the way.
-    node(&mut view, |node| node.marker = Some(&adopted));
-    let decision = decide(&fleet(), &view);
-    assert_eq!(
-        sets(write(&decision), Field::SpecAttempt),
-        Some(Value::Number(1))
-    );
-    assert_eq!(sets(write(&decision), Field::Marker), None);
-    // When it is drained then, the cordon is still ours to undo.
-    shadow(&mut view, |it| {
-        (it.spec.attempt, it.spec.baseline_boot_id) = (Some(1), Some(FIRST_BOOT));
-    });
-    let draining = marker_of(&decide(&fleet(), &view));
-    assert!(draining.drain_started_at.is_some() && draining.cordoned_at == adopted.cordoned_at);
-}
-
-#[test]
-fn upstreams_cordon_is_adopted_after_its_states() {
-    let rows = [
-        (StagedAndPerformedUpdate, false),
-        (RebootedIntoUpdate, true),
-        (MonitoringUpdate, true),
-    ];
-    for (state, adopted) in rows {
-        for (unschedulable, excluded) in [(true, false), (false, true), (true, true)] {
-            let view = upstreams(state, StagedAndPerformedUpdate)
-                .with_node(|node| (node.unschedulable, node.excluded) = (unschedulable, excluded));
+fn an_update_of_another_operator_is_left_alone() {
+    use OtherOperator::LeftUpdate;
+    for state in [
+        StagedAndPerformedUpdate,
+        RebootedIntoUpdate,
+        MonitoringUpdate,
+        ErrorReset,
+    ] {
+        for labelled in [false, true] {
+            let view = updating(state, StagedAndPerformedUpdate)
+                .with_shadow(|it| (it.spec.attempt, it.status.attempt) = (None, None))
+                .with(|it| it.time.step_overdue = true)
+                .with_node(|node| {
+                    node.labelled = labelled;
+                    (node.unschedulable, node.excluded) = (true, true);
+                });
             let decision = decide(&fleet(), &view);
-            let marks = sets(write(&decision), Field::Marker).is_some();
-            let marker = if marks {
-                marker_of(&decision)
-            } else {
-                Marker::default()
-            };
-            let ours = (marker.cordoned_at.is_some(), marker.excluded_at.is_some());
             assert_eq!(
-                ours,
-                (adopted && unschedulable, adopted && excluded),
+                (decision.effect, decision.reason),
+                (None, Reason::OtherOperator(LeftUpdate)),
                 "{state:?}"
             );
-            assert_eq!(
-                marks,
-                sets(write(&decision), Field::SpecAttempt).is_none(),
-                "{state:?}"
-            );
-            assert_eq!(
-                decision.reason,
-                Reason::Starting(NEW),
-                "it may not have to be emptied: {state:?}"
+            assert_eq!(slots(&without_slots(), &[view]).write, None, "{state:?}");
+            assert!(
+                crate::decide::new_term(None, &[view]).1.sets.len() == 1,
+                "no slot"
             );
         }
     }
 }
 
 #[test]
-fn upstreams_cordon_stays_where_the_label_is_gone() {
-    for state in [
-        StagedAndPerformedUpdate,
-        RebootedIntoUpdate,
-        MonitoringUpdate,
-    ] {
-        let mut view = upstreams(state, StagedAndPerformedUpdate).with_node(|node| {
-            (node.labelled, node.unschedulable, node.excluded) = (false, true, true);
-            node.version = Some(if state == MonitoringUpdate { NEW } else { OLD });
-        });
-        let decision = decide(&fleet(), &view);
-        assert_eq!(
-            sets(write(&decision), Field::SpecAttempt),
-            Some(Value::Number(1)),
-            "{state:?}"
-        );
-        shadow(&mut view, |it| {
-            (it.spec.attempt, it.spec.baseline_boot_id) = (Some(1), Some(FIRST_BOOT));
-        });
-        let decision = decide(&fleet(), &view);
-        assert_eq!(
-            decision.reason,
-            Reason::Aborting(Abort::NotLabelled),
-            "{state:?}"
-        );
-        assert_eq!(next_state(&decision), Some(Idle), "{state:?}");
-    }
-}
-
-/// Its host runs the update, whether it was seen to reboot or not.
-#[test]
-fn an_updated_host_is_neither_drained_nor_rebooted() {
-    for view in [
-        staged().with_node(|node| node.version = Some(NEW)),
-        staged().rebooted(NEW),
-    ] {
-        let decision = decide(&fleet(), &view);
-        assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
-        assert_eq!(sets(write(&decision), Field::SpecRebootGrantedBootId), None);
-    }
-    let view =
-        updating(RebootedIntoUpdate, RebootedIntoUpdate).with_node(|node| node.version = Some(NEW));
-    assert_eq!(next_state(&decide(&fleet(), &view)), Some(MonitoringUpdate));
+fn a_host_that_rebooted_into_the_update_by_itself_is_not_rebooted() {
+    let decision = decide(&fleet(), &staged().rebooted(NEW));
+    assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
+    assert_eq!(sets(write(&decision), Field::SpecRebootGrantedBootId), None);
 }

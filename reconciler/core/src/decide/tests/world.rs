@@ -16,7 +16,9 @@ pub(super) use std::collections::BTreeMap;
 pub(super) use std::sync::LazyLock;
 
 pub(super) use super::{failures_of, marker_of, next_state, record_of, sets, slot_of, write};
-pub(super) use crate::decide::{Abort, Decision, Effect, LimitScope, Milestone, Reason, UsedUp};
+pub(super) use crate::decide::{
+    Abort, Decision, Effect, LimitScope, Milestone, OtherOperator, Reason, UsedUp,
+};
 pub(super) use crate::decide::{fleet as decide_all, node as decide, slots};
 pub(super) use crate::facts::{
     BetweenUpdates, FleetFacts, NodeFacts, NodeView, Observed, PodFacts, PoolFacts, Steering,
@@ -186,12 +188,6 @@ pub(super) fn watched() -> NodeView<'static> {
 /// Idle, and its update is asked for at once.
 pub(super) fn asked_for() -> NodeView<'static> {
     idle().with_node(|node| node.update_now = true)
-}
-
-/// Left by upstream's operator in mid-update.
-pub(super) fn upstreams(goal: State, reached: State) -> NodeView<'static> {
-    updating(goal, reached)
-        .with_shadow(|shadow| (shadow.spec.attempt, shadow.status.attempt) = (None, None))
 }
 
 /// Variations of a view.

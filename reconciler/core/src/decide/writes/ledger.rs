@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use brupop_api::crds::COUNTER_MAX;
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
-use brupop_api::{Field, Object, State, Value, Write};
+use brupop_api::{Field, Object, Value, Write};
 
 use crate::facts::{FleetFacts, NodeView};
 
@@ -14,7 +14,7 @@ use crate::facts::{FleetFacts, NodeView};
 ///
 /// The term is higher than the ledger's, and higher than every term in a shadow or a marker. So it rises even if the ledger
 /// was lost. The slots of a lost ledger are made again from the updates that run, and from the markers of nodes whose shadows
-/// are lost, too. Updates that upstream's operator left behind never had a slot: they take theirs in turn, when there is room.
+/// are lost, too.
 pub fn new_term<'a>(
     ledger: Option<&'a BottlerocketFleetStatus>,
     views: &[NodeView<'a>],
@@ -44,9 +44,7 @@ pub fn new_term<'a>(
     ];
     let mut sets = vec![(Field::Term, Value::Number(term))];
     if read.is_none() {
-        let running = shadows().filter(|(view, shadow)| {
-            view.marked() || (shadow.spec.state != State::Idle && shadow.spec.attempt.is_some())
-        });
+        let running = shadows().filter(|(view, shadow)| view.marked() || shadow.is_in_update());
         sets.extend(running.map(|(_, shadow)| {
             let slot = Slot {
                 uid: shadow.uid.to_owned(),

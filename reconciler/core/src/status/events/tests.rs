@@ -3,7 +3,6 @@
 use super::*;
 use crate::facts::NodeFacts;
 use crate::status::left_by_people;
-use brupop_api::Marker;
 use brupop_api::facts::{SpecFacts, StatusFacts};
 use brupop_api::printable::is_printable;
 
@@ -33,7 +32,6 @@ fn view() -> NodeView<'static> {
 fn each_milestone_has_its_word() {
     for (milestone, word, warning, on_node) in [
         (Milestone::Started, "UpdateStarted", false, true),
-        (Milestone::Adopted, "UpdateAdopted", false, true),
         (Milestone::CordonedAgain, "CordonedAgain", true, true),
         (Milestone::PodsLeft, "PodsLeft", true, true),
         (Milestone::Updated, "Updated", false, true),
@@ -65,35 +63,15 @@ fn each_milestone_has_its_word() {
 
 #[test]
 fn a_persons_cordon_is_said_to_stay() {
-    let then = || Some("2026-11-21T04:00:00Z".to_owned());
-    let excluded = Marker {
-        excluded_at: then(),
-        ..Marker::default()
-    };
-    let adopted = Marker {
-        cordoned_at: then(),
-        ..Marker::default()
-    };
-    for (marker, unschedulable, stays) in [
-        (None, false, false),
-        (Some(&excluded), false, false),
-        (None, true, true),
-        (Some(&excluded), true, true),
-        (Some(&adopted), true, false),
-    ] {
+    for stays in [false, true] {
         let mut view = view();
         view.node = Some(NodeFacts {
-            unschedulable,
-            marker,
+            unschedulable: stays,
             ..NodeFacts::EXAMPLE
         });
         let event = EventText::of_milestone(&view, Milestone::Cordoned);
         let says = event.map(|event| (event.reason, event.note.ends_with("stays cordoned")));
-        assert_eq!(
-            says,
-            stays.then_some(("StaysCordoned", true)),
-            "{marker:?} {unschedulable}"
-        );
+        assert_eq!(says, stays.then_some(("StaysCordoned", true)));
     }
 }
 

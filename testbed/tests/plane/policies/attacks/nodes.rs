@@ -76,20 +76,8 @@ fn service() -> Vec<Row> {
         ),
         on(
             "left-cordoned",
-            "a cordon taken over",
-            with_marker(json!({})),
-            uninvited,
-        ),
-        on(
-            "left-cordoned",
             "another's cordon taken back",
             with_marker(uncordoned),
-            uninvited,
-        ),
-        on(
-            "left-excluded",
-            "an exclusion taken over",
-            with_marker(json!({})),
             uninvited,
         ),
         on(

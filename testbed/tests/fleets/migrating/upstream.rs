@@ -2,51 +2,73 @@
 //! others meet. What runs in its pods is a program that does nothing.
 
 use anyhow::Result;
+use brupop_api::names::shadow_name;
+use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::objects::{kubectl, list, with_file};
 use brupop_testbed::operator::NAMESPACE;
-use brupop_testbed::{ControlPlane, Program};
+use brupop_testbed::{ControlPlane, Fleet, Program, await_until};
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value as Json, json};
 
 const CRD: &str = "bottlerocketshadows.brupop.bottlerocket.aws";
 
-/// What it shares with ours by name.
-pub(crate) const SHARED: [&str; 3] = [
-    "customresourcedefinition.apiextensions.k8s.io/bottlerocketshadows.brupop.bottlerocket.aws",
-    "daemonset.apps/brupop-agent",
-    "namespace/brupop-bottlerocket-aws",
-];
-
-/// How somebody installed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
-    /// `kubectl apply`, which leaves a note of what it applied.
-    Apply,
-    /// `kubectl create` and `kubectl replace`, which leave none.
-    Create,
+/// Installs all of it.
+pub(crate) async fn install(plane: &ControlPlane) -> Result<()> {
+    kubectl(plane, &["create"], &[namespace(), crd()]).await?;
+    plane
+        .wait_for_condition("Established", &["crd", CRD])
+        .await?;
+    kubectl(plane, &["create"], &operator()).await.map(drop)
 }
 
-impl By {
-    /// Its namespace, and the CRD of its versions before 1.0, which knew and stored `v1` only.
-    pub(crate) async fn installs_the_first_crd(self, plane: &ControlPlane) -> Result<()> {
-        let verb = if self == Self::Apply {
-            "apply"
-        } else {
-            "create"
-        };
-        kubectl(plane, &[verb], &[namespace(), first_crd()]).await?;
-        plane.wait_for_condition("Established", &["crd", CRD]).await
-    }
+/// The shadow of the node of this number, as its apiserver makes it for its agent.
+pub(crate) async fn make_shadow(fleet: &Fleet, number: usize) -> Result<()> {
+    let node = Api::<Node>::all(fleet.client())
+        .get(&format!("node-{number}"))
+        .await?;
+    let owner =
+        json!({"apiVersion": "v1", "kind": "Node", "name": node.name_any(), "uid": node.uid()});
+    let shadow = json!({
+        "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+        "metadata": {"name": shadow_name(&node.name_any()), "namespace": NAMESPACE, "ownerReferences": [owner]},
+        "spec": {"state": "Idle", "state_transition_timestamp": null, "version": null},
+    });
+    await_until("its shadow is made", async || {
+        // The definition is known to the API server a moment after it is there.
+        let made = kubectl(
+            &fleet.control_plane,
+            &["create"],
+            std::slice::from_ref(&shadow),
+        )
+        .await;
+        made.ok()
+    })
+    .await?;
+    let status = json!({
+        "current_version": OLD, "target_version": NEW, "current_state": "Idle", "crash_count": 0,
+        "state_transition_failure_timestamp": null,
+    });
+    patch_shadow(fleet, number, "status", &status).await
+}
 
-    /// All of 1.4, over what is there.
-    pub(crate) async fn installs_it(self, plane: &ControlPlane) -> Result<()> {
-        let (over, new) = if self == Self::Apply {
-            ("apply", "apply")
-        } else {
-            ("replace", "create")
-        };
-        kubectl(plane, &[over], &[namespace(), crd()]).await?;
-        kubectl(plane, &[new], &operator()).await.map(drop)
+/// It changes this part of the shadow of the node of this number.
+pub(crate) async fn patch_shadow(
+    fleet: &Fleet,
+    number: usize,
+    part: &str,
+    fields: &Json,
+) -> Result<()> {
+    let name = shadow_name(&format!("node-{number}"));
+    let patch = Patch::Merge(json!({part: fields}));
+    let (shadows, params) = (fleet.shadows(), PatchParams::default());
+    if part == "status" {
+        shadows.patch_status(&name, &params, &patch).await?;
+    } else {
+        shadows.patch(&name, &params, &patch).await?;
     }
+    Ok(())
 }
 
 /// What stands for cert-manager, with whose certificates upstream works, and for Prometheus' operator, which may read its
@@ -130,40 +152,14 @@ fn version(name: &str, storage: bool, states: &[&str], more: &Json) -> Json {
     })
 }
 
-fn v1(storage: bool) -> Json {
-    let states = [
+fn crd() -> Json {
+    let first = [
         "Idle",
         "StagedUpdate",
         "PerformedUpdate",
         "RebootedIntoUpdate",
         "MonitoringUpdate",
     ];
-    version("v1", storage, &states, &json!({}))
-}
-
-fn crd_of(versions: &[Json], conversion: &Json) -> Json {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": CRD,
-            "annotations": {"cert-manager.io/inject-ca-from": format!("{NAMESPACE}/root-certificate")},
-        },
-        "spec": {
-            "group": "brupop.bottlerocket.aws", "scope": "Namespaced",
-            "names": {
-                "kind": "BottlerocketShadow", "singular": "bottlerocketshadow",
-                "plural": "bottlerocketshadows", "shortNames": ["brs"],
-            },
-            "conversion": conversion, "versions": versions,
-        },
-    })
-}
-
-fn first_crd() -> Json {
-    crd_of(&[v1(true)], &json!({"strategy": "None"}))
-}
-
-fn crd() -> Json {
     let states = [
         "Idle",
         "StagedAndPerformedUpdate",
@@ -180,11 +176,25 @@ fn crd() -> Json {
     });
     let webhook =
         json!({"clientConfig": {"service": service}, "conversionReviewVersions": ["v2", "v1"]});
-    let conversion = json!({"strategy": "Webhook", "webhook": webhook});
-    crd_of(
-        &[version("v2", true, &states, &more), v1(false)],
-        &conversion,
-    )
+    let versions = [
+        version("v2", true, &states, &more),
+        version("v1", false, &first, &json!({})),
+    ];
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": CRD,
+            "annotations": {"cert-manager.io/inject-ca-from": format!("{NAMESPACE}/root-certificate")},
+        },
+        "spec": {
+            "group": "brupop.bottlerocket.aws", "scope": "Namespaced",
+            "names": {
+                "kind": "BottlerocketShadow", "singular": "bottlerocketshadow",
+                "plural": "bottlerocketshadows", "shortNames": ["brs"],
+            },
+            "conversion": {"strategy": "Webhook", "webhook": webhook}, "versions": versions,
+        },
+    })
 }
 
 fn namespace() -> Json {
