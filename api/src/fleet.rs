@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
-use crate::schema::{self, Counter, Sentence, Time, WrittenTime, WrittenVersion};
+use crate::schema::{self, Counter, Sentence, Threshold, Time, WrittenTime, WrittenVersion};
 pub use ledger::{Done, Halt, NodeFailure, Slot, VersionRecord};
 
 /// What people ask of the fleet.
@@ -65,9 +65,39 @@ pub struct BottlerocketFleetSpec {
     #[schemars(with = "IntOrString", extend("nullable" = false))]
     #[x_kube(validation = Rule::new(schema::MAX_UNAVAILABLE_RULE).message(schema::MAX_UNAVAILABLE_HINT))]
     pub max_unavailable: Option<IntOrString>,
+    /// After how many failed nodes of a variant a version is halted for that variant.
+    #[serde(default)]
+    pub failure_threshold: FailureThreshold,
     /// Whether nodes that no `BottlerocketPool` selects are updated. Default: `DefaultPool`.
     #[serde(default)]
     pub unpooled_nodes: UnpooledNodes,
+}
+
+/// After how many failed nodes of a variant a version is halted for that variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FailureThreshold {
+    /// As long as no node of the variant has reached the version; from 1 to 8. At most this many nodes try it until then.
+    /// Default: 1.
+    #[schemars(with = "Threshold")]
+    pub unproven: u64,
+    /// Once a node of the variant has reached the version; from 1 to 8. Default: 2.
+    #[schemars(with = "Threshold")]
+    pub proven: u64,
+}
+
+impl FailureThreshold {
+    /// The first failure halts a version, or the second once a node has reached it.
+    pub const DEFAULT: Self = Self {
+        unproven: 1,
+        proven: 2,
+    };
+}
+
+impl Default for FailureThreshold {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
 }
 
 /// What becomes of nodes that no `BottlerocketPool` selects.

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::schema;
 pub use crate::schema::FIVE_FIELDS;
 pub use rules::{
-    After, Drain, Freeze, Gate, GateType, NodeRequirement, NodeSelector, Operator, PrometheusGate,
-    Soak, Topology, TopologyMode, Versions, Window,
+    After, Drain, Freeze, Gate, GateType, NodeRequirement, NodeSelector, OnTimeout, Operator,
+    PrometheusGate, Soak, Topology, TopologyMode, Versions, Window,
 };
 pub use status::{BottlerocketPoolStatus, NextWindow, PoolCounts, VersionCount};
 

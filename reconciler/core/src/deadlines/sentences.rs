@@ -64,9 +64,9 @@ fn ended_by(node: &str) -> String {
 /// sentence; `None` if the pool has no rules.
 pub fn soak_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
     let until = until(since, pool.rules?.durations.soak)?;
-    let setting = setting(pool, "spec.soak.readyFor", "SOAK_SECONDS");
+    let setting = setting(pool, "spec.soak.readyFor");
     Some(format!(
-        "that ends at {until} at the earliest, and later if node or agent is not Ready meanwhile ({setting})"
+        "that ends at {until} at the earliest, and later if node or agent is not Ready meanwhile{setting}"
     ))
 }
 
@@ -75,13 +75,9 @@ pub fn soak_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
 pub fn workloads_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
     let durations = pool.rules?.durations;
     let until = until(since, durations.soak + durations.workloads)?;
-    let setting = setting(
-        pool,
-        "spec.soak.workloadsTimeout",
-        "WORKLOADS_DEADLINE_SECONDS",
-    );
+    let setting = setting(pool, "spec.soak.workloadsTimeout");
     Some(format!(
-        "it keeps its slot until {until} at the latest ({setting})"
+        "it keeps its slot until {until} at the latest{setting}"
     ))
 }
 
@@ -89,12 +85,8 @@ pub fn workloads_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> 
 /// which setting, as a part of a sentence; `None` if the pool has no rules.
 pub fn exclusion_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
     let until = until(since, pool.rules?.durations.exclusion)?;
-    let setting = setting(
-        pool,
-        "spec.drain.loadBalancerDelay",
-        "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC",
-    );
-    Some(format!("its drain begins at {until} ({setting})"))
+    let setting = setting(pool, "spec.drain.loadBalancerDelay");
+    Some(format!("its drain begins at {until}{setting}"))
 }
 
 fn until(since: Timestamp, wait: SignedDuration) -> Option<Timestamp> {
@@ -102,12 +94,12 @@ fn until(since: Timestamp, wait: SignedDuration) -> Option<Timestamp> {
     Some(until.round(Unit::Second).unwrap_or(until))
 }
 
-/// Where it is said: in the field of a pool, or in the reconciler's environment.
-fn setting(pool: &PoolFacts<'_>, field: &str, variable: &str) -> String {
+/// The field that says so, at the end of a sentence; none for the default pool, which has no object.
+fn setting(pool: &PoolFacts<'_>, field: &str) -> String {
     if pool.name == DEFAULT_POOL {
-        variable.to_owned()
+        String::new()
     } else {
-        format!("{field} of the pool {}", pool.name)
+        format!(" ({field} of the pool {})", pool.name)
     }
 }
 
@@ -130,7 +122,7 @@ mod tests {
         };
         let soak = "that ends at 2026-11-21T04:01:00Z at the earliest";
         for (name, setting) in [
-            (DEFAULT_POOL, "(SOAK_SECONDS)"),
+            (DEFAULT_POOL, "is not Ready meanwhile"),
             ("web", "(spec.soak.readyFor of the pool web)"),
         ] {
             let text = text(name, soak_text);

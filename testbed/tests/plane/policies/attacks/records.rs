@@ -176,6 +176,10 @@ fn fleets(bed: &Bed) -> Vec<Row> {
             "a fleet that nobody steers",
             json!({"unpooledNodes": "Hold"}),
         ),
+        with(
+            "a fleet that more may fail of",
+            json!({"failureThreshold": {"proven": 8}}),
+        ),
         by(
             "a pool of its own",
             Method::POST,
