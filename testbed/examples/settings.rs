@@ -35,7 +35,8 @@ fn main() -> Result<()> {
     for rows in [of_users()?, of_test_bed()?] {
         let page = pages.next().context("name two pages to write to")?;
         let before = fs::read_to_string(&page)?;
-        fs::write(&page, with_table(&before, &rows).context(page)?)?;
+        let after = with_table(&before, &rows).with_context(|| page.clone())?;
+        fs::write(&page, after)?;
     }
     Ok(())
 }

@@ -160,12 +160,6 @@ fn every_time_ahead_counts_from_its_first_sight() {
             900 + 600,
         ),
         (
-            "kept",
-            of_node(json!({"kept_since": AHEAD, "do_not_disrupt": true})),
-            |it| it.views[0].time.kept_for_long,
-            3600,
-        ),
-        (
             "slot",
             of_ledger(slot),
             |it| it.views[0].time.slot_seconds >= Some(600),
