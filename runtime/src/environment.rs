@@ -52,7 +52,7 @@ const REMOVED: [(&str, &str); 8] = [
     ),
     (
         "PAUSE_BETWEEN_UPDATES_SECONDS",
-        "write spec.soak.readyFor of a BottlerocketPool: a node keeps its slot for so long after its update",
+        "write spec.verify.readyFor of a BottlerocketPool: a node keeps its slot for so long after its update",
     ),
     (
         "RESPECT_DO_NOT_DISRUPT",

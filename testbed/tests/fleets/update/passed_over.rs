@@ -89,7 +89,7 @@ async fn force_deletes_remaining_pods_at_the_deadline() -> Result<()> {
     let pool = json!({
         "apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
         "metadata": {"name": "forced", "namespace": NAMESPACE},
-        "spec": {"nodeSelector": {}, "soak": {"readyFor": "0s"}, "drain": {"timeout": "3s", "onTimeout": "Force"}},
+        "spec": {"nodeSelector": {}, "verify": {"readyFor": "0s"}, "drain": {"timeout": "3s", "onTimeout": "Force"}},
     });
     fleet.apply(&[pool]).await?;
     // Without the right, the pool says so.
