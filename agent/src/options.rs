@@ -16,6 +16,7 @@ pub struct Options {
     #[arg(
         long,
         env = "BOTTLEROCKET_API_SOCKET",
+        hide = true,
         value_name = "BOTTLEROCKET_API_SOCKET",
         default_value = "/run/api.sock"
     )]
@@ -24,6 +25,7 @@ pub struct Options {
     #[arg(
         long,
         env = "BOOT_ID_FILE",
+        hide = true,
         default_value = "/proc/sys/kernel/random/boot_id",
         value_name = "PATH"
     )]
@@ -32,19 +34,19 @@ pub struct Options {
     #[arg(long, env = "REFRESH_INTERVAL", default_value = "10m", value_parser = between::<1_000, DAY>)]
     pub refresh_interval: Duration,
     /// Longest wait before the first look for updates
-    #[arg(long, env = "START_JITTER", default_value = "30s", value_parser = between::<0, DAY>)]
+    #[arg(long, env = "START_JITTER", hide = true, default_value = "30s", value_parser = between::<0, DAY>)]
     pub start_jitter: Duration,
     /// Longest wait between two looks at a running command
-    #[arg(long, env = "POLL_INTERVAL", default_value = "2s", value_parser = between::<10, MINUTE>)]
+    #[arg(long, env = "POLL_INTERVAL", hide = true, default_value = "2s", value_parser = between::<10, MINUTE>)]
     pub poll_interval: Duration,
     /// How long to wait for an answer of Bottlerocket's API
-    #[arg(long, env = "HOST_TIMEOUT", default_value = "10s", value_parser = between::<100, MINUTE>)]
+    #[arg(long, env = "HOST_TIMEOUT", hide = true, default_value = "10s", value_parser = between::<100, MINUTE>)]
     pub host_timeout: Duration,
     /// How often to ask again for a reboot that does not happen
-    #[arg(long, env = "REBOOT_REPEAT_INTERVAL", default_value = "1m", value_parser = between::<1_000, DAY>)]
+    #[arg(long, env = "REBOOT_REPEAT_INTERVAL", hide = true, default_value = "1m", value_parser = between::<1_000, DAY>)]
     pub reboot_repeat_interval: Duration,
     /// How long the host may refuse or not answer before the update is given up
-    #[arg(long, env = "REFUSED_DEADLINE", default_value = "5m", value_parser = between::<0, DAY>)]
+    #[arg(long, env = "REFUSED_DEADLINE", hide = true, default_value = "5m", value_parser = between::<0, DAY>)]
     pub refused_deadline: Duration,
     /// Download the chosen update while the node waits for its turn
     #[arg(
@@ -57,11 +59,8 @@ pub struct Options {
         action = clap::ArgAction::Set
     )]
     pub prefetch: bool,
-    /// Not needed; if set, it must name the same node as the token
-    #[arg(long, env = "MY_NODE_NAME")]
-    pub my_node_name: Option<String>,
     /// Name of this pod; without it, probes are not answered
-    #[arg(long, env = "POD_NAME")]
+    #[arg(long, env = "POD_NAME", hide = true)]
     pub pod_name: Option<String>,
     /// Ask the agent that runs in this container whether it is alive, and end
     #[arg(long)]
@@ -110,7 +109,6 @@ mod tests {
         assert_eq!(options.socket, PathBuf::from("/run/api.sock"));
         assert!(options.refresh_interval > Duration::from_secs(119));
         assert!(options.start_jitter > Duration::ZERO);
-        assert_eq!(options.my_node_name, None);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
         None => {}
     }
     let client = cluster.client()?;
-    let Some(me) = identify(&client, options.my_node_name.as_deref(), &shutdown).await? else {
+    let Some(me) = identify(&client, &shutdown).await? else {
         return Ok(());
     };
     let span = tracing::info_span!("agent", node = me.node_name);
@@ -68,13 +68,12 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
 /// Asks until the API server answers; `None` if the process is to end before.
 async fn identify(
     client: &Client,
-    told: Option<&str>,
     shutdown: &Shutdown,
 ) -> Result<Option<PodIdentity>, ProcessError> {
     let mut question = Retry::new("asking the API server which node the agent's token belongs to");
     loop {
         let asked = tokio::select! {
-            asked = who_am_i(client.clone(), told) => asked,
+            asked = who_am_i(client.clone()) => asked,
             () = shutdown.requested() => return Ok(None),
         };
         let delay = match asked {

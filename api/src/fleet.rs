@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
 use crate::counts::NodeCounts;
-use crate::schema::{self, Counter, Sentence, Time, WrittenTime, WrittenVersion};
+use crate::schema::{self, Counter, Sentence, Threshold, Time, WrittenTime, WrittenVersion};
 pub use ledger::{Done, Halt, NodeFailure, Slot, VersionRecord};
 
 /// What people ask of the fleet.
@@ -66,6 +66,36 @@ pub struct BottlerocketFleetSpec {
     #[schemars(with = "IntOrString", extend("nullable" = false))]
     #[x_kube(validation = Rule::new(schema::MAX_UNAVAILABLE_RULE).message(schema::MAX_UNAVAILABLE_HINT))]
     pub max_unavailable: Option<IntOrString>,
+    /// After how many failed nodes of a variant a version is halted for that variant.
+    #[serde(default)]
+    pub failure_threshold: FailureThreshold,
+}
+
+/// After how many failed nodes of a variant a version is halted for that variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FailureThreshold {
+    /// As long as no node of the variant has reached the version; from 1 to 8. At most this many nodes try it until then.
+    /// Default: 1.
+    #[schemars(with = "Threshold")]
+    pub unproven: u64,
+    /// Once a node of the variant has reached the version; from 1 to 8. Default: 2.
+    #[schemars(with = "Threshold")]
+    pub proven: u64,
+}
+
+impl FailureThreshold {
+    /// The first failure halts a version, or the second once a node has reached it.
+    pub const DEFAULT: Self = Self {
+        unproven: 1,
+        proven: 2,
+    };
+}
+
+impl Default for FailureThreshold {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
 }
 
 /// The halts of one version up to a time, which are lifted. Those that come later are not, so this may stay.

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::schema;
 pub use crate::schema::FIVE_FIELDS;
 pub use rules::{
-    DependsOn, Drain, Freeze, Gate, NodeRequirement, NodeSelector, Operator, PrometheusGate,
-    Topology, TopologyMode, Verify, Versions, Window,
+    DependsOn, Drain, Freeze, Gate, NodeRequirement, NodeSelector, OnTimeout, Operator,
+    PrometheusGate, Topology, TopologyMode, Verify, Versions, Window,
 };
 pub use status::{BottlerocketPoolStatus, NextWindow, VersionCount};
 

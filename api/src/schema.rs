@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use crate::crds::{
-    BOOT_ID_MAX, COUNTER_MAX, LABEL_MAX, MESSAGE_MAX, NAME_MAX, POOL_NAME_MAX, TIME_MAX,
-    VARIANT_MAX, VERSION_MAX, WORD_MAX,
+    BOOT_ID_MAX, COUNTER_MAX, FAILED_NODES_MAX, LABEL_MAX, MESSAGE_MAX, NAME_MAX, POOL_NAME_MAX,
+    TIME_MAX, VARIANT_MAX, VERSION_MAX, WORD_MAX,
 };
 use crate::printable::PATTERN;
 
@@ -77,6 +77,10 @@ pub(crate) const MAX_UNAVAILABLE_HINT: &str =
 // A count that only grows, or one of objects.
 #[derive(JsonSchema)]
 pub(crate) struct Counter(#[schemars(range(min = 0, max = COUNTER_MAX))] i64);
+
+// A number of failed nodes; a record of the ledger keeps the last failures.
+#[derive(JsonSchema)]
+pub(crate) struct Threshold(#[schemars(range(min = 1, max = FAILED_NODES_MAX))] i64);
 
 // A time as RFC 3339 has it.
 #[derive(JsonSchema)]

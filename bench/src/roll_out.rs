@@ -8,6 +8,7 @@ use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::{History, Outcome};
 use brupop_testbed::host::Durations;
 use brupop_testbed::{await_until, median};
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::fleet::{self, Place, REBOOT};
@@ -89,13 +90,15 @@ impl RollOut {
         };
         let settings = [
             ("MAX_CONCURRENT_UPDATE", *limit),
-            ("MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
             ("SOAK_SECONDS", soak),
             ("REFRESH_INTERVAL", refresh.as_str()),
             ("START_JITTER", "0s"),
             ("POLL_INTERVAL", "50ms"),
         ];
         let fleet = fleet::start(*nodes, *place, durations, &settings).await?;
+        fleet
+            .change(json!({"failureThreshold": {"unproven": 8}}))
+            .await?;
         if *pods_per_node > 0 {
             fleet.deploy("cart", nodes * pods_per_node, "100%").await?;
         }

@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::Api;
+use serde_json::json;
 use tokio::net::TcpStream;
 
 use crate::fleet::{self, Place};
@@ -33,13 +34,15 @@ const HEALTH: i32 = 8080;
 pub async fn measure() -> Result<Vec<Figure>> {
     let settings = [
         ("MAX_CONCURRENT_UPDATE", "unlimited"),
-        ("MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
         ("SOAK_SECONDS", "0"),
         ("REFRESH_INTERVAL", "2s"),
         ("START_JITTER", "0s"),
         ("POLL_INTERVAL", "50ms"),
     ];
     let fleet = fleet::start(NODES, Place::Elsewhere, fleet::quick(), &settings).await?;
+    fleet
+        .change(json!({"failureThreshold": {"unproven": 8}}))
+        .await?;
     let (mut known, mut reports, mut fail_overs, mut webhooks) = (vec![], vec![], vec![], vec![]);
     for time in 1..=TIMES {
         say(&format!("{time} of {TIMES}"));

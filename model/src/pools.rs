@@ -39,26 +39,20 @@ enum Turn {
     Done,
 }
 
-/// The default pool as a leader sees it, who sees this of the pools: perhaps outside its window, and perhaps nobody looks at that
-/// again before the cordon.
+/// The default pool as a leader sees it, who sees this of the pools: perhaps outside its window.
 pub(crate) fn default_facts(config: &Config, pools: Pools) -> &'static PoolFacts<'static> {
-    thread_local! { static FACTS: Table<(u64, bool, bool), PoolFacts<'static>> = Table::default(); }
-    let weak = config.without == Some(Safeguard::AskedAgain);
+    thread_local! { static FACTS: Table<(u64, bool), PoolFacts<'static>> = Table::default(); }
     let (limit, closed) = (config.limit, pools[DEFAULT].paused);
-    once(&FACTS, (limit, closed, weak), || {
-        let starts = |closed| {
-            if closed {
-                Starts::OutsideWindow(Until::Unknown)
-            } else {
-                Starts::Open
-            }
+    once(&FACTS, (limit, closed), || {
+        let starts = if closed {
+            Starts::OutsideWindow(Until::Unknown)
+        } else {
+            Starts::Open
         };
-        let (starts, goes_on) = (starts(closed), starts(closed && !weak));
         PoolFacts {
             nodes: NODES_MAX as u64,
             limit,
             starts,
-            goes_on,
             ..PoolFacts::DEFAULT
         }
     })
@@ -70,8 +64,8 @@ static AFTER: LazyLock<Option<Rules>> = LazyLock::new(|| {
     Rules::of(&serde_json::from_value(spec).ok()?).ok()
 });
 
-/// All that decisions can see of these two pools, if `weak` without what is looked at again before the cordon.
-fn known_facts((pools, turn, weak): ([Pool; 2], Turn, bool)) -> Vec<PoolFacts<'static>> {
+/// All that decisions can see of these two pools.
+fn known_facts((pools, turn): ([Pool; 2], Turn)) -> Vec<PoolFacts<'static>> {
     let there = (0..2).filter(|at| !pools[*at].gone);
     let facts = there.map(|at| {
         let gate = |paused| if paused { Starts::Paused } else { Starts::Open };
@@ -86,7 +80,6 @@ fn known_facts((pools, turn, weak): ([Pool; 2], Turn, bool)) -> Vec<PoolFacts<'s
             nodes: NODES_MAX as u64,
             limit: POOL_LIMIT,
             starts: gate(pools[at].paused),
-            goes_on: gate(pools[at].paused && !weak),
             rules: if ordered { AFTER.as_ref() } else { None },
             waits_for: ordered
                 .then_some((VERSIONS[1], first))
@@ -116,19 +109,15 @@ pub(crate) fn facts(
         _ if waits(versions, now) => Turn::Waits,
         _ => Turn::Done,
     };
-    thread_local! { static FACTS: Table<([Pool; 2], Turn, bool), Vec<PoolFacts<'static>>> = Table::default(); }
+    thread_local! { static FACTS: Table<([Pool; 2], Turn), Vec<PoolFacts<'static>>> = Table::default(); }
     let [one, other, _] = pools;
-    let of = (
-        [one, other],
-        turn,
-        config.without == Some(Safeguard::AskedAgain),
-    );
+    let of = ([one, other], turn);
     once(&FACTS, of, || known_facts(of)).as_slice()
 }
 
 /// Does the second pool wait for the first, by the functions that ship?
 pub(crate) fn waits(versions: &'static Versions, now: &str) -> bool {
-    let mut pools = known_facts(([Pool::default(); 2], Turn::Done, false));
+    let mut pools = known_facts(([Pool::default(); 2], Turn::Done));
     pools[1].waits_for.clear();
     let mut clock = Clock::new(now.parse().unwrap_or_default(), Ahead::NONE);
     order::apply(&mut pools, Some(versions), &mut clock);

@@ -118,16 +118,15 @@ pub(crate) fn wrong_ledger(
     let halted = after
         .record
         .filter(|record| record.halted.is_some() && was.is_none());
-    let budget = config.budget();
+    let threshold = config.threshold();
     let allowed = |proven: bool| {
         if proven {
-            budget.proven
+            threshold.proven
         } else {
-            budget.unproven
+            threshold.unproven
         }
     };
-    let too_few =
-        |it: Record| allowed(it.succeeded > 0).is_none_or(|allowed| it.counting() < allowed);
+    let too_few = |it: Record| it.counting() < allowed(it.succeeded > 0);
     halted
         .is_some_and(too_few)
         .then_some("a version is halted by fewer failures than it may have")
@@ -167,7 +166,7 @@ pub(crate) fn too_many_try(
     begin: impl Iterator<Item = bool>,
     counts: impl Iterator<Item = bool>,
 ) -> Option<&'static str> {
-    let most = config.budget().unproven?;
+    let most = config.threshold().unproven;
     let proven = before.record.is_some_and(|record| record.succeeded > 0)
         || after.record.is_some_and(|record| record.succeeded > 0);
     let trying = |(at, counts): &(usize, bool)| {

@@ -167,6 +167,15 @@ impl World {
                 .and_then(|node| node.marker)
                 .is_some_and(|it| it.drain_started_at.is_some()),
         };
+        let begun =
+            |view: &NodeView<'_>| view.shadow.is_some_and(|it| it.spec.state != State::Idle);
+        let fleet = if config.without == Some(Safeguard::AskedAgain) && begun(&view) {
+            let mut open = self.clone();
+            open.pools.iter_mut().for_each(|pool| pool.paused = false);
+            view::fleet(config, &open, &leader)
+        } else {
+            fleet
+        };
         let decision = decide::node(&fleet, &view);
         match decision.effect {
             Some(Effect::Write(mut write)) => {

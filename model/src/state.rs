@@ -1,7 +1,7 @@
 //! How large the model is, what may go wrong in it, and the hosts.
 
 use brupop_agent_core::step::{StepMemory, UpdateState};
-use brupop_core::rules::FailureBudget;
+use brupop_api::fleet::FailureThreshold;
 use clap::{Args, Parser, ValueEnum};
 
 use crate::objects::NODES_MAX;
@@ -199,17 +199,20 @@ impl Config {
     }
 
     /// How many nodes may fail before the update is halted.
-    pub fn budget(&self) -> FailureBudget {
+    pub fn threshold(&self) -> FailureThreshold {
         if self.halts {
-            FailureBudget::default()
+            FailureThreshold::DEFAULT
         } else {
-            FailureBudget {
-                unproven: None,
-                proven: None,
-            }
+            MORE_THAN_NODES
         }
     }
 }
+
+/// More failures than there can be nodes.
+pub(crate) const MORE_THAN_NODES: FailureThreshold = FailureThreshold {
+    unproven: 8,
+    proven: 8,
+};
 
 /// A host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -3,8 +3,8 @@
 use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
+use brupop_api::fleet::FailureThreshold;
 use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
-use brupop_core::rules::FailureBudget;
 use brupop_core::window::Starts;
 
 use crate::ledger::{Ledger, Record};
@@ -13,7 +13,7 @@ use crate::objects::{
     said_staged,
 };
 use crate::pools::{self, Pools};
-use crate::state::{Config, Host, Safeguard};
+use crate::state::{Config, Host, MORE_THAN_NODES, Safeguard};
 use crate::tables;
 use crate::world::{Leader, World};
 
@@ -155,12 +155,12 @@ pub(crate) fn fleet_of(
         slots: tables::slots(ledger),
         versions,
         acknowledged: tables::acknowledged(ledger.acknowledged),
-        budget: match config.without {
-            Some(Safeguard::Canaries) => FailureBudget {
-                unproven: None,
-                ..config.budget()
+        threshold: match config.without {
+            Some(Safeguard::Canaries) => FailureThreshold {
+                unproven: MORE_THAN_NODES.unproven,
+                ..config.threshold()
             },
-            _ => config.budget(),
+            _ => config.threshold(),
         },
         ceiling: config.limit,
         default_pool: pools::default_facts(config, seen_pools(world, leader)),

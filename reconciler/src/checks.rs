@@ -1,6 +1,6 @@
 //! What must be so before updates start, and is checked again and again: that our admission rules are in force, as dry-run
 //! writes prove that only they refuse; and that no other operator is here. Two operators would cordon, drain and reboot the
-//! same nodes, and act on the same shadows.
+//! same nodes, and act on the same shadows. If a pool wants it, also: that pods may be deleted.
 //!
 //! The `DaemonSet` of upstream's operator has the name of ours and is replaced when ours is applied; its Deployments are not.
 
@@ -15,8 +15,11 @@ use brupop_api::{BottlerocketShadow, Item};
 use brupop_runtime::errors::{describe, status_message};
 use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::Status;
 use kube::{Client, Error};
 use serde_json::json;
@@ -171,6 +174,32 @@ fn other_operator(found: &[String], unknown: Option<&str>) -> Finding {
         holds,
         is_unknown: found.is_empty() && unknown.is_some(),
     }
+}
+
+/// Asks whether this account may delete pods in all namespaces, as the component force-drain lets it.
+pub async fn ask_for_force(client: Client) -> Finding {
+    let attributes = ResourceAttributes {
+        verb: Some("delete".to_owned()),
+        resource: Some("pods".to_owned()),
+        ..ResourceAttributes::default()
+    };
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(attributes),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let reviews = Api::<SelfSubjectAccessReview>::all(client);
+    let answer = reviews.create(&PostParams::default(), &review).await;
+    let is_unknown = answer.is_err();
+    let allowed = answer.map(|review| review.status.is_some_and(|status| status.allowed));
+    let holds = match allowed {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("the reconciler may not delete pods".to_owned()),
+        Err(error) => Err(describe(&error)),
+    };
+    Finding { holds, is_unknown }
 }
 
 /// The most objects on which the writes are tried, as long as the answers say nothing about our rules.

@@ -2,16 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use clap::{ArgAction, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{ArgAction, Parser, Subcommand, value_parser};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 
 use crate::plan::PlanArgs;
 use brupop_core::policy::{Durations, Policy};
-use brupop_core::rules::{FailureBudget, Limit, Rules, StepDurations};
-use brupop_core::window::{self, Schedule};
+use brupop_core::rules::{Limit, Rules, StepDurations};
+use brupop_core::window;
 
 /// Longest time that can be set, in seconds: a week.
 const LONGEST: u64 = 7 * 24 * 3600;
@@ -23,12 +22,6 @@ pub struct Settings {
     /// How many of the nodes that no pool selects may be updated at once: an integer, a percentage of them, or `unlimited`
     #[arg(long, env = "MAX_CONCURRENT_UPDATE", default_value = "1")]
     pub max_concurrent_update: Limit,
-    /// Failed nodes of a variant after which a version that none of them has reached is halted for it; or `unlimited`
-    #[arg(long, env = "MAX_FAILURES_OF_NEW_VERSION", default_value = "1")]
-    pub max_failures_of_new_version: MaxFailures,
-    /// Failed nodes of a variant after which a version that one of them has reached is halted for it; or `unlimited`
-    #[arg(long, env = "MAX_FAILURES", default_value = "2")]
-    pub max_failures: MaxFailures,
     /// Seconds between a node's exclusion from load balancers and its drain; 0 leaves load balancers alone
     #[arg(long, env = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", default_value = "0", value_parser = seconds(0))]
     pub exclude_from_lb_wait_time_in_sec: u64,
@@ -45,70 +38,67 @@ pub struct Settings {
     /// How long each fire time opens a window, such as `4h` or `90m`
     #[arg(long, env = "SCHEDULER_WINDOW_DURATION", value_parser = window)]
     pub scheduler_window_duration: Option<SignedDuration>,
-    /// Seconds of a window that must be left for an update to start
-    #[arg(long, env = "SCHEDULER_MIN_REMAINING_SECONDS", default_value = "0", value_parser = seconds(0))]
-    pub scheduler_min_remaining_seconds: u64,
     /// Seconds for which a new node is not updated
-    #[arg(long, env = "MIN_NODE_AGE_SECONDS", default_value = "300", value_parser = seconds(0))]
+    #[arg(long, env = "MIN_NODE_AGE_SECONDS", hide = true, default_value = "300", value_parser = seconds(0))]
     pub min_node_age_seconds: u64,
     /// Seconds for which a node that somebody else has cordoned counts against the limit
-    #[arg(long, env = "CORDONED_BY_OTHERS_SECONDS", default_value = "3600", value_parser = seconds(0))]
+    #[arg(long, env = "CORDONED_BY_OTHERS_SECONDS", hide = true, default_value = "3600", value_parser = seconds(0))]
     pub cordoned_by_others_seconds: u64,
-    /// Seconds after an update in which no other one starts, except by update-now
-    #[arg(long, env = "PAUSE_BETWEEN_UPDATES_SECONDS", default_value = "0", value_parser = seconds(0))]
-    pub pause_between_updates_seconds: u64,
     /// Seconds for which an updated node and its agent must stay Ready before its update is done
-    #[arg(long, env = "SOAK_SECONDS", default_value = "60", value_parser = seconds(0))]
+    #[arg(long, env = "SOAK_SECONDS", hide = true, default_value = "60", value_parser = seconds(0))]
     pub soak_seconds: u64,
     /// Seconds after that for which a node keeps its slot while an evicted workload has fewer pods available than before; 0 does not look
-    #[arg(long, env = "WORKLOADS_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(0))]
+    #[arg(long, env = "WORKLOADS_DEADLINE_SECONDS", hide = true, default_value = "900", value_parser = seconds(0))]
     pub workloads_deadline_seconds: u64,
     /// Seconds allowed for download and activation on the slowest network
-    #[arg(long, env = "STAGE_DEADLINE_SECONDS", default_value = "14400", value_parser = seconds(1))]
+    #[arg(long, env = "STAGE_DEADLINE_SECONDS", hide = true, default_value = "14400", value_parser = seconds(1))]
     pub stage_deadline_seconds: u64,
     /// Seconds allowed for a drain
-    #[arg(long, env = "DRAIN_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(1))]
+    #[arg(long, env = "DRAIN_DEADLINE_SECONDS", hide = true, default_value = "900", value_parser = seconds(1))]
     pub drain_deadline_seconds: u64,
-    /// After a drain that takes too long: `abort` gives the update up, `force` deletes the remaining pods and needs the component force-drain
-    #[arg(long, env = "DRAIN_ON_DEADLINE", default_value = "abort")]
-    pub drain_on_deadline: OnDeadline,
-    /// Start no update on a node with a running pod that asks autoscalers not to disrupt it
-    #[arg(long, env = "RESPECT_DO_NOT_DISRUPT", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
-        require_equals = true, default_missing_value = "true")]
-    pub respect_do_not_disrupt: bool,
     /// Seconds allowed for a reboot, from its grant on
-    #[arg(long, env = "REBOOT_DEADLINE_SECONDS", default_value = "1800", value_parser = seconds(1))]
+    #[arg(long, env = "REBOOT_DEADLINE_SECONDS", hide = true, default_value = "1800", value_parser = seconds(1))]
     pub reboot_deadline_seconds: u64,
     /// Seconds allowed for short steps of an agent or a node
-    #[arg(long, env = "SETTLE_DEADLINE_SECONDS", default_value = "600", value_parser = seconds(1))]
+    #[arg(long, env = "SETTLE_DEADLINE_SECONDS", hide = true, default_value = "600", value_parser = seconds(1))]
     pub settle_deadline_seconds: u64,
     /// Seconds that a node waits after its first failure; each further one doubles this, up to a day; after a failed drain thirty times as long
-    #[arg(long, env = "BACK_OFF_BASE_SECONDS", default_value = "120", value_parser = seconds(1))]
+    #[arg(long, env = "BACK_OFF_BASE_SECONDS", hide = true, default_value = "120", value_parser = seconds(1))]
     pub back_off_base_seconds: u64,
     /// Seconds after which another replica takes over from a silent leader
-    #[arg(long, env = "LEASE_DURATION_SECONDS", default_value = "15", value_parser = value_parser!(u64).range(3..=300))]
+    #[arg(long, env = "LEASE_DURATION_SECONDS", hide = true, default_value = "15", value_parser = value_parser!(u64).range(3..=300))]
     pub lease_duration_seconds: u64,
     /// Label Bottlerocket nodes without the opt-in label; needs the component auto-label
-    #[arg(long, env = "AUTO_LABEL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+    #[arg(long, env = "AUTO_LABEL", hide = true, default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true")]
     pub auto_label: bool,
     /// Seconds between two checks that webhook and policies are enforced
-    #[arg(long, env = "CHECK_INTERVAL_SECONDS", default_value = "60", value_parser = value_parser!(u64).range(1..=3600))]
+    #[arg(long, env = "CHECK_INTERVAL_SECONDS", hide = true, default_value = "60", value_parser = value_parser!(u64).range(1..=3600))]
     pub check_interval_seconds: u64,
     /// Folder with the sources of gates: the mounted Secret brupop-gate-sources
-    #[arg(long, env = "GATE_SOURCES", default_value = "/etc/brupop/gate-sources")]
+    #[arg(
+        long,
+        env = "GATE_SOURCES",
+        hide = true,
+        default_value = "/etc/brupop/gate-sources"
+    )]
     pub gate_sources: PathBuf,
     /// Seconds between two queries of a gate
-    #[arg(long, env = "GATE_INTERVAL_SECONDS", default_value = "30", value_parser = value_parser!(u64).range(1..=300))]
+    #[arg(long, env = "GATE_INTERVAL_SECONDS", hide = true, default_value = "30", value_parser = value_parser!(u64).range(1..=300))]
     pub gate_interval_seconds: u64,
     /// Address and port for /livez and /readyz
-    #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
+    #[arg(long, env = "HEALTH_ADDRESS", hide = true, default_value = "[::]:8080")]
     pub health_address: SocketAddr,
     /// Address and port for /metrics (TLS)
-    #[arg(long, env = "METRICS_ADDRESS", default_value = "[::]:8444")]
+    #[arg(
+        long,
+        env = "METRICS_ADDRESS",
+        hide = true,
+        default_value = "[::]:8444"
+    )]
     pub metrics_address: SocketAddr,
     /// Name of this pod
-    #[arg(long, env = "POD_NAME")]
+    #[arg(long, env = "POD_NAME", hide = true)]
     pub pod_name: Option<String>,
     /// What to do instead of reconciling
     #[command(subcommand)]
@@ -128,7 +118,6 @@ impl Settings {
     /// # Errors
     /// What is wrong with the schedule, and what to write instead.
     pub fn policy(&self) -> Result<Policy, String> {
-        let durations = self.durations();
         let expression = &self.scheduler_cron_expression;
         let windows = window::windows(
             expression,
@@ -136,25 +125,13 @@ impl Settings {
             self.scheduler_window_duration,
         )
         .map_err(|why| format!("SCHEDULER_CRON_EXPRESSION \"{expression}\": {why}"))?;
-        let leaves = |schedule: &Schedule| schedule.leaves(durations.min_remaining);
-        if !windows.iter().all(leaves) {
-            return Err("SCHEDULER_MIN_REMAINING_SECONDS is longer than the maintenance window, so nothing would ever \
-                        start: write less"
-                .to_owned());
-        }
         Ok(Policy {
             default_pool: Rules::of_settings(
                 self.max_concurrent_update,
                 windows,
                 self.step_durations(),
-                self.respect_do_not_disrupt,
             ),
-            failures: FailureBudget {
-                unproven: self.max_failures_of_new_version.0,
-                proven: self.max_failures.0,
-            },
-            durations,
-            force: self.drain_on_deadline == OnDeadline::Force,
+            durations: self.durations(),
             auto_label: self.auto_label,
         })
     }
@@ -177,8 +154,6 @@ impl Settings {
             back_off_base: of(self.back_off_base_seconds),
             min_node_age: of(self.min_node_age_seconds),
             others_cordon: of(self.cordoned_by_others_seconds),
-            pause: of(self.pause_between_updates_seconds),
-            min_remaining: of(self.scheduler_min_remaining_seconds),
         }
     }
 }
@@ -202,35 +177,6 @@ fn seconds(least: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + 
             .ok()
             .filter(|seconds| (least..=LONGEST).contains(seconds))
             .ok_or_else(|| format!("write whole seconds from {least} to {LONGEST}, such as 300"))
-    }
-}
-
-/// What becomes of a drain that takes too long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OnDeadline {
-    /// The update is given up, and what was changed is undone.
-    Abort,
-    /// The pods are deleted.
-    Force,
-}
-
-/// After how many failed nodes a version is halted; `None` = never.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MaxFailures(pub Option<u64>);
-
-impl FromStr for MaxFailures {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "unlimited" {
-            return Ok(Self(None));
-        }
-        // The ledger keeps the last eight failed nodes of a version.
-        text.parse()
-            .ok()
-            .filter(|number| (1..=8).contains(number))
-            .map(|number| Self(Some(number)))
-            .ok_or_else(|| "write an integer from 1 to 8, such as 2, or unlimited".to_owned())
     }
 }
 
@@ -280,12 +226,6 @@ mod tests {
                 "MAX_CONCURRENT_UPDATE",
                 "unlimited",
             ),
-            ("--max-failures=0", "MAX_FAILURES", "from 1 to 8"),
-            (
-                "--max-failures-of-new-version=9",
-                "MAX_FAILURES_OF_NEW_VERSION",
-                "unlimited",
-            ),
             (
                 "--exclude-from-lb-wait-time-in-sec=soon",
                 "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC",
@@ -332,16 +272,6 @@ mod tests {
                     && sentence.contains("* * * * * * *")
             );
         }
-        let never = parse(&[
-            "--scheduler-cron-expression=0 2 * * *",
-            "--scheduler-window-duration=1h",
-            "--scheduler-min-remaining-seconds=7200",
-        ]);
-        let sentence = never.unwrap().policy().unwrap_err();
-        assert!(
-            sentence.contains("SCHEDULER_MIN_REMAINING_SECONDS"),
-            "{sentence}"
-        );
         assert_eq!(
             Settings::try_parse_from(["reconciler"]).unwrap().pod_name,
             None

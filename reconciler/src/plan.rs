@@ -26,6 +26,7 @@ use jiff::Timestamp;
 use kube::Error;
 use serde::Serialize;
 
+use crate::checks;
 use crate::gates::Sources;
 use crate::watches::MAX_POD_WATCHES;
 use read::{DaemonSets, PodLook};
@@ -147,6 +148,8 @@ pub async fn run(
     let now = Now { time, text: &text };
     let own_node = read::leaders_node(&client, namespace).await?;
     let mut known = Known::of(&cluster, time, &policy);
+    known.may_force =
+        cluster.wants_force() && checks::ask_for_force(client.clone()).await.holds.is_ok();
     read::look_at_workloads(&client, &cluster, &mut known, &policy).await?;
     read::look_at_gates(&Sources::new(gate_sources), &cluster, &mut known).await;
     let daemon_sets = DaemonSets::default();

@@ -94,6 +94,8 @@ struct Leading {
     admission: Check,
     /// That no other operator is here.
     alone: Check,
+    /// That pods may be deleted; asked as long as a pool wants it.
+    may_force: Check,
     /// What is known of the gates of pools.
     gates: GateAnswers,
     /// All are conditional writes, dry runs or reads, so they may be dropped half-way.
@@ -105,6 +107,7 @@ enum Completed {
     Call(Box<Call>, Reply),
     Probe(Finding),
     LookedAround(Finding),
+    AskedForForce(Finding),
     GateAnswer(GateQuery, Result<GateAnswer, String>),
 }
 
@@ -120,6 +123,7 @@ impl Leading {
             pools_again: Duration::ZERO,
             admission: Check::new(asking.check_interval),
             alone: Check::new(asking.check_interval),
+            may_force: Check::new(asking.check_interval),
             gates: GateAnswers::new(asking.gate_interval, now),
             under_way: FuturesUnordered::new(),
         }

@@ -18,19 +18,51 @@ const BEGINNING: usize = 8;
 /// Settings of all programs.
 const OF_LOGS: [&str; 3] = [logs::FORMATTER, logs::ANSI_ENABLED, logs::FILTER_DIRECTIVE];
 /// Not written by people: the manifests of the pods set them.
-const OF_PODS: [&str; 2] = ["POD_NAME", "MY_NODE_NAME"];
-const OF_AGENT: &str = "BOOT_ID_FILE BOTTLEROCKET_API_SOCKET HOST_TIMEOUT MY_NODE_NAME POD_NAME \
-    POLL_INTERVAL PREFETCH REBOOT_REPEAT_INTERVAL REFRESH_INTERVAL REFUSED_DEADLINE START_JITTER";
+const OF_PODS: [&str; 1] = ["POD_NAME"];
+const OF_AGENT: &str = "BOOT_ID_FILE BOTTLEROCKET_API_SOCKET HOST_TIMEOUT POD_NAME POLL_INTERVAL \
+    PREFETCH REBOOT_REPEAT_INTERVAL REFRESH_INTERVAL REFUSED_DEADLINE START_JITTER";
 const OF_RECONCILER: &str = "AUTO_LABEL BACK_OFF_BASE_SECONDS CHECK_INTERVAL_SECONDS CORDONED_BY_OTHERS_SECONDS \
-    DRAIN_DEADLINE_SECONDS DRAIN_ON_DEADLINE EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC GATE_INTERVAL_SECONDS \
-    GATE_SOURCES HEALTH_ADDRESS LEASE_DURATION_SECONDS MAX_CONCURRENT_UPDATE MAX_FAILURES \
-    MAX_FAILURES_OF_NEW_VERSION METRICS_ADDRESS MIN_NODE_AGE_SECONDS PAUSE_BETWEEN_UPDATES_SECONDS \
-    POD_NAME REBOOT_DEADLINE_SECONDS RESPECT_DO_NOT_DISRUPT SCHEDULER_CRON_EXPRESSION \
-    SCHEDULER_MIN_REMAINING_SECONDS SCHEDULER_TIME_ZONE SCHEDULER_WINDOW_DURATION \
+    DRAIN_DEADLINE_SECONDS EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC GATE_INTERVAL_SECONDS GATE_SOURCES HEALTH_ADDRESS \
+    LEASE_DURATION_SECONDS MAX_CONCURRENT_UPDATE METRICS_ADDRESS MIN_NODE_AGE_SECONDS POD_NAME \
+    REBOOT_DEADLINE_SECONDS SCHEDULER_CRON_EXPRESSION SCHEDULER_TIME_ZONE SCHEDULER_WINDOW_DURATION \
     SETTLE_DEADLINE_SECONDS SOAK_SECONDS STAGE_DEADLINE_SECONDS WORKLOADS_DEADLINE_SECONDS";
-const OF_WEBHOOK: &str = "ADMISSION_ADDRESS CERTIFICATES CERTIFICATE_LIFETIME EXTRA_CERTIFICATE_NAMES HEALTH_ADDRESS \
-    LINGER_SECONDS METRICS_ADDRESS REQUIRE_CALLER_TOKEN WEBHOOK_CERTIFICATES WEBHOOK_CONFIGURATION \
-    WEBHOOK_SERVICE";
+const OF_WEBHOOK: &str = "ADMISSION_ADDRESS CERTIFICATES CERTIFICATE_LIFETIME HEALTH_ADDRESS LINGER_SECONDS \
+    METRICS_ADDRESS REQUIRE_CALLER_TOKEN WEBHOOK_CERTIFICATES WEBHOOK_CONFIGURATION WEBHOOK_SERVICE";
+/// Variables that are no settings any more, and what to do instead.
+const REMOVED: [(&str, &str); 8] = [
+    (
+        "DRAIN_ON_DEADLINE",
+        "write spec.drain.onTimeout of a BottlerocketPool",
+    ),
+    (
+        "EXTRA_CERTIFICATE_NAMES",
+        "nothing takes its place: the certificate names the webhook's Service",
+    ),
+    (
+        "MAX_FAILURES",
+        "write spec.failureThreshold.proven of the BottlerocketFleet",
+    ),
+    (
+        "MAX_FAILURES_OF_NEW_VERSION",
+        "write spec.failureThreshold.unproven of the BottlerocketFleet",
+    ),
+    (
+        "MY_NODE_NAME",
+        "nothing takes its place: the agent's token names the node",
+    ),
+    (
+        "PAUSE_BETWEEN_UPDATES_SECONDS",
+        "write spec.verify.readyFor of a BottlerocketPool: a node keeps its slot for so long after its update",
+    ),
+    (
+        "RESPECT_DO_NOT_DISRUPT",
+        "write spec.drain.respectDoNotDisrupt of a BottlerocketPool",
+    ),
+    (
+        "SCHEDULER_MIN_REMAINING_SECONDS",
+        "nothing takes its place: an update without a cordon is given up when the window closes",
+    ),
+];
 
 brupop_api::words! {
     /// One of the operator's programs.
@@ -79,7 +111,7 @@ impl Program {
 /// Why the environment is refused.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EnvironmentError {
-    /// Variables are misspelt or misplaced: a sentence on each.
+    /// Variables are misspelt, misplaced or removed: a sentence on each.
     #[error("{}", .0.join("; "))]
     Mistakes(Vec<String>),
     /// Logging cannot be set up.
@@ -91,7 +123,7 @@ pub enum EnvironmentError {
 /// ([`log_unknown`]).
 ///
 /// # Errors
-/// A name is misspelt or misplaced, or logging cannot be set up. Says so, and returns the code with which to end.
+/// A name is misspelt, misplaced or removed, or logging cannot be set up. Says so, and returns the code with which to end.
 pub fn prepare(program: Program) -> Result<Vec<String>, ExitCode> {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let prepared = check(program, names).and_then(|unknown| Ok(logs::init().map(|()| unknown)?));
@@ -124,7 +156,7 @@ pub fn log_unknown(unknown: &[String]) {
 /// The names in an environment that nobody knows.
 ///
 /// # Errors
-/// Some names are misspelt or misplaced.
+/// Some names are misspelt, misplaced or removed.
 pub fn check(
     program: Program,
     names: impl IntoIterator<Item = String>,
@@ -141,6 +173,8 @@ pub fn check(
             mistakes.push(format!(
                 "{name} is a setting of the {of}: move it to the ConfigMap {map}"
             ));
+        } else if let Some((_, instead)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
+            mistakes.push(format!("{name} is not a setting: remove it; {instead}"));
         } else if is_setting || is_of_others(&name) {
             // It is meant as it is.
         } else if let Some((meant, of)) = nearest(program, &name) {

@@ -22,6 +22,8 @@ pub const OPERATIONS: &str = "docs/operations.md";
 pub const POOLS: &str = "docs/pools.md";
 /// Accounts, rules of admission, the audit log.
 pub const SECURITY: &str = "docs/security.md";
+/// Tests, and the settings of the test bed.
+pub const TESTING: &str = "docs/testing.md";
 
 /// The text of a file of the repository.
 pub fn read(path: &str) -> Result<String> {

@@ -23,56 +23,56 @@ pub enum Certificates {
 #[command(name = "brupop-webhook", version)]
 pub struct Options {
     /// Who makes the certificate and writes `caBundle`
-    #[arg(long, env = "CERTIFICATES", value_enum, default_value_t = Certificates::Own)]
+    #[arg(long, env = "CERTIFICATES", hide = true, value_enum, default_value_t = Certificates::Own)]
     pub certificates: Certificates,
     /// Name of the Secret that holds the certificates
-    #[arg(long, env = "WEBHOOK_CERTIFICATES")]
+    #[arg(long, env = "WEBHOOK_CERTIFICATES", hide = true)]
     pub webhook_certificates: String,
     /// Name of the webhook's `ValidatingWebhookConfiguration`
-    #[arg(long, env = "WEBHOOK_CONFIGURATION")]
+    #[arg(long, env = "WEBHOOK_CONFIGURATION", hide = true)]
     pub webhook_configuration: String,
     /// Name of the Service through which API servers call the webhook
-    #[arg(long, env = "WEBHOOK_SERVICE")]
+    #[arg(long, env = "WEBHOOK_SERVICE", hide = true)]
     pub webhook_service: String,
-    /// More DNS names or addresses of the certificate, separated by commas
-    #[arg(long, env = "EXTRA_CERTIFICATE_NAMES", value_delimiter = ',')]
-    pub extra_certificate_names: Vec<String>,
     /// Lifetime of a certificate; it is renewed when a third is left
-    #[arg(long, env = "CERTIFICATE_LIFETIME", default_value = "2160h", value_parser = lifetime)]
+    #[arg(long, env = "CERTIFICATE_LIFETIME", hide = true, default_value = "2160h", value_parser = lifetime)]
     pub certificate_lifetime: SignedDuration,
     /// Address and port for admission reviews (TLS)
-    #[arg(long, env = "ADMISSION_ADDRESS", default_value = "[::]:8443")]
+    #[arg(
+        long,
+        env = "ADMISSION_ADDRESS",
+        hide = true,
+        default_value = "[::]:8443"
+    )]
     pub admission_address: SocketAddr,
     /// Refuse reviews from callers without a token of this cluster; let API servers present one first
     #[arg(long, env = "REQUIRE_CALLER_TOKEN", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true")]
     pub require_caller_token: bool,
     /// Address and port for /livez and /readyz
-    #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
+    #[arg(long, env = "HEALTH_ADDRESS", hide = true, default_value = "[::]:8080")]
     pub health_address: SocketAddr,
     /// Address and port for /metrics (TLS)
-    #[arg(long, env = "METRICS_ADDRESS", default_value = "[::]:8444")]
+    #[arg(
+        long,
+        env = "METRICS_ADDRESS",
+        hide = true,
+        default_value = "[::]:8444"
+    )]
     pub metrics_address: SocketAddr,
     /// Seconds to go on serving after SIGTERM
-    #[arg(long, env = "LINGER_SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u64).range(0..=60))]
+    #[arg(long, env = "LINGER_SECONDS", hide = true, default_value_t = 8, value_parser = clap::value_parser!(u64).range(0..=60))]
     pub linger_seconds: u64,
 }
 
 impl Options {
-    /// DNS names and addresses by which API servers call the webhook in this namespace.
+    /// DNS names by which API servers call the webhook in this namespace.
     pub fn certificate_names(&self, namespace: &str) -> Vec<String> {
         let service = &self.webhook_service;
-        let mut names = vec![
+        vec![
             format!("{service}.{namespace}.svc"),
             format!("{service}.{namespace}"),
-        ];
-        names.extend(
-            self.extra_certificate_names
-                .iter()
-                .map(|name| name.trim().to_owned()),
-        );
-        names.retain(|name| !name.is_empty());
-        names
+        ]
     }
 }
 
@@ -99,15 +99,6 @@ mod tests {
 
     fn parse(more: &[&str]) -> Result<Options, clap::Error> {
         Options::try_parse_from(NEEDED.iter().chain(more))
-    }
-
-    #[test]
-    fn the_certificate_is_valid_for_our_service() {
-        let options = parse(&["--extra-certificate-names=127.0.0.1, localhost,"]).unwrap();
-        assert_eq!(
-            options.certificate_names("ns"),
-            ["s.ns.svc", "s.ns", "127.0.0.1", "localhost"]
-        );
     }
 
     #[test]

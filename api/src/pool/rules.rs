@@ -125,10 +125,12 @@ pub enum TopologyMode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Drain {
-    /// How long a drain may take, from a second to a week. After that the update is given up, or the remaining pods are deleted
-    /// if the reconciler is set so. Default: 15m.
+    /// How long a drain may take, from a second to a week. Default: 15m.
     #[schemars(with = "Duration")]
     pub timeout: String,
+    /// What becomes of a drain that takes longer: `Abort` gives the update up, `Force` deletes the remaining pods, whatever their
+    /// budgets say. `Force` needs the component force-drain, and is `Abort` without it. Default: Abort.
+    pub on_timeout: OnTimeout,
     /// How long a node is excluded from load balancers before it is cordoned, such as `90s`. Default: 0s, not at all.
     #[schemars(with = "Duration")]
     pub load_balancer_delay: String,
@@ -141,10 +143,21 @@ impl Default for Drain {
     fn default() -> Self {
         Self {
             timeout: "15m".to_owned(),
+            on_timeout: OnTimeout::Abort,
             load_balancer_delay: "0s".to_owned(),
             respect_do_not_disrupt: false,
         }
     }
+}
+
+/// What becomes of a drain that takes too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnTimeout {
+    /// The update is given up, and what was changed is undone.
+    #[default]
+    Abort,
+    /// The remaining pods are deleted, whatever their budgets say.
+    Force,
 }
 
 /// How an updated node is verified before it gives its slot back.

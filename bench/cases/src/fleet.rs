@@ -37,8 +37,7 @@ pub const LEADER: Leader<'_> = Leader {
 
 /// How it is updated.
 pub fn policy() -> Policy {
-    let default_pool =
-        Rules::of_settings(Limit::Percent(20), vec![], StepDurations::default(), false);
+    let default_pool = Rules::of_settings(Limit::Percent(20), vec![], StepDurations::default());
     Policy {
         default_pool,
         ..Policy::default()

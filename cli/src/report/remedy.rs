@@ -109,9 +109,7 @@ remedies! {
     TooManyVersionsHalted =>
         "find out why nodes failed, and lift the halt ({resume_any}) of a version that {status} shows as halted",
     NodeTooYoung =>
-        "wait until the node is MIN_NODE_AGE_SECONDS old, or request its update now ({update_now})",
-    PausingBetweenUpdates =>
-        "wait for PAUSE_BETWEEN_UPDATES_SECONDS after the last update, or request this one now ({update_now})",
+        "wait until the node is five minutes old, or request its update now ({update_now})",
     CheckingPods => "nothing: the reconciler is looking at the node's pods and their budgets",
     TooManyPods =>
         "delete pods of the node that nobody needs (`kubectl get pods -A --field-selector \
@@ -130,12 +128,12 @@ remedies! {
         "repair or uncordon the nodes that use up the limit, or raise it (spec.maxUnavailable, \
          MAX_CONCURRENT_UPDATE)",
     Starting => "wait; if the agent does not take the update up for long, its process hangs: delete its pod ({agent})",
-    Staging => "nothing: the host finishes its download, within STAGE_DEADLINE_SECONDS",
+    Staging => "nothing: the host finishes its download, within four hours",
     ExcludedFromLoadBalancers => "nothing: the drain begins at the time that the sentence names",
     Cordoning => "nothing: the node is cordoned next",
     Draining =>
         "wait for the pods to go; a budget that allows no disruption, or a pod that does not end, holds the drain up until \
-         its deadline (spec.drain.timeout of the pool, or DRAIN_DEADLINE_SECONDS)",
+         its deadline (spec.drain.timeout of the pool)",
     VolumesInUse => "nothing: the node reboots once its volumes are detached, or after two minutes",
     RebootGranted => "nothing: the agent reboots the host",
     Rebooting => "nothing: the host comes back with the new version, and the node becomes Ready",

@@ -230,6 +230,12 @@ impl Cluster {
             .collect()
     }
 
+    /// Whether the drains of a pool delete the pods that are left at their deadline.
+    pub fn wants_force(&self) -> bool {
+        let mut rules = self.pools.values().filter_map(WatchedPool::rules);
+        rules.any(|rules| rules.wants_force)
+    }
+
     /// The gates of these pools (by index), with the names of their pools.
     pub fn gates_of(&self, pools: &BTreeSet<usize>) -> impl Iterator<Item = (&str, &PoolGate)> {
         let of = self

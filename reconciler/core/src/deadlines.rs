@@ -24,6 +24,10 @@ pub use clock::Clock;
 /// A node that has not been Ready for this long since its host began its reboot may be lost. A repair by
 /// replacement waits for this long at least.
 const LOST: SignedDuration = SignedDuration::from_mins(10);
+/// An updated, emptied node keeps the annotations that keep autoscalers from removing it for this long at most.
+const KEPT: SignedDuration = SignedDuration::from_hours(4);
+/// A Node that is deleted within this time after its update is reported.
+const REMOVED_SOON: SignedDuration = SignedDuration::from_hours(4);
 /// An empty node waits for its volumes until none of them has been detached for this long.
 const DETACHED: SignedDuration = SignedDuration::from_mins(1);
 /// The part of a drain's time that belongs to pods which a budget blocks.
@@ -194,7 +198,7 @@ impl Clock<'_> {
         facts.removed_soon = times.is_gone
             && times
                 .transition
-                .is_some_and(|since| !self.is_older(since, durations.stage));
+                .is_some_and(|since| !self.is_older(since, REMOVED_SOON));
         facts.young = times
             .created
             .is_some_and(|created| !self.is_older(created, durations.min_node_age));
@@ -249,7 +253,7 @@ impl Clock<'_> {
             let lost = |since| self.is_older(since, LOST);
             facts.kept_is_lost = times.ready.is_none() && times.not_ready.is_some_and(lost);
             let since = self.read([times.node_uid, "kept_since"], marker.kept_since.as_deref());
-            facts.kept_for_long = self.passed_or_unknown(since, durations.stage);
+            facts.kept_for_long = self.passed_or_unknown(since, KEPT);
         }
         if marker.drain_started_at.is_none() && marker.excluded_at.is_some() {
             let excluded = self.read([times.node_uid, EXCLUDED], marker.excluded_at.as_deref());

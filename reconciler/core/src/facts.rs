@@ -7,10 +7,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use brupop_api::crds::SLOTS_MAX;
-use brupop_api::fleet::{AcknowledgedHalt, Slot, VersionRecord};
+use brupop_api::fleet::{AcknowledgedHalt, FailureThreshold, Slot, VersionRecord};
 use jiff::Timestamp;
 
-use crate::rules::FailureBudget;
 use crate::times::Ahead;
 use crate::window::Starts;
 
@@ -46,7 +45,7 @@ pub struct FleetFacts<'a> {
     /// The halts that a person lifts (`spec.acknowledgedHalts`).
     pub acknowledged: &'a [AcknowledgedHalt],
     /// After how many failed nodes a version is halted.
-    pub budget: FailureBudget,
+    pub threshold: FailureThreshold,
     /// How many nodes may be unavailable at once in the whole fleet.
     pub ceiling: u64,
     /// The pool of nodes that no `BottlerocketPool` selects.
@@ -59,21 +58,6 @@ pub struct FleetFacts<'a> {
     pub enforced: bool,
     /// Was no other operator seen here?
     pub alone: bool,
-    /// Must updates wait for a while after each one that ends?
-    pub between_updates: BetweenUpdates,
-    /// Are pods that are still there at the drain's deadline deleted, whatever their budgets say?
-    pub force: bool,
-}
-
-/// What there is between two updates (`PAUSE_BETWEEN_UPDATES_SECONDS`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BetweenUpdates {
-    /// They follow each other at once.
-    NoPause,
-    /// The last pause is over; the next one begins when an update ends.
-    PauseIsOver,
-    /// One ended not long ago, so the next one waits.
-    Pausing,
 }
 
 /// The facts.
@@ -148,16 +132,6 @@ impl<'a> FleetFacts<'a> {
             .min(self.ceiling)
             .min(SLOTS_MAX)
     }
-
-    /// Does this node wait because an update ended not long ago, or because one ends now?
-    pub(crate) fn must_pause(&self, node: &NodeFacts<'_>, ends_now: bool) -> bool {
-        let pauses = match self.between_updates {
-            BetweenUpdates::NoPause => false,
-            BetweenUpdates::PauseIsOver => ends_now,
-            BetweenUpdates::Pausing => true,
-        };
-        pauses && !node.update_now
-    }
 }
 
 impl FleetFacts<'static> {
@@ -173,11 +147,9 @@ impl FleetFacts<'static> {
         versions: &BTreeMap::new(),
         seen: &BTreeMap::new(),
         acknowledged: &[],
-        budget: FailureBudget::DEFAULT,
+        threshold: FailureThreshold::DEFAULT,
         enforced: true,
         alone: true,
-        force: false,
-        between_updates: BetweenUpdates::NoPause,
         ceiling: SLOTS_MAX,
         default_pool: &PoolFacts::DEFAULT,
         pools: &[],

@@ -33,6 +33,8 @@ pub struct Known {
     pub drains: BTreeMap<String, KnownDrain>,
     /// What stands in the way of drains. It is remembered for a while after the pods are no longer watched.
     pub obstacles: BTreeMap<String, Obstacle>,
+    /// May this reconciler delete pods that are left at the drain's deadline?
+    pub may_force: bool,
     /// What the API server takes no change of.
     pub denied: BTreeMap<String, Denied>,
     /// Of the workloads whose pods were evicted, the first that is not available again, if there is one; known only once all were

@@ -7,15 +7,15 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brupop_api::fleet::{Slot, VersionRecord};
+use brupop_api::fleet::{FailureThreshold, Slot, VersionRecord};
 use brupop_api::names::shadow_name;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::Cluster;
 use crate::deadlines::Clock;
 use crate::facts::{
-    BetweenUpdates, FleetFacts, NO_ZONE, NodeView, Observed, PoolFacts, Pools, Steering,
-    UnmanagedNode, in_order, is_unavailable,
+    FleetFacts, NO_ZONE, NodeView, Observed, PoolFacts, Pools, Steering, UnmanagedNode, in_order,
+    is_unavailable,
 };
 use crate::known::{Known, RulesByOwner};
 use crate::objects::runs_bottlerocket;
@@ -63,17 +63,18 @@ pub fn observe<'a>(
     leader: &Leader<'a>,
     now: Now<'a>,
 ) -> Observed<'a> {
-    let mut clock = Clock {
+    let clock = Clock {
         next: pools.next,
         ahead: pools.ahead.clone(),
         ..Clock::new(now.time, &known.ahead)
     };
-    let fleet = fleet_facts(cluster, pools, policy, leader, now, &mut clock);
+    let fleet = fleet_facts(cluster, pools, leader, now, &known.ahead);
     let mut nodes = Observer {
         durations: &policy.durations,
         rules: RulesByOwner::new(cluster, policy),
         topology_keys: cluster.topology_keys(),
         pools: &pools.all,
+        may_force: known.may_force,
         clock,
     };
     let (mut slot_of, mut known_of) = (in_order(fleet.slots), known.nodes());
@@ -203,21 +204,19 @@ fn note_control_plane<'a>(
 fn fleet_facts<'a>(
     cluster: &'a Cluster,
     pools: &'a Pools<'a>,
-    policy: &Policy,
     leader: &Leader<'a>,
     now: Now<'a>,
-    clock: &mut Clock<'a>,
+    ahead: &'a Ahead,
 ) -> FleetFacts<'a> {
     static NO_SLOTS: BTreeMap<String, Slot> = BTreeMap::new();
     static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new();
     static NONE_SEEN: BTreeMap<String, String> = BTreeMap::new();
 
     let (watched, ledger) = (cluster.fleet(), cluster.ledger());
-    let last_finished = ledger.and_then(|ledger| ledger.last_finished.as_deref());
     let paused = watched.is_some_and(|fleet| fleet.object.spec.paused);
     FleetFacts {
         now: now.text,
-        ahead: clock.known,
+        ahead,
         term: leader.term,
         ledger_term: ledger.and_then(|ledger| ledger.term),
         uid: watched.and_then(|fleet| fleet.object.metadata.uid.as_deref()),
@@ -226,30 +225,15 @@ fn fleet_facts<'a>(
         versions: ledger.map_or(&NO_VERSIONS, |ledger| &ledger.versions),
         seen: ledger.map_or(&NONE_SEEN, |ledger| &ledger.seen),
         acknowledged: watched.map_or(&[], |fleet| &fleet.object.spec.acknowledged_halts),
-        budget: policy.failures,
+        threshold: watched.map_or(FailureThreshold::DEFAULT, |fleet| {
+            fleet.object.spec.failure_threshold
+        }),
         ceiling: pools.ceiling,
         default_pool: &pools.default,
         pools: &pools.all,
         starts: starts(paused, leader.enforced),
         enforced: leader.enforced,
         alone: leader.alone,
-        between_updates: between_updates(clock, policy.durations.pause, last_finished),
-        force: policy.force,
-    }
-}
-
-fn between_updates(
-    clock: &mut Clock<'_>,
-    pause: SignedDuration,
-    last_finished: Option<&str>,
-) -> BetweenUpdates {
-    let last_finished = clock.read(["fleet", "lastFinished"], last_finished);
-    if !pause.is_positive() {
-        BetweenUpdates::NoPause
-    } else if clock.passed_or_unknown(last_finished, pause) {
-        BetweenUpdates::PauseIsOver
-    } else {
-        BetweenUpdates::Pausing
     }
 }
 

@@ -2,19 +2,15 @@
 
 use jiff::SignedDuration;
 
-use crate::rules::{FailureBudget, Rules};
+use crate::rules::Rules;
 
 /// How a fleet is updated.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// What holds for the nodes that no `BottlerocketPool` selects: the default pool.
     pub default_pool: Rules,
-    /// After how many failed nodes a version is halted.
-    pub failures: FailureBudget,
     /// Deadlines and waits.
     pub durations: Durations,
-    /// Are pods that are still there at the drain's deadline deleted, whatever their budgets say?
-    pub force: bool,
     /// Are nodes that run Bottlerocket and have no label of ours opted in?
     pub auto_label: bool,
 }
@@ -34,10 +30,6 @@ pub struct Durations {
     pub min_node_age: SignedDuration,
     /// For how long a node that somebody else has cordoned takes a place of the limit.
     pub others_cordon: SignedDuration,
-    /// Between the end of an update and the start of another.
-    pub pause: SignedDuration,
-    /// How much of a window must be left for an update to start.
-    pub min_remaining: SignedDuration,
 }
 
 impl Default for Durations {
@@ -49,8 +41,6 @@ impl Default for Durations {
             back_off_base: SignedDuration::from_mins(2),
             min_node_age: SignedDuration::from_mins(5),
             others_cordon: SignedDuration::from_hours(1),
-            pause: SignedDuration::ZERO,
-            min_remaining: SignedDuration::ZERO,
         }
     }
 }

@@ -33,6 +33,8 @@ pub struct Rules {
     pub durations: StepDurations,
     /// Are pods respected that ask not to be disrupted?
     pub respect_do_not_disrupt: bool,
+    /// Are pods deleted that are left at the drain's deadline, if the reconciler may do so?
+    pub wants_force: bool,
     /// What has to be well.
     pub(crate) gates: Vec<PoolGate>,
 }
@@ -63,17 +65,11 @@ impl Rules {
     }
 
     /// The rules of the default pool.
-    pub fn of_settings(
-        limit: Limit,
-        windows: Vec<Schedule>,
-        durations: StepDurations,
-        respect_do_not_disrupt: bool,
-    ) -> Self {
+    pub fn of_settings(limit: Limit, windows: Vec<Schedule>, durations: StepDurations) -> Self {
         Self {
             limit,
             windows,
             durations,
-            respect_do_not_disrupt,
             ..Self::default()
         }
     }
@@ -83,19 +79,14 @@ impl Rules {
         self.windows.is_empty() || self.window(now).is_some()
     }
 
-    /// May updates start now, if so much of the window must be left? That is the open one, or else the next one.
-    pub(crate) fn starts(
-        &self,
-        now: Timestamp,
-        remaining: SignedDuration,
-        window: Option<Span>,
-    ) -> Starts<'static> {
+    /// May updates start now, if this window is the open one, or else the next one?
+    pub(crate) fn starts(&self, now: Timestamp, window: Option<Span>) -> Starts<'static> {
         if self.paused {
             Starts::Paused
         } else if let Some(end) = self.frozen_until(now) {
             Starts::Frozen(Until::At(end))
         } else if self.windows.is_empty()
-            || window.is_some_and(|span| window::is_open(span, now, remaining))
+            || window.is_some_and(|(start, end)| start <= now && now < end)
         {
             Starts::Open
         } else {
@@ -120,40 +111,17 @@ impl Rules {
     }
 
     /// The next time after this one at which the clock alone changes the gate.
-    pub(crate) fn next_change(
-        &self,
-        now: Timestamp,
-        remaining: SignedDuration,
-        window: Option<Span>,
-    ) -> Option<Timestamp> {
-        let of_freezes = self.freezes.iter().flat_map(|(start, end)| [*start, *end]);
-        let of_window = window.into_iter().flat_map(|(start, end)| {
-            // With exactly so much left, updates still start.
-            let last = end.checked_sub(remaining).ok();
-            let too_late =
-                last.and_then(|last| last.checked_add(SignedDuration::from_nanos(1)).ok());
-            [Some(start), too_late.filter(|at| *at < end), Some(end)]
-                .into_iter()
-                .flatten()
-        });
-        of_freezes.chain(of_window).filter(|at| *at > now).min()
+    pub(crate) fn next_change(&self, now: Timestamp, window: Option<Span>) -> Option<Timestamp> {
+        let spans = self.freezes.iter().copied().chain(window);
+        spans
+            .flat_map(|(start, end)| [start, end])
+            .filter(|at| *at > now)
+            .min()
     }
 
     /// The window that is open, or the first that opens. Windows that overlap or touch are one.
     pub(crate) fn window(&self, now: Timestamp) -> Option<Span> {
         window::span(&self.windows, now)
-    }
-
-    /// Why no update would ever start, if so much of a window must be left.
-    pub(crate) fn too_short(&self, remaining: SignedDuration, now: Timestamp) -> Option<String> {
-        let fits = self.windows.is_empty() || window::leave(&self.windows, remaining, now);
-        (!fits).then(|| {
-            let seconds = remaining.as_secs();
-            format!(
-                "spec.windows: no window is as long as SCHEDULER_MIN_REMAINING_SECONDS of the reconciler, which is \
-                 {seconds}, so no update would ever start; make one of them longer"
-            )
-        })
     }
 
     /// Is this older than each version that it allows?
@@ -243,29 +211,6 @@ impl GateState {
             Self::Closed => "Closed",
             Self::Awaited | Self::Unknown => "Unknown",
         }
-    }
-}
-
-/// After how many failed nodes a version is halted; `None` = never.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FailureBudget {
-    /// While no node has reached it.
-    pub unproven: Option<u64>,
-    /// Once a node has reached it.
-    pub proven: Option<u64>,
-}
-
-impl FailureBudget {
-    /// A version is halted by the first failure, or by the second once a node has reached it.
-    pub const DEFAULT: Self = Self {
-        unproven: Some(1),
-        proven: Some(2),
-    };
-}
-
-impl Default for FailureBudget {
-    fn default() -> Self {
-        Self::DEFAULT
     }
 }
 

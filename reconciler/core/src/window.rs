@@ -15,8 +15,8 @@ use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, AmbiguousTimestamp, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
-use self::spans::{RUNS_TRIED, Windows};
-pub(crate) use self::spans::{Span, leave, span};
+use self::spans::Windows;
+pub(crate) use self::spans::{Span, span};
 
 mod spans;
 
@@ -179,19 +179,6 @@ impl Schedule {
         size_of::<Self>() + beside
     }
 
-    /// Is so much left of a window, among the first ones, when it opens? Also if there is none at all.
-    pub fn leaves(&self, remaining: SignedDuration) -> bool {
-        let from = |at| span(std::slice::from_ref(self), at);
-        let start = self
-            .zone
-            .to_timestamp(DateTime::constant(2020, 1, 1, 0, 0, 0, 0))
-            .unwrap_or(Timestamp::MIN);
-        let windows = std::iter::successors(from(start), |(_, end)| from(*end));
-        let mut windows = windows.take(RUNS_TRIED).peekable();
-        windows.peek().is_none()
-            || windows.any(|(start, end)| remaining <= end.duration_since(start))
-    }
-
     /// Does the expression match this second of the clock on the wall?
     fn matches(&self, cron: &Cron, at: Timestamp) -> bool {
         cron.is_time_matching(&self.zone.to_datetime(at))
@@ -295,11 +282,6 @@ impl Schedule {
     }
 }
 
-/// Is this window open, with so much left of it?
-pub(crate) fn is_open((start, end): Span, now: Timestamp, remaining: SignedDuration) -> bool {
-    start <= now && now < end && remaining <= end.duration_since(now)
-}
-
 /// When the first of these windows opens after this time; if one is open, the first after that.
 pub(crate) fn opens(schedules: &[Schedule], after: Timestamp) -> Option<Timestamp> {
     let (start, end) = span(schedules, after)?;
@@ -331,7 +313,7 @@ pub enum Starts<'a> {
     Paused,
     /// It is frozen: a pool only.
     Frozen(Until),
-    /// None of its windows is open, or too little is left of it.
+    /// None of its windows is open.
     OutsideWindow(Until),
     /// Our own admission rules were not seen to be in force: the fleet only.
     AdmissionNotEnforced,

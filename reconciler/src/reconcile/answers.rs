@@ -23,6 +23,10 @@ impl Reconciler {
             Completed::Call(call, reply) => self.replied(*call, reply),
             Completed::Probe(finding) => self.probe_completed(finding),
             Completed::LookedAround(looked) => self.looked_around(looked),
+            Completed::AskedForForce(answer) => {
+                let now = self.now();
+                self.leading.may_force.found(answer, now);
+            }
             Completed::GateAnswer(query, answer) => {
                 self.leading
                     .gates

@@ -179,7 +179,7 @@ impl Drainer {
             let from = Basis::of(
                 entry,
                 revisions,
-                rules.of(of_nodes.owner(name)),
+                (rules.of(of_nodes.owner(name)), of_nodes.may_force),
                 (&of_nodes.ahead, around.time),
             );
             let before = node_pods.get(name);

@@ -61,6 +61,7 @@ impl Reconciler {
             return Some(self.now());
         }
         self.look_again_at_pools(&cluster, &mut wake);
+        known.may_force = self.leading.may_force.holds().is_ok();
         let (around, drainer) = self.around(now);
         drainer.watch(&around, &cluster, known, &mut wake);
         self.note_denials(known, &mut wake);
@@ -94,7 +95,7 @@ impl Reconciler {
             now,
             wake,
         };
-        if self.ensure_term(&mut pass) {
+        if self.ensure_term(&mut pass) && self.knows_right_to_force(&mut pass) {
             self.start_probe(&mut pass);
             self.look_around(&mut pass);
             let gates = self.ask(&mut pass);
@@ -226,6 +227,26 @@ impl Reconciler {
         self.leading
             .under_way
             .push(looked.map(Completed::LookedAround).boxed());
+    }
+
+    /// Asks from time to time, if a pool wants it, whether pods may be deleted. Returns whether there is an answer, or nobody
+    /// needs one: a new leader must not give a drain up that it may end by force.
+    fn knows_right_to_force(&mut self, pass: &mut Pass<'_>) -> bool {
+        if !pass.cluster.wants_force() {
+            return true;
+        }
+        if let Some(due) = self.leading.may_force.due() {
+            if due <= self.now() {
+                self.leading.may_force.begin();
+                let asked = checks::ask_for_force(self.api.client.clone());
+                self.leading
+                    .under_way
+                    .push(asked.map(Completed::AskedForForce).boxed());
+            } else {
+                pass.wake.by(due);
+            }
+        }
+        self.leading.may_force.is_known()
     }
 
     /// Labels the nodes that are to be opted in, if `AUTO_LABEL` wants it.

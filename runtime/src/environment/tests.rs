@@ -19,7 +19,6 @@ fn a_misspelt_setting_is_refused_and_corrected() {
             "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC",
         ),
         ("DRAIN_DEADLINE", "DRAIN_DEADLINE_SECONDS"),
-        ("MAX_FAILURE", "MAX_FAILURES"),
         ("LOGGING_FORMAT", "LOGGING_FORMATTER"),
     ] {
         let sentence = complaint(Program::Reconciler, name);
@@ -104,6 +103,19 @@ fn a_setting_in_the_wrong_configmap_is_refused() {
     )
     .unwrap_err();
     assert_eq!(both.to_string().matches("; ").count(), 1, "{both}");
+}
+
+#[test]
+fn a_removed_setting_is_refused_with_its_successor() {
+    for program in Program::ALL {
+        for (name, instead) in REMOVED {
+            let sentence = complaint(program, name);
+            assert_eq!(
+                sentence,
+                format!("{name} is not a setting: remove it; {instead}")
+            );
+        }
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ use brupop_testbed::{Fleet, await_until};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
+use serde_json::json;
 
 const NODES: usize = 4;
 const LIMIT: usize = 3;
@@ -44,10 +45,12 @@ async fn upgrade(components: [&str; 3]) -> Result<()> {
     let limit = LIMIT.to_string();
     let env = [
         ("MAX_CONCURRENT_UPDATE", limit.as_str()),
-        ("MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
         ("REBOOT_REPEAT_INTERVAL", "1s"),
     ];
     let mut fleet = Fleet::quick(NODES, &env).await?;
+    fleet
+        .change(json!({"failureThreshold": {"unproven": 8}}))
+        .await?;
     fleet.deploy("cart", NODES, "2").await?;
     let [downloading, first, second] = one_downloads_and_two_wait_for_their_reboot(&fleet).await?;
 

@@ -60,9 +60,9 @@ fn ended_by(node: &str) -> String {
 /// sentence; `None` if the pool has no rules.
 pub fn verify_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
     let until = until(since, pool.rules?.durations.verify)?;
-    let setting = setting(pool, "spec.verify.readyFor", "SOAK_SECONDS");
+    let setting = setting(pool, "spec.verify.readyFor");
     Some(format!(
-        "that ends at {until} at the earliest, and later if node or agent is not Ready meanwhile ({setting})"
+        "that ends at {until} at the earliest, and later if node or agent is not Ready meanwhile{setting}"
     ))
 }
 
@@ -71,13 +71,9 @@ pub fn verify_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
 pub fn workloads_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
     let durations = pool.rules?.durations;
     let until = until(since, durations.verify + durations.workloads)?;
-    let setting = setting(
-        pool,
-        "spec.verify.workloadsTimeout",
-        "WORKLOADS_DEADLINE_SECONDS",
-    );
+    let setting = setting(pool, "spec.verify.workloadsTimeout");
     Some(format!(
-        "it keeps its slot until {until} at the latest ({setting})"
+        "it keeps its slot until {until} at the latest{setting}"
     ))
 }
 
@@ -85,12 +81,8 @@ pub fn workloads_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> 
 /// which setting, as a part of a sentence; `None` if the pool has no rules.
 pub fn exclusion_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
     let until = until(since, pool.rules?.durations.exclusion)?;
-    let setting = setting(
-        pool,
-        "spec.drain.loadBalancerDelay",
-        "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC",
-    );
-    Some(format!("its drain begins at {until} ({setting})"))
+    let setting = setting(pool, "spec.drain.loadBalancerDelay");
+    Some(format!("its drain begins at {until}{setting}"))
 }
 
 fn until(since: Timestamp, wait: SignedDuration) -> Option<Timestamp> {
@@ -98,12 +90,12 @@ fn until(since: Timestamp, wait: SignedDuration) -> Option<Timestamp> {
     Some(until.round(Unit::Second).unwrap_or(until))
 }
 
-/// Where it is said: in the field of a pool, or in the reconciler's environment.
-fn setting(pool: &PoolFacts<'_>, field: &str, variable: &str) -> String {
+/// The field that says so, at the end of a sentence; none for the default pool, which has no object.
+fn setting(pool: &PoolFacts<'_>, field: &str) -> String {
     if pool.name == DEFAULT_POOL {
-        variable.to_owned()
+        String::new()
     } else {
-        format!("{field} of the pool {}", pool.name)
+        format!(" ({field} of the pool {})", pool.name)
     }
 }
 
@@ -126,7 +118,7 @@ mod tests {
         };
         let soak = "that ends at 2026-11-21T04:01:00Z at the earliest";
         for (name, setting) in [
-            (DEFAULT_POOL, "(SOAK_SECONDS)"),
+            (DEFAULT_POOL, "is not Ready meanwhile"),
             ("web", "(spec.verify.readyFor of the pool web)"),
         ] {
             let text = text(name, verify_text);

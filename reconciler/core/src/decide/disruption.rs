@@ -114,7 +114,6 @@ fn waits(reason: &Reason<'_>) -> bool {
             | Reason::VersionUnproven(_)
             | Reason::WaitingForZone(_)
             | Reason::CheckingPods
-            | Reason::PausingBetweenUpdates
             | Reason::NodeTooYoung
             | Reason::BudgetAllowsNone(_)
             | Reason::ControlPlaneBusy(_)

@@ -53,11 +53,11 @@ impl<'a> Case<'_, 'a> {
         if view.busy_control_plane.is_some() {
             return self.abort(Abort::ControlPlaneBusy);
         }
-        if view.pods.undrainable.is_some() && !fleet.force {
+        if view.pods.undrainable.is_some() && !view.force {
             return self.abort(Abort::CannotDrain);
         }
         // What is begun goes on: a node that is out of load balancers does not wait there for a budget.
-        let waits = !fleet.force && !view.pods.waited && marker.excluded_at.is_none();
+        let waits = !view.force && !view.pods.waited && marker.excluded_at.is_none();
         if let Some(why) = view.pods.blocked.filter(|_| waits) {
             return Decision::wait(Reason::BudgetAllowsNone(why));
         }
@@ -105,7 +105,7 @@ impl<'a> Case<'_, 'a> {
         // A drained node that somebody uncordoned is drained again, with a deadline of its own.
         let overdue =
             view.time.drain_overdue && (marker.drained_at.is_none() || node.unschedulable);
-        if !fleet.force && (overdue || self.is_hopeless(&marker)) {
+        if !view.force && (overdue || self.is_hopeless(&marker)) {
             let blocked = view.pods.is_blocked;
             return Some(self.abort(if blocked {
                 Abort::DrainBlocked
@@ -128,7 +128,7 @@ impl<'a> Case<'_, 'a> {
             return Some(cordon(node, again).reaching(Milestone::CordonedAgain));
         }
         if view.pods.needed.is_some() {
-            match (fleet.force, overdue) {
+            match (view.force, overdue) {
                 (false, _) => return Some(self.abort(Abort::PodsComeBack)),
                 // Force respects budgets, too, as long as there is time. Others go meanwhile.
                 (true, false) => {

@@ -51,7 +51,6 @@ impl<'a> Case<'_, 'a> {
         match able(fleet, view) {
             Err(reason) if pool::awaited(fleet, view) == Some(reason) => Decision::wait(reason),
             Err(reason) => skip(reason),
-            Ok(_) if fleet.must_pause(node, false) => skip(Reason::PausingBetweenUpdates),
             // The slot was taken for another version, and counts as a try of that.
             Ok(version) if slot.version.as_deref().is_some_and(|its| its != version) => {
                 skip(Reason::LimitReached)
@@ -71,7 +70,7 @@ pub(super) fn startable<'a>(
 ) -> Result<&'a str, Reason<'a>> {
     let version = able(fleet, view)?;
     match view.pods.blocked {
-        Some(why) if !fleet.force && !view.pods.waited => Err(Reason::BudgetAllowsNone(why)),
+        Some(why) if !view.force && !view.pods.waited => Err(Reason::BudgetAllowsNone(why)),
         _ => Ok(version),
     }
 }
@@ -146,7 +145,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     match (view.denied.or(view.shadow_denied), view.pods.undrainable) {
         (Some(why), _) => Err(Reason::NodeChangesDenied(why)),
         _ if view.pods.too_many => Err(Reason::TooManyPods),
-        (None, Some(why)) if !fleet.force => Err(Reason::CannotDrain(why)),
+        (None, Some(why)) if !view.force => Err(Reason::CannotDrain(why)),
         _ => view
             .busy_control_plane
             .map_or(Ok(version), |node| Err(Reason::ControlPlaneBusy(node))),

@@ -28,8 +28,7 @@ pub(super) fn allows<'a>(
 ) -> Result<(), Reason<'a>> {
     let starts = match (view.steering, fleet.pool_of(view)) {
         (Steering::Conflict(pools), _) => return Err(Reason::PoolConflict(pools)),
-        (_, Some(pool)) if stage == Stage::Start => pool.starts,
-        (_, Some(pool)) => pool.goes_on,
+        (_, Some(pool)) => pool.starts,
         (_, None) => return Err(Reason::NotUnderstood("its pool is not known yet")),
     };
     match starts {

@@ -161,12 +161,11 @@ Reason<'a>: Standing {
          it; to go on, run the command that the fleet's condition Halted names",
     VersionUnproven(version: &'a str): Queued =>
         "no node has reached {version} yet: until one has, only as many try it at once as may fail before it is \
-         halted (MAX_FAILURES_OF_NEW_VERSION)",
+         halted (spec.failureThreshold.unproven of the fleet)",
     TooManyVersionsHalted: Held =>
         "the fleet's status has no room for another halted version (status.versions): find out why nodes failed, and \
          lift halts (spec.acknowledgedHalts)",
-    NodeTooYoung: Queued => "the node is new, and is not updated yet (MIN_NODE_AGE_SECONDS)",
-    PausingBetweenUpdates: Queued => "an update ended not long ago: pausing between updates (PAUSE_BETWEEN_UPDATES_SECONDS)",
+    NodeTooYoung: Queued => "the node is new, and is not updated in its first five minutes",
     CheckingPods: Queued => "it is the node's turn; its pods and their budgets are being checked first",
     TooManyPods: Held =>
         "the node has too many pods, or too large ones, to look at; it is looked at again every five minutes",
@@ -181,7 +180,7 @@ Reason<'a>: Standing {
         "waiting for a free slot (`kubectl brupop status` shows who has them)",
     LimitUsedByUnavailableNodes(by: UsedUp<'a>): Queued =>
         "nodes that are out of service for other reasons, such as {by}: they are not Ready, or somebody has cordoned \
-         them within CORDONED_BY_OTHERS_SECONDS",
+         them within the last hour",
     Starting(version: &'a str): Next => "the update to {version} begins: the agent on this node has not taken it up yet",
     Staging(version: &'a str): Moving => "the host is downloading and activating {version}",
     ExcludedFromLoadBalancers: Moving =>

@@ -46,26 +46,23 @@ pub(super) fn note_failure(record: &mut VersionRecord, new: NodeFailure) {
     record.failures.push(new);
 }
 
-/// Halts the version with this record for each variant of which too many nodes failed to reach it, by the budget of each;
+/// Halts the version with this record for each variant of which too many nodes failed to reach it, by the threshold of each;
 /// tells if it was not halted there before. A further failure makes a halt a later one, which nobody has acknowledged yet.
 ///
 /// The record has room for [`FAILED_NODES_MAX`] failures. Before it loses one that may still halt the version somewhere, the
-/// version is halted for each variant with a budget: otherwise those that fail in turn would push each other's failures out.
+/// version is halted for each variant: otherwise those that fail in turn would push each other's failures out.
 pub(super) fn halt<'a>(
     now: &str,
     version: &'a str,
     record: &mut VersionRecord,
-    budget: impl Fn(&VersionRecord, Option<&str>) -> Option<u64>,
+    threshold: impl Fn(&VersionRecord, Option<&str>) -> u64,
 ) -> Option<Halted<'a>> {
     let mut halted = halt_where(now, version, record, |record, variant, failed| {
-        budget(record, variant).is_some_and(|budget| failed >= budget)
+        failed >= threshold(record, variant)
     });
-    let mut needed = needed(record, &budget);
+    let mut needed = needed(record);
     if needed.iter().filter(|needed| **needed).count() > FAILED_NODES_MAX {
-        let full = halt_where(now, version, record, |record, variant, _| {
-            budget(record, variant).is_some()
-        });
-        halted = full.or(halted);
+        halted = halt_where(now, version, record, |_, _, _| true).or(halted);
         needed.fill(false);
     }
     let mut surplus = record.failures.len().saturating_sub(FAILED_NODES_MAX);
@@ -78,21 +75,16 @@ pub(super) fn halt<'a>(
     halted
 }
 
-/// Which failures of this record may still halt the version somewhere: those that count for a variant with a budget, and for
-/// which it is not halted.
-fn needed(
-    record: &VersionRecord,
-    budget: impl Fn(&VersionRecord, Option<&str>) -> Option<u64>,
-) -> Vec<bool> {
+/// Which failures of this record may still halt the version somewhere: those that count for a variant for which it
+/// is not halted.
+fn needed(record: &VersionRecord) -> Vec<bool> {
     let is_halted = |variant: Option<&str>| {
         let halted =
             |halt: &Halt| halt.variants.is_empty() || variant.is_some() && halt.covers(variant);
         record.halted.as_ref().is_some_and(halted)
     };
-    let needed = |failure: &NodeFailure| {
-        let variant = failure.variant.as_deref();
-        counts(record, failure) && budget(record, variant).is_some() && !is_halted(variant)
-    };
+    let needed =
+        |failure: &NodeFailure| counts(record, failure) && !is_halted(failure.variant.as_deref());
     record.failures.iter().map(needed).collect()
 }
 
@@ -157,7 +149,7 @@ fn halt_where<'a>(
     is_new.then_some(Halted { version, why })
 }
 
-/// The variants in which a version is halted, if it was like that before and these have spent their budgets; none = all.
+/// The variants in which a version is halted, if it was like that before and these have reached their thresholds; none = all.
 fn halted_variants(before: Option<&Halt>, spent: &BTreeSet<Option<&str>>) -> Vec<String> {
     if spent.contains(&None) || before.is_some_and(|halt| halt.variants.is_empty()) {
         return vec![];

@@ -182,12 +182,7 @@ fn choose<'a>(
             continue;
         }
         room.take(Place::of(&views[index]));
-        if views[index]
-            .node
-            .is_some_and(|node| fleet.must_pause(&node, versions.finished))
-        {
-            choice.queued.push((index, Reason::PausingBetweenUpdates));
-        } else if views[index].pods.known {
+        if views[index].pods.known {
             choice.taken.push(index);
         } else {
             choice.queued.push((index, Reason::CheckingPods));

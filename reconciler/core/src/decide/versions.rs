@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use brupop_api::crds::VARIANTS_MAX;
-use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::fleet::{FailureThreshold, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::{Field, State, Value, names};
 use jiff::Timestamp;
 
@@ -20,7 +20,6 @@ use super::records::{
     of_variant, time,
 };
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView};
-use crate::rules::FailureBudget;
 use crate::times;
 
 /// The reason of a failure that is counted while the host is still away.
@@ -255,19 +254,19 @@ impl<'a> VersionRecords<'a> {
             .counted = true;
     }
 
-    /// How many more nodes of this variant may fail before the version is halted for them; `None` = any number, and so if one
-    /// of them has reached it.
+    /// How many more nodes of this variant may fail before the version is halted for them; `None` = any number,
+    /// because one of them has reached it.
     pub(super) fn may_still_fail(
         &self,
         fleet: &FleetFacts<'a>,
         (version, variant): (&str, Option<&str>),
     ) -> Option<u64> {
-        let budget = fleet.budget.unproven?;
+        let threshold = fleet.threshold.unproven;
         let Some(record) = self.record(fleet, version) else {
-            return Some(budget);
+            return Some(threshold);
         };
         let failed = || number(&of_variant(&counting(record), variant));
-        (!record.is_proven_for(variant)).then(|| budget.saturating_sub(failed()))
+        (!record.is_proven_for(variant)).then(|| threshold.saturating_sub(failed()))
     }
 
     /// Counts a failure. What is known of the node, if it is still there, says in which variant.
@@ -296,8 +295,8 @@ impl<'a> VersionRecords<'a> {
 
     /// Halts the versions that too many nodes failed to reach.
     fn halt(&mut self, fleet: &FleetFacts<'a>) {
-        let FailureBudget { proven, unproven } = fleet.budget;
-        let budget = |record: &VersionRecord, variant: Option<&str>| {
+        let FailureThreshold { proven, unproven } = fleet.threshold;
+        let threshold = |record: &VersionRecord, variant: Option<&str>| {
             if record.is_proven_for(variant) {
                 proven
             } else {
@@ -305,7 +304,8 @@ impl<'a> VersionRecords<'a> {
             }
         };
         for (version, record) in &mut self.changed {
-            self.halted.extend(halt(fleet.now, version, record, budget));
+            self.halted
+                .extend(halt(fleet.now, version, record, threshold));
         }
     }
 

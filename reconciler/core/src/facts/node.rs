@@ -42,6 +42,8 @@ pub struct NodeView<'a> {
     pub owner_uid: Option<&'a str>,
     /// The pods on the node that a drain concerns.
     pub pods: PodFacts<'a>,
+    /// Are pods deleted that are left at the drain's deadline, whatever their budgets say?
+    pub force: bool,
     /// Why the API server takes no change of the Node, if that is so.
     pub denied: Option<&'a str>,
     /// And of the shadow.
@@ -191,11 +193,11 @@ pub struct TimeFacts {
     pub not_ready_for_long: bool,
     /// The node, which keeps annotations for autoscalers, has not been Ready for so long that somebody may want to replace it.
     pub kept_is_lost: bool,
-    /// The node has kept its annotations for as long as staging may take, which is the longest that another waits for it.
+    /// The node has kept its annotations for as long as any node does.
     pub kept_for_long: bool,
     /// Somebody else has cordoned the node not long ago, perhaps to drain it.
     pub cordoned_lately: bool,
-    /// The Node is gone, and its update has ended, or its soak begun, not longer ago than staging may take.
+    /// The Node is gone, and its update has ended, or its soak begun, not long ago.
     pub removed_soon: bool,
     /// Evicted workloads have had long enough to be available again.
     pub workloads_overdue: bool,

@@ -20,10 +20,8 @@ pub struct PoolFacts<'a> {
     pub limit: u64,
     /// Does it keep two of its zones from being unavailable together?
     pub one_zone_at_a_time: bool,
-    /// Does it let updates start now?
+    /// Does it let updates start now, and go on to the cordon?
     pub starts: Starts<'a>,
-    /// Does it let updates that have begun go on to the cordon?
-    pub goes_on: Starts<'a>,
     /// Has it gates?
     pub has_gates: bool,
     /// Of its gates one that is not open, and its name.
@@ -49,7 +47,6 @@ impl<'a> PoolFacts<'a> {
         limit: 1,
         one_zone_at_a_time: false,
         starts: Starts::Open,
-        goes_on: Starts::Open,
         has_gates: false,
         gate: None,
         next_window: None,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::Known;
 use super::misplaced::misplaced;
@@ -50,8 +50,6 @@ pub(crate) struct KnownPool {
     pub(crate) misplaced: Option<String>,
     /// What the clock says of its rules; worked out again only when that changes.
     pub(crate) at: Option<AtTime>,
-    /// Why no update would ever start, found out once.
-    pub(crate) too_short: Option<String>,
     /// How its gates are, in their order; unknown where there is nothing.
     pub(crate) gates: Vec<GateState>,
 }
@@ -64,19 +62,17 @@ pub(crate) struct AtTime {
     /// When it changes.
     pub(crate) until: Option<Timestamp>,
     pub(crate) starts: Starts<'static>,
-    pub(crate) goes_on: Starts<'static>,
     pub(crate) next_window: Option<Span>,
 }
 
 impl AtTime {
-    /// Of these rules, if so much of a window must be left for an update to start.
-    fn of(rules: &Rules, now: Timestamp, min_remaining: SignedDuration) -> Self {
+    /// Of these rules.
+    fn of(rules: &Rules, now: Timestamp) -> Self {
         let window = rules.window(now);
         Self {
             from: now,
-            until: rules.next_change(now, min_remaining, window),
-            starts: rules.starts(now, min_remaining, window),
-            goes_on: rules.starts(now, SignedDuration::ZERO, window),
+            until: rules.next_change(now, window),
+            starts: rules.starts(now, window),
             next_window: window,
         }
     }
@@ -93,7 +89,6 @@ impl KnownPool {
         invalid: None,
         misplaced: None,
         at: None,
-        too_short: None,
         gates: vec![],
     };
 
@@ -103,15 +98,8 @@ impl KnownPool {
     }
 
     /// Looks at the clock.
-    fn look_at_clock(&mut self, pool: &WatchedPool, now: Timestamp, min_remaining: SignedDuration) {
-        if self.at.is_none() {
-            self.too_short = pool
-                .rules()
-                .and_then(|rules| rules.too_short(min_remaining, now));
-        }
-        self.at = pool
-            .rules()
-            .map(|rules| AtTime::of(rules, now, min_remaining));
+    fn look_at_clock(&mut self, pool: &WatchedPool, now: Timestamp) {
+        self.at = pool.rules().map(|rules| AtTime::of(rules, now));
     }
 }
 
@@ -141,7 +129,6 @@ impl Known {
     /// However many pools there are, and whatever they say, it does a bounded part of this at once. Returns whether all is
     /// done; until then nothing may be decided.
     pub fn prepare_pools(&mut self, cluster: &Cluster, now: Timestamp, policy: &Policy) -> bool {
-        let min_remaining = policy.durations.min_remaining;
         if self.said != cluster.said {
             let mut before = std::mem::take(&mut self.pools);
             let mut misplaced = misplaced(&cluster.pools);
@@ -166,7 +153,7 @@ impl Known {
             self.said = cluster.said;
         }
         if !self.default_pool.as_ref().is_some_and(|at| at.holds(now)) {
-            self.default_pool = Some(AtTime::of(&policy.default_pool, now, min_remaining));
+            self.default_pool = Some(AtTime::of(&policy.default_pool, now));
         }
         let pools = self
             .pools
@@ -175,7 +162,7 @@ impl Known {
             .take(POOLS_MAX);
         let mut due = pools.filter(|(known, pool)| known.is_due(pool, now));
         for (known, pool) in due.by_ref().take(LOOKS_AT_ONCE) {
-            known.look_at_clock(pool, now, min_remaining);
+            known.look_at_clock(pool, now);
         }
         due.next().is_none() && self.find_owners(cluster)
     }

@@ -108,7 +108,6 @@ fn default_pool<'a>(known: &Known, policy: &'a Policy, nodes: u64) -> PoolFacts<
         nodes,
         limit: rules.limit.of(nodes),
         starts: at.map_or(not_looked_at, |at| at.starts),
-        goes_on: at.map_or(not_looked_at, |at| at.goes_on),
         next_window: at.and_then(|at| at.next_window),
         rules: Some(rules),
         ..PoolFacts::DEFAULT
@@ -124,13 +123,8 @@ fn facts<'a>(
     misplaced: Option<&'a str>,
 ) -> PoolFacts<'a> {
     let (rules, at) = (pool.rules(), known.at.as_ref());
-    let invalid = known
-        .invalid
-        .as_deref()
-        .or(misplaced)
-        .or(known.too_short.as_deref());
-    let starts = |of: Option<Starts<'static>>| match (invalid, of) {
-        (None, Some(starts)) => starts,
+    let starts = match (known.invalid.as_deref().or(misplaced), at) {
+        (None, Some(at)) => at.starts,
         (why, _) => Starts::Invalid(why.unwrap_or(NOT_LOOKED_AT)),
     };
     PoolFacts {
@@ -138,8 +132,7 @@ fn facts<'a>(
         nodes,
         limit: rules.map_or(1, |rules| rules.limit.of(nodes)),
         one_zone_at_a_time: rules.is_some_and(Rules::one_zone_at_a_time),
-        starts: starts(at.map(|at| at.starts)),
-        goes_on: starts(at.map(|at| at.goes_on)),
+        starts,
         has_gates: !pool.gates().is_empty(),
         gate: closed_gate(pool, &known.gates),
         next_window: at.and_then(|at| at.next_window),

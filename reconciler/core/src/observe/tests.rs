@@ -31,7 +31,7 @@ fn policy() -> Policy {
         ..StepDurations::default()
     };
     Policy {
-        default_pool: Rules::of_settings(Limit::Percent(50), vec![], steps, false),
+        default_pool: Rules::of_settings(Limit::Percent(50), vec![], steps),
         durations: Durations {
             stage: seconds(3600),
             reboot: seconds(1800),
@@ -47,7 +47,7 @@ fn policy() -> Policy {
 /// Where the steps take so long.
 fn with_steps(steps: StepDurations) -> Policy {
     Policy {
-        default_pool: Rules::of_settings(Limit::Percent(50), vec![], steps, false),
+        default_pool: Rules::of_settings(Limit::Percent(50), vec![], steps),
         ..policy()
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Observer<'a> {
     /// For each pool.
     pub(super) topology_keys: Vec<Option<&'a str>>,
     pub(super) pools: &'a [PoolFacts<'a>],
+    /// May this reconciler delete pods?
+    pub(super) may_force: bool,
     pub(super) clock: Clock<'a>,
 }
 
@@ -69,7 +71,8 @@ impl<'a> Observer<'a> {
             None => None,
         };
         let marker = node.and_then(|node| node.marker);
-        let steps = &self.rules.of(known.owner).durations;
+        let rules = self.rules.of(known.owner);
+        let steps = &rules.durations;
         let clock = &mut self.clock;
         let times = Times::of(
             clock,
@@ -90,6 +93,7 @@ impl<'a> Observer<'a> {
             unreadable: unreadable.is_some(),
             owner_uid: shadow.and(entry.shadow()).and_then(owner_uid),
             pods: pods(known),
+            force: self.may_force && rules.wants_force,
             denied: known.denied.and_then(|denied| denied.node.as_deref()),
             shadow_denied: known.denied.and_then(|denied| denied.shadow.as_deref()),
             evicted: evicted(known, watched),

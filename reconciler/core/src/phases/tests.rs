@@ -85,7 +85,7 @@ fn ended_at(
         min_node_age: SignedDuration::ZERO,
         ..Durations::default()
     };
-    let default_pool = Rules::of_settings(Limit::default(), vec![], steps, false);
+    let default_pool = Rules::of_settings(Limit::default(), vec![], steps);
     let policy = Policy {
         default_pool,
         durations,

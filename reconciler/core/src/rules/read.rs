@@ -4,7 +4,9 @@ use std::fmt;
 
 use brupop_api::crds::{QUERY_MAX, is_dns_label};
 use brupop_api::names::DEFAULT_POOL;
-use brupop_api::pool::{self, BottlerocketPoolSpec, DependsOn, FIVE_FIELDS, Freeze, Window};
+use brupop_api::pool::{
+    self, BottlerocketPoolSpec, DependsOn, FIVE_FIELDS, Freeze, OnTimeout, Window,
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use semver::Version;
@@ -113,6 +115,7 @@ impl Rules {
                 workloads: step("spec.verify.workloadsTimeout", &verify.workloads_timeout)?,
             },
             respect_do_not_disrupt: drain.respect_do_not_disrupt,
+            wants_force: drain.on_timeout == OnTimeout::Force,
             gates: gates.collect::<Result<_, _>>()?,
         })
     }

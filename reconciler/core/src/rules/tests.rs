@@ -7,8 +7,6 @@ use crate::window::{Starts, Until};
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-const NONE: SignedDuration = SignedDuration::ZERO;
-
 #[allow(
     clippy::needless_pass_by_value,
     reason = "it is written where it is used"
@@ -22,8 +20,8 @@ fn of_november(text: &str) -> Timestamp {
     at(&format!("2026-11-{text}:00Z"))
 }
 
-fn gate(rules: &Rules, now: Timestamp, remaining: SignedDuration) -> Starts<'static> {
-    rules.starts(now, remaining, rules.window(now))
+fn gate(rules: &Rules, now: Timestamp) -> Starts<'static> {
+    rules.starts(now, rules.window(now))
 }
 
 fn until(text: &str) -> Until {
@@ -53,17 +51,8 @@ fn windows_are_a_union() {
             Starts::OutsideWindow(until("2026-11-22T02:00:00Z")),
         ),
     ] {
-        assert_eq!(gate(&rules, at(now), NONE), expected, "{now}");
+        assert_eq!(gate(&rules, at(now)), expected, "{now}");
     }
-    let half_an_hour = SignedDuration::from_mins(30);
-    assert_eq!(
-        gate(&rules, at("2026-11-21T03:30:00Z"), half_an_hour),
-        Starts::Open
-    );
-    assert!(matches!(
-        gate(&rules, at("2026-11-21T03:30:01Z"), half_an_hour),
-        Starts::OutsideWindow(_)
-    ));
 }
 
 #[test]
@@ -85,7 +74,7 @@ fn a_freeze_is_half_open_and_beats_windows() {
         ("2027-01-06T22:59:59Z", frozen),
         ("2027-01-06T23:00:00Z", Starts::Open),
     ] {
-        assert_eq!(gate(&rules, at(now), NONE), expected, "{now}");
+        assert_eq!(gate(&rules, at(now)), expected, "{now}");
     }
 }
 
@@ -138,7 +127,7 @@ fn windows_that_overlap_or_touch_are_one() {
             );
         }
         assert_ne!(
-            gate(&rules, end, NONE),
+            gate(&rules, end),
             Starts::Open,
             "{windows}: it is over at its end"
         );
@@ -179,34 +168,13 @@ fn a_look_at_the_worst_windows_takes_no_time() {
         let now = at("2026-11-21T02:00:00Z");
         let took = shortest(|| {
             let window = rules.window(now);
-            let _ = (
-                rules.starts(now, NONE, window),
-                rules.next_change(now, NONE, window),
-            );
+            let _ = (rules.starts(now, window), rules.next_change(now, window));
         });
         assert!(
             took.as_millis() < 200,
             "{schedule} for {duration}: {took:?}"
         );
     }
-}
-
-/// The search for a window that is long enough ends soon, however often windows follow each other.
-#[test]
-fn to_find_no_window_long_enough_takes_little_longer_than_a_look() {
-    let windows: Vec<Value> = (0..16)
-        .map(|nth| json!({"schedule": format!("{}-59/2 * * * *", nth % 2), "duration": "1m", "timeZone": "Europe/Berlin"}))
-        .collect();
-    let rules = rules(json!({"windows": windows}));
-    let now = at("2026-11-21T02:00:00Z");
-    assert!(
-        rules
-            .too_short(SignedDuration::from_hours(3), now)
-            .is_some()
-    );
-    let search = shortest(|| _ = rules.too_short(SignedDuration::from_hours(3), now));
-    let look = shortest(|| _ = rules.window(now));
-    assert!(search < look * 6, "{search:?}, a look {look:?}");
 }
 
 /// Anyone who sleeps until the next change misses none.
@@ -216,19 +184,12 @@ fn nothing_changes_before_the_next_change() {
         "windows": [{"schedule": "0 2 * * *", "duration": "2h"}, {"schedule": "30 3 * * SAT", "duration": "1h"}],
         "freezes": [{"name": "x", "start": "2026-11-21T02:10:00Z", "end": "2026-11-21T02:20:00Z"}],
     }));
-    let remaining = SignedDuration::from_mins(7);
     let mut now = at("2026-11-21T00:00:00Z");
     let end = at("2026-11-22T00:00:00Z");
-    let gates = |now| (gate(&rules, now, remaining), gate(&rules, now, NONE));
-    let is_open = |now| {
-        let (start, go_on) = gates(now);
-        (start == Starts::Open, go_on == Starts::Open)
-    };
+    let is_open = |now| gate(&rules, now) == Starts::Open;
     let mut changes = 0;
     while now < end {
-        let next = rules
-            .next_change(now, remaining, rules.window(now))
-            .unwrap();
+        let next = rules.next_change(now, rules.window(now)).unwrap();
         let minute = SignedDuration::from_mins(1);
         let mut between = now;
         while between + minute < next && between + minute < end {
@@ -237,7 +198,7 @@ fn nothing_changes_before_the_next_change() {
         }
         (now, changes) = (next, changes + 1);
     }
-    assert!(changes > 5, "{changes}");
+    assert!(changes > 3, "{changes}");
 }
 
 #[test]
@@ -250,63 +211,16 @@ fn a_window_closes_once_its_expression_no_longer_matches() {
         }
     };
     let saturdays = matching("* * 2-4 * * SAT *", "UTC");
-    let half_an_hour = SignedDuration::from_mins(30);
-    let next = |time: &str, remaining| {
-        saturdays.next_change(at(time), remaining, saturdays.window(at(time)))
-    };
-    for (time, remaining, open, change) in [
-        (
-            "2026-11-21T01:59:59.5Z",
-            NONE,
-            false,
-            "2026-11-21T02:00:00Z",
-        ), // a Saturday
-        ("2026-11-21T02:00:00Z", NONE, true, "2026-11-21T05:00:00Z"),
-        (
-            "2026-11-21T04:59:59.999Z",
-            NONE,
-            true,
-            "2026-11-21T05:00:00Z",
-        ),
-        ("2026-11-21T05:00:00Z", NONE, false, "2026-11-28T02:00:00Z"),
-        (
-            "2026-11-21T02:00:00.25Z",
-            half_an_hour,
-            true,
-            "2026-11-21T04:30:00.000000001Z",
-        ),
-        (
-            "2026-11-21T04:30:00Z",
-            half_an_hour,
-            true,
-            "2026-11-21T04:30:00.000000001Z",
-        ),
-        (
-            "2026-11-21T04:30:00.000000001Z",
-            half_an_hour,
-            false,
-            "2026-11-21T05:00:00Z",
-        ),
-        (
-            "2026-11-21T05:00:00Z",
-            half_an_hour,
-            false,
-            "2026-11-28T02:00:00Z",
-        ),
+    let next = |time: &str| saturdays.next_change(at(time), saturdays.window(at(time)));
+    for (time, open, change) in [
+        ("2026-11-21T01:59:59.5Z", false, "2026-11-21T02:00:00Z"), // a Saturday
+        ("2026-11-21T02:00:00Z", true, "2026-11-21T05:00:00Z"),
+        ("2026-11-21T04:59:59.999Z", true, "2026-11-21T05:00:00Z"),
+        ("2026-11-21T05:00:00Z", false, "2026-11-28T02:00:00Z"),
     ] {
-        let is_open = gate(&saturdays, at(time), remaining) == Starts::Open;
-        assert_eq!(
-            (is_open, next(time, remaining)),
-            (open, Some(at(change))),
-            "{time}"
-        );
+        let is_open = gate(&saturdays, at(time)) == Starts::Open;
+        assert_eq!((is_open, next(time)), (open, Some(at(change))), "{time}");
     }
-    let late = gate(&saturdays, at("2026-11-21T04:45:00Z"), half_an_hour);
-    assert_eq!(
-        late,
-        Starts::OutsideWindow(until("2026-11-28T02:00:00Z")),
-        "not the open one"
-    );
     // In Berlin, the clock shows the hour from two o'clock twice in October, and skips it in March.
     for (text, zone, time, start, end) in [
         (

@@ -20,7 +20,7 @@ use crate::cluster::WatchedPool;
 use crate::decide::{Decision, Reason};
 use crate::facts::{FleetFacts, NodeView, Observed, PoolFacts, Steering, in_order};
 use crate::rules::GateQuery;
-use conditions::{NO_NODES, accepted, missing, unanswered_gate, waits_for_ever};
+use conditions::{NO_NODES, accepted, missing, unanswered_gate, waits_for_ever, without_force};
 
 /// What the status of a pool should show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,11 +63,12 @@ pub enum NoAnswer<'q> {
 }
 
 /// The statuses of all pools, in the order of the facts, from what was decided for each node, and why a query
-/// of a gate has no answer, if it has none.
+/// of a gate has no answer, if it has none, and whether pods may be deleted.
 pub fn pools<'q>(
     observed: &Observed<'_>,
     nodes: &[Decision<'_>],
     unanswered: impl Fn(&GateQuery) -> Option<NoAnswer<'q>>,
+    may_force: bool,
 ) -> Vec<DesiredPoolStatus> {
     let fleet = &observed.fleet;
     let mut tallies: Vec<Tally<'_>> = fleet.pools.iter().map(|_| Tally::default()).collect();
@@ -102,7 +103,11 @@ pub fn pools<'q>(
     }
     let pools = fleet.pools.iter().zip(tallies);
     pools
-        .map(|(pool, tally)| tally.status(fleet, pool, unanswered_gate(pool, &unanswered)))
+        .map(|(pool, tally)| {
+            let forceless = || without_force(pool).filter(|_| !may_force);
+            let unready = unanswered_gate(pool, &unanswered).or_else(forceless);
+            tally.status(fleet, pool, unready)
+        })
         .collect()
 }
 
@@ -140,7 +145,7 @@ impl<'a> Tally<'a> {
         mut self,
         fleet: &FleetFacts<'_>,
         pool: &PoolFacts<'_>,
-        unanswered: Option<DesiredCondition>,
+        unready: Option<DesiredCondition>,
     ) -> DesiredPoolStatus {
         let counts = NodeCounts {
             unavailable_limit: pool.limit,
@@ -189,7 +194,7 @@ impl<'a> Tally<'a> {
             .or(missing.as_ref())
             .or(waits.as_ref())
             .or(halted.as_ref());
-        let [ready, stalled] = health(stalls, unanswered);
+        let [ready, stalled] = health(stalls, unready);
         let progressing = self.progressing(pool, fleet.seen, &ready);
         let updated = self.progress.updated_condition(NO_NODES);
         let conditions = [accepted, progressing, updated, ready, stalled];

@@ -18,9 +18,6 @@ const STEPS: usize = 36;
 /// Nor is the beginning or the end of a window looked for further away than this.
 const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(31 * 24);
 const HOURS_PER_DAY: i64 = 24;
-/// This many runs are looked at for a window that is long enough: those of a month of nights, or of half a year of weeks, also
-/// if each has two.
-pub(super) const RUNS_TRIED: usize = 64;
 
 /// What an expression takes in memory beside itself: a byte for each year, and few for all else.
 pub(super) fn weight_of(cron: &Cron) -> usize {
@@ -78,17 +75,6 @@ impl Windows {
     /// What they take in memory beside themselves, roughly.
     pub(super) fn weight(&self) -> usize {
         weight_of(&self.days) + size_of_val(&*self.runs)
-    }
-
-    /// How long the longest window is that it opens on one day.
-    fn longest(&self) -> SignedDuration {
-        let longest = self
-            .runs
-            .iter()
-            .map(|run| run.last - run.first)
-            .max()
-            .unwrap_or(0);
-        SignedDuration::from_secs(longest.into()).saturating_add(self.length)
     }
 
     fn fires_on(&self, date: Date) -> bool {
@@ -266,22 +252,4 @@ fn lasting(schedules: &[Schedule], now: Timestamp) -> Option<Span> {
         }
     }
     Some((start, end))
-}
-
-/// Is there a window, among the next ones, in which so much is left when it opens?
-pub(crate) fn leave(schedules: &[Schedule], remaining: SignedDuration, now: Timestamp) -> bool {
-    let lasts = |schedule: &Schedule| match &schedule.kind {
-        ScheduleKind::After(windows) => remaining <= windows.longest(),
-        ScheduleKind::WhileMatching(_) => true,
-    };
-    let next = |(start, end): &Span| {
-        closed_after(schedules, *end)
-            .map(|end| (*start, end))
-            .or_else(|| after(schedules, *end))
-    };
-    let first = || open_at(schedules, now).or_else(|| after(schedules, now));
-    schedules.iter().any(lasts)
-        || std::iter::successors(first(), next)
-            .take(RUNS_TRIED)
-            .any(|(start, end)| remaining <= end.duration_since(start))
 }

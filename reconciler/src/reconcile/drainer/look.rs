@@ -50,13 +50,15 @@ pub(super) struct Basis {
     time: DrainTime,
     /// Does the node's drain respect pods that ask not to be disrupted?
     respects: bool,
+    /// Are pods deleted that are left at the drain's deadline?
+    force: bool,
 }
 
 impl Basis {
     pub(super) fn of(
         entry: Option<&Entry>,
         revisions: [u64; 3],
-        rules: &Rules,
+        (rules, may_force): (&Rules, bool),
         (ahead, now): (&Ahead, Timestamp),
     ) -> Self {
         // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
@@ -71,6 +73,7 @@ impl Basis {
             idle: shadow.is_none_or(|shadow| shadow.spec.state == State::Idle),
             time: DrainTime::of(ahead, (node_uid, marker), rules.durations.drain, now),
             respects: rules.respect_do_not_disrupt,
+            force: may_force && rules.wants_force,
         }
     }
 
@@ -82,8 +85,10 @@ impl Basis {
             idle,
             time,
             respects,
+            force,
         } = self;
-        (marker, idle, time, respects) == (&other.marker, &other.idle, &other.time, &other.respects)
+        (marker, idle, time) == (&other.marker, &other.idle, &other.time)
+            && (respects, force) == (&other.respects, &other.force)
     }
 
     /// When the drain began, if it has.
@@ -122,18 +127,12 @@ impl Look<'_> {
             workloads,
             ..
         } = self;
-        let &Around {
-            api,
-            policy,
-            now,
-            time,
-            ..
-        } = around;
+        let &Around { api, now, time, .. } = around;
         let ours = |pod: &PodItem| is_operator_pod(pod, &api.namespace);
         let orphaned = |pod: &PodItem| workloads.orphaned(pod);
         let pods = || self.pods.iter().map(AsRef::as_ref);
         let marker = from.marker.as_ref();
-        let overlooked = (policy.force && from.time.is_over)
+        let overlooked = (from.force && from.time.is_over)
             .then(|| time.checked_sub(LATE).ok())
             .flatten();
         let mut plan = DrainPlan::of(pods(), ours, orphaned, marker, overlooked);
@@ -152,7 +151,7 @@ impl Look<'_> {
         plan.is_blocked = !blocked.is_empty();
         let same_drain = before.filter(|before| before.from.begun() == from.begun());
         let first = same_drain.map_or(blocked, |before| before.first.clone());
-        plan.put_first(&first, !policy.force && !from.time.first_over);
+        plan.put_first(&first, !from.force && !from.time.first_over);
         let after =
             |at: Timestamp| now + Duration::try_from(at.duration_since(time)).unwrap_or_default();
         let until = [

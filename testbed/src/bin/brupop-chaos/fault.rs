@@ -17,8 +17,8 @@ pub(crate) struct Plan {
 pub(crate) struct Settings {
     /// How many may be updated at once.
     pub(crate) limit: usize,
-    /// After how many failures a version is halted: one that no node has reached, and any other; or `unlimited`.
-    pub(crate) failures: [String; 2],
+    /// After how many failures a version is halted: one that no node has reached, and any other.
+    pub(crate) failures: [u64; 2],
     /// How long a node is out of load balancers before its drain, in seconds.
     pub(crate) exclusion: u64,
     /// Are there pools?

@@ -248,16 +248,9 @@ pub(crate) async fn set_times_ahead(client: Client, node: usize) -> Result<()> {
         .keys()
         .map(|shadow| (shadow, json!({"since": ahead})))
         .collect();
-    let mut status = json!({"slots": slots});
-    if fleet
-        .status
-        .is_some_and(|status| status.last_finished.is_some())
-    {
-        status["lastFinished"] = json!(ahead);
-    }
     // Of the ledger as it was read: a slot that was given back meanwhile must not come back.
     let metadata = json!({"resourceVersion": fleet.metadata.resource_version});
-    let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
+    let patch = Patch::Merge(json!({"metadata": metadata, "status": {"slots": slots}}));
     fleets
         .patch_status(FLEET, &PatchParams::default(), &patch)
         .await?;

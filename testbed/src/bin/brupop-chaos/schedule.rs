@@ -38,9 +38,9 @@ const BUDGETED_LATER: [&str; 2] = ["cart", "cache"];
 pub(crate) fn plan(seed: u64, length: Duration) -> Plan {
     let mut random = Random::new(seed);
     let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
-    let few = (3, ["2", "4"].map(str::to_owned));
+    let few = (3, [2, 4]);
     // So many that what is kept of the last few may not be enough.
-    let many = (12, ["unlimited", "unlimited"].map(str::to_owned));
+    let many = (12, [8, 8]);
     let (limit, failures) = if random.within(0..3) == 0 { many } else { few };
     let pools = seed.is_multiple_of(2);
     let settings = Settings {
@@ -160,11 +160,8 @@ const KINDS: [(u64, Make); 47] = [
         ms: random.within(500..6_000),
     }),
     (3, |random| {
-        configure(
-            "reconciler",
-            "MAX_CONCURRENT_UPDATE",
-            random.one::<&str>(&["1", "2", "3", "4", "6"]),
-        )
+        let limit = random.one::<&str>(&["1", "2", "3", "4", "6"]);
+        configure("reconciler", "MAX_CONCURRENT_UPDATE", limit)
     }),
     (8, |random| Fault::Cordon {
         node: node(random),
@@ -269,11 +266,9 @@ const KINDS: [(u64, Make); 47] = [
         ms: random.within(12_000..25_000),
     }),
     (4, |random| Fault::ClockAhead { node: node(random) }),
-    (2, |random| match random.within(0..4) {
-        0 => configure("agent", "PREFETCH", "true"),
-        1 => configure("agent", "PREFETCH", "false"),
-        2 => configure("reconciler", "PAUSE_BETWEEN_UPDATES_SECONDS", "2"),
-        _ => configure("reconciler", "PAUSE_BETWEEN_UPDATES_SECONDS", "0"),
+    (2, |random| {
+        let prefetch = random.one::<&str>(&["true", "false"]);
+        configure("agent", "PREFETCH", prefetch)
     }),
 ];
 

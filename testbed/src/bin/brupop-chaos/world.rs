@@ -55,13 +55,8 @@ const PATIENCE: [(&str, &str); 15] = [
 
 /// Starts it; returns when every agent has reported.
 pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
-    let [of_new_version, of_any] = &settings.failures;
     let exclusion = settings.exclusion.to_string();
-    let set = [
-        ("MAX_FAILURES_OF_NEW_VERSION", of_new_version.as_str()),
-        ("MAX_FAILURES", of_any.as_str()),
-        ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", exclusion.as_str()),
-    ];
+    let set = [("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", exclusion.as_str())];
     let moment = Duration::from_millis(150);
     let durations = Durations {
         refresh: Duration::from_millis(50),
@@ -84,6 +79,9 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
         ..FleetOptions::quick(NODES, &[&PATIENCE[..], &set].concat())
     };
     let fleet = Fleet::start(&options).await?;
+    let [unproven, proven] = settings.failures;
+    let threshold = json!({"unproven": unproven, "proven": proven});
+    fleet.change(json!({"failureThreshold": threshold})).await?;
     let [component, setting] = ["reconciler", "MAX_CONCURRENT_UPDATE"].map(str::to_owned);
     people::configure(
         fleet.client(),

@@ -27,10 +27,6 @@ struct Arguments {
     /// How many of them may be updated at once: an integer, a percentage, or `unlimited`
     #[arg(long, default_value = "1", value_parser = limit)]
     max_concurrent_update: String,
-    /// How many nodes may fail before a version that no node has reached is halted, and so how many try it at once; or
-    /// `unlimited`
-    #[arg(long, default_value = "1")]
-    max_failures_of_new_version: String,
     /// Pods of the workload on each node; 0 = nothing to drain
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(0..=50))]
     pods_per_node: u16,
@@ -78,10 +74,6 @@ impl Arguments {
     fn env(&self) -> Vec<(String, String)> {
         [
             ("MAX_CONCURRENT_UPDATE", self.max_concurrent_update.clone()),
-            (
-                "MAX_FAILURES_OF_NEW_VERSION",
-                self.max_failures_of_new_version.clone(),
-            ),
             (
                 "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC",
                 self.exclude_from_lb_seconds.to_string(),

@@ -268,7 +268,7 @@ async fn a_young_node_is_left_alone_until_it_is_old_enough(fleet: &mut Fleet) ->
             .progressing("node-3")
             .await?
             .message
-            .contains("MIN_NODE_AGE_SECONDS")
+            .contains("the node is new")
     );
     let node = Api::<Node>::all(fleet.client()).get("node-3").await?;
     let created = node.metadata.creation_timestamp.context("no time")?.0;

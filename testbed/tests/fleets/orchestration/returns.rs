@@ -14,6 +14,7 @@ use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams};
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::orchestration::{failures, until_it_is};
@@ -24,18 +25,20 @@ const BACK_OFF: Duration = Duration::from_secs(15);
 /// Times of Nodes and Pods are whole seconds.
 const SECOND: Duration = Duration::from_secs(1);
 
-const ENV: [(&str, &str); 6] = [
+const ENV: [(&str, &str); 5] = [
     ("MAX_CONCURRENT_UPDATE", "unlimited"),
     ("SOAK_SECONDS", "8"),
     ("SETTLE_DEADLINE_SECONDS", "12"),
     ("REBOOT_DEADLINE_SECONDS", "12"),
     ("BACK_OFF_BASE_SECONDS", "15"),
-    ("MAX_FAILURES_OF_NEW_VERSION", "2"),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failing_nodes_recover_and_still_count() -> Result<()> {
     let mut fleet = Fleet::quick(5, &ENV).await?;
+    fleet
+        .change(json!({"failureThreshold": {"unproven": 2}}))
+        .await?;
     let slow = Durations {
         reboot: Duration::from_secs(25),
         ..Durations::default()

@@ -19,7 +19,7 @@ const BAD: &str = "1.21.0";
 
 /// The claim of a reboot that is never made keeps its slot; the other three are free for anyone who wants them. Deadlines
 /// hold for honest nodes, too.
-const ENV: [(&str, &str); 8] = [
+const ENV: [(&str, &str); 7] = [
     ("MAX_CONCURRENT_UPDATE", "4"),
     ("STAGE_DEADLINE_SECONDS", "15"),
     ("REBOOT_DEADLINE_SECONDS", "15"),
@@ -27,7 +27,6 @@ const ENV: [(&str, &str); 8] = [
     ("BACK_OFF_BASE_SECONDS", "1"),
     ("SOAK_SECONDS", "1"),
     ("CHECK_INTERVAL_SECONDS", "10"),
-    ("MAX_FAILURES_OF_NEW_VERSION", "1"),
 ];
 
 #[tokio::test(flavor = "multi_thread")]

@@ -118,34 +118,25 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
             "VersionNotAllowed",
         ),
         (
-            "age",
-            Change::Spec(json!({"versions": {"minAge": "90h"}})),
-            "VersionTooYoung",
-        ),
-        (
             "after",
             Change::Spec(json!({"dependsOn": [{"pool": "nowhere"}]})),
             "WaitingForPool",
         ),
         ("gates", Change::Spec(json!({"gates": gate})), "GateUnknown"),
-        (
-            "selector",
-            Change::Spec(json!({"nodeSelector": {"matchLabels": {"tier": "other"}}})),
-            "PoolPaused",
-        ),
         ("deleted", Change::Deleted, "PoolPaused"),
         // The last, so that anyone who has seen the new pool has seen the others' changes.
         ("overtaken", Change::Overtaken, "PoolPaused"),
     ];
     let tiers: Vec<&str> = changes.iter().map(|(tier, ..)| *tier).collect();
     let env = [
-        ("MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
-        ("MAX_FAILURES", "unlimited"),
         // A gate is unknown after two of them and 30 s.
         ("GATE_INTERVAL_SECONDS", "1"),
     ];
     let mut fleet = fleet(&tiers, &env).await?;
     hold_the_rest(&fleet).await?;
+    fleet
+        .change(json!({"failureThreshold": {"unproven": 8}}))
+        .await?;
     begin(&mut fleet, &tiers).await?;
     for (tier, change, _) in &changes {
         change.apply(&fleet, tier).await?;

@@ -1,12 +1,14 @@
 //! Nodes that a budget or a pod holds back are passed over, untouched, and said; others go on. And what `plan` prints of it.
 
 use anyhow::{Result, ensure};
+use brupop_api::BottlerocketPool;
 use brupop_api::names::RECONCILER_ACCOUNT;
 use brupop_testbed::Fleet;
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::objects::bare_pod;
-use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, throw_away_overlay};
+use kube::Resource as _;
 use serde_json::{Value as Json, json};
 
 use crate::update::assert_kind;
@@ -83,17 +85,30 @@ async fn what_holds_a_drain_back_is_said_before_any_change() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn force_deletes_remaining_pods_at_the_deadline() -> Result<()> {
-    let env = [
-        ("DRAIN_ON_DEADLINE", "force"),
-        ("DRAIN_DEADLINE_SECONDS", "3"),
-    ];
-    let mut fleet = Fleet::quick(2, &env).await?;
-    // The component's overlay, over the one that stands there: the right to delete.
+    let mut fleet = Fleet::quick(2, &[("CHECK_INTERVAL_SECONDS", "2")]).await?;
+    let pool = json!({
+        "apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
+        "metadata": {"name": "forced", "namespace": NAMESPACE},
+        "spec": {"nodeSelector": {}, "verify": {"readyFor": "0s"}, "drain": {"timeout": "3s", "onTimeout": "Force"}},
+    });
+    fleet.apply(&[pool]).await?;
+    // Without the right, the pool says so.
+    let ready = async |status: &str| {
+        let condition = format!("Ready={status}");
+        let of = ["brp", "forced", "-n", NAMESPACE];
+        fleet
+            .control_plane
+            .wait_for_condition(&condition, &of)
+            .await
+    };
+    ready("False").await?;
+    // The component's overlay, over the one that stands there.
     let forced = json!({
         "resources": ["kustomize/overlays/default"], "components": ["kustomize/components/force-drain"],
     });
     let forced = throw_away_overlay(&fleet.control_plane, "forced", forced)?;
     apply_overlay(&fleet.control_plane, forced).await?;
+    ready("True").await?;
 
     let bare = [("debug", "node-0"), ("debug-too", "node-1")];
     fleet

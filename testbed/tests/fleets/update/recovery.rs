@@ -11,6 +11,7 @@ use brupop_testbed::host::Faults;
 use brupop_testbed::{Fleet, await_until};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
+use serde_json::json;
 
 use crate::update::assert_kind;
 
@@ -23,12 +24,14 @@ const WAITING: [&str; 2] = ["node-3", "node-4"];
 async fn rebooting_nodes_recover_while_the_webhook_is_down() -> Result<()> {
     let env = [
         ("MAX_CONCURRENT_UPDATE", "unlimited"),
-        ("MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
         ("REBOOT_REPEAT_INTERVAL", "1s"),
         ("CHECK_INTERVAL_SECONDS", "2"),
         ("LINGER_SECONDS", "0"),
     ];
     let mut fleet = Fleet::quick(REBOOTING.len() + WAITING.len(), &env).await?;
+    fleet
+        .change(json!({"failureThreshold": {"unproven": 8}}))
+        .await?;
     fleet.deploy("cart", 5, "3").await?;
     fleet.set_faults(&Faults {
         reboot_ignored: true,

@@ -6,18 +6,17 @@ use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Faults;
 use brupop_testbed::sandbox::Signal;
+use serde_json::json;
 
 use super::annotation;
 use super::person::Person;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_retry_backs_off_again_under_any_leader() -> Result<()> {
-    let env = [
-        ("MAX_FAILURES", "8"),
-        ("MAX_FAILURES_OF_NEW_VERSION", "8"),
-        ("BACK_OFF_BASE_SECONDS", "3600"),
-    ];
-    let mut fleet = Fleet::quick(1, &env).await?;
+    let mut fleet = Fleet::quick(1, &[("BACK_OFF_BASE_SECONDS", "3600")]).await?;
+    fleet
+        .change(json!({"failureThreshold": {"unproven": 8, "proven": 8}}))
+        .await?;
     let admin = Person {
         kubeconfig: fleet.control_plane.kubeconfig(),
     };

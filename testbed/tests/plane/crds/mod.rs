@@ -161,6 +161,21 @@ fn limits_of_fleets() -> Vec<Row> {
             json!({"maxUnavailable": "unlimited"}),
             Err("write a number from 1"),
         ),
+        (
+            "failures as many as a record keeps",
+            json!({"failureThreshold": {"unproven": 8, "proven": 8}}),
+            Ok(()),
+        ),
+        (
+            "failures as many as a record does not keep",
+            json!({"failureThreshold": {"proven": 9}}),
+            Err("spec.failureThreshold.proven"),
+        ),
+        (
+            "no failure",
+            json!({"failureThreshold": {"unproven": 0}}),
+            Err("spec.failureThreshold.unproven"),
+        ),
     ];
     // All that a ledger holds is in the largest one.
     let lifted = json!({"versions": {"1.20.0": {"acknowledgedAt": TIME}}});

@@ -220,7 +220,7 @@ fn waits() -> Vec<Told> {
         (
             "a drain of minutes of versions three days old",
             json!({"versions": {"minAge": "72h"}, "verify": {"readyFor": "1h30m", "workloadsTimeout": "0s"},
-                "drain": {"timeout": "30m", "loadBalancerDelay": "90s", "respectDoNotDisrupt": true}}),
+                "drain": {"timeout": "30m", "onTimeout": "Force", "loadBalancerDelay": "90s", "respectDoNotDisrupt": true}}),
             Ok(()),
         ),
         (
@@ -289,7 +289,7 @@ pub async fn defaults_appear(client: &Client) -> Result<()> {
     let mut objects = Objects { client, made: 3000 };
     let expected = json!({"nodeSelector": {}, "priority": 1, "paused": false, "maxUnavailable": 1,
         "topology": {"topologyKey": "topology.kubernetes.io/zone", "mode": "Spread"},
-        "drain": {"timeout": "15m", "loadBalancerDelay": "0s", "respectDoNotDisrupt": false},
+        "drain": {"timeout": "15m", "onTimeout": "Abort", "loadBalancerDelay": "0s", "respectDoNotDisrupt": false},
         "verify": {"readyFor": "1m", "workloadsTimeout": "15m"}});
     for spec in [
         json!({"nodeSelector": {}}),

@@ -28,7 +28,7 @@ async fn overlays_pass_strict_validation_under_any_name() -> Result<()> {
     what_it_does_not_know_is_refused(&control_plane).await?;
     what_does_not_fit_is_found(&control_plane).await?;
 
-    let programs = Programs::find().await?;
+    let programs = Programs::find()?;
     let cases = cases::all()?;
     let rendering = cases.iter().map(async |case| {
         let objects = check(&control_plane, &programs, case).await;

@@ -301,7 +301,7 @@ proptest! {
             (prop::sample::select(&[Event::Fails, Event::Says, Event::TakesOut, Event::Nothing][..]), -2..3_i64),
             0..24,
         ),
-        budget in 1..3_u64,
+        threshold in 1..3_u64,
     ) {
         let fell_back = failures("FellBack");
         let names: Vec<String> = (0..events.len()).map(|nth| format!("brs-n{nth}")).collect();
@@ -332,14 +332,14 @@ proptest! {
                 acknowledged: &acknowledged,
                 slots: &held,
                 now: &now,
-                budget: FailureBudget { unproven: Some(budget), proven: None },
+                threshold: FailureThreshold { unproven: threshold, proven: 8 },
                 ..fleet()
             };
             if is_halted && seen == Some(counted) {
                 (is_halted, lifted) = (false, counted);
             }
             counted += u64::from(matches!(event, Event::Fails));
-            is_halted |= counted - lifted >= budget;
+            is_halted |= counted - lifted >= threshold;
             known = record(&fleet, known.clone(), &views).or(known);
             prop_assert_eq!(known.as_ref().is_some_and(|it| it.halted.is_some()), is_halted, "{:?}", known);
             prop_assert_eq!(record(&FleetFacts { slots: &NO_SLOTS, ..fleet }, known.clone(), &[]).is_some(),

@@ -8,16 +8,15 @@ fn ready_to_begin(names: &'static [&'static str]) -> Vec<NodeView<'static>> {
 }
 
 fn fleet_of<'a>(
-    unproven: Option<u64>,
+    unproven: u64,
     held: &'a BTreeMap<String, Slot>,
     versions: &'a BTreeMap<String, VersionRecord>,
 ) -> FleetFacts<'a> {
-    let budget = FailureBudget {
-        unproven,
-        proven: Some(2),
-    };
     FleetFacts {
-        budget,
+        threshold: FailureThreshold {
+            unproven,
+            proven: 2,
+        },
         default_pool: limited(500),
         slots: held,
         versions,
@@ -41,11 +40,11 @@ fn few_try_a_version_that_nobody_has_reached() {
         ..VersionRecord::default()
     };
     for (unproven, record, begin) in [
-        (Some(1), None, 1),
-        (Some(2), None, 2),
-        (None, None, 4),
-        (Some(1), Some(succeeded(0)), 1),
-        (Some(1), Some(succeeded(1)), 4),
+        (1, None, 1),
+        (2, None, 2),
+        (8, None, 4),
+        (1, Some(succeeded(0)), 1),
+        (1, Some(succeeded(1)), 4),
     ] {
         let versions = record
             .clone()
@@ -73,14 +72,14 @@ fn each_version_has_one_canary_whichever_node_asks() {
     let mut views = ready_to_begin(&["brs-a", "brs-b", "brs-c"]);
     let asked: Vec<_> = views.iter().map(asked_for).collect();
     assert_eq!(
-        slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &asked).taken,
+        slots(&fleet_of(1, &NO_SLOTS, &NO_VERSIONS), &asked).taken,
         [0]
     );
     shadow(&mut views[1], |shadow| {
         shadow.status.target_version = Some("1.20.1");
     });
     assert_eq!(
-        slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &views).taken,
+        slots(&fleet_of(1, &NO_SLOTS, &NO_VERSIONS), &views).taken,
         [0, 1]
     );
 }
@@ -93,7 +92,7 @@ fn a_canary_counts_until_failed_or_late() {
     ];
     let begin = |slot, views: &[NodeView<'_>]| {
         let held = trying(Slot { attempt: 1, ..slot });
-        slots(&fleet_of(Some(1), &held, &NO_VERSIONS), views).taken
+        slots(&fleet_of(1, &held, &NO_VERSIONS), views).taken
     };
     assert_eq!(begin(Slot::default(), &views), [0; 0]);
     views[0].time.trial_overdue = true;
@@ -122,7 +121,7 @@ fn a_slot_is_for_one_version() {
         attempt: 2,
         ..Slot::default()
     });
-    let fleet = fleet_of(Some(1), &held, &NO_VERSIONS);
+    let fleet = fleet_of(1, &held, &NO_VERSIONS);
     assert_eq!(decide(&fleet, &idle()).reason, Reason::Starting(NEW));
     let another = idle().with_shadow(|shadow| shadow.status.target_version = Some("1.20.1"));
     let decision = decide(&fleet, &another);

@@ -114,7 +114,6 @@ type Change = fn(&mut NodeView<'_>, &mut FleetFacts<'_>);
 fn the_annotations_stay_while_pods_of_others_need_room() {
     let unchanged: Change = |_, _| ();
     let paused: Change = |_, fleet| fleet.starts = Starts::Paused;
-    let pausing: Change = |_, fleet| fleet.between_updates = BetweenUpdates::Pausing;
     let outside: Change = |_, fleet| fleet.default_pool = outside();
     let unlabelled: Change = |view, _| node(view, |node| node.labelled = false);
     let away: Change = |view, _| node(view, |node| node.ready = false);
@@ -145,7 +144,6 @@ fn the_annotations_stay_while_pods_of_others_need_room() {
         .with_node(|node| node.version = Some(NEW))
         .with_shadow(|shadow| shadow.status.current_version = Some(NEW));
     for (what, other, slots, change, stay) in [
-        ("waits between updates", waits, &no, pausing, true),
         ("waits", waits, &no, unchanged, true),
         (
             "has its slot",

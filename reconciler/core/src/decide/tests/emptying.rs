@@ -75,33 +75,28 @@ fn returning_pods_are_left_or_end_drain() {
     };
     for marker in [&left, &drained] {
         marked(&mut view, marker);
-        let forced = FleetFacts {
-            force: true,
-            ..fleet()
-        };
-        for (fleet, overdue, reason, confirms) in [
-            (fleet(), false, Reason::Aborting(Abort::PodsComeBack), false),
-            (forced, false, Reason::Draining, false),
-            (forced, true, Reason::Draining, true),
+        for (force, overdue, reason, confirms) in [
+            (false, false, Reason::Aborting(Abort::PodsComeBack), false),
+            (true, false, Reason::Draining, false),
+            (true, true, Reason::Draining, true),
         ] {
-            view.time.drain_overdue = overdue;
-            let decision = decide(&fleet, &view);
+            (view.force, view.time.drain_overdue) = (force, overdue);
+            let decision = decide(&fleet(), &view);
             let confirmed = matches!(decision.effect, Some(Effect::Grant { .. }));
             let evicts = decision.effect == Some(Effect::Evict);
             assert_eq!(
                 evicts,
-                fleet.force && !overdue,
+                force && !overdue,
                 "others go meanwhile, as their budgets allow"
             );
             assert_eq!(
                 (decision.reason, confirmed),
                 (reason, confirms),
-                "force {} {overdue}",
-                fleet.force
+                "force {force} {overdue}"
             );
         }
     }
-    view.time.drain_overdue = false;
+    (view.force, view.time.drain_overdue) = (false, false);
     node(&mut view, |node| node.unschedulable = false);
     view.pods.needed = None;
     assert!(
@@ -112,15 +107,7 @@ fn returning_pods_are_left_or_end_drain() {
 
 #[test]
 fn a_reboot_waits_for_volumes_and_not_for_ever() {
-    let after_force = FleetFacts {
-        force: true,
-        ..fleet()
-    };
-    for (fleet, marker) in [
-        (fleet(), &*CORDONED),
-        (fleet(), &*DRAINED),
-        (after_force, &*CORDONED),
-    ] {
+    for (force, marker) in [(false, &*CORDONED), (false, &*DRAINED), (true, &*CORDONED)] {
         for (what, claims, in_use, overdue, granted) in [
             ("volumes are still attached", true, true, false, false),
             ("they are of pods that stay", false, true, false, true),
@@ -140,9 +127,9 @@ fn a_reboot_waits_for_volumes_and_not_for_ever() {
                         drained: true,
                         ..PodFacts::default()
                     };
-                    view.time.volumes_overdue = overdue;
+                    (view.force, view.time.volumes_overdue) = (force, overdue);
                 });
-            let decision = decide(&fleet, &view);
+            let decision = decide(&fleet(), &view);
             assert_eq!(
                 matches!(decision.effect, Some(Effect::Grant { .. })),
                 granted,

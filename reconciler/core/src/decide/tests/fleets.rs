@@ -129,7 +129,10 @@ impl Fleet {
 
     /// What is known besides.
     fn known(&self, cluster: &Cluster) -> Known {
-        let mut known = Known::default();
+        let mut known = Known {
+            may_force: true,
+            ..Known::default()
+        };
         while !known.prepare_pools(cluster, NOW.parse().unwrap(), &self.policy) {}
         known.note_gates(cluster, |query| {
             GateState::ALL

@@ -143,7 +143,7 @@ fn what_has_begun_is_held_where_it_may_wait() {
     }
     assert!(!Abort::PoolClosed.is_failure());
     let pools = [PoolFacts {
-        goes_on: Starts::Paused,
+        starts: Starts::Paused,
         ..pool(AWAITED)
     }];
     assert_eq!(

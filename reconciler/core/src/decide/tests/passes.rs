@@ -14,7 +14,7 @@ use super::versions::carry_out;
 use crate::decide::{
     Abort, Decision, Effect, Milestone, Reason, fleet as decide_all, node as decide, slots,
 };
-use crate::facts::{BetweenUpdates, NodeView};
+use crate::facts::NodeView;
 use crate::window::Starts;
 
 /// Most passes until a reconciler has done all that it can do by itself.
@@ -237,8 +237,6 @@ proptest! {
             });
             prop_assert!(steered && fleet.starts == Starts::Open);
             prop_assert!(node.update_now || !view.time.young);
-            // Who has its slot has begun.
-            prop_assert!(starts || node.update_now || observed.fleet.between_updates != BetweenUpdates::Pausing);
             let version = view.shadow.unwrap().update().unwrap();
             let halted = |records: &BTreeMap<String, VersionRecord>| {
                 records.get(version).is_some_and(|record| record.is_halted_for(node.variant))
@@ -280,7 +278,6 @@ proptest! {
         free.policy.default_pool.windows = vec![];
         held.policy.default_pool.windows = if held_by == 2 { never() } else { vec![] };
         held.alone = held_by != 2;
-        held.policy.durations.pause = jiff::SignedDuration::from_hours(1000);
         held.policy.durations.min_node_age = jiff::SignedDuration::from_hours(1000);
         let (free_snapshot, held_snapshot) = (free.cluster(), held.cluster());
         let (free, held) = (free.observe(&free_snapshot), held.observe(&held_snapshot));

@@ -106,14 +106,10 @@ fn unavailable_nodes_use_up_the_limit_and_no_slots() {
                 .with_node(|node| node.ready = at >= unavailable)
         });
         let views: Vec<_> = views.collect();
-        let budget = FailureBudget {
-            unproven: None,
-            proven: None,
-        };
         let fleet = FleetFacts {
             default_pool: limited(limit),
             ceiling: u64::MAX,
-            budget,
+            versions: &PROVEN,
             ..without_slots()
         };
         assert_eq!(take_slots(&fleet, &views).taken.len(), taken, "{says}");

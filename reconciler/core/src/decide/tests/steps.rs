@@ -327,16 +327,20 @@ fn a_drain_without_grant_ends_by_deadline() {
         let view = staged()
             .marked_by(&DRAINED)
             .with_node(|node| node.unschedulable = unschedulable);
-        let mut view = NodeView { pods, ..view };
+        let mut view = NodeView {
+            pods,
+            force,
+            ..view
+        };
         view.time.drain_overdue = true;
-        let decision = decide(&FleetFacts { force, ..fleet() }, &view);
+        let decision = decide(&fleet(), &view);
         assert_eq!(
             (decision.reason, next_state(&decision)),
             (reason, next),
             "{says}"
         );
         view.time.drain_overdue = false;
-        let decision = decide(&FleetFacts { force, ..fleet() }, &view);
+        let decision = decide(&fleet(), &view);
         assert!(
             !matches!(decision.reason, Reason::Aborting(_)),
             "in time: {says}"

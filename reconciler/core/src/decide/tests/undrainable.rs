@@ -49,9 +49,9 @@ fn two() -> [NodeView<'static>; 2] {
 
 #[test]
 fn who_cannot_be_emptied_is_passed_over() {
-    let by_force = FleetFacts {
+    let by_force = |view: NodeView<'static>| NodeView {
         force: true,
-        ..without_slots()
+        ..view
     };
     let rows: [(Change, Reason<'_>, &str); 4] = [
         // The deadline will see to it.
@@ -70,7 +70,7 @@ fn who_cannot_be_emptied_is_passed_over() {
         );
         assert_eq!(decide(&without_slots(), &first).reason, reason);
         assert_eq!(
-            taken(&by_force, &[first, second]),
+            taken(&without_slots(), &[first, second].map(by_force)),
             [with_force],
             "{reason:?}, with force"
         );
@@ -95,13 +95,9 @@ fn unknown_pods_hold_the_nodes_place() {
         [0, 1],
         "and one follows"
     );
-    let budget = FailureBudget {
-        unproven: None,
-        proven: None,
-    };
     let two = FleetFacts {
         default_pool: limited(2),
-        budget,
+        threshold: MANY,
         ..without_slots()
     };
     assert_eq!(taken(&two, &[first, second]), ["brs-b"]);
@@ -155,20 +151,15 @@ fn budget_holds_node_back_for_as_long_as_a_drain_may_take() {
         decide(&fleet(), &late.with(blocked).not_ready()).reason,
         Reason::Aborting(Abort::DeadlineExceeded)
     );
-    let cordons = |change: Change, fleet: &FleetFacts<'_>| {
-        decide(fleet, &staged().with(change)).milestone == Some(Milestone::Cordoned)
+    let cordons = |change: Change, force| {
+        let view = NodeView {
+            force,
+            ..staged().with(change)
+        };
+        decide(&fleet(), &view).milestone == Some(Milestone::Cordoned)
     };
-    assert!(cordons(waited, &fleet()), "it is cordoned at once");
-    assert!(
-        cordons(
-            blocked,
-            &FleetFacts {
-                force: true,
-                ..fleet()
-            }
-        ),
-        "its pods will be deleted"
-    );
+    assert!(cordons(waited, false), "it is cordoned at once");
+    assert!(cordons(blocked, true), "its pods will be deleted");
 }
 
 #[test]
@@ -179,14 +170,10 @@ fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
     };
     let [blocked, other] = [failed("DrainBlocked"), failed("DrainTimedOut")];
     let given_up = Reason::Aborting(Abort::DrainBlocked);
-    let by_force = FleetFacts {
-        force: true,
-        ..fleet()
-    };
-    for (says, fleet, failures, first_over, first_left, is_blocked, gives_up) in [
+    for (says, force, failures, first_over, first_left, is_blocked, gives_up) in [
         (
             "a budget blocked its last drain, too",
-            &fleet(),
+            false,
             Some(&blocked),
             true,
             true,
@@ -195,7 +182,7 @@ fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
         ),
         (
             "they have their part of the time",
-            &fleet(),
+            false,
             Some(&blocked),
             false,
             true,
@@ -204,7 +191,7 @@ fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
         ),
         (
             "they are terminating",
-            &fleet(),
+            false,
             Some(&blocked),
             true,
             true,
@@ -213,7 +200,7 @@ fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
         ),
         (
             "they have gone, and a budget blocks others",
-            &fleet(),
+            false,
             Some(&blocked),
             true,
             false,
@@ -222,17 +209,17 @@ fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
         ),
         (
             "its last drain failed on another thing",
-            &fleet(),
+            false,
             Some(&other),
             true,
             true,
             true,
             false,
         ),
-        ("it is the first", &fleet(), None, true, true, true, false),
+        ("it is the first", false, None, true, true, true, false),
         (
             "pods will be deleted",
-            &by_force,
+            true,
             Some(&blocked),
             true,
             true,
@@ -244,10 +231,11 @@ fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
             .marked_by(&CORDONED)
             .with_shadow(|shadow| shadow.spec.last_failure = failures);
         let view = view.with(|view| {
-            view.time.first_over = first_over;
+            (view.force, view.time.first_over) = (force, first_over);
             (view.pods.first_left, view.pods.is_blocked) = (first_left, is_blocked);
         });
-        assert_eq!(decide(fleet, &view).reason == given_up, gives_up, "{says}");
+        let reason = decide(&fleet(), &view).reason;
+        assert_eq!(reason == given_up, gives_up, "{says}");
     }
 }
 
@@ -259,14 +247,11 @@ fn a_drain_ends_at_its_deadline_as_configured() {
         decide(&fleet(), &view).reason,
         Reason::Aborting(Abort::DrainTimedOut)
     );
-    let forced = FleetFacts {
-        force: true,
-        ..fleet()
-    };
-    assert_eq!(decide(&forced, &view).effect, Some(Effect::Delete));
+    view.force = true;
+    assert_eq!(decide(&fleet(), &view).effect, Some(Effect::Delete));
     view.time.drain_overdue = false;
     assert_eq!(
-        decide(&forced, &view).effect,
+        decide(&fleet(), &view).effect,
         Some(Effect::Evict),
         "not before it"
     );
@@ -343,14 +328,10 @@ fn each_pool_has_its_own_successors() {
         .into_iter()
         .flat_map(|name| slot(name, name, 1))
         .collect();
-    let budget = FailureBudget {
-        unproven: None,
-        proven: None,
-    };
     let fleet = FleetFacts {
         pools: &pools,
         slots: &in_use,
-        budget,
+        threshold: MANY,
         ..fleet()
     };
     let views = [
@@ -407,23 +388,6 @@ fn the_pods_of_successors_are_looked_at_ahead() {
         "in the same patch"
     );
 
-    // An update that ends begins the pause between updates: nobody follows in the patch that says so.
-    let paused = FleetFacts {
-        between_updates: BetweenUpdates::PauseIsOver,
-        ..fleet
-    };
-    assert_eq!(taken(&paused, &views), [""; 0]);
-    let next = slots(&paused, &views);
-    assert_eq!(
-        sets(&next.write.unwrap(), Field::Slot("brs-a")),
-        Some(Value::Absent)
-    );
-    assert!(
-        next.queued.contains(&(1, Reason::PausingBetweenUpdates)),
-        "{:?}",
-        next.queued
-    );
-
     let full_of_unavailable = FleetFacts {
         default_pool: limited(0),
         ..without_slots()
@@ -441,7 +405,7 @@ fn a_node_with_too_many_pods_is_emptied_no_further() {
     ] {
         let view = view.with(crowded);
         for force in [false, true] {
-            let decision = decide(&FleetFacts { force, ..fleet() }, &view);
+            let decision = decide(&fleet(), &NodeView { force, ..view });
             assert_eq!(decision.reason, Reason::Aborting(Abort::TooManyPods));
             assert_eq!(next_state(&decision), Some(Idle));
         }

@@ -53,10 +53,6 @@ fn each_variant_has_its_own_canary() {
         named("brs-c", METAL),
         named("brs-d", METAL),
     ];
-    let budget = FailureBudget {
-        unproven: Some(1),
-        proven: Some(2),
-    };
     for (record, begin) in [
         (None, vec![0, 2]),
         (Some(proven(1, &[METAL])), vec![0, 2, 3]),
@@ -66,7 +62,6 @@ fn each_variant_has_its_own_canary() {
             .map(|record| (NEW.to_owned(), record))
             .collect();
         let fleet = FleetFacts {
-            budget,
             default_pool: limited(500),
             versions: &versions,
             ..without_slots()
@@ -211,12 +206,12 @@ fn an_update_goes_on_when_another_variant_is_halted() {
 /// halted for the variant.
 fn in_turn(
     mut record: VersionRecord,
-    budget: FailureBudget,
+    threshold: FailureThreshold,
     variants: impl IntoIterator<Item = Option<&'static str>>,
 ) -> VersionRecord {
     let fell_back = failures("FellBack");
     let fleet = FleetFacts {
-        budget,
+        threshold,
         now: "2026-11-21T05:00:00Z",
         ..fleet()
     };
@@ -232,18 +227,6 @@ fn in_turn(
 #[test]
 fn variants_that_fail_in_turn_are_halted_before_a_failure_is_lost() {
     let both = || proven(1, &[AWS, METAL]);
-    let eight = FailureBudget {
-        unproven: Some(1),
-        proven: Some(8),
-    };
-    let unlimited = FailureBudget {
-        unproven: None,
-        proven: None,
-    };
-    let only_unproven = FailureBudget {
-        unproven: Some(8),
-        proven: None,
-    };
     let acknowledged = VersionRecord {
         acknowledged_at: Some("2026-11-21T04:59:59Z".to_owned()),
         failures: failed(&["x", "y", "z"]).failures,
@@ -251,72 +234,35 @@ fn variants_that_fail_in_turn_are_halted_before_a_failure_is_lost() {
     };
     let turns = |count: usize| [AWS, METAL].into_iter().cycle().take(count);
     let (aws, metal) = ("aws-k8s-1.36", "metal-k8s-1.36");
-    for (what, record, budget, failing, halted) in [
-        (
-            "eight find room",
-            both(),
-            eight,
-            turns(8).collect::<Vec<_>>(),
-            None,
-        ),
+    for (what, record, failing, halted) in [
+        ("MANY find room", both(), turns(8).collect::<Vec<_>>(), None),
         (
             "the ninth does not",
             both(),
-            eight,
             turns(9).collect(),
             Some(&[aws, metal][..]),
         ),
-        (
-            "those of one variant",
-            both(),
-            eight,
-            vec![AWS; 8],
-            Some(&[aws]),
-        ),
-        (
-            "nobody wants a halt",
-            both(),
-            unlimited,
-            turns(200).collect(),
-            None,
-        ),
-        (
-            "one has no budget",
-            proven(1, &[AWS]),
-            only_unproven,
-            turns(15).collect(),
-            None,
-        ),
-        (
-            "the other has spent it",
-            proven(1, &[AWS]),
-            only_unproven,
-            turns(16).collect(),
-            Some(&[metal]),
-        ),
+        ("those of one variant", both(), vec![AWS; 8], Some(&[aws])),
         (
             "what was acknowledged goes first",
             acknowledged.clone(),
-            eight,
             turns(8).collect(),
             None,
         ),
         (
             "and then nothing may",
             acknowledged,
-            eight,
             turns(9).collect(),
             Some(&[aws, metal]),
         ),
         (
             "an unknown variant may be any",
             both(),
-            eight,
             turns(8).chain([None]).collect(),
             Some(&[]),
         ),
     ] {
-        let record = in_turn(record, budget, failing);
+        let record = in_turn(record, MANY, failing);
         assert_eq!(
             record.halted.map(|halt| halt.variants),
             halted.map(strings),
@@ -325,7 +271,7 @@ fn variants_that_fail_in_turn_are_halted_before_a_failure_is_lost() {
         assert!(record.failures.len() <= 8, "{what}");
     }
     // Failures of a variant that is halted make room for those of others, which may still be needed.
-    let one = in_turn(both(), eight, [METAL].into_iter().chain([AWS; 20]));
+    let one = in_turn(both(), MANY, [METAL].into_iter().chain([AWS; 20]));
     assert_eq!(one.halted.unwrap().variants, [aws]);
     assert_eq!(one.failures[0].variant.as_deref(), METAL);
 }

@@ -134,11 +134,10 @@ fn the_first_failure_halts_a_new_version() {
 
 #[test]
 fn which_failures_count() {
-    let budget = FailureBudget {
-        unproven: None,
-        proven: Some(2),
+    let fleet = FleetFacts {
+        threshold: MANY,
+        ..fleet()
     };
-    let fleet = FleetFacts { budget, ..fleet() };
     // Of the others, an agent can say so, and nobody else has seen it.
     let seen_by_others = ["FellBack", "FellBackDeactivated", "NotReady"];
     for &reason in Abort::WORDS {
@@ -172,26 +171,6 @@ fn a_proven_version_needs_two_failed_nodes() {
     let five = after(proven(&["a", "b", "c", "d"]));
     let latest = "it failed on n (FellBack), d (FellBack), c (FellBack), 2 more";
     assert_eq!(five.halted.unwrap().reason, latest);
-}
-
-#[test]
-fn nothing_is_halted_without_a_budget() {
-    let fell_back = failures("FellBack");
-    let fleet = FleetFacts {
-        budget: FailureBudget {
-            unproven: None,
-            proven: None,
-        },
-        ..fleet()
-    };
-    let many = failed(&["a", "b", "c", "d", "e", "f", "g", "h"]);
-    let record = record(&fleet, Some(many), &[over(Some(&fell_back))]).unwrap();
-    assert_eq!(
-        names(&record),
-        ["b", "c", "d", "e", "f", "g", "h", "n"],
-        "the last eight"
-    );
-    assert_eq!(record.halted, None);
 }
 
 #[test]

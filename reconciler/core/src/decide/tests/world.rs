@@ -8,7 +8,9 @@ pub(super) use State::{
     ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate,
 };
 pub(super) use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-pub(super) use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
+pub(super) use brupop_api::fleet::{
+    AcknowledgedHalt, FailureThreshold, Halt, NodeFailure, Slot, VersionRecord,
+};
 pub(super) use brupop_api::shadow::LastFailure;
 pub(super) use brupop_api::{Field, Marker, Problem, State, Value, Write};
 pub(super) use serde_json::json;
@@ -21,10 +23,8 @@ pub(super) use crate::decide::{
 };
 pub(super) use crate::decide::{fleet as decide_all, node as decide, slots};
 pub(super) use crate::facts::{
-    BetweenUpdates, FleetFacts, NodeFacts, NodeView, Observed, PodFacts, PoolFacts, Steering,
-    TimeFacts,
+    FleetFacts, NodeFacts, NodeView, Observed, PodFacts, PoolFacts, Steering, TimeFacts,
 };
-pub(super) use crate::rules::FailureBudget;
 pub(super) use crate::tests::world::{NEW, OLD};
 pub(super) use crate::times::Ahead;
 pub(super) use crate::window::{Starts, Until};
@@ -70,6 +70,21 @@ pub(super) fn marker(attempt: u64, drained: bool) -> Marker {
 pub(super) static CORDONED: LazyLock<Marker> = LazyLock::new(|| marker(1, false));
 pub(super) static DRAINED: LazyLock<Marker> = LazyLock::new(|| marker(1, true));
 
+/// Enough failures for tests that are not about halts.
+pub(super) const MANY: FailureThreshold = FailureThreshold {
+    unproven: 8,
+    proven: 8,
+};
+
+/// A ledger in which a node has reached the version.
+pub(super) static PROVEN: LazyLock<BTreeMap<String, VersionRecord>> = LazyLock::new(|| {
+    let record = VersionRecord {
+        succeeded: 1,
+        ..VersionRecord::default()
+    };
+    BTreeMap::from([(NEW.to_owned(), record)])
+});
+
 /// A default pool with this limit. Facts borrow from it, and tests are short.
 pub(super) fn limited(limit: u64) -> &'static PoolFacts<'static> {
     Box::leak(Box::new(PoolFacts {
@@ -83,7 +98,6 @@ pub(super) fn outside() -> &'static PoolFacts<'static> {
     let starts = Starts::OutsideWindow(Until::Unknown);
     Box::leak(Box::new(PoolFacts {
         starts,
-        goes_on: starts,
         ..PoolFacts::DEFAULT
     }))
 }

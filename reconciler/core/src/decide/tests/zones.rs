@@ -26,16 +26,12 @@ fn chosen(
     views: &[NodeView<'_>],
 ) -> (Vec<String>, Vec<(String, String)>) {
     let pools = [pool("db"), pool("web")];
-    let budget = FailureBudget {
-        unproven: None,
-        proven: None,
-    };
     let fleet = FleetFacts {
         slots: held,
         pools: &pools,
         ceiling: 9,
         default_pool: limited(9),
-        budget,
+        threshold: MANY,
         ..fleet()
     };
     let chosen = slots(&fleet, views);

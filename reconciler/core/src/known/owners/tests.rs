@@ -6,7 +6,7 @@ mod default_pool;
 use super::*;
 use crate::cluster::Watched;
 use crate::observe::pools_at;
-use crate::policy::{Durations, USUAL};
+use crate::policy::USUAL;
 use crate::pool::Pool;
 use crate::rules::{Limit, StepDurations};
 use crate::tests::world::{NOW, at, known, labels, node as a_node, pool as a_pool, read};
@@ -226,51 +226,6 @@ fn only_another_spec_is_looked_at_anew() {
 }
 
 #[test]
-fn a_pool_whose_windows_are_all_too_short_says_so() {
-    let starts = |windows: Value, remaining: SignedDuration| {
-        let mut cluster = Cluster::default();
-        a_pool("a", json!({"windows": windows})).put(&mut cluster);
-        let now = at("2026-11-21T02:00:00Z");
-        let durations = Durations {
-            min_remaining: remaining,
-            ..Durations::default()
-        };
-        let policy = Policy {
-            durations,
-            ..Policy::default()
-        };
-        let known = Known::of(&cluster, now, &policy);
-        let pools = pools_at(&cluster, &known, &policy, now);
-        match pools.all[0].starts {
-            Starts::Invalid(why) => Err(why.to_owned()),
-            starts => Ok(starts == Starts::Open),
-        }
-    };
-    let window = |schedule: &str| json!({"schedule": schedule, "duration": "1h"});
-    let nightly = || json!([window("0 2 * * *")]);
-    let hour = SignedDuration::from_hours(1);
-    let more = hour + SignedDuration::from_secs(1);
-    assert_eq!(starts(nightly(), hour), Ok(true));
-    let why = starts(nightly(), more).unwrap_err();
-    assert!(
-        why.contains("SCHEDULER_MIN_REMAINING_SECONDS") && why.contains("3601"),
-        "{why}"
-    );
-    assert_eq!(
-        starts(json!([window("0 2,3 * * *")]), more),
-        Ok(true),
-        "together they last for two hours"
-    );
-    let saturdays = json!([window("0 4 * * *"), window("0 5 * * SAT")]);
-    assert_eq!(
-        starts(saturdays, more),
-        Ok(false),
-        "the one of Saturday does, at four"
-    );
-    assert_eq!(starts(json!([]), more), Ok(true));
-}
-
-#[test]
 fn a_pool_says_the_same_whatever_its_status_and_generation() {
     let read = |path: &str, value: Value| -> Item<Pool> {
         let mut pool = json!({"metadata": {"name": "a", "uid": "u", "generation": 1},
@@ -358,7 +313,7 @@ fn a_pool_says_whether_pods_that_ask_for_it_are_respected() {
         vec![a_pool("a", json!({"drain": drain}))]
     };
     for (pools, respects) in [
-        (vec![], true),
+        (vec![], false),
         (drain(None), false),
         (drain(Some(false)), false),
         (drain(Some(true)), true),
@@ -368,12 +323,7 @@ fn a_pool_says_whether_pods_that_ask_for_it_are_respected() {
         cluster.replace(drain(Some(true)));
         let mut known = known(&cluster);
         cluster.replace(pools);
-        let respecting =
-            Rules::of_settings(Limit::default(), vec![], StepDurations::default(), true);
-        let policy = Policy {
-            default_pool: respecting,
-            ..Policy::default()
-        };
+        let policy = Policy::default();
         known.prepare_pools(&cluster, Timestamp::UNIX_EPOCH, &policy);
         let rules = RulesByOwner::new(&cluster, &policy).of(known.owner("brs-n"));
         assert_eq!(rules.respect_do_not_disrupt, respects);

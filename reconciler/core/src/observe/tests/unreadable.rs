@@ -39,8 +39,7 @@ fn begins(a: Value, b: Value, of_pool: Option<Value>) -> bool {
         drains: with_drains(["brs-b"]).drains,
         ..known(&cluster)
     };
-    let default_pool =
-        Rules::of_settings(Limit::Unlimited, vec![], StepDurations::default(), false);
+    let default_pool = Rules::of_settings(Limit::Unlimited, vec![], StepDurations::default());
     let policy = Policy {
         default_pool,
         ..policy()

@@ -175,6 +175,18 @@ pub(super) fn unanswered_gate<'q>(
     ))
 }
 
+/// That it wants what the reconciler may not do.
+pub(super) fn without_force(pool: &PoolFacts<'_>) -> Option<DesiredCondition> {
+    pool.rules.filter(|rules| rules.wants_force)?;
+    Some(DesiredCondition::of(
+        READY,
+        ConditionStatus::False,
+        "ForceNotGranted",
+        "spec.drain.onTimeout is Force, but the reconciler may not delete pods, so it counts as Abort; add the component \
+         force-drain, or write Abort",
+    ))
+}
+
 pub(super) fn accepted(pool: &PoolFacts<'_>) -> DesiredCondition {
     match pool.starts {
         Starts::Invalid(why) => {

@@ -10,6 +10,7 @@ mod stalls;
 use super::*;
 use crate::cluster::{Cluster, Watched as _};
 use crate::decide;
+use crate::known::Known;
 use crate::policy::Policy;
 use crate::pool::Pool;
 use crate::tests::world::{
@@ -75,7 +76,9 @@ fn status_of(
     let policy = Policy::default();
     let observed = observe_knowing(cluster, &known(cluster), &policy, NOW);
     let decided = decide::fleet(&observed);
-    pools(&observed, &decided.nodes, unanswered).pop().unwrap()
+    pools(&observed, &decided.nodes, unanswered, false)
+        .pop()
+        .unwrap()
 }
 
 /// Status and reason of each condition.
@@ -123,6 +126,30 @@ fn a_pool_counts_its_nodes() {
             "Stalled=False/NotStalled"
         ]
     );
+}
+
+#[test]
+fn force_without_the_right_counts_as_abort_and_is_told() {
+    let (ready, not_ready) = ("Ready=True/InForce", "Ready=False/ForceNotGranted");
+    for (on_timeout, may_force, force, told) in [
+        ("Abort", true, false, ready),
+        ("Force", false, false, not_ready),
+        ("Force", true, true, ready),
+    ] {
+        let mut cluster = of_pool(json!({"drain": {"onTimeout": on_timeout}}));
+        join(&mut cluster, "n", OLD, Some(NEW), false);
+        put_ledger(&mut cluster, json!({}), json!({}));
+        let known = Known {
+            may_force,
+            ..known(&cluster)
+        };
+        let policy = Policy::default();
+        let observed = observe_knowing(&cluster, &known, &policy, NOW);
+        let decided = decide::fleet(&observed);
+        let status = pools(&observed, &decided.nodes, |_| None, may_force).pop();
+        assert_eq!(observed.views[0].force, force, "{on_timeout} {may_force}");
+        assert_eq!(words(&status.unwrap())[3], told, "{on_timeout} {may_force}");
+    }
 }
 
 /// A release is no change of a pool, so waiting for the pool is not waiting for the release.

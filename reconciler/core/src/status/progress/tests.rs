@@ -87,7 +87,7 @@ fn updated(hosts: &[Host], versions: &Value, ledger: Value) -> (String, [u64; 6]
         ..
     } = progress.counts;
     let condition = progress.updated_condition("no node is opted in");
-    let of_pool = super::super::pools(&observed, &decisions, |_| None)
+    let of_pool = super::super::pools(&observed, &decisions, |_| None, false)
         .pop()
         .unwrap();
     let said = &of_pool.patch(&cluster.pools["web"], NOW)["status"]["conditions"][2];

@@ -168,6 +168,10 @@ fn fleets(bed: &Bed) -> Vec<Row> {
             "a fleet without a ceiling",
             json!({"maxUnavailable": "100%"}),
         ),
+        with(
+            "a fleet that more may fail of",
+            json!({"failureThreshold": {"proven": 8}}),
+        ),
         change("the fleet let go", json!({"paused": false})),
         change("a halt lifted", json!({"acknowledgedHalts": halts})),
         by(

@@ -83,17 +83,15 @@ pub(super) fn policy(dice: &mut Dice<'_>) -> Policy {
         workloads: seconds(dice.one_of(&[600, 0])),
     };
     Policy {
-        default_pool: Rules::of_settings(limit, windows, steps, false),
+        default_pool: Rules::of_settings(limit, windows, steps),
         durations: Durations {
             stage: seconds(3600),
             reboot: seconds(1800),
             settle: seconds(600),
             back_off_base: seconds(120),
             min_node_age: seconds(dice.one_of(&[0, 300])),
-            pause: seconds(dice.one_of(&[0, 60])),
             ..Durations::default()
         },
-        force: dice.rarely(4),
         ..Policy::default()
     }
 }
@@ -191,7 +189,8 @@ pub(super) fn pools(dice: &mut Dice<'_>) -> Vec<Value> {
                 "freezes": if dice.rarely(6) { vec![freeze] } else { vec![] },
                 "versions": {"below": below, "minAge": dice.one_of(&["0s", "0s", "1h"])},
                 "topology": {"mode": dice.one_of(&["OneAtATime", "Spread"])},
-                "drain": {"timeout": dice.one_of(&["15m", "1s"]), "loadBalancerDelay": dice.one_of(&["0s", "1h"])},
+                "drain": {"timeout": dice.one_of(&["15m", "1s"]), "onTimeout": dice.one_of(&["Abort", "Force"]),
+                    "loadBalancerDelay": dice.one_of(&["0s", "1h"])},
                 "verify": {"readyFor": dice.one_of(&["1m", "2h"]), "workloadsTimeout": dice.one_of(&["15m", "0s"])},
                 "dependsOn": if dice.rarely(4) { vec![json!({"pool": format!("p{}", 1 - nth), "soak": soak})] } else { vec![] },
                 "gates": dice.one_of(&[&[][..], &[], &[], &[], &["Open"], &["Open", "Closed"], &["Unknown"]])
