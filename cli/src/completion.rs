@@ -203,11 +203,8 @@ async fn named(server: &OperatorApi, names: &Next) -> Option<Vec<String>> {
             pools.iter().map(kube::ResourceExt::name_any).collect()
         }
         Next::HaltedVersions => {
-            let versions = server.fleet_object().await.ok()?.object.status?.versions;
-            let halted = versions
-                .into_iter()
-                .filter(|(_, record)| record.halted.is_some());
-            halted.map(|(version, _)| version).collect()
+            let status = server.fleet_object().await.ok()?.object.status?;
+            status.halted_versions.unwrap_or_default()
         }
         Next::Words(_) | Next::Files | Next::Anything => return None,
     };
@@ -261,7 +258,7 @@ mod tests {
             ("pause", Next::Nodes),
             ("update-now --cancel", Next::Nodes),
             ("retry", Next::FailedNodes),
-            ("resume-version", Next::HaltedVersions),
+            ("resume --version", Next::HaltedVersions),
             ("status --kubeconfig", Next::Files),
             ("--kubeconfig=f pause", Next::Nodes),
             ("status --context", Next::Anything),

@@ -1,7 +1,6 @@
 //! Tables and properties of the decisions. The model checker holds the whole protocol; here stands what each
 //! view leads to.
 
-mod acknowledged;
 mod begin;
 mod canaries;
 mod control_plane;
@@ -14,7 +13,6 @@ mod gates;
 mod given_up;
 mod going_back;
 mod leading;
-mod lifting;
 mod limits;
 mod objects;
 mod opt_in;
@@ -23,6 +21,7 @@ mod passes;
 mod pool_changes;
 mod properties;
 mod records;
+mod resumed;
 mod slot_writes;
 mod soak;
 mod steps;

@@ -73,8 +73,8 @@ pub struct NodeFacts<'a> {
     pub boot_id: &'a str,
     /// The Bottlerocket version in `status.nodeInfo.osImage`.
     pub version: Option<&'a str>,
-    /// And the variant.
-    pub variant: Option<&'a str>,
+    /// And the variant, or [`UNKNOWN_VARIANT`](brupop_api::names::UNKNOWN_VARIANT).
+    pub variant: &'a str,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
     /// Is it a node of the control plane? Of these at most one is out of service at a time.
@@ -285,7 +285,7 @@ impl NodeFacts<'static> {
         ready: true,
         boot_id: "boot-1",
         version: Some("1.0.0"),
-        variant: None,
+        variant: "aws-k8s-1.36",
         unschedulable: false,
         control_plane: false,
         volumes_in_use: false,
