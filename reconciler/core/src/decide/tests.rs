@@ -88,10 +88,10 @@ fn slot_of(write: &Write<'_>, shadow: &str) -> Option<Slot> {
     }
 }
 
-/// The record of this version, of the fleet or of a pool, that a write of the ledger notes.
-fn record_of(write: &Write<'_>, field: Field<'_>) -> Option<VersionRecord> {
-    match sets(write, field) {
-        Some(Value::VersionRecord(record)) => Some(record),
+/// The records that a write of the ledger leaves.
+fn records_of(write: &Write<'_>) -> Option<Vec<VersionRecord>> {
+    match sets(write, Field::Versions) {
+        Some(Value::Versions(records)) => Some(records.into_owned()),
         _ => None,
     }
 }

@@ -93,7 +93,7 @@ fn a_given_up_update_returns_its_slot() {
     let freed = slots(&fleet(), &[view]).write.unwrap();
     assert_eq!(sets(&freed, Field::Slot(SHADOW)), Some(Value::Absent));
     assert_eq!(
-        sets(&freed, Field::VersionRecord(NEW)),
+        sets(&freed, Field::Versions),
         None,
         "neither a success nor a corroborated failure"
     );

@@ -3,6 +3,7 @@
 use brupop_api::fleet::BottlerocketFleet;
 use brupop_apply::apply;
 
+use super::versions::known;
 use super::world::*;
 use super::zones;
 use crate::decide::slots::{self, slots as take_slots};
@@ -65,23 +66,17 @@ fn slots_are_taken_only_on_what_was_read() {
     }
 }
 
-/// A record is set on the record that was read.
+/// The records are set on those that were read.
 #[test]
 fn records_are_tested_as_they_were_read() {
-    let record = VersionRecord {
-        succeeded: 3,
-        ..VersionRecord::default()
-    };
-    let versions = BTreeMap::from([(NEW.to_owned(), record.clone())]);
+    let versions = [known()];
     let fleet = FleetFacts {
         versions: &versions,
         ..without_slots()
     };
-    let other = "1.21.0";
     for (field, expected) in [
-        (Field::VersionRecord(NEW), Value::VersionRecord(record)),
-        (Field::VersionRecord(other), Value::Absent),
-        (Field::Seen(NEW), Value::Absent),
+        (Field::Versions, Value::Versions((&versions).into())),
+        (Field::DonePools, Value::DonePools((&[]).into())),
     ] {
         let tests = writes::ledger_tests(&fleet, &[(field, Value::Absent)]);
         assert!(tests.contains(&(field, expected)), "{field:?}: {tests:?}");

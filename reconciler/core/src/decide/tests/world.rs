@@ -8,14 +8,14 @@ pub(super) use State::{
     ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate,
 };
 pub(super) use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-pub(super) use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
+pub(super) use brupop_api::fleet::{NodeFailure, ResumedVersion, Slot, VersionRecord};
 pub(super) use brupop_api::shadow::Failures;
 pub(super) use brupop_api::{Field, Marker, Problem, State, Value, Write};
 pub(super) use serde_json::json;
 pub(super) use std::collections::BTreeMap;
 pub(super) use std::sync::LazyLock;
 
-pub(super) use super::{failures_of, marker_of, next_state, record_of, sets, slot_of, write};
+pub(super) use super::{failures_of, marker_of, next_state, records_of, sets, slot_of, write};
 pub(super) use crate::decide::{Abort, Decision, Effect, LimitScope, Milestone, Reason, UsedUp};
 pub(super) use crate::decide::{fleet as decide_all, node as decide, slots};
 pub(super) use crate::facts::{
@@ -33,7 +33,6 @@ pub(super) const SHADOW: &str = "brs-n";
 pub(super) const UID: &str = "shadow-uid";
 
 pub(super) static NO_SLOTS: BTreeMap<String, Slot> = BTreeMap::new();
-pub(super) static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new();
 pub(super) static SLOT: LazyLock<BTreeMap<String, Slot>> = LazyLock::new(|| slot(SHADOW, UID, 1));
 
 pub(super) fn slot(shadow: &str, uid: &str, attempt: u64) -> BTreeMap<String, Slot> {
