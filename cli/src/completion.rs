@@ -271,8 +271,7 @@ mod tests {
         };
         let commands = next("", "");
         assert!(
-            commands.contains(&"resume-version".to_owned())
-                && !commands.contains(&"__complete".to_owned())
+            commands.contains(&"resume".to_owned()) && !commands.contains(&"__complete".to_owned())
         );
         assert_eq!(next("status -o", ""), ["table", "json", "yaml"]);
         let options = next("pause", "--");
@@ -296,10 +295,8 @@ mod tests {
 
     #[tokio::test]
     async fn only_words_of_their_type_are_offered() {
-        let halted = json!({"halted": {"at": "2026-11-21T03:00:00Z", "reason": "r"}});
-        let versions = json!({"$(touch x)": halted, "1.20.0": halted, "1.21.0": {"succeeded": 1}});
-        let fleet =
-            json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": versions}});
+        let halted = json!(["$(touch x)", "1.20.0"]);
+        let fleet = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"haltedVersions": halted}});
         let says = |reason: &str| {
             json!([{"type": "Progressing", "status": "False", "reason": reason, "message": "m",
             "lastTransitionTime": "2026-11-21T03:00:00Z"}])

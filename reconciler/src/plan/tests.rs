@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-use brupop_api::fleet::{Halt, Slot, VersionRecord};
+use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::printable::is_printable;
 
 use super::*;
@@ -142,16 +142,11 @@ fn rows_say_who_runs_starts_and_waits() {
 fn a_plan_is_printable_whatever_agents_say() {
     const HOSTILE: &str = "1.0.0\u{1b}[2J\nnode-9  1.20.0\u{9b}\u{202e}";
     let (slots, long) = (BTreeMap::new(), HOSTILE.repeat(200));
-    let halted = Some(Halt {
-        at: String::new(),
-        reason: HOSTILE.to_owned(),
-        ..Halt::default()
-    });
-    let record = VersionRecord {
-        halted,
+    let versions = [VersionRecord {
+        version: HOSTILE.to_owned(),
+        halted_at: Some(HOSTILE.to_owned()),
         ..VersionRecord::default()
-    };
-    let versions = BTreeMap::from([(HOSTILE.to_owned(), record)]);
+    }];
     let mut lies = node("brs-a", false);
     let status = &mut lies.shadow.as_mut().unwrap().status;
     (status.current_version, status.target_version) = (Some(HOSTILE), Some(long.as_str()));

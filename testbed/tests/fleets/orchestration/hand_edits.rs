@@ -21,7 +21,10 @@ async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
     .await?;
     let mut audit = fleet.control_plane.audit().from_now();
     for (object, patch) in [
-        ("brf/fleet", r#"{"status":{"halted":"x","limit":7}}"#),
+        (
+            "brf/fleet",
+            r#"{"status":{"haltedVersions":["1.0.0"],"limit":7}}"#,
+        ),
         // Server-side apply removes no condition that another manager has put there.
         (
             "brs/brs-node-0",
@@ -43,7 +46,7 @@ async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
     }
     fleet
         .until_ledger("what does not belong there is gone", |status| {
-            status.halted.is_none() && status.limit == Some(SLOTS_MAX)
+            status.halted_versions.is_none() && status.limit == Some(SLOTS_MAX)
         })
         .await?;
     fleet

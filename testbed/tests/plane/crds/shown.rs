@@ -54,7 +54,7 @@ pub async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<(
     raw::request(&client, Method::PUT, &format!("{path}/status"), &shadow).await?;
     let (path, mut fleet) = objects.make(FleetSpec, &json!({"paused": true})).await?;
     fleet["status"] = json!({
-        "limit": 4, "counts": {"nodes": 9, "inUse": 2, "updated": 6, "pending": 1, "notOffered": 5, "notOptedIn": 3}, "halted": "1.20.1",
+        "limit": 4, "counts": {"nodes": 9, "inUse": 2, "updated": 6, "pending": 1, "notOffered": 5, "notOptedIn": 3}, "haltedVersions": ["1.20.1", "1.21.0"],
     });
     raw::request(&client, Method::PUT, &format!("{path}/status"), &fleet).await?;
     let expected = [
@@ -71,7 +71,7 @@ pub async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<(
         (
             "get brf fleet -n object-2002",
             "NAME|NODES|LIMIT|IN USE|UPDATED|PENDING|NOT OFFERED|HALTED|PAUSED|ENFORCED|OTHER OPERATOR|AGE",
-            "fleet|9|4|2|6|1|5|1.20.1|true",
+            "fleet|9|4|2|6|1|5|["1.20.1","1.21.0"]|true",
         ),
     ];
     for (command, head, line) in expected {

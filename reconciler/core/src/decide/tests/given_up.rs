@@ -56,7 +56,7 @@ fn an_update_is_given_up_for_a_reason() {
             &unclaimed,
         ),
         ("fell back", fell_back, Abort::FellBack, &spent),
-        // A person may lift such a halt at once. But no word of an agent may hide a bad release.
+        // A person may resume the version at once. But no word of an agent may hide a bad release.
         (
             "so it said",
             says(fell_back, Problem::NotNextToBoot),
