@@ -134,7 +134,11 @@ pub struct BottlerocketFleetStatus {
     pub counts: Option<Counts>,
     /// The versions that are halted for a variant; `versions` says for which.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<Version>>", length(max = crate::crds::VERSION_RECORDS_MAX))]
+    #[schemars(
+        with = "Option<Vec<Version>>",
+        length(max = crate::crds::VERSION_RECORDS_MAX),
+        extend("x-kubernetes-list-type" = "atomic")
+    )]
     pub halted_versions: Option<Vec<String>>,
     /// The generation of the spec that `limit`, `counts`, `haltedVersions` and the conditions are about.
     #[serde(default, skip_serializing_if = "Option::is_none")]

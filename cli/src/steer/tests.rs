@@ -101,14 +101,6 @@ fn what_is_said_can_be_pasted_for_this_namespace() {
         let says = update_now(&node, namespace).says;
         assert!(says.contains(command), "{says}");
     }
-    let no_room = NotSteered::NoRoom {
-        namespace: "ns".to_owned(),
-    }
-    .to_string();
-    assert!(
-        no_room.contains("`kubectl edit brf fleet -n ns`"),
-        "{no_room}"
-    );
 }
 
 #[test]

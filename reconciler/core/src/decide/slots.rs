@@ -178,7 +178,7 @@ fn choose<'a>(
         if let Some(release) = release_of(&views[index]) {
             let refused = if !canaries.take(versions, release) {
                 Some(Reason::VersionUnproven(release.0))
-            } else if !versions.has_room(release) {
+            } else if views[index].pods.known && !versions.has_room(release) {
                 Some(Reason::TooManyVersionsHalted)
             } else {
                 None

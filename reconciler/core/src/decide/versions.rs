@@ -279,20 +279,20 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
 
     /// Counts a failure of this node.
     fn failed(&mut self, release: Release<'_>, node: &str, reason: &str) {
-        let (now, resumed) = (self.fleet.now, self.fleet);
+        let fleet = self.fleet;
         let Some(record) = self.record_mut(release) else {
             return;
         };
         record.failures.retain(|failure| failure.node != node);
         record.failures.push(NodeFailure {
             node: node.to_owned(),
-            at: now.to_owned(),
+            at: fleet.now.to_owned(),
             reason: reason.to_owned(),
         });
         let surplus = record.failures.len().saturating_sub(FAILED_NODES_MAX);
         record.failures.drain(..surplus);
         if record.halted_at.is_some() {
-            record.halted_at = Some(halt_time(&resumed, record));
+            record.halted_at = Some(halt_time(&fleet, record));
         }
     }
 
