@@ -130,16 +130,7 @@ fn next_attempt(shadow: &ShadowFacts<'_>) -> u64 {
 
 /// The version to which a slot taken now would let this node be updated.
 pub(crate) fn version_for<'a>(view: &NodeView<'a>) -> Option<&'a str> {
-    let shadow = view.shadow?;
-    match shadow.spec.state {
-        State::Idle => shadow.update(),
-        _ => shadow.spec.version,
-    }
-}
-
-/// The same, with the node's variant.
-pub(super) fn release_of<'a>(view: &NodeView<'a>) -> Option<Release<'a>> {
-    Some((version_for(view)?, view.node?.variant))
+    Some(view.release()?.0)
 }
 
 /// Which nodes (by index) get the room there is, which wait and why, and whose pods must be checked first.
@@ -175,7 +166,7 @@ fn choose<'a>(
         |view, version| !versions.halts(view, version),
     );
     while let Some(index) = candidates.next_of(|place| room.has(place)) {
-        if let Some(release) = release_of(&views[index]) {
+        if let Some(release) = views[index].release() {
             let refused = if !canaries.take(versions, release) {
                 Some(Reason::VersionUnproven(release.0))
             } else if views[index].pods.known && !versions.has_room(release) {

@@ -15,7 +15,6 @@ use jiff::SignedDuration;
 use super::Abort;
 use super::boot::has_begun_reboot;
 use super::order::{self, Survey};
-use super::slots::release_of;
 use crate::facts::{FleetFacts, NamedSlot, NodeView, Release};
 use crate::times;
 
@@ -127,8 +126,9 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             slot.version.as_ref() == Some(&record.version)
                 && slot.variant.as_ref() == Some(&record.variant)
         };
-        let wants = |view| {
-            release_of(view).is_some_and(|(version, variant)| record.is_of(version, variant))
+        let wants = |view: &NodeView<'_>| {
+            let release = view.release();
+            release.is_some_and(|(version, variant)| record.is_of(version, variant))
         };
         record.halted_at.is_some()
             || self.fleet.slots.values().any(in_slot)
@@ -336,7 +336,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
     pub(super) fn note_for_pools(&mut self, survey: &Survey<'a>) {
         for release in super::age::reported(&self.fleet, self.views) {
             let now = self.fleet.now.to_owned();
-            let is_wanted = || (self.views.iter()).any(|view| release_of(view) == Some(release));
+            let is_wanted = || (self.views.iter()).any(|view| view.release() == Some(release));
             // Only what a node wants makes others go: what nodes run could take turns for ever.
             let has_room = self.records.len() < VERSION_RECORDS_MAX
                 || self.record(release).is_some()

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use brupop_api::Marker;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
+use brupop_api::{Marker, State};
 use jiff::Timestamp;
 
-use super::FleetFacts;
+use super::{FleetFacts, Release};
 use crate::objects::Words;
 use crate::workloads::Evicted;
 
@@ -228,6 +228,16 @@ impl<'a> NodeView<'a> {
     /// Is this slot, which has the shadow's name, for this very shadow?
     pub(crate) fn holds(&self, slot: &Slot) -> bool {
         self.shadow.is_some_and(|shadow| shadow.uid == slot.uid)
+    }
+
+    /// The version to which a slot taken now would let this node be updated, and its variant.
+    pub(crate) fn release(&self) -> Option<Release<'a>> {
+        let shadow = self.shadow?;
+        let version = match shadow.spec.state {
+            State::Idle => shadow.update(),
+            _ => shadow.spec.version,
+        };
+        Some((version?, self.node?.variant))
     }
 
     /// Whether a person has ended the back-off after the last failure. That is so until an attempt fails again.

@@ -71,7 +71,7 @@ pub async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<(
         (
             "get brf fleet -n object-2002",
             "NAME|NODES|LIMIT|IN USE|UPDATED|PENDING|NOT OFFERED|HALTED|PAUSED|ENFORCED|OTHER OPERATOR|AGE",
-            "fleet|9|4|2|6|1|5|["1.20.1","1.21.0"]|true",
+            r#"fleet|9|4|2|6|1|5|["1.20.1","1.21.0"]|true"#,
         ),
     ];
     for (command, head, line) in expected {
