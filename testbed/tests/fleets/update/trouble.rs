@@ -119,12 +119,12 @@ async fn halted(fleet: &Fleet, earlier: &str) -> Result<(String, String)> {
     let ledger = fleet.ledger();
     let told = await_until(format!("a halt after {earlier:?}"), async || {
         let status = ledger.get("fleet").await.ok()?.status?;
+        let (at, halted) = (status.record(NEW).halted_at?, status.halted_versions);
         let condition = status
             .conditions
             .into_iter()
             .find(|condition| condition.type_ == "Halted")?;
-        let at = status.record(NEW).halted_at?;
-        let is_told = status.halted_versions == Some(vec![NEW.to_owned()])
+        let is_told = halted == Some(vec![NEW.to_owned()])
             && condition.reason == "FailureBudgetSpent"
             && condition.message.contains(&at);
         (at.as_str() > earlier && status.slots.is_empty() && is_told)
