@@ -103,20 +103,19 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
     /// neither halted, nor in a slot, nor of what a node wants.
     fn record_mut(&mut self, (version, variant): Release<'_>) -> Option<&mut VersionRecord> {
         let known = |record: &VersionRecord| record.is_of(version, variant);
-        let at = match self.records.iter().position(known) {
-            Some(at) => at,
-            None => {
-                if self.records.len() >= VERSION_RECORDS_MAX {
-                    let oldest = self.records.iter().position(|it| !self.is_needed(it))?;
-                    self.records.to_mut().remove(oldest);
-                }
-                self.records.to_mut().push(VersionRecord {
-                    version: version.to_owned(),
-                    variant: variant.to_owned(),
-                    ..VersionRecord::default()
-                });
-                self.records.len() - 1
+        let at = if let Some(at) = self.records.iter().position(known) {
+            at
+        } else {
+            if self.records.len() >= VERSION_RECORDS_MAX {
+                let oldest = self.records.iter().position(|it| !self.is_needed(it))?;
+                self.records.to_mut().remove(oldest);
             }
+            self.records.to_mut().push(VersionRecord {
+                version: version.to_owned(),
+                variant: variant.to_owned(),
+                ..VersionRecord::default()
+            });
+            self.records.len() - 1
         };
         self.records.to_mut().get_mut(at)
     }
@@ -336,7 +335,11 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
     pub(super) fn note_for_pools(&mut self, survey: &Survey<'a>) {
         for release in super::age::reported(&self.fleet, self.views) {
             let now = self.fleet.now.to_owned();
-            let is_wanted = || (self.views.iter()).any(|view| view.release() == Some(release));
+            let is_wanted = || {
+                self.views
+                    .iter()
+                    .any(|view| view.release() == Some(release))
+            };
             // Only what a node wants makes others go: what nodes run could take turns for ever.
             let has_room = self.records.len() < VERSION_RECORDS_MAX
                 || self.record(release).is_some()

@@ -27,8 +27,11 @@ pub(super) fn pool<'a>(name: &'a str, rules: &'a Rules) -> PoolFacts<'a> {
 
 /// Does this write note that the pool `canary` is done with the new version?
 fn canaries_are_done(write: Option<&Write<'_>>) -> bool {
-    let done = write.and_then(|write| sets(write, Field::DonePools));
-    done.is_some_and(|done| matches!(done, Value::DonePools(done) if done[0].pool == "canary"))
+    let Some(Value::DonePools(done)) = write.and_then(|write| sets(write, Field::DonePools)) else {
+        return false;
+    };
+    done.iter()
+        .any(|done| done.pool == "canary" && done.version == NEW)
 }
 
 /// A node that has this name, in this pool, of a variant.
@@ -405,7 +408,9 @@ fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
             Some(Value::DonePools(done)) => done.into_owned(),
             _ => before.clone(),
         };
-        noted.first().and_then(|done| done.since.clone())
+        let mut noted = noted.iter();
+        let noted = noted.find(|done| done.version == NEW);
+        noted.and_then(|done| done.since.clone())
     };
     let (before, now) = (
         Some("2026-11-21T00:00:00Z".to_owned()),

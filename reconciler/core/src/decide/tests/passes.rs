@@ -287,7 +287,7 @@ proptest! {
             // But no node is emptied while its reboot could not be granted, and what another operator has begun is left
             // to it. What is not cordoned yet is given up in a pause, and outside the window.
             let not_yet = [Reason::AdmissionNotEnforced, Reason::OtherOperator];
-            if held_by < 3 && in_held.reason == Reason::Aborting(Abort::PoolClosed) {
+            if held_by < 3 && in_held.milestone == Some(Milestone::Aborted(Abort::PoolClosed)) {
                 continue;
             }
             if [&in_free, &in_held].iter().any(|decision| not_yet.contains(&decision.reason)) {
