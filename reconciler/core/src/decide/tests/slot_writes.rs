@@ -10,12 +10,13 @@ use crate::decide::slots::{self, slots as take_slots};
 use crate::decide::writes;
 
 #[test]
-fn a_slot_says_since_when_for_which_version_and_pool() {
+fn a_slot_says_since_when_for_which_release_and_pool() {
     let slot = Slot {
         uid: UID.into(),
         attempt: 1,
         since: Some(FleetFacts::EXAMPLE.now.into()),
         version: Some(NEW.into()),
+        variant: Some(NodeFacts::EXAMPLE.variant.into()),
         ..Slot::default()
     };
     let taken =
