@@ -79,7 +79,7 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
         waiting: BTreeMap::new(),
         not_opted_in: 2,
         skipped: BTreeMap::from([("Pod", 1)]),
-        halted: vec!["1.1.0".to_owned()],
+        halted: vec![("1.1.0".to_owned(), "aws".to_owned())],
         oldest_slot_seconds: Some(90),
         overdue: BTreeMap::from([("ReturningToService", 1)]),
         denied_out_of_service: 1,

@@ -52,7 +52,7 @@ fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
 fn observed<'a>(
     views: Vec<NodeView<'a>>,
     slots: &'a BTreeMap<String, Slot>,
-    versions: &'a BTreeMap<String, VersionRecord>,
+    versions: &'a [VersionRecord],
 ) -> Observed<'a> {
     let two = Box::leak(Box::new(PoolFacts {
         limit: 2,
