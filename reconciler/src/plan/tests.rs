@@ -105,8 +105,7 @@ fn rows_say_who_runs_starts_and_waits() {
             ..Slot::default()
         },
     )]);
-    let versions = BTreeMap::new();
-    let plan = plan(&observed(views, &slots, &versions));
+    let plan = plan(&observed(views, &slots, &[]));
     let rows: Vec<_> = plan
         .nodes
         .iter()
