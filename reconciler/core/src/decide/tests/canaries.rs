@@ -71,7 +71,7 @@ fn each_version_has_one_canary_whichever_node_asks() {
     let asked: Vec<_> = views.iter().map(asked_for).collect();
     assert_eq!(slots(&fleet_of(Some(1), &NO_SLOTS, &[]), &asked).taken, [0]);
     shadow(&mut views[1], |shadow| {
-        shadow.status.target_version = Some("1.20.1")
+        shadow.status.target_version = Some("1.20.1");
     });
     assert_eq!(
         slots(&fleet_of(Some(1), &NO_SLOTS, &[]), &views).taken,
