@@ -120,7 +120,7 @@ pub struct BottlerocketFleetStatus {
     #[schemars(length(max = crate::crds::VERSION_RECORDS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into(), "variant".into()]))]
     pub versions: Vec<VersionRecord>,
-    /// Pools that others come after (`spec.after`), and the versions that they have been done with.
+    /// Pools that others depend on (`spec.dependsOn`), and the versions that they have been done with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::DONE_POOLS_MAX * crate::crds::DONE_VERSIONS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["pool".into(), "version".into()]))]

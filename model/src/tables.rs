@@ -8,7 +8,7 @@ use std::thread::LocalKey;
 
 use brupop_api::Marker;
 use brupop_api::fleet::{DonePool, NodeFailure, ResumedVersion, Slot, VersionRecord};
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use brupop_core::facts::NodeFacts;
 
 use crate::ledger::{self, Held, Ledger, Record};
@@ -138,9 +138,9 @@ pub(crate) fn done_pools(done: Option<ledger::DonePool>) -> &'static Vec<DonePoo
     once(&DONE_POOLS, done, || done.map(of).into_iter().collect())
 }
 
-pub(crate) fn failures(failed: Failed) -> &'static Failures {
-    thread_local! { static FAILURES: Table<Failed, Failures> = Table::default(); }
-    once(&FAILURES, failed, || Failures {
+pub(crate) fn failures(failed: Failed) -> &'static LastFailure {
+    thread_local! { static FAILURES: Table<Failed, LastFailure> = Table::default(); }
+    once(&FAILURES, failed, || LastFailure {
         count: failed.count.into(),
         attempt: failed.attempt.into(),
         at: when(failed.at),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::slice;
 
 use brupop_api::fleet::{DonePool, Slot, VersionRecord};
-use brupop_api::shadow::{Failures, Staged};
+use brupop_api::shadow::{LastFailure, Staged};
 use brupop_api::{
     BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, BottlerocketShadowSpec, Marker,
     Object, Problem, State, names,
@@ -76,9 +76,9 @@ fn done_pools() -> Row {
 
 fn spec_rows() -> Vec<Row> {
     let failures = |count| {
-        Value::Failures(Failures {
+        Value::LastFailure(LastFailure {
             count,
-            ..Failures::default()
+            ..LastFailure::default()
         })
     };
     vec![
@@ -88,8 +88,8 @@ fn spec_rows() -> Vec<Row> {
         numbers(Field::SpecAttempt),
         numbers(Field::SpecLeaderTerm),
         texts(Field::SpecBaselineBootId),
-        texts(Field::SpecRebootFromBootId),
-        (Field::SpecFailures, failures(1), failures(2)),
+        texts(Field::SpecRebootGrantedBootId),
+        (Field::SpecLastFailure, failures(1), failures(2)),
     ]
 }
 
@@ -109,7 +109,7 @@ fn status_rows() -> Vec<Row> {
         numbers(Field::StatusAttempt),
         texts(Field::StatusBootId),
         (Field::StatusStaged, staged(true), staged(false)),
-        texts(Field::StatusRebootRequested),
+        texts(Field::StatusRebootClaimedBootId),
         (
             Field::StatusProblem,
             Value::Problem(Problem::StepFailed),

@@ -86,7 +86,7 @@ remedies! {
          the fleet)",
     WaitingForPool =>
         "see what holds the pool that the sentence names, or wait for the end of its soak; if there is none of this name, \
-         correct spec.after",
+         correct spec.dependsOn",
     WaitingForZone => "bring the node of the other zone back into service, or change spec.topology of the pool",
     ControlPlaneBusy =>
         "wait for the node of the control plane that the sentence names: it has to be updated, Ready and \

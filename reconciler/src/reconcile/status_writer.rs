@@ -13,7 +13,7 @@ use super::pass::Pass;
 use crate::operation::Operation;
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::sentences::{
-    back_off_text, exclusion_text, given_up_text, soak_text, workloads_text,
+    back_off_text, exclusion_text, given_up_text, verify_text, workloads_text,
 };
 use brupop_core::deadlines::{EXCLUDED, TRANSITION};
 use brupop_core::decide::{Abort, Reason};
@@ -286,7 +286,7 @@ impl Reconciler {
                 let (spec, base) = (&shadow.spec, self.policy.durations.back_off_base);
                 let (node, uid) = (view.node?.name, shadow.metadata.uid.as_deref()?);
                 let failed = |failures| back_off_text(node, failures, base, uid, &known.ahead, now);
-                spec.failures.as_ref().and_then(failed).or_else(|| {
+                spec.last_failure.as_ref().and_then(failed).or_else(|| {
                     // A leader that was not there reads it from the condition that an earlier one has written.
                     let told = || {
                         let told = told_progress(shadow).filter(|told| tells_why(&told.reason))?;
@@ -302,7 +302,7 @@ impl Reconciler {
                     )
                 })
             }
-            Reason::Monitoring => soak_text(
+            Reason::Monitoring => verify_text(
                 pass.observed.fleet.pool_of(view)?,
                 transition(cluster.shadow(name)?)?,
             ),

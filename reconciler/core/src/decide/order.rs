@@ -1,4 +1,4 @@
-//! Which pools go first with a version (`spec.after`), and when they are done with it.
+//! Which pools go first with a version (`spec.dependsOn`), and when they are done with it.
 //!
 //! The ledger notes since when a pool is done: one of its nodes runs the version, and none is left that wants it, or that runs
 //! an older one. If one is left again, or none runs it or a later one in service any more, it notes for how long the pool had

@@ -1,5 +1,5 @@
 //! Why a node moves, or why not; and why updates are given up: stable words for conditions, metrics, alerts and
-//! `failures.reason`, each with a sentence for people.
+//! `last_failure.reason`, each with a sentence for people.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -260,7 +260,7 @@ impl fmt::Display for UsedUp<'_> {
 impl fmt::Display for FirstPool<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pool, standing } = self;
-        write!(f, "{pool} goes first (spec.after)")?;
+        write!(f, "{pool} goes first (spec.dependsOn)")?;
         match standing {
             FirstPoolStanding::Missing => {
                 f.write_str(", and there is no BottlerocketPool of this name")

@@ -174,7 +174,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         self.finished = true;
         let failure = shadow
             .spec
-            .failures
+            .last_failure
             .filter(|failures| failures.attempt == slot.attempt);
         if let Some(failure) = failure {
             let counted = slot.counted || self.is_counted((version, variant), name, &failure.at);
@@ -214,8 +214,8 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
         if shadow.uid != slot.uid || view.owner_uid.is_some_and(|uid| uid != node.uid) {
             return;
         }
-        let claimed = shadow.spec.reboot_from_boot_id.is_some()
-            && shadow.spec.reboot_from_boot_id == shadow.status.reboot_requested;
+        let claimed = shadow.spec.reboot_granted_boot_id.is_some()
+            && shadow.spec.reboot_granted_boot_id == shadow.status.reboot_claimed_boot_id;
         let lost =
             !node.ready && (slot.lost || claimed && !node.leaving && view.time.not_ready_for_long);
         if lost != slot.lost {
@@ -248,7 +248,7 @@ impl<'v, 'a> VersionRecords<'v, 'a> {
             shadow.spec.state == State::RebootedIntoUpdate && !node.ready && view.time.step_overdue;
         let failure = shadow
             .spec
-            .failures
+            .last_failure
             .filter(|failures| failures.attempt == slot.attempt);
         match failure {
             Some(failure) if Abort::is_corroborated(&failure.reason) => {

@@ -1,4 +1,4 @@
-//! What pools wait for (`spec.after`), as the ledger notes which pools are done with which version.
+//! What pools wait for (`spec.dependsOn`), as the ledger notes which pools are done with which version.
 
 use brupop_api::fleet::{BottlerocketFleetStatus, DonePool};
 use jiff::{SignedDuration, Timestamp};
@@ -13,7 +13,7 @@ pub fn apply<'a>(
     clock: &mut Clock<'_>,
 ) {
     for pool in pools {
-        let Some(rules) = pool.rules.filter(|rules| !rules.after.is_empty()) else {
+        let Some(rules) = pool.rules.filter(|rules| !rules.depends_on.is_empty()) else {
             continue;
         };
         for done in &ledger.done_pools {
@@ -22,7 +22,7 @@ pub fn apply<'a>(
                 continue;
             }
             let mut first = None;
-            for (name, soak) in &rules.after {
+            for (name, soak) in &rules.depends_on {
                 let mut all = ledger.done_pools.iter();
                 let done = all.find(|done| done.pool == *name && done.version == version);
                 match over([name, version], done, *soak, clock) {

@@ -244,7 +244,7 @@ impl Steps {
             granted: of_shadow("granted", "/spec/state", "RebootedIntoUpdate")?,
             claimed: first("claimed", &|event, answer| {
                 event.is_about("bottlerocketshadows", &shadow)
-                    && answer.pointer("/status/reboot_requested").is_some()
+                    && answer.pointer("/status/reboot_claimed_boot_id").is_some()
             })?,
             rebooted: of_shadow("rebooted", "/status/current_state", "RebootedIntoUpdate")?,
             monitored: of_shadow("monitored", "/spec/state", "MonitoringUpdate")?,

@@ -82,7 +82,7 @@ fn wants(view: &mut NodeView<'static>, version: &'static str) {
 fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
     let (first, follows) = (
         rules(&json!({})),
-        rules(&json!({"after": [{"pool": "canary"}]})),
+        rules(&json!({"dependsOn": [{"pool": "canary"}]})),
     );
     let pools = [pool("canary", &first), pool("web", &follows)];
     let (none, nvidia) = (
@@ -320,7 +320,7 @@ fn who_waits_for_a_pool_is_told_for_what() {
         });
         assert_eq!(
             reason.message(),
-            format!("the pool canary goes first (spec.after){said}")
+            format!("the pool canary goes first (spec.dependsOn){said}")
         );
     }
 }
@@ -329,7 +329,7 @@ fn who_waits_for_a_pool_is_told_for_what() {
 fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
     let (first, follows) = (
         rules(&json!({})),
-        rules(&json!({"after": [{"pool": "canary"}]})),
+        rules(&json!({"dependsOn": [{"pool": "canary"}]})),
     );
     let pools = [pool("canary", &first), pool("web", &follows)];
     let versions = [known_for(AWS, false)];
@@ -368,7 +368,7 @@ fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
 fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
     let (canary, follows) = (
         rules(&json!({})),
-        rules(&json!({"after": [{"pool": "canary"}]})),
+        rules(&json!({"dependsOn": [{"pool": "canary"}]})),
     );
     // Nobody begins: only what is noted matters here.
     let pools = [

@@ -121,7 +121,7 @@ pub(super) fn waits_for_ever(
         };
         if let Some(why) = why {
             let message = format!(
-                "the pool {} goes first (spec.after), and never begins: {why}",
+                "the pool {} goes first (spec.dependsOn), and never begins: {why}",
                 next.name
             );
             let reason = Reason::WaitingForPool(FirstPool {
@@ -135,7 +135,7 @@ pub(super) fn waits_for_ever(
                 &message,
             ));
         }
-        let after = next.rules.into_iter().flat_map(|rules| &rules.after);
+        let after = next.rules.into_iter().flat_map(|rules| &rules.depends_on);
         open.extend(
             after
                 .filter(|(name, _)| seen.insert(name))
