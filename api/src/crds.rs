@@ -12,22 +12,14 @@ pub const CONDITIONS_MAX: usize = 8;
 /// which is written again whenever a slot is taken or given back: with 500 slots it is stored as at most 1.25 MB, and etcd takes
 /// no object of more than 1.5 MB.
 pub const SLOTS_MAX: u64 = 500;
-/// Most versions that the ledger has a record of.
-pub const VERSION_RECORDS_MAX: usize = 32;
+/// Most records of the ledger, each of one version and one variant.
+pub const VERSION_RECORDS_MAX: usize = 64;
 /// Most nodes that the ledger names as failed, for each version.
 pub const FAILED_NODES_MAX: usize = 8;
-/// Most versions of which the ledger notes since when they are known.
-pub const SEEN_MAX: usize = 64;
-/// Longest sentence that says why a version is halted, in characters.
-pub const HALT_REASON_MAX: usize = 256;
-/// Most versions whose halts a person can lift at a time.
-pub const ACKNOWLEDGED_HALTS_MAX: usize = 16;
 /// Longest version string that is accepted.
 pub const VERSION_MAX: usize = 64;
 /// Longest variant, such as `aws-k8s-1.36`.
 pub const VARIANT_MAX: usize = 48;
-/// Most variants that a version's record or its halt names.
-pub const VARIANTS_MAX: usize = 8;
 /// Longest boot id that is accepted; a UUID has 36 characters.
 pub const BOOT_ID_MAX: usize = 64;
 /// Longest message for people that is accepted, in characters. We cut ours to as many bytes, so to no more characters.
@@ -38,8 +30,10 @@ pub const TIME_MAX: usize = 64;
 pub const POOL_NAME_MAX: usize = 63;
 /// Most pools that a pool comes after.
 pub const DEPENDS_ON_MAX: usize = 8;
-/// Most pools of which the ledger notes, for each version, whether they are done with it.
+/// Most pools of which the ledger notes which versions they are done with.
 pub const DONE_POOLS_MAX: usize = 16;
+/// Most versions of which it notes that: those with the latest records.
+pub const DONE_VERSIONS_MAX: usize = 16;
 /// Most gates of a pool.
 pub const GATES_MAX: usize = 4;
 /// Longest expression that a gate asks for, in characters.

@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
 use crate::counts::NodeCounts;
-use crate::schema::{self, Counter, Sentence, Threshold, Time, WrittenTime, WrittenVersion};
-pub use ledger::{Done, Halt, NodeFailure, Slot, VersionRecord};
+use crate::schema::{
+    self, Counter, Threshold, Time, Version, WrittenTime, WrittenVariant, WrittenVersion,
+};
+pub use ledger::{DonePool, NodeFailure, Slot, VersionRecord};
 
 /// What people ask of the fleet.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,7 +36,7 @@ pub use ledger::{Done, Halt, NodeFailure, Slot, VersionRecord};
     printcolumn(name = "Pending", type_ = "integer", json_path = ".status.pendingNodes"),
     printcolumn(name = "Blocked", type_ = "integer", json_path = ".status.blockedNodes"),
     printcolumn(name = "Limit", type_ = "integer", json_path = ".status.unavailableLimit", priority = 1),
-    printcolumn(name = "Halted", type_ = "string", json_path = ".status.halted"),
+    printcolumn(name = "Halted", type_ = "string", json_path = ".status.haltedVersions"),
     printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.paused"),
     printcolumn(
         name = "Enforced",
@@ -55,11 +57,12 @@ pub struct BottlerocketFleetSpec {
     /// No update starts while this is true. Nodes that are cordoned already are finished. Default: false.
     #[serde(default)]
     pub paused: bool,
-    /// Halts that a person lifts.
+    /// Halted versions that a person resumes, each by the exact time of its halt. An entry has no effect on later halts, so it
+    /// may stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = crate::crds::ACKNOWLEDGED_HALTS_MAX))]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
-    pub acknowledged_halts: Vec<AcknowledgedHalt>,
+    #[schemars(length(max = crate::crds::VERSION_RECORDS_MAX))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into(), "variant".into()]))]
+    pub resumed_versions: Vec<ResumedVersion>,
     /// How many nodes may be unavailable at once in the whole fleet: a number, or a percentage of the labelled nodes. It raises
     /// no other limit: those of pools hold beside it, and `MAX_CONCURRENT_UPDATE` for the nodes that no pool selects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,15 +101,17 @@ impl Default for FailureThreshold {
     }
 }
 
-/// The halts of one version up to a time, which are lifted. Those that come later are not, so this may stay.
+/// A halt that a person ends: nodes of the variant may be updated to the version again, and its failures are cleared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct AcknowledgedHalt {
+pub struct ResumedVersion {
     /// The version.
     #[schemars(with = "WrittenVersion")]
     pub version: String,
-    /// The time `halted.at` of its record in the status. One that has not come yet, and is not that of a halt, lifts
-    /// nothing.
+    /// The variant for which it is halted, such as `aws-k8s-1.36`.
+    #[schemars(with = "WrittenVariant")]
+    pub variant: String,
+    /// The `haltedAt` of its record in `status.versions`. A time that is not that of the halt resumes nothing.
     #[schemars(with = "WrittenTime")]
     pub halted_at: String,
 }
@@ -128,21 +133,16 @@ pub struct BottlerocketFleetStatus {
         "x-kubernetes-validations" = schema::name_keys(crate::crds::NAME_MAX)
     ))]
     pub slots: BTreeMap<String, Slot>,
-    /// What became of each version.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend(
-        "maxProperties" = crate::crds::VERSION_RECORDS_MAX,
-        "x-kubernetes-validations" = schema::version_keys()
-    ))]
-    pub versions: BTreeMap<String, VersionRecord>,
-    /// When each version was first seen on two nodes at a time, for pools that let versions ripen; noted while there are
-    /// pools. One that is published again keeps its time.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(
-        with = "BTreeMap<String, Time>",
-        extend("maxProperties" = crate::crds::SEEN_MAX, "x-kubernetes-validations" = schema::version_keys())
-    )]
-    pub seen: BTreeMap<String, String>,
+    /// What became of each version for each variant; the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = crate::crds::VERSION_RECORDS_MAX))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into(), "variant".into()]))]
+    pub versions: Vec<VersionRecord>,
+    /// Pools that others depend on (`spec.dependsOn`), and the versions that they have been done with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = crate::crds::DONE_POOLS_MAX * crate::crds::DONE_VERSIONS_MAX))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["pool".into(), "version".into()]))]
+    pub done_pools: Vec<DonePool>,
     /// How far all opted-in nodes are.
     #[serde(flatten)]
     pub counts: NodeCounts,
@@ -150,11 +150,15 @@ pub struct BottlerocketFleetStatus {
     #[serde(default)]
     #[schemars(with = "Counter")]
     pub not_opted_in_nodes: u64,
-    /// The last versions that no new node is updated to, joined by commas, and how many more there are; for `kubectl get`.
+    /// The versions that are halted for a variant; `versions` says for which.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Sentence>")]
-    pub halted: Option<String>,
-    /// The spec generation that the figures, `halted` and the conditions describe.
+    #[schemars(
+        with = "Option<Vec<Version>>",
+        length(max = crate::crds::VERSION_RECORDS_MAX),
+        extend("x-kubernetes-list-type" = "atomic")
+    )]
+    pub halted_versions: Option<Vec<String>>,
+    /// The spec generation that the figures, `haltedVersions` and the conditions describe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Counter")]
     pub observed_generation: Option<u64>,

@@ -16,6 +16,8 @@ pub const LEFT_OUT: &str = "none";
 pub const LABEL_RULE: &str = "reconciler-node-labels";
 /// How `status.nodeInfo.osImage` of a Bottlerocket host begins; its version follows.
 pub const OS_IMAGE_PREFIX: &str = "Bottlerocket OS ";
+/// What counts as the variant of a node whose OS image names none.
+pub const UNKNOWN_VARIANT: &str = "unknown";
 
 /// Keeps a node out of load balancers while it is updated. A label that Kubernetes defines.
 pub const EXCLUDE_FROM_LB_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";

@@ -16,6 +16,7 @@ use crate::printable::PATTERN;
 
 /// See [`is_variant`](crate::crds::is_variant).
 const VARIANT: &str = "^[0-9A-Za-z._-]+$";
+const VARIANT_HINT: &str = "write a variant of Bottlerocket, such as aws-k8s-1.36";
 /// <https://semver.org/#is-there-a-suggested-regular-expression-regex-to-check-a-semver-string>
 const SEMVER: &str = concat!(
     r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)",
@@ -131,6 +132,7 @@ written!(DnsLabel, LABEL_MAX, DNS_LABEL, DNS_LABEL_HINT);
 written!(PoolName, POOL_NAME_MAX, POOL_NAME, POOL_NAME_HINT);
 written!(Duration, DURATION_MAX, DURATION, DURATION_HINT);
 written!(WrittenVersion, VERSION_MAX, SEMVER, VERSION_HINT);
+written!(WrittenVariant, VARIANT_MAX, VARIANT, VARIANT_HINT);
 written!(WrittenTime, TIME_MAX, WRITTEN_TIME, WRITTEN_TIME_HINT);
 written!(Schedule, SCHEDULE_MAX, SCHEDULE, FIVE_FIELDS);
 written!(TimeZone, TIME_ZONE_MAX, TIME_ZONE, TIME_ZONE_HINT);
@@ -140,23 +142,13 @@ fn matches(text: &str, pattern: &str) -> String {
     format!("{text}.matches(r'{pattern}')")
 }
 
-/// The rule for keys of a map, which no type has.
-fn keys(are: &str, pattern: &str, most: usize) -> Value {
+/// The rule that the keys of a map, which no type has, are names of objects.
+pub(crate) fn name_keys(most: usize) -> Value {
     let rule = format!(
         "self.all(key, key.size() <= {most} && {})",
-        matches("key", pattern)
+        matches("key", NAME_KEY)
     );
-    json!([{"rule": rule, "message": format!("each key is {are}")}])
-}
-
-/// The rule that the keys of a map are versions.
-pub(crate) fn version_keys() -> Value {
-    keys("a semantic version", SEMVER, VERSION_MAX)
-}
-
-/// The rule that the keys of a map are names of objects.
-pub(crate) fn name_keys(most: usize) -> Value {
-    keys("the name of an object", NAME_KEY, most)
+    json!([{"rule": rule, "message": "each key is the name of an object"}])
 }
 
 /// The rule that `start` comes before `end`. Of one that is no time, its own rule tells.

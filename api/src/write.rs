@@ -12,7 +12,7 @@ use json_patch::{
 };
 use serde_json::json;
 
-use crate::fleet::{Slot, VersionRecord};
+use crate::fleet::{DonePool, Slot, VersionRecord};
 use crate::problem::Problem;
 use crate::shadow::{LastFailure, Staged};
 use crate::{Marker, State};
@@ -94,8 +94,10 @@ pub enum Value<'a> {
     Slot(Slot),
     /// All slots.
     Slots(Cow<'a, BTreeMap<String, Slot>>),
-    /// What became of a version.
-    VersionRecord(VersionRecord),
+    /// What became of the versions.
+    Versions(Cow<'a, [VersionRecord]>),
+    /// Which pools are done with which versions.
+    DonePools(Cow<'a, [DonePool]>),
 }
 
 impl<'a> Value<'a> {
@@ -142,7 +144,8 @@ impl<'a> Value<'a> {
             Self::Marker(marker) => json!(marker.render()),
             Self::Slot(slot) => json!(slot),
             Self::Slots(slots) => json!(slots),
-            Self::VersionRecord(record) => json!(record),
+            Self::Versions(records) => json!(records),
+            Self::DonePools(done) => json!(done),
         }
     }
 }

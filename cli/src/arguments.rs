@@ -2,7 +2,7 @@
 
 mod target;
 
-use brupop_api::crds::is_version;
+use brupop_api::crds::{is_variant, is_version};
 use brupop_api::names::{DEFAULT_POOL, is_object_name};
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -107,9 +107,10 @@ pub enum SteeringCommand {
         #[arg(long, conflicts_with = "node", value_parser = paused_pool)]
         pool: Option<String>,
     },
-    /// Resume the fleet, a pool, or one node
+    /// Resume the fleet, a pool, one node, or a halted version
     ///
-    /// With plain kubectl: `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":false}}'`, and
+    /// A version is resumed as you see it: if another node has failed meanwhile, it stays halted. With plain kubectl: the command
+    /// that the fleet's condition Halted names (`kubectl describe brf fleet -n NAMESPACE`), and to end a pause `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":false}}'`, and
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause-`.
     Resume {
         /// The node; without it, the whole fleet
@@ -118,6 +119,12 @@ pub enum SteeringCommand {
         /// The pool, in place of the fleet
         #[arg(long, conflicts_with = "node", value_parser = object_name)]
         pool: Option<String>,
+        /// The version that is halted; no pause ends
+        #[arg(long, conflicts_with_all = ["node", "pool"], value_parser = version)]
+        version: Option<String>,
+        /// The one variant for which it is resumed; without it, all
+        #[arg(long, requires = "version", value_parser = variant)]
+        variant: Option<String>,
     },
     /// Request a node's update now: before others, and outside the maintenance window
     ///
@@ -141,15 +148,6 @@ pub enum SteeringCommand {
         #[arg(id = "failed-node", value_name = "NODE", value_parser = object_name)]
         node: String,
     },
-    /// Lift the halt of a version that too many nodes failed to reach
-    ///
-    /// It lifts the halt as you see it: if another node has failed meanwhile, it changes nothing. With plain kubectl: the command
-    /// that the fleet's condition Halted names (`kubectl describe brf fleet -n NAMESPACE`).
-    ResumeVersion {
-        /// The version, as in `kubectl brupop status`
-        #[arg(value_parser = version)]
-        version: String,
-    },
 }
 
 fn object_name(text: &str) -> Result<String, &'static str> {
@@ -161,6 +159,12 @@ fn version(text: &str) -> Result<String, &'static str> {
     is_version(text)
         .then(|| text.to_owned())
         .ok_or("a version is written as 1.20.0")
+}
+
+fn variant(text: &str) -> Result<String, &'static str> {
+    is_variant(text)
+        .then(|| text.to_owned())
+        .ok_or("a variant is written as aws-k8s-1.36")
 }
 
 /// The default pool has no object that could be paused.
@@ -193,7 +197,11 @@ mod tests {
             "resume a#",
             "update-now a,b",
             "retry a;b",
-            "resume-version $(x)",
+            "resume --version $(x)",
+            "resume --version 1.20.0 --variant a/b",
+            "resume --version 1.20.0 --pool web",
+            "resume node-0 --version 1.20.0",
+            "resume --variant aws-k8s-1.36",
             "pause --pool ../x",
             "pause --pool default",
             "why",

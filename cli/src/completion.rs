@@ -203,11 +203,8 @@ async fn named(server: &OperatorApi, names: &Next) -> Option<Vec<String>> {
             pools.iter().map(kube::ResourceExt::name_any).collect()
         }
         Next::HaltedVersions => {
-            let versions = server.fleet_object().await.ok()?.object.status?.versions;
-            let halted = versions
-                .into_iter()
-                .filter(|(_, record)| record.halted.is_some());
-            halted.map(|(version, _)| version).collect()
+            let status = server.fleet_object().await.ok()?.object.status?;
+            status.halted_versions.unwrap_or_default()
         }
         Next::Words(_) | Next::Files | Next::Anything => return None,
     };
@@ -261,7 +258,7 @@ mod tests {
             ("pause", Next::Nodes),
             ("update-now --cancel", Next::Nodes),
             ("retry", Next::FailedNodes),
-            ("resume-version", Next::HaltedVersions),
+            ("resume --version", Next::HaltedVersions),
             ("status --kubeconfig", Next::Files),
             ("--kubeconfig=f pause", Next::Nodes),
             ("status --context", Next::Anything),
@@ -274,8 +271,7 @@ mod tests {
         };
         let commands = next("", "");
         assert!(
-            commands.contains(&"resume-version".to_owned())
-                && !commands.contains(&"__complete".to_owned())
+            commands.contains(&"resume".to_owned()) && !commands.contains(&"__complete".to_owned())
         );
         assert_eq!(next("status -o", ""), ["table", "json", "yaml"]);
         let options = next("pause", "--");
@@ -299,10 +295,8 @@ mod tests {
 
     #[tokio::test]
     async fn only_words_of_their_type_are_offered() {
-        let halted = json!({"halted": {"at": "2026-11-21T03:00:00Z", "reason": "r"}});
-        let versions = json!({"$(touch x)": halted, "1.20.0": halted, "1.21.0": {"succeeded": 1}});
-        let fleet =
-            json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": versions}});
+        let halted = json!(["$(touch x)", "1.20.0"]);
+        let fleet = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"haltedVersions": halted}});
         let says = |reason: &str| {
             json!([{"type": "Progressing", "status": "False", "reason": reason, "message": "m",
             "lastTransitionTime": "2026-11-21T03:00:00Z"}])

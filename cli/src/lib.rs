@@ -114,6 +114,16 @@ async fn carry_out(server: &OperatorApi, steering: SteeringCommand) -> Result<Ch
         SteeringCommand::Pause { .. } => {
             change_fleet(server, |fleet| Ok(steer::pause_fleet(&fleet.object, true))).await
         }
+        SteeringCommand::Resume {
+            version: Some(version),
+            variant,
+            ..
+        } => {
+            change_fleet(server, |fleet| {
+                Ok(steer::resume_version(fleet, &version, variant.as_deref())?)
+            })
+            .await
+        }
         SteeringCommand::Resume { .. } => {
             change_fleet(server, |fleet| Ok(steer::pause_fleet(&fleet.object, false))).await
         }
@@ -136,9 +146,6 @@ async fn carry_out(server: &OperatorApi, steering: SteeringCommand) -> Result<Ch
                 steer::retry(node, shadow.as_ref(), &server.namespace)
             })
             .await
-        }
-        SteeringCommand::ResumeVersion { version } => {
-            change_fleet(server, |fleet| Ok(steer::resume_version(fleet, &version)?)).await
         }
     }
 }

@@ -1,11 +1,10 @@
 //! What people change, as patches: from what was read and what they ask for.
 //!
 //! Annotations and the pause are merge patches, like those that docs/operations.md tells people to type, and name the UID of
-//! the object that was read. The list of lifted halts is replaced as a whole, so its patch tests that it is as it was read.
+//! the object that was read. The list of resumed versions is replaced as a whole, so its patch tests that it is as it was read.
 
 use brupop_api::conditions::PROGRESSING;
-use brupop_api::crds::ACKNOWLEDGED_HALTS_MAX;
-use brupop_api::fleet::AcknowledgedHalt;
+use brupop_api::fleet::{ResumedVersion, VersionRecord};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
 use brupop_core::decide::Reason;
 use brupop_core::objects::{WatchedFleet, WatchedNode};
@@ -17,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::words::{self, Argument, brupop};
 
-/// Where the halts stand that people have lifted.
-const ACKNOWLEDGED: [&str; 2] = ["spec", "acknowledgedHalts"];
+/// Where the halts stand that people have ended.
+const RESUMED: [&str; 2] = ["spec", "resumedVersions"];
 
 /// A change, and what there is to say once it is made.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,21 +31,14 @@ pub(crate) struct PlannedChange {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotSteered {
     /// The version is not halted.
-    #[error("the version {version} is not halted; halted are: {halted}")]
+    #[error("the version {version} is not halted{variant}; halted are: {halted}")]
     NotHalted {
         /// The version.
         version: String,
+        /// The variant, if one was named.
+        variant: String,
         /// Those that are.
         halted: String,
-    },
-    /// There is no room for another one.
-    #[error(
-        "the fleet has no room for another lifted halt: remove entries from spec.acknowledgedHalts that are no longer needed \
-         (`kubectl edit brf fleet -n {namespace}`)"
-    )]
-    NoRoom {
-        /// The fleet's.
-        namespace: String,
     },
 }
 
@@ -227,75 +219,78 @@ fn annotate(node: &WatchedNode, key: &str, value: Option<&str>, says: String) ->
     )
 }
 
-/// Lifts the halt of a version up to its last failure, as it was read.
+/// Resumes a version for each variant for which it is halted, or for this one, by the times of the halts as they were read.
 pub(crate) fn resume_version(
     fleet: &WatchedFleet,
     version: &str,
+    variant: Option<&str>,
 ) -> Result<PlannedChange, NotSteered> {
     let WatchedFleet {
         object: fleet,
         quoted,
     } = fleet;
-    let versions = fleet.status.as_ref().map(|status| &status.versions);
-    let record = |version: &str| versions.and_then(|versions| versions.get(version));
-    let Some(halt) = record(version).and_then(|record| record.halted.as_ref()) else {
-        let halted = versions
-            .into_iter()
-            .flatten()
-            .filter(|(_, record)| record.halted.is_some());
-        let halted: Vec<String> = halted.map(|(version, _)| words::version(version)).collect();
-        let halted = if halted.is_empty() {
-            "none".to_owned()
-        } else {
-            halted.join(", ")
-        };
+    let records = fleet.status.iter().flat_map(|status| &status.versions);
+    let halts: Vec<ResumedVersion> = records.filter_map(halt_of).collect();
+    let is_meant = |halt: &&ResumedVersion| {
+        halt.version == version && variant.is_none_or(|variant| halt.variant == variant)
+    };
+    let meant: Vec<&ResumedVersion> = halts.iter().filter(is_meant).collect();
+    if meant.is_empty() {
         return Err(NotSteered::NotHalted {
             version: version.to_owned(),
-            halted,
+            variant: variant.map_or_else(String::new, |variant| format!(" for {variant}")),
+            halted: listed(&halts),
         });
-    };
-    let lifted = AcknowledgedHalt {
-        version: version.to_owned(),
-        halted_at: halt.at.clone(),
-    };
-    if fleet.spec.acknowledged_halts.contains(&lifted) {
+    }
+    let meant_variants: Vec<&str> = meant.iter().map(|halt| halt.variant.as_str()).collect();
+    let what = format!("{version} for {}", meant_variants.join(", "));
+    let named = &fleet.spec.resumed_versions;
+    if meant.iter().all(|halt| named.contains(halt)) {
         return Ok(PlannedChange::none(format!(
-            "the halt of {version} is lifted already: the reconciler will follow"
+            "{what} is resumed already: the reconciler will follow"
         )));
     }
-    let mut all: Vec<AcknowledgedHalt> = fleet
-        .spec
-        .acknowledged_halts
+    // An entry that names no halt has no effect any more.
+    let all = halts
         .iter()
-        .filter(|other| other.version != version)
-        .cloned()
-        .collect();
-    if all.len() >= ACKNOWLEDGED_HALTS_MAX {
-        // What the ledger knows nothing of any more, nothing rests on.
-        all.retain(|other| record(&other.version).is_some());
-    }
-    if all.len() >= ACKNOWLEDGED_HALTS_MAX {
-        return Err(NotSteered::NoRoom {
-            namespace: fleet.metadata.namespace.clone().unwrap_or_default(),
-        });
-    }
-    all.push(lifted);
-    let halted_at = ["status", "versions", version, "halted", "at"];
-    let as_read = quoted["spec"]["acknowledgedHalts"].clone();
+        .filter(|halt| is_meant(halt) || named.contains(halt));
     let patch = json_patch::Patch(vec![
         test(&["metadata", "uid"], json!(fleet.metadata.uid)),
-        test(&ACKNOWLEDGED, as_read),
-        test(&halted_at, json!(halt.at)),
+        test(&RESUMED, quoted["spec"]["resumedVersions"].clone()),
         PatchOperation::Add(AddOperation {
-            path: PointerBuf::from_tokens(ACKNOWLEDGED),
-            value: json!(all),
+            path: PointerBuf::from_tokens(RESUMED),
+            value: json!(all.collect::<Vec<_>>()),
         }),
     ]);
-    let says = format!("the halt of {version} is lifted: nodes may be updated to it again");
     Ok(PlannedChange {
         body: Some(Patch::Json(patch)),
-        says,
+        says: format!("{what} is resumed: nodes may be updated to it again"),
     })
+}
+
+/// The entry that resumes the version with this record, if it is halted.
+fn halt_of(record: &VersionRecord) -> Option<ResumedVersion> {
+    Some(ResumedVersion {
+        version: record.version.clone(),
+        variant: record.variant.clone(),
+        halted_at: record.halted_at.clone()?,
+    })
+}
+
+fn listed(halts: &[ResumedVersion]) -> String {
+    let halted = halts.iter().map(|halt| {
+        format!(
+            "{} for {}",
+            words::version(&halt.version),
+            words::variant(&halt.variant)
+        )
+    });
+    let halted: Vec<String> = halted.collect();
+    if halted.is_empty() {
+        "none".to_owned()
+    } else {
+        halted.join(", ")
+    }
 }
 
 fn test(path: &[&str], value: Value) -> PatchOperation {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use brupop_api::crds::{NAME_MAX, VERSION_MAX, is_version};
+use brupop_api::crds::{NAME_MAX, VARIANT_MAX, VERSION_MAX, is_variant, is_version};
 use brupop_api::names::is_object_name;
 use brupop_api::printable::printable;
 
@@ -59,6 +59,15 @@ pub(crate) fn version(text: &str) -> String {
         text.to_owned()
     } else {
         quotation(text, VERSION_MAX)
+    }
+}
+
+/// A variant.
+pub(crate) fn variant(text: &str) -> String {
+    if is_variant(text) {
+        text.to_owned()
+    } else {
+        quotation(text, VARIANT_MAX)
     }
 }
 

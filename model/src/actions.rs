@@ -96,8 +96,8 @@ pub enum ModelAction {
     RemoveNode(usize),
     /// Another machine comes under the same name.
     JoinNode(usize),
-    /// A person puts the update's halt into `spec.acknowledgedHalts`.
-    Acknowledge,
+    /// A person puts the update's halt into `spec.resumedVersions`.
+    Resume,
     /// A person takes out what stands there.
     TakeOut,
     /// A person pauses the fleet, or lets it go on.
@@ -161,16 +161,21 @@ impl Model for Config {
         if self.pools.is_some() {
             of_pools(world, actions);
         }
-        let (faults, said) = (world.faults, world.ledger.acknowledged);
-        let record = world.ledger.record.filter(|_| faults.acknowledgements > 0);
-        let halted = record.and_then(|record| record.halted);
-        let heard = record.and_then(|record| record.acknowledged);
+        let (faults, named) = (world.faults, world.ledger.resumed);
+        let halted = world.ledger.record.and_then(|record| record.halted);
+        let may = faults.resumes > 0;
         actions.extend(those_of([
             (faults.pauses > 0, ModelAction::Pause),
             (faults.windows > 0, ModelAction::Window),
-            (halted.is_some() && said != halted, ModelAction::Acknowledge),
-            // Once it was heard.
-            (said.is_some() && heard == said, ModelAction::TakeOut),
+            (
+                may && halted.is_some() && named != halted,
+                ModelAction::Resume,
+            ),
+            // Once it has had its effect.
+            (
+                may && named.is_some() && named != halted,
+                ModelAction::TakeOut,
+            ),
         ]));
     }
 

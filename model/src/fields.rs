@@ -6,7 +6,7 @@ use brupop_api::{Field, Value};
 use brupop_apply::Fields;
 use brupop_core::decide::Abort;
 
-use crate::ledger::{Held, Ledger, Record};
+use crate::ledger::{DonePool, Held, Ledger, Record};
 use crate::objects::{
     BOOTS, FLEET_UID, Failed, LIVES, Mark, Node, POOLS, SHADOWS, Shadow, UIDS, VERSIONS, index_in,
     known_text, name_of, number, said_staged, saying_staged, small, time, to_number, to_state,
@@ -20,11 +20,9 @@ impl Fields for Ledger {
             Field::Generation => Value::Number(self.generation.into()),
             Field::Term => Value::Number(self.term.into()),
             Field::Slots => Value::Slots(Cow::Borrowed(tables::slots(self))),
-            Field::VersionRecord(version) => tables::versions(self.record)
-                .get(version)
-                .cloned()
-                .map_or(Value::Absent, Value::VersionRecord),
-            Field::Slot(_) | Field::LastFinished | Field::Seen(_) => Value::Absent,
+            Field::Versions => Value::Versions(Cow::Borrowed(tables::versions(self.record))),
+            Field::DonePools => Value::DonePools(Cow::Borrowed(tables::done_pools(self.done))),
+            Field::Slot(_) | Field::LastFinished => Value::Absent,
             _ => return None,
         })
     }
@@ -59,12 +57,15 @@ impl Fields for Ledger {
                     blindly: false,
                 });
             }
-            (Field::VersionRecord(version), value) if version == VERSIONS[1] => {
-                self.record = if let Value::VersionRecord(record) = value {
-                    Some(Record::of(record))
-                } else {
-                    None
-                };
+            (_, Value::Versions(records)) => {
+                let mut records = records.iter();
+                let record = records.find(|record| record.version == VERSIONS[1]);
+                self.record = record.map(Record::of);
+            }
+            (_, Value::DonePools(done)) => {
+                let mut done = done.iter();
+                let done = done.find(|it| it.version == VERSIONS[1] && it.pool == POOLS[0]);
+                self.done = done.map(DonePool::of);
             }
             _ => {}
         }

@@ -96,15 +96,15 @@ impl World {
             }
             ModelAction::RemoveNode(at) => self.remove(at),
             ModelAction::JoinNode(at) => self.join(at),
-            ModelAction::Acknowledge => {
-                self.faults.acknowledgements -= 1;
+            ModelAction::Resume => {
+                self.faults.resumes -= 1;
                 self.ledger.generation += 1;
-                self.ledger.acknowledged = self.ledger.record.and_then(|record| record.halted);
+                self.ledger.resumed = self.ledger.record.and_then(|record| record.halted);
             }
             ModelAction::TakeOut => {
-                self.faults.acknowledgements -= 1;
+                self.faults.resumes -= 1;
                 self.ledger.generation += 1;
-                self.ledger.acknowledged = None;
+                self.ledger.resumed = None;
             }
             ModelAction::Pause => {
                 self.faults.pauses -= 1;

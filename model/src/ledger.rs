@@ -1,8 +1,8 @@
-//! The fleet's object: slots, what became of the one version, and what a person says of its halts.
+//! The fleet's object: slots, what became of the one version, and which halt of it a person ends.
 
-use brupop_api::fleet::VersionRecord;
+use brupop_api::fleet::{self, VersionRecord};
 
-use crate::objects::{NODES, NODES_MAX, POOLS, small, time};
+use crate::objects::{NODES, NODES_MAX, small, time};
 
 /// Most successes that a record tells apart.
 pub const SUCCEEDED_MAX: u8 = 4;
@@ -35,10 +35,6 @@ pub struct Record {
     pub succeeded: u8,
     /// No new node tries it: the time of that halt.
     pub halted: Option<u8>,
-    /// The time up to which a person's word was heard.
-    pub acknowledged: Option<u8>,
-    /// What is noted of the pool that goes first.
-    pub done: Option<DonePool>,
 }
 
 /// That a pool is, or was, done with the update.
@@ -63,8 +59,10 @@ pub struct Ledger {
     pub slots: [Option<Held>; NODES_MAX],
     /// What became of the update, if anything did.
     pub record: Option<Record>,
-    /// The time that stands for the update in `spec.acknowledgedHalts`.
-    pub acknowledged: Option<u8>,
+    /// What is noted of the pool that goes first.
+    pub done: Option<DonePool>,
+    /// The time that stands for the update in `spec.resumedVersions`.
+    pub resumed: Option<u8>,
 }
 
 impl Ledger {
@@ -101,14 +99,9 @@ impl Ledger {
 }
 
 impl Record {
-    /// How many failures count.
-    pub fn counting(&self) -> u64 {
-        (0..NODES_MAX).filter(|at| self.counts(*at)).count() as u64
-    }
-
-    /// Has this node failed since a person's word?
-    pub fn counts(&self, at: usize) -> bool {
-        self.failures[at] > self.acknowledged
+    /// How many nodes failed.
+    pub fn failed(&self) -> u64 {
+        self.failures.iter().flatten().count() as u64
     }
 
     pub(crate) fn of(record: &VersionRecord) -> Self {
@@ -124,12 +117,16 @@ impl Record {
             failures,
             doubled,
             succeeded: small(record.succeeded).min(SUCCEEDED_MAX),
-            halted: record.halted.as_ref().map(|halt| time(&halt.at)),
-            acknowledged: record.acknowledged_at.as_deref().map(time),
-            done: record.done_pools.get(POOLS[0]).map(|done| DonePool {
-                since: done.since.as_deref().map(time),
-                before: done.longest_seconds > 0,
-            }),
+            halted: record.halted_at.as_deref().map(time),
+        }
+    }
+}
+
+impl DonePool {
+    pub(crate) fn of(done: &fleet::DonePool) -> Self {
+        Self {
+            since: done.since.as_deref().map(time),
+            before: done.longest_seconds > 0,
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Nodes, hosts, two reconcilers that may both believe to lead, and agents take their steps in every order. Views may
 //! be stale, processes crash, hosts fall back or reboot by themselves, steps take too long, agents fall silent or lie;
-//! people cordon, uncordon, delete shadows and Nodes and lift halts. The checker holds the invariants of
+//! people cordon, uncordon, delete shadows and Nodes and resume versions. The checker holds the invariants of
 //! [`properties`] against every state that can be reached.
 
 pub mod actions;

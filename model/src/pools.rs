@@ -1,5 +1,6 @@
 //! The pools: what is said of them, and which of them steers a node.
 
+use brupop_api::BottlerocketFleetStatus;
 use brupop_core::deadlines::Clock;
 use brupop_core::facts::{FirstPool, FirstPoolStanding, NodeView, PoolFacts, Steering};
 use brupop_core::known::Ahead;
@@ -8,9 +9,10 @@ use brupop_core::rules::Rules;
 use brupop_core::window::{Starts, Until};
 use std::sync::LazyLock;
 
+use crate::ledger::DonePool;
 use crate::objects::{NODES_MAX, POOLS, VERSIONS, small};
 use crate::state::{Config, Safeguard};
-use crate::tables::{Table, Versions, once};
+use crate::tables::{self, Table, once};
 
 /// How many nodes of a pool may be updated at once.
 pub const POOL_LIMIT: u64 = 1;
@@ -95,7 +97,7 @@ fn known_facts((pools, turn): ([Pool; 2], Turn)) -> Vec<PoolFacts<'static>> {
 pub(crate) fn facts(
     config: &Config,
     pools: Pools,
-    versions: &'static Versions,
+    done: Option<DonePool>,
     now: &str,
 ) -> &'static [PoolFacts<'static>] {
     if config.pools.is_none() {
@@ -105,8 +107,8 @@ pub(crate) fn facts(
         _ if !config.order => Turn::Any,
         Some(Safeguard::Order) => Turn::Done,
         // What was done once is as good as never.
-        Some(Safeguard::Latch) if !is_done_now(versions) => Turn::Waits,
-        _ if waits(versions, now) => Turn::Waits,
+        Some(Safeguard::Latch) if done.is_none_or(|it| it.since.is_none()) => Turn::Waits,
+        _ if waits(done, now) => Turn::Waits,
         _ => Turn::Done,
     };
     thread_local! { static FACTS: Table<([Pool; 2], Turn), Vec<PoolFacts<'static>>> = Table::default(); }
@@ -116,23 +118,21 @@ pub(crate) fn facts(
 }
 
 /// Does the second pool wait for the first, by the functions that ship?
-pub(crate) fn waits(versions: &'static Versions, now: &str) -> bool {
+pub(crate) fn waits(done: Option<DonePool>, now: &str) -> bool {
+    thread_local! { static LEDGERS: Table<Option<DonePool>, BottlerocketFleetStatus> = Table::default(); }
+    let ledger = once(&LEDGERS, done, || BottlerocketFleetStatus {
+        done_pools: tables::done_pools(done).clone(),
+        ..BottlerocketFleetStatus::default()
+    });
     let mut pools = known_facts(([Pool::default(); 2], Turn::Done));
     pools[1].waits_for.clear();
     let mut clock = Clock::new(now.parse().unwrap_or_default(), Ahead::NONE);
-    order::apply(&mut pools, Some(versions), &mut clock);
+    order::apply(&mut pools, ledger, &mut clock);
     // A version that the ledger does not know is nobody done with.
     pools[1]
         .waits_for
         .get(VERSIONS[1])
         .is_none_or(Option::is_some)
-}
-
-fn is_done_now(versions: &Versions) -> bool {
-    let noted = versions
-        .get(VERSIONS[1])
-        .and_then(|record| record.done_pools.get(POOLS[0]));
-    noted.is_some_and(|done| done.since.is_some())
 }
 
 /// Who steers a node labelled for this pool, if these are the pools.

@@ -35,7 +35,9 @@ pub fn all(config: &Config) -> Vec<Property<Config>> {
             world.broken.is_none()
         }),
         Property::always(COUNTED, |config: &Config, world: &World| {
-            !config.halts || (0..world.places.len()).all(|at| world.is_counted(at))
+            // A person who resumes the version clears its failures.
+            let stay = config.halts && config.faults.resumes == 0;
+            !stay || (0..world.places.len()).all(|at| world.is_counted(at))
         }),
         Property::always(
             "a quiet cluster settles",
@@ -105,19 +107,16 @@ pub(crate) fn wrong_ledger(
     let was = before.record.and_then(|record| record.halted);
     // Who does not see a halt writes it away.
     let lifted = was.filter(|_| !after.is_halted() && config.without != Some(Safeguard::Halt));
-    let acknowledged = after.record.and_then(|record| record.acknowledged);
-    if lifted.is_some() && (acknowledged < lifted || config.faults.acknowledgements == 0) {
-        return Some("a halt is lifted that nobody acknowledged");
-    }
-    if after
-        .record
-        .is_some_and(|record| record.halted.is_some() && record.halted <= record.acknowledged)
-    {
-        return Some("a halt is no later than what was acknowledged before");
+    if lifted.is_some() && before.resumed != lifted {
+        return Some("a halt ends that nobody named");
     }
     let halted = after
         .record
-        .filter(|record| record.halted.is_some() && was.is_none());
+        .filter(|record| record.halted.is_some() && record.halted != was);
+    if halted.is_some_and(|record| record.halted <= after.resumed) {
+        return Some("a halt is no later than one that the spec names");
+    }
+    let halted = halted.filter(|_| was.is_none());
     let threshold = config.threshold();
     let allowed = |proven: bool| {
         if proven {
@@ -126,7 +125,7 @@ pub(crate) fn wrong_ledger(
             threshold.unproven
         }
     };
-    let too_few = |it: Record| it.counting() < allowed(it.succeeded > 0);
+    let too_few = |it: Record| it.failed() < allowed(it.succeeded > 0);
     halted
         .is_some_and(too_few)
         .then_some("a version is halted by fewer failures than it may have")
@@ -151,7 +150,9 @@ pub(crate) fn uncounted(
                 .filter(|it| it.corroborated && it.attempt == held.attempt);
             let known = before.record.and_then(|record| record.failures[at]);
             failed.is_some_and(|failed| !held.counted && known < Some(failed.at))
-                && !after.record.is_some_and(|record| record.counts(at))
+                && !after
+                    .record
+                    .is_some_and(|record| record.failures[at].is_some())
         })
     };
     (config.halts && places.iter().enumerate().any(lost)).then_some(COUNTED)
@@ -252,7 +253,7 @@ pub(crate) fn broken_rule(config: &Config, world: &World) -> Option<&'static str
     if world.places.iter().zip(&record.failures).any(unfounded) {
         return Some("a failure is counted that no fact of the Node shows");
     }
-    pools::wrong_note(world, record)
+    pools::wrong_note(world)
 }
 
 impl World {

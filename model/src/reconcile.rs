@@ -102,7 +102,7 @@ impl World {
         };
         for (field, value) in &mut write.tests {
             // It was decided on what was seen, though a safeguard is missing.
-            if let Field::Slots | Field::VersionRecord(_) = field
+            if let Field::Slots | Field::Versions | Field::DonePools = field
                 && let Some(found) = seen.get(*field)
             {
                 *value = found;
@@ -117,10 +117,8 @@ impl World {
             return;
         }
         let halted = self.ledger.is_halted();
-        if let (Some(Safeguard::DoneUntilHalt), true, Some(record)) =
-            (config.without, halted, &mut self.ledger.record)
-        {
-            record.done = record.done.or(before.record.and_then(|record| record.done));
+        if config.without == Some(Safeguard::DoneUntilHalt) && halted {
+            self.ledger.done = self.ledger.done.or(before.done);
         }
         for (slot, held) in self.ledger.slots.iter_mut().zip(before.slots) {
             if let Some(slot) = slot {
@@ -355,7 +353,7 @@ impl Config {
         if !self.halts || !counted && write.sets.iter().any(gives_back) {
             write
                 .sets
-                .retain(|(field, _)| !matches!(field, Field::VersionRecord(_)));
+                .retain(|(field, _)| !matches!(field, Field::Versions | Field::DonePools));
         }
         write
     }

@@ -48,9 +48,9 @@ pub struct Faults {
     /// Nodes that go away with their machines, at most 1.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=1))]
     pub replacements: u8,
-    /// Times that a person acknowledges the update's halt or takes that out again, at most 3.
+    /// Times that a person resumes the update or takes that out again, at most 3.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=3))]
-    pub acknowledgements: u8,
+    pub resumes: u8,
     /// Times that a person pauses the fleet or lets it go on, at most 3.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=3))]
     pub pauses: u8,

@@ -7,10 +7,11 @@ use std::sync::LazyLock;
 use std::thread::LocalKey;
 
 use brupop_api::Marker;
-use brupop_api::fleet::{AcknowledgedHalt, Done, Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::fleet::{DonePool, NodeFailure, ResumedVersion, Slot, VersionRecord};
 use brupop_api::shadow::LastFailure;
+use brupop_core::facts::NodeFacts;
 
-use crate::ledger::{Held, Ledger, Record};
+use crate::ledger::{self, Held, Ledger, Record};
 use crate::objects::{Failed, Mark, NODES, NODES_MAX, POOLS, SHADOWS, TIMES, UIDS, VERSIONS};
 
 /// What one thread has made, by what it was made of.
@@ -93,6 +94,7 @@ pub(crate) fn slots(ledger: &Ledger) -> &'static Slots {
                 uid,
                 attempt: attempt.into(),
                 version,
+                variant: Some(NodeFacts::EXAMPLE.variant.to_owned()),
                 pool,
                 lost,
                 counted,
@@ -104,49 +106,36 @@ pub(crate) fn slots(ledger: &Ledger) -> &'static Slots {
     })
 }
 
-/// What the ledger remembers of versions.
-pub(crate) type Versions = BTreeMap<String, VersionRecord>;
-
-pub(crate) fn versions(record: Option<Record>) -> &'static Versions {
-    thread_local! { static VERSION_RECORDS: Table<Option<Record>, Versions> = Table::default(); }
+pub(crate) fn versions(record: Option<Record>) -> &'static Vec<VersionRecord> {
+    thread_local! { static VERSION_RECORDS: Table<Option<Record>, Vec<VersionRecord>> = Table::default(); }
     let of = |record: Record| {
         let failures = record.failures.iter().zip(NODES).filter_map(|(at, node)| {
             let (node, at, reason) = (node.to_owned(), when((*at)?), "FellBack".to_owned());
-            Some(NodeFailure {
-                node,
-                at,
-                reason,
-                ..NodeFailure::default()
-            })
+            Some(NodeFailure { node, at, reason })
         });
-        let halt = |at| Halt {
-            at: when(at),
-            reason: "0 (FellBack)".to_owned(),
-            ..Halt::default()
-        };
-        let done = record.done.map(|done| {
-            let (since, longest_seconds) = (done.since.map(when), done.before.into());
-            (
-                POOLS[0].to_owned(),
-                Done {
-                    since,
-                    longest_seconds,
-                },
-            )
-        });
-        let record = VersionRecord {
+        VersionRecord {
+            version: VERSIONS[1].to_owned(),
+            variant: NodeFacts::EXAMPLE.variant.to_owned(),
+            reported_at: Some(when(0)),
+            halted_at: record.halted.map(when),
             failures: failures.collect(),
-            acknowledged_at: record.acknowledged.map(when),
             succeeded: record.succeeded.into(),
-            halted: record.halted.map(halt),
-            done_pools: done.into_iter().collect(),
-            ..VersionRecord::default()
-        };
-        (VERSIONS[1].to_owned(), record)
+        }
     };
     once(&VERSION_RECORDS, record, || {
         record.map(of).into_iter().collect()
     })
+}
+
+pub(crate) fn done_pools(done: Option<ledger::DonePool>) -> &'static Vec<DonePool> {
+    thread_local! { static DONE_POOLS: Table<Option<ledger::DonePool>, Vec<DonePool>> = Table::default(); }
+    let of = |done: ledger::DonePool| DonePool {
+        pool: POOLS[0].to_owned(),
+        version: VERSIONS[1].to_owned(),
+        since: done.since.map(when),
+        longest_seconds: done.before.into(),
+    };
+    once(&DONE_POOLS, done, || done.map(of).into_iter().collect())
 }
 
 pub(crate) fn failures(failed: Failed) -> &'static LastFailure {
@@ -165,12 +154,13 @@ pub(crate) fn failures(failed: Failed) -> &'static LastFailure {
     })
 }
 
-/// What stands in `spec.acknowledgedHalts`, by its time.
-pub(crate) fn acknowledged(time: Option<u8>) -> &'static Vec<AcknowledgedHalt> {
-    thread_local! { static ACKNOWLEDGED: Table<Option<u8>, Vec<AcknowledgedHalt>> = Table::default(); }
-    let of = |time| AcknowledgedHalt {
+/// What stands in `spec.resumedVersions`, by its time.
+pub(crate) fn resumed(time: Option<u8>) -> &'static Vec<ResumedVersion> {
+    thread_local! { static RESUMED: Table<Option<u8>, Vec<ResumedVersion>> = Table::default(); }
+    let of = |time| ResumedVersion {
         version: VERSIONS[1].to_owned(),
+        variant: NodeFacts::EXAMPLE.variant.to_owned(),
         halted_at: when(time),
     };
-    once(&ACKNOWLEDGED, time, || time.map(of).into_iter().collect())
+    once(&RESUMED, time, || time.map(of).into_iter().collect())
 }

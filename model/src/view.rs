@@ -140,7 +140,7 @@ pub(crate) fn fleet_of(
         halted: record.halted.filter(|_| !blind),
         ..record
     });
-    let (now, versions) = (TIMES[usize::from(world.clock())], tables::versions(record));
+    let now = TIMES[usize::from(world.clock())];
     FleetFacts {
         now,
         term: leader.term.unwrap_or(0).into(),
@@ -153,8 +153,9 @@ pub(crate) fn fleet_of(
             Starts::Open
         },
         slots: tables::slots(ledger),
-        versions,
-        acknowledged: tables::acknowledged(ledger.acknowledged),
+        versions: tables::versions(record),
+        done_pools: tables::done_pools(ledger.done),
+        resumed: tables::resumed(ledger.resumed),
         threshold: match config.without {
             Some(Safeguard::Canaries) => FailureThreshold {
                 unproven: MORE_THAN_NODES.unproven,
@@ -164,7 +165,7 @@ pub(crate) fn fleet_of(
         },
         ceiling: config.limit,
         default_pool: pools::default_facts(config, seen_pools(world, leader)),
-        pools: pools::facts(config, seen_pools(world, leader), versions, now),
+        pools: pools::facts(config, seen_pools(world, leader), ledger.done, now),
         ..FleetFacts::EXAMPLE
     }
 }

@@ -4,7 +4,7 @@ use brupop_agent_core::step::StepMemory;
 
 use stateright::Representative;
 
-use crate::ledger::{Ledger, Record};
+use crate::ledger::Ledger;
 use crate::objects::{NODES_MAX, Node, Shadow, TIMES, small};
 use crate::pools::Pools;
 use crate::state::{Config, Faults, Host, started};
@@ -89,16 +89,12 @@ pub struct World {
 impl World {
     /// What the clock says: a second more than any time that the ledger knows of the update.
     pub fn clock(&self) -> u8 {
-        let known = |record: Record| {
-            record
-                .failures
-                .into_iter()
-                .chain([record.halted, record.acknowledged])
-        };
-        let last = self
-            .ledger
-            .record
-            .and_then(|record| known(record).flatten().max());
+        let record = self.ledger.record.unwrap_or_default();
+        let known = record.failures.into_iter();
+        let last = known
+            .chain([record.halted, self.ledger.resumed])
+            .flatten()
+            .max();
         last.map_or(0, |last| (last + 1).min(small(TIMES.len() as u64 - 1)))
     }
 

@@ -36,9 +36,9 @@ worlds! {
         "--nodes 1 --halts --lies 2 --fall-backs 1"
         "--nodes 2 --attempts 1 --lies 1 --silent-agents 1"
     }
-    people_lift_the_halts_that_they_saw {
-        "--nodes 2 --halts --fall-backs 2 --acknowledgements 2"
-        "--nodes 1 --halts --fall-backs 1 --own-reboots 1 --deadlines 2 --acknowledgements 1"
+    people_resume_the_halts_that_they_saw {
+        "--nodes 2 --halts --fall-backs 2 --resumes 2"
+        "--nodes 1 --halts --fall-backs 1 --own-reboots 1 --deadlines 2 --resumes 1"
     }
     nobody_begins_while_the_fleet_is_paused {
         "--nodes 1 --attempts 1 --pauses 2 --stale-leaders 1"
@@ -56,17 +56,17 @@ worlds! {
         "--nodes 2 --limit 2 --attempts 1 --pools 2 --moves 1 --takeovers 1"
     }
     a_pool_comes_after_another {
-        "--nodes 2 --limit 2 --halts --pools 1 --order --fall-backs 1 --acknowledgements 1"
+        "--nodes 2 --limit 2 --halts --pools 1 --order --fall-backs 1 --resumes 1"
         "--nodes 2 --limit 2 --halts --pools 1 --order --attempts 1 --moves 1 --takeovers 1"
     }
     a_halt_clears_the_order_and_a_newcomer_does_not {
-        "--nodes 3 --limit 3 --halts --pools 1 --order --attempts 1 --fall-backs 2 --acknowledgements 1"
+        "--nodes 3 --limit 3 --halts --pools 1 --order --attempts 1 --fall-backs 2 --resumes 1"
         "--nodes 3 --limit 3 --halts --pools 2 --order --attempts 1 --moves 1"
         "--nodes 2 --limit 2 --halts --pools 1 --order --attempts 1 --pool-pauses 1 --pool-deletions 1"
     }
     halts_hold_in_all_pools {
         "--nodes 2 --limit 2 --halts --pools 1 --attempts 1 --fall-backs 1 --deadlines 1 --moves 1"
-        "--nodes 2 --limit 2 --halts --pools 1 --attempts 1 --fall-backs 1 --acknowledgements 1 --takeovers 1"
+        "--nodes 2 --limit 2 --halts --pools 1 --attempts 1 --fall-backs 1 --resumes 1 --takeovers 1"
     }
     a_paused_pool_takes_slots_back_and_cordons_nothing {
         "--nodes 2 --limit 2 --pools 1 --pool-pauses 2"

@@ -16,7 +16,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use labels::CountsByPool;
+use labels::{CountsByPool, label};
 pub use last_pass::LastPass;
 
 /// The most versions that get a series of their own, those of most hosts. Versions come from agents, and a fleet runs a
@@ -247,6 +247,23 @@ fn gauges<V: Into<String>, N: TryInto<i64>>(
     for (value, number) in numbers {
         family
             .get_or_create(&[(label, value.into())])
+            .set(number.try_into().unwrap_or(i64::MAX));
+    }
+    family
+}
+
+/// A gauge for each version and variant.
+fn of_releases<'a, N: TryInto<i64>>(
+    numbers: impl Iterator<Item = (&'a str, &'a str, N)>,
+) -> Labelled<2> {
+    let family = Labelled::default();
+    for (version, variant, number) in numbers {
+        let of = [
+            ("bottlerocket_version", label(version)),
+            ("bottlerocket_variant", label(variant)),
+        ];
+        family
+            .get_or_create(&of)
             .set(number.try_into().unwrap_or(i64::MAX));
     }
     family

@@ -19,6 +19,7 @@ use brupop_core::facts::{FleetFacts, NodeView, Observed};
 use brupop_core::known::Known;
 use brupop_core::observe::{self, Leader, Now};
 use brupop_core::policy::Policy;
+use brupop_core::status;
 use brupop_runtime::ClusterConfig;
 use brupop_runtime::client::ClientError;
 use clap::{Args, ValueEnum};
@@ -235,15 +236,13 @@ fn plan(observed: &Observed<'_>) -> Plan {
         NodePlan::Waits(turn) => (2, turn),
         NodePlan::Stays => (3, 0),
     });
-    let halted = fleet
-        .versions
-        .iter()
-        .filter(|(_, record)| record.halted.is_some());
     Plan {
         limit: fleet.total_limit(),
         in_use: fleet.slots.len(),
-        halted: halted
-            .map(|(version, _)| shown(version, VERSION_MAX))
+        halted: status::halted_versions(fleet.versions)
+            .into_iter()
+            .flatten()
+            .map(|version| shown(&version, VERSION_MAX))
             .collect(),
         nodes,
     }

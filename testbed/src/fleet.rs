@@ -17,10 +17,13 @@ use crate::{ControlPlane, DEADLINE, Kubelets, Options, Program, agents, await_pr
 
 mod assertions;
 mod changes;
+mod records;
 mod terms;
 mod user_actions;
 pub mod watch;
 mod workloads;
+
+pub use records::Records;
 
 /// The version that every host begins with.
 pub const OLD: &str = "1.19.4";

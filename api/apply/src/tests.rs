@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::slice;
 
-use brupop_api::fleet::{Slot, VersionRecord};
+use brupop_api::fleet::{DonePool, Slot, VersionRecord};
 use brupop_api::shadow::{LastFailure, Staged};
 use brupop_api::{
     BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, BottlerocketShadowSpec, Marker,
@@ -52,14 +52,26 @@ fn flags(field: Field<'static>) -> Row {
     (field, Value::Set, Value::Absent)
 }
 
-fn records(field: Field<'static>) -> Row {
+fn versions() -> Row {
     let record = |succeeded| {
-        Value::VersionRecord(VersionRecord {
+        let record = VersionRecord {
             succeeded,
             ..VersionRecord::default()
-        })
+        };
+        Value::Versions(Cow::Owned(vec![record]))
     };
-    (field, record(1), record(2))
+    (Field::Versions, record(1), record(2))
+}
+
+fn done_pools() -> Row {
+    let done = |longest_seconds| {
+        let done = DonePool {
+            longest_seconds,
+            ..DonePool::default()
+        };
+        Value::DonePools(Cow::Owned(vec![done]))
+    };
+    (Field::DonePools, done(1), done(2))
 }
 
 fn spec_rows() -> Vec<Row> {
@@ -137,8 +149,8 @@ fn ledger_rows() -> Vec<Row> {
     vec![
         numbers(Field::Term),
         (Field::Slot("brs-a"), slot(1), slot(2)),
-        records(Field::VersionRecord("1.20.0")),
-        texts(Field::Seen("1.20.0")),
+        versions(),
+        done_pools(),
         texts(Field::LastFinished),
     ]
 }

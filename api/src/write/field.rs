@@ -60,10 +60,10 @@ pub enum Field<'a> {
     Slots,
     /// Fleet: the slot of one shadow; only to be set.
     Slot(&'a str),
-    /// Fleet: what became of one version.
-    VersionRecord(&'a str),
-    /// Fleet: when one version was first seen.
-    Seen(&'a str),
+    /// Fleet: what became of the versions. No record is the same as no list of them.
+    Versions,
+    /// Fleet: which pools are done with which versions; none likewise.
+    DonePools,
     /// Fleet: when an update last finished.
     LastFinished,
 }
@@ -91,7 +91,8 @@ pub(super) enum Kind {
     Marker,
     Slot,
     Slots,
-    Record,
+    Versions,
+    DonePools,
     Flag,
     /// A flag that is set by a label or an annotation, of which only the key counts.
     Key,
@@ -198,10 +199,8 @@ impl<'a> Field<'a> {
             Self::Term => at(Part::Ledger, Kind::Number, "/status/term"),
             Self::Slots => at(Part::Ledger, Kind::Slots, "/status/slots"),
             Self::Slot(shadow) => entry(Part::Ledger, Kind::Slot, "/status/slots", shadow),
-            Self::VersionRecord(version) => {
-                entry(Part::Ledger, Kind::Record, "/status/versions", version)
-            }
-            Self::Seen(version) => entry(Part::Ledger, Kind::Text, "/status/seen", version),
+            Self::Versions => at(Part::Ledger, Kind::Versions, "/status/versions"),
+            Self::DonePools => at(Part::Ledger, Kind::DonePools, "/status/donePools"),
             Self::LastFinished => at(Part::Ledger, Kind::Text, "/status/lastFinished"),
         }
     }
@@ -220,11 +219,12 @@ impl<'a> Field<'a> {
             .pointer(&place.pointer())
             .filter(|found| !found.is_null())
         else {
-            // No slots may be written as an empty map or as none.
-            return Some(if kind == Kind::Slots {
-                Value::Slots(Cow::default())
-            } else {
-                Value::Absent
+            // None of them may be written as an empty map or list, or be absent.
+            return Some(match kind {
+                Kind::Slots => Value::Slots(Cow::default()),
+                Kind::Versions => Value::Versions(Cow::Borrowed(&[])),
+                Kind::DonePools => Value::DonePools(Cow::Borrowed(&[])),
+                _ => Value::Absent,
             });
         };
         Some(match kind {
@@ -236,7 +236,8 @@ impl<'a> Field<'a> {
             Kind::LastFailure => Value::LastFailure(parsed(found)?),
             Kind::Slot => Value::Slot(parsed(found)?),
             Kind::Slots => Value::Slots(Cow::Owned(parsed(found)?)),
-            Kind::Record => Value::VersionRecord(parsed(found)?),
+            Kind::Versions => Value::Versions(Cow::Owned(parsed(found)?)),
+            Kind::DonePools => Value::DonePools(Cow::Owned(parsed(found)?)),
             // One that cannot be read is a text.
             Kind::Marker => {
                 let text = found.as_str()?;

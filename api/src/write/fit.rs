@@ -71,10 +71,13 @@ impl Object<&str> {
 }
 
 impl Field<'_> {
-    /// May this value stand there? All fields but two may be absent.
+    /// May this value stand there? Most fields may be absent.
     fn takes(self, value: &Value<'_>, to_set: bool) -> bool {
         match (self.place().kind, value) {
-            (_, Value::Absent) => !matches!(self, Self::SpecState | Self::Slots),
+            (_, Value::Absent) => !matches!(
+                self,
+                Self::SpecState | Self::Slots | Self::Versions | Self::DonePools
+            ),
             (Kind::Text, Value::Text(_))
             | (Kind::Number, Value::Number(_))
             | (Kind::State, Value::State(_))
@@ -84,7 +87,8 @@ impl Field<'_> {
             | (Kind::Marker, Value::Marker(_))
             | (Kind::Slot, Value::Slot(_))
             | (Kind::Slots, Value::Slots(_))
-            | (Kind::Record, Value::VersionRecord(_))
+            | (Kind::Versions, Value::Versions(_))
+            | (Kind::DonePools, Value::DonePools(_))
             | (Kind::Flag | Kind::Key | Kind::Taint, Value::Set) => true,
             // One that cannot be read is a text.
             (Kind::Marker, Value::Text(_)) => !to_set,

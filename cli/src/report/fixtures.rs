@@ -89,13 +89,13 @@ pub(crate) fn fleet() -> BottlerocketFleet {
     let status = json!({
         "term": 1, "unavailableLimit": 2,
         "slots": {"brs-node-0": {"uid": "u", "attempt": 2, "since": "2026-11-21T03:45:00Z", "version": "1.20.0"}},
-        "versions": {
-            "1.19.9": {"firstSeen": "2026-11-19T04:00:00Z", "succeeded": 0,
+        "versions": [
+            {"version": "1.19.9", "variant": "aws-k8s-1.36", "succeeded": 0,
                 "failures": [{"node": "node-4", "at": "2026-11-21T03:00:00Z", "reason": "FellBack"}],
-                "halted": {"at": "2026-11-21T03:00:00Z", "reason": "1 node failed to reach it, and 1 may: node-4 (FellBack)"}},
-            "1.20.0": {"firstSeen": "2026-11-21T02:30:00Z", "succeeded": 2, "acknowledgedAt": "2026-11-21T02:00:00Z"},
-        },
-        "seen": {"1.20.0": "2026-11-21T01:00:00Z"},
+                "haltedAt": "2026-11-21T03:00:00Z"},
+            {"version": "1.20.0", "variant": "aws-k8s-1.36", "reportedAt": "2026-11-21T01:00:00Z", "succeeded": 2},
+        ],
+        "haltedVersions": ["1.19.9"],
         "lastFinished": "2026-11-21T03:44:00Z",
         "conditions": [
             condition("AdmissionEnforced", "True", "webhook and policy refused the dry runs, as they must"),

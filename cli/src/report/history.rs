@@ -4,11 +4,11 @@ use brupop_api::crds::NAME_MAX;
 use brupop_api::fleet::VersionRecord;
 use serde::Serialize;
 
-use super::{EventRow, events, latest, name, notes, or_dash, sentence, time, version, word};
+use super::{EventRow, events, latest, name, notes, or_dash, time, version, word};
 use crate::gather::Past;
 use crate::page::{Page, Tone, View, age, section};
 use crate::table::{Cell, table};
-use crate::words::shown;
+use crate::words::{shown, variant};
 
 /// This many Events are shown.
 const EVENTS: usize = 200;
@@ -17,7 +17,7 @@ const EVENTS: usize = 200;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct History {
-    /// In the order of their first results.
+    /// The oldest first.
     pub versions: Vec<VersionHistory>,
     /// When an update last ended, well or not.
     pub last_finished: Option<String>,
@@ -26,26 +26,20 @@ pub(crate) struct History {
     pub notes: Vec<String>,
 }
 
-/// What became of a version.
+/// What became of a version for a variant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct VersionHistory {
     pub version: String,
-    /// When two nodes first wanted it, or ran it. The reconciler notes this while there are pools; a first result before that
-    /// counts instead.
-    pub first_seen: Option<String>,
-    /// When the first node reached it, or failed to.
-    pub first_result: Option<String>,
+    pub variant: String,
+    /// When two nodes first reported it. The reconciler notes this while there are pools.
+    pub reported_at: Option<String>,
     /// How many nodes have reached it.
     pub succeeded: u64,
     /// The nodes that failed to reach it last.
     pub failures: Vec<FailureRow>,
-    /// Why no further node is updated to it.
-    pub halted: Option<String>,
     /// When the last failure was counted that halts it.
     pub halted_at: Option<String>,
-    /// Up to when a person has lifted its halts.
-    pub acknowledged_at: Option<String>,
 }
 
 /// A node that failed to reach a version.
@@ -61,13 +55,8 @@ pub(crate) struct FailureRow {
 pub(crate) fn of(past: &Past) -> History {
     let status = past.fleet.status.as_ref();
     let records = status.into_iter().flat_map(|status| &status.versions);
-    let noted = |version: &str| status.and_then(|status| status.seen.get(version));
-    let outcome =
-        |(version, record): (&String, &VersionRecord)| of_version(version, record, noted(version));
-    let mut versions: Vec<VersionHistory> = records.map(outcome).collect();
-    versions.sort_by(|one, other| one.first_result.cmp(&other.first_result));
     History {
-        versions,
+        versions: records.map(of_version).collect(),
         last_finished: status
             .and_then(|status| status.last_finished.as_deref())
             .map(time),
@@ -76,26 +65,19 @@ pub(crate) fn of(past: &Past) -> History {
     }
 }
 
-fn of_version(of: &str, record: &VersionRecord, noted: Option<&String>) -> VersionHistory {
-    let first_result = record.first_seen.as_deref().map(time);
+fn of_version(record: &VersionRecord) -> VersionHistory {
     let failures = record.failures.iter().map(|failure| FailureRow {
         node: name(&failure.node),
         at: time(&failure.at),
         reason: word(&failure.reason),
     });
     VersionHistory {
-        version: version(of),
-        first_seen: noted
-            .map(|at| time(at))
-            .into_iter()
-            .chain(first_result.clone())
-            .min(),
-        first_result,
+        version: version(&record.version),
+        variant: variant(&record.variant),
+        reported_at: record.reported_at.as_deref().map(time),
         succeeded: record.succeeded,
         failures: failures.collect(),
-        halted: record.halted.as_ref().map(|halt| sentence(&halt.reason)),
-        halted_at: record.halted.as_ref().map(|halt| time(&halt.at)),
-        acknowledged_at: record.acknowledged_at.as_deref().map(time),
+        halted_at: record.halted_at.as_deref().map(time),
     }
 }
 
@@ -112,8 +94,8 @@ impl View for History {
             .collect();
         let head = [
             ("VERSION", 0),
-            ("FIRST SEEN", 1),
-            ("FIRST RESULT", 2),
+            ("VARIANT", 1),
+            ("REPORTED", 2),
             ("REACHED BY", 0),
             ("FAILED ON", 0),
         ];
@@ -136,16 +118,15 @@ impl VersionHistory {
             failures.join(", ")
         };
         let failures = shown(&failures, 2 * NAME_MAX);
-        let failures = match (&self.halted, &self.acknowledged_at) {
-            (Some(why), _) => Cell::toned(Tone::Bad, &format!("{failures}\nhalted: {why}")),
-            (None, Some(at)) => Cell::new(format!("{failures}\nits halt was lifted up to {at}")),
-            (None, None) => Cell::new(failures),
+        let age = |at: &str| age(at, page.now);
+        let failures = match self.halted_at.as_deref() {
+            Some(at) => Cell::toned(Tone::Bad, &format!("{failures}\nhalted {} ago", age(at))),
+            None => Cell::new(failures),
         };
-        let age = |at: &Option<String>| at.as_deref().map(|at| age(at, page.now));
         vec![
             Cell::new(&self.version),
-            Cell::new(or_dash(age(&self.first_seen).as_deref())),
-            Cell::new(or_dash(age(&self.first_result).as_deref())),
+            Cell::new(&self.variant),
+            Cell::new(or_dash(self.reported_at.as_deref().map(age).as_deref())),
             Cell::new(format!("{} nodes", self.succeeded)),
             failures,
         ]

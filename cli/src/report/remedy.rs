@@ -29,8 +29,8 @@ macro_rules! remedies {
             let $resume_pool = brupop("resume --pool", Some(Argument::Pool(pool)), $namespace);
             let $update_now = brupop("update-now", Some($node), $namespace);
             let $retry = brupop("retry", Some($node), $namespace);
-            let $resume_version = brupop("resume-version", Some(Argument::Version(version)), $namespace);
-            let $resume_any = brupop("resume-version", Some(Argument::Version("")), $namespace);
+            let $resume_version = brupop("resume --version", Some(Argument::Version(version)), $namespace);
+            let $resume_any = brupop("resume --version", Some(Argument::Version("")), $namespace);
             let $status = brupop("status", None, $namespace);
             let $agent = format!(
                 "`kubectl get pods -n {} -o wide --field-selector spec.nodeName={}`",
@@ -103,11 +103,11 @@ remedies! {
     OtherOperator => "remove upstream's operator, or the shadow that it left, as docs/migrating.md says",
     BackingOff => "repair the cause, and end the wait ({retry})",
     VersionHalted =>
-        "find out why nodes failed, and lift the halt ({resume_version}); or wait \
+        "find out why nodes failed, and resume the version ({resume_version}); or wait \
          for another release",
     VersionUnproven => "wait for the nodes that try the version now: one of them has to reach it",
     TooManyVersionsHalted =>
-        "find out why nodes failed, and lift the halt ({resume_any}) of a version that {status} shows as halted",
+        "find out why nodes failed, and resume a version that {status} shows as halted ({resume_any})",
     NodeTooYoung =>
         "wait until the node is five minutes old, or request its update now ({update_now})",
     CheckingPods => "nothing: the reconciler is looking at the node's pods and their budgets",
@@ -177,7 +177,9 @@ mod tests {
         let command = |word| of(&Reason::of_word(word).unwrap(), &named);
         assert!(command("NodePaused").contains("`kubectl brupop resume node-0 -n ns`"));
         assert!(command("PoolPaused").contains("`kubectl brupop resume --pool web -n ns`"));
-        assert!(command("VersionHalted").contains("`kubectl brupop resume-version 1.20.0 -n ns`"));
+        assert!(
+            command("VersionHalted").contains("`kubectl brupop resume --version 1.20.0 -n ns`")
+        );
         // README's opt-out is another value of the label.
         assert!(command("NotLabelled").contains("interface-version=2.0.0 --overwrite`"));
         // The version that the node waits for has no record.
@@ -187,7 +189,7 @@ mod tests {
             "{halted}"
         );
         assert!(
-            halted.contains("`kubectl brupop resume-version VERSION -n ns`"),
+            halted.contains("`kubectl brupop resume --version VERSION -n ns`"),
             "{halted}"
         );
         for remedy in remedies.iter().filter(|remedy| **remedy != halted) {

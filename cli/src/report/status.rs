@@ -12,7 +12,7 @@ use brupop_api::conditions::{
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State};
-use brupop_core::decide::Reason;
+use brupop_core::decide::{Reason, why_halted};
 use brupop_core::pool::Pool;
 
 use super::{
@@ -20,6 +20,7 @@ use super::{
     word,
 };
 use crate::gather::Fleet;
+use crate::words::variant;
 use view::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
 
 /// Stands for the reason of a node about which the reconciler has said nothing.
@@ -232,12 +233,12 @@ fn obstacles(status: Option<&BottlerocketFleetStatus>) -> Vec<String> {
 
 fn halted(status: Option<&BottlerocketFleetStatus>) -> Vec<HaltedVersion> {
     let versions = status.into_iter().flat_map(|status| &status.versions);
-    let halted = versions.filter_map(|(halted, record)| {
-        let halt = record.halted.as_ref()?;
+    let halted = versions.filter_map(|record| {
         Some(HaltedVersion {
-            version: version(halted),
-            at: time(&halt.at),
-            why: sentence(&halt.reason),
+            version: version(&record.version),
+            variant: variant(&record.variant),
+            at: time(record.halted_at.as_deref()?),
+            why: sentence(&why_halted(record)),
         })
     });
     halted.collect()

@@ -82,38 +82,6 @@ fn what_happened() {
     assert_snapshot!("history_yaml", yaml(&view));
 }
 
-/// Times are noted only while there are pools.
-#[test]
-fn a_version_is_not_seen_after_its_first_result() {
-    let (early, late) = ("2026-11-19T04:00:00Z", "2026-11-20T04:00:00Z");
-    for (noted, result, expected) in [
-        (Some(early), Some(late), Some(early)),
-        (Some(late), Some(early), Some(early)),
-        (None, Some(late), Some(late)),
-        (Some(late), None, Some(late)),
-        (None, None, None),
-    ] {
-        let seen: serde_json::Map<_, _> = noted
-            .map(|at| ("1.20.0".to_owned(), json!(at)))
-            .into_iter()
-            .collect();
-        let record = json!({"firstSeen": result, "succeeded": 1});
-        let status = json!({"slots": {}, "versions": {"1.20.0": record}, "seen": seen});
-        let fleet = watched_fleet(&json!({}), &status).object;
-        let view = history::of(&Past {
-            fleet,
-            events: vec![],
-            notes: vec![],
-        });
-        assert_eq!(
-            view.versions[0].first_seen.as_deref(),
-            expected,
-            "{noted:?}, {result:?}"
-        );
-        assert_eq!(view.versions[0].first_result.as_deref(), result);
-    }
-}
-
 #[test]
 fn the_latest_events_are_kept_in_order() {
     let events = (0..5)
@@ -178,19 +146,8 @@ fn nobody_else_drives_the_terminal() {
         )
     };
     let mut object = fleet();
-    let record = object
-        .status
-        .as_mut()
-        .unwrap()
-        .versions
-        .remove("1.19.9")
-        .unwrap();
-    object
-        .status
-        .as_mut()
-        .unwrap()
-        .versions
-        .insert(evil.to_owned(), record);
+    let status = object.status.as_mut().unwrap();
+    evil.clone_into(&mut status.versions[0].version);
     let mut found = about(shadow());
     found.events = vec![event(evil, evil, "2026-11-21T03:00:00Z", evil, evil)];
     let past = Past {
@@ -224,16 +181,14 @@ fn nobody_else_drives_the_terminal() {
     }
 }
 
-/// A ledger that was written past the schema may have any text as a key.
+/// A ledger that was written past the schema may have any text as a version.
 #[test]
 fn no_command_holds_what_others_wrote() {
     let evil = "$(touch x)";
-    let words = format!("to go on: `kubectl brupop resume-version {evil}`");
+    let words = format!("to resume: `kubectl brupop resume --version {evil}`");
     let mut object = fleet();
     let status = object.status.as_mut().unwrap();
-    let mut record = status.versions.remove("1.19.9").unwrap();
-    record.halted.as_mut().unwrap().reason.clone_from(&words);
-    status.versions.insert(evil.to_owned(), record);
+    evil.clone_into(&mut status.versions[0].version);
     let (spec, says) = (
         json!({"state": "Idle", "version": evil}),
         ["False", "VersionHalted", &words],
@@ -263,7 +218,7 @@ fn no_command_holds_what_others_wrote() {
     for shown in views.map(|text| strip_str(&text).to_string()) {
         let commands: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
         assert!(
-            commands.contains(&"kubectl brupop --kubeconfig mine resume-version VERSION"),
+            commands.contains(&"kubectl brupop --kubeconfig mine resume --version VERSION"),
             "{shown}"
         );
         for command in commands {
@@ -274,7 +229,7 @@ fn no_command_holds_what_others_wrote() {
             );
         }
         assert!(
-            shown.contains("'kubectl brupop resume-version $(touch x)'"),
+            shown.contains("'kubectl brupop resume --version $(touch x)'"),
             "as they wrote it: {shown}"
         );
         assert!(shown.contains("\"$(touch x)\""), "{shown}");

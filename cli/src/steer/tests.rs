@@ -101,14 +101,6 @@ fn what_is_said_can_be_pasted_for_this_namespace() {
         let says = update_now(&node, namespace).says;
         assert!(says.contains(command), "{says}");
     }
-    let no_room = NotSteered::NoRoom {
-        namespace: "ns".to_owned(),
-    }
-    .to_string();
-    assert!(
-        no_room.contains("`kubectl edit brf fleet -n ns`"),
-        "{no_room}"
-    );
 }
 
 #[test]
@@ -210,39 +202,36 @@ fn retry_names_the_attempt_that_failed() {
     }
 }
 
-fn halted(acknowledged: &Value) -> WatchedFleet {
-    let halt = json!({"halted": {"at": "2026-11-21T03:00:00Z", "reason": "r"}});
-    let status = json!({"slots": {}, "versions": {"1.20.0": halt, "1.21.0": {"succeeded": 3}}});
-    watched_fleet(
-        &json!({"paused": false, "acknowledgedHalts": acknowledged}),
-        &status,
-    )
+/// 1.20.0 is halted for two variants, 1.21.0 for none.
+fn halted(resumed: &Value) -> WatchedFleet {
+    let halt = |variant: &str| json!({"version": "1.20.0", "variant": variant, "haltedAt": "2026-11-21T03:00:00Z"});
+    let going_on = json!({"version": "1.21.0", "variant": "aws", "succeeded": 3});
+    let status = json!({"slots": {}, "versions": [halt("aws"), halt("metal"), going_on]});
+    let mut fleet = watched_fleet(&json!({"paused": false}), &status);
+    fleet.object.spec.resumed_versions =
+        serde_json::from_value(resumed.clone()).unwrap_or_default();
+    if !resumed.is_null() {
+        fleet.quoted["spec"]["resumedVersions"] = resumed.clone();
+    }
+    fleet
 }
 
-fn lifted(version: &str) -> Value {
-    json!({"version": version, "haltedAt": "2026-11-21T03:00:00Z"})
+fn resumed(variant: &str) -> Value {
+    json!({"version": "1.20.0", "variant": variant, "haltedAt": "2026-11-21T03:00:00Z"})
 }
 
 #[test]
-fn a_halt_is_lifted_as_it_was_read() {
-    let earlier = json!({"version": "1.20.0", "haltedAt": "2026-11-20T03:00:00Z"});
-    for (before, after) in [
-        (json!(null), json!([lifted("1.20.0")])),
-        (json!([earlier]), json!([lifted("1.20.0")])),
-        (
-            json!([lifted("1.18.0")]),
-            json!([lifted("1.18.0"), lifted("1.20.0")]),
-        ),
+fn a_version_is_resumed_as_its_halts_were_read() {
+    let (aws, metal) = (resumed("aws"), resumed("metal"));
+    let earlier =
+        json!({"version": "1.20.0", "variant": "aws", "haltedAt": "2026-11-20T03:00:00Z"});
+    for (before, variant, after) in [
+        (json!(null), None, json!([aws, metal])),
+        (json!(null), Some("metal"), json!([metal])),
+        (json!([aws]), Some("metal"), json!([aws, metal])),
+        (json!([earlier]), Some("metal"), json!([metal])),
     ] {
-        let mut fleet = halted(&json!([]));
-        fleet.object.spec.acknowledged_halts =
-            serde_json::from_value(before.clone()).unwrap_or_default();
-        if before.is_null() {
-            fleet.quoted["spec"] = json!({});
-        } else {
-            fleet.quoted["spec"]["acknowledgedHalts"] = before.clone();
-        }
-        let change = resume_version(&fleet, "1.20.0").unwrap();
+        let change = resume_version(&halted(&before), "1.20.0", variant).unwrap();
         let Some(Patch::Json(patch)) = change.body else {
             panic!("{change:?}")
         };
@@ -251,66 +240,33 @@ fn a_halt_is_lifted_as_it_was_read() {
             json!(patch),
             json!([
                 test("/metadata/uid", json!("f")),
-                test("/spec/acknowledgedHalts", before),
-                test("/status/versions/1.20.0/halted/at", json!("2026-11-21T03:00:00Z")),
-                {"op": "add", "path": "/spec/acknowledgedHalts", "value": after},
+                test("/spec/resumedVersions", before),
+                {"op": "add", "path": "/spec/resumedVersions", "value": after},
             ])
         );
     }
-    assert_eq!(
-        resume_version(&halted(&json!([lifted("1.20.0")])), "1.20.0")
-            .unwrap()
-            .body,
-        None
-    );
+    let both = halted(&json!([aws, metal]));
+    assert_eq!(resume_version(&both, "1.20.0", None).unwrap().body, None);
 }
 
 #[test]
-fn a_version_that_is_not_halted_is_not_lifted() {
-    let refused = |version| {
-        resume_version(&halted(&json!([])), version)
-            .unwrap_err()
-            .to_string()
-    };
-    assert_eq!(
-        refused("1.21.0"),
-        "the version 1.21.0 is not halted; halted are: 1.20.0"
-    );
-    assert_eq!(
-        refused("9.9.9"),
-        "the version 9.9.9 is not halted; halted are: 1.20.0"
-    );
-    let none = resume_version(&watched_fleet(&json!({}), &json!({})), "1.0.0")
+fn a_version_that_is_not_halted_is_not_resumed() {
+    let listed = "halted are: 1.20.0 for aws, 1.20.0 for metal";
+    for (version, variant, says) in [
+        ("1.21.0", None, "the version 1.21.0 is not halted"),
+        (
+            "1.20.0",
+            Some("nvidia"),
+            "the version 1.20.0 is not halted for nvidia",
+        ),
+    ] {
+        let refused = resume_version(&halted(&json!(null)), version, variant).unwrap_err();
+        assert_eq!(refused.to_string(), format!("{says}; {listed}"));
+    }
+    let none = resume_version(&watched_fleet(&json!({}), &json!({})), "1.0.0", None)
         .unwrap_err()
         .to_string();
     assert_eq!(none, "the version 1.0.0 is not halted; halted are: none");
-}
-
-#[test]
-fn a_full_list_loses_what_nothing_rests_on() {
-    let forgotten: Vec<Value> = (0..ACKNOWLEDGED_HALTS_MAX)
-        .map(|minor| lifted(&format!("1.{minor}.9")))
-        .collect();
-    let change = resume_version(&halted(&json!(forgotten)), "1.20.0").unwrap();
-    let Some(Patch::Json(patch)) = change.body else {
-        panic!("{change:?}")
-    };
-    assert_eq!(json!(patch)[3]["value"], json!([lifted("1.20.0")]));
-
-    let mut full = halted(&json!(forgotten));
-    let versions = &mut full.object.status.as_mut().unwrap().versions;
-    for entry in &full.object.spec.acknowledged_halts {
-        versions.insert(
-            entry.version.clone(),
-            brupop_api::fleet::VersionRecord::default(),
-        );
-    }
-    assert_eq!(
-        resume_version(&full, "1.20.0"),
-        Err(NotSteered::NoRoom {
-            namespace: NS.to_owned()
-        })
-    );
 }
 
 #[test]

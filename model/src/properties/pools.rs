@@ -5,7 +5,7 @@ use brupop_api::State;
 use brupop_core::facts::{NodeView, PoolFacts};
 use stateright::Property;
 
-use crate::ledger::{DonePool, Held, Ledger, Record};
+use crate::ledger::{Held, Ledger};
 use crate::objects::{Node, POOLS, Shadow, VERSIONS};
 use crate::pools::{POOL_LIMIT, Pools, held, steered_by, steering};
 use crate::state::{Config, Faults, Safeguard};
@@ -172,7 +172,7 @@ impl Judged<'_> {
         before: &Ledger,
         after: &Ledger,
     ) -> Option<&'static str> {
-        let done = before.record.is_some_and(|record| record.done.is_some());
+        let done = before.done.is_some();
         let second = || {
             self.begins(before, after)
                 .any(|at| self.pool(at) == Some(1))
@@ -184,7 +184,7 @@ impl Judged<'_> {
     /// The first pool is noted as done, and the leader saw that it was not: a node in service has to run the update, and
     /// none may want it, or have a slot for it.
     fn noted_too_early(&self, before: &Ledger, after: &Ledger) -> Option<&'static str> {
-        let since = |ledger: &Ledger| ledger.record?.done?.since;
+        let since = |ledger: &Ledger| ledger.done?.since;
         if since(before).is_some() || since(after).is_none() {
             return None;
         }
@@ -212,8 +212,7 @@ impl Judged<'_> {
 
     /// That the first pool is done is forgotten without a halt, though the second still comes after it.
     fn forgotten(&self, before: &Ledger, after: &Ledger) -> Option<&'static str> {
-        let done = |ledger: &Ledger| ledger.record.and_then(|record| record.done).is_some();
-        (done(before) && !done(after) && !after.is_halted() && !self.pools[1].gone)
+        (before.done.is_some() && after.done.is_none() && !after.is_halted() && !self.pools[1].gone)
             .then_some("it is forgotten that a pool is done")
     }
 }
@@ -224,7 +223,6 @@ pub(crate) fn waits_again(
     seen: &Ledger,
     pools: &[PoolFacts<'_>],
 ) -> Option<&'static str> {
-    let done: Option<DonePool> = seen.record.and_then(|record| record.done);
     let second = pools.iter().find(|pool| pool.name == POOLS[1])?;
     let waits = || {
         second
@@ -232,15 +230,15 @@ pub(crate) fn waits_again(
             .get(VERSIONS[1])
             .is_some_and(Option::is_some)
     };
-    (config.order && done.is_some() && waits()).then_some("a pool waits for one that was done")
+    (config.order && seen.done.is_some() && waits()).then_some("a pool waits for one that was done")
 }
 
 /// Why what the ledger notes of the pool that goes first is wrong, if it is.
-pub(super) fn wrong_note(world: &World, record: Record) -> Option<&'static str> {
-    record.done?;
+pub(super) fn wrong_note(world: &World) -> Option<&'static str> {
+    world.ledger.done?;
     if world.arrivals == 0 {
         Some("a pool is done with an update that no host has come up with")
-    } else if record.halted.is_some() {
+    } else if world.ledger.is_halted() {
         Some("a pool is done with an update that is halted")
     } else {
         None
@@ -294,10 +292,7 @@ pub(crate) fn wrong_spec(
 /// Does the pool of this node keep it from its update, or the pool that goes first, which may have lost its nodes?
 pub(super) fn holds_back(config: &Config, world: &World, place: &Place) -> bool {
     let steering = steering(config, world.pools, place.node.map(|node| node.pool));
-    let done = world
-        .ledger
-        .record
-        .is_some_and(|record| record.done.is_some());
+    let done = world.ledger.done.is_some();
     let second = || steered_by(world.pools, steering) == Some(1);
     held(world.pools, steering) || config.order && !done && second()
 }

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use brupop_api::crds::SLOTS_MAX;
-use brupop_api::fleet::{AcknowledgedHalt, FailureThreshold, Slot, VersionRecord};
+use brupop_api::fleet::{DonePool, FailureThreshold, ResumedVersion, Slot, VersionRecord};
 use jiff::Timestamp;
 
 use crate::times::Ahead;
@@ -34,16 +34,16 @@ pub struct FleetFacts<'a> {
     pub ledger_term: Option<u64>,
     /// The UID of the fleet.
     pub uid: Option<&'a str>,
-    /// The generation of the fleet's spec, of which `starts` and `acknowledged` are.
+    /// The generation of the fleet's spec, of which `starts` and `resumed` are.
     pub generation: Option<u64>,
     /// The slots in use.
     pub slots: &'a BTreeMap<String, Slot>,
-    /// What the ledger remembers of each version.
-    pub versions: &'a BTreeMap<String, VersionRecord>,
-    /// When versions were first seen on two nodes at a time.
-    pub seen: &'a BTreeMap<String, String>,
-    /// The halts that a person lifts (`spec.acknowledgedHalts`).
-    pub acknowledged: &'a [AcknowledgedHalt],
+    /// What the ledger remembers of each version and variant, the oldest first.
+    pub versions: &'a [VersionRecord],
+    /// Which pools are done with which versions.
+    pub done_pools: &'a [DonePool],
+    /// The halts that a person ends (`spec.resumedVersions`).
+    pub resumed: &'a [ResumedVersion],
     /// After how many failed nodes a version is halted.
     pub threshold: FailureThreshold,
     /// How many nodes may be unavailable at once in the whole fleet.
@@ -78,6 +78,9 @@ pub struct Observed<'a> {
     /// The times that were ahead when this leader first saw them: what the next pass has to know.
     pub ahead: Ahead,
 }
+
+/// A version, and the variant of the nodes that are to run it.
+pub(crate) type Release<'a> = (&'a str, &'a str);
 
 /// A slot, and the name of the shadow that it is for, as the ledger has it.
 pub(crate) type NamedSlot<'a> = (&'a str, &'a Slot);
@@ -116,10 +119,24 @@ impl<'a> FleetFacts<'a> {
 
     /// Whether this version is halted for the variant of this node.
     pub(crate) fn is_halted_for(&self, view: &NodeView<'_>, version: &str) -> bool {
-        let variant = view.node.and_then(|node| node.variant);
+        let record = view
+            .node
+            .and_then(|node| self.record(version, node.variant));
+        record.is_some_and(|record| record.halted_at.is_some())
+    }
+
+    /// The record of this version and variant.
+    pub(crate) fn record(&self, version: &str, variant: &str) -> Option<&'a VersionRecord> {
         self.versions
-            .get(version)
-            .is_some_and(|record| record.is_halted_for(variant))
+            .iter()
+            .find(|record| record.is_of(version, variant))
+    }
+
+    /// The time of the halt that a person ends for the version and variant of this record.
+    pub(crate) fn named_for(&self, record: &VersionRecord) -> Option<&'a str> {
+        let mut resumed = self.resumed.iter();
+        let named = resumed.find(|it| record.is_of(&it.version, &it.variant));
+        named.map(|resumed| resumed.halted_at.as_str())
     }
 
     /// How many nodes may be updated at once in all: never more than the ledger has room for.
@@ -144,9 +161,9 @@ impl FleetFacts<'static> {
         uid: Some("fleet-uid"),
         generation: Some(5),
         slots: &BTreeMap::new(),
-        versions: &BTreeMap::new(),
-        seen: &BTreeMap::new(),
-        acknowledged: &[],
+        versions: &[],
+        done_pools: &[],
+        resumed: &[],
         threshold: FailureThreshold::DEFAULT,
         enforced: true,
         alone: true,

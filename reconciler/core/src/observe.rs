@@ -7,7 +7,7 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brupop_api::fleet::{FailureThreshold, Slot, VersionRecord};
+use brupop_api::fleet::{FailureThreshold, Slot};
 use brupop_api::names::shadow_name;
 use jiff::{SignedDuration, Timestamp};
 
@@ -209,8 +209,6 @@ fn fleet_facts<'a>(
     ahead: &'a Ahead,
 ) -> FleetFacts<'a> {
     static NO_SLOTS: BTreeMap<String, Slot> = BTreeMap::new();
-    static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new();
-    static NONE_SEEN: BTreeMap<String, String> = BTreeMap::new();
 
     let (watched, ledger) = (cluster.fleet(), cluster.ledger());
     let paused = watched.is_some_and(|fleet| fleet.object.spec.paused);
@@ -222,9 +220,9 @@ fn fleet_facts<'a>(
         uid: watched.and_then(|fleet| fleet.object.metadata.uid.as_deref()),
         generation: watched.and_then(|fleet| generation(&fleet.object.metadata)),
         slots: ledger.map_or(&NO_SLOTS, |ledger| &ledger.slots),
-        versions: ledger.map_or(&NO_VERSIONS, |ledger| &ledger.versions),
-        seen: ledger.map_or(&NONE_SEEN, |ledger| &ledger.seen),
-        acknowledged: watched.map_or(&[], |fleet| &fleet.object.spec.acknowledged_halts),
+        versions: ledger.map_or(&[], |ledger| &ledger.versions),
+        done_pools: ledger.map_or(&[], |ledger| &ledger.done_pools),
+        resumed: watched.map_or(&[], |fleet| &fleet.object.spec.resumed_versions),
         threshold: watched.map_or(FailureThreshold::DEFAULT, |fleet| {
             fleet.object.spec.failure_threshold
         }),

@@ -2,30 +2,29 @@
 
 mod events;
 mod fleet;
+mod halted;
 mod health;
 mod pools;
 mod progress;
 
-use std::collections::BTreeMap;
-
 use brupop_api::conditions::{
-    ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, IDLE, OTHER_OPERATOR, OVERDUE,
-    PROGRESSING, UPDATE_AVAILABLE,
+    ADMISSION_ENFORCED, Condition, ConditionStatus, IDLE, OTHER_OPERATOR, OVERDUE, PROGRESSING,
+    UPDATE_AVAILABLE,
 };
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::facts::ShadowFacts;
-use brupop_api::fleet::{AcknowledgedHalt, VersionRecord};
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketShadow, BottlerocketShadowStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde_json::{Value, json};
 
-use crate::decide::{goes_back, how_to_lift, version_for};
+use crate::decide::{goes_back, version_for};
 use crate::facts::NodeView;
 use crate::times;
 pub use events::EventText;
-pub use fleet::{DesiredFleetStatus, halted_column};
+pub use fleet::DesiredFleetStatus;
+pub use halted::halted_versions;
 pub use pools::{DesiredPoolStatus, NoAnswer, pools};
 pub use progress::Progress;
 
@@ -140,39 +139,6 @@ impl DesiredCondition {
             Err(why) => (ConditionStatus::True, "NotRuledOut", why),
         };
         Self::of(OTHER_OPERATOR, status, reason, message)
-    }
-
-    /// The condition `Halted` of the fleet in this namespace, from what became of each version and the halts that stand
-    /// in the spec as acknowledged.
-    pub fn halted(
-        namespace: &str,
-        versions: &BTreeMap<String, VersionRecord>,
-        acknowledged: &[AcknowledgedHalt],
-    ) -> Self {
-        let why = |(version, record): (&String, &VersionRecord)| {
-            Some(format!("{version}: {}", record.halted.as_ref()?.reason))
-        };
-        let why: Vec<String> = versions.iter().filter_map(why).collect();
-        if why.is_empty() {
-            return Self::of(
-                HALTED,
-                ConditionStatus::False,
-                "WithinFailureBudget",
-                "no version is halted",
-            );
-        }
-        let records: Vec<_> = versions
-            .iter()
-            .map(|(version, record)| (version.as_str(), record))
-            .collect();
-        let how = how_to_lift(namespace, &records, acknowledged);
-        let why = printable(&why.join("; "), MESSAGE_MAX.saturating_sub(how.len())).into_owned();
-        Self::of(
-            HALTED,
-            ConditionStatus::True,
-            "FailureBudgetSpent",
-            &(why + &how),
-        )
     }
 
     /// The condition `Idle` of the fleet, in which this many nodes are busy. The message changes only with that number.

@@ -4,8 +4,8 @@ use brupop_api::{BottlerocketShadow, State};
 use brupop_core::cluster::Cluster;
 use prometheus_client::registry::Registry;
 
-use super::labels::{label, tally};
-use super::{MAX_VERSIONS, gauge, gauges};
+use super::labels::tally;
+use super::{MAX_VERSIONS, gauge, gauges, of_releases};
 
 /// The most reasons of failures with a series of their own. The words are ours, or those of an earlier release.
 const MAX_FAILURES: usize = 32;
@@ -57,10 +57,10 @@ fn register_ledger(registry: &mut Registry, cluster: &Cluster) {
     let slots = ledger.map_or(0, |ledger| ledger.slots.len());
     registry.register("brupop_slots_in_use", "Updates under way", gauge(slots));
     let versions = ledger.into_iter().flat_map(|ledger| &ledger.versions);
-    let failures = versions.map(|(version, record)| (label(version), record.failures.len()));
+    let failures = versions.map(|it| (&*it.version, &*it.variant, it.failures.len()));
     registry.register(
         "brupop_version_failures",
-        "Nodes that failed to reach a version, of those that the ledger remembers",
-        gauges("bottlerocket_version", failures),
+        "Nodes that failed to reach a version since it was last resumed, by variant; at most eight",
+        of_releases(failures),
     );
 }

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use prometheus_client::registry::Registry;
 
 use super::labels::{Named, label};
-use super::{Labelled, MAX_POOLS, MAX_VERSIONS, gauge, gauges};
+use super::{Labelled, MAX_POOLS, MAX_VERSIONS, gauge, gauges, of_releases};
 
 /// The most gates of pools that get series of their own: those of the first pools by name.
 const MAX_GATES: usize = 128;
@@ -48,8 +48,8 @@ pub struct LastPass {
     /// How many nodes we have taken out of service and cannot put back, because the API server takes no change of the Node or
     /// its shadow.
     pub denied_out_of_service: i64,
-    /// The versions that are halted.
-    pub halted: Vec<String>,
+    /// The versions that are halted, and for which variant.
+    pub halted: Vec<(String, String)>,
     /// Were our admission rules seen to be in force?
     pub admission_enforced: bool,
     /// How the gates of pools are that matter now: pool, gate, state.
@@ -124,11 +124,10 @@ impl LastPass {
             )
         });
         self.nodes = counts.collect();
-        let halted = fleet
-            .versions
-            .iter()
-            .filter(|(_, record)| record.halted.is_some());
-        self.halted = halted.map(|(version, _)| version.clone()).collect();
+        let halted = fleet.versions.iter().filter(|it| it.halted_at.is_some());
+        self.halted = halted
+            .map(|it| (it.version.clone(), it.variant.clone()))
+            .collect();
         let waiting = waiting.into_iter();
         self.waiting = waiting
             .map(|((pool, reason), since)| ((pool.to_owned(), reason), since.to_owned()))
@@ -183,15 +182,16 @@ impl LastPass {
         );
         registry.register(
             "brupop_halted_versions",
-            "Halted versions, which too many nodes failed to reach",
+            "Halted versions, which too many nodes failed to reach, each for a variant",
             gauge(self.halted.len()),
         );
         registry.register(
             "brupop_version_halted",
-            "1 for each version that is halted",
-            gauges(
-                "bottlerocket_version",
-                self.halted.iter().map(|version| (label(version), 1)),
+            "1 for each version that is halted, by variant",
+            of_releases(
+                self.halted
+                    .iter()
+                    .map(|(version, variant)| (&**version, &**variant, 1)),
             ),
         );
         registry.register(

@@ -79,7 +79,7 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
         waiting: BTreeMap::new(),
         not_opted_in: 2,
         skipped: BTreeMap::from([("Pod", 1)]),
-        halted: vec!["1.1.0".to_owned()],
+        halted: vec![("1.1.0".to_owned(), "aws".to_owned())],
         oldest_slot_seconds: Some(90),
         overdue: BTreeMap::from([("ReturningToService", 1)]),
         denied_out_of_service: 1,
@@ -110,7 +110,7 @@ fn hosts_are_counted_as_upstreams_users_know_it() {
         r#"brupop_skipped_objects{kind="Pod"} 1"#,
         r#"brupop_skipped_objects{kind="Node"} 0"#,
         "brupop_halted_versions 1",
-        r#"brupop_version_halted{bottlerocket_version="1.1.0"} 1"#,
+        r#"brupop_version_halted{bottlerocket_version="1.1.0",bottlerocket_variant="aws"} 1"#,
         r#"brupop_nodes{pool="web",reason="NoUpdate",bottlerocket_version="1.0.0"} 1"#,
         r#"brupop_nodes{pool="",reason="NoUpdate",bottlerocket_version=""} 1"#,
         "brupop_last_pass_timestamp_seconds 1795233590",
@@ -152,16 +152,17 @@ fn failures_are_counted_by_node_and_by_version() {
         cluster.entry(name).shadow = Some(shadow(json!({"spec": {"last_failure": failures}})));
     }
     let failure = |node| json!({"node": node, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"});
-    let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": {
-        "1.20.0": {"failures": [failure("a"), failure("b")]}, "1.20.1": {"succeeded": 1},
-    }}});
+    let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": [
+        {"version": "1.20.0", "variant": "aws", "failures": [failure("a"), failure("b")]},
+        {"version": "1.20.1", "variant": "aws", "succeeded": 1},
+    ]}});
     cluster.fleet = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let text = told(&Metrics::default(), &cluster, 0);
     let lines = [
         r#"brupop_nodes_failed{reason="FellBack"} 2"#,
         r#"brupop_nodes_failed{reason="DrainTimedOut"} 1"#,
-        r#"brupop_version_failures{bottlerocket_version="1.20.0"} 2"#,
-        r#"brupop_version_failures{bottlerocket_version="1.20.1"} 0"#,
+        r#"brupop_version_failures{bottlerocket_version="1.20.0",bottlerocket_variant="aws"} 2"#,
+        r#"brupop_version_failures{bottlerocket_version="1.20.1",bottlerocket_variant="aws"} 0"#,
     ];
     has_lines(&text, &lines);
     assert_eq!(text.matches("\nbrupop_nodes_failed{").count(), 2, "{text}");

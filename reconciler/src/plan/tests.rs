@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-use brupop_api::fleet::{Halt, Slot, VersionRecord};
+use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::printable::is_printable;
 
 use super::*;
@@ -52,7 +52,7 @@ fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
 fn observed<'a>(
     views: Vec<NodeView<'a>>,
     slots: &'a BTreeMap<String, Slot>,
-    versions: &'a BTreeMap<String, VersionRecord>,
+    versions: &'a [VersionRecord],
 ) -> Observed<'a> {
     let two = Box::leak(Box::new(PoolFacts {
         limit: 2,
@@ -105,8 +105,7 @@ fn rows_say_who_runs_starts_and_waits() {
             ..Slot::default()
         },
     )]);
-    let versions = BTreeMap::new();
-    let plan = plan(&observed(views, &slots, &versions));
+    let plan = plan(&observed(views, &slots, &[]));
     let rows: Vec<_> = plan
         .nodes
         .iter()
@@ -142,16 +141,11 @@ fn rows_say_who_runs_starts_and_waits() {
 fn a_plan_is_printable_whatever_agents_say() {
     const HOSTILE: &str = "1.0.0\u{1b}[2J\nnode-9  1.20.0\u{9b}\u{202e}";
     let (slots, long) = (BTreeMap::new(), HOSTILE.repeat(200));
-    let halted = Some(Halt {
-        at: String::new(),
-        reason: HOSTILE.to_owned(),
-        ..Halt::default()
-    });
-    let record = VersionRecord {
-        halted,
+    let versions = [VersionRecord {
+        version: HOSTILE.to_owned(),
+        halted_at: Some(HOSTILE.to_owned()),
         ..VersionRecord::default()
-    };
-    let versions = BTreeMap::from([(HOSTILE.to_owned(), record)]);
+    }];
     let mut lies = node("brs-a", false);
     let status = &mut lies.shadow.as_mut().unwrap().status;
     (status.current_version, status.target_version) = (Some(HOSTILE), Some(long.as_str()));

@@ -19,11 +19,6 @@ impl Reconciler {
         } = *pass;
         let Some(fleet) = cluster.fleet() else { return };
         let busy_nodes = cluster.busy_nodes(observed.fleet.slots);
-        let versions = observed.fleet.versions;
-        let halted = versions
-            .iter()
-            .filter(|(_, record)| record.halted.is_some());
-        let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
         let (admission, alone) = (&self.leading.admission, &self.leading.alone);
         let progress = Progress::of_fleet(observed, nodes);
         let wanted = DesiredFleetStatus {
@@ -33,12 +28,8 @@ impl Reconciler {
             },
             not_opted_in_nodes: observed.not_opted_in,
             updated: progress.updated_condition("no node is opted in"),
-            halted: status::halted_column(&halted),
-            halt: DesiredCondition::halted(
-                &self.api.namespace,
-                versions,
-                observed.fleet.acknowledged,
-            ),
+            halted: status::halted_versions(observed.fleet.versions),
+            halt: DesiredCondition::halted(&self.api.namespace, &observed.fleet),
             halt_holds_nodes: nodes
                 .iter()
                 .any(|it| matches!(it.reason, Reason::VersionHalted(_))),

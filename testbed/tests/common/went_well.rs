@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use brupop_testbed::Fleet;
 use brupop_testbed::fleet::NEW;
+use brupop_testbed::fleet::Records as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
@@ -25,7 +26,7 @@ pub async fn went_well(fleet: &Fleet, limit: usize) -> Result<()> {
         "{away} nodes were away and {slots} slots taken at once"
     );
     let status = fleet.until_no_slot_is_taken().await?;
-    let record = &status.versions[NEW];
+    let record = status.record(NEW);
     let nodes = u64::try_from(fleet.hosts.len())?;
     ensure!(
         record.succeeded == nodes && record.failures.is_empty(),

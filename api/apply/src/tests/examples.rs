@@ -25,10 +25,13 @@ fn each_field_has_its_place() {
         "staged": {"version": "", "at": "", "prefetched": true}, "reboot_claimed_boot_id": "StatusRebootClaimedBootId",
         "problem": "StepFailed", "problem_since": "StatusProblemSince", "message": "StatusMessage",
     });
-    let (slot, record) = (json!({"uid": "", "attempt": 1}), json!({"succeeded": 1}));
+    let (slot, record) = (
+        json!({"uid": "", "attempt": 1}),
+        json!({"version": "", "variant": "", "succeeded": 1}),
+    );
+    let done = json!({"pool": "", "version": "", "longestSeconds": 1});
     let ledger = json!({
-        "term": 4, "slots": {"brs-a": slot}, "versions": {"1.20.0": record},
-        "seen": {"1.20.0": "Seen(\"1.20.0\")"},
+        "term": 4, "slots": {"brs-a": slot}, "versions": [record], "donePools": [done],
         "lastFinished": "LastFinished",
     });
     assert_eq!(
@@ -212,9 +215,10 @@ fn what_was_absent_is_tested_to_be_so_still() {
 #[test]
 fn what_means_the_same_is_the_same() {
     let slot = json!({"uid": "u", "attempt": 1, "since": null, "lost": false});
-    let record = json!({"succeeded": 0, "failures": [], "halted": null});
+    let record =
+        json!({"version": "", "variant": "", "succeeded": 0, "failures": [], "haltedAt": null});
     let read = json!({"metadata": {"name": "fleet"}, "spec": {},
-        "status": {"slots": {"brs-a": slot}, "versions": {"1.20.0": record}}});
+        "status": {"slots": {"brs-a": slot}, "versions": [record]}});
     let slot = Slot {
         uid: "u".into(),
         attempt: 1,
@@ -225,8 +229,8 @@ fn what_means_the_same_is_the_same() {
         (Field::Slot("brs-a"), Value::Slot(slot)),
         (Field::Slots, Value::Slots(Cow::Owned(slots))),
         (
-            Field::VersionRecord("1.20.0"),
-            Value::VersionRecord(VersionRecord::default()),
+            Field::Versions,
+            Value::Versions(Cow::Owned(vec![VersionRecord::default()])),
         ),
     ] {
         let write = Write {

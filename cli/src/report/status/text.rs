@@ -90,17 +90,23 @@ impl Glance {
         for obstacle in &self.obstacles {
             line(Tone::Bad, "Nothing starts:", obstacle);
         }
-        for HaltedVersion { version, at, why } in &self.halted {
+        for HaltedVersion {
+            version,
+            variant,
+            at,
+            why,
+        } in &self.halted
+        {
             let age = age(at, page.now);
             let resume = brupop(
-                "resume-version",
+                "resume --version",
                 Some(Argument::Version(version)),
                 &self.namespace,
             );
             line(
                 Tone::Bad,
-                &format!("Halted {version}"),
-                &format!("{age} ago: {why}; to go on: {resume}"),
+                &format!("Halted {version} for {variant}"),
+                &format!("{age} ago: {why}; to resume: {resume}"),
             );
         }
         for LeftByPeople { message, nodes } in &self.left_by_people {

@@ -46,6 +46,7 @@ pub(crate) struct Glance {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HaltedVersion {
     pub version: String,
+    pub variant: String,
     /// When the last failure was counted.
     pub at: String,
     pub why: String,

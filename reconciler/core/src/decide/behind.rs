@@ -41,7 +41,7 @@ pub(super) fn name_missing<'a>(
     }
 }
 
-fn variants<'a>(views: &[NodeView<'a>]) -> BTreeMap<Option<&'a str>, Variant<'a>> {
+fn variants<'a>(views: &[NodeView<'a>]) -> BTreeMap<&'a str, Variant<'a>> {
     let mut variants = BTreeMap::<_, Variant<'_>>::new();
     for view in views {
         let Some(node) = view.node.filter(|node| node.labelled) else {
@@ -69,7 +69,7 @@ fn variants<'a>(views: &[NodeView<'a>]) -> BTreeMap<Option<&'a str>, Variant<'a>
 fn missing<'a>(
     fleet: &FleetFacts<'a>,
     view: &NodeView<'a>,
-    variants: &BTreeMap<Option<&'a str>, Variant<'a>>,
+    variants: &BTreeMap<&'a str, Variant<'a>>,
 ) -> Option<Missing<'a>> {
     let node = view.node?;
     let runs = Version::parse(node.version?).ok()?;

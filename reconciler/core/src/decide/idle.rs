@@ -11,7 +11,6 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::{Problem, State};
 
 use super::pool::{self, Stage};
-use super::records::is_full;
 use super::room::Place;
 use super::{Case, Decision, Effect, Milestone, OtherOperator, Reason, undo_when_ready, writes};
 use crate::facts::{FleetFacts, NodeView};
@@ -107,10 +106,6 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (
             fleet.is_halted_for(view, version),
             Reason::VersionHalted(version),
-        ),
-        (
-            !fleet.versions.contains_key(version) && is_full(fleet),
-            Reason::TooManyVersionsHalted,
         ),
     ])?;
     let (allows, allows_version) = (

@@ -10,11 +10,9 @@ mod decision;
 mod disruption;
 mod drain;
 mod idle;
-mod lifting;
 mod order;
 pub(crate) mod pool;
 mod reason;
-mod records;
 mod room;
 mod slots;
 mod update;
@@ -32,15 +30,14 @@ use brupop_api::{Field, Object, State, Value, Write, names};
 use decision::Case;
 pub use decision::{Decision, Effect, Milestone};
 pub use idle::candidates;
-pub use lifting::how_to_lift;
 use order::Survey;
 pub(crate) use pool::goes_back;
 pub use reason::{Abort, LimitScope, Missing, OtherOperator, Reason, UsedUp};
-pub use records::Halted;
 use slots::Holders;
 pub(crate) use slots::version_for;
 pub use slots::{Slots, slots};
 pub(crate) use versions::NOT_RETURNED;
+pub use versions::{Halted, why_halted};
 pub use writes::{new_shadow, new_term};
 
 /// What to do in the whole fleet.
@@ -104,7 +101,7 @@ fn name_those_behind<'o>(
         let Some(version) = version_for(view) else {
             continue;
         };
-        let found = || survey.behind(first.pool, version, fleet.versions.get(version));
+        let found = || survey.behind(first.pool, version, fleet.versions);
         if first.standing == FirstPoolStanding::NotDone
             && let Some(node) = *behind.entry((first.pool, version)).or_insert_with(found)
         {

@@ -4,97 +4,69 @@
 //! an older one. If one is left again, or none runs it or a later one in service any more, it notes for how long the pool had
 //! been done; so what had been done for long enough stays so, whichever node joins later.
 //!
-//! A halt of the version for all variants clears this. A halt for some variants holds only nodes
-//! of these: they keep no pool from being done, and once the halt is lifted, their pools have to be done once more.
+//! A halt holds only nodes of its variant: they keep no pool from being done, and do not show that the version serves. If no
+//! other node shows that, the halt clears what is noted; once the version is resumed, their pools have to be done once more.
 
 mod survey;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use brupop_api::crds::DONE_POOLS_MAX;
-use brupop_api::fleet::{Done, VersionRecord};
+use brupop_api::crds::{DONE_POOLS_MAX, DONE_VERSIONS_MAX};
+use brupop_api::fleet::{DonePool, VersionRecord};
 use semver::Version;
 
-use crate::facts::{FleetFacts, NodeView};
+use crate::facts::{FleetFacts, Release};
 use crate::times;
 pub(crate) use survey::Survey;
-use survey::VersionSurvey;
+use survey::{VersionSurvey, is_halted};
 
-/// What the ledger should note of each version, where it is something else than it does: of the pools that others come after.
-/// `record` says what becomes of versions in this pass.
-pub(crate) fn notes<'a, 'r>(
+/// The pools that others come after, and the versions that they are or were done with, after a pass that leaves these records
+/// and ends these halts.
+pub(crate) fn done_pools<'a>(
     fleet: &FleetFacts<'a>,
-    views: &[NodeView<'a>],
     survey: &Survey<'a>,
-    record: impl Fn(&'a str) -> Option<&'r VersionRecord>,
-) -> BTreeMap<String, BTreeMap<String, Done>> {
-    let Survey {
-        followed,
-        standings,
-        ..
-    } = survey;
-    if followed.is_empty()
-        && fleet
-            .versions
-            .values()
-            .all(|record| record.done_pools.is_empty())
-    {
-        return BTreeMap::new();
-    }
-    let wanted = views
-        .iter()
-        .filter(|view| waits(fleet, view))
-        .filter_map(|view| view.shadow?.update());
-    let versions: BTreeSet<&'a str> = fleet
-        .versions
-        .keys()
-        .map(String::as_str)
-        .chain(wanted)
-        .collect();
-    let mut changed = BTreeMap::new();
-    for version in versions {
-        let (stored, record) = (fleet.versions.get(version), record(version));
-        let halt = record.and_then(|record| record.halted.as_ref());
-        let halted_for_all = halt.is_some_and(|halt| halt.variants.is_empty());
-        // Once a halt is lifted, what it held goes in the order of the pools again.
-        let lifted = stored
-            .and_then(|stored| stored.halted.as_ref())
-            .filter(|_| halt.is_none());
-        let begins_again = |pool: &str| lifted.is_some_and(|halt| survey.holds_one_of(pool, halt));
-        let wanted: BTreeMap<String, Done> = followed
-            .iter()
-            .take(DONE_POOLS_MAX)
-            .filter(|_| !halted_for_all)
-            .filter_map(|pool| {
-                let before = stored.and_then(|stored| stored.done_pools.get(*pool));
-                let before = before.filter(|_| !begins_again(pool));
-                let is_left = survey.wants(pool, version, record)
-                    || survey.behind(pool, version, record).is_some();
-                let service = service(standings, pool, version);
-                let has_been = |since: &str| {
-                    let now = times::read(Some(fleet.now))?;
-                    let since = fleet.ahead.read([pool, version], Some(since), now)?;
-                    u64::try_from(now.duration_since(since).as_secs()).ok()
-                };
-                Some((
-                    (*pool).to_owned(),
-                    done(service, is_left, before, fleet.now, has_been)?,
-                ))
-            })
-            .collect();
-        if stored.map_or(!wanted.is_empty(), |stored| stored.done_pools != wanted) {
-            changed.insert(version.to_owned(), wanted);
+    records: &[VersionRecord],
+    resumed: &[Release<'_>],
+) -> Vec<DonePool> {
+    let mut versions: Vec<&str> = vec![];
+    for record in records.iter().rev() {
+        if versions.len() < DONE_VERSIONS_MAX && !versions.contains(&record.version.as_str()) {
+            versions.push(&record.version);
         }
     }
-    changed
-}
-
-/// Does this node wait for pools that go first?
-fn waits(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
-    fleet
-        .pool_of(view)
-        .and_then(|pool| pool.rules)
-        .is_some_and(|rules| !rules.depends_on.is_empty())
+    let pools = survey.followed.iter().take(DONE_POOLS_MAX);
+    let both = pools.flat_map(|pool| versions.iter().map(move |version| (*pool, *version)));
+    both.filter_map(|(pool, version)| {
+        // Once a version is resumed, what its halt held goes in the order of the pools again.
+        let begins_again =
+            |(of, variant): &Release<'_>| *of == version && survey.has(pool, variant);
+        let is_left =
+            survey.wants(pool, version, records) || survey.behind(pool, version, records).is_some();
+        let service = service(&survey.standings, pool, version, records);
+        let is_cleared = service == Service::Nowhere
+            && records.iter().any(|record| {
+                record.version == version
+                    && record.halted_at.is_some()
+                    && survey.has(pool, &record.variant)
+            });
+        let mut before = fleet.done_pools.iter();
+        let before = before
+            .find(|done| done.pool == pool && done.version == version)
+            .filter(|_| !is_cleared && !resumed.iter().any(begins_again));
+        let has_been = |since: &str| {
+            let now = times::read(Some(fleet.now))?;
+            let since = fleet.ahead.read([pool, version], Some(since), now)?;
+            u64::try_from(now.duration_since(since).as_secs()).ok()
+        };
+        let (since, longest_seconds) = done(service, is_left, before, fleet.now, has_been)?;
+        Some(DonePool {
+            pool: pool.to_owned(),
+            version: version.to_owned(),
+            since,
+            longest_seconds,
+        })
+    })
+    .collect()
 }
 
 /// How a version serves in a pool.
@@ -108,14 +80,17 @@ enum Service {
     Nowhere,
 }
 
+/// Nodes for whose variant the version is halted do not show that it serves.
 fn service(
     standings: &BTreeMap<(&str, &str), VersionSurvey<'_>>,
     pool: &str,
     version: &str,
+    records: &[VersionRecord],
 ) -> Service {
+    let serves = |variant: &&str| !is_halted(records, (version, *variant));
     if standings
         .get(&(pool, version))
-        .is_some_and(|standing| standing.runs)
+        .is_some_and(|standing| standing.run_by.iter().any(serves))
     {
         return Service::Runs;
     }
@@ -124,7 +99,7 @@ fn service(
     };
     let later = |other: &str| Version::parse(other).is_ok_and(|other| other > than);
     let left = standings.iter().any(|((of, other), standing)| {
-        *of == pool && (standing.runs || standing.comes) && later(other)
+        *of == pool && (!standing.run_by.is_empty() || standing.comes) && later(other)
     });
     if left {
         Service::Left
@@ -133,37 +108,32 @@ fn service(
     }
 }
 
-/// What is to be noted of one pool and one version, if a node is left that has to get it (`is_left`) or not; `None` = nothing.
-/// `has_been` counts the seconds since a time.
+/// Since when a pool is done with a version, and for how long it had been done before, if a node is left that has to get it
+/// (`is_left`) or not; `None` = nothing is to be noted. `has_been` counts the seconds since a time.
 fn done(
     service: Service,
     is_left: bool,
-    before: Option<&Done>,
+    before: Option<&DonePool>,
     now: &str,
     has_been: impl Fn(&str) -> Option<u64>,
-) -> Option<Done> {
-    match before {
-        None => {
-            let begins = service == Service::Runs && !is_left;
-            begins.then(|| Done {
-                since: Some(now.to_owned()),
-                longest_seconds: 0,
-            })
-        }
-        Some(before) if is_left || service == Service::Nowhere => {
-            let span = before.since.as_deref().and_then(has_been);
-            let longest_seconds = before.longest_seconds.max(span.unwrap_or(0));
-            Some(Done {
-                since: None,
-                longest_seconds,
-            })
-        }
-        Some(before) if before.since.is_none() && service == Service::Runs => Some(Done {
-            since: Some(now.to_owned()),
-            ..before.clone()
-        }),
-        Some(before) => Some(before.clone()),
-    }
+) -> Option<(Option<String>, u64)> {
+    let Some(DonePool {
+        since,
+        longest_seconds,
+        ..
+    }) = before
+    else {
+        let begins = service == Service::Runs && !is_left;
+        return begins.then(|| (Some(now.to_owned()), 0));
+    };
+    Some(if is_left || service == Service::Nowhere {
+        let span = since.as_deref().and_then(has_been);
+        (None, span.unwrap_or(0).max(*longest_seconds))
+    } else if since.is_none() && service == Service::Runs {
+        (Some(now.to_owned()), *longest_seconds)
+    } else {
+        (since.clone(), *longest_seconds)
+    })
 }
 
 #[cfg(test)]

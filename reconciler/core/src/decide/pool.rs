@@ -84,9 +84,8 @@ pub(super) fn allows_version<'a>(
     if let Some(first) = pool.waits_for(version) {
         return Err(Reason::WaitingForPool(first));
     }
-    let asked_for = view.node.is_some_and(|node| node.update_now);
-    pool.ripens(version)
-        .filter(|_| !asked_for)
+    let node = view.node.filter(|node| !node.update_now);
+    node.and_then(|node| pool.ripens((version, node.variant)))
         .map_or(Ok(()), |until| Err(Reason::VersionTooYoung(until)))
 }
 

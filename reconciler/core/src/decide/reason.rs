@@ -162,9 +162,9 @@ Reason<'a>: Standing {
     VersionUnproven(version: &'a str): Queued =>
         "no node has reached {version} yet: until one has, only as many try it at once as may fail before it is \
          halted (spec.failureThreshold.unproven of the fleet)",
-    TooManyVersionsHalted: Held =>
-        "the fleet's status has no room for another halted version (status.versions): find out why nodes failed, and \
-         lift halts (spec.acknowledgedHalts)",
+    TooManyVersionsHalted: Queued =>
+        "the fleet's status has no room for another version (status.versions): find out why nodes failed, and resume \
+         versions (spec.resumedVersions)",
     NodeTooYoung: Queued => "the node is new, and is not updated in its first five minutes",
     CheckingPods: Queued => "it is the node's turn; its pods and their budgets are being checked first",
     TooManyPods: Held =>

@@ -11,11 +11,10 @@ use brupop_api::{Field, Object, State, Value, Write};
 
 use super::idle::Candidates;
 use super::order::Survey;
-use super::records::Halted;
 use super::room::{Place, Room};
-use super::versions::VersionRecords;
-use super::{Reason, age, writes};
-use crate::facts::{FleetFacts, NamedSlot, NodeView, Steering, is_unavailable};
+use super::versions::{Halted, VersionRecords};
+use super::{Reason, writes};
+use crate::facts::{FleetFacts, NamedSlot, NodeView, Release, Steering, is_unavailable};
 pub(super) use holders::Holders;
 
 /// The pods of at most this many nodes are checked before there is room for these nodes.
@@ -34,7 +33,7 @@ pub struct Slots<'a> {
     /// start.
     pub preflight: Vec<usize>,
     /// Versions that this write halts.
-    pub halted: Vec<Halted<'a>>,
+    pub halted: Vec<Halted>,
     /// The slots that this write gives back, by name, and the view (by index) that each belongs to, if there is one.
     pub freed: Vec<(&'a str, Option<usize>)>,
 }
@@ -61,14 +60,14 @@ pub(super) fn of_holders<'a>(
         .freed
         .iter()
         .map(|&(name, index)| (name, index.and_then(|index| views.get(index))));
-    let mut versions = VersionRecords::after(fleet, over, holders.kept(views));
-    versions.note_done(fleet, views, survey);
+    let mut versions = VersionRecords::after(fleet, views, over, holders.kept(views));
+    versions.note_for_pools(survey);
     let canaries = Canaries::of(holders.kept(views));
     let Choice {
         taken,
         queued,
         preflight,
-    } = choose(fleet, views, holders, &versions, canaries);
+    } = choose(fleet, views, holders, &mut versions, canaries);
 
     let mut sets: Vec<(Field<'a>, Value<'a>)> = holders
         .freed
@@ -82,15 +81,14 @@ pub(super) fn of_holders<'a>(
             attempt: next_attempt(&shadow),
             since: Some(fleet.now.to_owned()),
             version: version_for(view).map(str::to_owned),
+            variant: view.node.map(|node| node.variant.to_owned()),
             pool: slot_pool(fleet, view),
             ..Slot::default()
         };
         Some((Field::Slot(shadow.name), Value::Slot(slot)))
     }));
-    let halted = versions.halted.clone();
-    sets.extend(versions.sets(fleet, views));
-    let seen = age::notes(fleet, views).into_iter();
-    sets.extend(seen.map(|(version, seen)| (Field::Seen(version), Value::text_or_absent(seen))));
+    let halted = versions.halted();
+    sets.extend(versions.sets());
     let write = (!sets.is_empty()).then(|| {
         let mut tests = writes::ledger_tests(fleet, &sets);
         if !taken.is_empty() {
@@ -133,11 +131,7 @@ fn next_attempt(shadow: &ShadowFacts<'_>) -> u64 {
 
 /// The version to which a slot taken now would let this node be updated.
 pub(crate) fn version_for<'a>(view: &NodeView<'a>) -> Option<&'a str> {
-    let shadow = view.shadow?;
-    match shadow.spec.state {
-        State::Idle => shadow.update(),
-        _ => shadow.spec.version,
-    }
+    Some(view.release()?.0)
 }
 
 /// Which nodes (by index) get the room there is, which wait and why, and whose pods must be checked first.
@@ -153,7 +147,7 @@ fn choose<'a>(
     fleet: &FleetFacts<'a>,
     views: &[NodeView<'a>],
     holders: &Holders<'a>,
-    versions: &VersionRecords<'a>,
+    versions: &mut VersionRecords<'_, 'a>,
     mut canaries: Canaries<'a>,
 ) -> Choice<'a> {
     let Running {
@@ -173,13 +167,18 @@ fn choose<'a>(
         |view, version| !versions.halts(view, version),
     );
     while let Some(index) = candidates.next_of(|place| room.has(place)) {
-        if let Some(version) = version_for(&views[index])
-            && !canaries.take(fleet, versions, (version, variant_of(&views[index])))
-        {
-            choice
-                .queued
-                .push((index, Reason::VersionUnproven(version)));
-            continue;
+        if let Some(release) = views[index].release() {
+            let refused = if !canaries.take(versions, release) {
+                Some(Reason::VersionUnproven(release.0))
+            } else if views[index].pods.known && !versions.has_room(release) {
+                Some(Reason::TooManyVersionsHalted)
+            } else {
+                None
+            };
+            if let Some(reason) = refused {
+                choice.queued.push((index, reason));
+                continue;
+            }
         }
         room.take(Place::of(&views[index]));
         if views[index].pods.known {
@@ -265,13 +264,6 @@ fn runs(view: &NodeView<'_>) -> bool {
     view.node.is_some() && view.shadow.is_some_and(|shadow| shadow.is_in_update())
 }
 
-/// A version, and the variant of the node that is to run it.
-type Release<'a> = (&'a str, Option<&'a str>);
-
-fn variant_of<'a>(view: &NodeView<'a>) -> Option<&'a str> {
-    view.node.and_then(|node| node.variant)
-}
-
 /// How many nodes are trying each version. While no node of their variant has reached it, only as many try it at once as may
 /// fail before it is halted.
 struct Canaries<'a> {
@@ -287,22 +279,19 @@ impl<'a> Canaries<'a> {
         let mut trying: BTreeMap<Release<'a>, u64> = BTreeMap::new();
         for (view, (_, slot)) in kept {
             let tries = view.holds(slot) && !slot.counted && !view.time.trial_overdue;
-            if let Some(version) = slot.version.as_deref().filter(|_| tries) {
-                *trying.entry((version, variant_of(view))).or_default() += 1;
+            if let Some(version) = slot.version.as_deref().filter(|_| tries)
+                && let Some(node) = view.node
+            {
+                *trying.entry((version, node.variant)).or_default() += 1;
             }
         }
         Self { trying }
     }
 
     /// May one more node begin with this version, by what becomes of its record in this pass? If so, it counts from now on.
-    fn take(
-        &mut self,
-        fleet: &FleetFacts<'a>,
-        versions: &VersionRecords<'a>,
-        release: Release<'a>,
-    ) -> bool {
+    fn take(&mut self, versions: &VersionRecords<'_, 'a>, release: Release<'a>) -> bool {
         let trying = self.trying.entry(release).or_default();
-        let most = versions.may_still_fail(fleet, release);
+        let most = versions.may_still_fail(release);
         let takes = most.is_none_or(|most| *trying < most);
         *trying += u64::from(takes);
         takes

@@ -1,7 +1,6 @@
 //! Tables and properties of the decisions. The model checker holds the whole protocol; here stands what each
 //! view leads to.
 
-mod acknowledged;
 mod begin;
 mod canaries;
 mod control_plane;
@@ -14,7 +13,6 @@ mod gates;
 mod given_up;
 mod going_back;
 mod leading;
-mod lifting;
 mod limits;
 mod objects;
 mod opt_in;
@@ -23,6 +21,7 @@ mod passes;
 mod pool_changes;
 mod properties;
 mod records;
+mod resumed;
 mod slot_writes;
 mod soak;
 mod steps;
@@ -89,10 +88,10 @@ fn slot_of(write: &Write<'_>, shadow: &str) -> Option<Slot> {
     }
 }
 
-/// The record of this version, of the fleet or of a pool, that a write of the ledger notes.
-fn record_of(write: &Write<'_>, field: Field<'_>) -> Option<VersionRecord> {
-    match sets(write, field) {
-        Some(Value::VersionRecord(record)) => Some(record),
+/// The records that a write of the ledger leaves.
+fn records_of(write: &Write<'_>) -> Option<Vec<VersionRecord>> {
+    match sets(write, Field::Versions) {
+        Some(Value::Versions(records)) => Some(records.into_owned()),
         _ => None,
     }
 }

@@ -1,143 +1,155 @@
-//! What the ledger remembers of each version: how many nodes reached it, which failed, and whether it goes on.
+//! What the ledger remembers of each version and variant: how many nodes reached it, which failed, and whether it is halted.
 //!
-//! All of it rests on Nodes and our own spec. Nothing that an agent reports can count a failure or lift a
-//! halt. A person lifts halts by an acknowledgement, which names a time: it lifts what was counted up to then, and nothing
-//! that comes later, however long it stands in the spec. So what is counted is given a time that is later than what was
-//! acknowledged before, whatever the leaders' clocks say, and also within the same second.
+//! All of it rests on Nodes and our own spec. Nothing that an agent reports can count a failure or resume a version. A person
+//! resumes a version by the exact time of its halt. So a halt is later than what the spec names already, whatever the leaders'
+//! clocks say, and each further failure makes it later: nobody resumes what they could not have seen.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use brupop_api::crds::VARIANTS_MAX;
-use brupop_api::fleet::{FailureThreshold, Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::crds::{FAILED_NODES_MAX, VERSION_RECORDS_MAX};
+use brupop_api::fleet::{DonePool, NodeFailure, Slot, VersionRecord};
 use brupop_api::{Field, State, Value, names};
-use jiff::Timestamp;
+use jiff::SignedDuration;
 
 use super::Abort;
 use super::boot::has_begun_reboot;
 use super::order::{self, Survey};
-use super::records::{
-    Halted, Records, counting, forgotten, halt, is_counted, lifted, moment, note_failure, number,
-    of_variant, time,
-};
-use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView};
+use crate::facts::{FleetFacts, NamedSlot, NodeView, Release};
 use crate::times;
 
 /// The reason of a failure that is counted while the host is still away.
 pub(crate) const NOT_RETURNED: &str = "NotReturned";
+/// Maximum number of nodes that the sentence of a halt names.
+const NODES_NAMED: usize = 3;
 
-/// The records that change.
-#[derive(Default)]
-pub(super) struct VersionRecords<'a> {
-    changed: BTreeMap<&'a str, VersionRecord>,
-    /// The versions that are halted now.
-    pub(super) halted: Vec<Halted<'a>>,
+/// A version that is halted now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Halted {
+    /// The version.
+    pub version: String,
+    /// The variant for which it is halted.
+    pub variant: String,
+    /// The nodes that failed to reach it, and how.
+    pub why: String,
+}
+
+/// The records, as they are after this pass.
+pub(super) struct VersionRecords<'v, 'a> {
+    fleet: FleetFacts<'a>,
+    views: &'v [NodeView<'a>],
+    records: Cow<'a, [VersionRecord]>,
+    /// The halts that a person ends in this pass.
+    resumed: Vec<Release<'a>>,
+    done_pools: Option<Vec<DonePool>>,
     /// Slots, by name of the shadow, that note something of their nodes from this pass on.
     noted: BTreeMap<&'a str, Slot>,
     /// An update is over.
     pub(super) finished: bool,
 }
 
-impl<'a> VersionRecords<'a> {
-    /// The records as they change in this pass: by what a person acknowledges, by these updates that are over, and
-    /// by those that keep their slots (`kept`) and have failed.
-    pub(super) fn after<'b>(
+impl<'v, 'a> VersionRecords<'v, 'a> {
+    /// The records as they change in this pass: by what a person resumes, by these updates that are over, by those that keep
+    /// their slots (`kept`) and have failed, and by what nodes report.
+    pub(super) fn after(
         fleet: &FleetFacts<'a>,
-        over: impl Iterator<Item = (&'a str, Option<&'b NodeView<'a>>)>,
-        kept: impl Iterator<Item = (&'b NodeView<'a>, NamedSlot<'a>)>,
-    ) -> Self
-    where
-        'a: 'b,
-    {
-        let mut versions = Self::default();
-        versions.lift(fleet);
+        views: &'v [NodeView<'a>],
+        over: impl Iterator<Item = (&'a str, Option<&'v NodeView<'a>>)>,
+        kept: impl Iterator<Item = (&'v NodeView<'a>, NamedSlot<'a>)>,
+    ) -> Self {
+        let mut versions = Self {
+            fleet: *fleet,
+            views,
+            records: Cow::Borrowed(fleet.versions),
+            resumed: vec![],
+            done_pools: None,
+            noted: BTreeMap::new(),
+            finished: false,
+        };
+        versions.resume();
         for (name, view) in over {
-            versions.count(fleet, name, view);
+            versions.count(name, view);
         }
         // What cannot be read says nothing of its host.
         for (view, slot) in kept.filter(|(view, _)| !view.unreadable) {
             versions.note_lost(view, slot);
-            versions.count_early(fleet, view, slot);
+            versions.count_early(view, slot);
         }
-        versions.halt(fleet);
+        versions.halt();
         versions
     }
 
-    /// Notes which pools are done with which version, for those that come after them.
-    pub(super) fn note_done(
-        &mut self,
-        fleet: &FleetFacts<'a>,
-        views: &[NodeView<'a>],
-        survey: &Survey<'a>,
-    ) {
-        let notes = order::notes(fleet, views, survey, |version| self.record(fleet, version));
-        for (version, done_pools) in notes {
-            let known = fleet
-                .versions
-                .get_key_value(&version)
-                .map(|(version, _)| version.as_str());
-            let wanted = || {
-                views
-                    .iter()
-                    .filter_map(|view| view.shadow?.update())
-                    .find(|it| **it == *version)
-            };
-            if let Some(version) = known.or_else(wanted) {
-                self.change(fleet, version, |record| record.done_pools = done_pools);
+    /// Ends the halts that the spec names by their exact times.
+    fn resume(&mut self) {
+        for (at, record) in self.fleet.versions.iter().enumerate() {
+            let named = self.fleet.named_for(record);
+            if record.halted_at.is_some() && record.halted_at.as_deref() == named {
+                self.resumed.push((&record.version, &record.variant));
+                let record = &mut self.records.to_mut()[at];
+                record.halted_at = None;
+                record.failures.clear();
             }
         }
     }
 
-    /// Lifts the halts that a person has acknowledged. One whose time cannot be read is given another, so that somebody can.
-    fn lift(&mut self, fleet: &FleetFacts<'a>) {
-        for (version, record) in fleet.versions {
-            let Some(halt) = &record.halted else { continue };
-            let acknowledged = acknowledged(fleet, version);
-            if let Some(upto) = lifted(fleet.now, acknowledged, halt) {
-                self.change(fleet, version, |record| {
-                    (record.halted, record.acknowledged_at) = (None, Some(upto.to_string()));
-                });
-            } else if time(&halt.at).is_none() {
-                let at = moment(fleet.now, acknowledged, record);
-                self.change(fleet, version, |record| {
-                    record.halted = Some(Halt { at, ..halt.clone() });
-                });
+    /// The record of this version and variant.
+    fn record(&self, (version, variant): Release<'_>) -> Option<&VersionRecord> {
+        self.records
+            .iter()
+            .find(|record| record.is_of(version, variant))
+    }
+
+    /// The same to be changed, made if there is none; `None` if there is no room for it. The oldest record makes room that is
+    /// neither halted, nor in a slot, nor of what a node wants.
+    fn record_mut(&mut self, (version, variant): Release<'_>) -> Option<&mut VersionRecord> {
+        let known = |record: &VersionRecord| record.is_of(version, variant);
+        let at = if let Some(at) = self.records.iter().position(known) {
+            at
+        } else {
+            if self.records.len() >= VERSION_RECORDS_MAX {
+                let oldest = self.records.iter().position(|it| !self.is_needed(it))?;
+                self.records.to_mut().remove(oldest);
             }
-        }
-    }
-
-    /// The record of this version, as it will be.
-    fn record(&self, fleet: &FleetFacts<'a>, version: &str) -> Option<&VersionRecord> {
-        self.changed
-            .get(version)
-            .or_else(|| fleet.versions.get(version))
-    }
-
-    fn change(
-        &mut self,
-        fleet: &FleetFacts<'a>,
-        version: &'a str,
-        change: impl FnOnce(&mut VersionRecord),
-    ) {
-        change(self.changed.entry(version).or_insert_with(|| {
-            let new = || VersionRecord {
-                first_seen: Some(fleet.now.to_owned()),
+            self.records.to_mut().push(VersionRecord {
+                version: version.to_owned(),
+                variant: variant.to_owned(),
                 ..VersionRecord::default()
-            };
-            fleet.versions.get(version).cloned().unwrap_or_else(new)
-        }));
+            });
+            self.records.len() - 1
+        };
+        self.records.to_mut().get_mut(at)
     }
 
-    /// Do the changes of this pass halt this version for this node?
+    fn is_needed(&self, record: &VersionRecord) -> bool {
+        let in_slot = |slot: &Slot| {
+            slot.version.as_ref() == Some(&record.version)
+                && slot.variant.as_ref() == Some(&record.variant)
+        };
+        let wants = |view: &NodeView<'_>| {
+            let release = view.release();
+            release.is_some_and(|(version, variant)| record.is_of(version, variant))
+        };
+        record.halted_at.is_some()
+            || self.fleet.slots.values().any(in_slot)
+            || self.views.iter().any(wants)
+    }
+
+    /// Whether an update of this release may begin, as far as its record goes, which is made if there is none.
+    pub(super) fn has_room(&mut self, release: Release<'_>) -> bool {
+        self.record(release).is_some() || self.record_mut(release).is_some()
+    }
+
+    /// Whether this version is halted for this node after this pass.
     pub(super) fn halts(&self, view: &NodeView<'a>, version: &str) -> bool {
-        let variant = view.node.and_then(|node| node.variant);
-        self.changed
-            .get(version)
-            .is_some_and(|record| record.is_halted_for(variant))
+        let record = view
+            .node
+            .and_then(|node| self.record((version, node.variant)));
+        record.is_some_and(|record| record.halted_at.is_some())
     }
 
     /// Counts an update that is over, whose slot has this name.
-    fn count(&mut self, fleet: &FleetFacts<'a>, name: &'a str, view: Option<&NodeView<'a>>) {
-        let Some(slot) = fleet.slots.get(name) else {
+    fn count(&mut self, name: &'a str, view: Option<&NodeView<'a>>) {
+        let Some(slot) = self.fleet.slots.get(name) else {
             return;
         };
         let node = view.and_then(|view| view.node);
@@ -145,6 +157,7 @@ impl<'a> VersionRecords<'a> {
         let shadow = view
             .and_then(|view| view.shadow)
             .filter(|shadow| shadow.uid == slot.uid);
+        let variant = variant_of(slot, view);
         if slot.lost
             && !slot.counted
             && let Some(version) = slot.version.as_deref()
@@ -152,7 +165,7 @@ impl<'a> VersionRecords<'a> {
             && node.is_none_or(|node| node.version != Some(version))
         {
             // Whatever deleted its Node, and perhaps its shadow: the host began its reboot, and was not seen again.
-            self.failed(fleet, version, (name, None), NOT_RETURNED);
+            self.failed((version, variant), name, NOT_RETURNED);
         }
         let Some(shadow) = shadow else { return };
         let Some(version) = shadow.spec.version else {
@@ -164,28 +177,30 @@ impl<'a> VersionRecords<'a> {
             .last_failure
             .filter(|failures| failures.attempt == slot.attempt);
         if let Some(failure) = failure {
-            let record = fleet.versions.get(version);
-            let known = record.is_some_and(|it| is_counted(fleet, it, name, &failure.at));
-            if !slot.counted && !known && Abort::is_corroborated(&failure.reason) {
+            let counted = slot.counted || self.is_counted((version, variant), name, &failure.at);
+            if !counted && Abort::is_corroborated(&failure.reason) {
                 // This counts even if the Node is gone: a node that failed and was replaced has failed all the same.
-                self.failed(fleet, version, (name, node), &failure.reason);
+                self.failed((version, variant), name, &failure.reason);
             }
-            return;
+        } else if node.is_some_and(|node| node.version == Some(version))
+            && let Some(record) = self.record_mut((version, variant))
+        {
+            record.succeeded += 1;
+            // A node that was counted as failed has come back after all.
+            record.failures.retain(|it| it.node != name);
         }
-        if let Some(node) = node.filter(|node| node.version == Some(version)) {
-            self.change(fleet, version, |record| {
-                record.succeeded += 1;
-                if let Some(variant) = node
-                    .variant
-                    .filter(|variant| !record.is_proven_for(Some(variant)))
-                    && record.proven_variants.len() < VARIANTS_MAX
-                {
-                    record.proven_variants.push(variant.to_owned());
-                }
-                // A node that was counted as failed has come back after all.
-                record.failures.retain(|it| it.node != node.name);
-            });
-        }
+    }
+
+    /// Was this node's failure of that time counted before? A request that took long may take the slot of an attempt that is
+    /// over once more.
+    fn is_counted(&self, (version, variant): Release<'_>, node: &str, failed_at: &str) -> bool {
+        let [failed_at, now] = [failed_at, self.fleet.now].map(|text| times::read(Some(text)));
+        let record = self.fleet.record(version, variant);
+        let counted = record.and_then(|it| it.failures.iter().find(|failure| failure.node == node));
+        // What a clock that was ahead has counted hides nothing.
+        counted
+            .map(|counted| times::read(Some(&counted.at)))
+            .is_some_and(|at| failed_at <= at && at <= now)
     }
 
     /// Notes whether a Node that is deleted from now on counts as failed: if its host claimed the reboot, it was not Ready
@@ -216,13 +231,8 @@ impl<'a> VersionRecords<'a> {
 
     /// Counts a failure whose slot is kept: of a host that has been away for longer than a reboot may take, or of one
     /// that is given up but may be away for long. The slot notes that it is counted, so that it is counted once, however
-    /// many nodes fail and whatever a person acknowledges meanwhile.
-    fn count_early(
-        &mut self,
-        fleet: &FleetFacts<'a>,
-        view: &NodeView<'a>,
-        (name, slot): NamedSlot<'a>,
-    ) {
+    /// many nodes fail and whatever a person resumes meanwhile.
+    fn count_early(&mut self, view: &NodeView<'a>, (name, slot): NamedSlot<'a>) {
         let (Some(node), Some(shadow)) = (view.node, view.shadow) else {
             return;
         };
@@ -233,6 +243,7 @@ impl<'a> VersionRecords<'a> {
         else {
             return;
         };
+        let release = (version, variant_of(slot, Some(view)));
         let overdue =
             shadow.spec.state == State::RebootedIntoUpdate && !node.ready && view.time.step_overdue;
         let failure = shadow
@@ -241,10 +252,10 @@ impl<'a> VersionRecords<'a> {
             .filter(|failures| failures.attempt == slot.attempt);
         match failure {
             Some(failure) if Abort::is_corroborated(&failure.reason) => {
-                self.failed(fleet, version, (node.name, Some(node)), &failure.reason);
+                self.failed(release, node.name, &failure.reason);
             }
             None if overdue && has_begun_reboot(&node, &shadow) => {
-                self.failed(fleet, version, (node.name, Some(node)), NOT_RETURNED);
+                self.failed(release, node.name, NOT_RETURNED);
             }
             _ => return,
         }
@@ -254,121 +265,148 @@ impl<'a> VersionRecords<'a> {
             .counted = true;
     }
 
-    /// How many more nodes of this variant may fail before the version is halted for them; `None` = any number,
-    /// because one of them has reached it.
-    pub(super) fn may_still_fail(
-        &self,
-        fleet: &FleetFacts<'a>,
-        (version, variant): (&str, Option<&str>),
-    ) -> Option<u64> {
-        let threshold = fleet.threshold.unproven;
-        let Some(record) = self.record(fleet, version) else {
-            return Some(threshold);
-        };
-        let failed = || number(&of_variant(&counting(record), variant));
-        (!record.is_proven_for(variant)).then(|| threshold.saturating_sub(failed()))
+    /// How many more nodes of this variant may fail before the version is halted for them; `None` = any number, and so if one
+    /// of them has reached it.
+    pub(super) fn may_still_fail(&self, release: Release<'_>) -> Option<u64> {
+        let threshold = self.fleet.threshold.unproven;
+        match self.record(release) {
+            None => Some(threshold),
+            Some(record) if record.succeeded > 0 => None,
+            Some(record) => Some(threshold.saturating_sub(failed(record))),
+        }
     }
 
-    /// Counts a failure. What is known of the node, if it is still there, says in which variant.
-    fn failed(
-        &mut self,
-        fleet: &FleetFacts<'a>,
-        version: &'a str,
-        (name, node): (&str, Option<NodeFacts<'a>>),
-        reason: &str,
-    ) {
-        let named = acknowledged(fleet, version);
-        let variant = node.and_then(|node| node.variant).map(str::to_owned);
-        self.change(fleet, version, |record| {
-            let at = moment(fleet.now, named, record);
-            note_failure(
-                record,
-                NodeFailure {
-                    node: name.into(),
-                    at,
-                    reason: reason.into(),
-                    variant,
-                },
-            );
+    /// Counts a failure of this node.
+    fn failed(&mut self, release: Release<'_>, node: &str, reason: &str) {
+        let fleet = self.fleet;
+        let Some(record) = self.record_mut(release) else {
+            return;
+        };
+        record.failures.retain(|failure| failure.node != node);
+        record.failures.push(NodeFailure {
+            node: node.to_owned(),
+            at: fleet.now.to_owned(),
+            reason: reason.to_owned(),
         });
+        let surplus = record.failures.len().saturating_sub(FAILED_NODES_MAX);
+        record.failures.drain(..surplus);
+        if record.halted_at.is_some() {
+            record.halted_at = Some(halt_time(&fleet, record));
+        }
     }
 
     /// Halts the versions that too many nodes failed to reach.
-    fn halt(&mut self, fleet: &FleetFacts<'a>) {
-        let FailureThreshold { proven, unproven } = fleet.threshold;
-        let threshold = |record: &VersionRecord, variant: Option<&str>| {
-            if record.is_proven_for(variant) {
-                proven
+    fn halt(&mut self) {
+        let fleet = self.fleet;
+        let is_spent = |record: &VersionRecord| {
+            let threshold = if record.succeeded > 0 {
+                fleet.threshold.proven
             } else {
-                unproven
-            }
+                fleet.threshold.unproven
+            };
+            record.halted_at.is_none() && failed(record) >= threshold
         };
-        for (version, record) in &mut self.changed {
-            self.halted
-                .extend(halt(fleet.now, version, record, threshold));
+        while let Some(at) = self.records.iter().position(is_spent) {
+            let record = &mut self.records.to_mut()[at];
+            record.halted_at = Some(halt_time(&fleet, record));
         }
+    }
+
+    /// The versions that this pass halts.
+    pub(super) fn halted(&self) -> Vec<Halted> {
+        let is_new = |record: &&VersionRecord| {
+            let release = (record.version.as_str(), record.variant.as_str());
+            let before = self.fleet.record(release.0, release.1);
+            record.halted_at.is_some()
+                && (before.is_none_or(|before| before.halted_at.is_none())
+                    || self.resumed.contains(&release))
+        };
+        let halted = self.records.iter().filter(is_new);
+        halted
+            .map(|record| Halted {
+                version: record.version.clone(),
+                variant: record.variant.clone(),
+                why: why_halted(record),
+            })
+            .collect()
+    }
+
+    /// Notes when versions were first reported, for pools that let them ripen, and which pools are done with which version.
+    pub(super) fn note_for_pools(&mut self, survey: &Survey<'a>) {
+        for release in super::age::reported(&self.fleet, self.views) {
+            let now = self.fleet.now.to_owned();
+            let is_wanted = || {
+                self.views
+                    .iter()
+                    .any(|view| view.release() == Some(release))
+            };
+            // Only what a node wants makes others go: what nodes run could take turns for ever.
+            let has_room = self.records.len() < VERSION_RECORDS_MAX
+                || self.record(release).is_some()
+                || is_wanted();
+            if has_room && let Some(record) = self.record_mut(release) {
+                record.reported_at = Some(now);
+            }
+        }
+        let done = order::done_pools(&self.fleet, survey, &self.records, &self.resumed);
+        self.done_pools = Some(done).filter(|done| done != self.fleet.done_pools);
     }
 
     /// What is to be set in the ledger.
-    pub(super) fn sets(
-        mut self,
-        fleet: &FleetFacts<'a>,
-        views: &[NodeView<'a>],
-    ) -> Vec<(Field<'a>, Value<'a>)> {
-        let noted = std::mem::take(&mut self.noted).into_iter();
+    pub(super) fn sets(self) -> Vec<(Field<'a>, Value<'a>)> {
+        let noted = self.noted.into_iter();
         let mut sets: Vec<(Field<'a>, Value<'a>)> = noted
             .map(|(name, slot)| (Field::Slot(name), Value::Slot(slot)))
             .collect();
-        let forgotten = self.forgotten(fleet, views);
-        self.changed
-            .retain(|version, _| forgotten.iter().all(|it| it != version));
-        let stored = forgotten
-            .iter()
-            .filter_map(|version| fleet.versions.get_key_value(version));
-        sets.extend(stored.map(|(version, _)| (Field::VersionRecord(version), Value::Absent)));
-        let changed = self.changed.into_iter();
-        sets.extend(changed.map(|(version, record)| {
-            (Field::VersionRecord(version), Value::VersionRecord(record))
-        }));
+        if *self.records != *self.fleet.versions {
+            sets.push((Field::Versions, Value::Versions(self.records)));
+        }
+        if let Some(done) = self.done_pools {
+            sets.push((Field::DonePools, Value::DonePools(Cow::Owned(done))));
+        }
         if self.finished {
-            sets.push((Field::LastFinished, Value::text(fleet.now)));
+            sets.push((Field::LastFinished, Value::text(self.fleet.now)));
         }
         sets
     }
-
-    /// The versions that the ledger forgets, once this pass changes it.
-    fn forgotten(&self, fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> Vec<String> {
-        if self.changed.is_empty() {
-            return vec![];
-        }
-        let stored = fleet
-            .versions
-            .iter()
-            .map(|(version, record)| (version.as_str(), record));
-        let changed = self
-            .changed
-            .iter()
-            .map(|(version, record)| (*version, record));
-        let records: Records<'_> = stored.chain(changed).collect();
-        let runs = |version: &str| {
-            views
-                .iter()
-                .filter_map(|view| view.node)
-                .any(|node| node.version == Some(version))
-        };
-        let is_new = |version: &str| !fleet.versions.contains_key(version);
-        forgotten(&records, runs, is_new)
-            .into_iter()
-            .map(str::to_owned)
-            .collect()
-    }
 }
 
-/// Returns the time up to which a person has acknowledged the halts of this version.
-fn acknowledged(fleet: &FleetFacts<'_>, version: &str) -> Option<Timestamp> {
-    let halt = fleet
-        .acknowledged
-        .iter()
-        .find(|halt| halt.version == version)?;
-    times::read(Some(&halt.halted_at))
+/// The variant for which the outcome of this slot counts.
+fn variant_of<'a>(slot: &'a Slot, view: Option<&NodeView<'a>>) -> &'a str {
+    let shown = || view.and_then(|view| view.node).map(|node| node.variant);
+    let variant = slot.variant.as_deref().or_else(shown);
+    variant.unwrap_or(names::UNKNOWN_VARIANT)
+}
+
+fn failed(record: &VersionRecord) -> u64 {
+    u64::try_from(record.failures.len()).unwrap_or(u64::MAX)
+}
+
+/// The time of a halt with this record: now, or a second after its last one or after the one that the spec names.
+fn halt_time(fleet: &FleetFacts<'_>, record: &VersionRecord) -> String {
+    let before = [fleet.named_for(record), record.halted_at.as_deref()];
+    let last = before.into_iter().filter_map(times::read).max();
+    let next = last
+        .and_then(|last| last.checked_add(SignedDuration::from_secs(1)).ok())
+        .filter(|next| Some(*next) > times::read(Some(fleet.now)));
+    next.map_or_else(|| fleet.now.to_owned(), |next| next.to_string())
+}
+
+/// Says which nodes failed to reach the version with this record, the last ones first.
+pub fn why_halted(record: &VersionRecord) -> String {
+    let failures = &record.failures;
+    let named = failures.iter().rev().take(NODES_NAMED).map(|failure| {
+        // A node's name may be as long as the whole phrase.
+        let node: String = failure.node.chars().take(48).collect();
+        format!("{node} ({})", failure.reason)
+    });
+    let more = failures.len().saturating_sub(NODES_NAMED);
+    let more = (more > 0).then(|| format!("{more} more"));
+    let nodes = named.chain(more).collect::<Vec<_>>().join(", ");
+    let nodes = if nodes.is_empty() {
+        "nodes that have reached it since".to_owned()
+    } else {
+        nodes
+    };
+    format!("it failed on {nodes}")
 }

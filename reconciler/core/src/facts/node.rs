@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use brupop_api::Marker;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
+use brupop_api::{Marker, State};
 use jiff::Timestamp;
 
-use super::FleetFacts;
+use super::{FleetFacts, Release};
 use crate::objects::Words;
 use crate::workloads::Evicted;
 
@@ -75,8 +75,8 @@ pub struct NodeFacts<'a> {
     pub boot_id: &'a str,
     /// The Bottlerocket version in `status.nodeInfo.osImage`.
     pub version: Option<&'a str>,
-    /// And the variant.
-    pub variant: Option<&'a str>,
+    /// And the variant, or [`UNKNOWN_VARIANT`](brupop_api::names::UNKNOWN_VARIANT).
+    pub variant: &'a str,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
     /// Is it a node of the control plane? Of these at most one is out of service at a time.
@@ -232,6 +232,16 @@ impl<'a> NodeView<'a> {
         self.shadow.is_some_and(|shadow| shadow.uid == slot.uid)
     }
 
+    /// The version to which a slot taken now would let this node be updated, and its variant.
+    pub(crate) fn release(&self) -> Option<Release<'a>> {
+        let shadow = self.shadow?;
+        let version = match shadow.spec.state {
+            State::Idle => shadow.update(),
+            _ => shadow.spec.version,
+        };
+        Some((version?, self.node?.variant))
+    }
+
     /// Whether a person has ended the back-off after the last failure. That is so until an attempt fails again.
     pub fn is_retried(&self) -> bool {
         let retry = self.node.and_then(|node| node.retry);
@@ -287,7 +297,7 @@ impl NodeFacts<'static> {
         ready: true,
         boot_id: "boot-1",
         version: Some("1.0.0"),
-        variant: None,
+        variant: "aws-k8s-1.36",
         unschedulable: false,
         control_plane: false,
         volumes_in_use: false,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use brupop_api::names::DEFAULT_POOL;
 use jiff::Timestamp;
 
+use super::Release;
 use crate::rules::{GateState, Rules};
 use crate::times::Ahead;
 use crate::window::{Starts, Until};
@@ -30,13 +31,14 @@ pub struct PoolFacts<'a> {
     pub next_window: Option<(Timestamp, Timestamp)>,
     /// Its rules, if they can be understood.
     pub rules: Option<&'a Rules>,
-    /// For each version that the ledger knows: the first of the pools that go first and are not done with it for long
+    /// For each version with which a pool is done: the first of the pools that go first and are not done with it for long
     /// enough; `None` = all are.
     pub waits_for: BTreeMap<&'a str, Option<FirstPool<'a>>>,
     /// A pool that goes first, by name, if there is none of this name: it is never done.
     pub missing: Option<&'a str>,
-    /// For each version that is known, if the pool lets versions ripen: until when; `None` = it is old enough.
-    pub ripens: BTreeMap<&'a str, Option<Until>>,
+    /// For each version and variant that nodes have reported, if the pool lets versions ripen: until when; `None` = it is old
+    /// enough.
+    pub ripens: BTreeMap<(&'a str, &'a str), Option<Until>>,
 }
 
 impl<'a> PoolFacts<'a> {
@@ -74,10 +76,13 @@ impl<'a> PoolFacts<'a> {
         self.waits_for.get(version).copied().unwrap_or_else(first)
     }
 
-    /// Until when this version is too young for the pool, if it is.
-    pub(crate) fn ripens(&self, version: &str) -> Option<Until> {
+    /// Until when this version is too young for nodes of this variant in the pool, if it is.
+    pub(crate) fn ripens(&self, (version, variant): Release<'_>) -> Option<Until> {
         let unknown = || self.rules?.min_age.is_positive().then_some(Until::Unknown);
-        self.ripens.get(version).copied().unwrap_or_else(unknown)
+        self.ripens
+            .get(&(version, variant))
+            .copied()
+            .unwrap_or_else(unknown)
     }
 }
 

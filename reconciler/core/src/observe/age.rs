@@ -1,17 +1,16 @@
 //! Which versions are too young for pools that let them ripen (`spec.versions.minAge`).
 
-use std::collections::BTreeMap;
-
+use brupop_api::fleet::VersionRecord;
 use jiff::SignedDuration;
 
 use crate::deadlines::Clock;
 use crate::facts::PoolFacts;
 use crate::window::Until;
 
-/// Works out for each version whether it is old enough for each pool.
+/// Works out for each version and variant whether it is old enough for each pool.
 pub(crate) fn apply<'a>(
     pools: &mut [PoolFacts<'a>],
-    seen: Option<&'a BTreeMap<String, String>>,
+    versions: &'a [VersionRecord],
     clock: &mut Clock<'_>,
 ) {
     for pool in pools {
@@ -21,8 +20,9 @@ pub(crate) fn apply<'a>(
         if min_age.is_zero() {
             continue;
         }
-        for (version, seen) in seen.into_iter().flatten() {
-            let since = clock.read(["status.seen", version], Some(seen));
+        for record in versions.iter().filter(|it| it.reported_at.is_some()) {
+            let (version, reported) = (record.version.as_str(), record.reported_at.as_deref());
+            let since = clock.read(["status.versions", version], reported);
             let ripe = since.and_then(|since| since.checked_add(min_age).ok());
             let waits = ripe.filter(|at| *at > clock.now);
             clock.wake_at(waits);
@@ -31,7 +31,8 @@ pub(crate) fn apply<'a>(
             } else {
                 waits.map(Until::At)
             };
-            pool.ripens.insert(version, until);
+            pool.ripens
+                .insert((version, record.variant.as_str()), until);
         }
     }
 }

@@ -1,8 +1,6 @@
 //! What pools wait for (`spec.dependsOn`), as the ledger notes which pools are done with which version.
 
-use std::collections::BTreeMap;
-
-use brupop_api::fleet::{Done, VersionRecord};
+use brupop_api::fleet::{BottlerocketFleetStatus, DonePool};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::deadlines::Clock;
@@ -11,17 +9,23 @@ use crate::facts::{FirstPool, FirstPoolStanding, PoolFacts};
 /// Works out for each version which pool has to be done with it first.
 pub fn apply<'a>(
     pools: &mut [PoolFacts<'a>],
-    versions: Option<&'a BTreeMap<String, VersionRecord>>,
+    ledger: &'a BottlerocketFleetStatus,
     clock: &mut Clock<'_>,
 ) {
     for pool in pools {
         let Some(rules) = pool.rules.filter(|rules| !rules.depends_on.is_empty()) else {
             continue;
         };
-        for (version, record) in versions.into_iter().flatten() {
+        for done in &ledger.done_pools {
+            let version = done.version.as_str();
+            if pool.waits_for.contains_key(version) {
+                continue;
+            }
             let mut first = None;
             for (name, soak) in &rules.depends_on {
-                match over([name, version], record.done_pools.get(name), *soak, clock) {
+                let mut all = ledger.done_pools.iter();
+                let done = all.find(|done| done.pool == *name && done.version == version);
+                match over([name, version], done, *soak, clock) {
                     Some(at) if at <= clock.now => {}
                     due => {
                         let standing =
@@ -42,7 +46,7 @@ pub fn apply<'a>(
 /// Returns when a pool has been done with a version (`of`) for so long; `None` if it is not done.
 fn over(
     of: [&str; 2],
-    done: Option<&Done>,
+    done: Option<&DonePool>,
     soak: SignedDuration,
     clock: &mut Clock<'_>,
 ) -> Option<Timestamp> {

@@ -66,18 +66,11 @@ pub fn pools_at<'a>(
     });
     let mut all: Vec<_> = facts.collect();
     let counted = all.len().min(POOLS_MAX);
-    let ledger = cluster.ledger();
     let mut clock = Clock::new(now, &known.ahead);
-    order::apply(
-        &mut all[..counted],
-        ledger.map(|ledger| &ledger.versions),
-        &mut clock,
-    );
-    age::apply(
-        &mut all[..counted],
-        ledger.map(|ledger| &ledger.seen),
-        &mut clock,
-    );
+    if let Some(ledger) = cluster.ledger() {
+        order::apply(&mut all[..counted], ledger, &mut clock);
+        age::apply(&mut all[..counted], &ledger.versions, &mut clock);
+    }
     let at = known.pools.values().filter_map(|pool| pool.at.as_ref());
     clock.wake_at(
         at.chain(&known.default_pool)

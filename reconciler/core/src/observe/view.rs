@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
+use brupop_api::names::UNKNOWN_VARIANT;
 use brupop_api::{BottlerocketShadow, Marker};
 use kube::ResourceExt as _;
 
@@ -121,7 +122,7 @@ fn node_facts<'a>(
         ready: facts.readiness.is_some_and(|readiness| readiness.ready),
         boot_id: &facts.boot_id,
         version: facts.version.as_deref(),
-        variant: facts.variant.as_deref(),
+        variant: facts.variant.as_deref().unwrap_or(UNKNOWN_VARIANT),
         unschedulable: facts.unschedulable,
         control_plane: facts.control_plane,
         volumes_in_use: facts.volumes_in_use > 0,

@@ -142,12 +142,12 @@ impl EventText {
     }
 
     /// The Event for versions that are halted now; `None` if there are none.
-    pub fn of_halts(halted: &[Halted<'_>]) -> Option<Self> {
+    pub fn of_halts(halted: &[Halted]) -> Option<Self> {
         let each = halted
             .iter()
-            .map(|halted| format!("{}: {}", halted.version, halted.why));
+            .map(|halted| format!("{} for {}: {}", halted.version, halted.variant, halted.why));
         let note = each.collect::<Vec<_>>().join("; ");
-        let action = halted.first()?.version;
+        let action = &halted.first()?.version;
         Some(Self {
             reason: "VersionHalted",
             warning: true,

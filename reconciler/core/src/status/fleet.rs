@@ -1,28 +1,11 @@
 //! The status of the fleet.
 
 use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR};
-use brupop_api::crds::MESSAGE_MAX;
-use brupop_api::printable::printable;
 use brupop_api::{BottlerocketFleet, NodeCounts, names};
 use kube::Resource as _;
 use serde_json::{Value, json};
 
 use super::{DesiredCondition, EventText, generation};
-
-/// Most versions that a column names.
-const HALTED_SHOWN: usize = 3;
-/// The halted versions for a column of `kubectl get`: the last ones, and how many there are beside.
-pub fn halted_column(versions: &[&str]) -> Option<String> {
-    let (more, last) = versions.split_at(versions.len().saturating_sub(HALTED_SHOWN));
-    let more = (!more.is_empty()).then(|| format!("+{}", more.len()));
-    let shown = last
-        .iter()
-        .map(|version| (*version).to_owned())
-        .chain(more)
-        .collect::<Vec<_>>()
-        .join(",");
-    (!shown.is_empty()).then(|| printable(&shown, MESSAGE_MAX).into_owned())
-}
 
 /// What the fleet's status should show to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +17,7 @@ pub struct DesiredFleetStatus {
     /// Is there no update for any node?
     pub updated: DesiredCondition,
     /// Versions that no new node is updated to.
-    pub halted: Option<String>,
+    pub halted: Option<Vec<String>>,
     /// Has the failure budget of a version been spent?
     pub halt: DesiredCondition,
     /// Does a node wait because of that? Once all want a later version, nobody has to act.
@@ -57,7 +40,7 @@ impl DesiredFleetStatus {
             status.observed_generation == generation
                 && status.counts == self.counts
                 && status.not_opted_in_nodes == self.not_opted_in_nodes
-                && status.halted == self.halted
+                && status.halted_versions == self.halted
                 && [&self.halt, &self.idle, &self.updated]
                     .into_iter()
                     .all(is_stored)
@@ -139,13 +122,9 @@ impl DesiredFleetStatus {
         let halted = fleet
             .status
             .as_ref()
-            .and_then(|status| status.halted.as_deref());
-        if let Some(halted) = self
-            .halted
-            .as_deref()
-            .or(halted.filter(|text| !text.is_empty()).map(|_| ""))
-        {
-            status["halted"] = json!(halted);
+            .and_then(|status| status.halted_versions.as_ref());
+        if self.halted.is_some() || halted.is_some_and(|versions| !versions.is_empty()) {
+            status["haltedVersions"] = json!(self.halted.as_deref().unwrap_or_default());
         }
         let health = self.health(conditions);
         let always = [&self.halt, &self.idle, &self.updated]

@@ -195,7 +195,7 @@ impl<'a> Tally<'a> {
             .or(waits.as_ref())
             .or(halted.as_ref());
         let [ready, stalled] = health(stalls, unready);
-        let progressing = self.progressing(pool, fleet.seen, &ready);
+        let progressing = self.progressing(pool, fleet.versions, &ready);
         let updated = self.progress.updated_condition(NO_NODES);
         let conditions = [accepted, progressing, updated, ready, stalled];
         DesiredPoolStatus {

@@ -65,7 +65,7 @@ pub(crate) async fn does(
             )
             .await
         }
-        Fault::Acknowledge => people::acknowledge(client).await,
+        Fault::ResumeVersions => people::resume_versions(client).await,
         Fault::DeleteFleet => people::delete(&people::fleets(client), FLEET).await,
         Fault::Unlabel { node, .. } => {
             let label =

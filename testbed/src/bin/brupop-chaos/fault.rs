@@ -130,8 +130,8 @@ pub(crate) enum Fault {
     PauseNode { node: usize, ms: u64 },
     /// A person pauses the fleet.
     PauseFleet { ms: u64 },
-    /// A person lifts the halts that there are.
-    Acknowledge,
+    /// A person resumes the versions that are halted.
+    ResumeVersions,
     /// A person deletes the fleet, and with it the ledger.
     DeleteFleet,
     /// A person takes the opt-in label away, and gives it back.

@@ -110,22 +110,16 @@ pub(crate) async fn drain(client: Client, node: usize) -> Result<()> {
     Ok(())
 }
 
-/// Lifts the halts that there are.
-pub(crate) async fn acknowledge(client: Client) -> Result<()> {
+/// Resumes the versions that are halted.
+pub(crate) async fn resume_versions(client: Client) -> Result<()> {
     let fleets = fleets(client);
     let versions = fleets.get(FLEET).await?.status.unwrap_or_default().versions;
     let halts = versions
         .into_iter()
-        .filter_map(|(version, record)| Some((version, record.halted?.at)));
-    let halts: Vec<Json> = halts
-        .map(|(version, at)| json!({"version": version, "haltedAt": at}))
-        .collect();
-    merge(
-        &fleets,
-        FLEET,
-        json!({"spec": {"acknowledgedHalts": halts}}),
-    )
-    .await
+        .filter(|record| record.halted_at.is_some())
+        .map(|it| json!({"version": it.version, "variant": it.variant, "haltedAt": it.halted_at}));
+    let halts: Vec<Json> = halts.collect();
+    merge(&fleets, FLEET, json!({"spec": {"resumedVersions": halts}})).await
 }
 
 pub(crate) async fn edit_status(client: Client, node: usize, status: Json) -> Result<()> {

@@ -179,7 +179,7 @@ const KINDS: [(u64, Make); 47] = [
     (3, |random| Fault::PauseFleet {
         ms: random.within(500..12_000),
     }),
-    (3, |_| Fault::Acknowledge),
+    (3, |_| Fault::ResumeVersions),
     (2, |_| Fault::DeleteFleet),
     (3, |random| Fault::Unlabel {
         node: node(random),

@@ -23,7 +23,7 @@ async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
     for (object, patch) in [
         (
             "brf/fleet",
-            r#"{"status":{"halted":"x","unavailableLimit":7}}"#,
+            r#"{"status":{"haltedVersions":["1.0.0"],"unavailableLimit":7}}"#,
         ),
         // Server-side apply removes no condition that another manager has put there.
         (
@@ -46,7 +46,7 @@ async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
     }
     fleet
         .until_ledger("what does not belong there is gone", |status| {
-            status.halted.is_none() && status.counts.unavailable_limit == SLOTS_MAX
+            status.halted_versions.is_none() && status.counts.unavailable_limit == SLOTS_MAX
         })
         .await?;
     fleet

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 /// The nodes that failed to reach a version, and how, by the ledger.
 fn failures<'s>(status: &'s BottlerocketFleetStatus, version: &str) -> Vec<(&'s str, &'s str)> {
-    let record = status.versions.get(version);
-    let failures = record.into_iter().flat_map(|record| &record.failures);
+    let records = status.versions.iter().filter(|it| it.version == version);
+    let failures = records.flat_map(|record| &record.failures);
     failures
         .map(|failure| (failure.node.as_str(), failure.reason.as_str()))
         .collect()

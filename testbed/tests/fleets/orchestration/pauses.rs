@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_api::conditions::IDLE;
 use brupop_api::names::FLEET;
 use brupop_testbed::Fleet;
+use brupop_testbed::fleet::Records as _;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::history::Seen;
 use brupop_testbed::host::Durations;
@@ -138,7 +139,7 @@ async fn the_fleet_is_idle_once_the_drain_is_over(fleet: &Fleet) -> Result<()> {
         .status
         .context("no status")?;
     ensure!(
-        status.slots.is_empty() && status.versions[NEW].succeeded == 1,
+        status.slots.is_empty() && status.record(NEW).succeeded == 1,
         "{status:?}"
     );
     Ok(())

@@ -9,6 +9,7 @@ use brupop_api::State::MonitoringUpdate;
 use brupop_api::shadow::LastFailure;
 use brupop_testbed::Fleet;
 use brupop_testbed::fleet::OLD;
+use brupop_testbed::fleet::Records as _;
 use brupop_testbed::host::{Command, Durations, Faults};
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
@@ -146,7 +147,7 @@ async fn falls_back_twice_and_waits_in_between(fleet: &Fleet) -> Result<()> {
         "{status:?}"
     );
     ensure!(
-        status.versions[&release(0)].halted.is_none(),
+        status.record(&release(0)).halted_at.is_none(),
         "one node is not two: {status:?}"
     );
     Ok(())
@@ -189,11 +190,11 @@ async fn fails_before_its_reboot_and_is_tried_again(fleet: &Fleet) -> Result<()>
     );
     let status = fleet
         .until_ledger("node-1 succeeded", |status| {
-            status.versions.contains_key(&release(1))
+            status.versions.iter().any(|it| it.version == release(1))
         })
         .await?;
     ensure!(
-        failures(&status, &release(1)).is_empty() && status.versions[&release(1)].succeeded == 1,
+        failures(&status, &release(1)).is_empty() && status.record(&release(1)).succeeded == 1,
         "{status:?}"
     );
     Ok(())
@@ -230,13 +231,13 @@ async fn soaks_anew(fleet: &Fleet, number: usize, again: Instant) -> Result<()> 
     );
     let status = fleet
         .until_ledger(&format!("{node} succeeded"), |status| {
-            status.versions.contains_key(&release(number))
+            status
+                .versions
+                .iter()
+                .any(|it| it.version == release(number))
         })
         .await?;
-    ensure!(
-        status.versions[&release(number)].succeeded == 1,
-        "{status:?}"
-    );
+    ensure!(status.record(&release(number)).succeeded == 1, "{status:?}");
     Ok(())
 }
 
@@ -318,7 +319,7 @@ async fn stays_away_for_too_long(fleet: &Fleet) -> Result<()> {
             !status.slots.contains_key("brs-node-5")
         })
         .await?;
-    let record = &status.versions[&release(5)];
+    let record = status.record(&release(5));
     ensure!(
         record.succeeded == 1 && record.failures.is_empty(),
         "{record:?}"
@@ -360,7 +361,7 @@ async fn machines_that_are_replaced_are_not_forgotten(fleet: &mut Fleet) -> Resu
         failures(&status, &release(0)) == [("node-0", "FellBack")],
         "{status:?}"
     );
-    ensure!(status.versions[&release(0)].halted.is_none(), "{status:?}");
+    ensure!(status.record(&release(0)).halted_at.is_none(), "{status:?}");
 
     Api::<Node>::all(fleet.client())
         .delete("node-0", &DeleteParams::default())
@@ -373,7 +374,7 @@ async fn machines_that_are_replaced_are_not_forgotten(fleet: &mut Fleet) -> Resu
     fleet.hosts[6].publish(&release(0))?;
     let status = fleet
         .until_ledger("it is halted", |status| {
-            status.halted.as_deref() == Some(&release(0))
+            status.halted_versions == Some(vec![release(0)])
         })
         .await?;
     ensure!(

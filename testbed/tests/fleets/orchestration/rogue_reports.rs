@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use brupop_api::State::{Idle, MonitoringUpdate, StagedAndPerformedUpdate};
 use brupop_testbed::Fleet;
+use brupop_testbed::fleet::Records as _;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Faults;
 use k8s_openapi::api::core::v1::Node;
@@ -74,11 +75,11 @@ async fn a_rogue_agent_harms_only_its_own_update() -> Result<()> {
     );
     let status = status.await?;
     ensure!(
-        status.halted.is_none() && status.versions.keys().eq([NEW]),
+        status.halted_versions.is_none() && status.versions.len() == 1,
         "{status:?}"
     );
     ensure!(
-        status.versions[NEW].succeeded == 3 && failures(&status, NEW).is_empty(),
+        status.record(NEW).succeeded == 3 && failures(&status, NEW).is_empty(),
         "{status:?}"
     );
     is_overdue_and_said(&fleet).await?;
@@ -113,7 +114,7 @@ async fn a_slot_goes_with_its_node(fleet: &Fleet) -> Result<()> {
         "its node was Ready all the time: {status:?}"
     );
     ensure!(
-        status.versions[NEW].succeeded == 3 && status.versions[NEW].halted.is_none(),
+        status.record(NEW).succeeded == 3 && status.record(NEW).halted_at.is_none(),
         "{status:?}"
     );
     Ok(())
@@ -262,7 +263,8 @@ async fn praise_lifts_no_halt(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
     fleet.hosts[6].publish(BAD)?;
     fleet
         .until_ledger("the bad release is halted", |status| {
-            status.halted.as_deref() == Some(BAD) && status.slots.keys().eq(["brs-node-3"])
+            status.halted_versions == Some(vec![BAD.to_owned()])
+                && status.slots.keys().eq(["brs-node-3"])
         })
         .await?;
     fleet.hosts[7].publish(BAD)?;
@@ -294,9 +296,9 @@ async fn praise_lifts_no_halt(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
         .await?
         .status
         .unwrap_or_default();
-    let record = &status.versions[BAD];
+    let record = status.record(BAD);
     ensure!(
-        record.halted.is_some() && record.succeeded == 0,
+        record.halted_at.is_some() && record.succeeded == 0,
         "{record:?}"
     );
     ensure!(

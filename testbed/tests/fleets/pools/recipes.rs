@@ -96,12 +96,8 @@ async fn a_canary_goes_first() -> Result<()> {
     ensure!(said.contains("the pool canary goes first"), "{said}");
     fleet.until_runs("node-0", next).await?;
     let done = fleet.until_ledger("the canary is done", |status| {
-        status.versions.get(next).is_some_and(|record| {
-            record
-                .done_pools
-                .get("canary")
-                .is_some_and(|done| done.since.is_some())
-        })
+        let mut done = status.done_pools.iter();
+        done.any(|it| it.pool == "canary" && it.version == next && it.since.is_some())
     });
     done.await?;
     ensure!(

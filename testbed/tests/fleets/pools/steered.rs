@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::State::Idle;
 use brupop_api::names::{UPDATE_NOW_ANNOTATION, shadow_name};
+use brupop_testbed::fleet::Records as _;
 use brupop_testbed::fleet::{NEW, OLD};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use serde_json::json;
@@ -190,7 +191,7 @@ async fn versions_ripen_and_zones_stay_apart() -> Result<()> {
     .await?;
     fleet.publish(NEW)?;
     let seen = fleet.until_ledger("the version is seen", |status| {
-        status.seen.contains_key(NEW)
+        status.record(NEW).reported_at.is_some()
     });
     seen.await?;
     for node in ["node-0", "node-1", "node-2", "node-3"] {

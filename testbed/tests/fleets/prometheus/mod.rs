@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, bail, ensure};
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::{BottlerocketShadow, State, names};
+use brupop_testbed::fleet::Records as _;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Faults;
 use brupop_testbed::prometheus::{Job, Prometheus, Vector, promtool};
@@ -73,11 +74,7 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
     });
     fleet.publish(NEW)?;
     let halted = |status: &BottlerocketFleetStatus| {
-        status.slots.is_empty()
-            && status
-                .versions
-                .get(NEW)
-                .is_some_and(|record| record.halted.is_some())
+        status.slots.is_empty() && status.record(NEW).halted_at.is_some()
     };
     fleet
         .until_ledger("the version is halted and nothing runs", halted)
@@ -238,11 +235,11 @@ async fn of_objects(fleet: &Fleet) -> Result<Figures> {
     ));
     let versions = ledger.versions.iter();
     let failures =
-        versions.map(|(version, record)| Ok((version.clone(), number(record.failures.len())?)));
+        versions.map(|record| Ok((record.version.clone(), number(record.failures.len())?)));
     let halted = ledger
         .versions
-        .values()
-        .filter(|record| record.halted.is_some())
+        .iter()
+        .filter(|record| record.halted_at.is_some())
         .count();
     let failed = shadows
         .iter()

@@ -6,6 +6,7 @@ use brupop_testbed::Fleet;
 use brupop_testbed::await_until;
 use brupop_testbed::documents::{OPERATIONS, README, blocks, read};
 use brupop_testbed::fleet::NEW;
+use brupop_testbed::fleet::Records as _;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::scrape::{READER, Scraper};
 
@@ -21,7 +22,7 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
     assert_kind(&fleet, 2)?;
 
     let status = fleet.until_no_slot_is_taken().await?;
-    ensure!(status.versions[NEW].succeeded == 4, "{status:?}");
+    ensure!(status.record(NEW).succeeded == 4, "{status:?}");
     for number in 0..4 {
         fleet
             .assert_node_is_clean(&format!("node-{number}"))

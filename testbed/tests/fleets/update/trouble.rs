@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::BottlerocketShadow;
 use brupop_testbed::fleet::NEW;
+use brupop_testbed::fleet::Records as _;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, await_until};
@@ -43,10 +44,10 @@ async fn a_bad_image_halts_its_version() -> Result<()> {
             .sum::<usize>()
     };
     ensure!(boots(&fleet) == 1, "{} reboots", boots(&fleet));
-    let (first, lifts_first) = halted(&fleet, "").await?;
+    let (first, resumes_first) = halted(&fleet, "").await?;
 
     // A person takes the risk: it is tried once more, and halted by the next node that fails.
-    fleet.paste(&lifts_first).await?;
+    fleet.paste(&resumes_first).await?;
     fleet
         .until("one more has tried", |history| {
             let tried = history
@@ -61,11 +62,11 @@ async fn a_bad_image_halts_its_version() -> Result<()> {
                     .all(|(_, seen)| seen.is_idle() && !seen.is_unavailable())
         })
         .await?;
-    let (second, lifts_second) = halted(&fleet, &first).await?;
+    let (second, resumes_second) = halted(&fleet, &first).await?;
 
     // What was said of the first halt says nothing of the second, also when it is said again.
-    fleet.change(json!({"acknowledgedHalts": []})).await?;
-    fleet.paste(&lifts_first).await?;
+    fleet.change(json!({"resumedVersions": []})).await?;
+    fleet.paste(&resumes_first).await?;
     fleet.pause(true).await?;
     fleet.set_faults(&Faults::default());
     fleet.publish(FIXED)?;
@@ -80,21 +81,14 @@ async fn a_bad_image_halts_its_version() -> Result<()> {
         .await?
         .status
         .unwrap_or_default();
-    let record = &status.versions[NEW];
-    ensure!(
-        record.halted.as_ref().is_some_and(|halt| halt.at == second),
-        "{record:?}"
-    );
-    ensure!(
-        record.acknowledged_at.as_deref() == Some(&first),
-        "{record:?}"
-    );
-    fleet.paste(&lifts_second).await?;
+    let record = status.record(NEW);
+    ensure!(record.halted_at.as_deref() == Some(&second), "{record:?}");
+    fleet.paste(&resumes_second).await?;
     fleet
-        .until_ledger("the second halt is lifted, too", |status| {
-            status.halted.is_none()
-                && status.versions[NEW].halted.is_none()
-                && status.versions[NEW].acknowledged_at.as_deref() == Some(&second)
+        .until_ledger("the second halt ends, too", |status| {
+            status.halted_versions.is_none()
+                && status.record(NEW).halted_at.is_none()
+                && status.record(NEW).failures.is_empty()
         })
         .await?;
 
@@ -120,21 +114,21 @@ async fn a_bad_image_halts_its_version() -> Result<()> {
     fleet.check()
 }
 
-/// Awaits a halt that is later than this, and returns its time, and what the fleet says lifts it.
+/// Awaits a halt that is later than this, and returns its time, and what the fleet says ends it.
 async fn halted(fleet: &Fleet, earlier: &str) -> Result<(String, String)> {
     let ledger = fleet.ledger();
     let told = await_until(format!("a halt after {earlier:?}"), async || {
         let status = ledger.get("fleet").await.ok()?.status?;
+        let (at, halted) = (status.record(NEW).halted_at?, status.halted_versions);
         let condition = status
             .conditions
             .into_iter()
             .find(|condition| condition.type_ == "Halted")?;
-        let at = &status.versions.get(NEW)?.halted.as_ref()?.at;
-        let is_told = status.halted.as_deref() == Some(NEW)
+        let is_told = halted == Some(vec![NEW.to_owned()])
             && condition.reason == "FailureBudgetSpent"
-            && condition.message.contains(at);
+            && condition.message.contains(&at);
         (at.as_str() > earlier && status.slots.is_empty() && is_told)
-            .then(|| (at.clone(), condition.message))
+            .then_some((at, condition.message))
     });
     let (at, message) = told.await?;
     let (why, command) = message.split_once("kubectl ").context("no command")?;

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::Fleet;
+use brupop_testbed::fleet::Records as _;
 use brupop_testbed::fleet::{NEW, OLD};
 
 use crate::update::assert_kind;
@@ -59,14 +60,11 @@ async fn an_update_ends_without_its_workload_whose_budget_holds_the_next_node() 
     fleet.limit_pods(0).await?;
     fleet.publish(NEW)?;
     let ends = fleet.until_ledger("the first update ends", |status| {
-        status
-            .versions
-            .get(NEW)
-            .is_some_and(|record| record.succeeded == 1)
+        status.record(NEW).succeeded == 1
     });
     let status = ends.await?;
     ensure!(
-        status.versions[NEW].failures.is_empty() && status.versions[NEW].halted.is_none(),
+        status.record(NEW).failures.is_empty() && status.record(NEW).halted_at.is_none(),
         "{status:?}"
     );
     let (updated, other) = if fleet.seen("node-0")?.runs(NEW) {

@@ -11,6 +11,7 @@ use brupop_api::BottlerocketPool;
 use brupop_api::names::{FLEET, LEASE, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION};
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
+use brupop_testbed::fleet::Records as _;
 use brupop_testbed::history::Seen;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
@@ -116,7 +117,7 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     );
     operator.says("resume", &["no longer paused"]).await?;
 
-    a_halt_is_seen_and_lifted(&fleet, &reader, &operator).await?;
+    a_halted_version_is_seen_and_resumed(&fleet, &reader, &operator).await?;
     an_update_is_asked_for(&fleet, &admin).await?;
     what_happened_is_told(&fleet, &admin).await?;
     a_dead_reconciler_is_told(&fleet, &reader, &operator).await?;
@@ -346,13 +347,16 @@ async fn a_pool_is_paused_once(fleet: &Fleet, reader: &Person, admin: &Person) -
     Ok(())
 }
 
-async fn a_halt_is_seen_and_lifted(
+async fn a_halted_version_is_seen_and_resumed(
     fleet: &Fleet,
     reader: &Person,
     operator: &Person,
 ) -> Result<()> {
     operator
-        .is_refused("resume-version 9.9.9", &["the version 9.9.9 is not halted"])
+        .is_refused(
+            "resume --version 9.9.9",
+            &["the version 9.9.9 is not halted"],
+        )
         .await?;
     let second = await_until(
         "one node is held back by the failure of another",
@@ -367,36 +371,37 @@ async fn a_halt_is_seen_and_lifted(
     );
     let second = second.await?;
     let status = fleet.until_no_slot_is_taken().await?;
-    let at = status.versions[NEW]
-        .halted
-        .as_ref()
-        .context("no halt")?
-        .at
-        .clone();
+    let at = status.record(NEW).halted_at.context("no halt")?;
     reader
         .says(
             "status",
-            &["Halted 1.20.0", "--context testbed resume-version 1.20.0`"],
+            &[
+                "Halted 1.20.0",
+                "--context testbed resume --version 1.20.0`",
+            ],
         )
         .await?;
     reader
         .says(
             &format!("why {second}"),
-            &["VersionHalted", "lift the halt"],
+            &["VersionHalted", "resume the version"],
         )
         .await?;
 
     fleet.set_faults(&Faults::default());
     operator
-        .says("resume-version 1.20.0", &["the halt of 1.20.0 is lifted"])
+        .says(
+            "resume --version 1.20.0",
+            &["1.20.0 for aws-k8s-1.36 is resumed"],
+        )
         .await?;
     let spec = fleet.ledger().get(FLEET).await?.spec;
-    let lifted: Vec<_> = spec
-        .acknowledged_halts
+    let resumed: Vec<_> = spec
+        .resumed_versions
         .iter()
         .map(|it| (it.version.as_str(), it.halted_at.as_str()))
         .collect();
-    ensure!(lifted == [(NEW, at.as_str())], "{lifted:?}");
+    ensure!(resumed == [(NEW, at.as_str())], "{resumed:?}");
     fleet
         .until_node(&second, "is updated", |seen| {
             seen.runs(NEW) && seen.reason == "NoUpdate"

@@ -4,9 +4,9 @@
 use anyhow::{Result, ensure};
 use brupop_api::BottlerocketFleet;
 use brupop_api::crds::{
-    CONDITIONS_MAX, COUNTER_MAX, DONE_POOLS_MAX, FAILED_NODES_MAX, HALT_REASON_MAX, MESSAGE_MAX,
-    NAME_MAX, POOL_NAME_MAX, SEEN_MAX, SLOTS_MAX, TIME_MAX, UID_MAX, VARIANT_MAX, VARIANTS_MAX,
-    VERSION_MAX, VERSION_RECORDS_MAX, WORD_MAX,
+    CONDITIONS_MAX, COUNTER_MAX, DONE_POOLS_MAX, DONE_VERSIONS_MAX, FAILED_NODES_MAX, MESSAGE_MAX,
+    NAME_MAX, POOL_NAME_MAX, SLOTS_MAX, TIME_MAX, UID_MAX, VARIANT_MAX, VERSION_MAX,
+    VERSION_RECORDS_MAX, WORD_MAX,
 };
 use brupop_api::names::{CONDITIONS_MANAGER, FLEET};
 use http::Method;
@@ -48,30 +48,27 @@ fn kept() -> Json {
     let time = time();
     let name = |number: usize| longest(&format!("brs-{number:03}"), NAME_MAX);
     let slot = json!({"uid": "u".repeat(UID_MAX), "attempt": COUNTER_MAX, "since": time, "version": version(0),
-        "lost": true, "counted": true, "pool": longest("", POOL_NAME_MAX)});
+        "variant": longest("aws-k8s-1.36-", VARIANT_MAX), "lost": true, "counted": true, "pool": longest("", POOL_NAME_MAX)});
     let slots =
         (0..usize::try_from(SLOTS_MAX).unwrap_or_default()).map(|n| (name(n), slot.clone()));
-    let variant = |n: usize| longest(&format!("aws-k8s-1.{n}-"), VARIANT_MAX);
-    let failure = |n| json!({"node": name(n), "at": time, "reason": longest("W", WORD_MAX), "variant": variant(n)});
-    let variants: Vec<_> = (0..VARIANTS_MAX).map(variant).collect();
-    let done = |n| {
-        (
-            longest(&format!("p{n}"), POOL_NAME_MAX),
-            json!({"since": time, "longestSeconds": COUNTER_MAX}),
-        )
+    let variant = longest("aws-k8s-1.36-", VARIANT_MAX);
+    let failure = |n| json!({"node": name(n), "at": time, "reason": longest("W", WORD_MAX)});
+    let record = |n| {
+        json!({
+            "version": version(n), "variant": variant, "reportedAt": time, "haltedAt": time,
+            "failures": (0..FAILED_NODES_MAX).map(failure).collect::<Vec<_>>(), "succeeded": COUNTER_MAX,
+        })
     };
-    let record = json!({
-        "firstSeen": time, "failures": (0..FAILED_NODES_MAX).map(failure).collect::<Vec<_>>(),
-        "succeeded": COUNTER_MAX, "provenVariants": variants,
-        "halted": {"at": time, "reason": sentence(HALT_REASON_MAX), "variants": variants},
-        "donePools": (0..DONE_POOLS_MAX).map(done).collect::<Map<_, _>>(),
-    });
-    let versions = (0..VERSION_RECORDS_MAX).map(|n| (version(n), record.clone()));
-    let seen = (0..SEEN_MAX).map(|n| (version(n), json!(time)));
+    let done = |n| {
+        json!({
+            "pool": longest(&format!("p{}", n / DONE_VERSIONS_MAX), POOL_NAME_MAX), "version": version(n % DONE_VERSIONS_MAX),
+            "since": time, "longestSeconds": COUNTER_MAX,
+        })
+    };
     json!({
-        "term": COUNTER_MAX, "lastFinished": time,
-        "slots": slots.collect::<Map<_, _>>(), "versions": versions.collect::<Map<_, _>>(),
-        "seen": seen.collect::<Map<_, _>>(),
+        "term": COUNTER_MAX, "lastFinished": time, "slots": slots.collect::<Map<_, _>>(),
+        "versions": (0..VERSION_RECORDS_MAX).map(record).collect::<Vec<_>>(),
+        "donePools": (0..DONE_POOLS_MAX * DONE_VERSIONS_MAX).map(done).collect::<Vec<_>>(),
     })
 }
 
@@ -85,7 +82,8 @@ fn shown() -> Json {
     json!({
         "nodes": COUNTER_MAX, "updatedNodes": COUNTER_MAX, "updatingNodes": COUNTER_MAX, "pendingNodes": COUNTER_MAX,
         "blockedNodes": COUNTER_MAX, "notOfferedNodes": COUNTER_MAX, "lockedNodes": COUNTER_MAX,
-        "unavailableNodes": COUNTER_MAX, "unavailableLimit": COUNTER_MAX, "notOptedInNodes": COUNTER_MAX, "halted": sentence(MESSAGE_MAX), "observedGeneration": COUNTER_MAX,
+        "unavailableNodes": COUNTER_MAX, "unavailableLimit": COUNTER_MAX, "notOptedInNodes": COUNTER_MAX,
+        "haltedVersions": (0..VERSION_RECORDS_MAX).map(version).collect::<Vec<_>>(), "observedGeneration": COUNTER_MAX,
         "conditions": (0..u8::try_from(CONDITIONS_MAX).unwrap_or_default()).map(condition).collect::<Vec<_>>(),
     })
 }

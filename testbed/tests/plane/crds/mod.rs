@@ -118,35 +118,56 @@ fn limits_of_statuses() -> Vec<Row> {
 }
 
 fn limits_of_fleets() -> Vec<Row> {
-    let halt = |version: &str, at: &str| json!({"version": version, "haltedAt": at});
-    let said = |halts: Json| json!({"acknowledgedHalts": halts});
-    let acknowledged = |count| {
+    let halt = |version: &str, variant: &str, at: &str| json!({"version": version, "variant": variant, "haltedAt": at});
+    let said = |halts: Json| json!({"resumedVersions": halts});
+    let resumed = |count| {
         said(
             (0..count)
-                .map(|n| halt(&format!("1.0.{n}"), TIME))
+                .map(|n| halt(&format!("1.0.{n}"), "aws", TIME))
                 .collect(),
         )
     };
     let fleet_specs = [
-        ("sixteen halts to lift", acknowledged(16), Ok(())),
+        ("64 versions to resume", resumed(64), Ok(())),
         (
-            "seventeen halts to lift",
-            acknowledged(17),
-            Err("spec.acknowledgedHalts: Too many"),
+            "65 versions to resume",
+            resumed(65),
+            Err("spec.resumedVersions: Too many"),
+        ),
+        (
+            "two variants of a version",
+            said(json!([
+                halt("1.0.0", "aws", TIME),
+                halt("1.0.0", "metal", TIME)
+            ])),
+            Ok(()),
+        ),
+        (
+            "a version twice",
+            said(json!([
+                halt("1.0.0", "aws", TIME),
+                halt("1.0.0", "aws", TIME)
+            ])),
+            Err("Duplicate value"),
         ),
         (
             "a halt of no version",
-            said(json!([halt("*", TIME)])),
+            said(json!([halt("*", "aws", TIME)])),
             Err("a semantic version, such as 1.20.0"),
         ),
         (
             "a version that ends a quotation",
-            said(json!([halt("1.0.0-'", TIME)])),
+            said(json!([halt("1.0.0-'", "aws", TIME)])),
             Err("[0].version"),
         ),
         (
+            "a variant that is none",
+            said(json!([halt("1.0.0", "a b", TIME)])),
+            Err("write a variant of Bottlerocket"),
+        ),
+        (
             "a halt at a word",
-            said(json!([halt("1.0.0", "now")])),
+            said(json!([halt("1.0.0", "aws", "now")])),
             Err("write a time with its offset"),
         ),
         ("a ceiling", json!({"maxUnavailable": 3}), Ok(())),
@@ -178,52 +199,33 @@ fn limits_of_fleets() -> Vec<Row> {
         ),
     ];
     // All that a ledger holds is in the largest one.
-    let lifted = json!({"versions": {"1.20.0": {"acknowledgedAt": TIME}}});
-    let ledgers = vec![("a halt that was lifted", lifted, Ok(()))];
-    [
-        rows(FleetSpec, fleet_specs.into()),
-        rows(FleetStatus, ledgers),
-        keys_of_maps(),
-    ]
-    .concat()
+    [rows(FleetSpec, fleet_specs.into()), words_of_ledgers()].concat()
 }
 
 /// A person pastes them, and shells complete them.
-fn keys_of_maps() -> Vec<Row> {
+fn words_of_ledgers() -> Vec<Row> {
     let slot = json!({"uid": "u", "attempt": 1});
     let slots = |key: &str| json!({"slots": {key: slot}});
-    let versions = |key: &str| json!({"versions": {key: {}}});
-    let seen = |key: &str| json!({"seen": {key: TIME}});
-    let done = |key: &str| json!({"versions": {"1.20.0": {"donePools": {key: {}}}}});
-    let (version, name) = (
-        Err("each key is a semantic version"),
-        Err("each key is the name of an object"),
-    );
+    let versions = |version: &str| json!({"versions": [{"version": version, "variant": "aws"}]});
+    let done = |pool: &str| json!({"donePools": [{"pool": pool, "version": "1.20.0"}]});
+    let name = Err("each key is the name of an object");
     let ledgers = vec![
         ("versions", versions("1.20.0-rc.1+build"), Ok(())),
         (
             "a version that is a command",
             versions("$(touch x)"),
-            version,
+            Err("versions[0].version"),
         ),
-        ("a version with a v", versions("v1.20.0"), version),
-        (
-            "a version of 65 characters",
-            versions(&format!("1.0.0-{}", "a".repeat(59))),
-            version,
-        ),
-        (
-            "a version seen that is a command",
-            seen("`touch x`"),
-            version,
-        ),
-        ("a version seen", seen("1.20.0"), Ok(())),
         ("a slot", slots("brs-node-0.example.org"), Ok(())),
         ("a slot of an option", slots("--kubeconfig"), name),
         ("a slot of nobody", slots(""), name),
         ("a slot of two words", slots("brs-a b"), name),
         ("a pool that is done", done("web"), Ok(())),
-        ("a pool that is a command", done(";touch x"), name),
+        (
+            "a pool that is a command",
+            done(";touch x"),
+            Err("donePools[0].pool"),
+        ),
     ];
     rows(FleetStatus, ledgers)
 }

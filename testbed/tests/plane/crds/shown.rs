@@ -54,7 +54,7 @@ pub async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<(
     raw::request(&client, Method::PUT, &format!("{path}/status"), &shadow).await?;
     let (path, mut fleet) = objects.make(FleetSpec, &json!({"paused": true})).await?;
     fleet["status"] = json!({
-        "nodes": 9, "updatedNodes": 6, "updatingNodes": 2, "pendingNodes": 1, "blockedNodes": 0, "unavailableLimit": 4, "halted": "1.20.1",
+        "nodes": 9, "updatedNodes": 6, "updatingNodes": 2, "pendingNodes": 1, "blockedNodes": 0, "unavailableLimit": 4, "haltedVersions": ["1.20.1", "1.21.0"],
     });
     raw::request(&client, Method::PUT, &format!("{path}/status"), &fleet).await?;
     let expected = [
@@ -71,7 +71,7 @@ pub async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<(
         (
             "get brf fleet -n object-2002",
             "NAME|NODES|UPDATED|UPDATING|PENDING|BLOCKED|HALTED|PAUSED|ENFORCED|OTHER OPERATOR|AGE",
-            "fleet|9|6|2|1|0|1.20.1|true",
+            r#"fleet|9|6|2|1|0|["1.20.1","1.21.0"]|true"#,
         ),
     ];
     for (command, head, line) in expected {

@@ -103,14 +103,14 @@ fn refused_of_shadows() -> Vec<Row> {
 }
 
 fn refused_of_fleets() -> Vec<Row> {
-    let record = |field: &str, value: Json| json!({"versions": {"1.20.0": {field: value}}});
+    let record = |field: &str, value: Json| json!({"versions": [{"version": "1.20.0", "variant": "aws", field: value}]});
     let failure = json!([{"node": "n\u{1b}", "at": TIME, "reason": "FellBack"}]);
     [
         (
-            "a halt of two lines",
+            "a halt at two lines",
             FleetStatus,
-            record("halted", json!({"at": TIME, "reason": "a\nb"})),
-            "halted.reason",
+            record("haltedAt", json!("a\nb")),
+            "haltedAt",
         ),
         (
             "a failure on a node in colour",

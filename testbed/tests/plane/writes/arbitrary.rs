@@ -33,18 +33,15 @@ const NODE_FIELDS: [Field<'static>; 10] = [
     Field::UpdaterInterface,
     Field::OsImage,
 ];
-const FLEET_FIELDS: [Field<'static>; 12] = [
+const FLEET_FIELDS: [Field<'static>; 9] = [
     Field::Uid,
     Field::Generation,
     Field::Term,
     Field::Slots,
     Field::Slot("brs-a"),
     Field::Slot("brs-b.example"),
-    Field::VersionRecord("1.20.0"),
-    Field::VersionRecord("1.20.1"),
-    Field::VersionRecord("1.20.2"),
-    Field::Seen("1.20.0"),
-    Field::Seen("1.20.1"),
+    Field::Versions,
+    Field::DonePools,
     Field::LastFinished,
 ];
 

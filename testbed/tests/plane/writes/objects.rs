@@ -188,30 +188,33 @@ pub fn fleet() -> impl Strategy<Value = Json> {
     let slots = btree_map(select(SLOTS.map(str::to_owned).to_vec()), slot, 0..3)
         .prop_map(|slots| json!(slots));
     let failure = json!({"node": "a", "at": TIMES[0], "reason": "FellBack"});
-    let mut of_variant = failure.clone();
-    of_variant["variant"] = json!("aws-k8s-1.36");
-    let record = object(vec![
-        ("firstSeen", or_null(&texts(&TIMES))),
-        (
-            "failures",
-            some_of(&[json!([]), json!([failure]), json!([of_variant])]),
-        ),
-        ("succeeded", some_of(&numbers())),
-        (
-            "halted",
-            or_null(&[json!({"at": TIMES[0], "reason": "too many failures"})]),
-        ),
-    ])
-    .boxed();
-    let version = select(["1.20.0", "1.20.1", "1.20.2"].map(str::to_owned).to_vec());
-    let versions = btree_map(version, record, 0..3).prop_map(|versions| json!(versions));
+    let record = (
+        subsequence(vec!["1.20.0", "1.20.1", "1.20.2"], 0..3),
+        object(vec![
+            ("reportedAt", or_null(&texts(&TIMES))),
+            ("failures", some_of(&[json!([]), json!([failure])])),
+            ("succeeded", some_of(&numbers())),
+            ("haltedAt", or_null(&texts(&TIMES))),
+        ]),
+    );
+    let versions = record.prop_map(|(versions, record)| {
+        let of = |version: &str| {
+            let mut record = record.clone();
+            (record["version"], record["variant"]) = (json!(version), json!("aws"));
+            record
+        };
+        versions.into_iter().map(of).collect::<Json>()
+    });
     let status = object(vec![
         ("term", some_of(&numbers())),
         ("slots", weighted(0.7, slots).boxed()),
         ("versions", weighted(0.7, versions).boxed()),
         (
-            "seen",
-            some_of(&[json!({}), json!({"1.20.0": TIMES[0], "1.20.1": TIMES[1]})]),
+            "donePools",
+            some_of(&[
+                json!([]),
+                json!([{"pool": "canary", "version": "1.20.0", "since": TIMES[0]}]),
+            ]),
         ),
         ("unavailableLimit", some_of(&numbers())),
         ("lastFinished", or_null(&texts(&TIMES))),

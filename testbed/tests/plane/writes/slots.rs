@@ -40,8 +40,12 @@ pub async fn of_two_who_take_one_has_it(client: &Client) -> Result<()> {
         sets: vec![
             slot("brs-n", 0),
             (
-                Field::VersionRecord("1.20.0"),
-                Value::VersionRecord(VersionRecord::default()),
+                Field::Versions,
+                Value::Versions(Cow::Owned(vec![VersionRecord {
+                    version: "1.20.0".to_owned(),
+                    variant: "aws".to_owned(),
+                    ..VersionRecord::default()
+                }])),
             ),
             (Field::Term, Value::Number(1)),
         ],

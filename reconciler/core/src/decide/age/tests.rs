@@ -11,6 +11,8 @@ use brupop_api::names;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
+const VARIANT: &str = "aws-k8s-1.29";
+
 fn ago(hours: i64) -> String {
     (at(NOW) - SignedDuration::from_hours(hours)).to_string()
 }
@@ -32,29 +34,34 @@ fn cluster(named: &[&str], min_age: Option<&str>, seen: &Value, more: &Value) ->
     );
     let pool = min_age.map(|min_age| world::pool("web", json!({"versions": {"minAge": min_age}})));
     cluster.replace(pool);
-    put_ledger(&mut cluster, json!({}), json!({"slots": {}, "seen": seen}));
+    let seen = seen.as_object().into_iter().flatten();
+    let versions: Vec<_> = seen
+        .map(|(version, at)| json!({"version": version, "variant": VARIANT, "reportedAt": at}))
+        .collect();
+    put_ledger(
+        &mut cluster,
+        json!({}),
+        json!({"slots": {}, "versions": versions}),
+    );
     cluster
 }
 
-/// What is noted.
-fn noted(named: &[&str], min_age: Option<&str>, seen: &Value) -> Vec<(String, Option<String>)> {
+/// The versions whose time is noted now.
+fn noted(named: &[&str], min_age: Option<&str>, seen: &Value) -> Vec<String> {
     let cluster = cluster(named, min_age, seen, &json!({}));
     let policy = Policy::default();
     let observed = observe_knowing(&cluster, &known(&cluster), &policy, NOW);
-    let notes = notes(&observed.fleet, &observed.views).into_iter();
-    notes
-        .map(|(version, at)| (version.to_owned(), at.map(str::to_owned)))
+    let reported = reported(&observed.fleet, &observed.views).into_iter();
+    reported
+        .map(|(version, variant)| {
+            assert_eq!(variant, VARIANT);
+            version.to_owned()
+        })
         .collect()
 }
 
 #[test]
 fn two_nodes_make_a_version_known() {
-    let now = |versions: &[&str]| -> Vec<_> {
-        versions
-            .iter()
-            .map(|version| ((*version).to_owned(), Some(NOW.to_owned())))
-            .collect()
-    };
     let (old, later) = (
         json!({"1.0.0": ago(9)}),
         |hours| json!({"1.0.0": ago(9), "1.1.0": ago(hours)}),
@@ -64,88 +71,37 @@ fn two_nodes_make_a_version_known() {
             "both name it",
             &["1.1.0", "1.1.0"][..],
             &old,
-            now(&["1.1.0"]),
+            &["1.1.0"][..],
         ),
-        ("one of two does", &["1.1.0", "1.0.0"], &old, now(&[])),
-        ("each names another", &["1.1.0", "1.2.0"], &old, now(&[])),
-        ("there is only one node", &["1.1.0"], &old, now(&["1.1.0"])),
+        ("one of two does", &["1.1.0", "1.0.0"], &old, &[][..]),
+        ("each names another", &["1.1.0", "1.2.0"], &old, &[][..]),
+        ("there is only one node", &["1.1.0"], &old, &["1.1.0"][..]),
         (
             "what runs is named, too",
             &["1.1.0", "1.1.0"],
             &json!({}),
-            now(&["1.0.0", "1.1.0"]),
+            &["1.0.0", "1.1.0"][..],
         ),
-        (
-            "it keeps its time",
-            &["1.1.0", "1.1.0"],
-            &later(1),
-            now(&[]),
-        ),
+        ("it keeps its time", &["1.1.0", "1.1.0"], &later(1), &[][..]),
         (
             "its time has not come",
             &["1.1.0", "1.1.0"],
             &later(-1),
-            now(&[]),
+            &[][..],
         ),
         (
             "nobody names it any more",
             &["1.0.0", "1.0.0"],
             &later(1),
-            now(&[]),
+            &[][..],
         ),
     ] {
         assert_eq!(noted(named, Some("72h"), seen), expected, "{what}");
     }
     assert_eq!(
         noted(&["1.1.0", "1.1.0"], None, &json!({})),
-        [],
+        [""; 0],
         "without pools nobody asks"
-    );
-}
-
-#[test]
-fn the_oldest_that_nobody_names_makes_room() {
-    let full = |named: &str| {
-        let mut seen: BTreeMap<String, String> = (2..SEEN_MAX)
-            .map(|nth| (format!("0.{nth}.0"), ago(i64::try_from(nth).unwrap())))
-            .collect();
-        seen.insert("1.0.0".to_owned(), ago(1000));
-        seen.insert(named.to_owned(), ago(900));
-        json!(seen)
-    };
-    let oldest = (format!("0.{}.0", SEEN_MAX - 1), None);
-    let new = ("2.0.0".to_owned(), Some(NOW.to_owned()));
-    assert_eq!(
-        noted(&["2.0.0", "2.0.0", "1.1.0"], Some("72h"), &full("1.1.0")),
-        [oldest, new]
-    );
-    let all: Vec<String> = (0..SEEN_MAX).map(|nth| format!("3.{nth}.0")).collect();
-    let mut named: Vec<&str> = all.iter().map(String::as_str).collect();
-    named.extend(["2.0.0", "2.0.0"]);
-    let seen: BTreeMap<&String, String> = all.iter().map(|version| (version, ago(1))).collect();
-    assert_eq!(
-        noted(&named, Some("72h"), &json!(seen)),
-        [],
-        "all are named, so there is no room"
-    );
-}
-
-/// Leaders write the fraction of a second if there is one. As texts, 00.5Z comes before 00Z.
-#[test]
-fn times_are_compared_as_times() {
-    let mut seen: BTreeMap<String, String> = (3..SEEN_MAX)
-        .map(|nth| (format!("0.{nth}.0"), ago(1)))
-        .collect();
-    seen.insert("1.0.0".to_owned(), ago(1));
-    seen.insert("0.0.1".to_owned(), "2026-10-01T00:00:00Z".to_owned());
-    seen.insert("0.0.0".to_owned(), "2026-10-01T00:00:00.5Z".to_owned());
-    let (oldest, new) = (
-        ("0.0.1".to_owned(), None),
-        ("2.0.0".to_owned(), Some(NOW.to_owned())),
-    );
-    assert_eq!(
-        noted(&["2.0.0", "2.0.0", "0.3.0"], Some("72h"), &json!(seen)),
-        [oldest, new]
     );
 }
 
@@ -155,7 +111,7 @@ fn a_version_ripens() {
         let cluster = cluster(&[], Some(min_age), seen, &json!({}));
         let known = known(&cluster);
         let pools = pools_at(&cluster, &known, &USUAL, at(NOW));
-        (pools.all[0].ripens(version), pools.next)
+        (pools.all[0].ripens((version, VARIANT)), pools.next)
     };
     let young = json!({"1.1.0": ago(71)});
     let ripe = at(NOW) + SignedDuration::from_hours(1);

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::Problem;
-use brupop_api::fleet::{Halt, Slot, VersionRecord};
+use brupop_api::fleet::{Slot, VersionRecord};
 use semver::Version;
 
-use crate::facts::{FleetFacts, NodeFacts, NodeView};
+use crate::facts::{FleetFacts, NodeFacts, NodeView, Release};
 
 /// What the nodes say of pools that others come after, and of versions.
 #[derive(Default)]
@@ -18,16 +18,16 @@ pub(crate) struct Survey<'a> {
     /// The nodes of each pool that may be updated: the first by name of those that are alike.
     members: BTreeMap<(&'a str, SurveyedNode<'a>), &'a str>,
     /// The versions that a node of each variant runs or wants.
-    known: BTreeSet<(Option<&'a str>, &'a str)>,
+    known: BTreeSet<(&'a str, &'a str)>,
 }
 
 /// What the nodes of a pool say of one version.
 #[derive(Default)]
 pub(super) struct VersionSurvey<'a> {
-    /// A node in service runs it.
-    pub(super) runs: bool,
+    /// The variants of the nodes in service that run it.
+    pub(super) run_by: BTreeSet<&'a str>,
     /// The variants of the nodes that want it.
-    pub(super) wanted_by: BTreeSet<Option<&'a str>>,
+    pub(super) wanted_by: BTreeSet<&'a str>,
     /// A node is on its way to it.
     pub(super) comes: bool,
 }
@@ -35,7 +35,7 @@ pub(super) struct VersionSurvey<'a> {
 /// A node of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct SurveyedNode<'a> {
-    variant: Option<&'a str>,
+    variant: &'a str,
     runs: &'a str,
     /// The version that it wants, or is on its way to.
     wants: Option<&'a str>,
@@ -96,7 +96,7 @@ impl<'a> Survey<'a> {
             .version
             .filter(|_| node.labelled && node.ready && node.is_tidy())
         {
-            self.standing(pool, version).runs = true;
+            self.standing(pool, version).run_by.insert(node.variant);
         }
         if let Some(version) = comes {
             self.standing(pool, version).comes = true;
@@ -125,15 +125,15 @@ impl<'a> Survey<'a> {
         self.standings.entry((pool, version)).or_default()
     }
 
-    /// Does a node of this pool want the version with this record, or is one on its way to it? A node that a halt holds does
+    /// Does a node of this pool want the version, or is one on its way to it? A node that a halt among these records holds does
     /// not count: it would keep all variants waiting for what is halted in one.
-    pub(super) fn wants(&self, pool: &str, version: &str, record: Option<&VersionRecord>) -> bool {
+    pub(super) fn wants(&self, pool: &str, version: &str, records: &[VersionRecord]) -> bool {
         let wants = |standing: &VersionSurvey<'_>| {
             standing.comes
                 || standing
                     .wanted_by
                     .iter()
-                    .any(|variant| !is_halted_for(record, *variant))
+                    .any(|variant| !is_halted(records, (version, variant)))
         };
         self.standings.get(&(pool, version)).is_some_and(wants)
     }
@@ -144,13 +144,13 @@ impl<'a> Survey<'a> {
         &self,
         pool: &str,
         version: &str,
-        record: Option<&VersionRecord>,
+        records: &[VersionRecord],
     ) -> Option<&'a str> {
         let than = Version::parse(version).ok()?;
         let is_behind = |member: &SurveyedNode<'a>| {
             member.wants != Some(version)
                 && self.known.contains(&(member.variant, version))
-                && !is_halted_for(record, member.variant)
+                && !is_halted(records, (version, member.variant))
                 && Version::parse(member.runs).is_ok_and(|runs| runs < than)
         };
         let members = self
@@ -160,14 +160,15 @@ impl<'a> Survey<'a> {
         members.map(|(_, node)| *node).min()
     }
 
-    /// Does this halt hold a node of this pool?
-    pub(super) fn holds_one_of(&self, pool: &str, halt: &Halt) -> bool {
+    /// Has this pool a node of this variant?
+    pub(super) fn has(&self, pool: &str, variant: &str) -> bool {
         self.members
             .keys()
-            .any(|(of, member)| *of == pool && halt.covers(member.variant))
+            .any(|(of, member)| *of == pool && member.variant == variant)
     }
 }
 
-fn is_halted_for(record: Option<&VersionRecord>, variant: Option<&str>) -> bool {
-    record.is_some_and(|record| record.is_halted_for(variant))
+pub(super) fn is_halted(records: &[VersionRecord], (version, variant): Release<'_>) -> bool {
+    let mut records = records.iter();
+    records.any(|record| record.is_of(version, variant) && record.halted_at.is_some())
 }

@@ -7,12 +7,7 @@ use crate::tests::world::{self, NOW, later as at};
 /// What becomes of one note, step by step: (what the nodes say, seconds since the beginning, the note after that).
 #[test]
 fn a_pool_is_done_while_none_wants_the_version() {
-    let done = |since: Option<i64>, longest_seconds| {
-        Some(Done {
-            since: since.map(at),
-            longest_seconds,
-        })
-    };
+    let done = |since: Option<i64>, longest_seconds| Some((since.map(at), longest_seconds));
     let mut note = None;
     for (what, service, wants, seconds, expected) in [
         ("nobody has it", Nowhere, true, 0, None),
@@ -64,7 +59,12 @@ fn a_pool_is_done_while_none_wants_the_version() {
             )
             .ok()
         };
-        note = super::done(service, wants, note.as_ref(), &at(seconds), has_been);
+        let before = note.map(|(since, longest_seconds)| DonePool {
+            since,
+            longest_seconds,
+            ..DonePool::default()
+        });
+        note = super::done(service, wants, before.as_ref(), &at(seconds), has_been);
         assert_eq!(note, expected, "{what}");
     }
     assert_eq!(
@@ -81,13 +81,13 @@ fn a_pool_is_done_while_none_wants_the_version() {
 
 #[test]
 fn a_version_serves_as_long_as_it_or_a_later_one_runs() {
-    let standing = |runs, comes| VersionSurvey {
-        runs,
+    let standing = |runs: bool, comes| VersionSurvey {
+        run_by: runs.then_some("aws").into_iter().collect(),
         comes,
         ..VersionSurvey::default()
     };
     let wanted = VersionSurvey {
-        wanted_by: [None].into(),
+        wanted_by: ["aws"].into(),
         ..VersionSurvey::default()
     };
     for (what, other, standing, expected) in [
@@ -114,12 +114,16 @@ fn a_version_serves_as_long_as_it_or_a_later_one_runs() {
         ),
     ] {
         let standings = BTreeMap::from([(("canary", other), standing)]);
-        assert_eq!(service(&standings, "canary", "1.20.0"), expected, "{what}");
         assert_eq!(
-            service(&standings, "web", "1.20.0"),
+            service(&standings, "canary", "1.20.0", &[]),
+            expected,
+            "{what}"
+        );
+        assert_eq!(
+            service(&standings, "web", "1.20.0", &[]),
             Nowhere,
             "{what}, in another pool"
         );
     }
-    assert_eq!(service(&BTreeMap::new(), "canary", "1.20.0"), Nowhere);
+    assert_eq!(service(&BTreeMap::new(), "canary", "1.20.0", &[]), Nowhere);
 }

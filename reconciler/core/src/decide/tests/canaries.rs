@@ -1,5 +1,6 @@
 //! Who tries a version that no node has reached, and what a halt stops.
 
+use super::versions::{halted, known};
 use super::world::*;
 
 /// Nodes that could begin, by name of the shadow.
@@ -10,7 +11,7 @@ fn ready_to_begin(names: &'static [&'static str]) -> Vec<NodeView<'static>> {
 fn fleet_of<'a>(
     unproven: u64,
     held: &'a BTreeMap<String, Slot>,
-    versions: &'a BTreeMap<String, VersionRecord>,
+    versions: &'a [VersionRecord],
 ) -> FleetFacts<'a> {
     FleetFacts {
         threshold: FailureThreshold {
@@ -37,7 +38,7 @@ fn trying(slot: Slot) -> BTreeMap<String, Slot> {
 fn few_try_a_version_that_nobody_has_reached() {
     let succeeded = |succeeded| VersionRecord {
         succeeded,
-        ..VersionRecord::default()
+        ..known()
     };
     for (unproven, record, begin) in [
         (1, None, 1),
@@ -46,11 +47,7 @@ fn few_try_a_version_that_nobody_has_reached() {
         (1, Some(succeeded(0)), 1),
         (1, Some(succeeded(1)), 4),
     ] {
-        let versions = record
-            .clone()
-            .map(|record| (NEW.to_owned(), record))
-            .into_iter()
-            .collect();
+        let versions: Vec<_> = record.clone().into_iter().collect();
         let chosen = slots(
             &fleet_of(unproven, &NO_SLOTS, &versions),
             &ready_to_begin(&["brs-a", "brs-b", "brs-c", "brs-d"]),
@@ -71,17 +68,11 @@ fn each_version_has_one_canary_whichever_node_asks() {
     let asked_for = |view: &NodeView<'static>| view.with_node(|node| node.update_now = true);
     let mut views = ready_to_begin(&["brs-a", "brs-b", "brs-c"]);
     let asked: Vec<_> = views.iter().map(asked_for).collect();
-    assert_eq!(
-        slots(&fleet_of(1, &NO_SLOTS, &NO_VERSIONS), &asked).taken,
-        [0]
-    );
+    assert_eq!(slots(&fleet_of(1, &NO_SLOTS, &[]), &asked).taken, [0]);
     shadow(&mut views[1], |shadow| {
         shadow.status.target_version = Some("1.20.1");
     });
-    assert_eq!(
-        slots(&fleet_of(1, &NO_SLOTS, &NO_VERSIONS), &views).taken,
-        [0, 1]
-    );
+    assert_eq!(slots(&fleet_of(1, &NO_SLOTS, &[]), &views).taken, [0, 1]);
 }
 
 #[test]
@@ -92,7 +83,7 @@ fn a_canary_counts_until_failed_or_late() {
     ];
     let begin = |slot, views: &[NodeView<'_>]| {
         let held = trying(Slot { attempt: 1, ..slot });
-        slots(&fleet_of(1, &held, &NO_VERSIONS), views).taken
+        slots(&fleet_of(1, &held, &[]), views).taken
     };
     assert_eq!(begin(Slot::default(), &views), [0; 0]);
     views[0].time.trial_overdue = true;
@@ -121,7 +112,7 @@ fn a_slot_is_for_one_version() {
         attempt: 2,
         ..Slot::default()
     });
-    let fleet = fleet_of(1, &held, &NO_VERSIONS);
+    let fleet = fleet_of(1, &held, &[]);
     assert_eq!(decide(&fleet, &idle()).reason, Reason::Starting(NEW));
     let another = idle().with_shadow(|shadow| shadow.status.target_version = Some("1.20.1"));
     let decision = decide(&fleet, &another);
@@ -134,11 +125,7 @@ fn a_slot_is_for_one_version() {
 
 #[test]
 fn a_halt_reaches_updates_before_their_reboot() {
-    let halted = VersionRecord {
-        halted: Some(Halt::default()),
-        ..VersionRecord::default()
-    };
-    let versions = BTreeMap::from([(NEW.to_owned(), halted)]);
+    let versions = [halted(known())];
     let fleet = FleetFacts {
         versions: &versions,
         ..fleet()

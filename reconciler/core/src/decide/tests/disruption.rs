@@ -1,6 +1,7 @@
 //! How long an updated node keeps the annotations that keep autoscalers away.
 
 use super::first_pools::{pool, rules};
+use super::versions;
 use super::world::*;
 use crate::facts::is_unavailable;
 use crate::objects::Words;
@@ -254,14 +255,11 @@ fn released(fleet: FleetFacts<'_>, views: Vec<NodeView<'_>>) -> bool {
 #[test]
 fn a_pause_or_a_halt_gives_the_annotations_back() {
     let open = rules(&json!({}));
-    let halted: VersionRecord =
-        serde_json::from_value(json!({"halted": {"at": "2026-11-21T02:00:00Z", "reason": ""}}))
-            .unwrap();
-    let halted = BTreeMap::from([(NEW.to_owned(), halted)]);
-    let (none, its) = (BTreeMap::new(), slot("brs-a", "brs-a", 1));
+    let halted = [versions::halted(versions::known())];
+    let its = slot("brs-a", "brs-a", 1);
     for (gate, versions, gone) in [
-        (Starts::Open, &none, false),
-        (Starts::Paused, &none, true),
+        (Starts::Open, &[][..], false),
+        (Starts::Paused, &[], true),
         (Starts::Open, &halted, true),
     ] {
         let pools = [PoolFacts {

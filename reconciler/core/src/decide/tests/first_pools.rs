@@ -1,13 +1,15 @@
 //! Which nodes keep a pool that goes first from being done with a version.
 
-use super::versions::acknowledged;
+use brupop_api::fleet::DonePool;
+
+use super::versions::{halted, known, resuming};
 use super::world::*;
 use crate::facts::{FirstPool, FirstPoolStanding};
 use crate::rules::Rules;
 use crate::tests::world::{read, with};
 
-const AWS: Option<&str> = Some("aws-k8s-1.36");
-const NVIDIA: Option<&str> = Some("aws-k8s-1.36-nvidia");
+const AWS: &str = "aws-k8s-1.36";
+const NVIDIA: &str = "aws-k8s-1.36-nvidia";
 
 pub(super) fn rules(spec: &serde_json::Value) -> Rules {
     Rules::of(&read(with(json!({"nodeSelector": {}}), spec))).unwrap()
@@ -25,12 +27,15 @@ pub(super) fn pool<'a>(name: &'a str, rules: &'a Rules) -> PoolFacts<'a> {
 
 /// Does this write note that the pool `canary` is done with the new version?
 fn canaries_are_done(write: Option<&Write<'_>>) -> bool {
-    let record = write.and_then(|write| record_of(write, Field::VersionRecord(NEW)));
-    record.is_some_and(|record| record.done_pools.contains_key("canary"))
+    let Some(Value::DonePools(done)) = write.and_then(|write| sets(write, Field::DonePools)) else {
+        return false;
+    };
+    done.iter()
+        .any(|done| done.pool == "canary" && done.version == NEW)
 }
 
 /// A node that has this name, in this pool, of a variant.
-fn placed(name: &'static str, pool: usize, variant: Option<&'static str>) -> NodeView<'static> {
+fn placed(name: &'static str, pool: usize, variant: &'static str) -> NodeView<'static> {
     idle()
         .named(name)
         .in_pool(pool)
@@ -38,26 +43,24 @@ fn placed(name: &'static str, pool: usize, variant: Option<&'static str>) -> Nod
 }
 
 /// The same, in service with the new version.
-fn updated(name: &'static str, pool: usize, variant: Option<&'static str>) -> NodeView<'static> {
+fn updated(name: &'static str, pool: usize, variant: &'static str) -> NodeView<'static> {
     placed(name, pool, variant)
         .with_node(|node| node.version = Some(NEW))
         .with_shadow(|shadow| shadow.status.current_version = Some(NEW))
 }
 
-/// The record of a version with which the canaries have been done for hours.
-fn done(halted_for: Option<&[&str]>) -> VersionRecord {
-    let halted = halted_for
-        .map(|variants| json!({"at": "2026-11-21T02:00:00Z", "reason": "", "variants": variants}));
-    serde_json::from_value(json!({
-        "succeeded": 1, "halted": halted,
-        "provenVariants": ["aws-k8s-1.36", "aws-k8s-1.36-nvidia"],
-        "donePools": {"canary": {"since": "2026-11-21T00:00:00Z", "longestSeconds": 0}},
-    }))
-    .unwrap()
+/// The new version's record for this variant, halted or not.
+fn known_for(variant: &str, is_halted: bool) -> VersionRecord {
+    let record = VersionRecord {
+        variant: variant.to_owned(),
+        succeeded: 1,
+        ..known()
+    };
+    if is_halted { halted(record) } else { record }
 }
 
 /// A canary that cannot look for updates.
-fn canary(variant: Option<&'static str>) -> NodeView<'static> {
+fn canary(variant: &'static str) -> NodeView<'static> {
     placed("brs-b", 0, variant).with_shadow(|shadow| {
         (shadow.status.target_version, shadow.status.problem) =
             (None, Some(Problem::RefreshFailed));
@@ -82,13 +85,10 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
         rules(&json!({"dependsOn": [{"pool": "canary"}]})),
     );
     let pools = [pool("canary", &first), pool("web", &follows)];
-    let record = |halted: Option<&[&str]>| -> VersionRecord {
-        let halted = halted.map(
-            |variants| json!({"at": "2026-11-21T02:00:00Z", "reason": "", "variants": variants}),
-        );
-        serde_json::from_value(json!({"succeeded": 1, "halted": halted})).unwrap()
-    };
-    let (none, nvidia) = (&record(None), &record(Some(&["aws-k8s-1.36-nvidia"])));
+    let (none, nvidia) = (
+        &vec![known_for(AWS, false)],
+        &vec![known_for(AWS, false), known_for(NVIDIA, true)],
+    );
     let its = Slot {
         version: Some(NEW.to_owned()),
         ..slot("brs-b", "brs-b", 2)["brs-b"].clone()
@@ -110,8 +110,8 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
     let unlabelled: Change = |view| node(view, |node| node.labelled = false);
     let locked: Change =
         |view| shadow(view, |it| it.status.problem = Some(Problem::NoUpdateChosen));
-    // The canary, a node of another pool, the record, the slots; is the pool done, and who is named?
-    for (what, variant, change, other, record, slots, done, behind) in [
+    // The canary, a node of another pool, the records, the slots; is the pool done, and who is named?
+    for (what, variant, change, other, versions, slots, done, behind) in [
         (
             "its refresh fails",
             AWS,
@@ -266,10 +266,9 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
         ),
     ] {
         let b = canary(variant).with(change);
-        let versions = BTreeMap::from([(NEW.to_owned(), record.clone())]);
         let fleet = FleetFacts {
             slots,
-            versions: &versions,
+            versions,
             pools: &pools,
             default_pool: limited(0),
             ..fleet()
@@ -333,13 +332,7 @@ fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
         rules(&json!({"dependsOn": [{"pool": "canary"}]})),
     );
     let pools = [pool("canary", &first), pool("web", &follows)];
-    let versions = BTreeMap::from([(
-        NEW.to_owned(),
-        VersionRecord {
-            succeeded: 1,
-            ..VersionRecord::default()
-        },
-    )]);
+    let versions = [known_for(AWS, false)];
     let nobody = limited(0);
     let fleet = FleetFacts {
         versions: &versions,
@@ -377,105 +370,118 @@ fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
         rules(&json!({})),
         rules(&json!({"dependsOn": [{"pool": "canary"}]})),
     );
-    let pools = [pool("canary", &canary), pool("web", &follows)];
-    let (nvidia, aws): (&[&str], &[&str]) = (&["aws-k8s-1.36-nvidia"], &["aws-k8s-1.36"]);
+    // Nobody begins: only what is noted matters here.
+    let pools = [
+        PoolFacts {
+            limit: 0,
+            ..pool("canary", &canary)
+        },
+        pool("web", &follows),
+    ];
     let (mixed, of_aws) = (
-        vec![updated("brs-a", 0, AWS), placed("brs-b", 0, NVIDIA)],
-        vec![updated("brs-a", 0, AWS)],
+        &[updated("brs-a", 0, AWS), placed("brs-b", 0, NVIDIA)][..],
+        &[updated("brs-a", 0, AWS)][..],
     );
-    let since = |views: &[NodeView<'_>], record: &VersionRecord, lifts: bool| {
-        let known = BTreeMap::from([(NEW.to_owned(), record.clone())]);
-        let said = if lifts {
-            acknowledged(record).to_vec()
-        } else {
-            vec![]
+    let since = |views: &[NodeView<'_>], halt: Option<&str>, was_done: bool, resumes: bool| {
+        let versions = [AWS, NVIDIA].map(|variant| known_for(variant, halt == Some(variant)));
+        let resumed: Vec<_> = versions
+            .iter()
+            .filter(|record| resumes && record.halted_at.is_some())
+            .flat_map(resuming)
+            .collect();
+        let before = DonePool {
+            pool: "canary".to_owned(),
+            version: NEW.to_owned(),
+            since: Some("2026-11-21T00:00:00Z".to_owned()),
+            longest_seconds: 0,
         };
-        // Nobody begins: only what is noted matters here.
-        let pools = [
-            PoolFacts {
-                limit: 0,
-                ..pools[0].clone()
-            },
-            pools[1].clone(),
-        ];
+        let before: Vec<_> = Some(before).filter(|_| was_done).into_iter().collect();
         let fleet = FleetFacts {
-            versions: &known,
-            acknowledged: &said,
+            versions: &versions,
+            done_pools: &before,
+            resumed: &resumed,
             pools: &pools,
             ..without_slots()
         };
-        let noted = slots(&fleet, views)
-            .write
-            .and_then(|it| record_of(&it, Field::VersionRecord(NEW)));
-        let done_pools = noted.unwrap_or_else(|| record.clone()).done_pools;
-        done_pools.get("canary").and_then(|done| done.since.clone())
-    };
-    let undone = |record: VersionRecord| VersionRecord {
-        done_pools: BTreeMap::new(),
-        ..record
+        let write = slots(&fleet, views).write;
+        let noted = match write.and_then(|write| sets(&write, Field::DonePools)) {
+            Some(Value::DonePools(done)) => done.into_owned(),
+            _ => before.clone(),
+        };
+        let mut noted = noted.iter();
+        let noted = noted.find(|done| done.version == NEW);
+        noted.and_then(|done| done.since.clone())
     };
     let (before, now) = (
         Some("2026-11-21T00:00:00Z".to_owned()),
         Some(fleet().now.to_owned()),
     );
-    for (what, views, record, lifts, expected) in [
+    for (what, views, halt, was_done, resumes, expected) in [
         (
             "one without nodes of the variant stays done",
-            &of_aws,
-            done(Some(nvidia)),
+            of_aws,
+            Some(NVIDIA),
+            true,
             false,
-            before.clone(),
+            &before,
         ),
         (
             "so does one with such nodes",
-            &mixed,
-            done(Some(nvidia)),
+            mixed,
+            Some(NVIDIA),
+            true,
             false,
-            before.clone(),
+            &before,
         ),
         (
             "one becomes done without them",
-            &mixed,
-            undone(done(Some(nvidia))),
+            mixed,
+            Some(NVIDIA),
             false,
-            now.clone(),
+            false,
+            &now,
         ),
         (
             "they count if nothing is halted",
-            &mixed,
-            undone(done(None)),
-            false,
+            mixed,
             None,
+            false,
+            false,
+            &None,
         ),
         (
-            "a halt of all is another matter",
-            &of_aws,
-            done(Some(&[])),
-            false,
-            None,
-        ),
-        (
-            "once it is lifted, they have to be done, too",
-            &mixed,
-            done(Some(nvidia)),
+            "a halt of all its nodes clears it",
+            of_aws,
+            Some(AWS),
             true,
-            None,
+            false,
+            &None,
+        ),
+        (
+            "once the version is resumed, they have to be done, too",
+            mixed,
+            Some(NVIDIA),
+            true,
+            true,
+            &None,
         ),
         (
             "and pools of others go on",
-            &of_aws,
-            done(Some(nvidia)),
+            of_aws,
+            Some(NVIDIA),
             true,
-            before,
+            true,
+            &before,
         ),
         (
-            "once that of their own is lifted, they begin again",
-            &of_aws,
-            done(Some(aws)),
+            "once that of their own is resumed, they begin again",
+            of_aws,
+            Some(AWS),
             true,
-            now,
+            true,
+            &now,
         ),
     ] {
-        assert_eq!(since(views, &record, lifts), expected, "{what}");
+        assert_eq!(since(views, halt, was_done, resumes), *expected, "{what}");
     }
 }

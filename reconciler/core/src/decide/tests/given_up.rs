@@ -56,7 +56,7 @@ fn an_update_is_given_up_for_a_reason() {
             &unclaimed,
         ),
         ("fell back", fell_back, Abort::FellBack, &spent),
-        // A person may lift such a halt at once. But no word of an agent may hide a bad release.
+        // A person may resume the version at once. But no word of an agent may hide a bad release.
         (
             "so it said",
             says(fell_back, Problem::NotNextToBoot),
@@ -93,7 +93,7 @@ fn a_given_up_update_returns_its_slot() {
     let freed = slots(&fleet(), &[view]).write.unwrap();
     assert_eq!(sets(&freed, Field::Slot(SHADOW)), Some(Value::Absent));
     assert_eq!(
-        sets(&freed, Field::VersionRecord(NEW)),
+        sets(&freed, Field::Versions),
         None,
         "neither a success nor a corroborated failure"
     );

@@ -1,6 +1,7 @@
 //! Hosts that choose an older version than their nodes run: they are locked to it, or a release was withdrawn.
 
 use super::first_pools::{pool, rules};
+use super::versions::{halted, known};
 use super::world::*;
 use crate::facts::{FirstPool, FirstPoolStanding};
 use crate::rules::GateState;
@@ -52,8 +53,10 @@ fn a_downgrade_waits_for_everything_else() {
     let any = rules(&json!({}));
     let least = rules(&json!({"versions": {"atLeast": NEW}}));
     let free = pool("web", &any);
-    let record = json!({"halted": {"at": "2026-11-21T02:00:00Z", "reason": ""}});
-    let halted = BTreeMap::from([(OLD.to_owned(), serde_json::from_value(record).unwrap())]);
+    let halted = [VersionRecord {
+        version: OLD.to_owned(),
+        ..halted(known())
+    }];
     let outside = Starts::OutsideWindow(Until::Unknown);
     for (what, pool, versions, reason) in [
         (
@@ -62,7 +65,7 @@ fn a_downgrade_waits_for_everything_else() {
                 rules: Some(&least),
                 ..free.clone()
             },
-            &NO_VERSIONS,
+            &[][..],
             Reason::VersionNotAllowed(OLD),
         ),
         (
@@ -71,7 +74,7 @@ fn a_downgrade_waits_for_everything_else() {
                 starts: outside,
                 ..free.clone()
             },
-            &NO_VERSIONS,
+            &[][..],
             Reason::OutsideWindow(Until::Unknown),
         ),
         (
@@ -80,7 +83,7 @@ fn a_downgrade_waits_for_everything_else() {
                 gate: Some((GateState::Closed, "g")),
                 ..free.clone()
             },
-            &NO_VERSIONS,
+            &[][..],
             Reason::GateClosed("g"),
         ),
         (
@@ -89,7 +92,7 @@ fn a_downgrade_waits_for_everything_else() {
                 limit: 0,
                 ..free.clone()
             },
-            &NO_VERSIONS,
+            &[][..],
             Reason::LimitReached,
         ),
         ("halts", free.clone(), &halted, Reason::VersionHalted(OLD)),

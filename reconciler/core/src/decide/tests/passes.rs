@@ -1,6 +1,6 @@
 //! What holds for every pass over any fleet: from real objects to decisions, and to the objects after them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use brupop_api::conditions::ConditionStatus;
 use brupop_api::fleet::{BottlerocketFleetStatus, VersionRecord};
@@ -10,7 +10,7 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
 use super::fleets::{Fleet, never};
-use super::versions::carry_out;
+use super::records_of;
 use crate::decide::{
     Abort, Decision, Effect, Milestone, Reason, fleet as decide_all, node as decide, slots,
 };
@@ -52,15 +52,10 @@ pub(super) fn taken(
 }
 
 /// The records of versions after this write.
-fn records(
-    before: &BottlerocketFleetStatus,
-    write: Option<&Write<'_>>,
-) -> BTreeMap<String, VersionRecord> {
-    let mut records = before.versions.clone();
-    if let Some(write) = write {
-        carry_out(&mut records, write);
-    }
-    records
+fn records(before: &BottlerocketFleetStatus, write: Option<&Write<'_>>) -> Vec<VersionRecord> {
+    write
+        .and_then(records_of)
+        .unwrap_or_else(|| before.versions.clone())
 }
 
 pub(super) fn is_idle(view: &NodeView<'_>) -> bool {
@@ -205,7 +200,7 @@ proptest! {
             prop_assert!(queued <= 1 && (queued == 0 || !chosen.taken.contains(&index)));
             let waits = reason == Reason::LimitReached && decision.effect.is_none() && is_idle(view);
             prop_assert!(!waits || queued + usize::from(chosen.taken.contains(&index)) == 1
-                || chosen.halted.iter().any(|halted| view.shadow.is_some_and(|shadow| shadow.update() == Some(halted.version)))
+                || chosen.halted.iter().any(|halted| view.shadow.is_some_and(|shadow| shadow.update() == Some(&halted.version)))
                 || view.node.is_some_and(|node| node.marker.is_some())
                 || observed.fleet.slots.contains_key(view.shadow_name), "{view:?}");
         }
@@ -231,15 +226,15 @@ proptest! {
                 let closed_by_time = matches!(pool.starts, Starts::OutsideWindow(_) | Starts::Frozen(_));
                 let version = view.shadow.unwrap().update().unwrap();
                 let allowed = pool.rules.unwrap().allow(version) && pool.waits_for(version).is_none();
-                let allowed = allowed && (node.update_now || pool.ripens(version).is_none());
+                let allowed = allowed && (node.update_now || pool.ripens((version, view.node.unwrap().variant)).is_none());
                 let allowed = allowed && pool.gate.is_none();
                 allowed && (pool.starts == Starts::Open || (closed_by_time && node.update_now))
             });
             prop_assert!(steered && fleet.starts == Starts::Open);
             prop_assert!(node.update_now || !view.time.young);
             let version = view.shadow.unwrap().update().unwrap();
-            let halted = |records: &BTreeMap<String, VersionRecord>| {
-                records.get(version).is_some_and(|record| record.is_halted_for(node.variant))
+            let halted = |records: &[VersionRecord]| {
+                records.iter().any(|it| it.is_of(version, node.variant) && it.halted_at.is_some())
             };
             prop_assert!(!halted(before) && (starts || !halted(&after)), "{version} is halted");
         }
@@ -289,7 +284,7 @@ proptest! {
             // But no node is emptied while its reboot could not be granted. What is not cordoned yet is given up in a pause,
             // outside the window, and when its deadline is over.
             let ended = if held_by < 3 { Abort::PoolClosed } else { Abort::DeadlineExceeded };
-            if in_held.reason == Reason::Aborting(ended) {
+            if in_held.milestone == Some(Milestone::Aborted(ended)) {
                 continue;
             }
             if [&in_free, &in_held].iter().any(|decision| decision.reason == Reason::AdmissionNotEnforced) {

@@ -36,7 +36,9 @@ fn reason(pools: &[(&str, Value)], fleet_spec: &Value, cordoned: bool) -> String
     let mut cluster = cluster([("n", node)], [("brs-n", spec, status)]);
     let slot =
         json!({"uid": "uid-brs-n", "attempt": 1, "version": NEW, "pool": "web", "since": NOW});
-    let status = json!({"slots": {"brs-n": slot}, "seen": {NEW: "2026-11-21T03:00:00Z"}});
+    let record =
+        json!({"version": NEW, "variant": "aws-k8s-1.29", "reportedAt": "2026-11-21T03:00:00Z"});
+    let status = json!({"slots": {"brs-n": slot}, "versions": [record]});
     put_ledger(&mut cluster, fleet_spec.clone(), status);
     cluster.replace(pools.iter().map(|(name, spec)| pool(name, spec.clone())));
     // Its pods are known, and none is left.

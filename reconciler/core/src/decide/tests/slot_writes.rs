@@ -3,18 +3,20 @@
 use brupop_api::fleet::BottlerocketFleet;
 use brupop_apply::apply;
 
+use super::versions::known;
 use super::world::*;
 use super::zones;
 use crate::decide::slots::{self, slots as take_slots};
 use crate::decide::writes;
 
 #[test]
-fn a_slot_says_since_when_for_which_version_and_pool() {
+fn a_slot_says_since_when_for_which_release_and_pool() {
     let slot = Slot {
         uid: UID.into(),
         attempt: 1,
         since: Some(FleetFacts::EXAMPLE.now.into()),
         version: Some(NEW.into()),
+        variant: Some(NodeFacts::EXAMPLE.variant.into()),
         ..Slot::default()
     };
     let taken =
@@ -65,23 +67,17 @@ fn slots_are_taken_only_on_what_was_read() {
     }
 }
 
-/// A record is set on the record that was read.
+/// The records are set on those that were read.
 #[test]
 fn records_are_tested_as_they_were_read() {
-    let record = VersionRecord {
-        succeeded: 3,
-        ..VersionRecord::default()
-    };
-    let versions = BTreeMap::from([(NEW.to_owned(), record.clone())]);
+    let versions = [known()];
     let fleet = FleetFacts {
         versions: &versions,
         ..without_slots()
     };
-    let other = "1.21.0";
     for (field, expected) in [
-        (Field::VersionRecord(NEW), Value::VersionRecord(record)),
-        (Field::VersionRecord(other), Value::Absent),
-        (Field::Seen(NEW), Value::Absent),
+        (Field::Versions, Value::Versions((&versions).into())),
+        (Field::DonePools, Value::DonePools((&[]).into())),
     ] {
         let tests = writes::ledger_tests(&fleet, &[(field, Value::Absent)]);
         assert!(tests.contains(&(field, expected)), "{field:?}: {tests:?}");

@@ -57,12 +57,7 @@ fn workloads_that_stay_away_end_the_update_as_updated() {
         .write
         .unwrap();
     assert_eq!(sets(&ledger, Field::Slot(SHADOW)), Some(Value::Absent));
-    assert_eq!(
-        record_of(&ledger, Field::VersionRecord(NEW))
-            .unwrap()
-            .succeeded,
-        1
-    );
+    assert_eq!(records_of(&ledger).unwrap()[0].succeeded, 1);
 }
 
 #[test]

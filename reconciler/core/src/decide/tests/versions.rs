@@ -1,7 +1,7 @@
 //! Which failures count against a version, and when it is halted.
 
 use super::world::*;
-use crate::decide::Halted;
+use crate::decide::{Halted, why_halted};
 
 pub(super) fn failures(reason: &str) -> LastFailure {
     let (at, reason) = ("2026-11-21T03:00:00Z".to_owned(), reason.to_owned());
@@ -21,59 +21,62 @@ pub(super) fn over(failures: Option<&LastFailure>) -> NodeView<'_> {
         .with_shadow(|shadow| shadow.spec.last_failure = failures)
 }
 
+/// What is known of the new version for the variant of most nodes.
+pub(super) fn known() -> VersionRecord {
+    VersionRecord {
+        version: NEW.to_owned(),
+        variant: NodeFacts::EXAMPLE.variant.to_owned(),
+        ..VersionRecord::default()
+    }
+}
+
 pub(super) fn failed(nodes: &[&str]) -> VersionRecord {
     let failure = |node: &&str| NodeFailure {
         node: (*node).to_owned(),
         at: "2026-11-21T02:00:00Z".to_owned(),
         reason: "FellBack".to_owned(),
-        variant: None,
     };
     VersionRecord {
         failures: nodes.iter().map(failure).collect(),
-        ..VersionRecord::default()
+        ..known()
     }
 }
 
 pub(super) fn halted(record: VersionRecord) -> VersionRecord {
-    let halt = Halt {
-        at: "2026-11-21T02:00:00Z".to_owned(),
-        reason: "it failed on a (FellBack)".to_owned(),
-        ..Halt::default()
-    };
     VersionRecord {
-        halted: Some(halt),
+        halted_at: Some("2026-11-21T02:00:00Z".to_owned()),
         ..record
     }
 }
 
-/// What a person says who has seen the halt of this record of the new version.
-pub(super) fn acknowledged(record: &VersionRecord) -> [AcknowledgedHalt; 1] {
-    let halted_at = record.halted.as_ref().unwrap().at.clone();
-    [AcknowledgedHalt {
-        version: NEW.to_owned(),
-        halted_at,
+/// What a person says who has seen the halt of this record.
+pub(super) fn resuming(record: &VersionRecord) -> [ResumedVersion; 1] {
+    [ResumedVersion {
+        version: record.version.clone(),
+        variant: record.variant.clone(),
+        halted_at: record.halted_at.clone().unwrap(),
     }]
 }
 
-/// The record of the new version after a pass.
+/// The record of the new version after a pass, if it changes.
 pub(super) fn record(
     fleet: &FleetFacts<'_>,
     known: Option<VersionRecord>,
     views: &[NodeView<'_>],
 ) -> Option<VersionRecord> {
-    let versions: BTreeMap<_, _> = known
-        .into_iter()
-        .map(|record| (NEW.to_owned(), record))
-        .collect();
-    let write = slots(
-        &FleetFacts {
-            versions: &versions,
-            ..*fleet
-        },
-        views,
-    )
-    .write?;
-    record_of(&write, Field::VersionRecord(NEW))
+    let versions: Vec<_> = known.into_iter().collect();
+    let fleet = FleetFacts {
+        versions: &versions,
+        ..*fleet
+    };
+    let write = slots(&fleet, views).write?;
+    let mut records = records_of(&write)?.into_iter();
+    records.find(|record| record.version == NEW && !versions.contains(record))
+}
+
+/// Why it is halted, if it is.
+pub(super) fn why(record: &VersionRecord) -> Option<String> {
+    record.halted_at.as_ref().map(|_| why_halted(record))
 }
 
 /// It has left for its reboot, which its agent has claimed.
@@ -81,10 +84,10 @@ fn away() -> NodeView<'static> {
     granted(true).not_ready()
 }
 
-/// Half a day later, and what a person has acknowledged by then.
-fn lifting<'a>(said: &'a [AcknowledgedHalt], fleet: FleetFacts<'a>) -> FleetFacts<'a> {
+/// Half a day later, and what a person has resumed by then.
+fn later<'a>(resumed: &'a [ResumedVersion], fleet: FleetFacts<'a>) -> FleetFacts<'a> {
     FleetFacts {
-        acknowledged: said,
+        resumed,
         now: "2026-11-21T06:00:00Z",
         ..fleet
     }
@@ -113,12 +116,13 @@ fn the_first_failure_halts_a_new_version() {
     assert_eq!(
         passed.halted,
         [Halted {
-            version: NEW,
+            version: NEW.to_owned(),
+            variant: NodeFacts::EXAMPLE.variant.to_owned(),
             why: "it failed on n (FellBack)".to_owned()
         }]
     );
 
-    let versions = BTreeMap::from([(NEW.to_owned(), halted(failed(&["n"])))]);
+    let versions = [halted(failed(&["n"]))];
     let fleet = FleetFacts {
         versions: &versions,
         ..without_slots()
@@ -160,17 +164,17 @@ fn a_proven_version_needs_two_failed_nodes() {
         ..failed(nodes)
     };
     let after = |known| record(&fleet(), Some(known), &[over(Some(&fell_back))]).unwrap();
-    assert_eq!(after(proven(&[])).halted, None);
+    assert_eq!(why(&after(proven(&[]))), None);
     let again = after(proven(&["n"]));
-    assert_eq!((names(&again), &again.halted), (vec!["n"], &None));
+    assert_eq!((names(&again), why(&again)), (vec!["n"], None));
     let both = after(proven(&["gone-since"]));
     assert_eq!(
-        both.halted.unwrap().reason,
+        why(&both).unwrap(),
         "it failed on n (FellBack), gone-since (FellBack)"
     );
     let five = after(proven(&["a", "b", "c", "d"]));
     let latest = "it failed on n (FellBack), d (FellBack), c (FellBack), 2 more";
-    assert_eq!(five.halted.unwrap().reason, latest);
+    assert_eq!(why(&five).unwrap(), latest);
 }
 
 #[test]
@@ -187,21 +191,18 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     )]);
     assert_eq!(slot_of(&write, SHADOW).as_ref(), counted.get(SHADOW));
     let missing = record(&fleet(), None, &[away]).unwrap();
-    assert_eq!(
-        missing.halted.as_ref().unwrap().reason,
-        "it failed on n (NotReturned)"
-    );
+    assert_eq!(why(&missing).unwrap(), "it failed on n (NotReturned)");
     let noted = FleetFacts {
         slots: &counted,
         ..fleet()
     };
     assert_eq!(record(&noted, Some(missing.clone()), &[away]), None, "once");
 
-    let said = acknowledged(&missing);
-    let lifted = lifting(&said, noted);
-    let gone_on = record(&lifted, Some(missing.clone()), &[away]).unwrap();
+    let said = resuming(&missing);
+    let resumed = later(&said, noted);
+    let gone_on = record(&resumed, Some(missing.clone()), &[away]).unwrap();
     assert!(
-        gone_on.halted.is_none(),
+        gone_on.halted_at.is_none(),
         "and a person may go on while it is away"
     );
     let fell_back = failures("FellBack");
@@ -211,7 +212,7 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     }
     .with_node(|node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
     assert!(
-        slots(&lifted, &[came_back]).write.is_some(),
+        slots(&resumed, &[came_back]).write.is_some(),
         "it gives its slot back"
     );
     for (what, seen) in [
@@ -220,18 +221,18 @@ fn an_absent_host_counts_and_keeps_its_slot() {
         ("once it has come back as it was", came_back),
     ] {
         assert_eq!(
-            record(&lifted, Some(gone_on.clone()), &[seen]),
+            record(&resumed, Some(gone_on.clone()), &[seen]),
             None,
             "not again {what}"
         );
     }
-    let another = lifting(&said, fleet());
+    let another = later(&said, fleet());
     let counted = record(&another, Some(gone_on), &[away]).unwrap();
     assert_eq!(
         counted.failures[0].at, another.now,
         "that it failed before is another update's failure"
     );
-    assert!(counted.halted.is_some());
+    assert!(counted.halted_at.is_some());
 
     let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_claimed_boot_id = None);
     assert_eq!(
@@ -255,13 +256,13 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     )
     .unwrap();
     assert_eq!(
-        replaced.halted.unwrap().reason,
+        why(&replaced).unwrap(),
         "it failed on n (FellBack)",
         "replaced after it had failed"
     );
     let late = record(&fleet(), Some(missing), &[over(None).rebooted(NEW)]).unwrap();
     assert_eq!((late.succeeded, names(&late)), (1, vec![]));
-    assert!(late.halted.is_some(), "only a person lifts a halt");
+    assert!(late.halted_at.is_some(), "only a person resumes it");
 }
 
 #[test]
@@ -356,9 +357,7 @@ fn a_deleted_node_counts_if_lost_before() {
             ("nothing is left of it", &[]),
             ("another machine came under its name", &[replaced]),
         ] {
-            let halted = record(&fleet, None, left)
-                .and_then(|record| record.halted)
-                .map(|halt| halt.reason);
+            let halted = record(&fleet, None, left).and_then(|record| why(&record));
             assert_eq!(
                 halted.as_deref(),
                 lost.then_some("it failed on n (NotReturned)"),
@@ -381,10 +380,7 @@ fn not_ready_counts_before_the_slot_returns() {
         .not_ready()
         .with_shadow(|shadow| shadow.spec.last_failure = Some(&failures));
     let noted = record(&fleet(), None, &[view]).unwrap();
-    assert_eq!(
-        noted.halted.as_ref().unwrap().reason,
-        "it failed on n (NotReady)"
-    );
+    assert_eq!(why(&noted).unwrap(), "it failed on n (NotReady)");
     let slots = BTreeMap::from([(
         SHADOW.to_owned(),
         Slot {
@@ -423,7 +419,7 @@ fn many_missing_hosts_are_counted_once_each() {
             .map(|name| (name.clone(), slot(name)))
             .collect()
     };
-    let (before, after, mut versions) = (held(false), held(true), BTreeMap::new());
+    let (before, after) = (held(false), held(true));
     let write = slots(
         &FleetFacts {
             slots: &before,
@@ -433,8 +429,8 @@ fn many_missing_hosts_are_counted_once_each() {
     )
     .write
     .unwrap();
-    carry_out(&mut versions, &write);
-    assert_eq!(versions[NEW].failures.len(), 8, "this many are named");
+    let versions = records_of(&write).unwrap();
+    assert_eq!(versions[0].failures.len(), 8, "this many are named");
     assert!(
         names
             .iter()
@@ -451,26 +447,13 @@ fn many_missing_hosts_are_counted_once_each() {
         None,
         "nothing is left to be said"
     );
-    let said = acknowledged(&versions[NEW]);
-    let lifted = lifting(&said, after);
-    let gone_on = record(&lifted, Some(versions[NEW].clone()), &missing).unwrap();
-    assert!(gone_on.halted.is_none());
+    let said = resuming(&versions[0]);
+    let resumed = later(&said, after);
+    let gone_on = record(&resumed, Some(versions[0].clone()), &missing).unwrap();
+    assert!(gone_on.halted_at.is_none());
     assert_eq!(
-        record(&lifted, Some(gone_on), &missing),
+        record(&resumed, Some(gone_on), &missing),
         None,
-        "and it stays lifted"
+        "and it stays so"
     );
-}
-
-/// Carries the ledger's writes of this pass out on the records.
-pub(super) fn carry_out(versions: &mut BTreeMap<String, VersionRecord>, write: &Write<'_>) {
-    for (field, value) in &write.sets {
-        match (field, value) {
-            (Field::VersionRecord(version), Value::VersionRecord(record)) => {
-                versions.insert((*version).to_owned(), record.clone());
-            }
-            (Field::VersionRecord(version), Value::Absent) => drop(versions.remove(*version)),
-            _ => {}
-        }
-    }
 }

@@ -9,7 +9,7 @@ pub(super) use State::{
 };
 pub(super) use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 pub(super) use brupop_api::fleet::{
-    AcknowledgedHalt, FailureThreshold, Halt, NodeFailure, Slot, VersionRecord,
+    FailureThreshold, NodeFailure, ResumedVersion, Slot, VersionRecord,
 };
 pub(super) use brupop_api::shadow::LastFailure;
 pub(super) use brupop_api::{Field, Marker, Problem, State, Value, Write};
@@ -17,7 +17,7 @@ pub(super) use serde_json::json;
 pub(super) use std::collections::BTreeMap;
 pub(super) use std::sync::LazyLock;
 
-pub(super) use super::{failures_of, marker_of, next_state, record_of, sets, slot_of, write};
+pub(super) use super::{failures_of, marker_of, next_state, records_of, sets, slot_of, write};
 pub(super) use crate::decide::{
     Abort, Decision, Effect, LimitScope, Milestone, OtherOperator, Reason, UsedUp,
 };
@@ -35,7 +35,6 @@ pub(super) const SHADOW: &str = "brs-n";
 pub(super) const UID: &str = "shadow-uid";
 
 pub(super) static NO_SLOTS: BTreeMap<String, Slot> = BTreeMap::new();
-pub(super) static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new();
 pub(super) static SLOT: LazyLock<BTreeMap<String, Slot>> = LazyLock::new(|| slot(SHADOW, UID, 1));
 
 pub(super) fn slot(shadow: &str, uid: &str, attempt: u64) -> BTreeMap<String, Slot> {

@@ -79,27 +79,23 @@ pub fn new_term<'a>(
     )
 }
 
-/// What must still be so when these fields of the ledger are set: the leader, the slots, and each record as it was read,
-/// so that a write that lingers does not undo what was counted or halted since.
+/// What must still be so when these fields of the ledger are set: the leader, the slots, and the lists that change as they
+/// were read, so that a write that lingers does not undo what was counted or halted since.
 pub(crate) fn ledger_tests<'a>(
     fleet: &FleetFacts<'a>,
     sets: &[(Field<'a>, Value<'a>)],
 ) -> Vec<(Field<'a>, Value<'a>)> {
-    let records = sets.iter().filter_map(|(field, _)| {
+    let lists = sets.iter().filter_map(|(field, _)| {
         let read = match field {
-            Field::VersionRecord(version) => fleet
-                .versions
-                .get(*version)
-                .cloned()
-                .map(Value::VersionRecord),
-            Field::Seen(version) => fleet.seen.get(*version).map(|at| Value::text(at)),
+            Field::Versions => Value::Versions(Cow::Borrowed(fleet.versions)),
+            Field::DonePools => Value::DonePools(Cow::Borrowed(fleet.done_pools)),
             _ => return None,
         };
-        Some((*field, read.unwrap_or(Value::Absent)))
+        Some((*field, read))
     });
     let fixed = [
         (Field::Term, Value::Number(fleet.term)),
         (Field::Slots, Value::Slots(Cow::Borrowed(fleet.slots))),
     ];
-    fixed.into_iter().chain(records).collect()
+    fixed.into_iter().chain(lists).collect()
 }

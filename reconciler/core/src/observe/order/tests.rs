@@ -11,13 +11,14 @@ use serde_json::json;
 fn a_soak_is_over_when_it_has_passed_once() {
     let soak = SignedDuration::from_secs(60);
     let mut clock = Clock::new(at(0).parse().unwrap(), Ahead::NONE);
-    let mut due = |done: Option<Done>, soak| {
+    let mut due = |done: Option<DonePool>, soak| {
         over(["canary", "1.0.0"], done.as_ref(), soak, &mut clock).map(|at| at.to_string())
     };
     let done = |since: Option<i64>, longest_seconds| {
-        Some(Done {
+        Some(DonePool {
             since: since.map(at),
             longest_seconds,
+            ..DonePool::default()
         })
     };
     let at_once = Some(Timestamp::MIN.to_string());
@@ -35,7 +36,7 @@ fn a_soak_is_over_when_it_has_passed_once() {
         "the clock of a leader was ahead"
     );
     assert_eq!(due(None, soak), None);
-    let moment = due(Some(Done::default()), SignedDuration::ZERO);
+    let moment = due(Some(DonePool::default()), SignedDuration::ZERO);
     assert_eq!(
         moment, at_once,
         "it was done for less than a second, which is enough"
@@ -49,25 +50,18 @@ fn the_first_pool_that_is_not_done_is_named() {
     for (name, after) in [("canary", json!([])), ("stage", json!([])), ("web", after)] {
         pool(name, json!({"dependsOn": after})).put(&mut cluster);
     }
-    let record = |done| -> VersionRecord { read(json!({"donePools": done})) };
-    let versions = BTreeMap::from([
-        (
-            "1.0.0".to_owned(),
-            record(json!({"canary": {"since": at(-60)}, "stage": {"since": at(-1)}})),
-        ),
-        (
-            "1.1.0".to_owned(),
-            record(json!({"canary": {"since": at(-60)}})),
-        ),
-        (
-            "1.2.0".to_owned(),
-            record(json!({"canary": {"since": at(-59)}, "stage": {"since": at(-1)}})),
-        ),
-    ]);
+    let done = |pool: &str, version: &str, since| json!({"pool": pool, "version": version, "since": at(since)});
+    let ledger: BottlerocketFleetStatus = read(json!({"slots": {}, "donePools": [
+        done("canary", "1.0.0", -60),
+        done("stage", "1.0.0", -1),
+        done("canary", "1.1.0", -60),
+        done("canary", "1.2.0", -59),
+        done("stage", "1.2.0", -1),
+    ]}));
     let known = known(&cluster);
     let mut pools = crate::observe::pools_at(&cluster, &known, &USUAL, world::at(NOW));
     let mut clock = Clock::new(world::at(NOW), Ahead::NONE);
-    apply(&mut pools.all, Some(&versions), &mut clock);
+    apply(&mut pools.all, &ledger, &mut clock);
     assert_eq!(clock.next.map(|next| next.to_string()), Some(at(1)));
     let web = &pools.all[2];
     let soaks = FirstPoolStanding::Soaking(at(1).parse().unwrap());

@@ -127,7 +127,7 @@ fn every_time_ahead_counts_from_its_first_sight() {
         + 1;
     let silent = json!({"problem": "HostUnreachable", "message": "m", "problem_since": AHEAD});
     let slot = json!({"slots": {"brs-n": {"uid": "uid-brs-n", "attempt": 7, "since": AHEAD}}});
-    let done = json!({"versions": {NEW: {"donePools": {"first": {"since": AHEAD}}}}});
+    let done = json!({"donePools": [{"pool": "first", "version": NEW, "since": AHEAD}]});
     for (what, cluster, over, seconds) in [
         (
             "transition",
@@ -167,8 +167,8 @@ fn every_time_ahead_counts_from_its_first_sight() {
         ),
         (
             "age",
-            of_ledger(json!({"seen": {NEW: AHEAD}})),
-            |it| it.fleet.pools[1].ripens(NEW).is_none(),
+            of_ledger(json!({"versions": [{"version": NEW, "variant": "v", "reportedAt": AHEAD}]})),
+            |it| it.fleet.pools[1].ripens((NEW, "v")).is_none(),
             600,
         ),
         (

@@ -112,7 +112,8 @@ fn events_are_printable_whatever_is_quoted() {
         uid: "u".into(),
     };
     let halted = Halted {
-        version: hostile,
+        version: hostile.to_owned(),
+        variant: hostile.to_owned(),
         why: hostile.to_owned(),
     };
     for event in [

@@ -1,8 +1,9 @@
 //! The conditions of a pool, and why it stalls.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use brupop_api::conditions::{ACCEPTED, ConditionStatus, PROGRESSING, READY, STALLED};
+use brupop_api::fleet::VersionRecord;
 use semver::Version;
 
 use super::{NoAnswer, Tally, WaitingGroup};
@@ -20,7 +21,7 @@ impl Tally<'_> {
     pub(super) fn progressing(
         &self,
         pool: &PoolFacts<'_>,
-        seen: &BTreeMap<String, String>,
+        versions: &[VersionRecord],
         ready: &DesiredCondition,
     ) -> DesiredCondition {
         // Among equals, the first in the alphabet.
@@ -40,7 +41,7 @@ impl Tally<'_> {
             ),
             _ if unready => (ConditionStatus::False, ready.reason, ready.message.clone()),
             (_, Some((word, waiting))) => {
-                let (reason, message) = match superseded(pool, waiting, seen) {
+                let (reason, message) = match superseded(pool, waiting, versions) {
                     Some(message) => ("Superseded", message),
                     None => (*word, waiting.reason.message().into_owned()),
                 };
@@ -70,7 +71,7 @@ impl Tally<'_> {
 fn superseded(
     pool: &PoolFacts<'_>,
     waiting: &WaitingGroup<'_>,
-    seen: &BTreeMap<String, String>,
+    versions: &[VersionRecord],
 ) -> Option<String> {
     let WaitingGroup {
         reason: why @ (Reason::VersionTooYoung(_) | Reason::WaitingForPool(_)),
@@ -83,8 +84,9 @@ fn superseded(
     let (runs, wants) = from_to.as_ref()?;
     let (runs, wants) = (Version::parse(runs).ok()?, Version::parse(wants).ok()?);
     let between = |version: &Version| runs < *version && *version < wants;
-    let allowed = seen
-        .keys()
+    let reported = versions.iter().filter(|it| it.reported_at.is_some());
+    let allowed = reported
+        .map(|record| record.version.as_str())
         .filter(|version| pool.rules.is_some_and(|rules| rules.allow(version)));
     let missed = allowed
         .filter_map(|version| Version::parse(version).ok())

@@ -156,7 +156,8 @@ fn force_without_the_right_counts_as_abort_and_is_told() {
 #[test]
 fn a_pool_is_ready_while_it_waits_and_stalled_once_a_person_has_to_act() {
     let (old, new) = (Some(OLD), Some(NEW));
-    let halted = json!({"versions": {"1.20.0": {"halted": {"at": NOW, "reason": "n (FellBack)"}}}});
+    let halted =
+        json!({"versions": [{"version": "1.20.0", "variant": "aws-k8s-1.29", "haltedAt": NOW}]});
     let slot = json!({"slots": {"brs-n": {"uid": "uid-brs-n", "attempt": 1}}});
     let outside = json!({"windows": [{"schedule": "0 5 * * *", "duration": "1h"}]});
     let (none, pending, invalid) = (json!({}), "False/UpdatesPending", Some("PoolInvalid"));
@@ -350,11 +351,11 @@ fn a_pool_says_that_it_never_gets_to_a_version() {
     ] {
         let mut cluster = of_pool(json!({"versions": versions}));
         join(&mut cluster, "n", OLD, Some("1.21.0"), false);
-        let seen: serde_json::Map<_, _> = seen
+        let seen: Vec<_> = seen
             .iter()
-            .map(|version| ((*version).to_owned(), json!(NOW)))
+            .map(|version| json!({"version": version, "variant": "v", "reportedAt": NOW}))
             .collect();
-        let progressing = &status_with(&mut cluster, json!({"seen": seen})).conditions[1];
+        let progressing = &status_with(&mut cluster, json!({"versions": seen})).conditions[1];
         assert_eq!(progressing.reason, expected, "{what}");
         let says = "1.21.0 superseded 1.20.0 before its turn: this version is younger than the pool allows";
         assert_eq!(

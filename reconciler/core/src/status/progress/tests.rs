@@ -203,8 +203,8 @@ fn who_is_behind() {
     let (any, least) = (json!({}), json!({"atLeast": "1.1.0"}));
     let below = json!({"below": "1.1.0"});
     let none = json!({});
-    let halted = |variants: &[&str]| json!({"versions": {"1.1.0": {"halted": {"at": NOW, "reason": "n", "variants": variants}}}});
-    let (all, nvidia) = (halted(&[]), halted(&["aws-k8s-1.36-nvidia"]));
+    let halted = |variant: &str| json!({"versions": [{"version": "1.1.0", "variant": variant, "haltedAt": NOW}]});
+    let (its, nvidia) = (halted(VARIANT), halted("aws-k8s-1.36-nvidia"));
     let (yes, no) = ("False/NotOffered", "True/NoUpdate");
     for (what, hosts, versions, ledger, expected) in [
         ("it runs what others run", &[NEW, NEW][..], &any, &none, no),
@@ -244,7 +244,7 @@ fn who_is_behind() {
             &none,
             yes,
         ),
-        ("the newer one is halted", &[NEW, OLD], &any, &all, no),
+        ("the newer one is halted", &[NEW, OLD], &any, &its, no),
         (
             "it is halted for another variant",
             &[NEW, OLD],

@@ -1,12 +1,11 @@
 //! What kstatus reads of the fleet.
 
-use std::collections::BTreeMap;
-
 use brupop_api::NodeCounts;
-use brupop_api::fleet::{Halt, VersionRecord};
+use brupop_api::fleet::VersionRecord;
 use serde_json::json;
 
 use super::super::{DesiredCondition, DesiredFleetStatus};
+use crate::facts::FleetFacts;
 use crate::tests::world::NOW;
 use brupop_api::conditions::Condition;
 
@@ -16,19 +15,17 @@ const WELL: Check = Some(Ok(()));
 const WRONG: Check = Some(Err("this is wrong"));
 
 fn fleet(nodes: u64, admission: Check, alone: Check, halted: bool) -> DesiredFleetStatus {
-    let halt = halted.then(|| Halt {
-        reason: "node-0 (FellBack)".to_owned(),
-        ..Halt::default()
-    });
-    let versions = BTreeMap::from([(
-        "1.20.0".to_owned(),
-        VersionRecord {
-            halted: halt,
-            ..VersionRecord::default()
-        },
-    )]);
+    let versions = [VersionRecord {
+        version: "1.20.0".to_owned(),
+        halted_at: halted.then(|| NOW.to_owned()),
+        ..VersionRecord::default()
+    }];
+    let facts = FleetFacts {
+        versions: &versions,
+        ..FleetFacts::EXAMPLE
+    };
     DesiredFleetStatus {
-        halt: DesiredCondition::halted("ns", &versions, &[]),
+        halt: DesiredCondition::halted("ns", &facts),
         halt_holds_nodes: halted,
         admission: admission.map(DesiredCondition::admission),
         other_operator: alone.map(DesiredCondition::other_operator),

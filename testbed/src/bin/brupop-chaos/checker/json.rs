@@ -54,14 +54,14 @@ pub(crate) fn is_ready(object: &Json) -> bool {
     condition(object, "Ready").is_some_and(|condition| condition["status"] == "True")
 }
 
-/// Does this record of a version halt it for the variant of this node? One that shows no variant is held by every halt.
-pub(crate) fn is_halted(record: &Json, node: Option<&Json>) -> bool {
-    let image = node.map_or("", |node| text(node, "/status/nodeInfo/osImage"));
-    let variant = image.split(['(', ')']).nth(1);
-    let mut halted = texts(record, "/halted/variants").peekable();
-    let everywhere = halted.peek().is_none();
-    is_set(record, "/halted")
-        && (everywhere || variant.is_none_or(|variant| halted.any(|it| it == variant)))
+/// Is the version halted for the variant of this node, by this ledger?
+pub(crate) fn is_halted(ledger: &Json, version: &str, node: &Json) -> bool {
+    let image = text(node, "/status/nodeInfo/osImage");
+    let variant = image.split(['(', ')']).nth(1).unwrap_or("unknown");
+    let records = ledger.pointer("/status/versions").and_then(Json::as_array);
+    records.into_iter().flatten().any(|record| {
+        record["version"] == version && record["variant"] == variant && is_set(record, "/haltedAt")
+    })
 }
 
 /// Name of the node that this shadow is of.

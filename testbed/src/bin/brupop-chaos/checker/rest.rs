@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::json::{
     EXCLUDED, OPTED_IN, condition, is_cordoned, is_halted, is_ready, is_set, marker, members,
-    number, shadow_of, text, texts,
+    number, shadow_of, text,
 };
 use super::objects::Objects;
 
@@ -93,24 +93,17 @@ fn restless_node(
 fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> bool {
     let said = condition(shadow, "Progressing").unwrap_or(&Json::Null);
     match text(said, "/reason") {
-        "VersionHalted" => is_halted(&objects.ledger["status"]["versions"][version], Some(node)),
+        "VersionHalted" => is_halted(&objects.ledger, version, node),
         "WaitingForPool" => {
             if text(node, "/metadata/labels/tier") != "web" {
                 return false;
-            }
-            let record = &objects.ledger["status"]["versions"][version];
-            // A pool is never done with a version that is halted for all variants.
-            let everywhere =
-                is_set(record, "/halted") && texts(record, "/halted/variants").next().is_none();
-            if everywhere {
-                return true;
             }
             let canaries = objects
                 .nodes
                 .iter()
                 .filter(|(_, state)| text(&state.object, "/metadata/labels/tier") == "canary")
-                .filter(|(_, state)| !is_halted(record, Some(&state.object)));
-            // A pool that has no nodes, because all lost their label, is never done (docs/pools.md, `dependsOn`).
+                .filter(|(_, state)| !is_halted(&objects.ledger, version, &state.object));
+            // A pool without nodes (docs/pools.md, `dependsOn`), or all of whose nodes a halt holds, is never done.
             let mut versions = canaries
                 .filter_map(|(name, _)| objects.shadows.get(&shadow_of(name)))
                 .map(|shadow| text(shadow, "/status/current_version"))
@@ -189,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_held_against_what_it_speaks_of() {
-        let halted = json!({"halted": {"at": "t"}});
+        let halted = |version: &str| json!({"versions": [{"version": version, "variant": "aws-k8s-1.36", "haltedAt": "t"}]});
         let labels = json!({"labels": {"tier": "web"}});
         let opted_in = json!({"labels": {"bottlerocket.aws/updater-interface-version": "2.0.0"}});
         let paused = json!({"annotations": {"brupop.bottlerocket.aws/pause": "true"}});
@@ -198,18 +191,8 @@ mod tests {
             ("NodePaused", &paused, json!({}), true),
             ("NotLabelled", &opted_in, json!({}), false),
             ("NotLabelled", &labels, json!({}), true),
-            (
-                "VersionHalted",
-                &labels,
-                json!({"versions": {"1": halted}}),
-                false,
-            ),
-            (
-                "VersionHalted",
-                &labels,
-                json!({"versions": {"2": halted}}),
-                true,
-            ),
+            ("VersionHalted", &labels, halted("1"), false),
+            ("VersionHalted", &labels, halted("2"), true),
         ] {
             let mut objects = fleet("Idle", "1", reason, false);
             objects.ledger["status"] = status;
@@ -323,20 +306,19 @@ mod tests {
             ["first"],
             "it is not, and its node says nothing that is true"
         );
-        let of_others = json!({"versions": {"2": {"halted": {"variants": ["other"]}}}});
+        let halted = |version: &str, variant: &str| json!({"versions": [{"version": version, "variant": variant, "haltedAt": "t"}]});
         assert_eq!(
-            canary("2", of_others),
+            canary("2", halted("2", "other")),
             ["n"],
             "the pool is done, whatever becomes of others"
         );
-        let halted = json!({"halted": {"reason": "all"}});
         assert_eq!(
-            canary("2", json!({"versions": {"2": halted}})),
+            canary("2", halted("2", "aws-k8s-1.36")),
             [""; 0],
-            "no pool is done with that"
+            "the halt holds the pool's nodes"
         );
         assert_eq!(
-            canary("2", json!({"versions": {"1": halted}})),
+            canary("2", halted("1", "aws-k8s-1.36")),
             ["n"],
             "that is another version"
         );

@@ -67,8 +67,8 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
         }
         let version = text(slot, "/version");
         let halted = |ledger: &Json| {
-            let node = objects.nodes.get(node_of(shadow)).map(|node| &node.object);
-            is_halted(&ledger["status"]["versions"][version], node)
+            let node = objects.nodes.get(node_of(shadow));
+            node.is_some_and(|node| is_halted(ledger, version, &node.object))
         };
         if halted(before) && halted(after) {
             found.push(Violation::new(

@@ -147,7 +147,7 @@ fn leases(bed: &Bed) -> Vec<Row> {
 
 fn fleets(bed: &Bed) -> Vec<Row> {
     let of_fleet = Policy("reconciler-fleet");
-    let halts = json!([{"version": "1.0.0", "haltedAt": "2026-01-01T00:00:00Z"}]);
+    let halts = json!([{"version": "1.0.0", "variant": "aws", "haltedAt": "2026-01-01T00:00:00Z"}]);
     let fleets = bed.ours(&BottlerocketFleet::api_version(&()), "bottlerocketfleets");
     let ours = format!("{fleets}/{}", names::FLEET);
     let make = |says, body: Json, verdict| by(says, Method::POST, fleets.clone(), body, verdict);
@@ -173,7 +173,7 @@ fn fleets(bed: &Bed) -> Vec<Row> {
             json!({"failureThreshold": {"proven": 8}}),
         ),
         change("the fleet let go", json!({"paused": false})),
-        change("a halt lifted", json!({"acknowledgedHalts": halts})),
+        change("a version resumed", json!({"resumedVersions": halts})),
         by(
             "the fleet's end",
             Method::DELETE,

@@ -58,13 +58,7 @@ pub(super) fn place(name: &str, dice: &mut Dice<'_>) -> Place {
     }
 }
 
-fn variant(dice: &mut Dice<'_>) -> Option<&'static str> {
-    dice.one_of(&[None, Some("aws-k8s-1.36"), Some("metal-k8s-1.36")])
-}
-
-fn variants(dice: &mut Dice<'_>) -> Vec<&'static str> {
-    variant(dice).into_iter().collect()
-}
+const VARIANTS: [&str; 2] = ["aws-k8s-1.36", "metal-k8s-1.36"];
 
 /// The settings.
 pub(super) fn policy(dice: &mut Dice<'_>) -> Policy {
@@ -113,6 +107,7 @@ pub(super) fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> B
                 "uid": if dice.rarely(8) { "an earlier shadow".to_owned() } else { uid_of(name) },
                 "attempt": dice.one_of(&[own, own, 1, 2, 3]),
                 "version": version.or_else(|| dice.rarely(2).then_some(NEW)),
+                "variant": dice.one_of(&[None, Some(VARIANTS[0]), Some(VARIANTS[1])]),
                 "since": (!dice.rarely(4)).then(|| dice.ago()),
                 "counted": dice.rarely(6),
                 "lost": dice.rarely(8),
@@ -120,43 +115,44 @@ pub(super) fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> B
             });
         }
     }
-    let failed = |dice: &mut Dice<'_>| {
-        json!({"node": dice.one_of(&["n0", "n1", "elsewhere"]), "at": dice.ago(),
-        "reason": "FellBack", "variant": variant(dice)})
+    let failed = |dice: &mut Dice<'_>| json!({"node": dice.one_of(&["n0", "n1", "elsewhere"]), "at": dice.ago(), "reason": "FellBack"});
+    let record = |variant: &str, dice: &mut Dice<'_>| {
+        json!({
+            "version": NEW, "variant": variant,
+            "failures": if dice.rarely(2) { vec![failed(dice)] } else { vec![] },
+            "succeeded": dice.one_of(&[0, 1]),
+            "haltedAt": dice.rarely(3).then(|| dice.ago()),
+            "reportedAt": dice.ago_or_never(),
+        })
     };
-    let record = json!({
-        "failures": if dice.rarely(2) { vec![failed(dice)] } else { vec![] },
-        "succeeded": dice.one_of(&[0, 1]),
-        "provenVariants": variants(dice),
-        "halted": dice.rarely(3).then(|| json!({"at": dice.ago(), "reason": "", "variants": variants(dice)})),
-        "acknowledgedAt": dice.ago_or_never(),
-        "donePools": if dice.rarely(3) {
-            let done = json!({"since": dice.ago_or_never(), "longestSeconds": dice.one_of(&[0, 7200])});
-            json!({dice.one_of(&["p0", "p1", "gone"]): done})
-        } else {
-            json!({})
-        },
-    });
-    let halted = json!({"halted": {"at": NOW, "reason": ""}});
-    let versions: BTreeMap<String, Value> = if dice.rarely(16) {
-        (0..VERSION_RECORDS_MAX)
-            .map(|nth| (format!("1.0.{nth}"), halted.clone()))
-            .collect()
+    let versions: Vec<Value> = if dice.rarely(16) {
+        let halted =
+            |nth| json!({"version": format!("1.0.{nth}"), "variant": VARIANTS[0], "haltedAt": NOW});
+        (0..VERSION_RECORDS_MAX).map(halted).collect()
     } else {
-        dice.rarely(2)
-            .then(|| (NEW.to_owned(), record))
+        let known = VARIANTS
+            .iter()
+            .filter(|_| dice.rarely(2))
+            .collect::<Vec<_>>();
+        known
             .into_iter()
+            .map(|variant| record(variant, dice))
             .collect()
     };
-    let said = json!([{"version": NEW, "haltedAt": dice.ago()}]);
+    let done = json!([{
+        "pool": dice.one_of(&["p0", "p1", "gone"]), "version": NEW,
+        "since": dice.ago_or_never(), "longestSeconds": dice.one_of(&[0, 7200]),
+    }]);
+    // Mostly by the time that is its halt's.
+    let said = json!([{"version": NEW, "variant": VARIANTS[0],
+        "haltedAt": versions.first().and_then(|it| it["haltedAt"].as_str()).map_or_else(|| dice.ago(), str::to_owned)}]);
     let spec = json!({
-        "acknowledgedHalts": if dice.rarely(4) { said } else { json!([]) },
+        "resumedVersions": if dice.rarely(4) { said } else { json!([]) },
         "maxUnavailable": dice.rarely(4).then_some(2),
     });
-    let seen = json!({NEW: dice.ago()});
     let status = json!({
         "term": TERM, "slots": slots, "versions": versions,
-        "seen": if dice.rarely(2) { seen } else { json!({}) },
+        "donePools": if dice.rarely(3) { done } else { json!([]) },
         "lastFinished": dice.ago_or_never(),
     });
     let api_version = BottlerocketFleet::api_version(&());

@@ -153,7 +153,7 @@ fn an_update_may_begin_with_a_slot_of_a_ledger_that_was_deleted_meanwhile() {
 fn each_rule_finds_what_it_is_there_for() {
     let (one, slot) = (one(), one()["brs-n"].clone());
     let two = json!({"brs-n": slot, "brs-m": slot});
-    let halted = json!({"2": {"halted": {"at": "t"}}});
+    let halted = json!([{"version": "2", "variant": "unknown", "haltedAt": "t"}]);
     let none = json!({});
     assert_eq!(violated([slots(&none), slots(&two)]), ["limit"]);
     assert_eq!(
@@ -165,6 +165,7 @@ fn each_rule_finds_what_it_is_there_for() {
     );
     assert_eq!(violated([slots(&none), marked(MARKED)]), ["limit"]);
     let halts = [
+        ("minions/n", node(None, false)),
         (FLEET, ledger_with(&none, &halted)),
         (FLEET, ledger_with(&one, &halted)),
     ];
@@ -266,15 +267,14 @@ fn a_slot_is_given_back_once_nothing_of_its_attempt_is_left() {
 }
 
 #[test]
-fn a_halt_holds_all_nodes_or_those_of_a_variant_or_of_a_pool() {
+fn a_halt_holds_the_nodes_of_its_variant() {
     let mut member = node(None, false);
     member["status"] = json!({"nodeInfo": {"osImage": "Bottlerocket OS 1 (aws-k8s-1.36)"}});
-    let halted = |variants: &[&str]| json!({"2": {"halted": {"variants": variants}}});
+    let halted = |variant: &str| json!([{"version": "2", "variant": variant, "haltedAt": "t"}]);
     for (versions, expected) in [
-        (json!({}), vec![]),
-        (halted(&[]), vec!["halt"]),
-        (halted(&["aws-k8s-1.36"]), vec!["halt"]),
-        (halted(&["metal-k8s-1.36"]), vec![]),
+        (json!([]), vec![]),
+        (halted("aws-k8s-1.36"), vec!["halt"]),
+        (halted("metal-k8s-1.36"), vec![]),
     ] {
         let ledger = |slots: Json| (FLEET, ledger_with(&slots, &versions));
         let slot = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2", "pool": "web"}});
