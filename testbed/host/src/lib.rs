@@ -206,6 +206,18 @@ impl Host {
         self.shared.api_ends.notify_one();
     }
 
+    /// Somebody else than our agent has run this command, and it went well.
+    pub fn has_run(&self, command: Command) -> anyhow::Result<()> {
+        let choice = lock(&self.shared.faults).choice.clone();
+        let now = self.shared.now();
+        let mut machine = self.shared.machine();
+        machine
+            .start(command, &choice, now)
+            .map_err(|refusal| anyhow::anyhow!("{command:?}: {refusal:?}"))?;
+        machine.finish(Ending::Success, &choice, now);
+        Ok(())
+    }
+
     /// The boots that it has been through, in order, and why each of them ended.
     pub fn ended_boots(&self) -> Vec<Ended> {
         lock(&self.shared.ended).clone()

@@ -162,7 +162,7 @@ proptest! {
                 resumed: &resumed,
                 slots: &held,
                 now: &now,
-                budget: FailureBudget { unproven: Some(budget), proven: None },
+                threshold: FailureThreshold { unproven: budget, proven: budget },
                 ..fleet()
             };
             if is_halted && seen == Some(counted) {

@@ -102,10 +102,14 @@ fn unavailable_nodes_use_up_the_limit_and_no_slots() {
                 .with_node(|node| node.ready = at >= unavailable)
         });
         let views: Vec<_> = views.collect();
+        let proven = [VersionRecord {
+            succeeded: 1,
+            ..known()
+        }];
         let fleet = FleetFacts {
             default_pool: limited(limit),
             ceiling: u64::MAX,
-            versions: &PROVEN,
+            versions: &proven,
             ..without_slots()
         };
         assert_eq!(take_slots(&fleet, &views).taken.len(), taken, "{says}");

@@ -75,15 +75,6 @@ pub(super) const MANY: FailureThreshold = FailureThreshold {
     proven: 8,
 };
 
-/// A ledger in which a node has reached the version.
-pub(super) static PROVEN: LazyLock<BTreeMap<String, VersionRecord>> = LazyLock::new(|| {
-    let record = VersionRecord {
-        succeeded: 1,
-        ..VersionRecord::default()
-    };
-    BTreeMap::from([(NEW.to_owned(), record)])
-});
-
 /// A default pool with this limit. Facts borrow from it, and tests are short.
 pub(super) fn limited(limit: u64) -> &'static PoolFacts<'static> {
     Box::leak(Box::new(PoolFacts {
