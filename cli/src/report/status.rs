@@ -12,11 +12,12 @@ use brupop_api::conditions::{
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State};
-use brupop_core::decide::Reason;
+use brupop_core::decide::{Reason, Turn};
 use brupop_core::pool::Pool;
 
 use super::{
-    condition, name, node_of, pool_of, progressing, sentence, slots_in_use, time, version, word,
+    condition, name, node_of, pool_of, progressing, said_of, sentence, slots_in_use, time, version,
+    word,
 };
 use crate::gather::Fleet;
 use view::{Count, Glance, HaltedVersion, LeftByPeople, Moving, PoolLine, WaitingNodes};
@@ -162,7 +163,9 @@ fn moving(
         state: state(shadow),
         goal: shadow.spec.state.as_str(),
         reason: word(said.map_or(SILENT, |said| &said.reason)),
-        message: said.map(|said| sentence(&said.message)).unwrap_or_default(),
+        message: said
+            .map(|said| sentence(said_of(said).0))
+            .unwrap_or_default(),
         since: shadow.spec.state_transition_timestamp.as_deref().map(time),
         updating_since: slot.and_then(|slot| slot.since.as_deref()).map(time),
         runs: runs(shadow),
@@ -185,7 +188,7 @@ fn waits_for<'s>(
             "their hosts know of an update; the reconciler has not said yet what they wait for",
         ),
         Some(said) => {
-            let waits_for_slot = said.reason == Reason::LimitReached.as_str();
+            let waits_for_slot = said.reason == Reason::LimitReached(Turn::NoSlot).as_str();
             let slots = if waits_for_slot {
                 slots_of(pool_of(shadow))
             } else {
@@ -194,7 +197,7 @@ fn waits_for<'s>(
             let message = slots.map(|slots| format!("waiting for a free slot: {slots}"));
             (
                 word(&said.reason),
-                message.unwrap_or_else(|| sentence(&said.message)),
+                message.unwrap_or_else(|| sentence(said_of(said).0)),
             )
         }
     }

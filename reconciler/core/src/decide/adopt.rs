@@ -2,7 +2,7 @@
 
 use brupop_api::{Field, Marker, State, Value};
 
-use super::{Case, Decision, Milestone, Reason, slots, writes};
+use super::{Case, Decision, Milestone, Reason, Silence, StagingStep, Turn, slots, writes};
 
 impl<'a> Case<'_, 'a> {
     /// Takes over a shadow that upstream's operator left in mid-update: it has no attempt. First the cordon on its node
@@ -21,11 +21,11 @@ impl<'a> Case<'_, 'a> {
         let Some(slot) = self.slot else {
             return Decision::wait(match fleet.alone {
                 false => Reason::OtherOperator,
-                true if slots::awaits_agent(self.view) => Reason::AgentSilent,
-                true => Reason::LimitReached,
+                true if slots::awaits_agent(self.view) => Reason::AgentSilent(Silence::NoPod),
+                true => Reason::LimitReached(Turn::NoSlot),
             });
         };
-        let starting = Reason::Starting(shadow.spec.version.unwrap_or(""));
+        let starting = Reason::Staging(StagingStep::Begins(shadow.spec.version.unwrap_or("")));
         let upstreams = node.labelled && shadow.spec.state != State::StagedAndPerformedUpdate;
         if upstreams && node.marker.is_none() && (node.unschedulable || node.excluded) {
             let marker = Marker {

@@ -36,7 +36,11 @@ pub use idle::candidates;
 pub use lifting::how_to_lift;
 use order::Survey;
 pub(crate) use pool::goes_back;
-pub use reason::{Abort, LimitScope, Missing, Reason, UsedUp};
+pub(crate) use reason::OVERGROWN;
+pub use reason::{
+    Abort, DrainStep, Gone, LimitScope, Missing, MonitorStep, Named, Reason, RebootStep, Silence,
+    StagingStep, TO_GO_ON, TOO_MANY_PODS, TooManyFailures, Turn, UsedUp,
+};
 pub use records::Halted;
 use slots::Holders;
 pub(crate) use slots::version_for;
@@ -69,10 +73,12 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
         .clone()
         .map(|(view, slot)| node_holding(fleet, view, slot))
         .collect();
-    let starting = slots
-        .taken
-        .iter()
-        .map(|&at| (at, Reason::Starting(version_for(&views[at]).unwrap_or(""))));
+    let starting = slots.taken.iter().map(|&at| {
+        (
+            at,
+            Reason::Staging(StagingStep::Begins(version_for(&views[at]).unwrap_or(""))),
+        )
+    });
     for (at, reason) in slots.queued.iter().copied().chain(starting) {
         if nodes[at].effect.is_none() {
             nodes[at].reason = reason;
@@ -147,7 +153,7 @@ fn node_holding<'a>(
     }
     let undoes = matches!(
         decision.reason,
-        Reason::ReturningToService | Reason::Finishing | Reason::NotLabelled
+        Reason::Monitoring(MonitorStep::Returns) | Reason::Finishing | Reason::NotLabelled
     );
     let denied = match &decision.effect {
         None | Some(Effect::Evict | Effect::Delete) => None,
@@ -185,7 +191,7 @@ fn decided<'a>(
     if view.owner_uid.is_some_and(|owner| owner != node.uid) {
         return Decision::carry_out(
             Effect::DeleteShadow { uid: shadow.uid },
-            Reason::NodeReplaced,
+            Reason::NodeGone(Gone::Replaced),
         );
     }
     // A shadow that is being adopted gets its marker first, and then the attempt of its slot.
@@ -196,7 +202,7 @@ fn decided<'a>(
     if let Some(marker) = node.marker
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt)
     {
-        return undo_when_ready(&node, Reason::ReturningToService);
+        return undo_when_ready(&node, Reason::Monitoring(MonitorStep::Returns));
     }
     let case = Case {
         fleet,
@@ -220,7 +226,7 @@ fn decided<'a>(
 /// The Node is gone, so its shadow is deleted: the garbage collector would do that, too, but perhaps much later.
 fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
     let Some(shadow) = view.shadow else {
-        return Decision::wait(Reason::NodeGone);
+        return Decision::wait(Reason::NodeGone(Gone::Deleted));
     };
     let in_service = matches!(shadow.spec.state, State::Idle | State::MonitoringUpdate);
     let updated = in_service
@@ -232,7 +238,7 @@ fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
     let delete = Effect::DeleteShadow { uid: shadow.uid };
     Decision {
         milestone,
-        ..Decision::carry_out(delete, Reason::NodeGone)
+        ..Decision::carry_out(delete, Reason::NodeGone(Gone::Deleted))
     }
 }
 
@@ -240,7 +246,10 @@ fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
 fn without_shadow<'a>(node: &NodeFacts<'a>) -> Decision<'a> {
     if node.labelled {
         let attempt = node.marker.map(|marker| marker.attempt + 1);
-        return Decision::carry_out(Effect::CreateShadow { attempt }, Reason::NotReported);
+        return Decision::carry_out(
+            Effect::CreateShadow { attempt },
+            Reason::AgentSilent(Silence::NoReport),
+        );
     }
     match node.marker {
         Some(_) => undo_when_ready(node, Reason::NotLabelled),

@@ -14,7 +14,7 @@ use super::order::Survey;
 use super::records::Halted;
 use super::room::{Place, Room};
 use super::versions::VersionRecords;
-use super::{Reason, age, writes};
+use super::{Reason, Turn, age, writes};
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView, Steering, is_unavailable};
 pub(super) use holders::Holders;
 
@@ -189,7 +189,9 @@ fn choose<'a>(
         } else if views[index].pods.known {
             choice.taken.push(index);
         } else {
-            choice.queued.push((index, Reason::CheckingPods));
+            choice
+                .queued
+                .push((index, Reason::LimitReached(Turn::ChecksPods)));
             choice.preflight.push(index);
         }
     }

@@ -90,9 +90,14 @@ fn a_downgrade_waits_for_everything_else() {
                 ..free.clone()
             },
             &NO_VERSIONS,
-            Reason::LimitReached,
+            Reason::LimitReached(Turn::NoSlot),
         ),
-        ("halts", free.clone(), &halted, Reason::VersionHalted(OLD)),
+        (
+            "halts",
+            free.clone(),
+            &halted,
+            Reason::VersionHalted(TooManyFailures::Version(OLD)),
+        ),
     ] {
         let pools = [pool];
         let fleet = FleetFacts {

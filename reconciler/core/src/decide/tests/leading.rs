@@ -188,7 +188,7 @@ fn who_is_out_of_service_goes_on_first() {
         limit: LimitScope::DefaultPool,
     };
     let (by_limit, by_others) = (
-        Reason::LimitReached,
+        Reason::LimitReached(Turn::NoSlot),
         Reason::LimitUsedByUnavailableNodes(by),
     );
     // Out of load balancers, and nothing else.
@@ -342,34 +342,37 @@ fn the_lower_limit_is_named() {
 /// The agent's image is still being pulled there. A node that is out of service needs no agent to come back.
 #[test]
 fn what_upstream_staged_waits_for_its_agent() {
-    use Reason::{AgentSilent, LimitReached};
+    let (silent, limit) = (
+        Reason::AgentSilent(Silence::NoPod),
+        Reason::LimitReached(Turn::NoSlot),
+    );
     let waits = left("brs-n", StagedAndPerformedUpdate, false, false);
     for (view, agent_ready, taken, why) in [
-        (waits, true, true, LimitReached),
-        (waits, false, false, AgentSilent),
+        (waits, true, true, limit),
+        (waits, false, false, silent),
         (
             left("brs-n", StagedAndPerformedUpdate, false, true),
             false,
             false,
-            AgentSilent,
+            silent,
         ),
         (
             left("brs-n", StagedAndPerformedUpdate, true, false),
             false,
             true,
-            LimitReached,
+            limit,
         ),
         (
             left("brs-n", RebootedIntoUpdate, false, true),
             false,
             true,
-            LimitReached,
+            limit,
         ),
         (
             waits.with_node(|node| node.labelled = false),
             false,
             true,
-            LimitReached,
+            limit,
         ),
     ] {
         let view = view.with_node(|node| node.agent_ready = agent_ready);

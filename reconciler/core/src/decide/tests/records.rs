@@ -186,7 +186,10 @@ fn full_of_halts_nothing_unknown_begins() {
         versions: &versions,
         ..without_slots()
     };
-    assert_eq!(decide(&full, &idle()).reason, Reason::TooManyVersionsHalted);
+    assert_eq!(
+        decide(&full, &idle()).reason,
+        Reason::VersionHalted(TooManyFailures::NoRoom)
+    );
     assert_eq!(slots(&full, &[idle()]).write, None);
     // Whose version is halted is told that, and a failure for which there is no room does not keep its slot.
     let fell_back = failures("FellBack");
@@ -206,6 +209,9 @@ fn full_of_halts_nothing_unknown_begins() {
     one_goes_on.get_mut("1.0.0").unwrap().halted = None;
     for versions in [&one_less, &one_goes_on] {
         let room = FleetFacts { versions, ..full };
-        assert_eq!(decide(&room, &idle()).reason, Reason::LimitReached);
+        assert_eq!(
+            decide(&room, &idle()).reason,
+            Reason::LimitReached(Turn::NoSlot)
+        );
     }
 }

@@ -16,7 +16,10 @@ pub(super) use std::collections::BTreeMap;
 pub(super) use std::sync::LazyLock;
 
 pub(super) use super::{failures_of, marker_of, next_state, record_of, sets, slot_of, write};
-pub(super) use crate::decide::{Abort, Decision, Effect, LimitScope, Milestone, Reason, UsedUp};
+pub(super) use crate::decide::{
+    Abort, Decision, DrainStep, Effect, LimitScope, Milestone, MonitorStep, Reason, RebootStep,
+    Silence, StagingStep, TOO_MANY_PODS, TooManyFailures, Turn, UsedUp,
+};
 pub(super) use crate::decide::{fleet as decide_all, node as decide, slots};
 pub(super) use crate::facts::{
     BetweenUpdates, FleetFacts, NodeFacts, NodeView, Observed, PodFacts, PoolFacts, Steering,
