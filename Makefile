@@ -288,9 +288,10 @@ workflows-check: ## Checks GitHub's workflows, with actionlint
 	@.ci/actionlint $(ACTIONLINT_VERSION)
 
 .PHONY: manifests
-manifests: ## Generates the custom resource definitions from api/, the table of all settings in docs/, and what components have of docs/alerts.yaml, docs/scrape.yaml and docs/dashboard.json
+manifests: ## Generates the custom resource definitions from api/, the tables of settings and reasons in docs/, and what components have of docs/alerts.yaml, docs/scrape.yaml and docs/dashboard.json
 	cargo run --locked --quiet --example crds -- manifests
 	cargo run --locked --quiet --example settings -- docs/configuration.md
+	cargo run --locked --quiet --example reasons -- docs/operations.md
 	@{ sed '/^spec:/q' $(PROMETHEUS_RULE); sed -n '/^groups:/,$$p' docs/alerts.yaml | sed 's/^./  &/'; } >$(TARGET)/rule.yaml
 	@cp $(TARGET)/rule.yaml $(PROMETHEUS_RULE)
 	@cp docs/alerts.yaml $(SAMPLE)/alerts.yaml
@@ -299,7 +300,7 @@ manifests: ## Generates the custom resource definitions from api/, the table of 
 
 .PHONY: manifests-check
 manifests-check: manifests
-	@git diff --exit-code -- manifests docs/configuration.md $(PROMETHEUS_RULE) $(SAMPLE) $(DASHBOARD) || { echo "manifests/ does not match api/, or docs/configuration.md the programs, or components do not match docs/alerts.yaml, docs/scrape.yaml and docs/dashboard.json: commit what 'make manifests' wrote" >&2; exit 1; }
+	@git diff --exit-code -- manifests docs/configuration.md docs/operations.md $(PROMETHEUS_RULE) $(SAMPLE) $(DASHBOARD) || { echo "manifests/ does not match api/, or docs/configuration.md and docs/operations.md the programs, or components do not match docs/alerts.yaml, docs/scrape.yaml and docs/dashboard.json: commit what 'make manifests' wrote" >&2; exit 1; }
 
 .PHONY: yaml
 yaml: ## Writes the release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=), with kubectl or kustomize, or the test bed's kubectl if neither is there

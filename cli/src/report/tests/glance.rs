@@ -16,7 +16,7 @@ fn a_fleet_in_mid_update() {
             runs,
             [
                 "True",
-                "ReturningToService",
+                "Monitoring",
                 "the node is being put back into service",
             ],
         ),

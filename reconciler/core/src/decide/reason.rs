@@ -111,7 +111,7 @@ Reason<'a>: Standing {
              halted (MAX_FAILURES_OF_NEW_VERSION)";
         BackingOff: HeldIdle =>
             "the last attempt was given up, and the node waits before the next one",
-            "repair the cause if it failed; to not wait, run `kubectl brupop retry {node}` (update-now does not shorten it)";
+            "repair the cause if it failed, and end the wait, which update-now does not: `kubectl brupop retry {node}`";
         Staging(step: StagingStep<'a>): Moving => "{step}";
         Draining(step: DrainStep): Moving => "{step}";
         Rebooting(step: RebootStep): Moving => "{step}";
