@@ -1,7 +1,5 @@
 //! What a person does about a reason, with the commands for this node.
 
-use std::borrow::Cow;
-
 use brupop_api::names::{DEFAULT_NAMESPACE, is_object_name};
 
 use super::{Abort, Reason};
@@ -33,13 +31,11 @@ impl Reason<'_> {
                 .map_or("", Abort::remedy),
             _ => "",
         };
-        let advice = [cause, &named.put_into(self.advice())];
-        advice
-            .map(Cow::from)
-            .into_iter()
-            .filter(|it| !it.is_empty())
-            .collect::<Vec<_>>()
-            .join("; ")
+        match (cause, self.advice()) {
+            (cause, "") => cause.to_owned(),
+            ("", advice) => named.put_into(advice),
+            (cause, advice) => format!("{cause}; {}", named.put_into(advice)),
+        }
     }
 }
 
