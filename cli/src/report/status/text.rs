@@ -277,8 +277,10 @@ impl Glance {
 impl Moving {
     /// Does its sentence say more than its reason?
     fn says_more(&self) -> bool {
-        let says_all = Reason::of_word(&self.reason)
-            .is_some_and(|reason| reason.begins_step() || reason == Reason::Finishing);
+        let says_all = Reason::of_word(&self.reason).is_some_and(|reason| {
+            let is_step = reason.begins_step() && !matches!(reason, Reason::Monitoring(_));
+            is_step || reason == Reason::Finishing
+        });
         !says_all || self.message.contains("; ")
     }
 
