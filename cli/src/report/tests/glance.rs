@@ -17,7 +17,7 @@ fn a_fleet_in_mid_update() {
             [
                 "True",
                 "Monitoring",
-                "the node is being put back into service",
+                "the node runs the new version, and is being monitored",
             ],
         ),
         updated("node-2"),
