@@ -28,13 +28,13 @@ impl World {
             ModelAction::Slots(at, first) => self.slots(config, at, first),
             ModelAction::SlotsOverdue(at, node) => {
                 self.in_overdue(config, node, |world| {
-                    world.slots_with(config, at, Some(node))
+                    world.slots_with(config, at, Some(node));
                 });
             }
             ModelAction::Reconcile(at, node) => self.reconcile(config, at, node, None),
             ModelAction::ReconcileOverdue(at, node, late) => {
                 self.in_overdue(config, node, |world| {
-                    world.reconcile(config, at, node, Some(late))
+                    world.reconcile(config, at, node, Some(late));
                 });
             }
             ModelAction::Freeze(at, part) => self.freeze(at, part),

@@ -63,7 +63,7 @@ impl History {
     /// A Node was seen.
     pub fn node(&mut self, at: Instant, node: &Node) {
         self.note(at, &node.name_any(), |objects| {
-            objects.1 = Some(node.clone())
+            objects.1 = Some(node.clone());
         });
     }
 

@@ -3,6 +3,8 @@
 //! [`verdict`] decides, as a pure function of the review. [`review`] turns bytes into a verdict and back, [`serve`]
 //! puts it behind TLS, [`pools`] tells people what is wrong with a pool, [`certificates`] makes and renews what TLS needs.
 
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "tables of rows"))]
+
 pub mod certificates;
 pub mod metrics;
 pub mod options;

@@ -175,7 +175,7 @@ fn log(request: &ShadowRequest, changed: &str, verdict: &Verdict) {
             tracing::info!(shadow, node, user, actor, rule, %refusal, dry_run, "refused");
         }
         Err(refusal) => {
-            tracing::warn!(shadow, node, user, actor, rule, changed, %refusal, "refused")
+            tracing::warn!(shadow, node, user, actor, rule, changed, %refusal, "refused");
         }
     }
 }

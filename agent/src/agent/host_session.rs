@@ -219,10 +219,10 @@ impl HostSession {
         for (field, value) in &write.sets {
             match (field, value) {
                 (Field::StatusRebootRequested, value) if *value != Value::Absent => {
-                    self.refusals.on_claim()
+                    self.refusals.on_claim();
                 }
                 (Field::StatusStaged, Value::Absent) => {
-                    self.pace.image_gone(self.options.refresh_interval)
+                    self.pace.image_gone(self.options.refresh_interval);
                 }
                 (_, Value::Staged(staged)) if staged.prefetched => {
                     self.failures.prefetches.resolved();

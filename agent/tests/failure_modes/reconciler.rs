@@ -66,7 +66,7 @@ impl Solo {
             }
             Some("StagedAndPerformedUpdate") if reached => self.grant(),
             Some("RebootedIntoUpdate") if reached => {
-                self.spec(&json!({"state": "MonitoringUpdate"}))
+                self.spec(&json!({"state": "MonitoringUpdate"}));
             }
             Some("MonitoringUpdate") if reached => self.spec(&json!({"state": "Idle"})),
             _ => {}

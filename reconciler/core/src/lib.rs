@@ -13,6 +13,8 @@
 //!
 //! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/slots.rs`.
 
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "tables of rows"))]
+
 pub mod cluster;
 pub mod deadlines;
 pub mod debounced;

@@ -87,7 +87,7 @@ pub(super) async fn pods(kubelet: Arc<Kubelet>) {
                 kubelet.seen(pod, &mut tasks);
             }
             Some(Ok(Event::InitDone)) => {
-                kubelet.retain(|uid| listed.iter().any(|listed| listed == uid))
+                kubelet.retain(|uid| listed.iter().any(|listed| listed == uid));
             }
             Some(Ok(Event::Apply(Mended(pod)))) => kubelet.seen(pod, &mut tasks),
             Some(Ok(Event::Delete(Mended(pod)))) => {

@@ -1,5 +1,7 @@
 //! Whole fleets: the shipped programs and manifests on real control planes, with simulated hosts.
 
+#![allow(clippy::too_many_lines, reason = "tables of rows")]
+
 mod admission;
 mod drains;
 mod leaders;

@@ -1,5 +1,7 @@
 //! What an API server says to single programs and objects of ours: tests with a control plane each, and few nodes or none.
 
+#![allow(clippy::too_many_lines, reason = "tables of rows")]
+
 mod admission;
 mod agent;
 mod auditors;

@@ -74,7 +74,7 @@ impl<'a> StepInput<'_, 'a> {
                 report.target(known.chosen.filter(|chosen| *chosen != self.host.version));
             }
             _ if self.shadow.status.target_version == Some(self.host.version) => {
-                report.target(None)
+                report.target(None);
             }
             _ => {}
         }

@@ -100,7 +100,7 @@ impl<'a> VersionRecords<'a> {
             } else if time(&halt.at).is_none() {
                 let at = moment(fleet.now, acknowledged, record);
                 self.change(fleet, version, |record| {
-                    record.halted = Some(Halt { at, ..halt.clone() })
+                    record.halted = Some(Halt { at, ..halt.clone() });
                 });
             }
         }

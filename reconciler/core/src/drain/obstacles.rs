@@ -149,7 +149,7 @@ fn undrainable<'p>(
         match drain_action(item, orphaned(item)) {
             DrainAction::Unmanaged => why.push(unmanaged(namespace, item.name())),
             DrainAction::Unreadable(problem) => {
-                why.push(unreadable(namespace, item.name(), problem))
+                why.push(unreadable(namespace, item.name(), problem));
             }
             DrainAction::Evicted => {
                 let here = budgets.get(namespace).map_or(&[][..], |(_, here)| here);

@@ -123,7 +123,7 @@ impl Maker {
                 fleet.control_plane.kill(program).await?;
             }
             Fault::FreezePlane { program, .. } => {
-                fleet.control_plane.signal(program, Signal::STOP)?
+                fleet.control_plane.signal(program, Signal::STOP)?;
             }
             Fault::Restore { .. } => {
                 ensure!(
@@ -181,7 +181,7 @@ impl Maker {
                 fleet.control_plane.start_program(program)?;
             }
             Fault::FreezePlane { program, .. } => {
-                fleet.control_plane.signal(program, Signal::CONT)?
+                fleet.control_plane.signal(program, Signal::CONT)?;
             }
             Fault::Restore { .. } => {
                 let snapshot = self.snapshot.take().context("there is no snapshot")?;

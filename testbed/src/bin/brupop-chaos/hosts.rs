@@ -55,20 +55,20 @@ impl Hosts {
             }),
             Fault::CommandHangs { node, command, .. } => {
                 self.change(fleet, *node, |f| {
-                    set(&mut f.endings, *command, made.then_some(Ending::Lost))
+                    set(&mut f.endings, *command, made.then_some(Ending::Lost));
                 });
             }
             Fault::CommandLasts { node, command, ms } => {
                 let longer = made.then_some(Duration::from_millis(*ms));
                 self.change(fleet, *node, |faults| {
-                    set(&mut faults.lasting, *command, longer)
+                    set(&mut faults.lasting, *command, longer);
                 });
             }
             Fault::FallsBack { node, .. } => {
-                self.change(fleet, *node, |f| f.falls_back_on_boot = made)
+                self.change(fleet, *node, |f| f.falls_back_on_boot = made);
             }
             Fault::RebootIgnored { node, .. } => {
-                self.change(fleet, *node, |f| f.reboot_ignored = made)
+                self.change(fleet, *node, |f| f.reboot_ignored = made);
             }
             Fault::StaysDown { node, .. } => {
                 if made {
@@ -90,7 +90,7 @@ impl Hosts {
             Fault::Reboots { node } => on_host(fleet, *node, Host::reboot_now),
             Fault::ApiRestarts { node, ms } => {
                 on_host(fleet, *node, |host| {
-                    host.restart_api(Duration::from_millis(*ms))
+                    host.restart_api(Duration::from_millis(*ms));
                 });
             }
             _ => {}

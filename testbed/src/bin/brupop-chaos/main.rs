@@ -1,6 +1,8 @@
 //! `make chaos`: the shipped operator on a real control plane, with faults from a seed, and a checker that shares no
 //! code with what decides.
 
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "tables of rows"))]
+
 mod apply;
 mod asked;
 mod checker;

@@ -30,9 +30,9 @@ pub fn rules_are_in_the_audit_log(events: &[Event], table: &[Row]) -> Result<()>
                     .get("shadows.brupop.bottlerocket.aws/rule");
                 let noted = noted.with_context(|| format!("{}: no annotation", row.says))?;
                 if row.rule() == Some(noted) {
-                    named += 1
+                    named += 1;
                 } else {
-                    stale.push((&row.says, noted))
+                    stale.push((&row.says, noted));
                 }
             }
             Verdict::ByWebhook(rule) | Verdict::ByBoth(rule) => {

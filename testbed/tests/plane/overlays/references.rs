@@ -171,7 +171,7 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
                 .for_each(|subject| needs("ServiceAccount", &subject["name"]));
         }
         "ValidatingAdmissionPolicyBinding" => {
-            needs("ValidatingAdmissionPolicy", &spec["policyName"])
+            needs("ValidatingAdmissionPolicy", &spec["policyName"]);
         }
         "FlowSchema" => {
             needs(
@@ -242,7 +242,8 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
             }
         }
         "Service" => {
-            ports.extend(items(&spec["ports"]).map(|port| (&spec["selector"], &port["targetPort"])))
+            ports
+                .extend(items(&spec["ports"]).map(|port| (&spec["selector"], &port["targetPort"])));
         }
         "NetworkPolicy" => {
             let open = items(&spec["ingress"]).flat_map(|rule| items(&rule["ports"]));

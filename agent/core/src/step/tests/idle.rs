@@ -14,7 +14,7 @@ fn first_words() {
         shadow
     };
     let never = with(shadow(State::Idle), |spec, status| {
-        (spec.attempt, status.attempt) = (None, None)
+        (spec.attempt, status.attempt) = (None, None);
     });
     check! {
         "no status": old(Updates::Unknown), silent(shadow(State::Idle)), fresh()
@@ -33,7 +33,7 @@ fn first_words() {
 fn idle_refreshes_and_reports_what_it_finds() {
     let idle = || {
         with(shadow(State::Idle), |_, status| {
-            status.target_version = None
+            status.target_version = None;
         })
     };
     let due = StepMemory {
@@ -150,7 +150,7 @@ fn a_refresh_that_begins_notes_what_ended_before_it() {
 fn idle_reports_what_prevents_an_update() {
     let idle = || {
         with(shadow(State::Idle), |_, status| {
-            status.target_version = None
+            status.target_version = None;
         })
     };
     let saying = |problem, sentence: &str| says(idle(), problem, sentence);
@@ -207,7 +207,7 @@ fn idle_undoes_what_we_activated_and_nothing_else() {
     };
     let theirs = || {
         with(shadow(State::Idle), |_, status| {
-            status.current_state = Some(State::StagedAndPerformedUpdate)
+            status.current_state = Some(State::StagedAndPerformedUpdate);
         })
     };
     let other = known(Ready, Some(OTHER), Some(OTHER), last(Activate, true, 9));

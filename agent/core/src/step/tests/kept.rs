@@ -23,7 +23,7 @@ fn armed(second: i64) -> BottlerocketShadow {
 /// Idle, and this is kept as of this second.
 fn kept(second: i64) -> BottlerocketShadow {
     with(shadow(State::Idle), |_, status| {
-        status.staged = Some(ahead(NEW, second))
+        status.staged = Some(ahead(NEW, second));
     })
 }
 
@@ -31,7 +31,7 @@ fn kept(second: i64) -> BottlerocketShadow {
 fn what_an_attempt_staged_is_kept_when_it_is_given_up() {
     let turn = || {
         with(shadow(State::StagedAndPerformedUpdate), |_, status| {
-            status.staged = Some(staged(NEW, 7))
+            status.staged = Some(staged(NEW, 7));
         })
     };
     check! {
@@ -67,7 +67,7 @@ fn what_is_kept_waits_like_a_download_ahead() {
     };
     let turn = || {
         with(shadow(State::StagedAndPerformedUpdate), |_, status| {
-            status.staged = Some(ahead(NEW, 9))
+            status.staged = Some(ahead(NEW, 9));
         })
     };
     let deactivated = || old(is_staged(last(Deactivate, true, 9)));
@@ -103,7 +103,7 @@ fn what_is_kept_waits_like_a_download_ahead() {
 fn an_activate_that_fails_is_repeated_while_the_image_is_whole() {
     let turn = |second| {
         with(shadow(State::StagedAndPerformedUpdate), |_, status| {
-            status.staged = Some(staged(NEW, second))
+            status.staged = Some(staged(NEW, second));
         })
     };
     let told = |second| {

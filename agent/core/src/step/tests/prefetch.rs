@@ -292,7 +292,7 @@ fn a_failed_prefetch_is_reported_once_and_withdrawn() {
 fn a_turn_uses_a_prefetch_still_chosen() {
     let turn = || {
         with(shadow(State::StagedAndPerformedUpdate), |_, status| {
-            status.staged = Some(ahead(NEW, 5))
+            status.staged = Some(ahead(NEW, 5));
         })
     };
     let asked_now = |before| StepMemory {

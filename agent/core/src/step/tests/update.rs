@@ -24,7 +24,7 @@ fn staging_step_by_step() {
     };
     let no_attempt = || {
         with(goal(), |spec, status| {
-            (spec.attempt, status.attempt) = (None, None)
+            (spec.attempt, status.attempt) = (None, None);
         })
     };
     let refused = StepMemory {
@@ -101,7 +101,7 @@ fn who_reports_an_attempt_has_begun_it() {
 fn only_an_image_still_chosen_is_activated() {
     let waiting = || {
         with(shadow(State::StagedAndPerformedUpdate), |_, status| {
-            status.staged = Some(staged(NEW, 5))
+            status.staged = Some(staged(NEW, 5));
         })
     };
     let dropped = || with(waiting(), |_, status| status.staged = None);
@@ -138,7 +138,7 @@ fn only_an_image_still_chosen_is_activated() {
     };
     let moved = || {
         with(dropped(), |_, status| {
-            status.target_version = Some(OTHER.into())
+            status.target_version = Some(OTHER.into());
         })
     };
     check! {
@@ -367,7 +367,7 @@ fn monitoring_notices_a_late_fall_back_once() {
         })
     };
     let failed = with(goal(State::ErrorReset), |_, status| {
-        status.current_version = Some(OLD.into())
+        status.current_version = Some(OLD.into());
     });
     check! {
         "well": host(NEW, BOOT, Updates::Unknown), goal(State::RebootedIntoUpdate), fresh()

@@ -111,7 +111,7 @@ type Change = fn(&mut NodeView<'static>);
 
 fn says(view: &mut NodeView<'static>, problem: Problem, message: Option<&'static str>) {
     shadow(view, |it| {
-        (it.status.problem, it.status.message) = (Some(problem), message)
+        (it.status.problem, it.status.message) = (Some(problem), message);
     });
 }
 

@@ -77,7 +77,7 @@ fn each_version_has_one_canary_whichever_node_asks() {
         [0]
     );
     shadow(&mut views[1], |shadow| {
-        shadow.status.target_version = Some("1.20.1")
+        shadow.status.target_version = Some("1.20.1");
     });
     assert_eq!(
         slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &views).taken,

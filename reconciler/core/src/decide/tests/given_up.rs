@@ -219,7 +219,7 @@ fn silence_of_the_boot_before_ends_nothing() {
 fn what_is_wrong_on_the_host_is_the_reason() {
     let told = |view: NodeView<'static>, problem| {
         let view = view.with_shadow(|it| {
-            (it.status.problem, it.status.message) = (problem, Some("no answer"))
+            (it.status.problem, it.status.message) = (problem, Some("no answer"));
         });
         let reason = decide(&fleet(), &view).reason;
         (
@@ -267,7 +267,7 @@ fn what_is_wrong_on_the_host_is_the_reason() {
 fn a_silent_host_that_is_back_says_so() {
     let says = |problem| {
         granted(true).rebooted(NEW).with_shadow(|it| {
-            (it.status.problem, it.status.message) = (Some(problem), Some("no answer"))
+            (it.status.problem, it.status.message) = (Some(problem), Some("no answer"));
         })
     };
     let reason = |problem| decide(&fleet(), &says(problem)).reason;

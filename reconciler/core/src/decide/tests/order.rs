@@ -45,7 +45,7 @@ fn asked_for_first_failed_and_own_last() {
         in_zone("d", "x"),
     ];
     shadow(&mut nodes[0], |shadow| {
-        shadow.spec.failures = Some(&failures)
+        shadow.spec.failures = Some(&failures);
     });
     node(&mut nodes[1], |node| node.runs_this_process = true);
     node(&mut nodes[3], |node| node.update_now = true);
@@ -71,7 +71,7 @@ fn no_lie_of_an_agent_jumps_the_queue() {
         shadow.status.crash_count = Some(0);
     });
     shadow(&mut nodes[0], |shadow| {
-        shadow.status.crash_count = Some(1000)
+        shadow.status.crash_count = Some(1000);
     });
     assert_eq!(order(&nodes), order(&honest));
 }

@@ -45,16 +45,16 @@ fn slots_are_taken_only_on_what_was_read() {
     let ledger = ledger(&fleet);
     let changes: [Change; 4] = [
         ("another one leads", |ledger| {
-            ledger.status.as_mut().unwrap().term = Some(5)
+            ledger.status.as_mut().unwrap().term = Some(5);
         }),
         ("another node has a slot", |ledger| {
             ledger.status.as_mut().unwrap().slots = slot("brs-other", "other", 1);
         }),
         ("a person has paused the fleet", |ledger| {
-            ledger.metadata.generation = Some(6)
+            ledger.metadata.generation = Some(6);
         }),
         ("the fleet is another one", |ledger| {
-            ledger.metadata.uid = Some("another".into())
+            ledger.metadata.uid = Some("another".into());
         }),
     ];
     assert_eq!(apply(&write, &mut ledger.clone()), Ok(()));

@@ -21,7 +21,7 @@ fn a_staged_node_is_taken_out_in_order() {
         ..Marker::default()
     };
     node(&mut view, |node| {
-        (node.marker, node.excluded) = (Some(&excluded), true)
+        (node.marker, node.excluded) = (Some(&excluded), true);
     });
     assert_eq!(
         decide(&fleet, &view).reason,
@@ -78,7 +78,7 @@ fn a_staged_node_is_taken_out_in_order() {
     granted(&view, Value::Absent);
     // A claim of an earlier boot is spent.
     shadow(&mut view, |shadow| {
-        shadow.status.reboot_requested = Some("an earlier boot")
+        shadow.status.reboot_requested = Some("an earlier boot");
     });
     granted(&view, Value::text("an earlier boot"));
 }
@@ -413,7 +413,7 @@ fn after_the_claim_only_the_node_counts() {
         (Problem::HostUnreachable, Reason::RebootOverdue("")),
     ] {
         let says = |status: &mut StatusFacts<'_>| {
-            (status.problem, status.message) = (Some(problem), Some("m"))
+            (status.problem, status.message) = (Some(problem), Some("m"));
         };
         let view = view.with_shadow(|shadow| says(&mut shadow.status));
         let of = |view| decide(&fleet(), view).reason.as_str();
@@ -437,14 +437,14 @@ fn after_the_claim_only_the_node_counts() {
     assert!(!rest.holds_changes() && !rest.evicted_owners.is_empty());
 
     node(&mut view, |node| {
-        (node.unschedulable, node.tainted, node.marker) = (false, false, Some(&rest))
+        (node.unschedulable, node.tainted, node.marker) = (false, false, Some(&rest));
     });
     assert_eq!(
         decide(&fleet(), &view).reason,
         Reason::AgentSilent(Silence::NoReport)
     );
     shadow(&mut view, |shadow| {
-        shadow.status.current_state = Some(RebootedIntoUpdate)
+        shadow.status.current_state = Some(RebootedIntoUpdate);
     });
     assert_eq!(next_state(&decide(&fleet(), &view)), Some(MonitoringUpdate));
 }
@@ -468,7 +468,7 @@ fn upstreams_shadows_in_mid_update_are_adopted() {
     assert_eq!(sets(write(&decision), Field::Marker), None);
     // When it is drained then, the cordon is still ours to undo.
     shadow(&mut view, |it| {
-        (it.spec.attempt, it.spec.baseline_boot_id) = (Some(1), Some(FIRST_BOOT))
+        (it.spec.attempt, it.spec.baseline_boot_id) = (Some(1), Some(FIRST_BOOT));
     });
     let draining = marker_of(&decide(&fleet(), &view));
     assert!(draining.drain_started_at.is_some() && draining.cordoned_at == adopted.cordoned_at);
@@ -530,7 +530,7 @@ fn upstreams_cordon_stays_where_the_label_is_gone() {
             "{state:?}"
         );
         shadow(&mut view, |it| {
-            (it.spec.attempt, it.spec.baseline_boot_id) = (Some(1), Some(FIRST_BOOT))
+            (it.spec.attempt, it.spec.baseline_boot_id) = (Some(1), Some(FIRST_BOOT));
         });
         let decision = decide(&fleet(), &view);
         assert_eq!(

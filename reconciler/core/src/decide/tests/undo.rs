@@ -101,7 +101,7 @@ fn past_retry_goes_with_the_next_change_of_the_node() {
         let view = idle()
             .with_node(|node| (node.retry, node.marker) = (retry, marker))
             .with_shadow(|shadow| {
-                (shadow.spec.attempt, shadow.spec.failures) = (Some(3), failures)
+                (shadow.spec.attempt, shadow.spec.failures) = (Some(3), failures);
             });
         let decision = decide(&without_slots(), &view);
         let write = if let Some(Effect::Write(write)) = &decision.effect {

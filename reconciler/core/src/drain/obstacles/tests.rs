@@ -53,12 +53,12 @@ fn what_can_never_be_evicted_is_named() {
     let two = || vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)];
     let everything = || {
         but("everything", "cart", (2, 2), &|it| {
-            it.selector = Some(Selector::default())
+            it.selector = Some(Selector::default());
         })
     };
     let nothing = || but("nothing", "cart", (2, 2), &|it| it.selector = None);
     let mut huge = but("huge", "mail", (9, 1), &|it| {
-        it.requirements = REQUIREMENTS_MAX
+        it.requirements = REQUIREMENTS_MAX;
     });
     huge.insert(0, over("a", "mail", 9, 1));
     let unread = |namespace| {

@@ -57,7 +57,7 @@ fn what_was_evicted_is_missing_until_seen() {
         ("nobody wants to wait", missing, not_at_all(), Evicted::Back),
     ] {
         seen(since, found, NOW, &policy, |seen| {
-            assert_eq!(seen.evicted, expected, "{what}")
+            assert_eq!(seen.evicted, expected, "{what}");
         });
     }
 }
