@@ -37,7 +37,7 @@ pub const TIME_MAX: usize = 64;
 /// Longest name of a pool. Each slot in the ledger names one.
 pub const POOL_NAME_MAX: usize = 63;
 /// Most pools that a pool comes after.
-pub const AFTER_MAX: usize = 8;
+pub const DEPENDS_ON_MAX: usize = 8;
 /// Most pools of which the ledger notes, for each version, whether they are done with it.
 pub const DONE_POOLS_MAX: usize = 16;
 /// Most gates of a pool.

@@ -1,7 +1,7 @@
 //! What decisions need of a shadow, borrowed and small: the same view for agent, reconciler and model.
 
 use crate::problem::Problem;
-use crate::shadow::{BottlerocketShadow, Failures, Staged, State};
+use crate::shadow::{BottlerocketShadow, LastFailure, Staged, State};
 
 /// A shadow as decisions see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub struct SpecFacts<'a> {
     pub attempt: Option<u64>,
     pub leader_term: Option<u64>,
     pub baseline_boot_id: Option<&'a str>,
-    pub reboot_from_boot_id: Option<&'a str>,
-    pub failures: Option<&'a Failures>,
+    pub reboot_granted_boot_id: Option<&'a str>,
+    pub last_failure: Option<&'a LastFailure>,
 }
 
 /// The status as decisions see it; see [`crate::BottlerocketShadowStatus`] for the fields.
@@ -43,7 +43,7 @@ pub struct StatusFacts<'a> {
     pub attempt: Option<u64>,
     pub boot_id: Option<&'a str>,
     pub staged: Option<&'a Staged>,
-    pub reboot_requested: Option<&'a str>,
+    pub reboot_claimed_boot_id: Option<&'a str>,
     pub problem: Option<Problem>,
     pub problem_since: Option<&'a str>,
     pub message: Option<&'a str>,
@@ -53,7 +53,7 @@ impl SpecFacts<'_> {
     /// Whether this number, which a person has written ([`crate::names::RETRY_ANNOTATION`]), ends the back-off after the last
     /// failure: it is of the attempt that failed, or of a later one that has not failed.
     pub fn is_retried(&self, retry: Option<u64>) -> bool {
-        self.failures
+        self.last_failure
             .is_some_and(|failures| retry >= Some(failures.attempt) && retry <= self.attempt)
     }
 }
@@ -80,8 +80,8 @@ impl<'a> ShadowFacts<'a> {
                 attempt: spec.attempt,
                 leader_term: spec.leader_term,
                 baseline_boot_id: spec.baseline_boot_id.as_deref(),
-                reboot_from_boot_id: spec.reboot_from_boot_id.as_deref(),
-                failures: spec.failures.as_ref(),
+                reboot_granted_boot_id: spec.reboot_granted_boot_id.as_deref(),
+                last_failure: spec.last_failure.as_ref(),
             },
             status: status.map_or_else(StatusFacts::default, |status| StatusFacts {
                 current_version: status.current_version.as_deref(),
@@ -92,7 +92,7 @@ impl<'a> ShadowFacts<'a> {
                 attempt: status.attempt,
                 boot_id: status.boot_id.as_deref(),
                 staged: status.staged.as_ref(),
-                reboot_requested: status.reboot_requested.as_deref(),
+                reboot_claimed_boot_id: status.reboot_claimed_boot_id.as_deref(),
                 problem: status.problem,
                 problem_since: status.problem_since.as_deref(),
                 message: status.message.as_deref(),
@@ -113,8 +113,8 @@ impl<'a> ShadowFacts<'a> {
 
     /// Has the agent claimed the reboot that is granted?
     pub fn is_claimed(&self) -> bool {
-        self.spec.reboot_from_boot_id.is_some()
-            && self.spec.reboot_from_boot_id == self.status.reboot_requested
+        self.spec.reboot_granted_boot_id.is_some()
+            && self.spec.reboot_granted_boot_id == self.status.reboot_claimed_boot_id
     }
 
     /// The version to update to, if there is one.

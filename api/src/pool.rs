@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::schema;
 pub use crate::schema::FIVE_FIELDS;
 pub use rules::{
-    After, Drain, Freeze, Gate, GateType, NodeRequirement, NodeSelector, Operator, PrometheusGate,
-    Soak, Topology, TopologyMode, Versions, Window,
+    DependsOn, Drain, Freeze, Gate, GateType, NodeRequirement, NodeSelector, Operator,
+    PrometheusGate, Topology, TopologyMode, Verify, Versions, Window,
 };
 pub use status::{BottlerocketPoolStatus, NextWindow, PoolCounts, VersionCount};
 
@@ -28,8 +28,8 @@ pub use status::{BottlerocketPoolStatus, NextWindow, PoolCounts, VersionCount};
     validation = Rule::new("self.metadata.name.size() <= 63").message("the name of a pool has at most 63 characters"),
     validation = Rule::new("self.metadata.name != 'default'")
         .message("the pool default is that of the reconciler's settings: choose another name"),
-    validation = Rule::new("!has(self.spec.after) || self.spec.after.all(it, it.pool != self.metadata.name)")
-        .message("a pool does not come after itself: name another pool in spec.after"),
+    validation = Rule::new("!has(self.spec.dependsOn) || self.spec.dependsOn.all(it, it.pool != self.metadata.name)")
+        .message("a pool does not depend on itself: name another pool in spec.dependsOn"),
     status = "BottlerocketPoolStatus",
     derive = "PartialEq",
     doc = "A part of the fleet: which nodes it selects, and how and when they are updated.",
@@ -84,15 +84,15 @@ pub struct BottlerocketPoolSpec {
     pub versions: Option<Versions>,
     /// Pools that must be done with a version before this one begins with it. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = crate::crds::AFTER_MAX))]
+    #[schemars(length(max = crate::crds::DEPENDS_ON_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["pool".into()]))]
-    pub after: Vec<After>,
+    pub depends_on: Vec<DependsOn>,
     /// How nodes are drained before their reboot.
     #[serde(default)]
     pub drain: Drain,
     /// How long a node is watched after its update.
     #[serde(default)]
-    pub soak: Soak,
+    pub verify: Verify,
     /// Queries that hold updates back unless all is well. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::GATES_MAX))]

@@ -117,10 +117,10 @@ pub struct BottlerocketShadowSpec {
     /// The grant: the node was drained in this boot, so the agent may reboot it from this boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BootId")]
-    pub reboot_from_boot_id: Option<String>,
+    pub reboot_granted_boot_id: Option<String>,
     /// Failed attempts since the last success, for the back-off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failures: Option<Failures>,
+    pub last_failure: Option<LastFailure>,
 }
 
 impl Readable for BottlerocketShadow {
@@ -149,7 +149,7 @@ impl Readable for BottlerocketShadow {
 
 /// Failed attempts since the last success.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Failures {
+pub struct LastFailure {
     /// How many.
     #[schemars(with = "Counter")]
     pub count: u64,
@@ -205,7 +205,7 @@ pub struct BottlerocketShadowStatus {
     /// The claim: the agent is about to reboot, or has rebooted, from this boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BootId")]
-    pub reboot_requested: Option<String>,
+    pub reboot_claimed_boot_id: Option<String>,
     /// What is wrong, in one word, for decisions; `message` has the sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,

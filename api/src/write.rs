@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::fleet::{Slot, VersionRecord};
 use crate::problem::Problem;
-use crate::shadow::{Failures, Staged};
+use crate::shadow::{LastFailure, Staged};
 use crate::{Marker, State};
 
 mod field;
@@ -87,7 +87,7 @@ pub enum Value<'a> {
     /// What an agent staged.
     Staged(Staged),
     /// Failures since the last success.
-    Failures(Failures),
+    LastFailure(LastFailure),
     /// A marker.
     Marker(Cow<'a, Marker>),
     /// One slot.
@@ -138,7 +138,7 @@ impl<'a> Value<'a> {
             Self::State(state) => json!(state),
             Self::Problem(problem) => json!(problem),
             Self::Staged(staged) => json!(staged),
-            Self::Failures(failures) => json!(failures),
+            Self::LastFailure(failures) => json!(failures),
             Self::Marker(marker) => json!(marker.render()),
             Self::Slot(slot) => json!(slot),
             Self::Slots(slots) => json!(slots),

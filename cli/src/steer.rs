@@ -121,11 +121,11 @@ pub(crate) fn backs_off(shadow: &BottlerocketShadow) -> bool {
 /// Has the reboot of an update begun on the host, and not ended? Then no pause stops it any more.
 pub(crate) fn reboots(shadow: &BottlerocketShadow) -> bool {
     let status = shadow.status.as_ref();
-    let claimed = status.and_then(|status| status.reboot_requested.as_deref());
+    let claimed = status.and_then(|status| status.reboot_claimed_boot_id.as_deref());
     let boot = status.and_then(|status| status.boot_id.as_deref());
     shadow.spec.state == State::RebootedIntoUpdate
         && claimed.is_some()
-        && claimed == shadow.spec.reboot_from_boot_id.as_deref()
+        && claimed == shadow.spec.reboot_granted_boot_id.as_deref()
         && boot == claimed
 }
 
@@ -198,7 +198,7 @@ pub(crate) fn retry(
     let attempt = match shadow {
         None => Err("it has no shadow that can be read"),
         Some(shadow) if shadow.spec.state != State::Idle => Err("it is being updated"),
-        Some(shadow) if shadow.spec.failures.is_none() && !backs_off(shadow) => {
+        Some(shadow) if shadow.spec.last_failure.is_none() && !backs_off(shadow) => {
             Err("no attempt has failed since its last success")
         }
         Some(shadow) => shadow.spec.attempt.ok_or("it has made no attempt"),

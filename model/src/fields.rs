@@ -81,7 +81,7 @@ impl Fields for Shadow {
             Field::SpecAttempt => number(self.attempt),
             Field::SpecLeaderTerm => number(self.term),
             Field::SpecBaselineBootId => name_of(&BOOTS, self.baseline),
-            Field::SpecRebootFromBootId => name_of(&BOOTS, self.grant),
+            Field::SpecRebootGrantedBootId => name_of(&BOOTS, self.grant),
             Field::CurrentVersion => name_of(&VERSIONS, self.current_version),
             Field::TargetVersion => name_of(&VERSIONS, self.target_version),
             Field::CurrentState => Value::state_or_absent(self.current_state),
@@ -90,12 +90,12 @@ impl Fields for Shadow {
             Field::StatusStaged => said_staged(self.staged)
                 .cloned()
                 .map_or(Value::Absent, Value::Staged),
-            Field::StatusRebootRequested => name_of(&BOOTS, self.claim),
+            Field::StatusRebootClaimedBootId => name_of(&BOOTS, self.claim),
             Field::StatusProblem => Value::problem_or_absent(self.problem),
             Field::StatusMessage => Value::text_or_absent(self.message),
             // Left out of the model.
             Field::SpecTransitionTimestamp
-            | Field::SpecFailures
+            | Field::SpecLastFailure
             | Field::CrashCount
             | Field::FailureTimestamp
             | Field::StatusProblemSince => Value::Absent,
@@ -110,9 +110,9 @@ impl Fields for Shadow {
             Field::SpecAttempt => self.attempt = to_number(value),
             Field::SpecLeaderTerm => self.term = to_number(value),
             Field::SpecBaselineBootId => self.baseline = index_in(&BOOTS, value),
-            Field::SpecRebootFromBootId => self.grant = index_in(&BOOTS, value),
-            Field::SpecFailures => {
-                let Value::Failures(failures) = value else {
+            Field::SpecRebootGrantedBootId => self.grant = index_in(&BOOTS, value),
+            Field::SpecLastFailure => {
+                let Value::LastFailure(failures) = value else {
                     return self.failures = None;
                 };
                 self.failures = Some(Failed {
@@ -134,7 +134,7 @@ impl Fields for Shadow {
                     None
                 };
             }
-            Field::StatusRebootRequested => self.claim = index_in(&BOOTS, value),
+            Field::StatusRebootClaimedBootId => self.claim = index_in(&BOOTS, value),
             Field::StatusProblem => {
                 self.problem = if let Value::Problem(problem) = value {
                     Some(*problem)

@@ -183,5 +183,5 @@ fn claims(write: &Write<'_>) -> bool {
     write
         .sets
         .iter()
-        .any(|(field, value)| *field == Field::StatusRebootRequested && *value != Value::Absent)
+        .any(|(field, value)| *field == Field::StatusRebootClaimedBootId && *value != Value::Absent)
 }

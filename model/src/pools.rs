@@ -66,7 +66,7 @@ pub(crate) fn default_facts(config: &Config, pools: Pools) -> &'static PoolFacts
 
 /// The rules of the second pool, where it comes after the first.
 static AFTER: LazyLock<Option<Rules>> = LazyLock::new(|| {
-    let spec = serde_json::json!({"nodeSelector": {}, "after": [{"pool": POOLS[0]}]});
+    let spec = serde_json::json!({"nodeSelector": {}, "dependsOn": [{"pool": POOLS[0]}]});
     Rules::of(&serde_json::from_value(spec).ok()?).ok()
 });
 

@@ -1,7 +1,7 @@
 //! What the reconcilers do.
 
 use brupop_api::fleet::BottlerocketFleetStatus;
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use brupop_api::{Field, Object, State, Value, Write};
 use brupop_apply::{Fields, NotApplied, apply};
 use brupop_core::decide::{self, Abort, Effect, Milestone};
@@ -172,13 +172,13 @@ impl World {
             Some(Effect::Write(mut write)) => {
                 let closed = decision.milestone == Some(Milestone::Aborted(Abort::PoolClosed));
                 if config.without == Some(Safeguard::NoFailure) && closed {
-                    let failures = Failures {
+                    let failures = LastFailure {
                         count: 1,
-                        ..Failures::default()
+                        ..LastFailure::default()
                     };
                     write
                         .sets
-                        .push((Field::SpecFailures, Value::Failures(failures)));
+                        .push((Field::SpecLastFailure, Value::LastFailure(failures)));
                 }
                 self.write(config, write, saw);
             }
@@ -334,7 +334,7 @@ impl Config {
             Some(Safeguard::Generation) => field == Field::Generation && object != Object::Ledger,
             Some(Safeguard::Pause) => field == Field::Generation && object == Object::Ledger,
             Some(Safeguard::Slots) => field == Field::Slots,
-            Some(Safeguard::Claim) => field == Field::StatusRebootRequested,
+            Some(Safeguard::Claim) => field == Field::StatusRebootClaimedBootId,
             Some(Safeguard::Marker) => field == Field::Marker,
             _ => false,
         };

@@ -8,7 +8,7 @@ use std::thread::LocalKey;
 
 use brupop_api::Marker;
 use brupop_api::fleet::{AcknowledgedHalt, Done, Halt, NodeFailure, Slot, VersionRecord};
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 
 use crate::ledger::{Held, Ledger, Record};
 use crate::objects::{Failed, Mark, NODES, NODES_MAX, POOLS, SHADOWS, TIMES, UIDS, VERSIONS};
@@ -149,9 +149,9 @@ pub(crate) fn versions(record: Option<Record>) -> &'static Versions {
     })
 }
 
-pub(crate) fn failures(failed: Failed) -> &'static Failures {
-    thread_local! { static FAILURES: Table<Failed, Failures> = Table::default(); }
-    once(&FAILURES, failed, || Failures {
+pub(crate) fn failures(failed: Failed) -> &'static LastFailure {
+    thread_local! { static FAILURES: Table<Failed, LastFailure> = Table::default(); }
+    once(&FAILURES, failed, || LastFailure {
         count: failed.count.into(),
         attempt: failed.attempt.into(),
         at: when(failed.at),

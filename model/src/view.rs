@@ -51,8 +51,8 @@ pub(crate) fn shadow(shadow: &Shadow) -> ShadowFacts<'static> {
             attempt: shadow.attempt.map(u64::from),
             leader_term: shadow.term.map(u64::from),
             baseline_boot_id: shadow.baseline.map(boot),
-            reboot_from_boot_id: shadow.grant.map(boot),
-            failures: shadow.failures.map(tables::failures),
+            reboot_granted_boot_id: shadow.grant.map(boot),
+            last_failure: shadow.failures.map(tables::failures),
         },
         status: StatusFacts {
             current_version: shadow.current_version.map(version),
@@ -63,7 +63,7 @@ pub(crate) fn shadow(shadow: &Shadow) -> ShadowFacts<'static> {
             attempt: shadow.status_attempt.map(u64::from),
             boot_id: shadow.boot.map(boot),
             staged: said_staged(shadow.staged),
-            reboot_requested: shadow.claim.map(boot),
+            reboot_claimed_boot_id: shadow.claim.map(boot),
             problem: shadow.problem,
             // The agent's clock stands still, so this is what it wrote.
             problem_since: shadow.problem.map(|_| TIMES[0]),
@@ -228,7 +228,7 @@ pub(crate) fn view(
             backing_off: attempt >= config.attempts,
             step_overdue: late == Some(Late::Step) || waits_in_vain,
             drain_overdue: late == Some(Late::Drain),
-            soak_over: true,
+            verified: true,
             not_ready_for_long: late == Some(Late::Step),
             trial_overdue: late.is_some() || waits_in_vain || place.silent,
             ..TimeFacts::default()

@@ -163,7 +163,7 @@ impl Settings {
         StepDurations {
             exclusion: duration(self.exclude_from_lb_wait_time_in_sec),
             drain: duration(self.drain_deadline_seconds),
-            soak: duration(self.soak_seconds),
+            verify: duration(self.soak_seconds),
             workloads: duration(self.workloads_deadline_seconds),
         }
     }

@@ -37,7 +37,7 @@ pub fn manifest(more: &str) -> String {
     let pool = |name: &str, more: &str| {
         format!(
             "apiVersion: {}\nkind: BottlerocketPool\nmetadata:\n  name: {name}\nspec:\n  \
-             nodeSelector: {{matchLabels: {{tier: {name}}}}}\n  soak: {{readyFor: 0s}}\n{more}",
+             nodeSelector: {{matchLabels: {{tier: {name}}}}}\n  verify: {{readyFor: 0s}}\n{more}",
             BottlerocketPool::api_version(&())
         )
     };
@@ -45,7 +45,9 @@ pub fn manifest(more: &str) -> String {
         pool("canary", ""),
         pool(
             "web",
-            &format!("  maxUnavailable: {WEB_AT_ONCE}\n  after:\n  - {{pool: canary, soak: 5s}}\n"),
+            &format!(
+                "  maxUnavailable: {WEB_AT_ONCE}\n  dependsOn:\n  - {{pool: canary, soak: 5s}}\n"
+            ),
         ),
         pool(
             "db",

@@ -107,7 +107,7 @@ fn shadow(odd: &Odd) -> BottlerocketShadow {
         version: owned(Some("1.20.0")),
         leader_term: Some(4),
         baseline_boot_id: owned(baseline),
-        reboot_from_boot_id: owned(grant),
+        reboot_granted_boot_id: owned(grant),
         ..BottlerocketShadowSpec::default()
     };
     let mut shadow = BottlerocketShadow::new(NAME, spec);
@@ -118,7 +118,7 @@ fn shadow(odd: &Odd) -> BottlerocketShadow {
         current_state: reached,
         attempt: echoed,
         boot_id: owned(boot),
-        reboot_requested: owned(claim),
+        reboot_claimed_boot_id: owned(claim),
         ..BottlerocketShadowStatus::default()
     });
     shadow
@@ -162,7 +162,7 @@ fn view<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a Marker
         },
         time: TimeFacts {
             exclusion_over: true,
-            soak_over: true,
+            verified: true,
             backing_off,
             step_overdue,
             drain_overdue,
@@ -255,10 +255,9 @@ fn the_reconcilers_shadow_writes_are_allowed() {
         );
         let mut tried = tried.borrow_mut();
         tried.writes += 1;
-        let granted = write
-            .sets
-            .iter()
-            .any(|(field, value)| *field == Field::SpecRebootFromBootId && *value != Value::Absent);
+        let granted = write.sets.iter().any(|(field, value)| {
+            *field == Field::SpecRebootGrantedBootId && *value != Value::Absent
+        });
         tried.grants += u32::from(granted);
         tried.beside_spent_claims += u32::from(granted && odd.status.3.is_some());
         Ok(())

@@ -218,7 +218,7 @@ impl HostSession {
     pub(super) fn on_report(&mut self, write: &Write<'_>, memory: &mut StepMemory) {
         for (field, value) in &write.sets {
             match (field, value) {
-                (Field::StatusRebootRequested, value) if *value != Value::Absent => {
+                (Field::StatusRebootClaimedBootId, value) if *value != Value::Absent => {
                     self.refusals.on_claim();
                 }
                 (Field::StatusStaged, Value::Absent) => {

@@ -104,7 +104,10 @@ async fn silence_after_staging_ends_the_attempt() {
             solo.grant();
         }
         let status = solo.until_at(1, State::ErrorReset).await;
-        assert_eq!((status.reboot_requested, solo.count("reboot")), (None, 0));
+        assert_eq!(
+            (status.reboot_claimed_boot_id, solo.count("reboot")),
+            (None, 0)
+        );
     }
 }
 

@@ -34,7 +34,10 @@ async fn an_inhibited_reboot_fails_quoting_the_host() {
         ));
         solo.grant();
         let status = solo.until_at(1, State::ErrorReset).await;
-        assert_eq!(status.reboot_requested, None, "the claim is taken back");
+        assert_eq!(
+            status.reboot_claimed_boot_id, None,
+            "the claim is taken back"
+        );
         let message = status.message.unwrap();
         assert!(
             message.starts_with("the host refuses to reboot: ")
@@ -44,7 +47,7 @@ async fn an_inhibited_reboot_fails_quoting_the_host() {
         assert!(solo.count("reboot") > 1, "it was tried more than once");
         assert_eq!(solo.place.host.boot_id(), boot);
         // Given up: what we activated is not booted by accident.
-        solo.spec(&json!({"state": "Idle", "reboot_from_boot_id": null}));
+        solo.spec(&json!({"state": "Idle", "reboot_granted_boot_id": null}));
         solo.until_at(1, State::Idle).await;
         assert_eq!(
             solo.actions().last().map(String::as_str),
@@ -66,7 +69,7 @@ async fn a_missing_reboot_is_repeated_in_this_boot() {
     assert!(began.elapsed() >= Duration::from_mins(2), "not in a flood");
     assert_eq!(solo.status().crash_count.unwrap_or(0), 0);
     assert_eq!(
-        solo.status().reboot_requested,
+        solo.status().reboot_claimed_boot_id,
         Some(solo.place.host.boot_id()),
         "it may come at any moment"
     );
@@ -110,7 +113,7 @@ async fn a_deactivated_image_withdraws_the_reboot_claim() {
         );
         let status = solo.until_at(1, State::ErrorReset).await;
         assert_eq!(
-            (status.message.as_deref(), status.reboot_requested),
+            (status.message.as_deref(), status.reboot_claimed_boot_id),
             (Some(told), None)
         );
         // What the host has accepted may come for a while.

@@ -181,7 +181,7 @@ async fn a_host_that_is_locked_after_a_failure_says_so() {
     assert_eq!(status.problem, Some(Problem::StepFailed));
     let failures =
         json!({"count": 1, "attempt": 1, "at": "2026-11-21T04:00:00Z", "reason": "StepFailed"});
-    solo.spec(&json!({"state": "Idle", "failures": failures}));
+    solo.spec(&json!({"state": "Idle", "last_failure": failures}));
     solo.until_at(1, State::Idle).await;
     let lock = Version::parse(&solo.place.host.version()).ok();
     solo.faults(Faults::choice(Choice {

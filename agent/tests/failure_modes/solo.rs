@@ -169,13 +169,13 @@ impl Solo {
     pub fn stage(&self, attempt: u64) {
         self.spec(&json!({
             "state": "StagedAndPerformedUpdate", "version": NEW, "attempt": attempt,
-            "baseline_boot_id": self.place.host.boot_id(), "reboot_from_boot_id": null,
+            "baseline_boot_id": self.place.host.boot_id(), "reboot_granted_boot_id": null,
         }));
     }
 
     /// Grants the reboot of the boot that the host is in.
     pub fn grant(&self) {
-        self.spec(&json!({"state": "RebootedIntoUpdate", "reboot_from_boot_id": self.place.host.boot_id()}));
+        self.spec(&json!({"state": "RebootedIntoUpdate", "reboot_granted_boot_id": self.place.host.boot_id()}));
     }
 
     pub fn status(&self) -> BottlerocketShadowStatus {

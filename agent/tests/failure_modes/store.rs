@@ -108,7 +108,7 @@ impl Store {
 /// What the API server would say to texts that the schema refuses.
 fn within_the_schema(status: &BottlerocketShadowStatus) -> Result<(), String> {
     let message = status.message.as_deref().unwrap_or_default();
-    let boot_ids = [&status.boot_id, &status.reboot_requested];
+    let boot_ids = [&status.boot_id, &status.reboot_claimed_boot_id];
     let sound = message.len() <= MESSAGE_MAX && is_printable(message);
     if sound
         && boot_ids

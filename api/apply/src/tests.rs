@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::slice;
 
 use brupop_api::fleet::{Slot, VersionRecord};
-use brupop_api::shadow::{Failures, Staged};
+use brupop_api::shadow::{LastFailure, Staged};
 use brupop_api::{
     BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, BottlerocketShadowSpec, Marker,
     Object, Problem, State, names,
@@ -64,9 +64,9 @@ fn records(field: Field<'static>) -> Row {
 
 fn spec_rows() -> Vec<Row> {
     let failures = |count| {
-        Value::Failures(Failures {
+        Value::LastFailure(LastFailure {
             count,
-            ..Failures::default()
+            ..LastFailure::default()
         })
     };
     vec![
@@ -76,8 +76,8 @@ fn spec_rows() -> Vec<Row> {
         numbers(Field::SpecAttempt),
         numbers(Field::SpecLeaderTerm),
         texts(Field::SpecBaselineBootId),
-        texts(Field::SpecRebootFromBootId),
-        (Field::SpecFailures, failures(1), failures(2)),
+        texts(Field::SpecRebootGrantedBootId),
+        (Field::SpecLastFailure, failures(1), failures(2)),
     ]
 }
 
@@ -97,7 +97,7 @@ fn status_rows() -> Vec<Row> {
         numbers(Field::StatusAttempt),
         texts(Field::StatusBootId),
         (Field::StatusStaged, staged(true), staged(false)),
-        texts(Field::StatusRebootRequested),
+        texts(Field::StatusRebootClaimedBootId),
         (
             Field::StatusProblem,
             Value::Problem(Problem::StepFailed),

@@ -77,7 +77,7 @@ pub struct VersionRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Time>")]
     pub acknowledged_at: Option<String>,
-    /// Pools that others come after (`spec.after`), once they have been done with this version.
+    /// Pools that others depend on (`spec.dependsOn`), once they have been done with this version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend(
         "maxProperties" = crate::crds::DONE_POOLS_MAX,

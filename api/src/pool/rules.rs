@@ -150,7 +150,7 @@ impl Default for Drain {
 /// How long a node is watched after its update, before it gives back its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Soak {
+pub struct Verify {
     /// How long node and agent must be Ready without interruption; at most a week. Default: 1m.
     #[schemars(with = "Duration")]
     pub ready_for: String,
@@ -160,7 +160,7 @@ pub struct Soak {
     pub workloads_timeout: String,
 }
 
-impl Default for Soak {
+impl Default for Verify {
     fn default() -> Self {
         Self {
             ready_for: "1m".to_owned(),
@@ -240,7 +240,7 @@ impl Default for Versions {
 
 /// A pool that goes first. It is done with a version once a node of it runs the version and none still wants it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct After {
+pub struct DependsOn {
     /// Name of the pool. A pool that does not exist is never done.
     #[schemars(with = "PoolName")]
     pub pool: String,

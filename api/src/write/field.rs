@@ -21,8 +21,8 @@ pub enum Field<'a> {
     SpecLeaderTerm,
     SpecBaselineBootId,
     /// The grant.
-    SpecRebootFromBootId,
-    SpecFailures,
+    SpecRebootGrantedBootId,
+    SpecLastFailure,
     CurrentVersion,
     TargetVersion,
     CurrentState,
@@ -32,7 +32,7 @@ pub enum Field<'a> {
     StatusBootId,
     StatusStaged,
     /// The claim.
-    StatusRebootRequested,
+    StatusRebootClaimedBootId,
     StatusProblem,
     StatusProblemSince,
     StatusMessage,
@@ -87,7 +87,7 @@ pub(super) enum Kind {
     State,
     Problem,
     Staged,
-    Failures,
+    LastFailure,
     Marker,
     Slot,
     Slots,
@@ -131,7 +131,7 @@ impl<'a> Field<'a> {
         Field::StatusAttempt,
         Field::StatusBootId,
         Field::StatusStaged,
-        Field::StatusRebootRequested,
+        Field::StatusRebootClaimedBootId,
         Field::StatusProblem,
         Field::StatusProblemSince,
         Field::StatusMessage,
@@ -164,8 +164,10 @@ impl<'a> Field<'a> {
             Self::SpecAttempt => at(Part::Spec, Kind::Number, "/spec/attempt"),
             Self::SpecLeaderTerm => at(Part::Spec, Kind::Number, "/spec/leader_term"),
             Self::SpecBaselineBootId => at(Part::Spec, Kind::Text, "/spec/baseline_boot_id"),
-            Self::SpecRebootFromBootId => at(Part::Spec, Kind::Text, "/spec/reboot_from_boot_id"),
-            Self::SpecFailures => at(Part::Spec, Kind::Failures, "/spec/failures"),
+            Self::SpecRebootGrantedBootId => {
+                at(Part::Spec, Kind::Text, "/spec/reboot_granted_boot_id")
+            }
+            Self::SpecLastFailure => at(Part::Spec, Kind::LastFailure, "/spec/last_failure"),
             Self::CurrentVersion => at(Part::Status, Kind::Text, "/status/current_version"),
             Self::TargetVersion => at(Part::Status, Kind::Text, "/status/target_version"),
             Self::CurrentState => at(Part::Status, Kind::State, "/status/current_state"),
@@ -178,7 +180,9 @@ impl<'a> Field<'a> {
             Self::StatusAttempt => at(Part::Status, Kind::Number, "/status/attempt"),
             Self::StatusBootId => at(Part::Status, Kind::Text, "/status/boot_id"),
             Self::StatusStaged => at(Part::Status, Kind::Staged, "/status/staged"),
-            Self::StatusRebootRequested => at(Part::Status, Kind::Text, "/status/reboot_requested"),
+            Self::StatusRebootClaimedBootId => {
+                at(Part::Status, Kind::Text, "/status/reboot_claimed_boot_id")
+            }
             Self::StatusProblem => at(Part::Status, Kind::Problem, "/status/problem"),
             Self::StatusProblemSince => at(Part::Status, Kind::Text, "/status/problem_since"),
             Self::StatusMessage => at(Part::Status, Kind::Text, "/status/message"),
@@ -229,7 +233,7 @@ impl<'a> Field<'a> {
             Kind::State => Value::State(parsed(found)?),
             Kind::Problem => Value::Problem(parsed(found)?),
             Kind::Staged => Value::Staged(parsed(found)?),
-            Kind::Failures => Value::Failures(parsed(found)?),
+            Kind::LastFailure => Value::LastFailure(parsed(found)?),
             Kind::Slot => Value::Slot(parsed(found)?),
             Kind::Slots => Value::Slots(Cow::Owned(parsed(found)?)),
             Kind::Record => Value::VersionRecord(parsed(found)?),

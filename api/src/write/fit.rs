@@ -80,7 +80,7 @@ impl Field<'_> {
             | (Kind::State, Value::State(_))
             | (Kind::Problem, Value::Problem(_))
             | (Kind::Staged, Value::Staged(_))
-            | (Kind::Failures, Value::Failures(_))
+            | (Kind::LastFailure, Value::LastFailure(_))
             | (Kind::Marker, Value::Marker(_))
             | (Kind::Slot, Value::Slot(_))
             | (Kind::Slots, Value::Slots(_))

@@ -117,7 +117,7 @@ pub fn with_pools(mut cluster: Cluster, count: usize) -> Cluster {
             "spec": {"nodeSelector": {"matchLabels": {"pool": number.to_string()}}, "maxUnavailable": "20%",
                 "windows": [{"schedule": "0 2 * * *", "duration": "4h", "timeZone": "Europe/Berlin"}],
                 "freezes": [{"name": "holidays", "start": "2026-12-20T00:00:00Z", "end": "2027-01-07T00:00:00Z"}],
-                "versions": {"atLeast": "1.19.0"}, "after": after},
+                "versions": {"atLeast": "1.19.0"}, "dependsOn": after},
         }))
         .expect("a pool");
         pool

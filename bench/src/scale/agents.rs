@@ -50,13 +50,13 @@ async fn follow(
     }
     let mut report = json!({"current_state": spec.state, "attempt": spec.attempt});
     match spec.state {
-        State::Idle => report["reboot_requested"] = Value::Null,
+        State::Idle => report["reboot_claimed_boot_id"] = Value::Null,
         State::RebootedIntoUpdate => {
-            let granted = spec.reboot_from_boot_id.as_deref();
+            let granted = spec.reboot_granted_boot_id.as_deref();
             if granted.is_none() || granted != status.boot_id.as_deref() {
                 return Ok(());
             }
-            let claim = json!({"status": {"reboot_requested": granted}});
+            let claim = json!({"status": {"reboot_claimed_boot_id": granted}});
             patch(shadows, &shadow.name_any(), &claim).await?;
             let (boot_id, version) = (new_boot_id()?, spec.version.clone().unwrap_or_default());
             let image = format!("Bottlerocket OS {version} (aws-k8s-1.29)");

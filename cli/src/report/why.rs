@@ -104,7 +104,7 @@ fn of_shadow(node: &str, namespace: &str, shadow: &BottlerocketShadow) -> Why {
     let status = shadow.status.clone().unwrap_or_default();
     let said = progressing(shadow);
     let silent = "the reconciler has said nothing about this node yet: see whether one leads";
-    let failure = shadow.spec.failures.as_ref();
+    let failure = shadow.spec.last_failure.as_ref();
     let named = Named {
         node,
         pool: pool_of(shadow),

@@ -46,8 +46,8 @@ fn paused(node: &WatchedNode) -> PlannedChange {
 #[test]
 fn a_pause_during_the_reboot_comes_too_late() {
     let shadow = |state: &str, granted: &str, claimed: Option<&str>, boot: &str| {
-        let spec = json!({"state": state, "reboot_from_boot_id": granted});
-        let status = json!({"reboot_requested": claimed, "boot_id": boot});
+        let spec = json!({"state": state, "reboot_granted_boot_id": granted});
+        let status = json!({"reboot_claimed_boot_id": claimed, "boot_id": boot});
         item("node-0", json!({"spec": spec, "status": status}))
             .body
             .unwrap()
@@ -154,7 +154,7 @@ fn retry_names_the_attempt_that_failed() {
     let failed = |state: &str| {
         item(
             "node-0",
-            json!({"spec": {"state": state, "attempt": 5, "failures": failures}}),
+            json!({"spec": {"state": state, "attempt": 5, "last_failure": failures}}),
         )
         .body
         .unwrap()

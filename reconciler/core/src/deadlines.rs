@@ -36,7 +36,7 @@ const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
 pub const TRANSITION: &str = "state_transition_timestamp";
 /// The field of a marker that says since when its Node is excluded from load balancers, as [`Ahead`] names it.
 pub const EXCLUDED: &str = "excluded_at";
-const FAILED: &str = "failures.at";
+const FAILED: &str = "last_failure.at";
 const DRAIN_STARTED: &str = "drain_started_at";
 
 /// A node that is monitored may be Ready, or not, for this many spells in a row, each as long as one may last.
@@ -325,7 +325,7 @@ impl Clock<'_> {
             ready,
             ..
         } = *times;
-        let granted = shadow.spec.reboot_from_boot_id.is_some();
+        let granted = shadow.spec.reboot_granted_boot_id.is_some();
         let emptying = if granted {
             SignedDuration::ZERO
         } else {
@@ -349,16 +349,16 @@ impl Clock<'_> {
             gated,
             ..
         } = *times;
-        let watched = self.passed_or_unknown(transition, steps.soak);
-        let ready = all_ready.is_some_and(|since| self.is_older(since, steps.soak));
-        facts.soak_over = watched && ready;
+        let watched = self.passed_or_unknown(transition, steps.verify);
+        let ready = all_ready.is_some_and(|since| self.is_older(since, steps.verify));
+        facts.verified = watched && ready;
         let owners = marker.is_some_and(|marker| !marker.evicted_owners.is_empty());
         let workloads = if owners {
             steps.workloads
         } else {
             SignedDuration::ZERO
         };
-        let wait = steps.soak + durations.settle + workloads;
+        let wait = steps.verify + durations.settle + workloads;
         let spell_overdue = if let Some(since) = not_ready {
             self.is_older(since, durations.settle) && self.passed(transition, durations.settle)
         } else {
@@ -371,12 +371,12 @@ impl Clock<'_> {
         let too_many_spells = gated == Gated::No && self.passed(transition, wait * SPELLS);
         facts.step_overdue = spell_overdue || too_many_spells;
         facts.workloads_overdue =
-            facts.soak_over && self.passed_or_unknown(transition, steps.soak + workloads);
+            facts.verified && self.passed_or_unknown(transition, steps.verify + workloads);
     }
 
     /// Does the node wait because its last attempt failed, or ended without success not long ago?
     fn backing_off(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
-        if let Some(failures) = shadow.spec.failures
+        if let Some(failures) = shadow.spec.last_failure
             && !shadow.spec.is_retried(times.retry)
         {
             let wait = back_off(times.durations.back_off_base, failures, shadow.uid);
@@ -387,7 +387,7 @@ impl Clock<'_> {
         }
         let failed = shadow
             .spec
-            .failures
+            .last_failure
             .is_some_and(|failures| Some(failures.attempt) == shadow.spec.attempt);
         let succeeded = shadow.spec.version == shadow.status.current_version;
         shadow.spec.attempt.is_some()

@@ -102,7 +102,7 @@ pub fn ended_by(
         }
         // A host that rebooted by itself needed no grant, and nobody saw when it began.
         (Some(Effect::Write(_)), Reason::Monitoring(MonitorStep::InService), _)
-            if spec.reboot_from_boot_id.is_some() =>
+            if spec.reboot_granted_boot_id.is_some() =>
         {
             (Phase::Rebooting, transition()?, now)
         }
@@ -153,7 +153,7 @@ fn result(slot: &Slot, view: Option<&NodeView<'_>>) -> &'static str {
     };
     let failure = shadow
         .spec
-        .failures
+        .last_failure
         .filter(|failures| failures.attempt == slot.attempt);
     if let Some(failure) = failure {
         return Abort::of_word(&failure.reason).map_or(OTHER, |abort| abort.as_str());

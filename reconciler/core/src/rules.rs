@@ -27,7 +27,7 @@ pub struct Rules {
     /// How old versions must be.
     pub(crate) min_age: SignedDuration,
     /// The pools that go first, and for how long they must have been done.
-    pub(crate) after: Vec<(String, SignedDuration)>,
+    pub(crate) depends_on: Vec<(String, SignedDuration)>,
     topology: Topology,
     /// How long the steps may take that it decides on.
     pub durations: StepDurations,
@@ -40,7 +40,7 @@ pub struct Rules {
 impl Rules {
     /// What they take in memory beside themselves, roughly.
     pub(crate) fn weight(&self) -> usize {
-        let after = self.after.iter().map(|(pool, _)| pool);
+        let after = self.depends_on.iter().map(|(pool, _)| pool);
         let gates = self.gates.iter().flat_map(|PoolGate { name, query }| {
             [name, &query.source, &query.expression]
                 .into_iter()
@@ -182,7 +182,7 @@ pub struct StepDurations {
     /// For a drain.
     pub drain: SignedDuration,
     /// How long a node is watched after its update.
-    pub soak: SignedDuration,
+    pub verify: SignedDuration,
     /// For how long after that the node waits for evicted workloads; zero = they are not looked at.
     pub workloads: SignedDuration,
 }
@@ -192,7 +192,7 @@ impl Default for StepDurations {
         Self {
             exclusion: SignedDuration::ZERO,
             drain: SignedDuration::from_mins(15),
-            soak: SignedDuration::from_mins(1),
+            verify: SignedDuration::from_mins(1),
             workloads: SignedDuration::from_mins(15),
         }
     }

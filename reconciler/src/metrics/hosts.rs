@@ -42,7 +42,7 @@ pub(super) fn register(registry: &mut Registry, cluster: &Cluster) {
     };
     let failures = readable().filter(|shadow| !reached(shadow));
     let failures =
-        failures.filter_map(|shadow| Some(shadow.spec.failures.as_ref()?.reason.as_str()));
+        failures.filter_map(|shadow| Some(shadow.spec.last_failure.as_ref()?.reason.as_str()));
     registry.register(
         "brupop_nodes_failed",
         "Nodes whose last update failed and that do not run its version, by reason",

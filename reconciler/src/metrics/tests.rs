@@ -149,7 +149,7 @@ fn failures_are_counted_by_node_and_by_version() {
         ),
         ("d", json!(null)),
     ] {
-        cluster.entry(name).shadow = Some(shadow(json!({"spec": {"failures": failures}})));
+        cluster.entry(name).shadow = Some(shadow(json!({"spec": {"last_failure": failures}})));
     }
     let failure = |node| json!({"node": node, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"});
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": {

@@ -13,7 +13,7 @@ use super::pass::Pass;
 use crate::operation::Operation;
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::sentences::{
-    back_off_text, exclusion_text, given_up_text, soak_text, workloads_text,
+    back_off_text, exclusion_text, given_up_text, verify_text, workloads_text,
 };
 use brupop_core::deadlines::{EXCLUDED, TRANSITION};
 use brupop_core::decide::{
@@ -143,7 +143,7 @@ impl Reconciler {
             namespace: &self.api.namespace,
             failure: shadow
                 .spec
-                .failures
+                .last_failure
                 .as_ref()
                 .map(|failed| failed.reason.as_str()),
         });
@@ -300,7 +300,7 @@ impl Reconciler {
                 let (spec, base) = (&shadow.spec, self.policy.durations.back_off_base);
                 let uid = shadow.metadata.uid.as_deref()?;
                 let failed = |failures| back_off_text(failures, base, uid, &known.ahead, now);
-                spec.failures.as_ref().and_then(failed).or_else(|| {
+                spec.last_failure.as_ref().and_then(failed).or_else(|| {
                     // A leader that was not there reads it from the condition that an earlier one has written.
                     let told = || {
                         let told = told_progress(shadow).filter(|told| tells_why(&told.reason))?;
@@ -315,7 +315,7 @@ impl Reconciler {
                     )
                 })
             }
-            Reason::Monitoring(MonitorStep::InService) => soak_text(
+            Reason::Monitoring(MonitorStep::InService) => verify_text(
                 pass.observed.fleet.pool_of(view)?,
                 transition(cluster.shadow(name)?)?,
             ),

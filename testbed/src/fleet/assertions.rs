@@ -5,7 +5,7 @@ use brupop_api::Marker;
 use brupop_api::conditions::{Condition, PROGRESSING};
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, FLEET, GROUP, MARKER_ANNOTATION, shadow_name};
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt as _;
@@ -85,8 +85,13 @@ impl Fleet {
     }
 
     /// What its spec notes of a node's failures.
-    pub async fn failures(&self, node: &str) -> Result<Option<Failures>> {
-        Ok(self.shadows().get(&shadow_name(node)).await?.spec.failures)
+    pub async fn failures(&self, node: &str) -> Result<Option<LastFailure>> {
+        Ok(self
+            .shadows()
+            .get(&shadow_name(node))
+            .await?
+            .spec
+            .last_failure)
     }
 
     /// The agent's process on this node.

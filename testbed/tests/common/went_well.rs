@@ -43,7 +43,7 @@ pub async fn went_well(fleet: &Fleet, limit: usize) -> Result<()> {
             .and_then(|status| status.crash_count)
             .unwrap_or(0);
         ensure!(
-            crashes == 0 && shadow.spec.failures.is_none(),
+            crashes == 0 && shadow.spec.last_failure.is_none(),
             "{crashes} crashes: {:?}",
             shadow.spec
         );

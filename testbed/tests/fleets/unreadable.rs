@@ -94,7 +94,7 @@ async fn tenants_and_nodes_stop_nobody() -> Result<()> {
         "the odd node was rebooted"
     );
     let shadow = fleet.shadows().get("brs-node-1").await?;
-    let failure = shadow.spec.failures.map(|failures| failures.reason);
+    let failure = shadow.spec.last_failure.map(|failures| failures.reason);
     ensure!(
         failure.as_deref() == Some("NodeChangesDenied"),
         "{failure:?}"
@@ -128,7 +128,7 @@ async fn what_cannot_be_undone_is_told() -> Result<()> {
         .get(&shadow_name(&first))
         .await?
         .spec
-        .reboot_from_boot_id;
+        .reboot_granted_boot_id;
     // Nobody puts the node back into service before its kubelet has written this time.
     fleet.signal("reconciler", Signal::STOP);
     let nodes = Api::<Node>::all(fleet.client());

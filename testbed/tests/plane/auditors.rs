@@ -179,7 +179,7 @@ async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
         ensure!(message.contains(rule), "{message}");
         Ok(())
     };
-    let claim = json!({"reboot_requested": "b1"});
+    let claim = json!({"reboot_claimed_boot_id": "b1"});
     let lie = json!({"current_version": "6.6.6"});
     let by_hand = async || {
         let body = json!({"status": {"message": "by hand"}});

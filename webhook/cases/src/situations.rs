@@ -17,7 +17,7 @@ pub(crate) fn rebooting() -> Value {
 }
 
 pub(crate) fn granted() -> Value {
-    merged(&rebooting(), &json!({"reboot_from_boot_id": "b1"}))
+    merged(&rebooting(), &json!({"reboot_granted_boot_id": "b1"}))
 }
 
 pub(crate) fn monitoring() -> Value {
@@ -38,12 +38,12 @@ pub(crate) fn staged() -> Value {
 }
 
 pub(crate) fn claimed() -> Value {
-    merged(&staged(), &json!({"reboot_requested": "b1"}))
+    merged(&staged(), &json!({"reboot_claimed_boot_id": "b1"}))
 }
 
 /// The claim is spent: it is of an earlier boot.
 pub(crate) fn claimed_before() -> Value {
-    merged(&staged(), &json!({"reboot_requested": "b0"}))
+    merged(&staged(), &json!({"reboot_claimed_boot_id": "b0"}))
 }
 
 pub(crate) fn conditions(reason: &str) -> Value {

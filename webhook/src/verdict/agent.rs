@@ -192,13 +192,13 @@ fn claim(
     old: &BottlerocketShadowStatus,
     new: &BottlerocketShadowStatus,
 ) -> Result<(), Refusal> {
-    if new.reboot_requested == old.reboot_requested {
+    if new.reboot_claimed_boot_id == old.reboot_claimed_boot_id {
         return Ok(());
     }
-    let refuse = |allowed| Err(Rule::AgentClaim.refuse("status.reboot_requested", allowed));
-    let Some(claimed) = &new.reboot_requested else {
+    let refuse = |allowed| Err(Rule::AgentClaim.refuse("status.reboot_claimed_boot_id", allowed));
+    let Some(claimed) = &new.reboot_claimed_boot_id else {
         let failed = new.current_state == Some(State::ErrorReset);
-        let spent = new.boot_id.is_some() && new.boot_id != old.reboot_requested;
+        let spent = new.boot_id.is_some() && new.boot_id != old.reboot_claimed_boot_id;
         if failed || spent || spec.state != State::RebootedIntoUpdate {
             return Ok(());
         }
@@ -206,12 +206,12 @@ fn claim(
             "a claim is withdrawn together with ErrorReset, or from another boot".to_owned(),
         );
     };
-    match &spec.reboot_from_boot_id {
+    match &spec.reboot_granted_boot_id {
         _ if spec.state != State::RebootedIntoUpdate => refuse(
             "a reboot may be claimed while the spec asks for RebootedIntoUpdate only".to_owned(),
         ),
         None => {
-            refuse("no reboot is granted yet (spec.reboot_from_boot_id): wait for it".to_owned())
+            refuse("no reboot is granted yet (spec.reboot_granted_boot_id): wait for it".to_owned())
         }
         Some(granted) if granted != claimed => refuse(format!(
             "the reboot that is granted is that of boot {granted}"

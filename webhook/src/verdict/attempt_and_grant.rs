@@ -57,19 +57,19 @@ pub(super) fn grant(
     new: &BottlerocketShadowSpec,
     status: &BottlerocketShadowStatus,
 ) -> Result<(), Refusal> {
-    let before = old.and_then(|old| old.reboot_from_boot_id.as_ref());
-    if new.reboot_from_boot_id.is_none() || new.reboot_from_boot_id.as_ref() == before {
+    let before = old.and_then(|old| old.reboot_granted_boot_id.as_ref());
+    if new.reboot_granted_boot_id.is_none() || new.reboot_granted_boot_id.as_ref() == before {
         return Ok(());
     }
     let refuse =
-        |allowed: &str| Err(Rule::ReconcilerGrant.refuse("spec.reboot_from_boot_id", allowed));
+        |allowed: &str| Err(Rule::ReconcilerGrant.refuse("spec.reboot_granted_boot_id", allowed));
     if new.state != State::RebootedIntoUpdate || new.attempt.is_none() {
         return refuse("a reboot is granted together with RebootedIntoUpdate, for an attempt");
     }
-    let claimed = status.reboot_requested.as_ref();
-    if claimed.is_some() && (claimed == new.reboot_from_boot_id.as_ref() || claimed == before) {
+    let claimed = status.reboot_claimed_boot_id.as_ref();
+    if claimed.is_some() && (claimed == new.reboot_granted_boot_id.as_ref() || claimed == before) {
         return refuse(
-            "a reboot is claimed already (status.reboot_requested): wait until the claim is gone",
+            "a reboot is claimed already (status.reboot_claimed_boot_id): wait until the claim is gone",
         );
     }
     Ok(())

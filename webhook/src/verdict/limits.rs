@@ -91,8 +91,8 @@ fn texts(status: &BottlerocketShadowStatus) -> [Text<'_>; 9] {
             is_boot_id,
         ),
         (
-            "reboot_requested",
-            status.reboot_requested.as_deref(),
+            "reboot_claimed_boot_id",
+            status.reboot_claimed_boot_id.as_deref(),
             BOOT_ID_MAX,
             is_boot_id,
         ),

@@ -60,13 +60,13 @@ fn fields(rule: Rule) -> &'static [&'static str] {
         Rule::AgentOwnFields | Rule::ReconcilerMetadata => &["*"],
         Rule::AgentAttempt => &["status.attempt"],
         Rule::AgentTransition => &["status.current_state"],
-        Rule::AgentClaim => &["status.reboot_requested"],
+        Rule::AgentClaim => &["status.reboot_claimed_boot_id"],
         Rule::AgentManagedFields => &["metadata.managedFields"],
         Rule::AgentLimits => &["status.*"],
         Rule::ReconcilerCreate => &["metadata.ownerReferences", "spec.state"],
         Rule::ReconcilerTransition => &["spec.state"],
         Rule::ReconcilerAttempt => &["spec.attempt", "spec.version", "spec.baseline_boot_id"],
-        Rule::ReconcilerGrant => &["spec.reboot_from_boot_id"],
+        Rule::ReconcilerGrant => &["spec.reboot_granted_boot_id"],
         Rule::Unreadable => &["spec", "status"],
     }
 }

@@ -56,7 +56,7 @@ impl<'a> StepInput<'_, 'a> {
         report.state(State::Idle);
         report.staged(self.prefetched());
         report.claim(None);
-        if self.shadow.spec.failures.is_none() {
+        if self.shadow.spec.last_failure.is_none() {
             report.no_failures();
         }
         self.report_idle_problem(report);
@@ -90,8 +90,8 @@ impl<'a> StepInput<'_, 'a> {
         if self.shadow.reports(State::ErrorReset) {
             return NextAction::Wait;
         }
-        let claim = self.shadow.status.reboot_requested;
-        let granted = self.shadow.spec.reboot_from_boot_id;
+        let claim = self.shadow.status.reboot_claimed_boot_id;
+        let granted = self.shadow.spec.reboot_granted_boot_id;
         if claim.is_some_and(|claim| claim != self.host.boot_id && granted == Some(claim)) {
             report.failure(&self.fell_back());
             self.keep_cause(report);
@@ -265,10 +265,10 @@ impl<'a> StepInput<'_, 'a> {
         let spec = &self.shadow.spec;
         self.shadow
             .status
-            .reboot_requested
+            .reboot_claimed_boot_id
             .is_some_and(|claim| claim != self.host.boot_id)
             && spec
-                .failures
+                .last_failure
                 .is_some_and(|failures| Some(failures.attempt) == spec.attempt)
             && !self.runs_wanted()
             && !self.shadow.reports(State::ErrorReset)

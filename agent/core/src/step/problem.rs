@@ -64,6 +64,6 @@ impl StepInput<'_, '_> {
 
     /// Has nothing failed since the last success?
     fn failures_are_over(&self) -> bool {
-        self.shadow.spec.state == State::Idle && self.shadow.spec.failures.is_none()
+        self.shadow.spec.state == State::Idle && self.shadow.spec.last_failure.is_none()
     }
 }

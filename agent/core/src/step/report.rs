@@ -112,9 +112,9 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn claim(&mut self, boot_id: Option<&'a str>) {
-        let read = Value::text_or_absent(self.read().reboot_requested);
+        let read = Value::text_or_absent(self.read().reboot_claimed_boot_id);
         self.differ(
-            Field::StatusRebootRequested,
+            Field::StatusRebootClaimedBootId,
             &read,
             Value::text_or_absent(boot_id),
         );
@@ -206,8 +206,8 @@ impl<'a> Report<'a> {
                     Value::state_or_absent(shadow.status.current_state),
                 ),
                 (
-                    Field::StatusRebootRequested,
-                    Value::text_or_absent(shadow.status.reboot_requested),
+                    Field::StatusRebootClaimedBootId,
+                    Value::text_or_absent(shadow.status.reboot_claimed_boot_id),
                 ),
             ],
             sets: self.sets,

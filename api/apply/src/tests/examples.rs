@@ -15,14 +15,14 @@ fn each_field_has_its_place() {
     let spec = json!({
         "state": "MonitoringUpdate", "state_transition_timestamp": "SpecTransitionTimestamp",
         "version": "SpecVersion", "attempt": 11, "leader_term": 14, "baseline_boot_id": "SpecBaselineBootId",
-        "reboot_from_boot_id": "SpecRebootFromBootId",
-        "failures": {"count": 1, "attempt": 0, "at": "", "reason": ""},
+        "reboot_granted_boot_id": "SpecRebootGrantedBootId",
+        "last_failure": {"count": 1, "attempt": 0, "at": "", "reason": ""},
     });
     let status = json!({
         "current_version": "CurrentVersion", "target_version": "TargetVersion",
         "current_state": "MonitoringUpdate", "crash_count": 10,
         "state_transition_failure_timestamp": "FailureTimestamp", "attempt": 13, "boot_id": "StatusBootId",
-        "staged": {"version": "", "at": "", "prefetched": true}, "reboot_requested": "StatusRebootRequested",
+        "staged": {"version": "", "at": "", "prefetched": true}, "reboot_claimed_boot_id": "StatusRebootClaimedBootId",
         "problem": "StepFailed", "problem_since": "StatusProblemSince", "message": "StatusMessage",
     });
     let (slot, record) = (json!({"uid": "", "attempt": 1}), json!({"succeeded": 1}));

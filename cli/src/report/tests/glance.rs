@@ -59,8 +59,7 @@ fn a_fleet_in_mid_update() {
 fn a_terminal_shows_what_moves_first() {
     let of = |number: u8| format!("ip-10-0-12-{number}.eu-central-1.compute.internal");
     let waits = |number, reason, why| idle(&of(number), ["False", reason, why]);
-    let canary =
-        "the pool canary-eu-central-1a goes first (spec.after): it is not done with this version";
+    let canary = "the pool canary-eu-central-1a goes first (spec.dependsOn): it is not done with this version";
     let monitored = json!({"state": "MonitoringUpdate", "version": "1.20.0", "attempt": 1,
         "state_transition_timestamp": "2026-11-21T03:58:30Z"});
     let runs =

@@ -36,7 +36,7 @@ fn a_node_that_moves() {
 
 #[test]
 fn a_node_that_waits() {
-    let spec = json!({"state": "Idle", "failures": {"count": 2, "attempt": 3, "at": "2026-11-21T03:20:00Z", "reason": "FellBack"}});
+    let spec = json!({"state": "Idle", "last_failure": {"count": 2, "attempt": 3, "at": "2026-11-21T03:20:00Z", "reason": "FellBack"}});
     let status = json!({"current_state": "Idle", "current_version": "1.19.4", "target_version": "1.20.0",
         "problem": "RefreshFailed", "message": "the repository does not answer"});
     let waits = shadow(

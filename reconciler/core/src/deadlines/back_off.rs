@@ -1,6 +1,6 @@
 //! How long a node waits after failures.
 
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use jiff::SignedDuration;
 
 use crate::decide::Abort;
@@ -13,7 +13,7 @@ const DRAIN_FACTOR: i32 = 30;
 
 /// The wait after these failures: the base, doubled with each further failure, at most a day; after a drain that failed thirty
 /// times as long. The shadow's UID adds up to an eighth, so that nodes that failed together do not come back together.
-pub fn back_off(base: SignedDuration, failures: &Failures, uid: &str) -> SignedDuration {
+pub fn back_off(base: SignedDuration, failures: &LastFailure, uid: &str) -> SignedDuration {
     let doublings = u32::try_from(failures.count.saturating_sub(1)).unwrap_or(u32::MAX);
     let doubled = 1_i32
         .checked_shl(doublings)
@@ -41,10 +41,10 @@ mod tests {
     use super::*;
 
     fn wait(count: u64, reason: &str, uid: &str) -> SignedDuration {
-        let failures = Failures {
+        let failures = LastFailure {
             count,
             reason: reason.to_owned(),
-            ..Failures::default()
+            ..LastFailure::default()
         };
         back_off(SignedDuration::from_mins(2), &failures, uid)
     }

@@ -2,7 +2,7 @@
 //! so that no condition is written again for it.
 
 use brupop_api::names::DEFAULT_POOL;
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use jiff::{SignedDuration, Timestamp, Unit};
 
 use super::{FAILED, OTHER_TARGET_BACK_OFF, back_off};
@@ -12,7 +12,7 @@ use crate::times::Ahead;
 /// How the node failed, and until when it backs off, as a part of a sentence; `None` if it does so no more, or the time cannot
 /// be read.
 pub fn back_off_text(
-    failures: &Failures,
+    failures: &LastFailure,
     base: SignedDuration,
     uid: &str,
     ahead: &Ahead,
@@ -48,9 +48,9 @@ pub fn given_up_text(version: &str, why: Option<&str>, transition: Timestamp) ->
 
 /// Until when a node of this pool is monitored at least, which has been so since then, and by which setting, as a part of a
 /// sentence; `None` if the pool has no rules.
-pub fn soak_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
-    let until = until(since, pool.rules?.durations.soak)?;
-    let setting = setting(pool, "spec.soak.readyFor", "SOAK_SECONDS");
+pub fn verify_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
+    let until = until(since, pool.rules?.durations.verify)?;
+    let setting = setting(pool, "spec.verify.readyFor", "SOAK_SECONDS");
     Some(format!(
         "that ends at {until} at the earliest, and later if node or agent is not Ready meanwhile ({setting})"
     ))
@@ -60,10 +60,10 @@ pub fn soak_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
 /// as a part of a sentence; `None` if the pool has no rules.
 pub fn workloads_text(pool: &PoolFacts<'_>, since: Timestamp) -> Option<String> {
     let durations = pool.rules?.durations;
-    let until = until(since, durations.soak + durations.workloads)?;
+    let until = until(since, durations.verify + durations.workloads)?;
     let setting = setting(
         pool,
-        "spec.soak.workloadsTimeout",
+        "spec.verify.workloadsTimeout",
         "WORKLOADS_DEADLINE_SECONDS",
     );
     Some(format!(
@@ -117,9 +117,9 @@ mod tests {
         let soak = "that ends at 2026-11-21T04:01:00Z at the earliest";
         for (name, setting) in [
             (DEFAULT_POOL, "(SOAK_SECONDS)"),
-            ("web", "(spec.soak.readyFor of the pool web)"),
+            ("web", "(spec.verify.readyFor of the pool web)"),
         ] {
-            let text = text(name, soak_text);
+            let text = text(name, verify_text);
             assert!(text.starts_with(soak) && text.ends_with(setting), "{text}");
         }
         assert_eq!(
@@ -128,10 +128,10 @@ mod tests {
         );
         assert_eq!(
             text("web", workloads_text),
-            "it keeps its slot until 2026-11-21T04:16:00Z at the latest (spec.soak.workloadsTimeout of the pool web)"
+            "it keeps its slot until 2026-11-21T04:16:00Z at the latest (spec.verify.workloadsTimeout of the pool web)"
         );
         assert_eq!(
-            soak_text(&PoolFacts::DEFAULT, at("2026-11-21T04:00:00Z")),
+            verify_text(&PoolFacts::DEFAULT, at("2026-11-21T04:00:00Z")),
             None,
             "no rules"
         );
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_node_says_until_when_it_waits() {
-        let failures = |count| Failures {
+        let failures = |count| LastFailure {
             count,
             attempt: 7,
             at: "2026-11-21T04:00:00.250Z".into(),
@@ -148,7 +148,8 @@ mod tests {
         };
         let now = "2026-11-21T04:01:00Z".parse().unwrap();
         let base = SignedDuration::from_mins(2);
-        let text = |failures: &Failures, now| back_off_text(failures, base, "", Ahead::NONE, now);
+        let text =
+            |failures: &LastFailure, now| back_off_text(failures, base, "", Ahead::NONE, now);
         let event = |count| text(&failures(count), now);
         let once = "it failed once, the last time at 2026-11-21T04:00:00.250Z (FellBack), and waits until ";
         let once = event(1)
@@ -174,7 +175,7 @@ mod tests {
             given_up(Some("(NodePaused): a person paused this node")),
             format!("{paused}{end}")
         );
-        assert_eq!(text(&Failures::default(), now), None, "no time");
+        assert_eq!(text(&LastFailure::default(), now), None, "no time");
         assert_eq!(
             text(&failures(1), "2026-11-21T04:03:00Z".parse().unwrap()),
             None,

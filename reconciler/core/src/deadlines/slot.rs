@@ -23,7 +23,7 @@ impl Times<'_> {
             State::Idle | State::ErrorReset => settle,
             State::StagedAndPerformedUpdate => stage + steps.exclusion + steps.drain * 2,
             State::RebootedIntoUpdate => reboot + steps.exclusion + steps.drain,
-            State::MonitoringUpdate => (steps.soak + settle + steps.workloads) * SPELLS,
+            State::MonitoringUpdate => (steps.verify + settle + steps.workloads) * SPELLS,
         };
         step + settle
     }

@@ -21,7 +21,7 @@ pub(super) enum Boot {
 pub(super) fn boot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Boot {
     let from = shadow
         .spec
-        .reboot_from_boot_id
+        .reboot_granted_boot_id
         .or(shadow.spec.baseline_boot_id);
     match (from == Some(node.boot_id), node.version) {
         (true, _) => Boot::Same,
@@ -34,5 +34,5 @@ pub(super) fn boot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Boot {
 /// Whether the host has begun the reboot that we granted: its agent claimed it, or the Node names another boot.
 pub(super) fn has_begun_reboot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> bool {
     let in_another = |granted| granted != node.boot_id && !node.boot_id.is_empty();
-    shadow.is_claimed() || shadow.spec.reboot_from_boot_id.is_some_and(in_another)
+    shadow.is_claimed() || shadow.spec.reboot_granted_boot_id.is_some_and(in_another)
 }

@@ -1,6 +1,6 @@
 //! Emptying a node: out of load balancers, cordon, evict, and only then the grant.
 
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use brupop_api::{Field, Marker, Value};
 
 use super::{Abort, Case, Decision, DrainStep, Effect, Milestone, Reason, writes};
@@ -171,12 +171,13 @@ impl<'a> Case<'_, 'a> {
     /// too. Then other pods are left in peace.
     fn is_hopeless(self, marker: &Marker) -> bool {
         let Self { view, shadow, .. } = self;
-        let blocked_before = |failures: &Failures| failures.reason == Abort::DrainBlocked.as_str();
+        let blocked_before =
+            |failures: &LastFailure| failures.reason == Abort::DrainBlocked.as_str();
         marker.drained_at.is_none()
             && view.time.first_over
             && view.pods.first_left
             && view.pods.is_blocked
-            && shadow.spec.failures.is_some_and(blocked_before)
+            && shadow.spec.last_failure.is_some_and(blocked_before)
             && !view.is_retried()
     }
 

@@ -273,7 +273,7 @@ impl<'s, 'a> Candidates<'s, 'a> {
         } = self.views[index];
         let asked_for = node.is_some_and(|node| node.update_now);
         let failures = shadow
-            .and_then(|shadow| shadow.spec.failures)
+            .and_then(|shadow| shadow.spec.last_failure)
             .map_or(0, |failures| failures.count);
         // An agent could have each attempt given up by reporting a new target: it must not keep others from their turn.
         let wanted = shadow.and_then(|shadow| shadow.spec.version);

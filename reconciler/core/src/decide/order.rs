@@ -1,4 +1,4 @@
-//! Which pools go first with a version (`spec.after`), and when they are done with it.
+//! Which pools go first with a version (`spec.dependsOn`), and when they are done with it.
 //!
 //! The ledger notes since when a pool is done: one of its nodes runs the version, and none is left that wants it, or that runs
 //! an older one. If one is left again, or none runs it or a later one in service any more, it notes for how long the pool had
@@ -94,7 +94,7 @@ fn waits(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
     fleet
         .pool_of(view)
         .and_then(|pool| pool.rules)
-        .is_some_and(|rules| !rules.after.is_empty())
+        .is_some_and(|rules| !rules.depends_on.is_empty())
 }
 
 /// How a version serves in a pool.

@@ -1,5 +1,5 @@
 //! Why a node moves, or why not; and why updates are given up: stable words for conditions, metrics, alerts and
-//! `failures.reason`, each with a sentence for people that ends with what to do.
+//! `last_failure.reason`, each with a sentence for people that ends with what to do.
 
 use std::borrow::Cow;
 use std::fmt;

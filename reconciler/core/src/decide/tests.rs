@@ -34,7 +34,7 @@ mod world;
 mod zones;
 
 use brupop_api::fleet::{Slot, VersionRecord};
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use brupop_api::{Field, Marker, State, Value, Write};
 
 use super::{Decision, Effect};
@@ -74,9 +74,9 @@ fn marker_of(decision: &Decision<'_>) -> Marker {
 }
 
 /// The failures that a decision notes.
-fn failures_of(decision: &Decision<'_>) -> Option<Failures> {
-    match sets(write(decision), Field::SpecFailures) {
-        Some(Value::Failures(failures)) => Some(failures),
+fn failures_of(decision: &Decision<'_>) -> Option<LastFailure> {
+    match sets(write(decision), Field::SpecLastFailure) {
+        Some(Value::LastFailure(failures)) => Some(failures),
         _ => None,
     }
 }

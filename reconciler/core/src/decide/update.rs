@@ -73,7 +73,7 @@ impl<'a> Case<'_, 'a> {
             self.shadow.spec.state,
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate
         );
-        asks && self.shadow.spec.reboot_from_boot_id.is_none() && self.boot() == Boot::Same
+        asks && self.shadow.spec.reboot_granted_boot_id.is_none() && self.boot() == Boot::Same
     }
 
     /// Undoes our changes on a node whose shadow the API server lets nobody change, so that the update can be neither granted
@@ -282,7 +282,7 @@ impl<'a> Case<'_, 'a> {
             shadow,
             ..
         } = self;
-        if shadow.status.reboot_requested == Some(node.boot_id) {
+        if shadow.status.reboot_claimed_boot_id == Some(node.boot_id) {
             return self.await_return();
         }
         if let Some(undo) = self.back_without_shadow() {
@@ -295,7 +295,7 @@ impl<'a> Case<'_, 'a> {
         if let Some(why) = self.halted().filter(|_| !goes_back) {
             return self.abort(why);
         }
-        if shadow.spec.reboot_from_boot_id.is_none() {
+        if shadow.spec.reboot_granted_boot_id.is_none() {
             // Adopted, or the grant was taken back.
             if goes_back {
                 // Upstream had rebooted it before we came: it only has to be put back into service.
@@ -343,7 +343,7 @@ impl<'a> Case<'_, 'a> {
         if let Some(undo) = self.back_into_service() {
             return undo;
         }
-        if shadow.reached() && view.time.soak_over && node.labelled {
+        if shadow.reached() && view.time.verified && node.labelled {
             let (waits, milestone) = match view.evicted {
                 Evicted::Back => (None, Milestone::Updated),
                 Evicted::Unknown => (

@@ -162,7 +162,7 @@ impl<'a> VersionRecords<'a> {
         self.finished = true;
         let failure = shadow
             .spec
-            .failures
+            .last_failure
             .filter(|failures| failures.attempt == slot.attempt);
         if let Some(failure) = failure {
             let record = fleet.versions.get(version);
@@ -200,8 +200,8 @@ impl<'a> VersionRecords<'a> {
         if shadow.uid != slot.uid || view.owner_uid.is_some_and(|uid| uid != node.uid) {
             return;
         }
-        let claimed = shadow.spec.reboot_from_boot_id.is_some()
-            && shadow.spec.reboot_from_boot_id == shadow.status.reboot_requested;
+        let claimed = shadow.spec.reboot_granted_boot_id.is_some()
+            && shadow.spec.reboot_granted_boot_id == shadow.status.reboot_claimed_boot_id;
         let lost =
             !node.ready && (slot.lost || claimed && !node.leaving && view.time.not_ready_for_long);
         if lost != slot.lost {
@@ -238,7 +238,7 @@ impl<'a> VersionRecords<'a> {
             shadow.spec.state == State::RebootedIntoUpdate && !node.ready && view.time.step_overdue;
         let failure = shadow
             .spec
-            .failures
+            .last_failure
             .filter(|failures| failures.attempt == slot.attempt);
         match failure {
             Some(failure) if Abort::is_corroborated(&failure.reason) => {

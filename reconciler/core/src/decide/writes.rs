@@ -11,7 +11,7 @@ use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::printable::printable;
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use brupop_api::{
     BottlerocketShadow, BottlerocketShadowSpec, Field, Marker, Object, State, Value, Write, names,
 };
@@ -54,8 +54,8 @@ fn state<'a>(fleet: &FleetFacts<'a>, state: State) -> [(Field<'a>, Value<'a>); 2
 /// would have every grant refused, until the deadline, for an agent that never removes a spent claim.
 fn claim_as_read<'a>(shadow: &ShadowFacts<'a>) -> (Field<'a>, Value<'a>) {
     (
-        Field::StatusRebootRequested,
-        Value::text_or_absent(shadow.status.reboot_requested),
+        Field::StatusRebootClaimedBootId,
+        Value::text_or_absent(shadow.status.reboot_claimed_boot_id),
     )
 }
 
@@ -71,7 +71,7 @@ pub(super) fn stage<'a>(
         (Field::SpecVersion, Value::text(version)),
         (Field::SpecAttempt, Value::Number(slot.attempt)),
         (Field::SpecBaselineBootId, Value::text(node.boot_id)),
-        (Field::SpecRebootFromBootId, Value::Absent),
+        (Field::SpecRebootGrantedBootId, Value::Absent),
     ];
     spec(
         fleet,
@@ -134,7 +134,7 @@ pub(super) fn grant<'a>(
         ],
         state(fleet, State::RebootedIntoUpdate)
             .into_iter()
-            .chain([(Field::SpecRebootFromBootId, Value::text(node.boot_id))]),
+            .chain([(Field::SpecRebootGrantedBootId, Value::text(node.boot_id))]),
     )
 }
 
@@ -154,7 +154,7 @@ pub(super) fn withdraw_grant<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a
         fleet,
         shadow,
         [claim_as_read(shadow)],
-        [(Field::SpecRebootFromBootId, Value::Absent)],
+        [(Field::SpecRebootGrantedBootId, Value::Absent)],
     )
 }
 
@@ -172,9 +172,9 @@ pub(super) fn monitor<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> W
 /// The update is a success.
 pub(super) fn finish<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Write<'a> {
     let sets = [
-        (Field::SpecRebootFromBootId, Value::Absent),
+        (Field::SpecRebootGrantedBootId, Value::Absent),
         (Field::SpecBaselineBootId, Value::Absent),
-        (Field::SpecFailures, Value::Absent),
+        (Field::SpecLastFailure, Value::Absent),
     ];
     spec(
         fleet,
@@ -193,14 +193,14 @@ pub(super) fn abort<'a>(
     failed_on: Option<&str>,
 ) -> Write<'a> {
     let mut sets = vec![
-        (Field::SpecRebootFromBootId, Value::Absent),
+        (Field::SpecRebootGrantedBootId, Value::Absent),
         (Field::SpecBaselineBootId, Value::Absent),
     ];
     if why.is_failure() {
-        let failures = Failures {
+        let failures = LastFailure {
             count: shadow
                 .spec
-                .failures
+                .last_failure
                 .map_or(0, |failures| failures.count)
                 .saturating_add(1),
             attempt: shadow.spec.attempt.unwrap_or(0),
@@ -208,7 +208,7 @@ pub(super) fn abort<'a>(
             reason: why.as_str().to_owned(),
             message: failed_on.map(|message| printable(message, MESSAGE_MAX).into_owned()),
         };
-        sets.push((Field::SpecFailures, Value::Failures(failures)));
+        sets.push((Field::SpecLastFailure, Value::LastFailure(failures)));
     }
     spec(
         fleet,

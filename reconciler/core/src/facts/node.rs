@@ -186,7 +186,7 @@ pub struct TimeFacts {
     /// The node's volumes have not become fewer for so long that its reboot waits for them no more.
     pub volumes_overdue: bool,
     /// The node has been watched for long enough after its update.
-    pub soak_over: bool,
+    pub verified: bool,
     /// The node has not been Ready for so long, since its host began its reboot, that it may be lost.
     pub not_ready_for_long: bool,
     /// The node, which keeps annotations for autoscalers, has not been Ready for so long that somebody may want to replace it.

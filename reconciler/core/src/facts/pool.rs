@@ -68,7 +68,7 @@ impl<'a> PoolFacts<'a> {
             });
         }
         let first = || {
-            let pool = self.rules?.after.first()?.0.as_str();
+            let pool = self.rules?.depends_on.first()?.0.as_str();
             Some(FirstPool {
                 pool,
                 standing: FirstPoolStanding::NotDone,

@@ -1,4 +1,4 @@
-//! Pools that have no place among the others, by `spec.after`.
+//! Pools that have no place among the others, by `spec.dependsOn`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,18 +7,18 @@ use brupop_api::crds::DONE_POOLS_MAX;
 use crate::cluster::WatchedPool;
 
 /// Why pools that wait for each other are not understood; their names follow.
-const CIRCLE: &str = "spec.after: these pools wait for each other, so none of them would ever begin; take one of them out: ";
+const CIRCLE: &str = "spec.dependsOn: these pools wait for each other, so none of them would ever begin; take one of them out: ";
 
 /// Why a pool is not understood that comes after one of too many. The number is [`DONE_POOLS_MAX`].
-const TOO_MANY: &str = "spec.after: more than 16 pools go before others, and the ledger has room for the first 16 by name; \
+const TOO_MANY: &str = "spec.dependsOn: more than 16 pools go before others, and the ledger has room for the first 16 by name; \
                         let one pool of them go first for several";
 
-/// The pools whose `spec.after` is invalid, and why.
+/// The pools whose `spec.dependsOn` is invalid, and why.
 pub(super) fn misplaced(pools: &BTreeMap<String, WatchedPool>) -> BTreeMap<&str, String> {
     let after = |name: &str| {
         let rules = pools.get(name).and_then(WatchedPool::rules);
         rules
-            .map_or(&[][..], |rules| &rules.after)
+            .map_or(&[][..], |rules| &rules.depends_on)
             .iter()
             .map(|(pool, _)| pool.as_str())
     };

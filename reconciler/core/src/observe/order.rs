@@ -1,4 +1,4 @@
-//! What pools wait for (`spec.after`), as the ledger notes which pools are done with which version.
+//! What pools wait for (`spec.dependsOn`), as the ledger notes which pools are done with which version.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ pub fn apply<'a>(
     clock: &mut Clock<'_>,
 ) {
     for pool in pools {
-        let Some(rules) = pool.rules.filter(|rules| !rules.after.is_empty()) else {
+        let Some(rules) = pool.rules.filter(|rules| !rules.depends_on.is_empty()) else {
             continue;
         };
         for (version, record) in versions.into_iter().flatten() {
             let mut first = None;
-            for (name, soak) in &rules.after {
+            for (name, soak) in &rules.depends_on {
                 match over([name, version], record.done_pools.get(name), *soak, clock) {
                     Some(at) if at <= clock.now => {}
                     due => {

@@ -59,7 +59,7 @@ pub fn pools_at<'a>(
             Some(TOO_MANY)
         };
         let facts = facts(pool, known, nodes, misplaced);
-        let mut after = facts.rules.into_iter().flat_map(|rules| &rules.after);
+        let mut after = facts.rules.into_iter().flat_map(|rules| &rules.depends_on);
         let missing = after.find(|(first, _)| !cluster.pools.contains_key(first));
         PoolFacts {
             missing: missing.map(|(first, _)| first.as_str()),

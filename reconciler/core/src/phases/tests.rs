@@ -40,8 +40,8 @@ fn staged(since: u8) -> Value {
 
 /// In the boot after, with the new version.
 fn rebooted(state: State, since: u8) -> Value {
-    let change = json!({"node": running("boot-2", NEW), "spec": {"reboot_from_boot_id": "boot-1"},
-        "status": {"boot_id": "boot-2", "current_version": NEW, "reboot_requested": "boot-1"}});
+    let change = json!({"node": running("boot-2", NEW), "spec": {"reboot_granted_boot_id": "boot-1"},
+        "status": {"boot_id": "boot-2", "current_version": NEW, "reboot_claimed_boot_id": "boot-1"}});
     with(reached(state, since), &change)
 }
 
@@ -184,7 +184,7 @@ fn what_was_not_seen_to_begin_is_not_counted() {
         None,
     );
     // The host rebooted without a grant.
-    let by_itself = json!({"spec": {"reboot_from_boot_id": null}});
+    let by_itself = json!({"spec": {"reboot_granted_boot_id": null}});
     ends(
         &with(rebooted(State::RebootedIntoUpdate, 25), &by_itself),
         28,
@@ -207,7 +207,7 @@ fn what_was_not_seen_to_begin_is_not_counted() {
 #[test]
 fn each_end_of_an_update_has_its_word() {
     let failed = |attempt: u64, reason: &str| {
-        json!({"spec": {"failures":
+        json!({"spec": {"last_failure":
         {"count": 1, "attempt": attempt, "at": minute(20), "reason": reason}}})
     };
     let slot = |change: Value| json!({"slots": {"brs-n": change}});

@@ -4,7 +4,9 @@ use std::fmt;
 
 use brupop_api::crds::{QUERY_MAX, is_dns_label};
 use brupop_api::names::DEFAULT_POOL;
-use brupop_api::pool::{self, After, BottlerocketPoolSpec, FIVE_FIELDS, Freeze, GateType, Window};
+use brupop_api::pool::{
+    self, BottlerocketPoolSpec, DependsOn, FIVE_FIELDS, Freeze, GateType, Window,
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use semver::Version;
@@ -62,12 +64,12 @@ impl Rules {
             .enumerate()
             .map(|(nth, freeze)| span(nth, freeze));
         let after = spec
-            .after
+            .depends_on
             .iter()
             .enumerate()
             .map(|(nth, after)| soak(nth, after));
         let versions = spec.versions.clone().unwrap_or_default();
-        let (drain, soak) = (&spec.drain, &spec.soak);
+        let (drain, verify) = (&spec.drain, &spec.verify);
         let gates = spec
             .gates
             .iter()
@@ -99,7 +101,7 @@ impl Rules {
                 SignedDuration::ZERO,
                 AGE_MAX,
             )?,
-            after: after.collect::<Result<_, _>>()?,
+            depends_on: after.collect::<Result<_, _>>()?,
             topology: spec.topology.clone(),
             durations: StepDurations {
                 exclusion: step("spec.drain.loadBalancerDelay", &drain.load_balancer_delay)?,
@@ -109,8 +111,8 @@ impl Rules {
                     SignedDuration::from_secs(1),
                     STEP_MAX,
                 )?,
-                soak: step("spec.soak.readyFor", &soak.ready_for)?,
-                workloads: step("spec.soak.workloadsTimeout", &soak.workloads_timeout)?,
+                verify: step("spec.verify.readyFor", &verify.ready_for)?,
+                workloads: step("spec.verify.workloadsTimeout", &verify.workloads_timeout)?,
             },
             respect_do_not_disrupt: drain.respect_do_not_disrupt,
             gates: gates.collect::<Result<_, _>>()?,
@@ -155,12 +157,12 @@ fn span(nth: usize, freeze: &Freeze) -> Result<(Timestamp, Timestamp), Invalid> 
     Ok((time("start", &freeze.start)?, time("end", &freeze.end)?))
 }
 
-fn soak(nth: usize, after: &After) -> Result<(String, SignedDuration), Invalid> {
+fn soak(nth: usize, after: &DependsOn) -> Result<(String, SignedDuration), Invalid> {
     if after.pool == DEFAULT_POOL {
         let why = "no pool comes after the default pool; give its nodes a pool of their own";
-        return Err(Invalid::new(format!("spec.after[{nth}].pool"), why));
+        return Err(Invalid::new(format!("spec.dependsOn[{nth}].pool"), why));
     }
-    let field = format!("spec.after[{nth}].soak");
+    let field = format!("spec.dependsOn[{nth}].soak");
     Ok((
         after.pool.clone(),
         duration(field, &after.soak, SignedDuration::ZERO, AGE_MAX)?,

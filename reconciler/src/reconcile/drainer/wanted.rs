@@ -50,7 +50,7 @@ impl Drainer {
         let shadow = ShadowFacts::of(entry.shadow()?)?;
         let slot = cluster.ledger().and_then(|status| status.slots.get(name));
         let begins = slot.is_some_and(|slot| Some(slot.attempt) > shadow.spec.attempt);
-        let granted = shadow.spec.reboot_from_boot_id.is_some();
+        let granted = shadow.spec.reboot_granted_boot_id.is_some();
         match shadow.spec.state {
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if granted => None,
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate

@@ -231,8 +231,8 @@ pub(crate) async fn set_times_ahead(client: Client, node: usize) -> Result<()> {
     let shadows = shadows(client.clone());
     let shadow = shadows.get(&shadow_name(node)).await?;
     let mut spec = json!({"state_transition_timestamp": ahead});
-    if shadow.spec.failures.is_some() {
-        spec["failures"] = json!({"at": ahead});
+    if shadow.spec.last_failure.is_some() {
+        spec["last_failure"] = json!({"at": ahead});
     }
     merge(
         &shadows,

@@ -38,10 +38,10 @@ pub(crate) fn tier(node: usize) -> &'static str {
 /// The spec of a pool as it is when nobody has changed it.
 fn spec(pool: &str) -> Json {
     let mut spec = json!({"nodeSelector": {"matchLabels": {TIER: pool}}, "maxUnavailable": 2, "paused": false,
-            "drain": {"timeout": "15s"}, "soak": {"readyFor": "1s", "workloadsTimeout": "10s"}});
+            "drain": {"timeout": "15s"}, "verify": {"readyFor": "1s", "workloadsTimeout": "10s"}});
     if pool == "web" {
         spec["maxUnavailable"] = json!(3);
-        spec["after"] = json!([{"pool": "canary", "soak": "2s"}]);
+        spec["dependsOn"] = json!([{"pool": "canary", "soak": "2s"}]);
     }
     spec
 }

@@ -80,7 +80,7 @@ impl Engine<'_> {
 /// The fleet and its only pool, which monitors no node, with all else that ships.
 async fn in_git(control_plane: &ControlPlane) -> Result<(PathBuf, String)> {
     let soak =
-        json!([{"op": "add", "path": "/spec/soak", "value": {"readyFor": "0s"}}]).to_string();
+        json!([{"op": "add", "path": "/spec/verify", "value": {"readyFor": "0s"}}]).to_string();
     let kustomization = json!({
         "resources": ["kustomize/overlays/default"], "components": ["kustomize/components/pools"],
         "patches": [{"target": {"kind": "BottlerocketPool"}, "patch": soak}],

@@ -106,7 +106,7 @@ async fn theirs_meanwhile(fleet: &Fleet) -> Result<()> {
         // A pod may have come before the node was cordoned again.
         let_go(fleet).await.ok()?;
         let shadow = fleet.shadows().get("brs-node-1").await.ok()?;
-        shadow.spec.reboot_from_boot_id.map(drop)
+        shadow.spec.reboot_granted_boot_id.map(drop)
     };
     await_until("it is granted", granted).await?;
     let mut audit = fleet.control_plane.audit().from_now();
@@ -182,7 +182,7 @@ async fn uncordon_until_cordoned(fleet: &Fleet) -> Result<()> {
 /// Awaits that the grant of node-1's reboot is taken back.
 async fn grant_is_taken_back(audit: &mut AuditReader) -> Result<()> {
     let removes = |operation: &serde_json::Value| {
-        operation["path"] == "/spec/reboot_from_boot_id" && operation["op"] == "remove"
+        operation["path"] == "/spec/reboot_granted_boot_id" && operation["op"] == "remove"
     };
     let writes = |event: &Event| {
         let body = event

@@ -158,7 +158,7 @@ fn of_ledger(before: &BottlerocketFleetStatus, after: &BottlerocketFleetStatus) 
 
 fn of_shadow(before: &BottlerocketShadowSpec, after: &BottlerocketShadowSpec) -> Vec<Written> {
     let moves = |to| before.state != to && after.state == to;
-    let granted = before.reboot_from_boot_id.is_none() && after.reboot_from_boot_id.is_some();
+    let granted = before.reboot_granted_boot_id.is_none() && after.reboot_granted_boot_id.is_some();
     which([
         (moves(StagedAndPerformedUpdate), Written::Staging),
         (moves(RebootedIntoUpdate) && granted, Written::Granted),

@@ -229,7 +229,7 @@ async fn undone(fleet: &Fleet, name: &str) -> Result<()> {
     fleet.assert_node_is_clean(name).await?;
     let shadow = fleet.shadows().get(&format!("brs-{name}")).await?;
     ensure!(
-        shadow.spec.failures.is_none() && shadow.spec.reboot_from_boot_id.is_none(),
+        shadow.spec.last_failure.is_none() && shadow.spec.reboot_granted_boot_id.is_none(),
         "{:?}",
         shadow.spec
     );

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::State::MonitoringUpdate;
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use brupop_testbed::Fleet;
 use brupop_testbed::fleet::OLD;
 use brupop_testbed::host::{Command, Durations, Faults};
@@ -68,7 +68,7 @@ fn release(number: usize) -> String {
 }
 
 /// The failures that stand in a shadow's spec.
-async fn noted(fleet: &Fleet, node: &str) -> Result<Failures> {
+async fn noted(fleet: &Fleet, node: &str) -> Result<LastFailure> {
     fleet.failures(node).await?.context("no failure is noted")
 }
 
@@ -333,7 +333,7 @@ async fn machines_that_are_replaced_are_not_forgotten(fleet: &mut Fleet) -> Resu
         let shadow = shadows.get("brs-node-0").await.ok()?;
         let fell_back = shadow
             .spec
-            .failures
+            .last_failure
             .as_ref()
             .is_some_and(|failures| failures.reason == "FellBack");
         (shadow.metadata.uid != old && fell_back).then_some(shadow)
@@ -342,7 +342,7 @@ async fn machines_that_are_replaced_are_not_forgotten(fleet: &mut Fleet) -> Resu
     ensure!(
         another
             .spec
-            .failures
+            .last_failure
             .as_ref()
             .is_some_and(|failures| failures.count == 1),
         "{:?}",

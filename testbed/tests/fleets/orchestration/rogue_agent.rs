@@ -77,7 +77,7 @@ impl RogueAgent {
         self.report(json!({"attempt": 1, "current_state": "StagedAndPerformedUpdate"}))
             .await?;
         let granted = self.wait_for_spec(State::RebootedIntoUpdate, 1).await?;
-        granted.reboot_from_boot_id.context("no grant")
+        granted.reboot_granted_boot_id.context("no grant")
     }
 }
 

@@ -129,7 +129,7 @@ async fn says_it_has_rebooted(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
         .await?;
     let spec = rogue.wait_for_spec(Idle, 1).await?;
     ensure!(
-        spec.failures
+        spec.last_failure
             .as_ref()
             .is_some_and(|it| it.reason == "DeadlineExceeded"),
         "{spec:?}"
@@ -163,11 +163,13 @@ async fn claims_its_reboot(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
     let another = "11111111-2222-4333-8444-555555555555";
     rogue
         .assert_refused(
-            json!({"reboot_requested": another, "boot_id": another}),
+            json!({"reboot_claimed_boot_id": another, "boot_id": another}),
             "agent-claim",
         )
         .await?;
-    rogue.report(json!({"reboot_requested": granted})).await?;
+    rogue
+        .report(json!({"reboot_claimed_boot_id": granted}))
+        .await?;
     fleet
         .until_node("node-3", "is overdue", |seen| {
             seen.reason == "RebootOverdue"
@@ -181,7 +183,7 @@ async fn never_answers(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
     rogue.wait_for_spec(StagedAndPerformedUpdate, 1).await?;
     let spec = rogue.wait_for_spec(Idle, 1).await?;
     ensure!(
-        spec.failures
+        spec.last_failure
             .as_ref()
             .is_some_and(|it| it.reason == "DeadlineExceeded"),
         "{spec:?}"
@@ -206,7 +208,7 @@ async fn fails_again_and_again(rogue: &RogueAgent) -> Result<()> {
             .await?;
         let spec = rogue.wait_for_spec(Idle, attempt).await?;
         ensure!(
-            spec.failures
+            spec.last_failure
                 .as_ref()
                 .is_some_and(|it| (it.count, it.reason.as_str()) == (attempt, "StepFailed")),
             "{spec:?}"

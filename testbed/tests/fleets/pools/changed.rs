@@ -123,7 +123,7 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
         ),
         (
             "after",
-            Change::Spec(json!({"after": [{"pool": "nowhere"}]})),
+            Change::Spec(json!({"dependsOn": [{"pool": "nowhere"}]})),
             "WaitingForPool",
         ),
         ("gates", Change::Spec(json!({"gates": gate})), "GateUnknown"),
@@ -163,9 +163,9 @@ async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
         );
         let shadow = fleet.shadows().get(&format!("brs-{node}")).await?;
         ensure!(
-            shadow.spec.failures.is_none(),
+            shadow.spec.last_failure.is_none(),
             "{tier}: that is no failure: {:?}",
-            shadow.spec.failures
+            shadow.spec.last_failure
         );
     }
     let said = fleet.progressing("node-2").await?.message;
@@ -193,7 +193,7 @@ async fn what_closes_nothing_disturbs_nothing() -> Result<()> {
         json!({"topology": {"mode": "OneAtATime"}}),
         json!({"windows": [{"schedule": "* * * * *", "duration": "24h"}]}),
         json!({"freezes": [{"name": "past", "start": "2020-01-01T00:00:00Z", "end": "2020-01-02T00:00:00Z"}]}),
-        json!({"drain": {"timeout": "1m", "loadBalancerDelay": "2s"}, "soak": {"readyFor": "3s"}}),
+        json!({"drain": {"timeout": "1m", "loadBalancerDelay": "2s"}, "verify": {"readyFor": "3s"}}),
     ] {
         apply(&fleet, "web", &of_tier("web", &fields)).await?;
         until_pool(&fleet, "web", "is understood", |status| {

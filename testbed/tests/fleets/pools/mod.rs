@@ -51,7 +51,7 @@ async fn apply(fleet: &Fleet, name: &str, spec: &Value) -> Result<()> {
 
 fn of_tier(tier: &str, more: &Value) -> Value {
     let mut spec =
-        json!({"nodeSelector": {"matchLabels": {TIER: tier}}, "soak": {"readyFor": "0s"}});
+        json!({"nodeSelector": {"matchLabels": {TIER: tier}}, "verify": {"readyFor": "0s"}});
     if let (Some(spec), Some(more)) = (spec.as_object_mut(), more.as_object()) {
         spec.extend(more.clone());
     }

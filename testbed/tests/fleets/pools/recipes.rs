@@ -28,7 +28,7 @@ fn recipe(heading: &str, (from, to): (&str, &str)) -> Result<String> {
 /// `kubectl apply -f`, and the names of the pools.
 async fn follow(fleet: &Fleet, yaml: &str) -> Result<Vec<String>> {
     // As it is written, but for the minute for which each node is watched.
-    let yaml = yaml.replace("\nspec:\n", "\nspec:\n  soak: {readyFor: 0s}\n");
+    let yaml = yaml.replace("\nspec:\n", "\nspec:\n  verify: {readyFor: 0s}\n");
     with_file(&fleet.control_plane, &["apply", "-n", NAMESPACE], &yaml).await?;
     let names = yaml
         .lines()

@@ -182,7 +182,7 @@ async fn versions_ripen_and_zones_stay_apart() -> Result<()> {
     let spec = |min_age: &str| {
         json!({"nodeSelector": {"matchLabels": {"tier": "db"}}, "maxUnavailable": 4,
             "versions": {"minAge": min_age}, "topology": {"mode": "OneAtATime"},
-            "drain": {"loadBalancerDelay": "1s"}, "soak": {"readyFor": "2s", "workloadsTimeout": "0s"}})
+            "drain": {"loadBalancerDelay": "1s"}, "verify": {"readyFor": "2s", "workloadsTimeout": "0s"}})
     };
     apply(&fleet, "db", &spec("90h")).await?;
     until_pool(&fleet, "db", "has its nodes", |status| {

@@ -59,7 +59,7 @@ async fn a_pool_is_updated_once_the_last_wave_has_come() -> Result<()> {
         };
         host.change_repository(|repository| repository.publish(release));
     }
-    let spec = json!({"nodeSelector": {}, "maxUnavailable": 8, "soak": {"readyFor": "0s"}, "versions": {"atLeast": NEW}});
+    let spec = json!({"nodeSelector": {}, "maxUnavailable": 8, "verify": {"readyFor": "0s"}, "versions": {"atLeast": NEW}});
     apply(&fleet, "fix-now", &spec).await?;
     until_not_offered(
         &fleet,

@@ -155,7 +155,7 @@ async fn apply(fleet: &Fleet) -> Result<()> {
         .first()
         .context("no YAML")?;
     ensure!(yaml.contains(TIER), "it selects other nodes:\n{yaml}");
-    let soak = "  nodeSelector: {}\n  soak: {readyFor: 8s, workloadsTimeout: 0s}\n";
+    let soak = "  nodeSelector: {}\n  verify: {readyFor: 8s, workloadsTimeout: 0s}\n";
     let yaml = yaml.replace(TIER, soak);
     with_file(&fleet.control_plane, &["apply", "-n", NAMESPACE], &yaml)
         .await
@@ -350,7 +350,7 @@ async fn soaks_on(
         shadows
             .items
             .iter()
-            .all(|shadow| shadow.spec.failures.is_none()),
+            .all(|shadow| shadow.spec.last_failure.is_none()),
         "that is no failure"
     );
     ensure!(

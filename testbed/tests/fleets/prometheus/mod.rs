@@ -250,7 +250,7 @@ async fn of_objects(fleet: &Fleet) -> Result<Figures> {
         .count();
     let failed = shadows
         .iter()
-        .filter_map(|shadow| Some(shadow.spec.failures.as_ref()?.reason.clone()));
+        .filter_map(|shadow| Some(shadow.spec.last_failure.as_ref()?.reason.clone()));
     let one = |value: f64| Vector::from([(String::new(), value)]);
     Ok(BTreeMap::from([
         ("states", states),

@@ -27,7 +27,7 @@ async fn claim(bed: &Bed) -> Result<bed::Answer> {
         Actor::Agent,
         Method::PATCH,
         &path,
-        &json!({"status": {"reboot_requested": "b1"}}),
+        &json!({"status": {"reboot_claimed_boot_id": "b1"}}),
     )
     .await
 }

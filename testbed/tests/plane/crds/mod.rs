@@ -57,7 +57,7 @@ fn with_condition(field: &str, value: &str) -> Json {
 }
 
 fn limits_of_specs() -> Vec<Row> {
-    let failures = json!({"failures": {"count": 1, "at": TIME, "reason": "FellBack"}});
+    let failures = json!({"last_failure": {"count": 1, "at": TIME, "reason": "FellBack"}});
     let all = json!({"state": "StagedAndPerformedUpdate", "version": "1.20.0-rc.1+aws", "attempt": 1,
         "leader_term": 1, "baseline_boot_id": "b", "state_transition_timestamp": TIME});
     let huge = format!("1.0.0-{}", "a".repeat(1_400_000));

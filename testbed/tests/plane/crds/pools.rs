@@ -205,10 +205,10 @@ fn waits() -> Vec<Told> {
         .map(|n| json!({"pool": format!("p{n}"), "soak": "24h"}))
         .collect();
     vec![
-        ("after eight", json!({"after": after}), Ok(())),
+        ("after eight", json!({"dependsOn": after}), Ok(())),
         (
             "after a name in capitals",
-            json!({"after": [{"pool": "Canary"}]}),
+            json!({"dependsOn": [{"pool": "Canary"}]}),
             Err("write the name of a pool"),
         ),
         ("racks apart", topology("example.org/rack"), Ok(())),
@@ -219,7 +219,7 @@ fn waits() -> Vec<Told> {
         ),
         (
             "a drain of minutes of versions three days old",
-            json!({"versions": {"minAge": "72h"}, "soak": {"readyFor": "1h30m", "workloadsTimeout": "0s"},
+            json!({"versions": {"minAge": "72h"}, "verify": {"readyFor": "1h30m", "workloadsTimeout": "0s"},
                 "drain": {"timeout": "30m", "loadBalancerDelay": "90s", "respectDoNotDisrupt": true}}),
             Ok(()),
         ),
@@ -290,11 +290,11 @@ pub async fn defaults_appear(client: &Client) -> Result<()> {
     let expected = json!({"nodeSelector": {}, "priority": 0, "paused": false, "maxUnavailable": 1,
         "topology": {"topologyKey": "topology.kubernetes.io/zone", "mode": "Spread"},
         "drain": {"timeout": "15m", "loadBalancerDelay": "0s", "respectDoNotDisrupt": false},
-        "soak": {"readyFor": "1m", "workloadsTimeout": "15m"}});
+        "verify": {"readyFor": "1m", "workloadsTimeout": "15m"}});
     for spec in [
         json!({"nodeSelector": {}}),
         json!({"nodeSelector": {}, "priority": null, "paused": null, "maxUnavailable": null, "windows": null,
-            "topology": {"mode": null}, "drain": null, "soak": {}}),
+            "topology": {"mode": null}, "drain": null, "verify": {}}),
     ] {
         let (_, stored) = objects.make(PoolSpec, &spec).await?;
         ensure!(
@@ -304,13 +304,13 @@ pub async fn defaults_appear(client: &Client) -> Result<()> {
         );
     }
     let lists = json!({"nodeSelector": {}, "windows": [{"schedule": "0 2 * * *", "duration": "4h"}],
-        "after": [{"pool": "canary"}]});
+        "dependsOn": [{"pool": "canary"}]});
     let (_, stored) = objects.make(PoolSpec, &lists).await?;
     ensure!(
         stored["spec"]["windows"][0]["timeZone"] == "UTC",
         "{stored}"
     );
-    ensure!(stored["spec"]["after"][0]["soak"] == "0s", "{stored}");
+    ensure!(stored["spec"]["dependsOn"][0]["soak"] == "0s", "{stored}");
     Ok(())
 }
 
@@ -319,7 +319,7 @@ pub async fn names_are_held_to_their_rules(client: &Client) -> Result<()> {
     let path = &BottlerocketPool::url_path(&(), Some("default"));
     let make = async |name: &str, after: &str| {
         let pool = json!({"apiVersion": BottlerocketPool::api_version(&()), "kind": "BottlerocketPool",
-            "metadata": {"name": name}, "spec": {"nodeSelector": {}, "after": [{"pool": after}]}});
+            "metadata": {"name": name}, "spec": {"nodeSelector": {}, "dependsOn": [{"pool": after}]}});
         raw::request(client, Method::POST, path, &pool)
             .await
             .err()
@@ -344,7 +344,7 @@ pub async fn names_are_held_to_their_rules(client: &Client) -> Result<()> {
         (
             "web".to_owned(),
             "web",
-            "a pool does not come after itself: name another pool in spec.after",
+            "a pool does not depend on itself: name another pool in spec.dependsOn",
         ),
     ] {
         let said = make(&name, after).await.unwrap_or_default();

@@ -65,7 +65,7 @@ fn accepted() -> Vec<Row> {
 /// The API server's own check of times ends at a second `t`.
 fn refused_of_shadows() -> Vec<Row> {
     let followed = format!("{TIME}t\u{1b}[2J\nforged");
-    let failed = |reason: &str| json!({"failures": {"count": 1, "at": TIME, "reason": reason}});
+    let failed = |reason: &str| json!({"last_failure": {"count": 1, "at": TIME, "reason": reason}});
     [
         (
             "a failure in two words",
@@ -76,8 +76,8 @@ fn refused_of_shadows() -> Vec<Row> {
         (
             "a boot id in colour",
             ShadowSpec,
-            json!({"reboot_from_boot_id": "\u{1b}[31mb"}),
-            "reboot_from_boot_id",
+            json!({"reboot_granted_boot_id": "\u{1b}[31mb"}),
+            "reboot_granted_boot_id",
         ),
         (
             "a time with more behind it",

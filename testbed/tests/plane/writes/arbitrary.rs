@@ -18,8 +18,8 @@ const SHADOW_FIELDS: [Field<'static>; 10] = [
     Field::SpecAttempt,
     Field::SpecLeaderTerm,
     Field::SpecBaselineBootId,
-    Field::SpecRebootFromBootId,
-    Field::SpecFailures,
+    Field::SpecRebootGrantedBootId,
+    Field::SpecLastFailure,
 ];
 const NODE_FIELDS: [Field<'static>; 10] = [
     Field::Uid,

@@ -72,8 +72,8 @@ pub fn shadow() -> impl Strategy<Value = Json> {
         ("attempt", some_of(&numbers())),
         ("leader_term", some_of(&numbers())),
         ("baseline_boot_id", some_of(&boots)),
-        ("reboot_from_boot_id", some_of(&boots)),
-        ("failures", or_null(&failures)),
+        ("reboot_granted_boot_id", some_of(&boots)),
+        ("last_failure", or_null(&failures)),
     ]);
     let condition = json!({"type": "Progressing", "status": "False", "reason": "NoUpdate", "message": "",
         "lastTransitionTime": TIMES[0]});
@@ -94,7 +94,7 @@ pub fn shadow() -> impl Strategy<Value = Json> {
         ("attempt", some_of(&numbers())),
         ("boot_id", some_of(&boots)),
         ("staged", or_null(&staged)),
-        ("reboot_requested", some_of(&boots)),
+        ("reboot_claimed_boot_id", some_of(&boots)),
         (
             "problem",
             some_of(&texts(&Problem::ALL.map(Problem::as_str))),

@@ -18,7 +18,7 @@ const TEXTS: [(&str, usize); 7] = [
     ("state_transition_failure_timestamp", 64),
     ("problem_since", 64),
     ("boot_id", 64),
-    ("reboot_requested", 64),
+    ("reboot_claimed_boot_id", 64),
     ("message", 1024),
 ];
 
@@ -38,7 +38,7 @@ const PROBLEMS: [&str; 11] = [
 ];
 
 /// Own texts that are boot ids.
-const BOOT_IDS: [&str; 2] = ["boot_id", "reboot_requested"];
+const BOOT_IDS: [&str; 2] = ["boot_id", "reboot_claimed_boot_id"];
 
 /// Own counts of the status; JSON numbers are exact up to 2^53 - 1.
 const COUNTS: [&str; 2] = ["crash_count", "attempt"];
@@ -197,7 +197,10 @@ fn at_the_asked_attempt(spec: &Value, new: &Value) -> Result<bool, String> {
 /// A new claim is of the granted boot, which is the agent's own, at the asked attempt. An old one goes when it is
 /// spent or given up, not to be made again.
 fn claim(spec: &Value, old: &Value, new: &Value) -> Objection {
-    let (before, after) = (&old["reboot_requested"], &new["reboot_requested"]);
+    let (before, after) = (
+        &old["reboot_claimed_boot_id"],
+        &new["reboot_claimed_boot_id"],
+    );
     if before == after {
         return Ok(());
     }
@@ -213,7 +216,7 @@ fn claim(spec: &Value, old: &Value, new: &Value) -> Objection {
     hold(asked, || {
         "a reboot is claimed that nobody asks for".to_owned()
     })?;
-    hold(after == &spec["reboot_from_boot_id"], || {
+    hold(after == &spec["reboot_granted_boot_id"], || {
         "a reboot is claimed that is not granted".to_owned()
     })?;
     hold(after == &new["boot_id"], || {

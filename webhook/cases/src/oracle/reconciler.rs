@@ -44,7 +44,7 @@ fn creation(request: &Value) -> Objection {
     hold(new["metadata"]["finalizers"].is_null(), || {
         "it is created with finalizers".to_owned()
     })?;
-    hold(new["spec"]["reboot_from_boot_id"].is_null(), || {
+    hold(new["spec"]["reboot_granted_boot_id"].is_null(), || {
         "it is created with a reboot granted".to_owned()
     })
 }
@@ -67,8 +67,8 @@ fn update(request: &Value) -> Objection {
             format!("from what nobody can read to {to}")
         })?;
     }
-    let granted = &new["reboot_from_boot_id"];
-    if granted.is_null() || readable(old) && *granted == old["reboot_from_boot_id"] {
+    let granted = &new["reboot_granted_boot_id"];
+    if granted.is_null() || readable(old) && *granted == old["reboot_granted_boot_id"] {
         return Ok(());
     }
     hold(to == "RebootedIntoUpdate", || {
@@ -77,8 +77,8 @@ fn update(request: &Value) -> Objection {
     hold(new["attempt"].is_u64(), || {
         "a reboot is granted for no attempt".to_owned()
     })?;
-    let claimed = &request["oldObject"]["status"]["reboot_requested"];
-    let spent = claimed != granted && *claimed != old["reboot_from_boot_id"];
+    let claimed = &request["oldObject"]["status"]["reboot_claimed_boot_id"];
+    let spent = claimed != granted && *claimed != old["reboot_granted_boot_id"];
     hold(claimed.is_null() || spent, || {
         "another reboot is granted while one is claimed".to_owned()
     })
@@ -116,9 +116,9 @@ fn readable(spec: &Value) -> bool {
         "state_transition_timestamp",
         "version",
         "baseline_boot_id",
-        "reboot_from_boot_id",
+        "reboot_granted_boot_id",
     ];
-    let failures = &spec["failures"];
+    let failures = &spec["last_failure"];
     let failed = match failures.as_array().map(Vec::as_slice) {
         // The same without names, which a reader may well take.
         Some([count, attempt, at, reason]) => {

@@ -52,7 +52,7 @@ pub(super) fn attempts() -> Vec<Row> {
 }
 
 fn claim(boot: &str) -> crate::ask::Ask {
-    status(json!({"reboot_requested": boot}))
+    status(json!({"reboot_claimed_boot_id": boot}))
 }
 
 /// The reboot of the granted boot, and no other.
@@ -82,29 +82,29 @@ pub(super) fn claims() -> Vec<Row> {
             => unclaimed();
         "a claim with the attempt, at once":
             Agent, (granted(), staged_with(json!({"attempt": 6}))),
-            status(json!({"attempt": 7, "reboot_requested": "b1"})) => Allowed;
+            status(json!({"attempt": 7, "reboot_claimed_boot_id": "b1"})) => Allowed;
     }
 }
 
 /// A claim is taken back when no reboot can come of it any more.
 pub(super) fn withdrawals() -> Vec<Row> {
-    let back = || status(json!({"reboot_requested": null}));
+    let back = || status(json!({"reboot_claimed_boot_id": null}));
     let from_b2 = || merged(&claimed(), &json!({"boot_id": "b2"}));
     rows! {
         "a claim withdrawn while the reboot may still come": Agent, (granted(), claimed()), back()
             => ByWebhook("agent-claim");
         "a claim withdrawn from a boot not said": Agent, (granted(), claimed()),
-            status(json!({"boot_id": null, "reboot_requested": null})) => ByWebhook("agent-claim");
+            status(json!({"boot_id": null, "reboot_claimed_boot_id": null})) => ByWebhook("agent-claim");
         "a claim withdrawn with a failure": Agent, (granted(), claimed()),
-            status(json!({"reboot_requested": null, "current_state": "ErrorReset"})) => Allowed;
+            status(json!({"reboot_claimed_boot_id": null, "current_state": "ErrorReset"})) => Allowed;
         "a claim withdrawn from another boot": Agent, (granted(), from_b2()), back() => Allowed;
         "a claim withdrawn, the new boot said at once": Agent, (granted(), claimed()),
-            status(json!({"boot_id": "b2", "reboot_requested": null, "current_state": "RebootedIntoUpdate"})) => Allowed;
+            status(json!({"boot_id": "b2", "reboot_claimed_boot_id": null, "current_state": "RebootedIntoUpdate"})) => Allowed;
         "a claim cleared once Idle": Agent, (done(), claimed()),
-            status(json!({"reboot_requested": null, "current_state": "Idle"})) => Allowed;
+            status(json!({"reboot_claimed_boot_id": null, "current_state": "Idle"})) => Allowed;
         "a claim cleared by the next attempt": Agent, (merged(&staging(), &json!({"attempt": 8})), claimed()),
-            status(json!({"reboot_requested": null, "attempt": 8})) => Allowed;
-        "a claim of a later grant": Agent, (merged(&granted(), &json!({"reboot_from_boot_id": "b2"})), from_b2()),
+            status(json!({"reboot_claimed_boot_id": null, "attempt": 8})) => Allowed;
+        "a claim of a later grant": Agent, (merged(&granted(), &json!({"reboot_granted_boot_id": "b2"})), from_b2()),
             claim("b2") => Allowed;
         "a claim kept, the new boot said": Agent, (granted(), claimed()),
             status(json!({"boot_id": "b2", "current_state": "RebootedIntoUpdate", "current_version": "1.20.0"}))

@@ -97,7 +97,7 @@ pub(super) fn foreign() -> Vec<Row> {
         "the reconciler's condition, said again": Agent, before(), status(conditions("NoUpdate"))
             => Allowed, stores_nothing();
         "a spec through the status": Agent, known(),
-            through_status(json!({"spec": {"state": "MonitoringUpdate", "reboot_from_boot_id": "b1"}}))
+            through_status(json!({"spec": {"state": "MonitoringUpdate", "reboot_granted_boot_id": "b1"}}))
             => Allowed, stores_nothing();
         "a label through the status": Agent, known(), through_status(json!({"metadata": {"labels": {"a": "b"}}}))
             => Allowed, stores_nothing();
@@ -144,7 +144,7 @@ pub(super) fn limits() -> Vec<Row> {
         "a target of 65 characters": Agent, known(), status(json!({"target_version": version(65)}))
             => too_long, behind(limit());
         "a boot id of 65 characters": Agent, known(), status(json!({"boot_id": long(65)})) => too_long, behind(limit());
-        "a claim of 65 characters": Agent, (granted(), staged()), status(json!({"reboot_requested": long(65)}))
+        "a claim of 65 characters": Agent, (granted(), staged()), status(json!({"reboot_claimed_boot_id": long(65)}))
             => too_long, behind(limit());
         "a staged version of 65 characters": Agent, staging_known(),
             status(json!({"staged": {"version": version(65), "at": TIME}})) => too_long, behind(limit());
@@ -171,7 +171,7 @@ pub(super) fn limits() -> Vec<Row> {
         "a boot id of no letters": Agent, known(), status(json!({"boot_id": "§"})) => unmatched, behind(limit());
         "a boot id of nothing": Agent, known(), status(json!({"boot_id": ""}))
             => BySchema("status.boot_id"), behind(limit());
-        "a claim of two lines": Agent, (granted(), staged()), status(json!({"reboot_requested": "b1\n"}))
+        "a claim of two lines": Agent, (granted(), staged()), status(json!({"reboot_claimed_boot_id": "b1\n"}))
             => unmatched, behind(limit());
         "a time of two lines": Agent, known(), status(json!({"state_transition_failure_timestamp": format!("{TIME}t\n")}))
             => unmatched, behind(limit());

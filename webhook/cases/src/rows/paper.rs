@@ -70,7 +70,7 @@ pub(super) fn objects() -> Vec<Row> {
         "a state that the spec does not ask for, in the same patch as the spec": Agent, known(), message()
             => foreign(), reviewed_as(new(json!({"spec": {"state": "MonitoringUpdate"}})));
         "a grant in the same patch": Agent, known(), message()
-            => foreign(), reviewed_as(new(json!({"spec": {"reboot_from_boot_id": "b1"}})));
+            => foreign(), reviewed_as(new(json!({"spec": {"reboot_granted_boot_id": "b1"}})));
         "a finalizer in the same patch": Agent, known(), message()
             => foreign(), reviewed_as(new(json!({"metadata": {"finalizers": ["a.b/c"]}})));
         "a label in the same patch": Agent, known(), message()

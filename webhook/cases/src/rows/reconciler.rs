@@ -40,7 +40,7 @@ pub(super) fn creations() -> Vec<Row> {
         "an attempt left out": Reconciler, (done(), at("Idle")), object(json!({"spec": {"attempt": 9}}))
             => ByWebhook("reconciler-attempt");
         "a new shadow on its way": Reconciler, missing(), spec(json!({"state": "StagedAndPerformedUpdate"})) => refused();
-        "a new shadow with a grant": Reconciler, missing(), spec(json!({"attempt": 1, "reboot_from_boot_id": "b1"}))
+        "a new shadow with a grant": Reconciler, missing(), spec(json!({"attempt": 1, "reboot_granted_boot_id": "b1"}))
             => ByWebhook("reconciler-grant");
         "a new shadow of nobody": Reconciler, missing(), Ask::Create(json!({"metadata": {"ownerReferences": null}}))
             => refused();
@@ -66,7 +66,7 @@ pub(super) fn creations() -> Vec<Row> {
 pub(super) fn specs() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-attempt");
     let stale = BySchema("no longer leads");
-    let failures = json!({"failures": {"count": 1, "attempt": 7, "at": "2026-01-01T00:00:00Z", "reason": "FellBack"}});
+    let failures = json!({"last_failure": {"count": 1, "attempt": 7, "at": "2026-01-01T00:00:00Z", "reason": "FellBack"}});
     rows! {
         "the first update": Reconciler, known(), spec(staging()) => Allowed;
         "the next update": Reconciler, (done(), at("Idle")), spec(merged(&staging(), &json!({"attempt": 8, "version": "1.21.0"})))
@@ -108,7 +108,7 @@ pub(super) fn specs() -> Vec<Row> {
 /// A reboot is granted with the state that asks for it, while neither it nor the one before is claimed.
 pub(super) fn grants() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-grant");
-    let grant = |boot: &str| spec(json!({"reboot_from_boot_id": boot}));
+    let grant = |boot: &str| spec(json!({"reboot_granted_boot_id": boot}));
     let upstream = |state: &str| {
         (
             json!({"state": state}),
@@ -119,14 +119,14 @@ pub(super) fn grants() -> Vec<Row> {
         "the grant with its state": Reconciler, (staging(), staged()), spec(granted()) => Allowed;
         "the grant after its state": Reconciler, (rebooting(), staged()), grant("b1") => Allowed;
         "a grant for another boot": Reconciler, (granted(), staged()), grant("b2") => Allowed;
-        "a grant withdrawn": Reconciler, (granted(), staged()), spec(json!({"reboot_from_boot_id": null})) => Allowed;
-        "an abort": Reconciler, (granted(), staged()), spec(json!({"state": "Idle", "reboot_from_boot_id": null}))
+        "a grant withdrawn": Reconciler, (granted(), staged()), spec(json!({"reboot_granted_boot_id": null})) => Allowed;
+        "an abort": Reconciler, (granted(), staged()), spec(json!({"state": "Idle", "reboot_granted_boot_id": null}))
             => Allowed;
         "an abort that leaves the grant": Reconciler, (granted(), staged()), spec(json!({"state": "Idle"})) => Allowed;
         "a grant while staging": Reconciler, (staging(), staged()), grant("b1") => refused();
         "a grant while Idle": Reconciler, (done(), at("Idle")), grant("b1") => refused();
         "a grant at no attempt": Reconciler, upstream("StagedAndPerformedUpdate"),
-            spec(json!({"state": "RebootedIntoUpdate", "reboot_from_boot_id": "b1"})) => refused();
+            spec(json!({"state": "RebootedIntoUpdate", "reboot_granted_boot_id": "b1"})) => refused();
         "a grant while one is claimed": Reconciler, (rebooting(), claimed()), grant("b1") => refused();
         "another grant while one is claimed": Reconciler, (granted(), claimed()), grant("b2") => refused();
         "a grant while that of an earlier boot is claimed": Reconciler, (rebooting(), claimed_before()), grant("b1")
@@ -175,9 +175,9 @@ pub(super) fn statuses() -> Vec<Row> {
         "a pool of no name that pools have": Reconciler, known(), status(json!({"pool": "a b"}))
             => BySchema("status.pool");
         "a state in the agent's place": Reconciler, (staging(), at("Idle")), state("StagedAndPerformedUpdate") => refused();
-        "a claim in the agent's place": Reconciler, (granted(), staged()), status(json!({"reboot_requested": "b1"}))
+        "a claim in the agent's place": Reconciler, (granted(), staged()), status(json!({"reboot_claimed_boot_id": "b1"}))
             => refused();
-        "a claim taken away": Reconciler, (granted(), claimed()), status(json!({"reboot_requested": null})) => refused();
+        "a claim taken away": Reconciler, (granted(), claimed()), status(json!({"reboot_claimed_boot_id": null})) => refused();
         "an attempt in the agent's place": Reconciler, (staging(), json!({"current_state": "Idle"})),
             status(json!({"attempt": 7})) => refused();
         "a problem in the agent's place": Reconciler, known(), status(json!({"problem": "RefreshFailed"})) => refused();

@@ -123,7 +123,7 @@ pub(super) fn of_others() -> Vec<Row> {
                 {"op": "test", "path": "/status/current_state", "value": "StagedAndPerformedUpdate"},
                 {"op": "test", "path": "/spec/state", "value": "StagedAndPerformedUpdate"},
                 {"op": "replace", "path": "/spec/state", "value": "RebootedIntoUpdate"},
-                {"op": "add", "path": "/spec/reboot_from_boot_id", "value": "b1"}])) => Allowed;
+                {"op": "add", "path": "/spec/reboot_granted_boot_id", "value": "b1"}])) => Allowed;
         "a step left out by JSON patch": Reconciler, (json!({"state": "Idle", "attempt": 7}), at("Idle")),
             by(Way::JsonPatch, "", json!([{"op": "replace", "path": "/spec/state", "value": "MonitoringUpdate"}]))
             => ByWebhook("reconciler-transition");

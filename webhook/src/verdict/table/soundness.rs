@@ -150,7 +150,7 @@ fn spec() -> impl Strategy<Value = Value> {
     ]);
     let fields = half(&[
         "attempt",
-        "reboot_from_boot_id",
+        "reboot_granted_boot_id",
         "version",
         "baseline_boot_id",
         "leader_term",
@@ -168,7 +168,7 @@ fn status() -> impl Strategy<Value = Value> {
         "attempt",
         "boot_id",
         "staged",
-        "reboot_requested",
+        "reboot_claimed_boot_id",
         "problem",
         "message",
         "pool",

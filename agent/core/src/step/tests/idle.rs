@@ -1,6 +1,6 @@
 //! Idle, row by row: first words, looking for updates, undoing what was ours.
 
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 
 use super::*;
 use Command::{Activate, Deactivate, Refresh};
@@ -50,7 +50,7 @@ fn idle_refreshes_and_reports_what_it_finds() {
     let failed = known(UpdateState::Idle, None, None, last(Refresh, false, 2));
     let message = "refresh failed with exit status 1: no route";
     let still_failed = with(shadow(State::Idle), |spec, status| {
-        spec.failures = Some(Failures::default());
+        spec.last_failure = Some(LastFailure::default());
         (status.problem, status.message) = (Some(RefreshFailed), Some(message.into()));
     });
     let unreachable = || says(shadow(State::Idle), HostUnreachable, "no answer");
@@ -171,13 +171,13 @@ fn idle_reports_what_prevents_an_update() {
     check! {
         "available, not chosen": old(unchosen(NEW)), idle(), fresh() => format!("NoUpdateChosen \"{named}\"");
         "available, not chosen, after an attempt that failed": old(unchosen(NEW)),
-            with(idle(), |spec, _| spec.failures = Some(Failures::default())), fresh()
+            with(idle(), |spec, _| spec.last_failure = Some(LastFailure::default())), fresh()
             => format!("NoUpdateChosen \"{named}\"");
         "available, not chosen, and what an attempt failed of is over": old(unchosen(NEW)),
             saying(Problem::StepFailed, "the host fell back"), fresh()
             => format!("NoUpdateChosen \"{named}\"");
         "locked after an attempt that failed, and said": old(unchosen(NEW)),
-            with(saying(Problem::StepFailed, "prepare failed"), |spec, _| spec.failures = Some(Failures::default())),
+            with(saying(Problem::StepFailed, "prepare failed"), |spec, _| spec.last_failure = Some(LastFailure::default())),
             fresh() => format!("NoUpdateChosen \"{named}\"");
         "and said": old(unchosen(NEW)), saying(NoUpdateChosen, named), fresh() => "wait";
         "and said, in the next look": old(Updates::Busy), saying(NoUpdateChosen, named), asked(Refresh, 1) => "poll";
@@ -232,22 +232,22 @@ fn idle_undoes_what_we_activated_and_nothing_else() {
 
 #[test]
 fn idle_after_success_and_after_failure() {
-    let crashed = |failures: Option<Failures>| {
+    let crashed = |failures: Option<LastFailure>| {
         with(shadow(State::Idle), |spec, status| {
-            spec.failures = failures;
+            spec.last_failure = failures;
             status.current_state = Some(State::ErrorReset);
             status.crash_count = Some(2);
             status.state_transition_failure_timestamp = Some(NOW.into());
             (status.problem, status.message) =
                 (Some(Problem::StepFailed), Some("prepare failed".into()));
-            status.reboot_requested = Some(BOOT.into());
+            status.reboot_claimed_boot_id = Some(BOOT.into());
         })
     };
     check! {
         "success": old(Updates::Unknown), crashed(None), fresh()
-            => "Idle -StatusRebootRequested CrashCount -FailureTimestamp -StatusProblem -StatusMessage";
-        "failure": old(Updates::Unknown), crashed(Some(Failures::default())), fresh()
-            => "Idle -StatusRebootRequested";
+            => "Idle -StatusRebootClaimedBootId CrashCount -FailureTimestamp -StatusProblem -StatusMessage";
+        "failure": old(Updates::Unknown), crashed(Some(LastFailure::default())), fresh()
+            => "Idle -StatusRebootClaimedBootId";
     }
 }
 
@@ -255,13 +255,13 @@ fn idle_after_success_and_after_failure() {
 fn idle_reports_once_that_the_host_fell_back() {
     let given_up = |attempt, claim: &str, state| {
         with(shadow(State::Idle), |spec, status| {
-            spec.failures = Some(Failures {
+            spec.last_failure = Some(LastFailure {
                 count: 1,
                 attempt,
-                ..Failures::default()
+                ..LastFailure::default()
             });
             status.current_state = Some(state);
-            status.reboot_requested = Some(claim.into());
+            status.reboot_claimed_boot_id = Some(claim.into());
         })
     };
     let staged = State::StagedAndPerformedUpdate;
@@ -269,14 +269,14 @@ fn idle_reports_once_that_the_host_fell_back() {
     check! {
         "not yet said": fallen, given_up(1, BOOT, staged), fresh()
             => "StatusBootId StepFailed \"the host fell back to 1.19.4 when it rebooted\" CrashCount FailureTimestamp \
-                Idle -StatusRebootRequested";
+                Idle -StatusRebootClaimedBootId";
         "said": fallen, given_up(1, BOOT, State::ErrorReset), fresh()
-            => "StatusBootId Idle -StatusRebootRequested";
+            => "StatusBootId Idle -StatusRebootClaimedBootId";
         "given up before the reboot": host(OLD, BOOT, Updates::Unknown), given_up(1, BOOT, staged), fresh()
-            => "Idle -StatusRebootRequested";
+            => "Idle -StatusRebootClaimedBootId";
         "in the new version": host(NEW, NEXT_BOOT, Updates::Unknown), given_up(1, BOOT, staged), fresh()
-            => "CurrentVersion StatusBootId Idle -StatusRebootRequested -TargetVersion";
+            => "CurrentVersion StatusBootId Idle -StatusRebootClaimedBootId -TargetVersion";
         "an earlier attempt failed": fallen, given_up(0, BOOT, staged), fresh()
-            => "StatusBootId Idle -StatusRebootRequested";
+            => "StatusBootId Idle -StatusRebootClaimedBootId";
     }
 }

@@ -1,6 +1,6 @@
 //! Downloads ahead of the turn, row by row.
 
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 
 use super::*;
 use Command::{Activate, Prepare, Refresh};
@@ -204,7 +204,7 @@ fn manual_staging_and_activation_are_left_alone() {
         "said, and switched off": old(is_ready(last(Activate, true, 6))), waits(), fresh()
             => "-StatusProblem -StatusMessage";
         "what an attempt failed of is worth more": old(is_staged(last(Prepare, true, 5))),
-            with(shown(Problem::StepFailed, "the host fell back"), |spec, _| spec.failures = Some(Failures::default())), due()
+            with(shown(Problem::StepFailed, "the host fell back"), |spec, _| spec.last_failure = Some(LastFailure::default())), due()
             => "wait";
         "so is what is wrong with the API": old(is_staged(last(Prepare, true, 5))),
             shown(Problem::HostUnreachable, "no answer"), StepMemory { host_api_fails: true, ..later() } => "wait";
@@ -261,7 +261,7 @@ fn a_failed_prefetch_is_reported_once_and_withdrawn() {
         with(
             shown(Problem::StepFailed, "the host fell back"),
             |spec, _| {
-                spec.failures = Some(Failures::default());
+                spec.last_failure = Some(LastFailure::default());
             },
         )
     };

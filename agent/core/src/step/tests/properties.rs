@@ -1,6 +1,6 @@
 //! What holds for any host, shadow and memory.
 
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use brupop_api::transitions::status_may_become;
 use brupop_apply::apply;
 use proptest::prelude::*;
@@ -93,8 +93,8 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
                 version: version.map(Into::into),
                 attempt,
                 baseline_boot_id: baseline.map(Into::into),
-                reboot_from_boot_id: grant.map(Into::into),
-                failures: failed.then(Failures::default),
+                reboot_granted_boot_id: grant.map(Into::into),
+                last_failure: failed.then(LastFailure::default),
                 ..BottlerocketShadowSpec::default()
             }
         });
@@ -143,7 +143,7 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
                         prefetched,
                         ..staged(version, second)
                     }),
-                    reboot_requested: claim.map(Into::into),
+                    reboot_claimed_boot_id: claim.map(Into::into),
                     problem,
                     problem_since: problem.map(|_| NOW.into()),
                     message: message.map(Into::into),
@@ -267,7 +267,7 @@ proptest! {
         let seen = facts(&shadow);
         let (Step::Report(write), _) = step(&host, &seen, &memory) else { return Ok(()) };
         let set = |field| write.sets.iter().find(|(set, _)| *set == field).map(|(_, value)| value.clone());
-        for field in [Field::Uid, Field::Generation, Field::CurrentState, Field::StatusRebootRequested] {
+        for field in [Field::Uid, Field::Generation, Field::CurrentState, Field::StatusRebootClaimedBootId] {
             prop_assert!(write.tests.iter().any(|(tested, _)| *tested == field), "{field:?} is tested");
         }
         let mut stored = shadow.clone();
@@ -277,8 +277,8 @@ proptest! {
             prop_assert!(status_may_become(seen.spec.state, seen.status.current_state, to));
             prop_assert_eq!(status.attempt, seen.spec.attempt, "a state belongs to the attempt asked for");
         }
-        if let Some(Value::Text(claim)) = set(Field::StatusRebootRequested) {
-            prop_assert_eq!(Some(&*claim), seen.spec.reboot_from_boot_id);
+        if let Some(Value::Text(claim)) = set(Field::StatusRebootClaimedBootId) {
+            prop_assert_eq!(Some(&*claim), seen.spec.reboot_granted_boot_id);
             prop_assert_eq!(&*claim, host.boot_id);
             prop_assert_eq!(seen.spec.state, State::RebootedIntoUpdate);
         }
@@ -291,8 +291,8 @@ proptest! {
         let (Step::Call(call), after) = step(&host, &seen, &memory) else { return Ok(()) };
         let HostCall::Command(command) = call else {
             prop_assert_eq!(seen.spec.state, State::RebootedIntoUpdate);
-            prop_assert_eq!(seen.spec.reboot_from_boot_id, Some(host.boot_id));
-            prop_assert_eq!(seen.status.reboot_requested, Some(host.boot_id));
+            prop_assert_eq!(seen.spec.reboot_granted_boot_id, Some(host.boot_id));
+            prop_assert_eq!(seen.status.reboot_claimed_boot_id, Some(host.boot_id));
             let known = host.known().unwrap();
             prop_assert_eq!(known.state, UpdateState::Ready, "not into nothing");
             prop_assert_eq!(known.staged_version, seen.spec.version);

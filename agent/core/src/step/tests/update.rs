@@ -12,7 +12,7 @@ fn staging_step_by_step() {
     let behind = || {
         with(goal(), |_, status| {
             status.attempt = None;
-            status.reboot_requested = Some("boot-0".into());
+            status.reboot_claimed_boot_id = Some("boot-0".into());
             (status.problem, status.message) = (Some(Problem::StepFailed), Some("earlier".into()));
         })
     };
@@ -34,7 +34,7 @@ fn staging_step_by_step() {
     check! {
         "upstream's, without an attempt": old(available()), no_attempt(), fresh() => "wait";
         "echo before the host is touched": old(available()), behind(), fresh()
-            => "StatusAttempt -StatusRebootRequested -StatusProblem -StatusMessage";
+            => "StatusAttempt -StatusRebootClaimedBootId -StatusProblem -StatusMessage";
         "runs it already": host(NEW, BOOT, Updates::Unknown), goal(), fresh()
             => "CurrentVersion StagedAndPerformedUpdate";
         "rebooted into it by itself": host(NEW, NEXT_BOOT, Updates::Unknown), goal(), fresh()
@@ -289,9 +289,9 @@ fn our_failed_command_ends_the_step_once() {
 fn rebooting_needs_grant_and_claim_of_this_boot() {
     let goal = |grant: Option<&str>, claim: Option<&str>| {
         with(shadow(State::RebootedIntoUpdate), |spec, status| {
-            spec.reboot_from_boot_id = grant.map(Into::into);
+            spec.reboot_granted_boot_id = grant.map(Into::into);
             status.current_state = Some(State::StagedAndPerformedUpdate);
-            status.reboot_requested = claim.map(Into::into);
+            status.reboot_claimed_boot_id = claim.map(Into::into);
             status.staged = Some(staged(NEW, 5));
         })
     };
@@ -322,24 +322,24 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
     check! {
         "no grant": ready(), goal(None, None), fresh() => "wait";
         "a grant for another boot": ready(), goal(Some("boot-0"), None), fresh() => "wait";
-        "granted": ready(), goal(Some(BOOT), None), fresh() => "StatusRebootRequested";
+        "granted": ready(), goal(Some(BOOT), None), fresh() => "StatusRebootClaimedBootId";
         "granted, claim of an earlier boot": ready(), goal(Some(BOOT), Some("boot-0")), fresh()
-            => "StatusRebootRequested";
+            => "StatusRebootClaimedBootId";
         "granted, busy": old(Updates::Busy), goal(Some(BOOT), None), fresh() => "poll";
         "granted, but deactivated by a person":
             old(is_staged(last(Deactivate, true, 7))), goal(Some(BOOT), None), fresh()
             => "ErrorReset StepFailed \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp";
         "claimed": ready(), goal(Some(BOOT), Some(BOOT)), fresh() => "reboot";
         "claimed, refused for good": ready(), goal(Some(BOOT), Some(BOOT)), refused
-            => "ErrorReset StepFailed \"the host refuses to reboot\" CrashCount FailureTimestamp -StatusRebootRequested";
+            => "ErrorReset StepFailed \"the host refuses to reboot\" CrashCount FailureTimestamp -StatusRebootClaimedBootId";
         "claimed, refused for good, in the host's words": ready(), worded(), refused
             => "ErrorReset StepFailed \"the host refuses to reboot: reboot was refused: inhibited\" CrashCount FailureTimestamp \
-                -StatusRebootRequested";
+                -StatusRebootClaimedBootId";
         "claimed, busy": old(Updates::Busy), goal(Some(BOOT), Some(BOOT)), fresh() => "poll";
         "claimed, and deactivated by a person":
             old(is_staged(last(Deactivate, true, 7))), goal(Some(BOOT), Some(BOOT)), fresh()
             => "ErrorReset StepFailed \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp \
-                -StatusRebootRequested";
+                -StatusRebootClaimedBootId";
         "claimed and asked for, and deactivated by a person":
             old(is_staged(last(Deactivate, true, 7))), goal(Some(BOOT), Some(BOOT)), asked_for
             => "NotNextToBoot \"1.20.1 is not what the host would boot next; a reboot that was asked for may still come\"";

@@ -52,7 +52,7 @@ impl<'a> Survey<'a> {
     {
         let rules = fleet.pools.iter().filter_map(|pool| pool.rules);
         let followed = rules
-            .flat_map(|rules| &rules.after)
+            .flat_map(|rules| &rules.depends_on)
             .map(|(pool, _)| pool.as_str())
             .collect();
         let mut survey = Self {

@@ -187,7 +187,7 @@ impl fmt::Display for UsedUp<'_> {
 impl fmt::Display for FirstPool<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pool, standing } = self;
-        write!(f, "{pool} goes first (spec.after)")?;
+        write!(f, "{pool} goes first (spec.dependsOn)")?;
         match standing {
             FirstPoolStanding::Missing => {
                 f.write_str(", and there is no BottlerocketPool of this name")

@@ -39,7 +39,7 @@ fn after_failure(
     now: &str,
     said: &[AcknowledgedHalt],
     known: Option<VersionRecord>,
-    failure: &Failures,
+    failure: &LastFailure,
 ) -> Option<VersionRecord> {
     record(
         &FleetFacts {
@@ -235,7 +235,7 @@ fn a_slot_taken_late_counts_nothing_anew() {
         after_failure(LATER, &[], Some(lifted.clone()), &fell_back),
         None
     );
-    let again = Failures {
+    let again = LastFailure {
         at: "2026-11-21T04:30:00Z".to_owned(),
         ..fell_back.clone()
     };

@@ -169,7 +169,7 @@ fn a_halt_reaches_updates_before_their_reboot() {
                 assert!(
                     tests
                         .iter()
-                        .any(|(field, _)| *field == Field::StatusRebootRequested),
+                        .any(|(field, _)| *field == Field::StatusRebootClaimedBootId),
                     "{what}"
                 );
             }

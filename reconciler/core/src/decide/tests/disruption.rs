@@ -279,7 +279,7 @@ fn a_pause_or_a_halt_gives_the_annotations_back() {
         // It is still watched.
         let view = kept(&KEPT)
             .in_pool(0)
-            .with(|view| view.time.soak_over = false)
+            .with(|view| view.time.verified = false)
             .with_shadow(|shadow| {
                 (shadow.spec.state, shadow.spec.version) = (MonitoringUpdate, Some(NEW));
             });

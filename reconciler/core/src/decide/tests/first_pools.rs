@@ -79,7 +79,7 @@ fn wants(view: &mut NodeView<'static>, version: &'static str) {
 fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
     let (first, follows) = (
         rules(&json!({})),
-        rules(&json!({"after": [{"pool": "canary"}]})),
+        rules(&json!({"dependsOn": [{"pool": "canary"}]})),
     );
     let pools = [pool("canary", &first), pool("web", &follows)];
     let record = |halted: Option<&[&str]>| -> VersionRecord {
@@ -321,7 +321,7 @@ fn who_waits_for_a_pool_is_told_for_what() {
         });
         assert_eq!(
             reason.message(),
-            format!("the pool canary goes first (spec.after){said}")
+            format!("the pool canary goes first (spec.dependsOn){said}")
         );
     }
 }
@@ -330,7 +330,7 @@ fn who_waits_for_a_pool_is_told_for_what() {
 fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
     let (first, follows) = (
         rules(&json!({})),
-        rules(&json!({"after": [{"pool": "canary"}]})),
+        rules(&json!({"dependsOn": [{"pool": "canary"}]})),
     );
     let pools = [pool("canary", &first), pool("web", &follows)];
     let versions = BTreeMap::from([(
@@ -375,7 +375,7 @@ fn a_pool_is_done_once_one_of_its_nodes_runs_the_version_in_service() {
 fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
     let (canary, follows) = (
         rules(&json!({})),
-        rules(&json!({"after": [{"pool": "canary"}]})),
+        rules(&json!({"dependsOn": [{"pool": "canary"}]})),
     );
     let pools = [pool("canary", &canary), pool("web", &follows)];
     let (nvidia, aws): (&[&str], &[&str]) = (&["aws-k8s-1.36-nvidia"], &["aws-k8s-1.36"]);

@@ -76,7 +76,7 @@ fn an_update_is_given_up_for_a_reason() {
         assert!(
             write(&decision)
                 .tests
-                .contains(&(Field::StatusRebootRequested, claim.clone())),
+                .contains(&(Field::StatusRebootClaimedBootId, claim.clone())),
             "{what}"
         );
     }
@@ -203,7 +203,7 @@ fn silence_of_the_boot_before_ends_nothing() {
             .with(|view| view.time.host_silent = true)
             .with_node(|node| node.agent_ready = false)
             .with_shadow(|shadow| {
-                shadow.spec.reboot_from_boot_id = granted_for;
+                shadow.spec.reboot_granted_boot_id = granted_for;
                 shadow.status.problem = Some(Problem::HostUnreachable);
             });
         let decision = decide(&fleet(), &view);

@@ -26,7 +26,7 @@ fn a_downgrade_waits_neither_for_order_nor_for_age() {
     for (what, spec, forth) in [
         (
             "order",
-            json!({"after": [{"pool": "canary"}]}),
+            json!({"dependsOn": [{"pool": "canary"}]}),
             Reason::WaitingForPool(first),
         ),
         (
@@ -124,7 +124,7 @@ fn a_downgrade_waits_for_everything_else() {
 #[test]
 fn a_downgrade_is_told() {
     let told = "its host chooses 1.19.4, which is older than the 1.20.0 that it runs, so it waits neither for other pools \
-                (spec.after) nor for an age (spec.versions.minAge)";
+                (spec.dependsOn) nor for an age (spec.versions.minAge)";
     assert_eq!(going_back(&chooses_older("brs-a")).as_deref(), Some(told));
     let begun = staged().with_node(|node| node.version = Some("1.21.0"));
     assert!(going_back(&begun).is_some(), "also while it is under way");

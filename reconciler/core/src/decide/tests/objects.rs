@@ -193,10 +193,10 @@ pub(super) fn shadow(name: &str, dice: &mut Dice<'_>) -> BottlerocketShadow {
         "current_version": dice.one_of(&[OLD, OLD, NEW]), "problem": dice.one_of(&problems),
         "problem_since": "2026-11-21T03:55:00Z",
         "message": dice.one_of(&[None, Some("no route")]), "target_version": dice.one_of(&[Some(NEW), Some(NEW), Some(NEW), Some("1.21.0"), None]),
-        "current_state": reached, "attempt": echoed, "boot_id": dice.boot(), "reboot_requested": null,
+        "current_state": reached, "attempt": echoed, "boot_id": dice.boot(), "reboot_claimed_boot_id": null,
     });
     if dice.rarely(4) {
-        reported["reboot_requested"] = json!(dice.boot());
+        reported["reboot_claimed_boot_id"] = json!(dice.boot());
     }
     let owner = if dice.rarely(12) {
         "an earlier node".to_owned()
@@ -209,8 +209,8 @@ pub(super) fn shadow(name: &str, dice: &mut Dice<'_>) -> BottlerocketShadow {
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": owner}]},
         "spec": {"state": state, "state_transition_timestamp": dice.ago(), "attempt": attempt,
             "version": if dice.rarely(10) { None } else { Some(NEW) }, "leader_term": dice.one_of(&[Some(TERM - 1), None]),
-            "baseline_boot_id": dice.boot(), "reboot_from_boot_id": dice.boot(),
-            "failures": if dice.rarely(3) { failures } else { Value::Null }},
+            "baseline_boot_id": dice.boot(), "reboot_granted_boot_id": dice.boot(),
+            "last_failure": if dice.rarely(3) { failures } else { Value::Null }},
         "status": if dice.rarely(10) { Value::Null } else { reported },
     });
     serde_json::from_value(json).unwrap()

@@ -34,9 +34,9 @@ fn zones_take_turns() {
 
 #[test]
 fn asked_for_first_failed_and_own_last() {
-    let failures = Failures {
+    let failures = LastFailure {
         count: 1,
-        ..Failures::default()
+        ..LastFailure::default()
     };
     let mut nodes = [
         in_zone("a", "x"),
@@ -45,7 +45,7 @@ fn asked_for_first_failed_and_own_last() {
         in_zone("d", "x"),
     ];
     shadow(&mut nodes[0], |shadow| {
-        shadow.spec.failures = Some(&failures);
+        shadow.spec.last_failure = Some(&failures);
     });
     node(&mut nodes[1], |node| node.runs_this_process = true);
     node(&mut nodes[3], |node| node.update_now = true);

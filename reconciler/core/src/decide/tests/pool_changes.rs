@@ -80,7 +80,7 @@ fn each_change_of_a_pool_is_heeded_until_the_cordon() {
         (json!({"versions": {"atLeast": "9.0.0"}}), closed),
         (json!({"versions": {"minAge": "72h"}}), closed),
         (json!({"versions": {"minAge": "1h"}}), goes_on),
-        (json!({"after": [{"pool": "canary"}]}), closed),
+        (json!({"dependsOn": [{"pool": "canary"}]}), closed),
         (
             json!({"windows": [{"schedule": "not at all", "duration": "1h"}]}),
             closed,
@@ -93,7 +93,7 @@ fn each_change_of_a_pool_is_heeded_until_the_cordon() {
             "Draining(LeavesLoadBalancers)",
         ),
         (
-            json!({"soak": {"readyFor": "2h", "workloadsTimeout": "0s"}}),
+            json!({"verify": {"readyFor": "2h", "workloadsTimeout": "0s"}}),
             goes_on,
         ),
         (json!({"priority": 7}), goes_on),

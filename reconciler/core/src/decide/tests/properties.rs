@@ -14,8 +14,8 @@ fn claimed<'a>(view: &NodeView<'a>) -> Option<NodeView<'a>> {
     shadow.spec.state = RebootedIntoUpdate;
     shadow.spec.attempt = Some(1);
     (
-        shadow.spec.reboot_from_boot_id,
-        shadow.status.reboot_requested,
+        shadow.spec.reboot_granted_boot_id,
+        shadow.status.reboot_claimed_boot_id,
     ) = (Some(node.boot_id), Some(node.boot_id));
     Some(NodeView {
         shadow: Some(shadow),
@@ -73,14 +73,14 @@ proptest! {
             let (Some(node), Some(shadow)) = (view.node, view.shadow) else { continue };
             match decide(&observed.fleet, view).effect {
                 Some(Effect::Grant { confirm, grant }) => {
-                    prop_assert_eq!(sets(&grant, Field::SpecRebootFromBootId), Some(Value::text(node.boot_id)));
+                    prop_assert_eq!(sets(&grant, Field::SpecRebootGrantedBootId), Some(Value::text(node.boot_id)));
                     let draining = node.marker.is_some_and(|marker| marker.drain_started_at.is_some());
                     prop_assert!(draining && node.unschedulable && view.pods.drained);
                     prop_assert!(confirm.tests.contains(&(Field::Unschedulable, Value::Set)));
                     prop_assert_eq!(view.slot(&observed.fleet).map(|slot| slot.attempt), shadow.spec.attempt);
                 }
                 Some(Effect::Write(write)) => {
-                    let granted = sets(&write, Field::SpecRebootFromBootId);
+                    let granted = sets(&write, Field::SpecRebootGrantedBootId);
                     prop_assert!(matches!(granted, None | Some(Value::Absent)), "{granted:?}");
                     let ours = |at: fn(&Marker) -> &Option<String>| node.marker.is_some_and(|it| at(it).is_some());
                     for (field, ours) in [

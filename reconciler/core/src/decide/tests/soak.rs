@@ -9,7 +9,7 @@ const MISSING: Evicted<'static> = Evicted::Missing(CART);
 
 #[test]
 fn the_soak_ends_when_workloads_are_back() {
-    for (evicted, overdue, soak_over, reason) in [
+    for (evicted, overdue, verified, reason) in [
         (Evicted::Back, false, true, Reason::Finishing),
         (Evicted::Back, true, true, Reason::Finishing),
         (
@@ -38,11 +38,11 @@ fn the_soak_ends_when_workloads_are_back() {
             evicted,
             ..watched()
         };
-        (view.time.soak_over, view.time.workloads_overdue) = (soak_over, overdue);
+        (view.time.verified, view.time.workloads_overdue) = (verified, overdue);
         let decision = decide(&fleet(), &view);
         assert_eq!(
             decision.reason, reason,
-            "{evicted:?}, overdue: {overdue}, soak over: {soak_over}"
+            "{evicted:?}, overdue: {overdue}, soak over: {verified}"
         );
         let ends = reason == Reason::Finishing;
         assert_eq!(decision.effect.is_some(), ends, "{reason:?}");

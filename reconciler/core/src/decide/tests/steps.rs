@@ -50,13 +50,13 @@ fn a_staged_node_is_taken_out_in_order() {
         let decision = decide(&fleet, view);
         assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
         assert_eq!(
-            sets(write(&decision), Field::SpecRebootFromBootId),
+            sets(write(&decision), Field::SpecRebootGrantedBootId),
             Some(Value::text(FIRST_BOOT))
         );
         assert!(
             write(&decision)
                 .tests
-                .contains(&(Field::StatusRebootRequested, claim))
+                .contains(&(Field::StatusRebootClaimedBootId, claim))
         );
         let Some(Effect::Grant { confirm, .. }) = decision.effect else {
             panic!("it is a grant")
@@ -78,7 +78,7 @@ fn a_staged_node_is_taken_out_in_order() {
     granted(&view, Value::Absent);
     // A claim of an earlier boot is spent.
     shadow(&mut view, |shadow| {
-        shadow.status.reboot_requested = Some("an earlier boot");
+        shadow.status.reboot_claimed_boot_id = Some("an earlier boot");
     });
     granted(&view, Value::text("an earlier boot"));
 }
@@ -190,18 +190,18 @@ fn an_uncordoned_node_is_cordoned_and_drained_again() {
     let view = view.with_node(|node| node.unschedulable = false);
     let decision = decide(&fleet(), &view);
     assert_eq!(
-        sets(write(&decision), Field::SpecRebootFromBootId),
+        sets(write(&decision), Field::SpecRebootGrantedBootId),
         Some(Value::Absent)
     );
     assert!(
         write(&decision)
             .tests
-            .contains(&(Field::StatusRebootRequested, Value::Absent))
+            .contains(&(Field::StatusRebootClaimedBootId, Value::Absent))
     );
 
     let decision = decide(
         &fleet(),
-        &view.with_shadow(|shadow| shadow.spec.reboot_from_boot_id = None),
+        &view.with_shadow(|shadow| shadow.spec.reboot_granted_boot_id = None),
     );
     let marker = marker_of(&decision);
     assert_eq!((marker.drained_at, marker.was_drained), (None, true));
@@ -551,7 +551,7 @@ fn an_updated_host_is_neither_drained_nor_rebooted() {
     ] {
         let decision = decide(&fleet(), &view);
         assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
-        assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), None);
+        assert_eq!(sets(write(&decision), Field::SpecRebootGrantedBootId), None);
     }
     let view =
         updating(RebootedIntoUpdate, RebootedIntoUpdate).with_node(|node| node.version = Some(NEW));

@@ -81,9 +81,9 @@ fn what_is_there_and_ours_is_undone() {
 
 #[test]
 fn past_retry_goes_with_the_next_change_of_the_node() {
-    let failed = |attempt| Failures {
+    let failed = |attempt| LastFailure {
         attempt,
-        ..Failures::default()
+        ..LastFailure::default()
     };
     let (failures, again) = (failed(2), failed(3));
     let marker = Marker {
@@ -101,7 +101,7 @@ fn past_retry_goes_with_the_next_change_of_the_node() {
         let view = idle()
             .with_node(|node| (node.retry, node.marker) = (retry, marker))
             .with_shadow(|shadow| {
-                (shadow.spec.attempt, shadow.spec.failures) = (Some(3), failures);
+                (shadow.spec.attempt, shadow.spec.last_failure) = (Some(3), failures);
             });
         let decision = decide(&without_slots(), &view);
         let write = if let Some(Effect::Write(write)) = &decision.effect {

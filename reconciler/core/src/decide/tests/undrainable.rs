@@ -165,9 +165,9 @@ fn budget_holds_node_back_for_as_long_as_a_drain_may_take() {
 
 #[test]
 fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
-    let failed = |reason: &str| Failures {
+    let failed = |reason: &str| LastFailure {
         reason: reason.to_owned(),
-        ..Failures::default()
+        ..LastFailure::default()
     };
     let [blocked, other] = [failed("DrainBlocked"), failed("DrainTimedOut")];
     let given_up = Reason::Aborting(Abort::DrainBlocked);
@@ -234,7 +234,7 @@ fn drain_that_a_budget_makes_hopeless_disturbs_others_once() {
     ] {
         let view = staged()
             .marked_by(&CORDONED)
-            .with_shadow(|shadow| shadow.spec.failures = failures);
+            .with_shadow(|shadow| shadow.spec.last_failure = failures);
         let view = view.with(|view| {
             view.time.first_over = first_over;
             (view.pods.first_left, view.pods.is_blocked) = (first_left, is_blocked);

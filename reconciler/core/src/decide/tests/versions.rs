@@ -3,9 +3,9 @@
 use super::world::*;
 use crate::decide::Halted;
 
-pub(super) fn failures(reason: &str) -> Failures {
+pub(super) fn failures(reason: &str) -> LastFailure {
     let (at, reason) = ("2026-11-21T03:00:00Z".to_owned(), reason.to_owned());
-    Failures {
+    LastFailure {
         count: 1,
         attempt: 1,
         at,
@@ -15,10 +15,10 @@ pub(super) fn failures(reason: &str) -> Failures {
 }
 
 /// Given up, undone, about to give its slot back.
-pub(super) fn over(failures: Option<&Failures>) -> NodeView<'_> {
+pub(super) fn over(failures: Option<&LastFailure>) -> NodeView<'_> {
     let view: NodeView<'_> = updating(Idle, Idle);
     view.with(|view| view.time.backing_off = true)
-        .with_shadow(|shadow| shadow.spec.failures = failures)
+        .with_shadow(|shadow| shadow.spec.last_failure = failures)
 }
 
 pub(super) fn failed(nodes: &[&str]) -> VersionRecord {
@@ -257,7 +257,7 @@ fn an_absent_host_counts_and_keeps_its_slot() {
     );
     assert!(counted.halted.is_some());
 
-    let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_requested = None);
+    let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_claimed_boot_id = None);
     assert_eq!(
         record(&fleet(), None, &[unclaimed]),
         None,
@@ -292,7 +292,7 @@ fn an_absent_host_counts_and_keeps_its_slot() {
 fn a_deleted_node_counts_if_lost_before() {
     let away = away().with(|view| view.time.not_ready_for_long = true);
     let soon = away.with(|view| view.time.not_ready_for_long = false);
-    let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_requested = None);
+    let unclaimed = away.with_shadow(|shadow| shadow.status.reboot_claimed_boot_id = None);
     let leaving = away.with_node(|node| node.leaving = true);
     let ready = away.with_node(|node| node.ready = true);
     // Another machine under the same name: before its shadow is made again, and after.
@@ -403,7 +403,7 @@ fn not_ready_counts_before_the_slot_returns() {
     let view = updating(Idle, Idle)
         .marked_by(&DRAINED)
         .not_ready()
-        .with_shadow(|shadow| shadow.spec.failures = Some(&failures));
+        .with_shadow(|shadow| shadow.spec.last_failure = Some(&failures));
     let noted = record(&fleet(), None, &[view]).unwrap();
     assert_eq!(
         noted.halted.as_ref().unwrap().reason,

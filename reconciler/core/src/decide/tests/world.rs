@@ -9,7 +9,7 @@ pub(super) use State::{
 };
 pub(super) use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 pub(super) use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
-pub(super) use brupop_api::shadow::Failures;
+pub(super) use brupop_api::shadow::LastFailure;
 pub(super) use brupop_api::{Field, Marker, Problem, State, Value, Write};
 pub(super) use serde_json::json;
 pub(super) use std::collections::BTreeMap;
@@ -143,7 +143,7 @@ pub(super) fn idle() -> NodeView<'static> {
         },
         time: TimeFacts {
             exclusion_over: true,
-            soak_over: true,
+            verified: true,
             ..TimeFacts::default()
         },
         ..NodeView::nothing(SHADOW)
@@ -176,8 +176,8 @@ pub(super) fn staged() -> NodeView<'static> {
 /// Its reboot is granted, and claimed or not.
 pub(super) fn granted(claimed: bool) -> NodeView<'static> {
     updating(RebootedIntoUpdate, StagedAndPerformedUpdate).with_shadow(|shadow| {
-        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
-        shadow.status.reboot_requested = claimed.then_some(FIRST_BOOT);
+        shadow.spec.reboot_granted_boot_id = Some(FIRST_BOOT);
+        shadow.status.reboot_claimed_boot_id = claimed.then_some(FIRST_BOOT);
     })
 }
 

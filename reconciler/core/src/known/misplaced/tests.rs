@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 fn cluster(pools: &[(&str, Value)]) -> Cluster {
     let mut cluster = Cluster::default();
     for (name, after) in pools {
-        pool(name, json!({"after": after})).put(&mut cluster);
+        pool(name, json!({"dependsOn": after})).put(&mut cluster);
     }
     cluster
 }

@@ -47,7 +47,7 @@ fn the_first_pool_that_is_not_done_is_named() {
     let mut cluster = Cluster::default();
     let after = json!([{"pool": "canary", "soak": "1m"}, {"pool": "stage"}]);
     for (name, after) in [("canary", json!([])), ("stage", json!([])), ("web", after)] {
-        pool(name, json!({"after": after})).put(&mut cluster);
+        pool(name, json!({"dependsOn": after})).put(&mut cluster);
     }
     let record = |done| -> VersionRecord { read(json!({"donePools": done})) };
     let versions = BTreeMap::from([

@@ -1,6 +1,6 @@
 //! Times that are ahead count as the moment at which this leader first saw them.
 
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 
 use super::*;
 use crate::cluster::Watched as _;
@@ -46,7 +46,7 @@ fn readiness_two_hours_ahead_keeps_no_slot_and_fails_no_node() {
         ] {
             let observed = seen(&cluster, &POLICY, seconds, &mut ahead);
             let time = observed.views[0].time;
-            assert_eq!(time.soak_over, soaked, "{node} {agent} {seconds}");
+            assert_eq!(time.verified, soaked, "{node} {agent} {seconds}");
             assert!(
                 soaked || !time.step_overdue && next(&observed) == Some(later(60)),
                 "{node} {agent} {seconds}"
@@ -58,7 +58,7 @@ fn readiness_two_hours_ahead_keeps_no_slot_and_fails_no_node() {
 #[test]
 fn host_back_with_clock_ahead_has_normal_time_to_report() {
     let spec = json!({"state": "RebootedIntoUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
-        "attempt": 7, "reboot_from_boot_id": "b"});
+        "attempt": 7, "reboot_granted_boot_id": "b"});
     let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7});
     let cluster = cluster(
         [("n", ready("True", Some(AHEAD)))],
@@ -106,7 +106,7 @@ fn every_time_ahead_counts_from_its_first_sight() {
         let mut cluster = of_shadow(json!({}), json!({}));
         pool(
             "web",
-            json!({"after": [{"pool": "first", "soak": "600s"}], "versions": {"minAge": "600s"}}),
+            json!({"dependsOn": [{"pool": "first", "soak": "600s"}], "versions": {"minAge": "600s"}}),
         )
         .put(&mut cluster);
         pool(
@@ -117,11 +117,11 @@ fn every_time_ahead_counts_from_its_first_sight() {
         put_ledger(&mut cluster, json!({}), ledger);
         cluster
     };
-    let failed = json!({"state": "Idle", "failures": {"count": 1, "attempt": 7, "at": AHEAD, "reason": "FellBack"}});
-    let failures = Failures {
+    let failed = json!({"state": "Idle", "last_failure": {"count": 1, "attempt": 7, "at": AHEAD, "reason": "FellBack"}});
+    let failures = LastFailure {
         count: 1,
         reason: "FellBack".to_owned(),
-        ..Failures::default()
+        ..LastFailure::default()
     };
     let back_off = crate::deadlines::back_off(SignedDuration::from_mins(2), &failures, "uid-brs-n")
         .as_secs()

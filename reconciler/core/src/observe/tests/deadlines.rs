@@ -3,7 +3,7 @@
 use super::*;
 use crate::deadlines::back_off;
 use crate::known::Empty;
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::LastFailure;
 use proptest::prelude::*;
 
 /// A question to the clock.
@@ -16,7 +16,7 @@ fn a_soak_begins_anew_after_a_not_ready() {
         let mut cluster = watched("2026-11-21T03:58:00Z", ready("True", Some(node_since)));
         put_agent(&mut cluster, "n", agent_since.is_some(), agent_since);
         let observed = observe_at(&cluster, &POLICY, NOW);
-        (observed.views[0].time.soak_over, next(&observed))
+        (observed.views[0].time.verified, next(&observed))
     };
     assert!(soaked(long_ago, Some(long_ago)).0);
     let away_in_between = soaked("2026-11-21T03:59:30Z", Some(long_ago));
@@ -53,7 +53,7 @@ fn a_soak_begun_anew_has_its_time() {
 #[test]
 fn a_late_host_has_time_to_report() {
     let spec = json!({"state": "RebootedIntoUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
-        "attempt": 7, "reboot_from_boot_id": "b"});
+        "attempt": 7, "reboot_granted_boot_id": "b"});
     let overdue = |node: Value| {
         let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7});
         let cluster = cluster([("n", node)], [("brs-n", spec.clone(), status)]);
@@ -75,17 +75,17 @@ fn the_clock_has_its_say_in_each_state() {
     let reports =
         |state: &str| json!({"current_state": state, "attempt": 2, "current_version": "1.0.0"});
     let overdue: Says = |time| time.step_overdue;
-    let soaked: Says = |time| time.soak_over;
+    let soaked: Says = |time| time.verified;
     let backing_off: Says = |time| time.backing_off;
     let staged = "StagedAndPerformedUpdate";
     let silent = json!({"current_state": "Idle", "attempt": 1, "current_version": "1.0.0"});
     let mut failed = since("Idle");
-    failed["failures"] = json!({"count": 3, "attempt": 2, "at": NOW, "reason": "FellBack"});
+    failed["last_failure"] = json!({"count": 3, "attempt": 2, "at": NOW, "reason": "FellBack"});
     let mut granted = since("RebootedIntoUpdate");
-    granted["reboot_from_boot_id"] = json!("boot-1");
-    let failures = Failures {
+    granted["reboot_granted_boot_id"] = json!("boot-1");
+    let failures = LastFailure {
         count: 3,
-        ..Failures::default()
+        ..LastFailure::default()
     };
     let thrice = back_off(SignedDuration::from_mins(2), &failures, "uid-brs-n").as_secs() + 1;
     for (what, spec, status, says, after) in [
@@ -170,7 +170,7 @@ fn retry_ends_the_back_off_after_its_attempt_only() {
             |attempt| json!({"count": 9, "attempt": attempt, "at": NOW, "reason": "FellBack"}),
         );
         json!({"state": "Idle", "state_transition_timestamp": NOW, "attempt": attempt, "version": "2.0.0",
-            "failures": failures})
+            "last_failure": failures})
     };
     let status = json!({"current_state": "Idle", "attempt": 5, "current_version": "1.0.0"});
     for (says, spec, retry, backs_off, past) in [
@@ -278,7 +278,7 @@ proptest! {
             "drained_at": drain.filter(|_| drained).map(later)});
         let spec = json!({"state": State::ALL[state], "state_transition_timestamp": later(transition), "attempt": 2,
             "version": "2.0.0",
-            "failures": failures.map(|(count, when)| json!({"count": count, "attempt": 2, "at": later(when), "reason": "X"}))});
+            "last_failure": failures.map(|(count, when)| json!({"count": count, "attempt": 2, "at": later(when), "reason": "X"}))});
         let status = json!({"current_state": State::ALL[reported], "attempt": echoed, "current_version": "1.0.0"});
         let cluster = cluster([("n", marked(marker))], [("brs-n", spec, status)]);
         let facts = |seconds: i64| {

@@ -7,7 +7,7 @@ use crate::rules::GateState;
 /// A pool of all nodes, whose gate is so.
 pub(super) fn gated(cluster: &mut Cluster, state: GateState) -> Known {
     let gate = json!({"name": "quiet", "type": "Prometheus", "prometheus": {"source": "main", "query": "up == 0"}});
-    let spec = json!({"soak": {"readyFor": "1m", "workloadsTimeout": "15m"}, "gates": [gate]});
+    let spec = json!({"verify": {"readyFor": "1m", "workloadsTimeout": "15m"}, "gates": [gate]});
     pool("web", spec).put(cluster);
     let mut known = known(cluster);
     known.note_gates(cluster, |_| state);
@@ -82,9 +82,9 @@ fn what_cannot_be_read_counts_against_no_version() {
     let away = |more: Value| with(ready("False", None), &more);
     let annotated = |key: &str, value: &str| away(annotated(key, value));
     let rebooting = json!({"state": "RebootedIntoUpdate", "version": "1.20.0", "attempt": 1,
-        "state_transition_timestamp": NOW, "reboot_from_boot_id": "boot-1"});
+        "state_transition_timestamp": NOW, "reboot_granted_boot_id": "boot-1"});
     let failures = json!({"count": 1, "attempt": 1, "at": NOW, "reason": "NotReady"});
-    let given_up = json!({"state": "Idle", "version": "1.20.0", "attempt": 1, "failures": failures,
+    let given_up = json!({"state": "Idle", "version": "1.20.0", "attempt": 1, "last_failure": failures,
         "state_transition_timestamp": NOW});
     let tainted = r#"{"shadow_uid":"uid-brs-n","attempt":1,"tainted":true}"#;
     for (what, node, spec, counts) in [
@@ -122,7 +122,7 @@ fn what_cannot_be_read_counts_against_no_version() {
     ] {
         let mut cluster = held(spec, NOW);
         super::node("n", node).put(&mut cluster);
-        let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 1, "reboot_requested": "boot-1"});
+        let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 1, "reboot_claimed_boot_id": "boot-1"});
         shadow("brs-n", spec.clone(), status).put(&mut cluster);
         let mut observed = observe_at(&cluster, &POLICY, "2026-11-22T04:00:00Z");
         observed.fleet.ledger_term = Some(observed.fleet.term);

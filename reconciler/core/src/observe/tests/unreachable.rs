@@ -84,7 +84,7 @@ fn an_absence_is_waited_for_once() {
 fn a_silent_host_is_told_by_its_agent() {
     let silent_at = |now: &str, state: &str, change: Value| {
         let spec = json!({"state": state, "state_transition_timestamp": "2026-11-21T03:00:00Z", "attempt": 7,
-            "reboot_from_boot_id": "boot-1"});
+            "reboot_granted_boot_id": "boot-1"});
         let status = json!({"current_state": "Idle", "attempt": 7, "problem": "HostUnreachable",
             "problem_since": "2026-11-21T03:30:00Z"});
         let status = with(status, &change);
@@ -97,7 +97,7 @@ fn a_silent_host_is_told_by_its_agent() {
         ("RebootedIntoUpdate", json!({}), true),
         (
             "RebootedIntoUpdate",
-            json!({"reboot_requested": "boot-1"}),
+            json!({"reboot_claimed_boot_id": "boot-1"}),
             false,
         ),
         ("MonitoringUpdate", json!({}), false),

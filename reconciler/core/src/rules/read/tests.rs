@@ -71,8 +71,8 @@ fn what_is_not_understood_is_named_with_a_remedy() {
             "such as 24h",
         ),
         (
-            json!({"after": [{"pool": "a", "soak": "soon"}]}),
-            "spec.after[0].soak",
+            json!({"dependsOn": [{"pool": "a", "soak": "soon"}]}),
+            "spec.dependsOn[0].soak",
             "up to 2160h",
         ),
         (
@@ -86,13 +86,13 @@ fn what_is_not_understood_is_named_with_a_remedy() {
             "up to 168h",
         ),
         (
-            json!({"soak": {"readyFor": "1"}}),
-            "spec.soak.readyFor",
+            json!({"verify": {"readyFor": "1"}}),
+            "spec.verify.readyFor",
             "such as 24h or 1h30m",
         ),
         (
-            json!({"soak": {"workloadsTimeout": "8d"}}),
-            "spec.soak.workloadsTimeout",
+            json!({"verify": {"workloadsTimeout": "8d"}}),
+            "spec.verify.workloadsTimeout",
             "up to 168h",
         ),
         (

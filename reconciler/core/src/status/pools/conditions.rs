@@ -119,7 +119,7 @@ pub(super) fn waits_for_ever(
         };
         if let Some(why) = why {
             let message = format!(
-                "the pool {} goes first (spec.after), and never begins: {why}",
+                "the pool {} goes first (spec.dependsOn), and never begins: {why}",
                 next.name
             );
             let reason = Reason::WaitingForPool(FirstPool {
@@ -133,7 +133,7 @@ pub(super) fn waits_for_ever(
                 &message,
             ));
         }
-        let after = next.rules.into_iter().flat_map(|rules| &rules.after);
+        let after = next.rules.into_iter().flat_map(|rules| &rules.depends_on);
         open.extend(
             after
                 .filter(|(name, _)| seen.insert(name))

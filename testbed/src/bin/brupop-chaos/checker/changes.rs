@@ -130,16 +130,16 @@ impl Objects {
             self.beyond_status.insert(revision);
         }
         let node = name.trim_start_matches("brs-").to_owned();
-        let claim = text(&after, "/status/reboot_requested");
+        let claim = text(&after, "/status/reboot_claimed_boot_id");
         if !claim.is_empty() {
             self.claims.insert((node.clone(), claim.to_owned()));
         }
         let mut found: Vec<Violation> = rules::begins_without_slot(name, &before, &after, self)
             .into_iter()
             .collect();
-        let grant = text(&after, "/spec/reboot_from_boot_id");
+        let grant = text(&after, "/spec/reboot_granted_boot_id");
         let of = |shadow: &Json| {
-            let boot = text(shadow, "/spec/reboot_from_boot_id").to_owned();
+            let boot = text(shadow, "/spec/reboot_granted_boot_id").to_owned();
             (
                 boot,
                 text(shadow, "/metadata/uid").to_owned(),

@@ -135,7 +135,7 @@ impl Pools {
             .filter(|spec| !spec.is_null())
             .peekable();
         let is_ordered = |spec: &Json| {
-            spec["after"]
+            spec["dependsOn"]
                 .as_array()
                 .is_some_and(|after| !after.is_empty())
         };

@@ -110,7 +110,7 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
                 .iter()
                 .filter(|(_, state)| text(&state.object, "/metadata/labels/tier") == "canary")
                 .filter(|(_, state)| !is_halted(record, Some(&state.object)));
-            // A pool that has no nodes, because all lost their label, is never done (docs/pools.md, `after`).
+            // A pool that has no nodes, because all lost their label, is never done (docs/pools.md, `dependsOn`).
             let mut versions = canaries
                 .filter_map(|(name, _)| objects.shadows.get(&shadow_of(name)))
                 .map(|shadow| text(shadow, "/status/current_version"))
@@ -128,7 +128,7 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
 /// back, which is not the operator's doing.
 fn is_held_up(shadow: &Json, objects: &Objects) -> bool {
     let said = condition(shadow, "Progressing").unwrap_or(&Json::Null);
-    let failed = &shadow["spec"]["failures"];
+    let failed = &shadow["spec"]["last_failure"];
     let why = match text(said, "/reason") {
         "BudgetAllowsNone" => text(said, "/message"),
         "BackingOff" if text(failed, "/reason") == "DrainBlocked" => text(failed, "/message"),
@@ -259,7 +259,7 @@ mod tests {
         let shadow = failed.shadows.get_mut("brs-n").unwrap();
         shadow["status"]["conditions"][0]["reason"] = json!("BackingOff");
         assert!(!waits_for_good(&failed), "it was no drain");
-        failed.shadows.get_mut("brs-n").unwrap()["spec"]["failures"] = json!({"reason": "DrainBlocked", "message": "the disruption budget cart needs 2 healthy pods"});
+        failed.shadows.get_mut("brs-n").unwrap()["spec"]["last_failure"] = json!({"reason": "DrainBlocked", "message": "the disruption budget cart needs 2 healthy pods"});
         assert!(waits_for_good(&failed) && !rests(&failed));
         assert!(!rests(&fleet("MonitoringUpdate", "2", "Monitoring", false)));
         assert!(

@@ -79,7 +79,7 @@ pub(super) fn policy(dice: &mut Dice<'_>) -> Policy {
     let steps = StepDurations {
         exclusion: seconds(dice.one_of(&[0, 30])),
         drain: seconds(900),
-        soak: seconds(60),
+        verify: seconds(60),
         workloads: seconds(dice.one_of(&[600, 0])),
     };
     Policy {
@@ -193,8 +193,8 @@ pub(super) fn pools(dice: &mut Dice<'_>) -> Vec<Value> {
                 "versions": {"below": below, "minAge": dice.one_of(&["0s", "0s", "1h"])},
                 "topology": {"mode": dice.one_of(&["OneAtATime", "Spread"])},
                 "drain": {"timeout": dice.one_of(&["15m", "1s"]), "loadBalancerDelay": dice.one_of(&["0s", "1h"])},
-                "soak": {"readyFor": dice.one_of(&["1m", "2h"]), "workloadsTimeout": dice.one_of(&["15m", "0s"])},
-                "after": if dice.rarely(4) { vec![json!({"pool": format!("p{}", 1 - nth), "soak": soak})] } else { vec![] },
+                "verify": {"readyFor": dice.one_of(&["1m", "2h"]), "workloadsTimeout": dice.one_of(&["15m", "0s"])},
+                "dependsOn": if dice.rarely(4) { vec![json!({"pool": format!("p{}", 1 - nth), "soak": soak})] } else { vec![] },
                 "gates": dice.one_of(&[&[][..], &[], &[], &[], &["Open"], &["Open", "Closed"], &["Unknown"]])
                     .iter().map(|state| gate(state)).collect::<Vec<_>>(),
             });

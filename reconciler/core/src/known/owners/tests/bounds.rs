@@ -20,7 +20,7 @@ fn worst(nth: usize) -> Item<Pool> {
     let windows: Vec<Value> = (0..16).map(|minute| window(minute % 2)).collect();
     a_pool(
         &format!("p{nth:04}"),
-        json!({"nodeSelector": selector, "after": after, "versions": {"minAge": "72h"}, "windows": windows}),
+        json!({"nodeSelector": selector, "dependsOn": after, "versions": {"minAge": "72h"}, "windows": windows}),
     )
 }
 

@@ -6,7 +6,7 @@ use brupop_api::conditions::PROGRESSING;
 /// Nobody updates the node until a person has changed one of the pools.
 #[test]
 fn a_pool_says_at_once_that_there_is_none_that_it_comes_after() {
-    let mut cluster = of_pool(json!({"after": [{"pool": "nowhere"}]}));
+    let mut cluster = of_pool(json!({"dependsOn": [{"pool": "nowhere"}]}));
     join(&mut cluster, "a", NEW, Some(NEW), false);
     let seen = status(&mut cluster);
     let stalled = seen
@@ -14,8 +14,7 @@ fn a_pool_says_at_once_that_there_is_none_that_it_comes_after() {
         .iter()
         .find(|it| it.type_ == STALLED)
         .unwrap();
-    let message =
-        "the pool nowhere goes first (spec.after), and there is no BottlerocketPool of this name";
+    let message = "the pool nowhere goes first (spec.dependsOn), and there is no BottlerocketPool of this name";
     assert_eq!(
         (stalled.reason, stalled.message.as_str()),
         ("WaitingForPool", message)
@@ -33,8 +32,8 @@ fn a_pool_says_at_once_that_there_is_none_that_it_comes_after() {
 /// What is wrong with another pool holds this one, too, also if it is some pools away.
 #[test]
 fn a_pool_says_at_once_that_none_before_it_ever_begins() {
-    let after = |pool: &str| json!({"priority": 1, "after": [{"pool": pool}]});
-    let first = "b goes first (spec.after), and never begins: ";
+    let after = |pool: &str| json!({"priority": 1, "dependsOn": [{"pool": pool}]});
+    let first = "b goes first (spec.dependsOn), and never begins: ";
     for (b, why) in [
         (json!({"priority": 2}), None),
         (
@@ -47,11 +46,11 @@ fn a_pool_says_at_once_that_none_before_it_ever_begins() {
         ),
         (
             after("a"),
-            Some(first.replacen('b', "a", 1) + "spec.after: these pools wait"),
+            Some(first.replacen('b', "a", 1) + "spec.dependsOn: these pools wait"),
         ),
     ] {
         let mut cluster = of_pool(
-            json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "a"}]}),
+            json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "dependsOn": [{"pool": "a"}]}),
         );
         a_pool("a", after("b")).put(&mut cluster);
         a_pool("b", b).put(&mut cluster);
@@ -81,9 +80,9 @@ fn a_pool_says_at_once_that_none_before_it_ever_begins() {
 /// Of a version that the first pool was done with before.
 #[test]
 fn a_pool_that_is_being_updated_is_not_stalled_by_the_one_before_it() {
-    let mut cluster = of_pool(json!({"priority": 2, "after": [{"pool": "a"}]}));
+    let mut cluster = of_pool(json!({"priority": 2, "dependsOn": [{"pool": "a"}]}));
     let ghost =
-        json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "after": [{"pool": "ghost"}]});
+        json!({"nodeSelector": {"matchLabels": {"no": "node"}}, "dependsOn": [{"pool": "ghost"}]});
     a_pool("a", ghost).put(&mut cluster);
     let stalled =
         |cluster: &mut Cluster, ledger: Value| words(&status_with(cluster, ledger))[4].clone();

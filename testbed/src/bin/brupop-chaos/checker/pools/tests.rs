@@ -80,7 +80,7 @@ fn a_freeze_holds_all_but_those_that_people_asked_for() {
 
 #[test]
 fn a_canary_in_service_goes_first() {
-    let mut pools = with(&json!({"maxUnavailable": 2, "after": [{"pool": "canary"}]}));
+    let mut pools = with(&json!({"maxUnavailable": 2, "dependsOn": [{"pool": "canary"}]}));
     assert_eq!(rules(&pools, 1), ["order"]);
     let node = |tier: &str, ready: &str| {
         json!({"metadata": {"labels": {"tier": tier}}, "status": {"conditions": [{"type": "Ready", "status": ready}],

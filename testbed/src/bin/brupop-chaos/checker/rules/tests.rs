@@ -46,7 +46,7 @@ fn granted() -> (&'static str, Json) {
 }
 
 fn shadow(state: &str, attempt: u64, grant: Option<&str>) -> Json {
-    let spec = json!({"state": state, "attempt": attempt, "reboot_from_boot_id": grant});
+    let spec = json!({"state": state, "attempt": attempt, "reboot_granted_boot_id": grant});
     json!({"metadata": {"uid": "u"}, "spec": spec})
 }
 
